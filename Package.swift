@@ -1,0 +1,73 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+/// In CI a warning is an error. Elsewhere a newer compiler's new warning must not break a build.
+let warnings: [SwiftSetting] = Context.environment["CI"] == nil ? [] : [.treatAllWarnings(as: .error)]
+
+let settings: [SwiftSetting] =
+  [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .enableUpcomingFeature("ExistentialAny"),
+  ] + warnings
+
+/// A storage engine: a library product and a target that depends on Core and on what it stores with.
+let engines: [(name: String, storesWith: [Target.Dependency])] = [
+  ("StockroomMemory", [.product(name: "HashTreeCollections", package: "swift-collections")]),
+  ("StockroomFileSystem", []),
+  ("StockroomSQLite", ["CSQLite"]),
+  ("StockroomLMDB", ["CLMDB"]),
+  ("StockroomLevelDB", ["CLevelDB"]),
+]
+let engineNames = engines.map { Target.Dependency(stringLiteral: $0.name) }
+
+let package = Package(
+  name: "stockroom",
+  platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
+  products: [
+    .library(name: "StockroomCore", targets: ["StockroomCore"]),
+    .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
+    .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
+    .executable(name: "stockroom", targets: ["StockroomCLI"]),
+  ] + engines.map { .library(name: $0.name, targets: [$0.name]) },
+  dependencies: [
+    .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+  ],
+  targets: [
+    .target(name: "StockroomCore", swiftSettings: settings),
+
+    .systemLibrary(
+      name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"]), .brew(["sqlite3"])]),
+    .systemLibrary(
+      name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
+    // Neither Debian nor Homebrew ships a pkg-config file for LevelDB.
+    .systemLibrary(name: "CLevelDB", providers: [.apt(["libleveldb-dev"]), .brew(["leveldb"])]),
+
+    .target(
+      name: "ConformanceKit", dependencies: ["StockroomCore"], path: "ConformanceKit", swiftSettings: settings
+    ),
+    .target(
+      name: "BenchmarkKit", dependencies: ["StockroomCore"], path: "Benchmarks/BenchmarkKit",
+      swiftSettings: settings),
+    .executableTarget(
+      name: "StockroomCLI",
+      dependencies: engineNames + [
+        "StockroomCore", "ConformanceKit", "BenchmarkKit",
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
+      ],
+      swiftSettings: settings),
+
+    .testTarget(name: "StockroomCoreTests", dependencies: ["StockroomCore"], swiftSettings: settings),
+  ]
+    + engines.map {
+      .target(name: $0.name, dependencies: ["StockroomCore"] + $0.storesWith, swiftSettings: settings)
+    }
+    + engines.map {
+      .testTarget(
+        name: "\($0.name)Tests",
+        dependencies: ["StockroomCore", "ConformanceKit", .init(stringLiteral: $0.name)],
+        swiftSettings: settings)
+    }
+)

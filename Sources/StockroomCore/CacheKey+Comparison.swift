@@ -1,0 +1,63 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+// `String ==` and `String.hash` work on canonical equivalence, so all of these work on the bytes instead.
+
+extension CacheKey: Hashable {
+  /// Whether both values have the same bytes.
+  public static func == (left: CacheKey, right: CacheKey) -> Bool {
+    left.withUTF8 { left in right.withUTF8 { right in left.compare(with: right) == 0 } }
+  }
+
+  /// Feeds the bytes of ``value`` to the hasher.
+  public func hash(into hasher: inout Hasher) {
+    withUTF8 { hasher.combine(bytes: $0) }
+  }
+}
+
+extension CacheKey: Comparable {
+  /// Whether the bytes of the left value come first, compared as unsigned numbers. The order of scans.
+  public static func < (left: CacheKey, right: CacheKey) -> Bool {
+    left.withUTF8 { left in right.withUTF8 { right in left.compare(with: right) < 0 } }
+  }
+}
+
+extension CacheKey: CustomStringConvertible {
+  /// The value, in quotation marks and with its invisible characters escaped.
+  public var description: String { value.debugDescription }
+}
+
+extension CacheKey {
+  /// Calls `body` with the bytes that identify the entry. Costs no copy.
+  package func withUTF8<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+    if let result = try value.utf8.withContiguousStorageIfAvailable({ try body(UnsafeRawBufferPointer($0)) })
+    {
+      return result
+    }
+    // Unreachable for values made contiguous at initialisation; correct all the same.
+    return try Array(value.utf8).withUnsafeBytes(body)
+  }
+
+  /// The key that has these bytes, or nil if they are not UTF-8 and so cannot be a key.
+  package init?(utf8 bytes: UnsafeRawBufferPointer) {
+    guard let value = String(validating: bytes, as: UTF8.self) else { return nil }
+    self.init(value: value, rawValue: value)
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  /// Below zero, zero or above, as these bytes come before the others, equal them, or come after.
+  package func compare(with other: UnsafeRawBufferPointer) -> Int {
+    let common = Swift.min(count, other.count)
+    if common > 0, let left = baseAddress, let right = other.baseAddress {
+      let order = memcmp(left, right, common)
+      if order != 0 { return Int(order) }
+    }
+    return count - other.count
+  }
+}

@@ -1,0 +1,69 @@
+/// The name of an entry in a storage engine.
+///
+/// A key *is* its ``value``: 1 to 511 bytes of UTF-8, compared byte for byte (contract rules K1 to K3). Two
+/// keys that Swift's `String` would call equal, such as `é` written as one scalar and as two, are different
+/// keys. There is one initialiser for each way of choosing the value:
+///
+/// ```swift
+/// CacheKey("any text, of any length")            // a hash of the text: always a valid key
+/// CacheKey(url: URL(string: "https://example.com/a")!)   // a hash of the URL without scheme, www. and final /
+/// CacheKey(verbatim: "user/42")                  // the text itself: listed, scanned and ordered as written
+/// ```
+public struct CacheKey: Sendable {
+  /// The most bytes of UTF-8 that a key may have: what LMDB can store, and so what every engine accepts.
+  public static let maximumLength = 511
+
+  /// The bytes that identify the entry.
+  public let value: String
+
+  /// What the key was made from, before hashing. Information only: it is neither stored nor compared.
+  public let rawValue: String
+
+  /// A key whose value is the MD5 digest of the text, formatted like a UUID.
+  ///
+  /// Any text is accepted, the empty one too. Hashing costs time proportional to the length of the text. MD5
+  /// spreads keys evenly; it does not resist somebody who constructs two texts with the same digest.
+  public init(_ text: String) {
+    self.init(value: MD5.digest(of: text.utf8).uuidFormatted, rawValue: text)
+  }
+
+  /// A key whose value is the text itself.
+  ///
+  /// Costs nothing beyond the string. A text that no key may have, because it is empty or longer than
+  /// ``maximumLength`` bytes, makes every method that takes the key throw ``StorageError/Code/invalidKey``.
+  public init(verbatim text: String) {
+    self.init(value: text, rawValue: text)
+  }
+
+  init(value: String, rawValue: String) {
+    var value = value
+    value.makeContiguousUTF8()
+    self.value = value
+    self.rawValue = rawValue
+  }
+
+  /// Throws unless the key has 1 to ``maximumLength`` bytes: the check that all engines share (rule K1).
+  ///
+  /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``.
+  public func validate() throws {
+    let length = value.utf8.count
+    guard length > 0 else {
+      throw StorageError(.invalidKey, "A key must have at least 1 byte, and this one is empty.")
+    }
+    guard length <= Self.maximumLength else {
+      throw StorageError(
+        .invalidKey,
+        "A key may have \(Self.maximumLength) bytes of UTF-8, and this one has \(length): "
+          + "\(value.prefix(40).debugDescription)…")
+    }
+  }
+}
+
+extension Sequence<CacheKey> {
+  /// Throws unless every key has 1 to ``CacheKey/maximumLength`` bytes.
+  ///
+  /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``, for the first key that has not.
+  public func validate() throws {
+    for key in self { try key.validate() }
+  }
+}

@@ -1,0 +1,84 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension FileManager {
+  /// A place for an engine's files.
+  ///
+  /// The named places are the platform's own on Apple systems, and those of the XDG base directory
+  /// specification elsewhere. Naming a directory creates nothing: the engine that opens on it does.
+  public struct Directory: Sendable, Hashable {
+    /// Where the directory is.
+    public let url: URL
+
+    /// The directory at a file URL.
+    public init(url: URL) { self.url = url }
+
+    /// Where data that the user did not ask for by name belongs: Application Support on macOS, Documents on
+    /// Apple's other systems, `$XDG_DATA_HOME` (by default `~/.local/share`) elsewhere.
+    public static var defaultStorageDirectory: Directory {
+      #if os(macOS)
+        Directory(url: .applicationSupportDirectory)
+      #elseif canImport(Darwin)
+        .documents
+      #else
+        .xdg("XDG_DATA_HOME", fallback: ".local/share")
+      #endif
+    }
+
+    /// The user's documents: `$XDG_DOCUMENTS_DIR` (by default `~/Documents`) outside Apple's systems.
+    public static var documents: Directory {
+      #if canImport(Darwin)
+        Directory(url: .documentsDirectory)
+      #else
+        .xdg("XDG_DOCUMENTS_DIR", fallback: "Documents")
+      #endif
+    }
+
+    /// What can be made anew and may be deleted by the system: `$XDG_CACHE_HOME` (by default `~/.cache`)
+    /// outside Apple's systems.
+    public static var caches: Directory {
+      #if canImport(Darwin)
+        Directory(url: .cachesDirectory)
+      #else
+        .xdg("XDG_CACHE_HOME", fallback: ".cache")
+      #endif
+    }
+
+    /// What need not outlive the process.
+    public static var temporary: Directory {
+      Directory(url: FileManager.default.temporaryDirectory)
+    }
+
+    /// A directory below ``defaultStorageDirectory``.
+    public static func defaultStorageDirectory(appendingPath path: String) -> Directory {
+      defaultStorageDirectory.appending(path)
+    }
+
+    /// A directory below ``documents``.
+    public static func documents(appendingPath path: String) -> Directory { documents.appending(path) }
+
+    /// A directory below ``caches``.
+    public static func caches(appendingPath path: String) -> Directory { caches.appending(path) }
+
+    /// A directory below ``temporary``.
+    public static func temporary(appendingPath path: String) -> Directory { temporary.appending(path) }
+
+    private func appending(_ path: String) -> Directory {
+      Directory(url: url.appending(path: path, directoryHint: .isDirectory))
+    }
+
+    #if !canImport(Darwin)
+      /// The directory that an environment variable names, or one in the home directory. The specification
+      /// wants a relative path ignored.
+      private static func xdg(_ variable: String, fallback: String) -> Directory {
+        if let path = ProcessInfo.processInfo.environment[variable], path.hasPrefix("/") {
+          return Directory(url: URL(filePath: path, directoryHint: .isDirectory))
+        }
+        return Directory(url: .homeDirectory).appending(fallback)
+      }
+    #endif
+  }
+}

@@ -1,0 +1,39 @@
+/// What an engine promises beyond the rules that every engine keeps.
+///
+/// A capability that is claimed is checked by the conformance kit; one that is not claimed is not expected.
+public struct EngineCapabilities: OptionSet, Sendable, Hashable {
+  /// The bits of the set.
+  public let rawValue: UInt
+
+  /// A set with these bits.
+  public init(rawValue: UInt) { self.rawValue = rawValue }
+
+  /// Acknowledged writes are there after the engine is opened anew (rule W6).
+  public static let persistent = EngineCapabilities(rawValue: 1 << 0)
+  /// A batch happens as a whole or not at all, for readers, errors and crashes alike (rule W4).
+  public static let atomicBatches = EngineCapabilities(rawValue: 1 << 1)
+  /// A read of many entries shows one moment (rule R3).
+  public static let snapshotReads = EngineCapabilities(rawValue: 1 << 2)
+  /// A scan visits keys in byte order without loading more than it returns (rule R5).
+  public static let orderedScans = EngineCapabilities(rawValue: 1 << 3)
+  /// With ``Durability/full`` an acknowledged write survives the death of the machine (rule W6).
+  public static let durableWrites = EngineCapabilities(rawValue: 1 << 4)
+  /// Several processes may have the same place open at once (rule C3).
+  public static let multiProcess = EngineCapabilities(rawValue: 1 << 5)
+  /// Damage anywhere is reported as ``StorageError/Code/corrupted``, never returned as data (rule F2).
+  public static let detectsCorruption = EngineCapabilities(rawValue: 1 << 6)
+}
+
+extension EngineCapabilities: CustomStringConvertible {
+  /// Every capability by its name, in the order of declaration.
+  public static let named: [(name: String, capability: EngineCapabilities)] = [
+    ("persistent", .persistent), ("atomicBatches", .atomicBatches), ("snapshotReads", .snapshotReads),
+    ("orderedScans", .orderedScans), ("durableWrites", .durableWrites), ("multiProcess", .multiProcess),
+    ("detectsCorruption", .detectsCorruption),
+  ]
+
+  /// The names of the capabilities in the set, in brackets.
+  public var description: String {
+    "[" + Self.named.filter { contains($0.capability) }.map(\.name).joined(separator: ", ") + "]"
+  }
+}

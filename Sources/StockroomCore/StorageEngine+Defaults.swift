@@ -1,0 +1,109 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What an engine that writes only the six required methods gets for nothing.
+extension StorageEngine {
+  public var capabilities: EngineCapabilities { [] }
+
+  public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys { try key.validate() }
+    for (key, data) in dataAndKeys { try await write(data, key: key) }
+  }
+
+  public func read(keys: [CacheKey]) async throws -> [Data] {
+    try keys.validate()
+    var values: [Data] = []
+    values.reserveCapacity(keys.count)
+    for key in keys {
+      if let data = try await read(key: key) { values.append(data) }
+    }
+    return values
+  }
+
+  public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try keys.validate()
+    var entries: [(key: CacheKey, data: Data)] = []
+    entries.reserveCapacity(keys.count)
+    for key in keys {
+      if let data = try await read(key: key) { entries.append((key, data)) }
+    }
+    return entries
+  }
+
+  public func readAllData() async throws -> [Data] {
+    try await read(keys: allKeys())
+  }
+
+  public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await readDataAndKeys(keys: allKeys())
+  }
+
+  public func remove(keys: [CacheKey]) async throws {
+    try keys.validate()
+    for key in keys { try await remove(key: key) }
+  }
+
+  public func removeAllData() async throws {
+    try await remove(keys: allKeys())
+  }
+
+  public func keyExists(_ key: CacheKey) async throws -> Bool {
+    try await createdAt(key: key) != nil
+  }
+
+  public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try keys.validate()
+    var existing: [CacheKey] = []
+    existing.reserveCapacity(keys.count)
+    for key in keys where try await keyExists(key) { existing.append(key) }
+    return existing
+  }
+
+  public func keyCount() async throws -> Int {
+    try await allKeys().count
+  }
+
+  public func readAllEntries() async throws -> [StorageEntry] {
+    var entries: [StorageEntry] = []
+    for (key, data) in try await readAllDataAndKeys() {
+      // An entry without timestamps was removed since it was read.
+      guard let createdAt = try await createdAt(key: key), let updatedAt = try await updatedAt(key: key)
+      else {
+        continue
+      }
+      entries.append(StorageEntry(key: key, data: data, createdAt: createdAt, updatedAt: updatedAt))
+    }
+    return entries.sorted { ($0.createdAt, $0.key) < ($1.createdAt, $1.key) }
+  }
+
+  public func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key): try await write(data, key: key)
+      case .remove(let key): try await remove(key: key)
+      case .removeAll: try await removeAllData()
+      }
+    }
+  }
+
+  public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    let limit = max(0, limit ?? .max)
+    guard limit > 0 else { return [] }
+    let cursor = KeyRangeCursor(range)
+    let keys = try await allKeys().filter { cursor.position(of: $0) == .inside }.sorted()
+    var entries: [(key: CacheKey, data: Data)] = []
+    entries.reserveCapacity(min(limit, keys.count))
+    for key in keys {
+      if let data = try await read(key: key) { entries.append((key, data)) }
+      if entries.count == limit { break }
+    }
+    return entries
+  }
+
+  public func close() async throws {}
+}

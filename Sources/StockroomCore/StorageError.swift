@@ -1,0 +1,63 @@
+/// Why a storage operation did not happen.
+///
+/// Decide on ``code``; show ``description`` to a person: it names the place and the cause.
+public struct StorageError: Error, Sendable {
+  /// The kind of failure, the same for every engine.
+  public var code: Code
+  /// What failed and where, in a sentence.
+  public var message: String
+  /// The error that caused this one, if another layer reported it.
+  public var underlying: (any Error)?
+
+  /// An error with a code, a sentence for people, and the error behind it.
+  public init(_ code: Code, _ message: String, underlying: (any Error)? = nil) {
+    self.code = code
+    self.message = message
+    self.underlying = underlying
+  }
+}
+
+extension StorageError {
+  /// A kind of failure. Not an enumeration, so that engines elsewhere may add codes of their own.
+  public struct Code: Hashable, Sendable {
+    /// The name of the code.
+    public let name: String
+
+    /// A code of an engine's own.
+    public init(_ name: String) { self.name = name }
+
+    /// A key is empty or longer than ``CacheKey/maximumLength`` bytes (rule K1).
+    public static let invalidKey = Code("invalidKey")
+    /// A value is larger than the engine can hold (rule V2).
+    public static let valueTooLarge = Code("valueTooLarge")
+    /// What is stored is damaged, or was never this engine's (rule F2).
+    public static let corrupted = Code("corrupted")
+    /// The engine has been closed (rule O3).
+    public static let closed = Code("closed")
+    /// Somebody else has the place open and does not share it (rules C2 and C3).
+    public static let locked = Code("locked")
+    /// The place is on read-only media (rule F3).
+    public static let readOnly = Code("readOnly")
+    /// The operating system does not allow it (rules O2 and F3).
+    public static let permissionDenied = Code("permissionDenied")
+    /// There is no room left (rule F1).
+    public static let diskFull = Code("diskFull")
+    /// The engine cannot do this, or the place belongs to another program.
+    public static let unsupported = Code("unsupported")
+    /// Any other failure of the disk, the network or the library underneath.
+    public static let io = Code("io")
+  }
+}
+
+extension StorageError: CustomStringConvertible {
+  /// The code, the message and the cause, in one line.
+  public var description: String {
+    guard let underlying else { return "\(code): \(message)" }
+    return "\(code): \(message) (\(underlying))"
+  }
+}
+
+extension StorageError.Code: CustomStringConvertible {
+  /// The name of the code.
+  public var description: String { name }
+}

@@ -1,0 +1,42 @@
+/// What an engine knows about an entry besides its value, in the 24 bytes that engines store.
+package struct EntryHeader: Sendable, Hashable {
+  package var createdAt: Timestamp
+  package var updatedAt: Timestamp
+  /// Grows from each first write of a key to the next: the order of creation.
+  package var sequence: UInt64
+
+  /// The header of an entry that is written for the first time.
+  package init(createdAt: Timestamp, sequence: UInt64) {
+    self.createdAt = createdAt
+    self.updatedAt = createdAt
+    self.sequence = sequence
+  }
+
+  /// Takes note of an overwrite. Time does not move backwards for an entry, even if the clock does (rule W2).
+  package mutating func overwrite(at time: Timestamp) {
+    updatedAt = max(updatedAt, time)
+  }
+
+  package static let encodedSize = 24
+
+  /// The header in the first 24 bytes, or nil if there are fewer.
+  package init?(decoding bytes: UnsafeRawBufferPointer) {
+    guard bytes.count >= Self.encodedSize else { return nil }
+    func word(_ index: Int) -> UInt64 {
+      UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
+    }
+    createdAt = Timestamp(nanoseconds: Int64(bitPattern: word(0)))
+    updatedAt = Timestamp(nanoseconds: Int64(bitPattern: word(1)))
+    sequence = word(2)
+  }
+
+  /// Stores the header in the first 24 bytes of `bytes`, which has room for it.
+  package func encode(into bytes: UnsafeMutableRawBufferPointer) {
+    let words = [
+      UInt64(bitPattern: createdAt.nanoseconds), UInt64(bitPattern: updatedAt.nanoseconds), sequence,
+    ]
+    for (index, word) in words.enumerated() {
+      bytes.storeBytes(of: word.littleEndian, toByteOffset: index * 8, as: UInt64.self)
+    }
+  }
+}

@@ -1,0 +1,63 @@
+import Synchronization
+
+/// Commits what many tasks write at the same time together, on one thread: group commit.
+///
+/// While one group is on its way to the disk, the writes that arrive wait and make up the next one. So 64 tasks
+/// that each write one entry share the cost of a sync, and one task alone pays no more than before.
+package final class GroupCommitter<Request: Sendable>: Sendable {
+  private struct Waiting {
+    let request: Request
+    let continuation: CheckedContinuation<Void, any Error>
+  }
+
+  private let thread: OwnThread
+  private let waiting = Mutex<[Waiting]>([])
+  private let commit: @Sendable ([Request]) throws -> Void
+
+  /// - Parameter commit: Makes the requests durable, in this order, as a whole or, if it throws, not at all.
+  package init(on thread: OwnThread, commit: @escaping @Sendable ([Request]) throws -> Void) {
+    self.thread = thread
+    self.commit = commit
+  }
+
+  /// Returns once the request has been committed.
+  ///
+  /// - Throws: `CancellationError` if the task was cancelled before, in which case nothing happens (rule C4);
+  ///   what committing threw; ``StorageError`` with code `closed` if the thread has been stopped.
+  package func submit(_ request: Request) async throws {
+    try Task.checkCancellation()
+    try await withCheckedThrowingContinuation { continuation in
+      let isFirst = waiting.withLock { waiting in
+        waiting.append(Waiting(request: request, continuation: continuation))
+        return waiting.count == 1
+      }
+      guard isFirst else { return }
+      do {
+        try thread.enqueue { self.commitGroup() }
+      } catch {
+        for refused in takeGroup() { refused.continuation.resume(throwing: error) }
+      }
+    }
+  }
+
+  private func takeGroup() -> [Waiting] {
+    waiting.withLock { waiting in
+      defer { waiting = [] }
+      return waiting
+    }
+  }
+
+  /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
+  /// done takes no other with it.
+  private func commitGroup() {
+    let group = takeGroup()
+    let result = Result { try commit(group.map(\.request)) }
+    for waiting in group {
+      if case .failure = result, group.count > 1 {
+        waiting.continuation.resume(with: Result { try commit([waiting.request]) })
+      } else {
+        waiting.continuation.resume(with: result)
+      }
+    }
+  }
+}

@@ -1,0 +1,114 @@
+import Synchronization
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// One thread of an engine's own, which does jobs in order and may wait for a disk (rule C5).
+///
+/// The thread starts with the first job, so that an engine which only reads has none. ``stop()`` must be called
+/// before the last reference is dropped.
+package final class OwnThread: @unchecked Sendable {
+  // Safe to share: `jobs`, `isStopping` and `thread` are touched only between lock() and unlock(), except that
+  // `thread` is joined once, by the one caller of stop() that took it out.
+  private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+  private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+  private var jobs: [() -> Void] = []
+  private var isStopping = false
+  private var thread: pthread_t?
+
+  package init() {
+    pthread_mutex_init(mutex, nil)
+    pthread_cond_init(condition, nil)
+  }
+
+  deinit {
+    pthread_cond_destroy(condition)
+    pthread_mutex_destroy(mutex)
+    condition.deallocate()
+    mutex.deallocate()
+  }
+
+  /// Does the job after those that came before it.
+  ///
+  /// - Throws: ``StorageError`` with code `closed` after ``stop()``, `io` if the system has no thread to give.
+  package func enqueue(_ job: @escaping @Sendable () -> Void) throws {
+    pthread_mutex_lock(mutex)
+    defer { pthread_mutex_unlock(mutex) }
+    guard !isStopping else { throw StorageError(.closed, "The engine's thread has been stopped.") }
+    if thread == nil { thread = try start() }
+    jobs.append(job)
+    pthread_cond_signal(condition)
+  }
+
+  /// Does the jobs that are waiting, then ends the thread. Returns when it has ended.
+  package func stop() {
+    pthread_mutex_lock(mutex)
+    isStopping = true
+    let thread = thread.take()
+    pthread_cond_signal(condition)
+    pthread_mutex_unlock(mutex)
+
+    guard let thread else { return }
+    if pthread_equal(thread, pthread_self()) != 0 {
+      // A job dropped the last reference to its engine. The thread ends by itself after this job.
+      pthread_detach(thread)
+    } else {
+      pthread_join(thread, nil)
+    }
+  }
+
+  private func start() throws -> pthread_t {
+    #if canImport(Darwin)
+      var thread: pthread_t?
+    #else
+      var thread = pthread_t()
+    #endif
+    let me = Unmanaged.passRetained(self)
+    let result = pthread_create(&thread, nil, Self.main, me.toOpaque())
+    guard result == 0, let started = Optional(thread) else {
+      me.release()
+      throw StorageError.posix(result, "Starting a thread failed")
+    }
+    return started
+  }
+
+  /// What the thread does: takes all waiting jobs at a time until it is told to stop and none are left.
+  private static let main: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = {
+    argument in
+    guard let argument else { return nil }
+    let me = Unmanaged<OwnThread>.fromOpaque(argument).takeRetainedValue()
+    while let jobs = me.next() {
+      for job in jobs { job() }
+    }
+    return nil
+  }
+
+  private func next() -> [() -> Void]? {
+    pthread_mutex_lock(mutex)
+    defer { pthread_mutex_unlock(mutex) }
+    while jobs.isEmpty {
+      if isStopping { return nil }
+      pthread_cond_wait(condition, mutex)
+    }
+    defer { jobs = [] }
+    return jobs
+  }
+}
+
+extension OwnThread {
+  /// Does the work on the thread, and suspends the caller, without holding its thread, until it is done.
+  package func run<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
+    try await withCheckedThrowingContinuation { continuation in
+      do {
+        try enqueue { continuation.resume(with: Swift.Result { try work() }) }
+      } catch {
+        continuation.resume(throwing: error)
+      }
+    }
+  }
+}

@@ -1,0 +1,44 @@
+import Synchronization
+
+/// Keeps what is costly to make and can serve one caller at a time, such as a connection for reading.
+///
+/// There are never more than callers at the same time, and no caller ever waits for another.
+package final class ResourcePool<Resource: Sendable>: Sendable {
+  private let idle = Mutex<[Resource]>([])
+  private let capacity: Int
+  private let make: @Sendable () throws -> Resource
+  private let destroy: @Sendable (Resource) -> Void
+
+  /// - Parameter capacity: How many resources are kept while nobody uses them.
+  package init(
+    capacity: Int, make: @escaping @Sendable () throws -> Resource,
+    destroy: @escaping @Sendable (Resource) -> Void
+  ) {
+    self.capacity = capacity
+    self.make = make
+    self.destroy = destroy
+  }
+
+  /// Lends a resource to `body`. Makes one if none is idle.
+  package func withResource<Result>(_ body: (Resource) throws -> Result) throws -> Result {
+    let resource = try idle.withLock { $0.popLast() } ?? make()
+    defer {
+      let isKept = idle.withLock { idle in
+        guard idle.count < capacity else { return false }
+        idle.append(resource)
+        return true
+      }
+      if !isKept { destroy(resource) }
+    }
+    return try body(resource)
+  }
+
+  /// Destroys the resources that nobody uses.
+  package func drain() {
+    let resources = idle.withLock { idle in
+      defer { idle = [] }
+      return idle
+    }
+    for resource in resources { destroy(resource) }
+  }
+}
