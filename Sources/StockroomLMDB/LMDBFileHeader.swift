@@ -17,6 +17,7 @@ enum LMDBFileHeader {
   private struct Meta: Hashable {
     let mapSize, freeRoot, mainRoot, lastPage, transaction: UInt64
     let pageSize: UInt32
+    let mainFlags: UInt16
   }
 
   /// Reads and judges the header of an open file that is not empty.
@@ -34,7 +35,7 @@ enum LMDBFileHeader {
     // LMDB finds the meta page of a transaction by the lowest bit of its number.
     guard newest.transaction == 0 || newest.transaction & 1 == (isSecondNewer ? 1 : 0),
       newest.pageSize == pageSize, newest.lastPage >= 1, newest.lastPage < (1 << 47) / UInt64(pageSize),
-      newest.mapSize <= 1 << 47
+      newest.mapSize <= 1 << 47, newest.mainFlags & ~databaseFlags == 0
     else { throw corrupted(path, "its header is damaged") }
     // The size is taken after the meta pages: another process that writes makes the file longer first.
     var status = stat()
@@ -57,6 +58,7 @@ enum LMDBFileHeader {
   private static let version: UInt32 = 1
   private static let metaFlag: UInt16 = 0x08
   private static let treeFlags: UInt16 = 0x03
+  private static let databaseFlags: UInt16 = 0x7E
 
   /// A page begins with its number (8 bytes), 2 bytes of padding, its flags (2 bytes) and 4 bytes more.
   private static let pageHeaderSize = 16
@@ -77,7 +79,8 @@ enum LMDBFileHeader {
       return Meta(
         mapSize: load(16, as: UInt64.self), freeRoot: load(64, as: UInt64.self),
         mainRoot: load(112, as: UInt64.self), lastPage: load(120, as: UInt64.self),
-        transaction: load(128, as: UInt64.self), pageSize: load(24, as: UInt32.self))
+        transaction: load(128, as: UInt64.self), pageSize: load(24, as: UInt32.self),
+        mainFlags: load(76, as: UInt16.self))
     }
   }
 

@@ -138,12 +138,12 @@ struct LMDBHandle: @unchecked Sendable {
       var main: MDB_dbi = 0
       var entries: MDB_dbi = 0
       try LMDBError.check(mdb_dbi_open(transaction, nil, 0, &main))
-      let flags = isNew ? UInt32(MDB_CREATE) : 0
-      try LMDBError.check(mdb_dbi_open(transaction, LMDBRecord.entriesName, flags, &entries))
-      // Somebody may have been faster, in which case this is the record as it was.
+      // Somebody may have been faster, and then have written something already.
       if isNew, try LMDBRecord(in: transaction, main: main) == LMDBRecord() {
         try LMDBRecord().store(in: transaction, main: main)
       }
+      let flags = isNew ? UInt32(MDB_CREATE) : 0
+      try LMDBError.check(mdb_dbi_open(transaction, LMDBRecord.entriesName, flags, &entries))
       return (main, entries)
     }
   }
