@@ -1,5 +1,4 @@
 import StockroomCore
-import Synchronization
 
 /// What all engines of a process that are open on the same place share.
 final class LMDBPlace: Sendable {
@@ -37,7 +36,7 @@ enum LMDBRegistry {
     var users: Int
   }
 
-  private static let entries = Mutex<[LMDBFile.Identity: Entry]>([:])
+  private static let entries = Guarded<[LMDBFile.Identity: Entry]>([:])
 
   /// The place in the directory, opened if it is not yet. Every call is matched by one of ``release(_:)``.
   static func place(in directory: String) throws -> LMDBPlace {

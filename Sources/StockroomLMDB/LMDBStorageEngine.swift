@@ -1,5 +1,4 @@
 import StockroomCore
-import Synchronization
 
 #if canImport(FoundationEssentials)
   import FoundationEssentials
@@ -33,7 +32,7 @@ public final class LMDBStorageEngine: StorageEngine {
   let gate: Gate
   let place: LMDBPlace
   let durability: Durability
-  private let isReleased = Mutex(false)
+  private let isReleased = Guarded(false)
 
   /// Opens the database in a directory, and creates both if they do not exist.
   ///

@@ -1,5 +1,4 @@
 import StockroomCore
-import Synchronization
 
 #if canImport(Darwin)
   import Darwin
@@ -25,7 +24,7 @@ final class LevelDBConnection: Sendable {
   private let writeBufferSize: Int
   private let lease: LevelDBLease
   /// Touched by the engine's own thread only, and by the last one to hold the engine.
-  private let state: Mutex<State>
+  private let state: Guarded<State>
 
   init(directory: String, durability: Durability) throws {
     let place = try LevelDBPlace(below: directory)
@@ -36,7 +35,7 @@ final class LevelDBConnection: Sendable {
     let handle = try LevelDBHandle(path: path, writeBufferSize: writeBufferSize, durability: durability)
     let ledger = try Self.readLedger(handle, isNew: isNew)
     lease = LevelDBLease(handle)
-    state = Mutex(State(ledger: ledger, place: place))
+    state = Guarded(State(ledger: ledger, place: place))
   }
 
   /// Calls `body` with the open database. Suspends while a failed write is being mended.
