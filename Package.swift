@@ -60,6 +60,8 @@ let package = Package(
       swiftSettings: settings),
 
     .testTarget(name: "StockroomCoreTests", dependencies: ["StockroomCore"], swiftSettings: settings),
+    .testTarget(
+      name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
   ]
     + engines.map {
       .target(name: $0.name, dependencies: ["StockroomCore"] + $0.storesWith, swiftSettings: settings)

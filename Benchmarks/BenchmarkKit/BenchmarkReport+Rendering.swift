@@ -60,7 +60,9 @@ extension BenchmarkReport {
       + "\(durability), \(date.formatted(.iso8601))"
   }
 
-  private var repetitionsText: String { repetitions == 1 ? "1 repetition, which has none" : "\(repetitions) repetitions" }
+  private var repetitionsText: String {
+    repetitions == 1 ? "1 repetition, which has none" : "\(repetitions) repetitions"
+  }
 
   private func table(
     markingWith fastest: (String) -> String, _ tie: String, cell: KeyPath<BenchmarkResult, String>
