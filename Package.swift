@@ -61,6 +61,8 @@ let package = Package(
 
     .testTarget(name: "StockroomCoreTests", dependencies: ["StockroomCore"], swiftSettings: settings),
     .testTarget(
+      name: "ConformanceKitTests", dependencies: ["StockroomCore", "ConformanceKit"], swiftSettings: settings),
+    .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
   ]
     + engines.map {
