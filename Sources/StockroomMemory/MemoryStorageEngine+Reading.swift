@@ -39,13 +39,17 @@ extension MemoryStorageEngine {
 
   /// O(N log N).
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    try snapshot().entries
-      .sorted { $0.value.header.sequence < $1.value.header.sequence }
-      .map { key, entry in
-        StorageEntry(
-          key: key, data: entry.data, createdAt: entry.header.createdAt.date,
-          updatedAt: entry.header.updatedAt.date)
-      }
+    let entries = try snapshot().entries
+    // Indices are sorted, since entries cost more to move.
+    let order = entries.indices
+      .map { (sequence: entries[$0].value.header.sequence, index: $0) }
+      .sorted { $0.sequence < $1.sequence }
+    return order.map { place in
+      let (key, entry) = entries[place.index]
+      return StorageEntry(
+        key: key, data: entry.data, createdAt: entry.header.createdAt.date,
+        updatedAt: entry.header.updatedAt.date)
+    }
   }
 
   /// O(log N + R) for R entries returned.
