@@ -64,6 +64,9 @@ let package = Package(
       name: "ConformanceKitTests", dependencies: ["StockroomCore", "ConformanceKit"], swiftSettings: settings),
     .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
+    .testTarget(
+      name: "StockroomCLITests", dependencies: ["StockroomCore", "BenchmarkKit", "StockroomCLI"],
+      swiftSettings: settings),
   ]
     + engines.map {
       .target(name: $0.name, dependencies: ["StockroomCore"] + $0.storesWith, swiftSettings: settings)

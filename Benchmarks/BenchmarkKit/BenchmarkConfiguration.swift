@@ -26,7 +26,7 @@ public struct BenchmarkConfiguration: Sendable {
 
   /// A configuration. The defaults take five engines through all workloads in about a minute.
   public init(
-    entries: Int = 10_000, valueSize: Int = 1_024, repetitions: Int = 5, seed: UInt64 = 1,
+    entries: Int = 5_000, valueSize: Int = 1_024, repetitions: Int = 5, seed: UInt64 = 1,
     workloads: [Workload] = Workload.all, directory: URL = FileManager.default.temporaryDirectory,
     durability: String? = nil
   ) {

@@ -25,7 +25,7 @@ extension Workload {
     },
 
     Workload(
-      "write-concurrent", "\(tasks) tasks at a time write new entries one by one, a fifth of the records.",
+      "write-concurrent", "\(tasks) tasks at a time write new entries one by one, a tenth of the records.",
       startsFrom: .nothing, leaves: .somethingElse, operations: concurrent
     ) { engine, records in
       let written = records.all.prefix(concurrent(records.count))
@@ -131,11 +131,11 @@ extension Workload {
   private static let tasks = 64
   private static let batch = 1_000
   private static let page = 100
-  private static let counts = 100
+  private static let counts = 50
 
   @Sendable private static func everything(_ entries: Int) -> Int { entries }
   @Sendable private static func oneByOne(_ entries: Int) -> Int { max(1, entries / 20) }
-  @Sendable private static func concurrent(_ entries: Int) -> Int { min(entries, max(tasks, entries / 5)) }
+  @Sendable private static func concurrent(_ entries: Int) -> Int { min(entries, max(tasks, entries / 10)) }
 }
 
 extension RandomAccessCollection where Index == Int {

@@ -35,11 +35,14 @@ struct ConformanceResults: Sendable, Encodable {
     let status: Status
     /// Why the check failed or was skipped.
     let reason: String?
+    /// How long the check took.
+    let seconds: Double
 
-    init(_ check: ConformanceCheck, _ outcome: ConformanceOutcome) {
+    init(_ check: ConformanceCheck, _ outcome: ConformanceOutcome, seconds: Double) {
       self.check = check.id
       rule = check.rule
       expectation = check.expectation
+      self.seconds = seconds
       (status, reason) =
         switch outcome {
         case .passed: (.passed, nil)

@@ -38,10 +38,12 @@ struct ConformanceRun: Sendable {
       var outcomes: [ConformanceResults.Outcome] = []
       for check in checks {
         line.show("\(entry.name): check \(outcomes.count + 1) of \(checks.count), \(check.id)")
+        let start = ContinuousClock.now
         let outcome = await check.outcome()
+        let seconds = start.duration(to: .now) / .seconds(1)
         // A check that was cancelled says nothing about the engine.
         try Task.checkCancellation()
-        outcomes.append(.init(check, outcome))
+        outcomes.append(.init(check, outcome, seconds: seconds))
       }
       results.append(.init(entry, outcomes))
     }

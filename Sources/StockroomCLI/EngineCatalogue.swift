@@ -1,6 +1,9 @@
 import ArgumentParser
 import Foundation
 import StockroomCore
+import StockroomFileSystem
+import StockroomLMDB
+import StockroomLevelDB
 import StockroomMemory
 import StockroomSQLite
 
@@ -15,18 +18,32 @@ enum EngineCatalogue {
     let capabilities: EngineCapabilities
     /// Opens it.
     let open: @Sendable (URL, Durability) throws -> any StorageEngine
+
+    init(
+      _ name: String, _ title: String, _ capabilities: EngineCapabilities,
+      open: @escaping @Sendable (URL, Durability) throws -> any StorageEngine
+    ) {
+      self.name = name
+      self.title = title
+      self.capabilities = capabilities
+      self.open = open
+    }
   }
 
   static let all = [
-    Entry(
-      name: "memory", title: "Memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans],
-      open: { _, _ in MemoryStorageEngine() }),
-    Entry(
-      name: "sqlite", title: "SQLite",
-      capabilities: [
-        .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
-      ],
-      open: { try SQLiteStorageEngine(directory: .init(url: $0), durability: $1) }),
+    Entry("memory", "Memory", [.atomicBatches, .snapshotReads, .orderedScans]) { _, _ in
+      MemoryStorageEngine()
+    },
+    Entry("files", "Files", database.subtracting(.snapshotReads)) {
+      try DiskStorageEngine(directory: .init(url: $0), durability: $1)
+    },
+    Entry("sqlite", "SQLite", database) {
+      try SQLiteStorageEngine(directory: .init(url: $0), durability: $1)
+    },
+    Entry("lmdb", "LMDB", database) { try LMDBStorageEngine(directory: .init(url: $0), durability: $1) },
+    Entry("leveldb", "LevelDB", database.subtracting(.multiProcess).union(.detectsCorruption)) {
+      try LevelDBStorageEngine(directory: .init(url: $0), durability: $1)
+    },
   ]
 
   /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names.
@@ -39,6 +56,11 @@ enum EngineCatalogue {
     }
     return all.filter { names.contains($0.name) }
   }
+
+  /// What most databases promise.
+  private static let database: EngineCapabilities = [
+    .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
+  ]
 
   /// The names of all engines.
   static var list: String { all.map(\.name).joined(separator: ", ") }
