@@ -87,9 +87,9 @@ enum LMDBRegistry {
       return try LMDBEnvironment(directory: file.directory, identity: file.identity)
     }
     do {
-      let environment = try LMDBEnvironment(directory: file.directory, identity: file.identity)
+      // The name of the file, so that it is not lost with the machine.
       if file.isCreated { try FileManager.Directory.sync(file.directory) }
-      return environment
+      return try LMDBEnvironment(directory: file.directory, identity: file.identity)
     } catch {
       file.discard()
       throw error
