@@ -17,8 +17,7 @@ final class LevelDBPlace: Sendable {
   static let directoryName = "Stockroom.leveldb"
   /// Says that the directory is ours.
   private static let identityName = "STOCKROOM"
-  private static let identity = "Stockroom LevelDB database, layout 1\n"
-  private static let identityStart = "Stockroom LevelDB database, layout "
+  private static let identity = "Stockroom LevelDB database, layout 1"
 
   /// Where LevelDB's files are.
   let path: String
@@ -68,14 +67,16 @@ final class LevelDBPlace: Sendable {
         throw StorageError(
           .unsupported, "\(path) holds files that are not of this engine's making, and is left alone.")
       }
-      return try LevelDBFiles.replace(identityPath, with: Array(Self.identity.utf8))
+      return try LevelDBFiles.replace(identityPath, with: Array(CheckedText.adding(to: Self.identity).utf8))
     }
-    let found = try LevelDBFiles.read(identityPath, count: 256)
-    if found == Array(Self.identity.utf8) { return }
-    if found.starts(with: Self.identityStart.utf8), found.last == UInt8(ascii: "\n") {
-      throw StorageError(.unsupported, "\(path) was made by another version of this engine.")
+    let found = String(decoding: try LevelDBFiles.read(identityPath, count: 256), as: UTF8.self)
+    guard let identity = CheckedText.verifying(found) else {
+      throw StorageError(.corrupted, "\(identityPath) is damaged.")
     }
-    throw StorageError(.corrupted, "\(identityPath) is damaged.")
+    guard identity == Self.identity else {
+      throw StorageError(
+        .unsupported, "\(path) was made by another version of this engine: \(identity.debugDescription).")
+    }
   }
 }
 
