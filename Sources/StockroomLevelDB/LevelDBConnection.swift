@@ -101,7 +101,8 @@ extension LevelDBConnection {
     } else {
       for log in files.logs { try LevelDBLog.removeTornBatch(at: path + "/" + log) }
     }
-    return try files.tables.isEmpty && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) == 0 }
+    return try files.tables.isEmpty
+      && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) == 0 }
   }
 
   private static func readLedger(_ handle: LevelDBHandle, isNew: Bool) throws -> Ledger {

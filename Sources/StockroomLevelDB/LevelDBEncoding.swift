@@ -63,7 +63,8 @@ struct Ledger: Sendable, Hashable {
     if let ledger = Ledger(decoding: bytes) {
       self = ledger
     } else if bytes.count == Self.encodedSize {
-      throw StorageError(.unsupported, "The LevelDB database in \(path) was made by another version of this engine.")
+      throw StorageError(
+        .unsupported, "The LevelDB database in \(path) was made by another version of this engine.")
     } else {
       throw StorageError(.corrupted, "The ledger of the LevelDB database in \(path) has the wrong size.")
     }

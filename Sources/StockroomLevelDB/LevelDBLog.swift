@@ -86,7 +86,9 @@ struct LevelDBLog {
   /// the record whose writing was interrupted, since a disk need not keep the order.
   private static func recordBegins(in bytes: UnsafeRawBufferPointer, behind offset: Int) -> Bool {
     for start in (offset + 1)..<max(offset + 1, bytes.count - headerSize) {
-      guard bytes[start + 6] == Kind.full.rawValue || bytes[start + 6] == Kind.first.rawValue else { continue }
+      guard bytes[start + 6] == Kind.full.rawValue || bytes[start + 6] == Kind.first.rawValue else {
+        continue
+      }
       if let (_, piece) = piece(of: bytes, at: start), !piece.isEmpty { return true }
     }
     return false

@@ -30,7 +30,10 @@ struct LevelDBLoadTests {
   @Test("A value of 64 MiB comes back, before and after opening anew")
   func largeValue() async throws {
     let key = CacheKey(verbatim: "large")
-    let data = Data((0..<(64 << 20)).map { UInt8(truncatingIfNeeded: $0 >> 12 ^ $0) })
+    var data = Data(repeating: 0xA5, count: 64 << 20)
+    for position in stride(from: 0, to: data.count, by: 997) {
+      data[position] = UInt8(truncatingIfNeeded: position)
+    }
     try await engine.write(data, key: key)
     #expect(try await engine.read(key: key) == data)
     try await engine.close()
@@ -55,7 +58,8 @@ struct LevelDBLoadTests {
             switch round % 4 {
             case 0: try await engine.write([(one, data), (two, data)])
             case 1: try await engine.remove(keys: [one, two])
-            case 2: try await engine.apply([.remove(key: one), .write(data, key: two), .write(data, key: one)])
+            case 2:
+              try await engine.apply([.remove(key: one), .write(data, key: two), .write(data, key: one)])
             default: _ = try await engine.readAllEntries()
             }
             let both = try await engine.read(keys: [one, two])
@@ -101,7 +105,9 @@ struct LevelDBLoadTests {
       for number in 0..<200 {
         group.addTask {
           let key = CacheKey(verbatim: "\(number)")
-          do { try await engine.write(Data(), key: key) } catch let error as StorageError where error.code == .closed {
+          do { try await engine.write(Data(), key: key) } catch let error as StorageError
+            where error.code == .closed
+          {
             return nil
           } catch {
             Issue.record(error)
