@@ -60,6 +60,8 @@ let package = Package(
       swiftSettings: settings),
 
     .testTarget(name: "StockroomCoreTests", dependencies: ["StockroomCore"], swiftSettings: settings),
+    .testTarget(
+      name: "ConformanceKitTests", dependencies: ["StockroomCore", "ConformanceKit"], swiftSettings: settings),
   ]
     + engines.map {
       .target(name: $0.name, dependencies: ["StockroomCore"] + $0.storesWith, swiftSettings: settings)

@@ -1,0 +1,215 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Batches: rules W3 to W5.
+
+extension CheckDefinition {
+  @CheckList static var batchChecks: [CheckDefinition] {
+    Check(
+      .w3, "batches.later-entry-wins", "the last of several entries for a key in a batch is what is stored"
+    ) {
+      context in
+      let engine = try await context.open()
+      let (a, b) = (key("a"), key("b"))
+      try await engine.write([(a, data("1")), (b, data("2")), (a, data("3")), (a, data("4"))])
+      try await expectEverywhere([(a, data("4")), (b, data("2"))], in: engine)
+      try await engine.write([(a, data("longer than before")), (a, data(""))])
+      try expect(try await engine.read(key: a), is: data(""), "read(key:)")
+    }
+    Check(.w3, "batches.empty", "an empty batch changes nothing and does not throw") { context in
+      let engine = try await context.open()
+      for _ in 0..<2 {
+        let before = try await engine.readAllEntries()
+        try await engine.write([])
+        try await engine.remove(keys: [])
+        try await engine.apply([])
+        try expect(try await engine.readAllEntries(), is: before, "readAllEntries() after empty batches")
+        try await engine.write(entries(keys(3)))
+      }
+    }
+    Check(.w3, "batches.of-many", "a batch of 10,000 entries stores every one of them") { context in
+      let engine = try await context.open()
+      let keys = keys(10_000)
+      try await engine.write(entries(keys))
+      try expect(try await engine.keyCount(), is: keys.count, "keyCount()")
+      for key in keys where key.value.hasSuffix("77") {
+        try expect(try await engine.read(key: key), is: value(for: key), "read(key:) of \(key)")
+      }
+      try await engine.remove(keys: keys)
+      try expect(try await engine.keyCount(), is: 0, "keyCount() after remove(keys:) of all")
+    }
+
+    for position in [0, 5, 10] {
+      for (name, bad) in [("empty", key("")), ("long", key(String(repeating: "k", count: 512)))] {
+        Check(
+          .w4, "batches.\(name)-key-at-\(position)-rejects-all",
+          "one invalid key, \(position) places from the start, rejects the whole batch before anything happens"
+        ) { context in
+          try await checkRejection(of: bad, at: position, in: try await context.open())
+        }
+      }
+    }
+    Check(
+      .w4, "batches.appear-at-once", "a reader of many keys never sees a part of a batch",
+      needs: .atomicBatches
+    ) { context in
+      try await checkAtomicity(in: try await context.open(), with: .readMany)
+    }
+    Check(
+      .w4, "batches.appear-in-order",
+      "who has seen one key of a batch sees the whole batch in every later read of a key",
+      needs: .atomicBatches
+    ) { context in
+      try await checkAtomicity(in: try await context.open(), with: .readOneByOne)
+    }
+    Check(
+      .w4, "batches.replace-at-once",
+      "a reader never sees the state between the removals and the writes of one apply(_:)",
+      needs: .atomicBatches
+    ) { context in
+      try await checkReplacement(in: try await context.open())
+    }
+
+    Check(.w5, "apply.keeps-the-order", "the operations of apply(_:) take effect in the order given") {
+      context in
+      let engine = try await context.open()
+      let (a, b, c, d) = (key("a"), key("b"), key("c"), key("d"))
+      try await engine.write(entries([a, b, c]))
+      try await engine.apply([
+        .write(data("1"), key: a), .remove(key: a),
+        .remove(key: b), .write(data("2"), key: b),
+        .write(data("3"), key: c), .write(data("4"), key: c),
+        .write(data("5"), key: d), .remove(key: d), .write(data("6"), key: d),
+      ])
+      try await expectEverywhere([(b, data("2")), (c, data("4")), (d, data("6"))], in: engine)
+    }
+    Check(
+      .w5, "apply.removes-all-in-place",
+      "removeAll within apply(_:) removes what came before it and nothing after"
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(entries(keys(5)))
+      try await engine.apply([
+        .write(data("before"), key: key("before")), .removeAll, .write(data("after"), key: key("after")),
+      ])
+      try await expectEverywhere([(key("after"), data("after"))], in: engine)
+      try await engine.apply([.write(data("v"), key: key("k")), .removeAll])
+      try await expectEverywhere([], in: engine)
+      try await engine.apply([.removeAll, .write(data("1"), key: key("k")), .removeAll, .removeAll])
+      try await expectEverywhere([], in: engine)
+    }
+    Check(.w5, "apply.mixes-operations", "a long apply(_:) leaves what its operations leave one by one") {
+      context in
+      let engine = try await context.open()
+      let keys = keys(20)
+      var expected: [CacheKey: Data] = [:]
+      var operations: [StorageOperation] = []
+      for step in 0..<500 {
+        let key = keys[step * 7919 % 20]
+        if step % 97 == 96 {
+          operations.append(.removeAll)
+          expected = [:]
+        } else if step % 3 == 2 {
+          operations.append(.remove(key: key))
+          expected[key] = nil
+        } else {
+          operations.append(.write(data("\(step)"), key: key))
+          expected[key] = data("\(step)")
+        }
+      }
+      try await engine.apply(operations)
+      try await expectEverywhere(expected.map { ($0.key, $0.value) }, in: engine)
+    }
+  }
+}
+
+/// Hands batches with one invalid key to every method that takes batches.
+private func checkRejection(of bad: CacheKey, at position: Int, in engine: Subject) async throws {
+  let (kept, new) = (keys(10, prefix: "kept-"), keys(10, prefix: "new-"))
+  try await engine.write(entries(kept))
+
+  func withBad<Element>(_ elements: [Element], _ bad: Element) -> [Element] {
+    Array(elements.prefix(position)) + [bad] + Array(elements.dropFirst(position))
+  }
+  try await expectError(.invalidKey, from: "write(_:) of many") {
+    try await engine.write(withBad(entries(new), (bad, data("bad"))))
+  }
+  try await expectEverywhere(entries(kept), in: engine)
+  try await expectError(.invalidKey, from: "remove(keys:)") {
+    try await engine.remove(keys: withBad(kept, bad))
+  }
+  try await expectEverywhere(entries(kept), in: engine)
+  let operations = [.removeAll] + new.map { StorageOperation.write(data("new"), key: $0) }
+  for operation in [StorageOperation.write(data("bad"), key: bad), .remove(key: bad)] {
+    try await expectError(.invalidKey, from: "apply(_:)") {
+      try await engine.apply(withBad(operations, operation))
+    }
+    try await expectEverywhere(entries(kept), in: engine)
+  }
+}
+
+private enum WayOfReading: Sendable {
+  case readMany, readOneByOne
+}
+
+/// Every batch gives all keys the same version. Readers look at them while the batches are written.
+private func checkAtomicity(in engine: Subject, with way: WayOfReading) async throws {
+  let keys = keys(16)
+  try await engine.write(batch(of: keys, version: 0))
+  try await whileRunning {
+    for version in 1...200 {
+      if version.isMultiple(of: 2) {
+        try await engine.write(batch(of: keys, version: version))
+      } else {
+        try await engine.apply(keys.map { .write(data("\(version)"), key: $0) })
+      }
+    }
+  } readers: { reader in
+    switch way {
+    case .readMany:
+      let versions = try await engine.read(keys: keys).map(version)
+      try expect(versions.count, is: keys.count, "the number of values of a read(keys:) during a batch")
+      try expect(
+        Set(versions).count == 1, "one read(keys:) during a batch gave the versions \(describe(versions))")
+    case .readOneByOne:
+      // Forwards and backwards, as an engine may work through a batch in either order.
+      var last = 0
+      for key in reader.isMultiple(of: 2) ? keys : keys.reversed() {
+        let version = try await engine.read(key: key).map(version) ?? -1
+        try expect(
+          version >= last,
+          "after version \(last) of one key had been read, \(key) of the same batch was still at \(version)")
+        last = version
+      }
+    }
+  }
+}
+
+private func batch(of keys: [CacheKey], version: Int) -> [(key: CacheKey, data: Data)] {
+  keys.map { ($0, data("\(version)")) }
+}
+
+private func version(_ value: Data) -> Int {
+  Int(String(decoding: value, as: UTF8.self)) ?? -1
+}
+
+/// Every batch removes one key and writes the next, so that exactly one is there at any time.
+private func checkReplacement(in engine: Subject) async throws {
+  let keys = keys(4)
+  try await engine.write(data("v"), key: keys[0])
+  try await whileRunning {
+    for round in 0..<200 {
+      let (old, new) = (keys[round % 4], keys[(round + 1) % 4])
+      try await engine.apply([.remove(key: old), .write(data("v"), key: new)])
+    }
+  } readers: { _ in
+    let found = try await engine.readDataAndKeys(keys: keys)
+    try expect(
+      found.count, is: 1,
+      "the number of keys that readDataAndKeys(keys:) found while one was exchanged for another")
+  }
+}

@@ -1,0 +1,29 @@
+import StockroomCore
+
+// A capability that is claimed is also reported.
+
+extension CheckDefinition {
+  @CheckList static var capabilityChecks: [CheckDefinition] {
+    for (name, capability) in EngineCapabilities.named {
+      Check(
+        rule(for: capability), "capabilities.\(name)",
+        "the engine reports the capability \(name), as claimed",
+        needs: capability
+      ) { context in
+        let reported = try await context.open().capabilities
+        try expect(reported.contains(capability), "its capabilities were \(reported)")
+      }
+    }
+  }
+
+  private static func rule(for capability: EngineCapabilities) -> ContractRule {
+    switch capability {
+    case .atomicBatches: .w4
+    case .snapshotReads: .r3
+    case .orderedScans: .r5
+    case .multiProcess: .c3
+    case .detectsCorruption: .f2
+    default: .w6
+    }
+  }
+}

@@ -1,0 +1,166 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Keys: rules K1 to K4.
+
+extension CheckDefinition {
+  @CheckList static var keyChecks: [CheckDefinition] {
+    refusal(of: key(""), called: "the-empty-key", "an empty key")
+    refusal(of: key(String(repeating: "k", count: 512)), called: "512-bytes", "a key of 512 bytes")
+    refusal(
+      of: key(String(repeating: "🗄", count: 128)), called: "512-bytes-of-emoji",
+      "a key of 128 emoji, which are 512 bytes,")
+    refusal(of: key(String(repeating: "k", count: 100_000)), called: "100000-bytes", "a key of 100,000 bytes")
+
+    Check(.k1, "keys.511-bytes-are-accepted", "every method takes a key of 511 bytes") { context in
+      let engine = try await context.open()
+      for key in [key(String(repeating: "k", count: 511)), HostileKeys.longestEmoji] {
+        try await engine.write(data("one"), key: key)
+        try expect(try await engine.read(key: key), is: data("one"), "read(key:) of 511 bytes")
+        for (_, call) in callsThatTakeAKey { try await call(engine, key) }
+      }
+    }
+
+    for family in HostileKeys.families {
+      Check(.k2, "keys.\(family.name)", family.expectation) { context in
+        try await checkDistinct(family.keys, in: try await context.open())
+      }
+    }
+    Check(.k2, "keys.in-batches", "keys are told apart byte for byte in reads and writes of many") {
+      context in
+      let engine = try await context.open()
+      try await engine.write(entries(HostileKeys.all))
+      let found = try await engine.readDataAndKeys(keys: HostileKeys.all)
+      try expect(found, are: entries(HostileKeys.all), "readDataAndKeys(keys:)")
+      let half = HostileKeys.all.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
+      let others = HostileKeys.all.filter { !half.contains($0) }
+      try await engine.remove(keys: half)
+      try expect(
+        try await engine.keysExist(HostileKeys.all), is: others, "keysExist(_:) after half were removed")
+    }
+
+    Check(.k3, "keys.are-listed-as-written", "allKeys() lists every kind of key as it was written") {
+      context in
+      let engine = try await context.open()
+      for key in HostileKeys.all { try await engine.write(value(for: key), key: key) }
+      let listed = try await engine.allKeys()
+      try expect(listed.inByteOrder(), is: HostileKeys.all.inByteOrder(), "allKeys(), sorted,")
+    }
+    Check(.k3, "keys.are-listed-once", "allKeys() lists a key once, however often it was written") {
+      context in
+      let engine = try await context.open()
+      for version in 1...3 {
+        try await engine.write(value(for: key("k"), version: version), key: key("k"))
+        try await engine.write(entries([key("l"), key("k"), key("l")], version: version))
+      }
+      try expect(try await engine.allKeys().inByteOrder(), is: [key("k"), key("l")], "allKeys(), sorted,")
+    }
+    Check(.k3, "keys.removed-are-not-listed", "allKeys() lists no key that was removed") { context in
+      let engine = try await context.open()
+      try await engine.write(entries([key("a"), key("b"), key("c")]))
+      try await engine.remove(key: key("b"))
+      try expect(try await engine.allKeys().inByteOrder(), is: [key("a"), key("c")], "allKeys(), sorted,")
+      try await engine.remove(keys: [key("a"), key("c")])
+      try expect(try await engine.allKeys(), is: [], "allKeys() of an engine without entries")
+    }
+
+    Check(.k4, "keys.reach-nothing-outside", "no key reads, writes or removes what is outside the directory")
+    {
+      try await checkConfinement($0)
+    }
+  }
+
+  /// The key is refused by every method, and what is stored stays as it is.
+  private static func refusal(of bad: CacheKey, called name: String, _ what: String) -> CheckDefinition {
+    Check(
+      .k1, "keys.\(name)-is-refused", "\(what) makes every method throw invalidKey and nothing is written"
+    ) {
+      context in
+      let engine = try await context.open()
+      try await engine.write(data("kept"), key: key("kept"))
+      for (name, call) in callsThatTakeAKey {
+        try await expectError(.invalidKey, from: name) { try await call(engine, bad) }
+      }
+      try expect(try await engine.allKeys(), is: [key("kept")], "allKeys() after the refusals")
+      try expect(try await engine.read(key: key("kept")), is: data("kept"), "read(key:) after the refusals")
+    }
+  }
+}
+
+/// Every way to hand a key to an engine.
+private let callsThatTakeAKey: [(name: String, call: @Sendable (Subject, CacheKey) async throws -> Void)] = [
+  ("write(_:key:)", { try await $0.write(data("v"), key: $1) }),
+  ("write(_:) of many", { try await $0.write([(key: $1, data: data("v"))]) }),
+  ("read(key:)", { _ = try await $0.read(key: $1) }),
+  ("read(keys:)", { _ = try await $0.read(keys: [key("kept"), $1]) }),
+  ("readDataAndKeys(keys:)", { _ = try await $0.readDataAndKeys(keys: [key("kept"), $1]) }),
+  ("keyExists(_:)", { _ = try await $0.keyExists($1) }),
+  ("keysExist(_:)", { _ = try await $0.keysExist([key("kept"), $1]) }),
+  ("createdAt(key:)", { _ = try await $0.createdAt(key: $1) }),
+  ("updatedAt(key:)", { _ = try await $0.updatedAt(key: $1) }),
+  (
+    "scan(_:limit:) with such an after", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: nil) }
+  ),
+  ("scan(_:limit:) with such an upTo", { _ = try await $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
+  ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
+  ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),
+  ("remove(keys:)", { try await $0.remove(keys: [$1]) }),
+  ("remove(key:)", { try await $0.remove(key: $1) }),
+]
+
+/// Each key has a value of its own, and removing one leaves the others.
+private func checkDistinct(_ keys: [CacheKey], in engine: Subject) async throws {
+  for key in keys {
+    try expect(try await engine.read(key: key), is: nil, "read(key:) of \(key), which was never written,")
+    try await engine.write(value(for: key), key: key)
+  }
+  for key in keys {
+    try expect(try await engine.read(key: key), is: value(for: key), "read(key:) of \(key)")
+  }
+  for (index, key) in keys.enumerated() {
+    try await engine.remove(key: key)
+    try expect(try await engine.read(key: key), is: nil, "read(key:) of \(key), which was removed,")
+    guard index + 1 < keys.count else { break }
+    let next = keys[index + 1]
+    try expect(
+      try await engine.read(key: next), is: value(for: next),
+      "read(key:) of \(next) after the removal of \(key)")
+  }
+}
+
+/// Builds files around the engine's directory, uses keys that would reach them, and compares.
+private func checkConfinement(_ context: CheckContext) async throws {
+  let outer = context.root.appending(path: "outer", directoryHint: .isDirectory)
+  let place = outer.appending(path: "a/b/place", directoryHint: .isDirectory)
+  try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+  let guarded = ["guard", "a/guard", "a/b/guard", "a/b/neighbour/guard", "a/b/place-guard"]
+  for name in guarded {
+    let file = outer.appending(path: name)
+    try FileManager.default.createDirectory(
+      at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+    try data("guard").write(to: file)
+  }
+  let before = try DirectoryContents(of: outer, without: place)
+
+  let engine = try await context.open(place)
+  let outward = [
+    "..", "../guard", "../new", "../../guard", "../../new", "../../../guard", "../../../new",
+    "../neighbour/guard", "../neighbour/new", "x/../../guard", "./../guard", "..\\guard", "%2E%2E%2Fguard",
+    "../guard\0", "..//guard", outer.path() + "guard", outer.path() + "new",
+    "file://" + outer.path() + "guard",
+  ]
+  for key in outward.map(CacheKey.init(verbatim:)) {
+    try expect(try await engine.read(key: key), is: nil, "read(key:) of \(key), which was never written,")
+    try await engine.remove(key: key)
+    try await engine.write(value(for: key), key: key)
+    try expect(try await engine.read(key: key), is: value(for: key), "read(key:) of \(key)")
+  }
+  try expectUnchanged(before, in: outer, without: place, after: "writing keys that look like paths")
+  try await engine.remove(keys: outward.prefix(8).map(CacheKey.init(verbatim:)))
+  try await engine.removeAllData()
+  try expectUnchanged(before, in: outer, without: place, after: "removing keys that look like paths")
+}

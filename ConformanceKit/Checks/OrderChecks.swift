@@ -1,0 +1,111 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// The order of entries: rule R6.
+
+extension CheckDefinition {
+  @CheckList static var orderChecks: [CheckDefinition] {
+    Check(.r6, "order.of-first-writes", "entries are in the order in which their keys were first written") {
+      context in
+      let engine = try await context.open()
+      let order = try await writeShuffled(in: engine)
+      try await expectOrder(order, in: engine)
+    }
+    Check(.r6, "order.survives-overwrites", "an overwrite, by whichever method, keeps the place of an entry")
+    {
+      context in
+      let engine = try await context.open()
+      let order = try await writeShuffled(in: engine)
+      try await letClockAdvance()
+      try await engine.write(data("2"), key: order[7])
+      try await engine.write([(order[5], data("2")), (order[0], data("2"))])
+      try await engine.apply([.write(data("2"), key: order[11]), .write(data("2"), key: order[1])])
+      try await expectOrder(order, in: engine)
+    }
+    Check(.r6, "order.removal-ends-it", "a key that is removed and written again moves to the end") {
+      context in
+      let engine = try await context.open()
+      var order = try await writeShuffled(in: engine)
+      for (step, index) in [0, 3, 8].enumerated() {
+        try await letClockAdvance()
+        let key = order.remove(at: index)
+        order.append(key)
+        if step == 1 {
+          try await engine.apply([.remove(key: key), .write(data("again"), key: key)])
+        } else {
+          try await engine.remove(key: key)
+          try await engine.write(data("again"), key: key)
+        }
+        try await expectOrder(order, in: engine)
+      }
+    }
+    Check(.r6, "order.within-a-batch", "the entries of one batch are in the order of the batch") { context in
+      let engine = try await context.open()
+      let sorted = keys(60)
+      let first = (0..<40).map { sorted[$0 * 17 % 40] }
+      try await engine.write(entries(first))
+      try await letClockAdvance()
+      let second = (0..<20).map { sorted[40 + $0 * 13 % 20] }
+      try await engine.apply(second.map { .write(value(for: $0), key: $0) })
+      try await expectOrder(first + second, in: engine)
+    }
+    Check(.r6, "order.survives-opening-anew", "the order is the same after opening anew", needs: .persistent)
+    {
+      context in
+      var engine = try await context.open()
+      var order = try await writeShuffled(in: engine)
+      let batch = (0..<20).map { key("batch-\($0 * 7 % 20)") }
+      try await engine.write(entries(batch))
+      order += batch
+      engine = try await context.reopen(engine)
+      try await expectOrder(order, in: engine)
+      // What is written after opening anew comes after what was there, overwrites apart.
+      try await letClockAdvance()
+      try await engine.write(data("2"), key: order[2])
+      try await engine.write(data("v"), key: key("000 first in byte order, last in time"))
+      order.append(key("000 first in byte order, last in time"))
+      try await expectOrder(order, in: try await context.reopen(engine))
+    }
+  }
+}
+
+/// Writes keys in an order that is neither ascending nor descending. Gives that order.
+private func writeShuffled(in engine: Subject) async throws -> [CacheKey] {
+  let sorted = keys(13)
+  let order = (0..<13).map { sorted[$0 * 5 % 13] }
+  for key in order {
+    try await engine.write(value(for: key), key: key)
+    try await letClockTick()
+  }
+  return order
+}
+
+/// Waits for the clock to show another time, so that engines which order by time alone can tell two writes apart.
+private func letClockTick() async throws {
+  let now = Date()
+  while Date().timeIntervalSince(now) < 0.000_01, Date() >= now { await Task.yield() }
+}
+
+/// Convicts the engine unless its entries are in this order.
+///
+/// An engine that makes a batch of single writes cannot tell two of them apart if they happened between two
+/// ticks of the clock. So neighbours with equal times may change places, unless all entries have the same time.
+private func expectOrder(_ order: [CacheKey], in engine: Subject) async throws {
+  let entries = try await engine.readAllEntries()
+  let times = Set(entries.map(\.createdAt))
+  var rank: [CacheKey: Int] = [:]
+  for (index, key) in order.enumerated() { rank[key] = index }
+  try expect(Set(entries.map(\.key)) == Set(order), "readAllEntries() gave other keys than those written")
+  try expect(entries.count, is: order.count, "the number of entries of readAllEntries()")
+  for (earlier, later) in zip(entries, entries.dropFirst()) {
+    if rank[earlier.key, default: 0] < rank[later.key, default: 0] { continue }
+    if times.count > 3, earlier.createdAt == later.createdAt { continue }
+    throw Violation(
+      "readAllEntries() gave \(earlier.key) before \(later.key), which was written first; the keys were "
+        + "\(describe(entries.map(\.key)))")
+  }
+}

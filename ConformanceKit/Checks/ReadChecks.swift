@@ -1,0 +1,220 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Reading: rules R1 to R4.
+
+extension CheckDefinition {
+  @CheckList static var readChecks: [CheckDefinition] {
+    Check(.r1, "reads.absent-is-nil", "an absent key is nil for every method, and no error") { context in
+      let engine = try await context.open()
+      for what in ["a fresh engine", "an engine with other entries", "an engine that had the key"] {
+        let absent = key("absent")
+        try expect(try await engine.read(key: absent), is: nil, "read(key:) in \(what)")
+        try expect(try await engine.keyExists(absent), is: false, "keyExists(_:) in \(what)")
+        try expect(try await engine.createdAt(key: absent), is: nil, "createdAt(key:) in \(what)")
+        try expect(try await engine.updatedAt(key: absent), is: nil, "updatedAt(key:) in \(what)")
+        try expect(try await engine.read(keys: [absent]), is: [], "read(keys:) in \(what)")
+        try await engine.write(data("v"), key: key("another"))
+        try await engine.write(data("v"), key: absent)
+        try await engine.remove(key: absent)
+      }
+    }
+    Check(.r1, "reads.empty-engine", "a fresh engine answers every question, with nothing") { context in
+      try await expectEverywhere([], in: try await context.open())
+    }
+
+    Check(.r2, "reads.order-of-the-request", "reads of many keys answer in the order of the request") {
+      context in
+      let engine = try await context.open()
+      let keys = keys(60)
+      try await engine.write(entries(keys))
+      let orders = [keys, keys.reversed(), (0..<60).map { keys[$0 * 37 % 60] }]
+      for order in orders {
+        try expect(try await engine.read(keys: order), is: order.map { value(for: $0) }, "read(keys:)")
+        try expect(
+          try await engine.readDataAndKeys(keys: order), are: entries(order), "readDataAndKeys(keys:)")
+      }
+    }
+    Check(.r2, "reads.repeats", "a key that is asked for twice is answered twice") { context in
+      let engine = try await context.open()
+      let (a, b) = (key("a"), key("b"))
+      try await engine.write(entries([a, b]))
+      let request = [a, b, a, a, b]
+      try expect(try await engine.read(keys: request), is: request.map { value(for: $0) }, "read(keys:)")
+      try expect(
+        try await engine.readDataAndKeys(keys: request), are: entries(request), "readDataAndKeys(keys:)")
+    }
+    Check(
+      .r2, "reads.leave-absent-keys-out",
+      "absent keys are left out of the answer, and the rest stays in order"
+    ) {
+      context in
+      let engine = try await context.open()
+      let keys = keys(20)
+      let present = keys.enumerated().filter { $0.offset % 3 == 1 }.map(\.element)
+      try await engine.write(entries(present))
+      try expect(try await engine.read(keys: keys), is: present.map { value(for: $0) }, "read(keys:)")
+      try expect(
+        try await engine.readDataAndKeys(keys: keys), are: entries(present), "readDataAndKeys(keys:)")
+      try expect(try await engine.read(keys: []), is: [], "read(keys:) of no keys")
+      try expect(try await engine.readDataAndKeys(keys: []), are: [], "readDataAndKeys(keys:) of no keys")
+    }
+    Check(
+      .r2, "reads.of-100000-keys", "a request for 100,000 keys, half of them absent, is an ordinary request"
+    ) {
+      context in
+      let engine = try await context.open()
+      let present = keys(500)
+      try await engine.write(entries(present))
+      let request = (0..<100_000).map {
+        $0.isMultiple(of: 2) ? present[$0 * 7 % 500] : key("absent \($0 % 10)")
+      }
+      let found = request.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
+      try expect(
+        try await engine.read(keys: request) == found.map { value(for: $0) },
+        "read(keys:) of 100,000 keys did not give the 50,000 values that exist, in order")
+      let part = Array(request.prefix(10_000))
+      let pairs = try await engine.readDataAndKeys(keys: part)
+      try expect(pairs, are: entries(Array(found.prefix(5_000))), "readDataAndKeys(keys:) of 10,000 keys")
+    }
+
+    Check(
+      .r3, "reads.each-entry-once", "a read of everything has each entry once, after overwrites and removals"
+    ) {
+      context in
+      let engine = try await context.open()
+      let keys = keys(300)
+      try await engine.write(entries(keys))
+      try await engine.write(entries(keys.suffix(150), version: 2))
+      for key in keys.prefix(20) { try await engine.remove(key: key) }
+      let expected = entries(Array(keys[20..<150])) + entries(keys.suffix(150), version: 2)
+      let all = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
+      try expect(all, are: expected, "readAllDataAndKeys(), sorted")
+      let values = Set(expected.map(\.data))
+      let found = try await engine.readAllData()
+      try expect(found.count, is: expected.count, "the number of values of readAllData()")
+      try expect(Set(found) == values, "readAllData() gave other values than those written")
+      try expect(try await engine.allKeys().inByteOrder(), is: expected.map(\.key), "allKeys(), sorted,")
+    }
+    Check(.r3, "reads.equal-values", "entries with equal values are all there") { context in
+      let engine = try await context.open()
+      try await engine.write(keys(5).map { ($0, data("same")) })
+      let values = try await engine.readAllData()
+      try expect(values, is: Array(repeating: data("same"), count: 5), "readAllData()")
+    }
+    for look in SnapshotLook.allCases {
+      Check(
+        .r3, "reads.\(look.name)-shows-one-moment", "one call of \(look.call) shows one moment",
+        needs: .snapshotReads
+      ) { context in
+        try await checkSnapshot(in: try await context.open(), look)
+      }
+    }
+
+    Check(
+      .r4, "reads.never-hide-failure",
+      "a closed engine answers a read with the right value or an error, never with nothing"
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(data("v"), key: key("k"))
+      try await engine.close()
+      for (method, read) in readsOfOneEntry {
+        do {
+          try expect(try await read(engine), "\(method) after close() found nothing, and did not throw")
+        } catch is CallFailure {
+          // To throw is what it should do; rule O3 says what.
+        }
+      }
+    }
+  }
+}
+
+/// Whether each method finds the one entry, `v` under `k`.
+let readsOfOneEntry: [(method: String, findsIt: @Sendable (Subject) async throws -> Bool)] = [
+  ("read(key:)", { try await $0.read(key: key("k")) == data("v") }),
+  ("read(keys:)", { try await $0.read(keys: [key("k")]) == [data("v")] }),
+  ("readDataAndKeys(keys:)", { try await $0.readDataAndKeys(keys: [key("k")]).map(\.data) == [data("v")] }),
+  ("readAllData()", { try await $0.readAllData() == [data("v")] }),
+  ("readAllDataAndKeys()", { try await $0.readAllDataAndKeys().map(\.data) == [data("v")] }),
+  ("readAllEntries()", { try await $0.readAllEntries().map(\.data) == [data("v")] }),
+  ("scan(_:limit:)", { try await $0.scan(.all, limit: nil).map(\.data) == [data("v")] }),
+  ("keyExists(_:)", { try await $0.keyExists(key("k")) }),
+  ("keysExist(_:)", { try await $0.keysExist([key("k")]) == [key("k")] }),
+  ("keyCount()", { try await $0.keyCount() == 1 }),
+  ("allKeys()", { try await $0.allKeys() == [key("k")] }),
+  ("createdAt(key:)", { try await $0.createdAt(key: key("k")) != nil }),
+  ("updatedAt(key:)", { try await $0.updatedAt(key: key("k")) != nil }),
+]
+
+/// The methods that show one moment if the engine claims `snapshotReads`.
+private enum SnapshotLook: String, CaseIterable, Sendable {
+  case readAllData, readAllDataAndKeys, readAllEntries, scan, allKeys
+
+  var name: String { rawValue }
+  var call: String { self == .scan ? "scan(_:limit:)" : "\(rawValue)()" }
+
+  /// The version of each key, in the order of the keys; -1 for a key that is not there.
+  func versions(of keys: [CacheKey], in engine: Subject) async throws -> [Int] {
+    let values: [Data]
+    switch self {
+    case .readAllData: values = try await engine.readAllData()
+    case .readAllDataAndKeys: values = try await engine.readAllDataAndKeys().map(\.data)
+    case .readAllEntries: values = try await engine.readAllEntries().map(\.data)
+    case .scan: values = try await engine.scan(.all, limit: nil).map(\.data)
+    case .allKeys:
+      // Here a version is the number in the key.
+      return try await engine.allKeys().compactMap { Int($0.value) }.sorted()
+    }
+    var versions = [Int](repeating: -1, count: keys.count)
+    for value in values {
+      let parts = String(decoding: value, as: UTF8.self).split(separator: " ").compactMap { Int($0) }
+      if parts.count == 2, versions.indices.contains(parts[0]) { versions[parts[0]] = parts[1] }
+    }
+    return versions
+  }
+}
+
+/// A writer goes over the keys one after the other, round after round. So at any moment the versions fall by one
+/// at one place at most, and a read that shows another picture has looked at different moments.
+private func checkSnapshot(in engine: Subject, _ look: SnapshotLook) async throws {
+  guard look != .allKeys else { return try await checkSnapshotOfKeys(in: engine) }
+  let keys = keys(12)
+  for (index, key) in keys.enumerated() { try await engine.write(data("\(index) 0"), key: key) }
+  try await whileRunning {
+    for round in 1...30 {
+      for (index, key) in keys.enumerated() { try await engine.write(data("\(index) \(round)"), key: key) }
+    }
+  } readers: { _ in
+    let versions = try await look.versions(of: keys, in: engine)
+    let isOneMoment =
+      zip(versions, versions.dropFirst()).allSatisfy { $0 >= $1 }
+      && (versions.first ?? 0) - (versions.last ?? 0) <= 1 && !versions.contains(-1)
+    try expect(
+      isOneMoment,
+      "while keys were overwritten in order, \(look.call) gave them the versions \(describe(versions)), "
+        + "which they never had at one moment")
+  }
+}
+
+/// A writer adds the next number and then removes the lowest, so that five or six numbers in a row are there.
+private func checkSnapshotOfKeys(in engine: Subject) async throws {
+  for number in 0..<5 { try await engine.write(data("v"), key: key("\(number)")) }
+  try await whileRunning {
+    for number in 5..<300 {
+      try await engine.write(data("v"), key: key("\(number)"))
+      try await engine.remove(key: key("\(number - 5)"))
+    }
+  } readers: { _ in
+    let numbers = try await SnapshotLook.allKeys.versions(of: [], in: engine)
+    let isOneMoment =
+      (5...6).contains(numbers.count) && (numbers.last ?? 0) - (numbers.first ?? 0) == numbers.count - 1
+    try expect(
+      isOneMoment,
+      "while numbers were added at one end and removed at the other, allKeys() gave \(describe(numbers)), which "
+        + "were never there at one moment")
+  }
+}

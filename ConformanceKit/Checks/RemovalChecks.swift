@@ -1,0 +1,157 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Removing and counting: rules D1, D2, L1 and L2.
+
+extension CheckDefinition {
+  @CheckList static var removalChecks: [CheckDefinition] {
+    Check(.d1, "removal.of-absent-keys", "removing absent keys does nothing and does not throw") { context in
+      let engine = try await context.open()
+      for expected in [[], entries(keys(3))] {
+        try await engine.write(expected)
+        try await engine.remove(key: key("absent"))
+        try await engine.remove(keys: [key("absent"), key("absent too"), key("absent")])
+        try await engine.apply([.remove(key: key("absent"))])
+        try await expectEverywhere(expected, in: engine)
+      }
+    }
+    Check(.d1, "removal.twice", "removing a key twice, also within one batch, is the same as once") {
+      context in
+      let engine = try await context.open()
+      try await engine.write(entries(keys(4)))
+      try await engine.remove(key: keys(4)[0])
+      try await engine.remove(key: keys(4)[0])
+      try await engine.remove(keys: [keys(4)[1], keys(4)[1], keys(4)[0]])
+      try await engine.apply([.remove(key: keys(4)[2]), .remove(key: keys(4)[2])])
+      try await expectEverywhere(entries([keys(4)[3]]), in: engine)
+    }
+    Check(.d1, "removal.of-many", "remove(keys:) removes those of 10,000 keys that exist and no others") {
+      context in
+      let engine = try await context.open()
+      let keys = keys(10_000)
+      let present = keys.enumerated().filter { $0.offset % 50 == 0 }.map(\.element)
+      try await engine.write(entries(present) + entries([key("kept")]))
+      try await engine.remove(keys: keys)
+      try await expectEverywhere(entries([key("kept")]), in: engine)
+    }
+
+    Check(.d2, "removal.of-everything", "removeAllData() leaves an empty engine that can be used") {
+      context in
+      let engine = try await context.open()
+      try await engine.removeAllData()
+      try await expectEverywhere([], in: engine)
+      for round in 1...2 {
+        try await engine.write(entries(HostileKeys.all + keys(300), version: round))
+        try await engine.removeAllData()
+        try await expectEverywhere([], in: engine)
+        let absent = try await engine.createdAt(key: keys(300)[0])
+        try expect(absent, is: nil, "createdAt(key:) after removeAllData()")
+      }
+      try await engine.write(entries(keys(3)))
+      try await expectEverywhere(entries(keys(3)), in: engine)
+    }
+    Check(
+      .d2, "removal.spares-foreign-files",
+      "files in the directory that are not the engine's stay, and are no entries"
+    ) { context in
+      try await checkForeignFiles(context)
+    }
+
+    Check(
+      .l1, "counting.which-keys-exist", "keysExist(_:) gives those of the request that exist, in its order"
+    ) {
+      context in
+      let engine = try await context.open()
+      let keys = keys(40)
+      let present = keys.enumerated().filter { $0.offset % 3 != 0 }.map(\.element)
+      try await engine.write(entries(present))
+      try expect(try await engine.keysExist(keys), is: present, "keysExist(_:)")
+      try expect(
+        try await engine.keysExist(keys.reversed()), is: present.reversed(), "keysExist(_:) backwards")
+      try expect(try await engine.keysExist([]), is: [], "keysExist(_:) of no keys")
+      try expect(try await engine.keysExist([keys[0], keys[3]]), is: [], "keysExist(_:) of absent keys")
+    }
+    Check(.l1, "counting.which-of-many-exist", "keysExist(_:) answers a request for 10,000 keys") { context in
+      let engine = try await context.open()
+      let keys = keys(10_000)
+      let present = keys.enumerated().filter { $0.offset % 40 == 7 }.map(\.element)
+      try await engine.write(entries(present))
+      try expect(try await engine.keysExist(keys), is: present, "keysExist(_:) of 10,000 keys")
+    }
+
+    Check(.l2, "counting.after-changes", "keyCount() counts keys, not writes, after every kind of change") {
+      context in
+      let engine = try await context.open()
+      let keys = keys(30)
+      func expectCount(_ count: Int, _ what: String) async throws {
+        try expect(try await engine.keyCount(), is: count, "keyCount() after \(what)")
+        try expect(
+          try await engine.allKeys().count, is: count, "the number of keys in allKeys() after \(what)")
+      }
+      try await expectCount(0, "opening")
+      for key in keys.prefix(10) { try await engine.write(data("v"), key: key) }
+      try await expectCount(10, "10 writes")
+      try await engine.write(entries(keys))
+      try await expectCount(30, "a batch of 30, of which 10 were there")
+      try await engine.write([(keys[0], data("1")), (keys[0], data("2")), (key("new"), data("3"))])
+      try await expectCount(31, "a batch with a repeated key")
+      try await engine.remove(key: keys[0])
+      try await engine.remove(key: keys[0])
+      try await expectCount(30, "a key was removed twice")
+      try await engine.remove(keys: [keys[1], keys[1], keys[2], key("absent")])
+      try await expectCount(28, "a batch of removals")
+      try await engine.apply([
+        .write(data("v"), key: keys[3]), .remove(key: keys[4]), .remove(key: keys[5]),
+        .write(data("v"), key: keys[5]), .write(data("v"), key: keys[1]), .remove(key: key("absent")),
+      ])
+      try await expectCount(28, "an apply(_:) with one removal and one new key")
+      try await engine.apply([.write(data("v"), key: keys[6]), .removeAll, .write(data("v"), key: keys[7])])
+      try await expectCount(1, "an apply(_:) with removeAll")
+      try await engine.removeAllData()
+      try await expectCount(0, "removeAllData()")
+    }
+    Check(.l2, "counting.after-opening-anew", "keyCount() is right after opening anew", needs: .persistent) {
+      context in
+      let engine = try await context.open()
+      try await engine.write(entries(keys(25)))
+      try await engine.write(entries(Array(keys(25).prefix(5)), version: 2))
+      try await engine.remove(keys: Array(keys(25).suffix(4)))
+      let reopened = try await context.reopen(engine)
+      try expect(try await reopened.keyCount(), is: 21, "keyCount()")
+    }
+  }
+}
+
+/// Puts files of its own among the engine's, then lets the engine work and remove everything.
+private func checkForeignFiles(_ context: CheckContext) async throws {
+  let subdirectory = context.place.appending(path: "holiday pictures", directoryHint: .isDirectory)
+  let files = [
+    context.place.appending(path: "shopping list.txt"), subdirectory.appending(path: "beach.jpeg"),
+    context.place.appending(path: ".hidden note"),
+  ]
+  try FileManager.default.createDirectory(at: subdirectory, withIntermediateDirectories: true)
+  for file in files { try data("not yours").write(to: file) }
+
+  var engine = try await context.open()
+  try await expectEverywhere([], in: engine)
+  try await engine.write(entries(keys(20)))
+  try await engine.write(data("v"), key: key("shopping list.txt"))
+  try await engine.remove(key: key("shopping list.txt"))
+  try await expectEverywhere(entries(keys(20)), in: engine)
+  try await engine.removeAllData()
+  try await engine.apply([.write(data("v"), key: key("k")), .removeAll])
+  try await expectEverywhere([], in: engine)
+  engine = try await context.reopen(engine)
+  try await expectEverywhere([], in: engine)
+  for file in files {
+    let path = String(file.path().dropFirst(context.place.path().count))
+    try expect(
+      (try? Data(contentsOf: file)) == data("not yours"),
+      "\(path), a file in the directory that somebody else had put there, was gone or changed after removeAllData()"
+    )
+  }
+}

@@ -1,0 +1,158 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Scans: rule R5.
+
+extension CheckDefinition {
+  @CheckList static var scanChecks: [CheckDefinition] {
+    Check(.r5, "scan.in-byte-order", "scan yields every entry in ascending byte order of keys") { context in
+      let engine = try await context.open()
+      try await engine.write(entries(HostileKeys.all.reversed()))
+      let sorted = HostileKeys.all.inByteOrder()
+      try expect(try await engine.scan(.all, limit: nil), are: entries(sorted), "scan(.all)")
+    }
+    Check(.r5, "scan.prefix", "scan within a prefix yields the keys whose bytes start with it") { context in
+      let engine = try await context.open()
+      try await checkRanges(in: engine) { keys in
+        [
+          "", "a", "ab", "abc", "b", "z", "é", "e", "\u{C3}", "日", "🗄", "a\0", " ", "p/", "\u{10FFFF}",
+          "abcdefgh",
+        ]
+        .map { KeyRange.prefix($0) } + keys.map { KeyRange.prefix($0.value) }
+      }
+    }
+    Check(.r5, "scan.after", "scan after a key leaves that key out, whether or not it exists") { context in
+      let engine = try await context.open()
+      try await checkRanges(in: engine) { keys in
+        (keys + [key("aa"), key("\0"), key("zzz"), key("abc\0"), key("\u{10FFFF}\u{10FFFF}")])
+          .map { KeyRange(after: $0, upTo: nil) }
+      }
+    }
+    Check(.r5, "scan.up-to", "scan up to a key lets that key in, whether or not it exists") { context in
+      let engine = try await context.open()
+      try await checkRanges(in: engine) { keys in
+        (keys + [key("aa"), key("\0"), key("zzz"), key("abc\0")]).map { KeyRange(after: nil, upTo: $0) }
+      }
+    }
+    Check(.r5, "scan.combined", "prefix, after and upTo add up, and contradictions yield nothing") {
+      context in
+      let engine = try await context.open()
+      try await checkRanges(in: engine) { keys in
+        var ranges: [KeyRange] = []
+        for prefix in ["a", "ab", "b", "é"] {
+          for bound in keys {
+            var range = KeyRange.prefix(prefix)
+            range.after = bound
+            ranges.append(range)
+            range.upTo = keys[keys.count / 2]
+            ranges.append(range)
+            range.after = nil
+            range.upTo = bound
+            ranges.append(range)
+          }
+        }
+        return ranges + [
+          KeyRange(after: key("b"), upTo: key("a")), KeyRange(after: key("a"), upTo: key("a")),
+        ]
+      }
+    }
+    Check(.r5, "scan.limit", "scan yields at most as many entries as asked for, and the first of them") {
+      context in
+      let engine = try await context.open()
+      let sorted = keys(30)
+      try await engine.write(entries(sorted.reversed()))
+      for limit in [-1, 0, 1, 2, 29, 30, 31, .max] {
+        let found = try await engine.scan(.all, limit: limit)
+        try expect(found, are: entries(Array(sorted.prefix(max(0, limit)))), "scan(.all, limit: \(limit))")
+      }
+    }
+    Check(.r5, "scan.pages", "pages of a scan, one after the other, yield every entry once and in order") {
+      context in
+      let engine = try await context.open()
+      let users = keys(95, prefix: "user/")
+      try await engine.write(entries(users + keys(10, prefix: "uses/") + keys(10, prefix: "use")))
+      var range = KeyRange.prefix("user/")
+      var found: [(key: CacheKey, data: Data)] = []
+      while true {
+        let page = try await engine.scan(range, limit: 10)
+        found += page
+        guard page.count == 10, let last = page.last, found.count < 200 else { break }
+        range.after = last.key
+      }
+      try expect(found, are: entries(users), "ten at a time, scan")
+    }
+    Check(.r5, "scan.after-changes", "scan shows overwrites, removals and new keys") { context in
+      let engine = try await context.open()
+      let keys = keys(9)
+      try await engine.write(entries(keys.filter { $0 != keys[4] }))
+      _ = try await engine.scan(.all, limit: nil)
+      try await engine.write(entries([keys[4]]))
+      try await engine.write(value(for: keys[2], version: 2), key: keys[2])
+      try await engine.remove(key: keys[7])
+      let expected = keys.filter { $0 != keys[7] }.map {
+        (key: $0, data: value(for: $0, version: $0 == keys[2] ? 2 : 1))
+      }
+      try expect(try await engine.scan(.all, limit: nil), are: expected, "scan(.all)")
+    }
+    Check(
+      .r5, "scan.costs-what-it-returns",
+      "a scan of one entry among 5,000 costs less than a sixth of a scan of all, in the beginning, in the middle and "
+        + "at the end", needs: .orderedScans
+    ) { context in
+      try await checkCost(in: try await context.open())
+    }
+  }
+}
+
+/// Compares the scan of each range with what ``KeyRange/contains(_:)`` says.
+private func checkRanges(in engine: Subject, _ ranges: ([CacheKey]) -> [KeyRange]) async throws {
+  let keys = [
+    "a", "ab", "abc", "abcd", "abd", "a\0", "a\u{1}", "a ", "aÿ", "A", "b", "ba", "é", "e\u{301}", "éa", "日",
+    "日本",
+    "🗄", "🗄🗄", "\u{FFFF}", "\u{10FFFF}", " ", "p/a", "p/b", "p0", "~",
+  ].map(CacheKey.init(verbatim:))
+  try await engine.write(entries(keys))
+  let sorted = keys.inByteOrder()
+  for range in ranges(sorted) {
+    for limit in [nil, 2] {
+      let inside = sorted.filter(range.contains)
+      let expected = limit.map { Array(inside.prefix($0)) } ?? inside
+      try expect(try await engine.scan(range, limit: limit), are: entries(expected), describe(range, limit))
+    }
+  }
+}
+
+private func describe(_ range: KeyRange, _ limit: Int?) -> String {
+  let parts = [
+    range.prefix.map { "prefix: \($0.debugDescription)" }, range.after.map { "after: \($0)" },
+    range.upTo.map { "upTo: \($0)" }, limit.map { "limit: \($0)" },
+  ]
+  return "scan(\(parts.compactMap { $0 }.joined(separator: ", ")))"
+}
+
+/// Compares the best of several scans of one entry with the best of several scans of all: the best, because the
+/// machine may be busy with something else at any time.
+private func checkCost(in engine: Subject) async throws {
+  let keys = keys(5_000)
+  try await engine.write(keys.map { ($0, noise(100)) })
+  func best(of times: Int, _ range: KeyRange, _ limit: Int?) async throws -> Duration {
+    var best = Duration.seconds(1_000)
+    for _ in 0..<times {
+      let time = try await ContinuousClock().measure { _ = try await engine.scan(range, limit: limit) }
+      best = min(best, time)
+    }
+    return best
+  }
+  let all = try await best(of: 5, .all, nil)
+  for start in [0, 2_500, 4_998] {
+    let one = try await best(of: 20, KeyRange(after: keys[start], upTo: nil), 1)
+    try expect(
+      one * 6 < all,
+      "at place \(start) of 5,000 a scan of one entry took \(one.inSeconds * 1e6) µs, and a scan of all "
+        + "\(all.inSeconds * 1e6) µs")
+  }
+}

@@ -1,0 +1,195 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Timestamps: rule W2.
+
+extension CheckDefinition {
+  @CheckList static var timestampChecks: [CheckDefinition] {
+    for way in WayOfWriting.allCases {
+      Check(.w2, "timestamps.of-first-\(way.name)", "\(way.call) of a new key sets both timestamps to now") {
+        context in
+        let engine = try await context.open()
+        let window = try await window { try await way.write(data("v"), key("k"), engine) }
+        try await expect(created: window, updated: window, key("k"), in: engine)
+      }
+      Check(
+        .w2, "\(way.name).overwrite-keeps-created-at",
+        "an overwrite by \(way.call) keeps createdAt and sets updatedAt to now"
+      ) { context in
+        let engine = try await context.open()
+        for first in WayOfWriting.allCases {
+          let key = key("first by \(first.name)")
+          let created = try await window { try await first.write(data("first"), key, engine) }
+          let exactly = try await engine.createdAt(key: key)
+          for version in 2...3 {
+            try await letClockAdvance()
+            let updated = try await window { try await way.write(data("\(version)"), key, engine) }
+            try await expect(created: created, updated: updated, key, in: engine)
+            try expect(
+              try await engine.createdAt(key: key), is: exactly, "createdAt(key:) after an overwrite")
+          }
+        }
+      }
+      Check(
+        .w2, "\(way.name).after-removal-renews-created-at",
+        "\(way.call) of a key that was removed sets createdAt to now"
+      ) { context in
+        let engine = try await context.open()
+        for removal in WayOfRemoving.allCases {
+          let key = key("removed by \(removal)")
+          try await way.write(data("first"), key, engine)
+          try await removal.remove(key, engine)
+          try await letClockAdvance()
+          let window = try await window { try await way.write(data("second"), key, engine) }
+          try await expect(created: window, updated: window, key, in: engine)
+        }
+      }
+    }
+
+    Check(
+      .w2, "timestamps.renewed-within-apply",
+      "a removal and a write of one key in one apply(_:) set createdAt to now, removeAll too"
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(entries([key("a"), key("b")]))
+      try await letClockAdvance()
+      var window = try await window {
+        try await engine.apply([.remove(key: key("a")), .write(data("v"), key: key("a"))])
+      }
+      try await expect(created: window, updated: window, key("a"), in: engine)
+      try await letClockAdvance()
+      window = try await ConformanceKit.window {
+        try await engine.apply([.removeAll, .write(data("v"), key: key("b"))])
+      }
+      try await expect(created: window, updated: window, key("b"), in: engine)
+    }
+    Check(
+      .w2, "timestamps.kept-within-apply",
+      "an overwrite between other operations of one apply(_:) keeps createdAt"
+    ) { context in
+      let engine = try await context.open()
+      let created = try await window { try await engine.write(entries([key("a"), key("b")])) }
+      try await letClockAdvance()
+      let updated = try await window {
+        try await engine.apply([
+          .write(data("1"), key: key("c")), .write(data("2"), key: key("a")), .remove(key: key("b")),
+          .write(data("3"), key: key("a")),
+        ])
+      }
+      try await expect(created: created, updated: updated, key("a"), in: engine)
+      try await expect(created: updated, updated: updated, key("c"), in: engine)
+    }
+    Check(.w2, "timestamps.of-absent-keys", "an absent key has no timestamps, before and after it was there")
+    {
+      context in
+      let engine = try await context.open()
+      for _ in 0..<2 {
+        try expect(try await engine.createdAt(key: key("k")), is: nil, "createdAt(key:) of an absent key")
+        try expect(try await engine.updatedAt(key: key("k")), is: nil, "updatedAt(key:) of an absent key")
+        try await engine.write(data("v"), key: key("k"))
+        try await engine.remove(key: key("k"))
+      }
+    }
+    Check(.w2, "timestamps.never-go-back", "updatedAt never moves backwards, and createdAt is never later") {
+      context in
+      let engine = try await context.open()
+      var last = Date.distantPast
+      for number in 0..<200 {
+        try await engine.write(data("\(number)"), key: key("k"))
+        guard let created = try await engine.createdAt(key: key("k")),
+          let updated = try await engine.updatedAt(key: key("k"))
+        else { throw Violation("a timestamp of a key that had been written was nil") }
+        try expect(created <= updated, "createdAt was \(describe(created)), updatedAt \(describe(updated))")
+        try expect(last <= updated, "updatedAt went from \(describe(last)) back to \(describe(updated))")
+        last = updated
+      }
+    }
+    Check(.w2, "timestamps.of-each-key", "a write changes the timestamps of no other key") { context in
+      let engine = try await context.open()
+      let keys = keys(10)
+      let created = try await window { try await engine.write(entries(keys)) }
+      try await letClockAdvance()
+      try await engine.write(data("v"), key: keys[3])
+      try await engine.remove(key: keys[4])
+      for key in keys where key != keys[3] && key != keys[4] {
+        try await expect(created: created, updated: created, key, in: engine)
+      }
+    }
+    Check(
+      .w2, "timestamps.in-entries", "readAllEntries() has the timestamps that createdAt and updatedAt give"
+    ) {
+      context in
+      let engine = try await context.open()
+      try await engine.write(entries(keys(5)))
+      try await letClockAdvance()
+      try await engine.write(data("v"), key: keys(5)[2])
+      for entry in try await engine.readAllEntries() {
+        let created = try await engine.createdAt(key: entry.key)
+        let updated = try await engine.updatedAt(key: entry.key)
+        try expect(
+          entry.createdAt, is: created ?? .distantPast, "createdAt of \(entry.key) in readAllEntries()")
+        try expect(
+          entry.updatedAt, is: updated ?? .distantPast, "updatedAt of \(entry.key) in readAllEntries()")
+      }
+    }
+  }
+}
+
+/// The ways to write one entry.
+private enum WayOfWriting: String, CaseIterable, Sendable {
+  case write, batch, apply
+
+  var name: String { rawValue }
+
+  var call: String {
+    switch self {
+    case .write: "write(_:key:)"
+    case .batch: "write(_:) of many"
+    case .apply: "apply(_:)"
+    }
+  }
+
+  func write(_ value: Data, _ key: CacheKey, _ engine: Subject) async throws {
+    switch self {
+    case .write: try await engine.write(value, key: key)
+    case .batch: try await engine.write([(key: key, data: value)])
+    case .apply: try await engine.apply([.write(value, key: key)])
+    }
+  }
+}
+
+/// The ways to remove one entry.
+private enum WayOfRemoving: CaseIterable, Sendable {
+  case one, many, applied, all
+
+  func remove(_ key: CacheKey, _ engine: Subject) async throws {
+    switch self {
+    case .one: try await engine.remove(key: key)
+    case .many: try await engine.remove(keys: [key])
+    case .applied: try await engine.apply([.remove(key: key)])
+    case .all: try await engine.removeAllData()
+    }
+  }
+}
+
+/// Convicts the engine unless the timestamps of the key lie in the windows.
+private func expect(
+  created: ClosedRange<Date>, updated: ClosedRange<Date>, _ key: CacheKey, in engine: Subject
+) async throws {
+  for (name, window, date) in [
+    ("createdAt", created, try await engine.createdAt(key: key)),
+    ("updatedAt", updated, try await engine.updatedAt(key: key)),
+  ] {
+    guard let date else { throw Violation("\(name)(key:) of \(key) gave nil") }
+    guard !window.contains(date) else { continue }
+    let distance =
+      date < window.lowerBound
+      ? "\(window.lowerBound.timeIntervalSince(date)) s before the first"
+      : "\(date.timeIntervalSince(window.upperBound)) s after the last"
+    throw Violation("\(name)(key:) of \(key) gave a time \(distance) moment that it could be")
+  }
+}

@@ -1,0 +1,140 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Values: rules V1 to V3.
+
+extension CheckDefinition {
+  @CheckList static var valueChecks: [CheckDefinition] {
+    Check(.v1, "values.empty-is-not-absent", "an empty value is a value, for every method") { context in
+      let engine = try await context.open()
+      let (empty, absent) = (key("empty"), key("absent"))
+      try await engine.write(Data(), key: empty)
+      try expect(try await engine.read(key: empty), is: Data(), "read(key:) of an empty value")
+      try expect(try await engine.read(key: absent), is: nil, "read(key:) of an absent key")
+      try expect(try await engine.keyExists(empty), is: true, "keyExists(_:) of a key with an empty value")
+      try expect(try await engine.read(keys: [absent, empty]), is: [Data()], "read(keys:)")
+      try expect(try await engine.allKeys(), is: [empty], "allKeys()")
+      try expect(try await engine.readAllData(), is: [Data()], "readAllData()")
+      try expect(try await engine.scan(.all, limit: nil), are: [(empty, Data())], "scan(_:limit:)")
+      try expect(try await engine.createdAt(key: empty) != nil, "createdAt(key:) of an empty value gave nil")
+    }
+    Check(.v1, "values.emptied", "an overwrite with zero bytes empties the value, one by one and in batches")
+    {
+      context in
+      let engine = try await context.open()
+      let keys = [key("a"), key("b"), key("c")]
+      try await engine.write(entries(keys))
+      try await engine.write(Data(), key: keys[0])
+      try await engine.write([(key: keys[1], data: Data())])
+      try await engine.apply([.write(Data(), key: keys[2])])
+      for key in keys { try expect(try await engine.read(key: key), is: Data(), "read(key:) of \(key)") }
+    }
+
+    Check(.v2, "values.every-byte", "all 256 bytes come back, alone and together") { context in
+      let engine = try await context.open()
+      let all = (0...255).map { (key: key("byte \($0)"), data: Data([UInt8($0)])) }
+      try await engine.write(all)
+      try expect(try await engine.readDataAndKeys(keys: all.map(\.key)), are: all, "readDataAndKeys(keys:)")
+      let together = Data(0...255)
+      try await engine.write(together, key: key("together"))
+      try expect(try await engine.read(key: key("together")), is: together, "read(key:)")
+    }
+    Check(.v2, "values.sizes", "values of sizes around pages and powers of two come back as written") {
+      context in
+      let engine = try await context.open()
+      let sizes = [0, 1, 2, 511, 512, 1023, 4095, 4096, 4097, 65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1]
+      for size in sizes {
+        try await engine.write(noise(size, seed: UInt64(size)), key: key("size \(size)"))
+      }
+      for size in sizes {
+        let found = try await engine.read(key: key("size \(size)"))
+        try expect(found, is: noise(size, seed: UInt64(size)), "read(key:) of a value of \(size) bytes")
+      }
+    }
+    Check(.v2, "values.slices", "a slice of data is stored as its own bytes, not as those around it") {
+      context in
+      let engine = try await context.open()
+      let slice = Data(0...99)[10..<20]
+      try await engine.write(slice, key: key("one"))
+      try await engine.write([(key: key("many"), data: slice)])
+      try await engine.apply([.write(slice, key: key("applied"))])
+      for key in [key("one"), key("many"), key("applied")] {
+        try expect(try await engine.read(key: key), is: Data(10...19), "read(key:) of \(key)")
+      }
+    }
+    Check(.v2, "values.64-mebibytes", "a value of 64 MiB comes back as written, beside others") { context in
+      let engine = try await context.open()
+      let large = noise(64 << 20)
+      try await engine.write(data("small"), key: key("small"))
+      try await engine.write(large, key: key("large"))
+      try expect(try await engine.read(key: key("large")) == large, "the 64 MiB came back different")
+      try expect(try await engine.read(key: key("small")), is: data("small"), "read(key:) of the other value")
+      try await engine.write(data("now small"), key: key("large"))
+      try expect(
+        try await engine.read(key: key("large")), is: data("now small"), "read(key:) after an overwrite")
+    }
+
+    Check(.v3, "values.start-at-zero", "every method that returns data returns it with indices from 0") {
+      context in
+      let engine = try await context.open()
+      let keys = keys(3)
+      try await engine.write([(keys[0], noise(7)), (keys[1], noise(100_000)), (keys[2], Data())])
+      for (method, values) in try await everyRead(of: keys, in: engine) {
+        for value in values {
+          try expect(value.startIndex, is: 0, "\(method): the first index of a value of \(value.count) bytes")
+        }
+      }
+    }
+    Check(
+      .v3, "values.stay-as-they-are",
+      "returned data does not change when the entry is overwritten or removed or the engine is closed"
+    ) { context in
+      let engine = try await context.open()
+      let keys = keys(4)
+      let sizes = [10, 500, 5_000, 300_000]
+      for (key, size) in zip(keys, sizes) { try await engine.write(noise(size), key: key) }
+      let returned = try await everyRead(of: keys, in: engine)
+      // Copies made byte by byte share no memory with the engine.
+      let copies = returned.map { $0.values.map { Array($0) } }
+
+      func expectStable(after what: String) throws {
+        for ((method, values), copies) in zip(returned, copies) {
+          for (value, copy) in zip(values, copies) {
+            try expect(
+              value.elementsEqual(copy),
+              "a value of \(copy.count) bytes from \(method) had other bytes after \(what)")
+          }
+        }
+      }
+      for (key, size) in zip(keys, sizes) { try await engine.write(noise(size, seed: 2), key: key) }
+      try expectStable(after: "an overwrite")
+      try await engine.remove(key: keys[3])
+      try await engine.removeAllData()
+      for number in 0..<20 { try await engine.write(noise(20_000, seed: 3), key: key("new \(number)")) }
+      try expectStable(after: "a removal and new writes")
+      try await engine.close()
+      try expectStable(after: "close()")
+    }
+  }
+}
+
+/// What each method that returns values gives.
+private func everyRead(
+  of keys: [CacheKey], in engine: Subject
+) async throws -> [(method: String, values: [Data])] {
+  var single: [Data] = []
+  for key in keys { if let value = try await engine.read(key: key) { single.append(value) } }
+  return [
+    ("read(key:)", single),
+    ("read(keys:)", try await engine.read(keys: keys)),
+    ("readDataAndKeys(keys:)", try await engine.readDataAndKeys(keys: keys).map(\.data)),
+    ("readAllData()", try await engine.readAllData()),
+    ("readAllDataAndKeys()", try await engine.readAllDataAndKeys().map(\.data)),
+    ("readAllEntries()", try await engine.readAllEntries().map(\.data)),
+    ("scan(_:limit:)", try await engine.scan(.all, limit: nil).map(\.data)),
+  ]
+}

@@ -1,0 +1,163 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Writing one entry, and what lasts: rules W1 and W6.
+
+extension CheckDefinition {
+  @CheckList static var writeChecks: [CheckDefinition] {
+    Check(.w1, "write.is-read-back", "every method that reads gives what was written, by whichever method") {
+      context in
+      let engine = try await context.open()
+      let keys = [key("one"), key("many"), key("applied")]
+      try await engine.write(value(for: keys[0]), key: keys[0])
+      try await engine.write(entries([keys[1]]))
+      try await engine.apply([.write(value(for: keys[2]), key: keys[2])])
+      try await expectEverywhere(entries(keys), in: engine)
+    }
+    Check(.w1, "write.replaces-the-whole-value", "an overwrite replaces the whole value, longer or shorter") {
+      context in
+      let engine = try await context.open()
+      let sizes = [100, 10_000, 1, 200_000, 0, 4_096, 3]
+      for (version, size) in sizes.enumerated() {
+        let new = noise(size, seed: UInt64(version))
+        switch version % 3 {
+        case 0: try await engine.write(new, key: key("k"))
+        case 1: try await engine.write([(key: key("k"), data: new)])
+        default: try await engine.apply([.write(new, key: key("k"))])
+        }
+        try await expectEverywhere([(key("k"), new)], in: engine)
+      }
+    }
+    Check(.w1, "write.touches-no-other-key", "a write leaves every other entry as it was") { context in
+      let engine = try await context.open()
+      let keys = keys(50)
+      try await engine.write(entries(keys))
+      try await engine.write(value(for: keys[25], version: 2), key: keys[25])
+      for key in keys {
+        let version = key == keys[25] ? 2 : 1
+        try expect(
+          try await engine.read(key: key), is: value(for: key, version: version), "read(key:) of \(key)")
+      }
+    }
+    Check(.w1, "write.after-removal", "a key that was removed can be written again") { context in
+      let engine = try await context.open()
+      for version in 1...3 {
+        try await engine.write(value(for: key("k"), version: version), key: key("k"))
+        try expect(
+          try await engine.read(key: key("k")), is: value(for: key("k"), version: version), "read(key:)")
+        try await engine.remove(key: key("k"))
+        try expect(try await engine.read(key: key("k")), is: nil, "read(key:) after the removal")
+      }
+    }
+
+    Check(
+      .w6, "persistence.after-closing", "every acknowledged change is there after close() and opening anew",
+      needs: .persistent
+    ) { context in
+      let engine = try await context.open()
+      let expected = try await makeHistory(in: engine)
+      let reopened = try await context.reopen(engine)
+      try await expectEverywhere(expected, in: reopened)
+    }
+    Check(
+      .w6, "persistence.without-closing",
+      "every acknowledged change is there when the engine is dropped without close() and opened anew",
+      needs: .persistent
+    ) { context in
+      let expected = try await context.openAndDrop { try await makeHistory(in: $0) }
+      try await expectEverywhere(expected, in: try await context.open())
+    }
+    Check(
+      .w6, "persistence.of-keys-and-values",
+      "every kind of key and size of value is there after opening anew",
+      needs: .persistent
+    ) { context in
+      let engine = try await context.open()
+      var written = entries(HostileKeys.all)
+      for size in [0, 1, 4_096, 70_000, 1_048_577] { written.append((key("size \(size)"), noise(size))) }
+      try await engine.write(written)
+      try await expectEverywhere(written, in: try await context.reopen(engine))
+    }
+    Check(
+      .w6, "persistence.of-timestamps", "createdAt and updatedAt are the same after opening anew",
+      needs: .persistent
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(entries([key("a"), key("b")]))
+      try await letClockAdvance()
+      try await engine.write(data("v"), key: key("a"))
+      let before = try await timestamps(of: [key("a"), key("b")], in: engine)
+      let after = try await timestamps(of: [key("a"), key("b")], in: try await context.reopen(engine))
+      for (before, after) in zip(before, after) {
+        try expect(
+          abs(before.timeIntervalSince(after)) <= 0.000_001,
+          "a timestamp was \(describe(before)) before and \(describe(after)) after opening anew")
+      }
+    }
+    Check(
+      .w6, "persistence.of-emptiness", "what was removed stays removed after opening anew", needs: .persistent
+    ) { context in
+      var engine = try await context.open()
+      try await engine.write(entries(keys(20)))
+      try await engine.removeAllData()
+      engine = try await context.reopen(engine)
+      try await expectEverywhere([], in: engine)
+      try await engine.write(entries(keys(3)))
+      try await engine.apply([.removeAll, .write(data("v"), key: key("k"))])
+      try await expectEverywhere([(key("k"), data("v"))], in: try await context.reopen(engine))
+    }
+  }
+}
+
+/// Writes, overwrites and removes in every way. Gives what is left.
+private func makeHistory(in engine: Subject) async throws -> [(key: CacheKey, data: Data)] {
+  let keys = keys(40)
+  for key in keys.prefix(20) { try await engine.write(value(for: key), key: key) }
+  try await engine.write(entries(Array(keys.suffix(20))))
+  try await engine.write(value(for: keys[1], version: 2), key: keys[1])
+  try await engine.write(entries([keys[2], keys[22]], version: 2))
+  try await engine.remove(key: keys[3])
+  try await engine.remove(keys: [keys[4], keys[24]])
+  try await engine.apply([.write(value(for: keys[5], version: 2), key: keys[5]), .remove(key: keys[25])])
+  let (removed, overwritten) = ([3, 4, 24, 25].map { keys[$0] }, [1, 2, 22, 5].map { keys[$0] })
+  return keys.filter { !removed.contains($0) }
+    .map { ($0, value(for: $0, version: overwritten.contains($0) ? 2 : 1)) }
+}
+
+private func timestamps(of keys: [CacheKey], in engine: Subject) async throws -> [Date] {
+  var dates: [Date] = []
+  for key in keys {
+    for date in [try await engine.createdAt(key: key), try await engine.updatedAt(key: key)] {
+      guard let date else { throw Violation("the timestamps of \(key) were nil") }
+      dates.append(date)
+    }
+  }
+  return dates
+}
+
+/// Convicts the engine unless each of its methods shows just these entries.
+func expectEverywhere(_ expected: [(key: CacheKey, data: Data)], in engine: Subject) async throws {
+  let expected = expected.sorted { $0.key < $1.key }
+  let keys = expected.map(\.key)
+  for (key, data) in expected {
+    try expect(try await engine.read(key: key), is: data, "read(key:) of \(key)")
+    try expect(try await engine.keyExists(key), is: true, "keyExists(_:) of \(key)")
+  }
+  try expect(try await engine.keyCount(), is: keys.count, "keyCount()")
+  try expect(try await engine.allKeys().inByteOrder(), is: keys, "allKeys(), sorted,")
+  try expect(try await engine.read(keys: keys), is: expected.map(\.data), "read(keys:)")
+  try expect(try await engine.readDataAndKeys(keys: keys), are: expected, "readDataAndKeys(keys:)")
+  try expect(try await engine.keysExist(keys), is: keys, "keysExist(_:)")
+  let all = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
+  try expect(all, are: expected, "readAllDataAndKeys(), sorted")
+  let values = try await engine.readAllData().sorted { $0.lexicographicallyPrecedes($1) }
+  let expectedValues = expected.map(\.data).sorted { $0.lexicographicallyPrecedes($1) }
+  try expect(values, is: expectedValues, "readAllData(), sorted,")
+  let listed = try await engine.readAllEntries().map { (key: $0.key, data: $0.data) }
+  try expect(listed.sorted { $0.key < $1.key }, are: expected, "readAllEntries(), sorted")
+  try expect(try await engine.scan(.all, limit: nil), are: expected, "scan(_:limit:)")
+}

@@ -1,0 +1,53 @@
+/// One question about an engine, which belongs to one rule of the contract.
+///
+/// A check works in a directory of its own, which it removes. Any number of checks may run at the same time.
+public struct ConformanceCheck: Sendable, Identifiable {
+  /// The name of the check, such as `write.overwrite-keeps-created-at`. It is the same for every engine.
+  public var id: String { definition.id }
+  /// The rule that the check is about.
+  public var rule: ContractRule { definition.rule }
+  /// What the check expects of the engine, as a clause: "an overwrite keeps createdAt".
+  public var expectation: String { definition.expectation }
+
+  let definition: CheckDefinition
+  let suite: ConformanceSuite
+
+  /// Makes the check. Returns if the engine passes it, and also if it cannot be made here.
+  ///
+  /// - Throws: ``ConformanceFailure`` if the engine breaks the rule or exceeds the suite's time limit;
+  ///   `CancellationError` if the task is cancelled.
+  public func run() async throws {
+    switch await outcome() {
+    case .passed: return
+    case .skipped: try Task.checkCancellation()
+    case .failed(let failure): throw failure
+    }
+  }
+
+  /// Makes the check and tells how it ended. A check that cannot be made here says why.
+  public func outcome() async -> ConformanceOutcome {
+    let context = CheckContext(suite: suite)
+    let result = await withTimeLimit(suite.timeLimit) {
+      await context.perform(definition.body)
+    }
+    switch result {
+    case .success(.success): return .passed
+    case .success(.failure(let error)):
+      if Task.isCancelled { return .skipped("The task was cancelled.") }
+      if let skip = error as? Skip { return .skipped(skip.reason) }
+      return .failed(failure(happened: String(describing: error)))
+    case .failure:
+      context.removeDirectory()
+      return .failed(failure(happened: "the check had not come to an end after \(suite.timeLimit)"))
+    }
+  }
+
+  private func failure(happened: String) -> ConformanceFailure {
+    ConformanceFailure(rule: rule, check: id, expectation: expectation, happened: happened)
+  }
+}
+
+extension ConformanceCheck: CustomStringConvertible {
+  /// The rule and the name of the check.
+  public var description: String { "\(rule) \(id)" }
+}

@@ -1,0 +1,48 @@
+/// How a check ended.
+public enum ConformanceOutcome: Sendable, Hashable {
+  /// The engine did what the check expects.
+  case passed
+  /// The engine breaks the rule.
+  case failed(ConformanceFailure)
+  /// The check could not be made here, for this reason. It says nothing about the engine.
+  case skipped(String)
+
+  /// The failure, if this is one.
+  public var failure: ConformanceFailure? {
+    if case .failed(let failure) = self { failure } else { nil }
+  }
+}
+
+extension ConformanceOutcome: Codable {
+  private enum CodingKeys: String, CodingKey {
+    case status, failure, reason
+  }
+
+  /// Decodes what ``encode(to:)`` wrote.
+  public init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: CodingKeys.self)
+    let status = try container.decode(String.self, forKey: .status)
+    switch status {
+    case "passed": self = .passed
+    case "failed": self = .failed(try container.decode(ConformanceFailure.self, forKey: .failure))
+    case "skipped": self = .skipped(try container.decode(String.self, forKey: .reason))
+    default:
+      throw DecodingError.dataCorruptedError(
+        forKey: .status, in: container, debugDescription: "There is no outcome called \(status).")
+    }
+  }
+
+  /// Encodes a `status` of `passed`, `failed` or `skipped`, with the `failure` or the `reason`.
+  public func encode(to encoder: any Encoder) throws {
+    var container = encoder.container(keyedBy: CodingKeys.self)
+    switch self {
+    case .passed: try container.encode("passed", forKey: .status)
+    case .failed(let failure):
+      try container.encode("failed", forKey: .status)
+      try container.encode(failure, forKey: .failure)
+    case .skipped(let reason):
+      try container.encode("skipped", forKey: .status)
+      try container.encode(reason, forKey: .reason)
+    }
+  }
+}

@@ -1,0 +1,97 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// Every check that applies to an engine.
+///
+/// In a test target, with any test framework; here with Swift Testing:
+///
+/// ```swift
+/// @Test(arguments: ConformanceSuite("MyEngine", capabilities: [.persistent]) { try MyEngine(directory: $0) }.checks)
+/// func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
+/// ```
+///
+/// Elsewhere, ``run(progress:)`` makes all of the checks and reports.
+public struct ConformanceSuite: Sendable {
+  /// The name of the engine, for reports.
+  public let name: String
+  /// What the engine claims, which decides which checks apply.
+  public let capabilities: EngineCapabilities
+  /// Where the checks make their directories.
+  public let workingDirectory: URL
+  /// How long a check may take before the engine is said to hang.
+  public let timeLimit: Duration
+
+  let makeEngine: @Sendable (URL) async throws -> any StorageEngine
+
+  /// The checks for an engine.
+  ///
+  /// - Parameters:
+  ///   - name: The name of the engine, for reports.
+  ///   - capabilities: What the engine claims. A capability that is claimed is checked.
+  ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
+  ///   - timeLimit: How long a check may take before the engine is said to hang. Generous by default.
+  ///   - makeEngine: Opens an engine that keeps everything it keeps inside the directory, which need not exist.
+  ///     Called several times for one directory in some checks. An engine that uses no files ignores it.
+  public init(
+    _ name: String, capabilities: EngineCapabilities,
+    workingDirectory: URL = FileManager.default.temporaryDirectory, timeLimit: Duration = .seconds(120),
+    makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
+  ) {
+    self.name = name
+    self.capabilities = capabilities
+    self.workingDirectory = workingDirectory
+    self.timeLimit = timeLimit
+    self.makeEngine = makeEngine
+  }
+
+  /// The checks that apply to what the engine claims, in the order of the contract.
+  public var checks: [ConformanceCheck] {
+    CheckDefinition.all
+      .filter { capabilities.isSuperset(of: $0.needs) }
+      .map { ConformanceCheck(definition: $0, suite: self) }
+  }
+
+  /// Makes every check, one after the other.
+  ///
+  /// - Parameter progress: Called before each check and once after the last.
+  public func run(
+    progress: @Sendable (ConformanceProgress) -> Void = { _ in }
+  ) async -> ConformanceReport {
+    let clock = ContinuousClock()
+    let start = clock.now
+    let checks = checks
+    var results: [ConformanceReport.Result] = []
+    for check in checks {
+      progress(ConformanceProgress(completed: results.count, total: checks.count, current: check))
+      let started = clock.now
+      let outcome = await check.outcome()
+      results.append(
+        .init(
+          check: check.id, rule: check.rule, expectation: check.expectation, outcome: outcome,
+          seconds: (clock.now - started).inSeconds))
+    }
+    progress(ConformanceProgress(completed: results.count, total: checks.count, current: nil))
+    return ConformanceReport(name: name, results: results, seconds: (clock.now - start).inSeconds)
+  }
+}
+
+/// How far a run of a suite has come.
+public struct ConformanceProgress: Sendable {
+  /// How many checks have ended.
+  public let completed: Int
+  /// How many checks there are.
+  public let total: Int
+  /// The check that begins now; nil when all have ended.
+  public let current: ConformanceCheck?
+}
+
+extension Duration {
+  var inSeconds: Double {
+    let (seconds, attoseconds) = components
+    return Double(seconds) + Double(attoseconds) / 1e18
+  }
+}

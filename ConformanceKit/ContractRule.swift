@@ -1,0 +1,195 @@
+/// A rule of the contract that every storage engine keeps.
+///
+/// The raw value is the rule's identifier, such as `W2`; ``sentence`` says what it promises.
+public enum ContractRule: String, CaseIterable, Sendable, Codable {
+  // Keys
+  /// What a key may be.
+  case k1 = "K1"
+  /// How keys are compared.
+  case k2 = "K2"
+  /// How keys are listed.
+  case k3 = "K3"
+  /// No key reaches out of the engine's place.
+  case k4 = "K4"
+
+  // Values
+  /// The empty value.
+  case v1 = "V1"
+  /// Any bytes, up to 64 MiB and beyond.
+  case v2 = "V2"
+  /// What is returned belongs to the caller.
+  case v3 = "V3"
+
+  // Writing
+  /// A read gives what was written.
+  case w1 = "W1"
+  /// Timestamps.
+  case w2 = "W2"
+  /// Repeated keys and empty batches.
+  case w3 = "W3"
+  /// A batch is all or nothing.
+  case w4 = "W4"
+  /// A batch is done in order.
+  case w5 = "W5"
+  /// Writes last.
+  case w6 = "W6"
+
+  // Reading
+  /// Absent is nil.
+  case r1 = "R1"
+  /// Requests for many keys.
+  case r2 = "R2"
+  /// Reads of everything.
+  case r3 = "R3"
+  /// Failure is never silent.
+  case r4 = "R4"
+  /// Scans.
+  case r5 = "R5"
+  /// The order of entries.
+  case r6 = "R6"
+
+  // Removing and counting
+  /// Removing what is absent.
+  case d1 = "D1"
+  /// Removing everything.
+  case d2 = "D2"
+  /// Which of many keys exist.
+  case l1 = "L1"
+  /// How many keys there are.
+  case l2 = "L2"
+
+  // Concurrency
+  /// Many tasks.
+  case c1 = "C1"
+  /// Opened twice in one process.
+  case c2 = "C2"
+  /// Opened in two processes.
+  case c3 = "C3"
+  /// Cancelled calls.
+  case c4 = "C4"
+  /// Waiting holds no thread of the cooperative pool.
+  case c5 = "C5"
+
+  // Opening and closing
+  /// Opening makes directories.
+  case o1 = "O1"
+  /// Opening on something unusable.
+  case o2 = "O2"
+  /// Closing.
+  case o3 = "O3"
+  /// Dropping the last reference.
+  case o4 = "O4"
+
+  // Faults
+  /// A full disk.
+  case f1 = "F1"
+  /// Damaged files.
+  case f2 = "F2"
+  /// Read-only media.
+  case f3 = "F3"
+
+  // The Store in front of an engine
+  /// Concurrent calls to a store.
+  case s1 = "S1"
+  /// Calls to a store that fail.
+  case s2 = "S2"
+  /// Chained calls to a store.
+  case s3 = "S3"
+  /// The order of a store's items.
+  case s4 = "S4"
+  /// The events of a store.
+  case s5 = "S5"
+  /// Items that cannot be decoded.
+  case s6 = "S6"
+  /// The cost of one item.
+  case s7 = "S7"
+  /// Identifiers of items.
+  case s8 = "S8"
+}
+
+extension ContractRule: CustomStringConvertible {
+  /// The identifier of the rule.
+  public var description: String { rawValue }
+
+  /// What the rule promises, in one or two sentences.
+  public var sentence: String {
+    switch self {
+    case .k1:
+      "A key has 1 to 511 bytes of UTF-8; any other makes every method that takes it throw invalidKey, and "
+        + "nothing is written."
+    case .k2:
+      "Keys are compared byte for byte: case, blanks, accents and how they are composed, NUL, slashes and dots "
+        + "all count and are all allowed."
+    case .k3: "allKeys() gives back the keys that were written, byte for byte, each once."
+    case .k4: "No key makes an engine read, write or remove anything outside the place it was opened on."
+    case .v1: "Zero bytes are a value, which is not the same as absent."
+    case .v2:
+      "Any bytes come back as they were written, and 64 MiB always fit; what is too large for the engine throws "
+        + "valueTooLarge and leaves the entry as it was."
+    case .v3: "Returned data starts at index 0 and never changes, whatever happens to the engine afterwards."
+    case .w1: "A read after an acknowledged write gives just that value; a second write replaces all of it."
+    case .w2:
+      "createdAt is when the key went from absent to present and updatedAt when it was last written, both within "
+        + "2 ms of the call; updatedAt never moves backwards."
+    case .w3: "In a batch a later entry for the same key wins; an empty batch does nothing."
+    case .w4:
+      "A batch is all or nothing, after errors, after crashes and for every reader; one invalid key anywhere "
+        + "rejects the whole batch."
+    case .w5: "apply(_:) does writes, removals and removeAll in the order given, as one batch."
+    case .w6:
+      "An acknowledged write survives the death of the process and, where the engine says so, of the machine."
+    case .r1: "Absent is nil, not an error."
+    case .r2:
+      "A read of many keys answers in the order of the request, leaves absent keys out and answers a repeated key "
+        + "each time, however many keys there are."
+    case .r3:
+      "A read of everything has each entry once; with snapshotReads one call shows one moment."
+    case .r4: "What cannot be read throws; neither nil nor an empty array ever means that something failed."
+    case .r5:
+      "scan gives entries in ascending byte order of keys, within a range and up to a limit; with orderedScans it "
+        + "loads no more than it returns."
+    case .r6: "readAllEntries() is in the order in which the keys were first written."
+    case .d1: "Removing an absent key does nothing and does not throw."
+    case .d2:
+      "removeAllData() leaves an empty, usable engine and removes nothing that the engine did not put there."
+    case .l1: "keysExist(_:) gives those keys of the request that exist, in the order of the request."
+    case .l2: "keyCount() is the number of keys in allKeys()."
+    case .c1:
+      "Any number of tasks may call anything, and every call takes effect at one moment between its beginning and "
+        + "its end."
+    case .c2:
+      "Opening one place twice in a process gives two engines that see each other's writes, or throws locked."
+    case .c3:
+      "Opening one place in two processes gives the same with multiProcess; without it the second open throws "
+        + "locked."
+    case .c4:
+      "A cancelled call has done all of its work or none, and throws CancellationError only if none."
+    case .c5: "Waiting for a disk or a network never holds a thread of Swift's cooperative pool."
+    case .o1: "Opening makes the directories that are missing."
+    case .o2:
+      "Opening on something unusable throws a StorageError that names the path and the cause, and touches nothing."
+    case .o3:
+      "close() waits for what is under way, may be called twice, and makes every later call throw closed."
+    case .o4: "Dropping the last reference releases every lock and file descriptor, closed or not."
+    case .f1:
+      "On a full disk a write throws diskFull and leaves no trace; what was there stays readable, and writing "
+        + "works again once there is room."
+    case .f2:
+      "Damaged files make opening or the first use throw corrupted, and never empty the store; with "
+        + "detectsCorruption damage never turns into wrong bytes."
+    case .f3: "On read-only media opening or writing throws readOnly or permissionDenied."
+    case .s1: "Concurrent calls lose nothing: afterwards the items and the engine agree."
+    case .s2: "A call that throws leaves the items and the engine as they were."
+    case .s3:
+      "A chain ended by run() is one batch in the engine and one change of the items; without run() nothing "
+        + "happens, and a second run() does nothing."
+    case .s4:
+      "Items are in the order of insertion, an item that comes again stays in its place, and a restart changes "
+        + "neither."
+    case .s5: "Every subscriber learns what happened, once, in the order in which it took effect."
+    case .s6: "An entry that cannot be decoded hides no other, is reported with its key, and is not deleted."
+    case .s7: "The cost of inserting or replacing one item does not grow with the number of items."
+    case .s8: "Identifiers of any length and content work."
+    }
+  }
+}

@@ -1,0 +1,78 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import Synchronization
+
+/// What a check works with: a fresh directory, and engines that are closed when the check is over.
+final class CheckContext: Sendable {
+  /// The directory that belongs to the check alone.
+  let root: URL
+  /// Where engines are opened unless the check says otherwise. It exists.
+  let place: URL
+  let capabilities: EngineCapabilities
+
+  private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  private let opened = Mutex<[any StorageEngine]>([])
+
+  init(suite: ConformanceSuite) {
+    root = suite.workingDirectory.appending(
+      path: "conformance-\(UUID().uuidString)", directoryHint: .isDirectory)
+    place = root.appending(path: "place", directoryHint: .isDirectory)
+    capabilities = suite.capabilities
+    makeEngine = suite.makeEngine
+  }
+
+  /// Does the steps of a check, then closes its engines and removes its directory, whatever happened.
+  func perform(_ body: CheckDefinition.Body) async -> Result<Void, any Error> {
+    var result: Result<Void, any Error>
+    do {
+      try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+      try await body(self)
+      result = .success(())
+    } catch {
+      result = .failure(error)
+    }
+    // Checks of closing look at what close() throws; for all others it is only tidying up.
+    for engine in opened.withLock({ $0 }) { try? await engine.close() }
+    removeDirectory()
+    return result
+  }
+
+  /// Removes everything that the check has made. A directory that resists is left to the system's cleaning.
+  func removeDirectory() {
+    try? FileManager.default.removeItem(at: root)
+  }
+
+  /// Opens an engine, which is closed when the check is over.
+  func open(_ directory: URL? = nil) async throws -> Subject {
+    let engine = try await openUnkept(directory)
+    opened.withLock { $0.append(engine.engine) }
+    return engine
+  }
+
+  /// Opens an engine that lives no longer than the caller's reference to it.
+  func openUnkept(_ directory: URL? = nil) async throws -> Subject {
+    do {
+      return Subject(engine: try await makeEngine(directory ?? place))
+    } catch {
+      throw CallFailure(call: "opening the engine", error: error)
+    }
+  }
+
+  /// Opens an engine, uses it, and drops the last reference to it without closing it.
+  func openAndDrop<Result>(
+    _ directory: URL? = nil, _ body: (Subject) async throws -> Result
+  ) async throws -> Result {
+    try await body(try await openUnkept(directory))
+  }
+
+  /// Closes the engine and opens another in its place.
+  func reopen(_ engine: Subject, at directory: URL? = nil) async throws -> Subject {
+    try await engine.close()
+    opened.withLock { $0.removeAll() }
+    return try await open(directory)
+  }
+}

@@ -1,0 +1,45 @@
+import StockroomCore
+
+/// A check that is not yet bound to an engine: a rule, a name, an expectation and the steps.
+struct CheckDefinition: Sendable {
+  typealias Body = @Sendable (CheckContext) async throws -> Void
+
+  let rule: ContractRule
+  let id: String
+  /// A clause that completes the sentence "Expected: …".
+  let expectation: String
+  /// What an engine must claim for the check to apply.
+  let needs: EngineCapabilities
+  let body: Body
+
+  init(
+    _ rule: ContractRule, _ id: String, _ expectation: String, needs: EngineCapabilities = [],
+    body: @escaping Body
+  ) {
+    self.rule = rule
+    self.id = id
+    self.expectation = expectation
+    self.needs = needs
+    self.body = body
+  }
+
+  /// Every check there is, in the order of the contract.
+  static let all: [CheckDefinition] = {
+    let checks = [
+      keyChecks, valueChecks, writeChecks, timestampChecks, batchChecks, readChecks, scanChecks, orderChecks,
+      removalChecks, capabilityChecks,
+    ].flatMap { $0 }
+    return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
+  }()
+}
+
+typealias Check = CheckDefinition
+
+/// Lets a list of checks be written as one check after the other.
+@resultBuilder
+enum CheckList {
+  static func buildExpression(_ check: CheckDefinition) -> [CheckDefinition] { [check] }
+  static func buildExpression(_ checks: [CheckDefinition]) -> [CheckDefinition] { checks }
+  static func buildBlock(_ checks: [CheckDefinition]...) -> [CheckDefinition] { checks.flatMap { $0 } }
+  static func buildArray(_ checks: [[CheckDefinition]]) -> [CheckDefinition] { checks.flatMap { $0 } }
+}

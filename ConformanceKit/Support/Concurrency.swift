@@ -1,0 +1,35 @@
+import Synchronization
+
+/// Runs the writer, and a few readers again and again until the writer is done.
+///
+/// A reader lets other tasks run after each look, since neither it nor the engine may ever suspend otherwise.
+func whileRunning(
+  _ writer: @escaping @Sendable () async throws -> Void, readerCount: Int = 4,
+  readers look: @escaping @Sendable (_ reader: Int) async throws -> Void
+) async throws {
+  let flag = Flag()
+  try await withThrowingTaskGroup { group in
+    group.addTask { @concurrent in
+      defer { flag.set() }
+      try await writer()
+    }
+    for reader in 0..<readerCount {
+      group.addTask { @concurrent in
+        repeat {
+          try await look(reader)
+          await Task.yield()
+        } while !flag.isSet && !Task.isCancelled
+      }
+    }
+    try await group.waitForAll()
+  }
+}
+
+/// Something that has happened, or not yet.
+final class Flag: Sendable {
+  private let state = Atomic(false)
+
+  var isSet: Bool { state.load(ordering: .acquiring) }
+
+  func set() { state.store(true, ordering: .releasing) }
+}

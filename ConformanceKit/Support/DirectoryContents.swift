@@ -1,0 +1,45 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// Every file below a directory with its bytes, to see whether anything has changed.
+struct DirectoryContents: Equatable {
+  /// By path, relative to the directory. Nil stands for a directory.
+  var files: [String: Data?]
+
+  /// - Parameter without: A directory that is left out, with all that is in it.
+  init(of directory: URL, without: URL? = nil) throws {
+    files = [:]
+    // Paths are compared as the file manager gives them, so both begin with the same spelling of the directory.
+    let excluded = without.map { String($0.path().dropFirst(directory.path().count)) }
+    for path in try FileManager.default.subpathsOfDirectory(atPath: directory.path()) {
+      if let excluded, (path + "/").hasPrefix(excluded.hasSuffix("/") ? excluded : excluded + "/") {
+        continue
+      }
+      let url = directory.appending(path: path)
+      var isDirectory = false
+      let exists = FileManager.default.fileExists(atPath: url.path(), isDirectory: &isDirectory)
+      // What was removed since it was listed is not there any more.
+      guard exists else { continue }
+      files[path] = .some(isDirectory ? nil : try Data(contentsOf: url))
+    }
+  }
+
+  /// The paths that are new, gone or different in the other contents.
+  func differences(from other: DirectoryContents) -> [String] {
+    let all = Set(files.keys).union(other.files.keys)
+    return all.filter { files[$0] != other.files[$0] }.sorted()
+  }
+}
+
+/// Convicts the engine if anything in the directory differs from before.
+func expectUnchanged(
+  _ before: DirectoryContents, in directory: URL, without: URL? = nil, after what: String
+) throws {
+  let differences = try DirectoryContents(of: directory, without: without).differences(from: before)
+  try expect(
+    differences.isEmpty,
+    "after \(what) these files had been made, changed or removed: \(differences.joined(separator: ", "))")
+}

@@ -1,0 +1,98 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// What happened instead of what the check expects, as a clause.
+struct Violation: Error, CustomStringConvertible {
+  let description: String
+
+  init(_ description: String) { self.description = description }
+}
+
+/// The check cannot be made here.
+struct Skip: Error {
+  let reason: String
+}
+
+/// Convicts the engine unless the condition holds.
+func expect(_ condition: Bool, _ happened: @autoclosure () -> String) throws {
+  if !condition { throw Violation(happened()) }
+}
+
+/// Convicts the engine unless what it gave equals what it should have given.
+func expect<Value: Equatable>(
+  _ value: Value, is expected: Value, _ what: @autoclosure () -> String
+) throws {
+  guard value != expected else { return }
+  throw Violation("\(what()) gave \(describe(value)) instead of \(describe(expected))")
+}
+
+/// Convicts the engine unless the entries are those expected, in that order.
+func expect(
+  _ entries: [(key: CacheKey, data: Data)], are expected: [(key: CacheKey, data: Data)], _ what: String
+) throws {
+  try expect(entries.map(\.key), is: expected.map(\.key), "the keys of \(what)")
+  for (entry, expected) in zip(entries, expected) {
+    try expect(entry.data, is: expected.data, "the value of \(entry.key) in \(what)")
+  }
+}
+
+/// Convicts the engine unless the call throws a ``StorageError`` with one of the codes. Gives back the error.
+@discardableResult
+func expectError<Result>(
+  _ codes: StorageError.Code..., from call: @autoclosure () -> String, _ body: () async throws -> Result
+) async throws -> StorageError {
+  let wanted = codes.map(\.name).joined(separator: " or ")
+  do {
+    let result = try await body()
+    throw Violation(
+      Result.self == Void.self
+        ? "\(call()) returned instead of throwing \(wanted)"
+        : "\(call()) gave \(describe(result)) instead of throwing \(wanted)")
+  } catch let failure as CallFailure {
+    if let error = failure.error as? StorageError, codes.contains(error.code) { return error }
+    throw Violation("\(call()) did not throw \(wanted) but \(shortened(String(describing: failure.error)))")
+  }
+}
+
+/// A value as it is shown in a sentence: short, and with the bytes of data in hexadecimal.
+func describe(_ value: Any) -> String {
+  switch value {
+  case let data as Data: describe(data)
+  case let list as [Any]: describe(list)
+  case let optional as any OptionalValue:
+    if let wrapped = optional.wrappedValue { describe(wrapped) } else { "nil" }
+  case let date as Date: "\(date.timeIntervalSince1970) s"
+  default: shortened(String(describing: value))
+  }
+}
+
+private func describe(_ data: Data) -> String {
+  let shown = data.prefix(16).map { byte in
+    let digits = String(byte, radix: 16)
+    return digits.count == 1 ? "0" + digits : digits
+  }
+  let bytes = data.count == 1 ? "1 byte" : "\(data.count) bytes"
+  return shown.isEmpty ? bytes : "\(bytes) (\(shown.joined())\(data.count > 16 ? "…" : ""))"
+}
+
+private func describe(_ list: [Any]) -> String {
+  let shown = list.prefix(6).map(describe).joined(separator: ", ")
+  return list.count > 6 ? "[\(shown), … \(list.count) in all]" : "[\(shown)]"
+}
+
+/// A text cut to what fits into a paragraph.
+func shortened(_ text: String) -> String {
+  text.count > 300 ? "\(text.prefix(300))…" : text
+}
+
+private protocol OptionalValue {
+  var wrappedValue: Any? { get }
+}
+
+extension Optional: OptionalValue {
+  fileprivate var wrappedValue: Any? { self }
+}

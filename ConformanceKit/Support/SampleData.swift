@@ -1,0 +1,67 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// The key that is this very text.
+func key(_ text: String) -> CacheKey { CacheKey(verbatim: text) }
+
+/// Keys `prefix00000`, `prefix00001`, … whose order in bytes is that of the numbers.
+func keys(_ count: Int, prefix: String = "key-") -> [CacheKey] {
+  (0..<count).map { number in
+    let digits = String(number)
+    return key(prefix + String(repeating: "0", count: max(0, 5 - digits.count)) + digits)
+  }
+}
+
+/// The text as a value.
+func data(_ text: String) -> Data { Data(text.utf8) }
+
+/// A value that tells for which key, and in which version, it was written.
+func value(for key: CacheKey, version: Int = 1) -> Data { data("\(version) \(key.value)") }
+
+func entries(_ keys: [CacheKey], version: Int = 1) -> [(key: CacheKey, data: Data)] {
+  keys.map { ($0, value(for: $0, version: version)) }
+}
+
+/// Bytes that repeat nowhere: a block of noise, again and again, each time with its number.
+func noise(_ count: Int, seed: UInt64 = 1) -> Data {
+  let blockSize = min(count, 16_384)
+  var state = seed &* 0x9E37_79B9_7F4A_7C15 | 1
+  var block = [UInt8](repeating: 0, count: blockSize)
+  for index in block.indices {
+    state ^= state << 13
+    state ^= state >> 7
+    state ^= state << 17
+    block[index] = UInt8(truncatingIfNeeded: state >> 32)
+  }
+  var data = Data(capacity: count)
+  var number = 0
+  while data.count < count {
+    if blockSize > 4 { for byte in 0..<4 { block[byte] = UInt8(truncatingIfNeeded: number >> (8 * byte)) } }
+    data.append(contentsOf: block.prefix(count - data.count))
+    number += 1
+  }
+  return data
+}
+
+extension Sequence<CacheKey> {
+  /// In ascending order of bytes.
+  func inByteOrder() -> [CacheKey] { sorted() }
+}
+
+/// The clock readings around a call, with the 2 ms that rule W2 allows on both sides.
+func window<Result>(_ call: () async throws -> Result) async throws -> ClosedRange<Date> {
+  let before = Date()
+  _ = try await call()
+  // The clock may be set back at any time; the window is then the smallest that is left.
+  return before.addingTimeInterval(-0.002)...max(before, Date()).addingTimeInterval(0.002)
+}
+
+/// Waits until the clock shows a time that differs from now by more than the tolerance of rule W2.
+func letClockAdvance() async throws {
+  let start = ContinuousClock.now
+  while ContinuousClock.now - start < .milliseconds(6) { try await Task.sleep(for: .milliseconds(1)) }
+}

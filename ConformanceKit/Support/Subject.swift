@@ -1,0 +1,113 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// A call that threw although the check expected it to succeed.
+struct CallFailure: Error, CustomStringConvertible {
+  let call: String
+  let error: any Error
+
+  var description: String { "\(call) threw \(shortened(String(describing: error)))" }
+}
+
+/// The engine that is being checked: passes every call on, and notes which call threw.
+struct Subject: StorageEngine {
+  let engine: any StorageEngine
+
+  var capabilities: EngineCapabilities { engine.capabilities }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await call("write(_:key:)") { try await engine.write(data, key: key) }
+  }
+
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await call("write(_:) of \(dataAndKeys.count)") { try await engine.write(dataAndKeys) }
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    try await call("read(key:)") { try await engine.read(key: key) }
+  }
+
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    try await call("read(keys:) of \(keys.count)") { try await engine.read(keys: keys) }
+  }
+
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await call("readDataAndKeys(keys:) of \(keys.count)") {
+      try await engine.readDataAndKeys(keys: keys)
+    }
+  }
+
+  func readAllData() async throws -> [Data] {
+    try await call("readAllData()") { try await engine.readAllData() }
+  }
+
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await call("readAllDataAndKeys()") { try await engine.readAllDataAndKeys() }
+  }
+
+  func remove(key: CacheKey) async throws {
+    try await call("remove(key:)") { try await engine.remove(key: key) }
+  }
+
+  func remove(keys: [CacheKey]) async throws {
+    try await call("remove(keys:) of \(keys.count)") { try await engine.remove(keys: keys) }
+  }
+
+  func removeAllData() async throws {
+    try await call("removeAllData()") { try await engine.removeAllData() }
+  }
+
+  func keyExists(_ key: CacheKey) async throws -> Bool {
+    try await call("keyExists(_:)") { try await engine.keyExists(key) }
+  }
+
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await call("keysExist(_:) of \(keys.count)") { try await engine.keysExist(keys) }
+  }
+
+  func keyCount() async throws -> Int {
+    try await call("keyCount()") { try await engine.keyCount() }
+  }
+
+  func allKeys() async throws -> [CacheKey] {
+    try await call("allKeys()") { try await engine.allKeys() }
+  }
+
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await call("createdAt(key:)") { try await engine.createdAt(key: key) }
+  }
+
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await call("updatedAt(key:)") { try await engine.updatedAt(key: key) }
+  }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await call("readAllEntries()") { try await engine.readAllEntries() }
+  }
+
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await call("apply(_:) of \(operations.count)") { try await engine.apply(operations) }
+  }
+
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await call("scan(_:limit:)") { try await engine.scan(range, limit: limit) }
+  }
+
+  func close() async throws {
+    try await call("close()") { try await engine.close() }
+  }
+
+  private func call<Result>(
+    _ name: @autoclosure () -> String, _ body: () async throws -> Result
+  ) async throws -> Result {
+    do {
+      return try await body()
+    } catch {
+      throw CallFailure(call: name(), error: error)
+    }
+  }
+}
