@@ -1,6 +1,11 @@
 import StockroomCore
 import Synchronization
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 #if canImport(Darwin)
   import Darwin
 #elseif canImport(Glibc)
@@ -27,7 +32,7 @@ final class LevelDBConnection: Sendable {
   /// Touched by the engine's own thread only, and by the last one to hold the engine.
   private let state: Mutex<State>
 
-  init(directory: String, durability: Durability) throws {
+  init(directory: FileManager.Directory, durability: Durability) throws {
     let place = try LevelDBPlace(below: directory)
     path = place.path
     self.durability = durability
@@ -49,6 +54,7 @@ final class LevelDBConnection: Sendable {
     try state.withLock { state in
       if state.isBroken { try mend(&state) }
       var transaction = LevelDBTransaction(on: try lease.current.get(), ledger: state.ledger)
+      transaction.expect(operations.reduce(0) { $0 + $1.count })
       for operation in operations.joined() { try transaction.add(operation) }
       do {
         state.ledger = try transaction.commit()

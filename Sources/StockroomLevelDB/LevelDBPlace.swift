@@ -1,5 +1,10 @@
 import StockroomCore
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 #if canImport(Darwin)
   import Darwin
 #elseif canImport(Glibc)
@@ -29,13 +34,15 @@ final class LevelDBPlace: Sendable {
   /// Takes the directory, which is made if need be.
   ///
   /// - Throws: ``StorageError`` with code `locked`, `unsupported`, `corrupted`, or as the system says.
-  init(below directory: String) throws {
-    guard !LevelDBFiles.exists(directory + "/CURRENT") else {
+  init(below directory: FileManager.Directory) throws {
+    guard !LevelDBFiles.exists(directory.path + "/CURRENT") else {
       throw StorageError(
-        .unsupported, "\(directory) is a LevelDB database of another program, and is left alone.")
+        .unsupported, "\(directory.path) is a LevelDB database of another program, and is left alone.")
     }
-    path = directory + "/" + Self.directoryName
-    try LevelDBFiles.makeDirectory(path)
+    let own = FileManager.Directory(
+      url: directory.url.appending(path: Self.directoryName, directoryHint: .isDirectory))
+    try own.create()
+    path = own.path
     descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor >= 0 else {
       throw StorageError.posix(errno, "The directory \(path) could not be opened")
