@@ -103,7 +103,7 @@ extension DiskConnection {
         names.append(name)
       case .removeAll:
         var all: [FileName] = []
-        try entries.forEachKey { all.append(FileName($0)) }
+        try entries.forEachKey { if let key = CacheKey(utf8: $0) { all.append(FileName(key)) } }
         let written = Set(names)
         for name in all where try !written.contains(name) && !isLater(name) { try removeEntry(name) }
         names += all

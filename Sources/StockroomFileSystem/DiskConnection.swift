@@ -74,7 +74,10 @@ final class DiskConnection: Sendable {
       try journal.prepare()
       // Not zero if somebody removed the file, or put entries into a directory of their own.
       var last: UInt64 = 0
-      try entries.forEachKey { last = max(last, try metadata(of: FileName($0))?.header.sequence ?? 0) }
+      try entries.forEachKey { bytes in
+        guard let key = CacheKey(utf8: bytes) else { return }
+        last = max(last, try metadata(of: FileName(key))?.header.sequence ?? 0)
+      }
       try state.create(SharedState.Contents(lastSequence: last, reservedSequence: last))
       if durability == .full {
         try journal.file.synchronize()

@@ -31,6 +31,7 @@ final class TestDirectory: Sendable {
 }
 
 extension CacheKey: ExpressibleByStringLiteral {
+  /// The key itself, in tests.
   public init(stringLiteral text: String) { self.init(verbatim: text) }
 }
 
