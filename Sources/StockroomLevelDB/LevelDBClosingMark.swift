@@ -31,6 +31,7 @@ struct LevelDBClosingMark {
 
   static func remove(from path: String) throws { try LevelDBFiles.remove(path + "/" + name) }
 
+  /// The mark need not be on disk when this returns: without it, opening takes the way as after a crash.
   func write(to path: String) throws {
     try LevelDBFiles.replace(path + "/" + Self.name, with: Array(text.utf8))
   }

@@ -71,8 +71,8 @@ enum LevelDBFiles {
     return bytes
   }
 
-  /// Puts the bytes in a file of that name, durably: afterwards it is the old file or the new one, whatever
-  /// happens meanwhile.
+  /// Puts the bytes in a file of that name: it is the old file or the new one, whatever happens meanwhile, and
+  /// the new one for good once the directory is synced.
   static func replace(_ path: String, with bytes: [UInt8]) throws {
     let temporary = path + ".new"
     do {
@@ -84,7 +84,6 @@ enum LevelDBFiles {
       unlink(temporary)
       throw error
     }
-    try synchronize(parent(of: path))
   }
 
   /// Takes room of that size on the device and gives it back.

@@ -74,7 +74,8 @@ final class LevelDBPlace: Sendable {
         throw StorageError(
           .unsupported, "\(path) holds files that are not of this engine's making, and is left alone.")
       }
-      return try LevelDBFiles.replace(identityPath, with: Array(CheckedText.adding(to: Self.identity).utf8))
+      try LevelDBFiles.replace(identityPath, with: Array(CheckedText.adding(to: Self.identity).utf8))
+      return try LevelDBFiles.synchronize(path)
     }
     let found = String(decoding: try LevelDBFiles.read(identityPath, count: 256), as: UTF8.self)
     guard let identity = CheckedText.verifying(found) else {
