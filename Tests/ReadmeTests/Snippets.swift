@@ -39,6 +39,7 @@ func countLetters() async throws -> Int {
   try await count(in: .lmdb(directory: .caches(appendingPath: "Letters")))
 }
 
+// swift-format-ignore
 @Test(arguments: ConformanceSuite("MyEngine", capabilities: [.persistent]) { try MyEngine(directory: $0) }.checks)
 func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 
