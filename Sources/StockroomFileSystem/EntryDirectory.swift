@@ -37,7 +37,8 @@ struct EntryDirectory: Sendable {
   /// The file of the entry with its status. Nil if the entry is absent.
   func open(_ name: FileName) throws -> (file: FileDescriptor, status: FileStatus)? {
     let found: (FileDescriptor, FileStatus)? = try withParent(of: name) { parent, file in
-      guard let file = try parent.openFile(file, O_RDONLY) else { return nil }
+      guard let number = try parent.openNumber(file, O_RDONLY) else { return nil }
+      let file = FileDescriptor(owning: number, name, below: path)
       let status = try file.status()
       guard status.isRegularFile else { throw StorageError.notAFile(file.path) }
       return (file, status)
