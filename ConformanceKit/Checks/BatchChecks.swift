@@ -166,6 +166,7 @@ private func checkAtomicity(in engine: Subject, with way: WayOfReading) async th
       } else {
         try await engine.apply(keys.map { .write(data("\(version)"), key: $0) })
       }
+      await Task.yield()
     }
   } readers: { reader in
     switch way {
@@ -204,6 +205,7 @@ private func checkReplacement(in engine: Subject) async throws {
     for round in 0..<200 {
       let (old, new) = (keys[round % 4], keys[(round + 1) % 4])
       try await engine.apply([.remove(key: old), .write(data("v"), key: new)])
+      await Task.yield()
     }
   } readers: { _ in
     let found = try await engine.readDataAndKeys(keys: keys)

@@ -21,7 +21,8 @@ final class CheckContext: Sendable {
   init(suite: ConformanceSuite) {
     root = suite.workingDirectory.appending(
       path: "conformance-\(UUID().uuidString)", directoryHint: .isDirectory)
-    place = root.appending(path: "place", directoryHint: .isDirectory)
+    // Deep down, so that an engine which follows a key such as `../../x` does not get out of the root.
+    place = root.appending(path: "deep/down/in/here/place", directoryHint: .isDirectory)
     capabilities = suite.capabilities
     makeEngine = suite.makeEngine
   }
