@@ -12,7 +12,6 @@ final class ReferenceEngine: StorageEngine {
     case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
     case remembersFailedWrites, startsAnewWhenDamaged, ignoresChecksums, reportsReadOnlyAsIO,
       refusesOnlyWrites
-    case closesBeforeWrites
   }
 
   static let promises: EngineCapabilities = [
@@ -20,6 +19,7 @@ final class ReferenceEngine: StorageEngine {
   ]
 
   private let shelf: Mutex<Shelf?>
+  private let refusesWrites = Mutex(false)
   private let flaw: Flaw?
   let capabilities: EngineCapabilities
 
@@ -98,6 +98,7 @@ final class ReferenceEngine: StorageEngine {
   func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     try Task.checkCancellation()
+    if refusesWrites.withLock({ $0 }) { throw StorageError(.closed, "The engine has been closed.") }
     if !operations.isEmpty { try open().commit(operations) }
   }
 
@@ -118,7 +119,7 @@ final class ReferenceEngine: StorageEngine {
 
   func close() async throws {
     guard let shelf = shelf.withLock({ flaw == .refusesOnlyWrites ? $0 : $0.take() }) else { return }
-    if flaw == .refusesOnlyWrites { shelf.refuseWrites() }
+    if flaw == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
     try shelf.flush()
   }
 }
@@ -179,7 +180,6 @@ private final class Shelf: Sendable {
     var contents = Contents()
     var log: LogFile?
     var pending: [(Date, [StorageOperation])] = []
-    var refusesWrites = false
   }
 
   private let state: Mutex<State>
@@ -207,7 +207,6 @@ private final class Shelf: Sendable {
 
   func commit(_ operations: [StorageOperation]) throws {
     try state.withLock { state in
-      if state.refusesWrites { throw StorageError(.closed, "The engine has been closed.") }
       let now = Date()
       if flaw == .remembersFailedWrites { state.contents.apply(operations, at: now) }
       if flaw == .forgetsUntilClosed {
@@ -218,8 +217,6 @@ private final class Shelf: Sendable {
       if flaw != .remembersFailedWrites { state.contents.apply(operations, at: now) }
     }
   }
-
-  func refuseWrites() { state.withLock { $0.refusesWrites = true } }
 
   func flush() throws {
     try state.withLock { state in
