@@ -74,10 +74,12 @@ extension FileManager {
       /// The directory that an environment variable names, or one in the home directory. The specification
       /// wants a relative path ignored.
       private static func xdg(_ variable: String, fallback: String) -> Directory {
-        if let path = ProcessInfo.processInfo.environment[variable], path.hasPrefix("/") {
+        let environment = ProcessInfo.processInfo.environment
+        if let path = environment[variable], path.hasPrefix("/") {
           return Directory(url: URL(filePath: path, directoryHint: .isDirectory))
         }
-        return Directory(url: .homeDirectory).appending(fallback)
+        let home = environment["HOME"].map { URL(filePath: $0, directoryHint: .isDirectory) }
+        return Directory(url: home ?? .homeDirectory).appending(fallback)
       }
     #endif
   }

@@ -6,13 +6,16 @@
 
 /// What an engine that writes only the six required methods gets for nothing.
 extension StorageEngine {
+  /// Nothing beyond the rules that all engines keep.
   public var capabilities: EngineCapabilities { [] }
 
+  /// Writes one by one, once every key has been found valid.
   public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     for (key, _) in dataAndKeys { try key.validate() }
     for (key, data) in dataAndKeys { try await write(data, key: key) }
   }
 
+  /// One read for each key.
   public func read(keys: [CacheKey]) async throws -> [Data] {
     try keys.validate()
     var values: [Data] = []
@@ -23,6 +26,7 @@ extension StorageEngine {
     return values
   }
 
+  /// One read for each key.
   public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try keys.validate()
     var entries: [(key: CacheKey, data: Data)] = []
@@ -33,27 +37,33 @@ extension StorageEngine {
     return entries
   }
 
+  /// One read for each of ``allKeys()``.
   public func readAllData() async throws -> [Data] {
     try await read(keys: allKeys())
   }
 
+  /// One read for each of ``allKeys()``.
   public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await readDataAndKeys(keys: allKeys())
   }
 
+  /// Removes one by one, once every key has been found valid.
   public func remove(keys: [CacheKey]) async throws {
     try keys.validate()
     for key in keys { try await remove(key: key) }
   }
 
+  /// Removes each of ``allKeys()``.
   public func removeAllData() async throws {
     try await remove(keys: allKeys())
   }
 
+  /// Asks for ``createdAt(key:)``.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try await createdAt(key: key) != nil
   }
 
+  /// One question for each key.
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try keys.validate()
     var existing: [CacheKey] = []
@@ -62,10 +72,12 @@ extension StorageEngine {
     return existing
   }
 
+  /// Counts ``allKeys()``.
   public func keyCount() async throws -> Int {
     try await allKeys().count
   }
 
+  /// Reads each entry and its timestamps; O(N log N) to sort them.
   public func readAllEntries() async throws -> [StorageEntry] {
     var entries: [StorageEntry] = []
     for (key, data) in try await readAllDataAndKeys() {
@@ -79,6 +91,7 @@ extension StorageEngine {
     return entries.sorted { ($0.createdAt, $0.key) < ($1.createdAt, $1.key) }
   }
 
+  /// Does the operations one by one, once every key has been found valid.
   public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     for operation in operations {
@@ -90,6 +103,7 @@ extension StorageEngine {
     }
   }
 
+  /// Filters and sorts ``allKeys()``, O(N log N), then reads one by one as many as are asked for.
   public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     let limit = max(0, limit ?? .max)
@@ -105,5 +119,6 @@ extension StorageEngine {
     return entries
   }
 
+  /// Does nothing.
   public func close() async throws {}
 }

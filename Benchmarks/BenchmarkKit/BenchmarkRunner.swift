@@ -1,0 +1,132 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// Measures how fast engines do the same things with the same records on the same machine.
+///
+/// The subjects take turns at every workload, in an order that rotates and changes direction, so that what
+/// slows the machine down for a moment does not slow down just one of them. A first round warms up and is not
+/// counted. All that is read is compared with what was written; a wrong answer ends the run.
+///
+/// ```swift
+/// let runner = BenchmarkRunner(configuration: BenchmarkConfiguration(entries: 1_000))
+/// let report = try await runner.run([
+///   BenchmarkSubject("mine") { try MyEngine(directory: $0) },
+///   BenchmarkSubject("memory") { _ in MemoryStorageEngine() },
+/// ])
+/// print(report.text)
+/// ```
+///
+/// Measure with a release build: the figures of a debug build say little.
+public struct BenchmarkRunner: Sendable {
+  /// How much is measured, how often, where.
+  public let configuration: BenchmarkConfiguration
+
+  /// A runner. The configuration is checked when it runs.
+  public init(configuration: BenchmarkConfiguration = BenchmarkConfiguration()) {
+    self.configuration = configuration
+  }
+
+  /// Measures every workload on every subject.
+  ///
+  /// Does not run on the caller's actor. Whatever happens, the engines are closed and their directories removed
+  /// before this returns.
+  ///
+  /// - Parameters:
+  ///   - subjects: The engines, in the order in which the report lists them.
+  ///   - progress: Called before each measurement.
+  /// - Throws: ``BenchmarkError`` if the configuration makes no sense or an engine fails or answers wrongly;
+  ///   ``StorageError`` if there can be no directory for them; `CancellationError` if the task was cancelled.
+  @concurrent
+  public func run(
+    _ subjects: [BenchmarkSubject], progress: @Sendable (BenchmarkProgress) -> Void = { _ in }
+  ) async throws -> BenchmarkReport {
+    try validate(subjects)
+    let scratch = try ScratchDirectory(in: configuration.directory, named: "stockroom-bench")
+    let samples: Samples
+    do {
+      samples = try await measure(subjects, in: scratch, progress: progress)
+    } catch {
+      // What went wrong first is what the caller wants to know.
+      try? scratch.remove()
+      throw error
+    }
+    try scratch.remove()
+    return BenchmarkReport(configuration, subjects: subjects.map(\.name)) { subject, workload in
+      samples[subject]?[workload] ?? []
+    }
+  }
+
+  private func validate(_ subjects: [BenchmarkSubject]) throws {
+    try configuration.validate()
+    guard !subjects.isEmpty else { throw BenchmarkError("There is no engine to measure.") }
+    if let name = subjects.map(\.name).firstRepeated {
+      throw BenchmarkError("There are two engines with the name \(name).")
+    }
+  }
+
+  /// The seconds that each workload took on each subject, repetition by repetition.
+  private typealias Samples = [String: [String: [Double]]]
+
+  private func measure(
+    _ subjects: [BenchmarkSubject], in scratch: ScratchDirectory,
+    progress: @Sendable (BenchmarkProgress) -> Void
+  ) async throws -> Samples {
+    let records = BenchmarkRecords(configuration)
+    let workloads = configuration.workloads
+    let total = (configuration.repetitions + 1) * workloads.count * subjects.count
+    var done = 0
+    var samples: Samples = [:]
+
+    for repetition in 0...configuration.repetitions {
+      try await withContestants(subjects, in: scratch) { contestants in
+        for (turn, workload) in workloads.enumerated() {
+          for contestant in contestants.takingTurns(
+            repetition + turn, backwards: !repetition.isMultiple(of: 2))
+          {
+            try Task.checkCancellation()
+            progress(
+              BenchmarkProgress(
+                subject: contestant.name, workload: workload.name, repetition: repetition,
+                repetitions: configuration.repetitions, fraction: Double(done) / Double(total)))
+            let seconds = try await contestant.time(workload, records: records)
+            if repetition > 0 {
+              samples[contestant.name, default: [:]][workload.name, default: []].append(seconds)
+            }
+            done += 1
+          }
+        }
+      }
+    }
+    return samples
+  }
+
+  /// Opens every subject on a fresh directory, and closes and removes them all once `body` is through.
+  private func withContestants(
+    _ subjects: [BenchmarkSubject], in scratch: ScratchDirectory,
+    body: ([Contestant]) async throws -> Void
+  ) async throws {
+    var contestants: [Contestant] = []
+    do {
+      for subject in subjects { contestants.append(try await Contestant(subject, in: scratch)) }
+      try await body(contestants)
+    } catch {
+      // The same here: the first error is the one that counts.
+      for contestant in contestants { try? await contestant.leave() }
+      throw error
+    }
+    for contestant in contestants { try await contestant.leave() }
+  }
+}
+
+extension Array {
+  /// The elements, beginning with another one each turn. Backwards, each comes after another one as well.
+  func takingTurns(_ turn: Int, backwards: Bool) -> [Element] {
+    guard !isEmpty else { return [] }
+    let rotated = Array(self[(turn % count)...] + self[..<(turn % count)])
+    return backwards ? rotated.reversed() : rotated
+  }
+}

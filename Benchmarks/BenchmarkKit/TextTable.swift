@@ -1,0 +1,53 @@
+/// A table whose first column is aligned to the left, the others to the right.
+package struct TextTable: Sendable {
+  package var header: [String]
+  package var rows: [[String]]
+
+  package init(header: [String], rows: [[String]] = []) {
+    self.header = header
+    self.rows = rows
+  }
+
+  /// The table for a terminal: columns are aligned with blanks, and a line is drawn below the header.
+  package var text: String {
+    let widths = header.indices.map { column in
+      ([header] + rows).map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
+    }
+    let lines = [header, widths.map { String(repeating: "─", count: $0) }] + rows
+    return lines.map { cells in
+      zip(cells, widths).enumerated().map { column, cell in
+        let (content, width) = cell
+        let blanks = String(repeating: " ", count: width - content.count)
+        return column == 0 ? content + blanks : blanks + content
+      }.joined(separator: "  ").trimmingTrailingBlanks
+    }.joined(separator: "\n")
+  }
+
+  /// The table in GitHub's Markdown.
+  package var markdown: String {
+    let alignment = header.indices.map { $0 == 0 ? "---" : "---:" }
+    return ([header, alignment] + rows).map { cells in
+      "| " + cells.map { $0.escapingMarkdown }.joined(separator: " | ") + " |"
+    }.joined(separator: "\n")
+  }
+}
+
+extension String {
+  /// The text without blanks at its end.
+  fileprivate var trimmingTrailingBlanks: String {
+    String(prefix(upTo: lastIndex { $0 != " " }.map(index(after:)) ?? startIndex))
+  }
+
+  /// The text without what would end a cell.
+  fileprivate var escapingMarkdown: String {
+    var escaped = ""
+    for character in self {
+      switch character {
+      case "|": escaped += "\\|"
+      case "\n", "\r\n": escaped += " "
+      default: escaped.append(character)
+      }
+    }
+    return escaped
+  }
+}

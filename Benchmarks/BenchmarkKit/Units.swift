@@ -1,0 +1,45 @@
+/// Numbers as people read them: three digits and a unit.
+enum Units {
+  /// A time, such as `12.3 µs`.
+  static func seconds(_ seconds: Double) -> String {
+    switch seconds {
+    case ..<1e-6: "\(digits(seconds * 1e9)) ns"
+    case ..<1e-3: "\(digits(seconds * 1e6)) µs"
+    case ..<1: "\(digits(seconds * 1e3)) ms"
+    default: "\(digits(seconds)) s"
+    }
+  }
+
+  /// A frequency, such as `81.3 k/s`.
+  static func perSecond(_ operations: Double) -> String {
+    switch operations {
+    case ..<1e3: "\(digits(operations)) ops/s"
+    case ..<1e6: "\(digits(operations / 1e3))k ops/s"
+    default: "\(digits(operations / 1e6))M ops/s"
+    }
+  }
+
+  /// A size, such as `1.00 KiB`.
+  static func bytes(_ bytes: UInt64) -> String {
+    var size = Double(bytes)
+    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+      if size < 1024 { return unit == "bytes" ? "\(bytes) \(unit)" : "\(digits(size)) \(unit)" }
+      size /= 1024
+    }
+    return "\(digits(size)) TiB"
+  }
+
+  /// A part, such as `5%`.
+  static func percent(_ part: Double) -> String { "\(Int((part * 100).rounded()))%" }
+
+  /// At least three digits, and no more behind the point than that takes.
+  static func digits(_ value: Double) -> String {
+    guard value.isFinite, value.magnitude < 1e15 else { return "\(value)" }
+    let decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0
+    let scale = decimals == 2 ? 100 : decimals == 1 ? 10 : 1
+    let scaled = Int((value * Double(scale)).rounded())
+    guard decimals > 0 else { return "\(scaled)" }
+    let fraction = "\(scaled % scale)"
+    return "\(scaled / scale)." + String(repeating: "0", count: decimals - fraction.count) + fraction
+  }
+}

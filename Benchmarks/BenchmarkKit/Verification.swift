@@ -1,0 +1,57 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// A race is worth nothing if somebody wins it by cutting the corner. So all that an engine answers is compared
+// with what was written, once the clock has stopped.
+
+extension StorageEngine {
+  /// Throws unless the engine holds just these entries.
+  func holds(_ expected: [(key: CacheKey, data: Data)]) async throws {
+    try verify(count: try await keyCount(), is: expected.count)
+    let found = try await readDataAndKeys(keys: expected.map(\.key))
+    try verify(count: found.count, is: expected.count)
+    for (found, expected) in zip(found, expected) {
+      guard found.key == expected.key else {
+        throw WrongAnswer("asked for the key \(expected.key) it gave \(found.key)")
+      }
+      try verify(found.data, is: expected.data, under: expected.key)
+    }
+  }
+}
+
+extension BenchmarkRecords {
+  /// Throws unless the value is that of a record.
+  func verify(_ value: Data?, isRecord index: Int) throws {
+    let (key, data) = all[index]
+    guard let value else { throw WrongAnswer("there is no value under the key \(key), which was written") }
+    try BenchmarkKit.verify(value, is: data, under: key)
+  }
+
+  /// Throws unless these are the records, each of them once, in any order.
+  func verify(_ entries: [(key: CacheKey, data: Data)]) throws {
+    try BenchmarkKit.verify(count: entries.count, is: count)
+    var expected = Dictionary(all.map { ($0.key, $0.data) }, uniquingKeysWith: { first, _ in first })
+    for (key, data) in entries {
+      guard let value = expected.removeValue(forKey: key) else {
+        throw WrongAnswer("it gave the key \(key), which was not written or was given before")
+      }
+      try BenchmarkKit.verify(data, is: value, under: key)
+    }
+  }
+}
+
+func verify(count: Int, is expected: Int) throws {
+  guard count == expected else { throw WrongAnswer("there are \(count) entries instead of \(expected)") }
+}
+
+private func verify(_ value: Data, is expected: Data, under key: CacheKey) throws {
+  guard value == expected else {
+    throw WrongAnswer(
+      "the value under the key \(key), \(value.count) bytes, is not the one of \(expected.count) bytes that "
+        + "was written")
+  }
+}

@@ -1,0 +1,41 @@
+# make compare   verify and race every engine: the main job
+# make test      everything CI tests
+# make lint      formatting
+# make format    puts formatting right
+# make docs      documentation of every module as a site in .docs
+# make test-threads   the tests under the thread sanitizer
+
+.PHONY: compare test test-threads lint format docs libraries
+
+SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
+MODULES = StockroomCore StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
+	ConformanceKit BenchmarkKit
+
+# Homebrew's libraries are outside the compiler's own search paths on Apple silicon.
+ifeq ($(shell uname -s),Darwin)
+BREW := $(shell brew --prefix 2>/dev/null)
+export CPATH := $(BREW)/include:$(CPATH)
+export LIBRARY_PATH := $(BREW)/lib:$(LIBRARY_PATH)
+endif
+
+compare: libraries
+	swift run -c release stockroom compare
+
+test: libraries
+	swift test
+	swift test --package-path Examples/CustomEngine
+
+test-threads: libraries
+	swift test --sanitize thread
+
+lint:
+	swift format lint --strict --parallel --recursive $(SOURCES)
+
+format:
+	swift format --in-place --parallel --recursive $(SOURCES)
+
+docs: libraries
+	Scripts/make-docs .docs $(MODULES)
+
+libraries:
+	@Scripts/install-libraries

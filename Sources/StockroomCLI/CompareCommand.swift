@@ -1,0 +1,45 @@
+import ArgumentParser
+import BenchmarkKit
+import Foundation
+import StockroomCore
+
+/// `stockroom compare`
+struct CompareCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "compare",
+    abstract: "Verifies the engines and races them: both tables.",
+    discussion: """
+      First holds every engine to the contract, as `stockroom conformance` does, then measures how fast they are, \
+      as `stockroom bench` does.
+      """)
+
+  @OptionGroup var engineOptions: EngineOptions
+  @OptionGroup var benchmarkOptions: BenchmarkOptions
+
+  private struct Comparison: Encodable {
+    let conformance: ConformanceResults
+    let benchmark: BenchmarkReport
+  }
+
+  func run() async throws {
+    let format = engineOptions.format
+    let conformance = try await engineOptions.withScratchDirectory { directory in
+      let conformance = try await ConformanceRun(engineOptions, in: directory).results()
+      switch format {
+      case .text:
+        try writeToStandardOutput("CONFORMANCE\n\n\(try conformance.rendered(as: format))\nSPEED\n\n")
+      case .markdown:
+        try writeToStandardOutput("## Conformance\n\n\(try conformance.rendered(as: format))\n## Speed\n\n")
+      case .json: break
+      }
+
+      let benchmark = try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory)
+      try writeToStandardOutput(
+        try format == .json
+          ? jsonText(Comparison(conformance: conformance, benchmark: benchmark))
+          : benchmark.rendered(as: format))
+      return conformance
+    }
+    if !conformance.conforms { throw ExitCode.failure }
+  }
+}

@@ -1,0 +1,67 @@
+import ArgumentParser
+import Foundation
+import StockroomCore
+import StockroomFileSystem
+import StockroomLMDB
+import StockroomLevelDB
+import StockroomMemory
+import StockroomSQLite
+
+/// The built-in engines. A new one is one entry here.
+enum EngineCatalogue {
+  struct Entry: Sendable {
+    /// How the engine is selected.
+    let name: String
+    /// What people call it.
+    let title: String
+    /// What it promises, and so what it is checked for.
+    let capabilities: EngineCapabilities
+    /// Opens it.
+    let open: @Sendable (URL, Durability) throws -> any StorageEngine
+
+    init(
+      _ name: String, _ title: String, _ capabilities: EngineCapabilities,
+      open: @escaping @Sendable (URL, Durability) throws -> any StorageEngine
+    ) {
+      self.name = name
+      self.title = title
+      self.capabilities = capabilities
+      self.open = open
+    }
+  }
+
+  static let all = [
+    Entry("memory", "Memory", [.atomicBatches, .snapshotReads, .orderedScans]) { _, _ in
+      MemoryStorageEngine()
+    },
+    Entry("files", "Files", database.subtracting(.snapshotReads)) {
+      try DiskStorageEngine(directory: .init(url: $0), durability: $1)
+    },
+    Entry("sqlite", "SQLite", database) {
+      try SQLiteStorageEngine(directory: .init(url: $0), durability: $1)
+    },
+    Entry("lmdb", "LMDB", database) { try LMDBStorageEngine(directory: .init(url: $0), durability: $1) },
+    Entry("leveldb", "LevelDB", database.subtracting(.multiProcess).union(.detectsCorruption)) {
+      try LevelDBStorageEngine(directory: .init(url: $0), durability: $1)
+    },
+  ]
+
+  /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names.
+  ///
+  /// - Throws: `ValidationError` if there is no engine of some name.
+  static func select(_ names: [String]) throws -> [Entry] {
+    if names.isEmpty { return all }
+    for name in names where !all.contains(where: { $0.name == name }) {
+      throw ValidationError("There is no engine called \(name). Engines: \(list).")
+    }
+    return all.filter { names.contains($0.name) }
+  }
+
+  /// What most databases promise.
+  private static let database: EngineCapabilities = [
+    .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
+  ]
+
+  /// The names of all engines.
+  static var list: String { all.map(\.name).joined(separator: ", ") }
+}

@@ -1,0 +1,111 @@
+import ArgumentParser
+import BenchmarkKit
+import Foundation
+import StockroomCore
+
+/// How results are printed.
+enum OutputFormat: String, CaseIterable, ExpressibleByArgument {
+  case text, markdown, json
+}
+
+extension Durability: ExpressibleByArgument {}
+
+/// The options that all commands share.
+struct EngineOptions: ParsableArguments {
+  @Option(
+    name: .customLong("engine"),
+    help: ArgumentHelp(
+      "An engine to take; give it again for another one. (values: \(EngineCatalogue.list); default: all)",
+      valueName: "name"))
+  var names: [String] = []
+
+  @Option(help: "How results are printed.")
+  var format = OutputFormat.text
+
+  @Option(
+    help: ArgumentHelp(
+      "Where the engines keep their data meanwhile, in a directory of their own that is removed afterwards. "
+        + "(default: the system's temporary directory)",
+      valueName: "path"))
+  var directory: String?
+
+  @Option(
+    help: "What an acknowledged write has reached: the disk (full), or the operating system (process).")
+  var durability = Durability.full
+
+  var engines: [EngineCatalogue.Entry] {
+    get throws { try EngineCatalogue.select(names) }
+  }
+
+  func validate() throws {
+    _ = try engines
+    if let directory, directory.isEmpty { throw ValidationError("The path for --directory is empty.") }
+  }
+
+  /// Calls `body` with a fresh directory, which is removed afterwards, also if `body` throws.
+  func withScratchDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
+    let parent =
+      directory.map { URL(filePath: $0, directoryHint: .isDirectory) }
+      ?? FileManager.default.temporaryDirectory
+    let scratch = try ScratchDirectory(in: parent, named: "stockroom")
+    let result: Result
+    do {
+      result = try await body(scratch.url)
+    } catch {
+      // What went wrong first is what people want to know.
+      try? scratch.remove()
+      throw error
+    }
+    try scratch.remove()
+    return result
+  }
+}
+
+/// The options of what is measured.
+struct BenchmarkOptions: ParsableArguments {
+  // Numbers are parsed unconditionally so that a negative one is told from an option.
+  @Option(
+    parsing: .unconditional, help: ArgumentHelp("How many records there are.", valueName: "number"))
+  var entries = BenchmarkConfiguration().entries
+
+  @Option(
+    parsing: .unconditional, help: ArgumentHelp("The mean size of a value in bytes.", valueName: "bytes"))
+  var valueSize = BenchmarkConfiguration().valueSize
+
+  @Option(
+    parsing: .unconditional,
+    help: ArgumentHelp("How often everything is measured, after a warm-up.", valueName: "number"))
+  var repetitions = BenchmarkConfiguration().repetitions
+
+  @Option(
+    parsing: .unconditional,
+    help: ArgumentHelp("What keys, values and their order are made from.", valueName: "number"))
+  var seed = BenchmarkConfiguration().seed
+
+  @Option(
+    name: .customLong("workload"),
+    help: ArgumentHelp(
+      "A workload to run; give it again for another one. (values: \(Self.list); default: all)",
+      valueName: "name"))
+  var names: [String] = []
+
+  func validate() throws {
+    do {
+      try configuration(directory: FileManager.default.temporaryDirectory, durability: .full).validate()
+    } catch let error as BenchmarkError {
+      throw ValidationError(error.description)
+    }
+  }
+
+  func configuration(directory: URL, durability: Durability) throws -> BenchmarkConfiguration {
+    for name in names where !Workload.all.contains(where: { $0.name == name }) {
+      throw ValidationError("There is no workload called \(name). Workloads: \(Self.list).")
+    }
+    return BenchmarkConfiguration(
+      entries: entries, valueSize: valueSize, repetitions: repetitions, seed: seed,
+      workloads: Workload.all.filter { names.isEmpty || names.contains($0.name) }, directory: directory,
+      durability: durability.rawValue)
+  }
+
+  private static var list: String { Workload.all.map(\.name).joined(separator: ", ") }
+}

@@ -1,0 +1,68 @@
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Makes writing to a closed pipe an error like any other, so that temporary directories are still removed.
+func ignoreBrokenPipes() {
+  signal(SIGPIPE, SIG_IGN)
+}
+
+/// Prints a result at once.
+///
+/// - Throws: ``Interrupted`` if nobody reads it any more, as when it is piped into `head`; ``StorageError`` if it
+///   cannot be written.
+func writeToStandardOutput(_ text: String) throws {
+  let number = write(text, to: STDOUT_FILENO)
+  if number == EPIPE { throw Interrupted(signal: SIGPIPE) }
+  if number != 0 { throw StorageError.posix(number, "Writing to standard output failed") }
+}
+
+/// Prints a message for people. If even that fails there is nobody left to tell.
+func writeToStandardError(_ text: String) {
+  _ = write(text, to: STDERR_FILENO)
+}
+
+/// Writes all of the text. Returns 0, or the error number.
+private func write(_ text: String, to descriptor: Int32) -> Int32 {
+  var text = text
+  return text.withUTF8 { bytes in
+    var rest = UnsafeRawBufferPointer(bytes)
+    while !rest.isEmpty {
+      let count = write(descriptor, rest.baseAddress, rest.count)
+      if count >= 0 {
+        rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
+      } else if errno != EINTR {
+        return errno
+      }
+    }
+    return 0
+  }
+}
+
+/// A line on standard error that tells what is going on and is written over and over.
+///
+/// There is none if standard error is not a terminal.
+struct ProgressLine: Sendable {
+  private let isShown = isatty(STDERR_FILENO) == 1
+
+  /// Replaces the line.
+  func show(_ text: String) {
+    guard isShown else { return }
+    writeToStandardError("\r\u{1B}[K" + text.prefix(max(0, Self.width - 1)))
+  }
+
+  /// Removes the line.
+  func clear() { show("") }
+
+  private static var width: Int {
+    var size = winsize()
+    guard ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+    return Int(size.ws_col)
+  }
+}

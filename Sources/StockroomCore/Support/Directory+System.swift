@@ -1,0 +1,59 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+extension FileManager.Directory {
+  /// The absolute path, as system calls take it and people write it: without a slash at its end.
+  package var path: String {
+    var path = url.absoluteURL.path(percentEncoded: false)
+    while path.count > 1, path.hasSuffix("/") { path.removeLast() }
+    return path
+  }
+
+  /// Makes the directory and those above it, as far as they are missing, and waits until they are on disk (rules
+  /// O1, O2, W6).
+  ///
+  /// - Throws: ``StorageError`` that names the path that is in the way.
+  package func create() throws {
+    guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
+    try Self.make(path, withParents: true)
+  }
+
+  /// Waits until the names in a directory are on disk.
+  package static func sync(_ path: String) throws {
+    let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Opening the directory \(path) failed.") }
+    defer { close(descriptor) }
+    // Some file systems cannot sync a directory, and say so with EINVAL; there is nothing more to do there.
+    guard fsync(descriptor) == 0 || errno == EINVAL else {
+      throw StorageError.posix(errno, "Syncing the directory \(path) failed.")
+    }
+  }
+
+  private static func make(_ path: String, withParents: Bool) throws {
+    let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
+    if mkdir(path, 0o777) == 0 { return try sync(parent) }
+    switch errno {
+    case EEXIST:
+      var status = stat()
+      guard stat(path, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+      guard status.st_mode & S_IFMT == S_IFDIR else {
+        throw StorageError.posix(ENOTDIR, "\(path) is in the way of a directory.")
+      }
+    case ENOENT where withParents && parent.count < path.count:
+      try make(parent, withParents: true)
+      try make(path, withParents: false)
+    case let failure:
+      throw StorageError.posix(failure, "Making the directory \(path) failed.")
+    }
+  }
+}

@@ -1,0 +1,80 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import Synchronization
+
+/// What one call wants written.
+final class WriteRequest: Sendable {
+  let operations: [StorageOperation]
+  /// Set once it has been done, in case the group that it was part of fails and is tried again one by one.
+  let isDone = Atomic(false)
+
+  init(_ operations: [StorageOperation]) { self.operations = operations }
+
+  /// Whether one rename or removal does it all, so that no journal is needed.
+  var isSimple: Bool {
+    guard operations.count == 1, let operation = operations.first else { return operations.isEmpty }
+    if case .removeAll = operation { return false }
+    return true
+  }
+}
+
+/// What the operations of a group come to: for each key what becomes of it.
+struct ChangeSet {
+  struct Change {
+    let key: CacheKey
+    let name: FileName
+    /// The value to write, or nil to remove the entry.
+    var data: Data?
+    /// Whether the entry that is there now, if any, is removed on the way.
+    var isRenewed: Bool
+    /// Orders the writes as the keys were first written.
+    var order: Int
+    /// The requests that this change is all of.
+    var requests: [WriteRequest] = []
+  }
+
+  private(set) var changes: [Change] = []
+  private(set) var removesAll = false
+  private var indices: [CacheKey: Int] = [:]
+  private var operationCount = 0
+
+  init(_ requests: [WriteRequest]) {
+    for request in requests {
+      for operation in request.operations { add(operation, of: request) }
+    }
+  }
+
+  private mutating func add(_ operation: StorageOperation, of request: WriteRequest) {
+    operationCount += 1
+    switch operation {
+    case .write(let data, let key):
+      let index = index(of: key)
+      if changes[index].data == nil { changes[index].order = operationCount }
+      changes[index].data = data
+      changes[index].requests.append(request)
+    case .remove(let key):
+      let index = index(of: key)
+      changes[index].data = nil
+      changes[index].isRenewed = true
+      changes[index].requests.append(request)
+    case .removeAll:
+      removesAll = true
+      for index in changes.indices {
+        changes[index].data = nil
+        changes[index].isRenewed = true
+      }
+    }
+  }
+
+  private mutating func index(of key: CacheKey) -> Int {
+    if let index = indices[key] { return index }
+    changes.append(
+      Change(key: key, name: FileName(key), data: nil, isRenewed: removesAll, order: operationCount))
+    indices[key] = changes.count - 1
+    return changes.count - 1
+  }
+}

@@ -1,0 +1,261 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+extension DiskConnection {
+  /// Makes the requests durable: all or nothing of each.
+  ///
+  /// Requests of one operation need no journal, since renaming and removing a file is atomic; they share the
+  /// syncs. If there is any other, the whole group is one transaction.
+  func commit(_ requests: [WriteRequest]) throws {
+    let pending = requests.filter { !$0.isDone.load(ordering: .relaxed) && !$0.operations.isEmpty }
+    guard !pending.isEmpty else { return }
+    try withLock {
+      let commit = try Commit(self, ChangeSet(pending), isJournaled: !pending.allSatisfy(\.isSimple))
+      try commit.run()
+    }
+  }
+}
+
+/// One group on its way to the disk. Exists only while its engine has the lock.
+private struct Commit {
+  /// A change that makes a difference.
+  private struct Step {
+    let change: ChangeSet.Change
+    /// Whether there is an entry now.
+    let exists: Bool
+    /// What the entry will have. Nil to remove it.
+    let metadata: EntryMetadata?
+    let staged: StagedName
+  }
+
+  private let connection: DiskConnection
+  private let isJournaled: Bool
+  private let removesAll: Bool
+  private let boundary: UInt64
+  private let steps: [Step]
+
+  init(_ connection: DiskConnection, _ changes: ChangeSet, isJournaled: Bool) throws {
+    self.connection = connection
+    self.isJournaled = isJournaled
+    removesAll = changes.removesAll
+    let now = Timestamp.now()
+    let boundary = try connection.moveClock(to: now, by: changes.changes.count)
+    self.boundary = boundary
+
+    var sequence = boundary
+    var steps: [Step] = []
+    for change in changes.changes.sorted(by: { $0.order < $1.order }) {
+      let existing = change.data == nil || change.isRenewed ? nil : try connection.metadata(of: change.name)
+      let exists = try existing != nil || connection.entries.status(of: change.name) != nil
+      var metadata: EntryMetadata?
+      if let data = change.data {
+        var header = existing?.header
+        header?.overwrite(at: now)
+        if header == nil { sequence += 1 }
+        metadata = EntryMetadata(
+          header: header ?? EntryHeader(createdAt: now, sequence: sequence), size: data.count)
+      } else if !exists || (removesAll && isJournaled) {
+        continue
+      }
+      steps.append(
+        Step(
+          change: change, exists: exists, metadata: metadata,
+          staged: StagedName(boundary: boundary, number: steps.count)))
+    }
+    self.steps = steps
+  }
+
+  func run() throws {
+    do {
+      try stage()
+    } catch {
+      removeStaged()
+      throw error
+    }
+    try isJournaled ? applyAsOne() : applyEach()
+  }
+
+  // MARK: Staging
+
+  private func stage() throws {
+    // Whatever the durability, a batch must not be half there after the machine has died.
+    let isSynchronized = isJournaled || connection.durability == .full
+    let count = steps.count { $0.metadata != nil }
+    let isSyncedAtOnce = count > DiskConnection.mostSingleSyncs && SystemCalls.canSynchronizeFileSystem
+    for step in steps {
+      guard let data = step.change.data, let metadata = step.metadata else { continue }
+      try connection.stage(data, metadata, as: step.staged, synchronized: isSynchronized && !isSyncedAtOnce)
+    }
+    guard isSynchronized, count > 0 else { return }
+    if isSyncedAtOnce {
+      try connection.synchronizeFileSystem()
+    } else {
+      try connection.staging.directory.synchronize()
+    }
+  }
+
+  private func removeStaged() {
+    for step in steps where step.metadata != nil {
+      connection.staging.remove(step.staged)
+      if !connection.usesAttributes { connection.staging.remove(step.staged.metadata) }
+    }
+  }
+
+  // MARK: Applying
+
+  private func applyAsOne() throws {
+    var transaction = Transaction(boundary: boundary)
+    transaction.steps = steps.map { step in
+      guard step.metadata != nil else { return .remove(step.change.key) }
+      return step.exists
+        ? .replace(step.change.key, staged: step.staged.number)
+        : .create(step.change.key, staged: step.staged.number)
+    }
+    if removesAll { transaction.steps.append(.removeAll) }
+    do {
+      try connection.journal.begin(transaction)
+    } catch {
+      try connection.journal.end()
+      removeStaged()
+      throw error
+    }
+    try connection.complete(transaction, isReplay: false)
+  }
+
+  /// Does each step by itself. One that fails does not keep the others from being done: its request is told, and
+  /// those of the others must not be done again when the group is tried one by one.
+  private func applyEach() throws {
+    var done: [Step] = []
+    let result: Result<Void, any Error> = Result {
+      try connection.whileUnstable(\.version) {
+        var failure: (any Error)?
+        for step in steps {
+          do {
+            try apply(step)
+            done.append(step)
+          } catch {
+            failure = error
+          }
+        }
+        if let failure { throw failure }
+      }
+    }
+    if case .failure = result { removeStaged() }
+    if connection.durability == .full { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
+    for step in done {
+      for request in step.change.requests { request.isDone.store(true, ordering: .relaxed) }
+    }
+    try result.get()
+  }
+
+  private func apply(_ step: Step) throws {
+    if step.metadata != nil {
+      try connection.moveIn(step.staged, to: step.change.name)
+    } else {
+      try connection.removeEntry(step.change.name)
+    }
+  }
+}
+
+// MARK: - Steps of a commit
+
+extension DiskConnection {
+  /// With more files than this, one sync of the whole file system costs less than one for each.
+  static let mostSingleSyncs = 16
+  /// For how long the clock may run before its new limit has to be synced.
+  private static let clockReserve: UInt64 = 60_000_000_000
+
+  /// Sets numbers in the order of creation aside: the one that is returned, and `count` after it.
+  ///
+  /// They grow from one to the next over all engines and whatever happens to the system's clock or the machine.
+  fileprivate func moveClock(to now: Timestamp, by count: Int) throws -> UInt64 {
+    var contents = try state.read()
+    if !hasMovedClock.load(ordering: .relaxed) {
+      // Numbers that were given out just before the machine died need not be on the disk; their limit is.
+      contents.lastSequence = max(contents.lastSequence, contents.reservedSequence)
+    }
+    let boundary = max(contents.lastSequence + 1, UInt64(max(0, now.nanoseconds)))
+    contents.lastSequence = boundary + UInt64(count)
+    let reserves = contents.lastSequence >= contents.reservedSequence
+    if reserves { contents.reservedSequence = contents.lastSequence + Self.clockReserve }
+    try state.write(contents)
+    if reserves, durability == .full { try state.file.synchronize() }
+    hasMovedClock.store(true, ordering: .relaxed)
+    return boundary
+  }
+
+  fileprivate func stage(
+    _ data: Data, _ metadata: EntryMetadata, as name: StagedName, synchronized: Bool
+  ) throws {
+    if !usesAttributes {
+      try staging.write(name.metadata, synchronized: synchronized) { file in
+        try metadata.withEncoding { try file.write($0) }
+      }
+    }
+    try staging.write(name, synchronized: synchronized) { file in
+      try data.withUnsafeBytes { try file.write($0) }
+      if usesAttributes { try MetadataAttribute.write(metadata, to: file) }
+      try file.setModificationTime(metadata.header.updatedAt)
+    }
+  }
+
+  /// Moves a staged entry to its place. Does nothing if that has been done.
+  func moveIn(_ staged: StagedName, to name: FileName) throws {
+    if !usesAttributes { try sidecars?.moveIn(staged.metadata, from: staging.directory, to: name) }
+    try entries.moveIn(staged, from: staging.directory, to: name)
+  }
+
+  func removeEntry(_ name: FileName) throws {
+    try entries.remove(name)
+    try sidecars?.remove(name)
+  }
+
+  /// Lets readers know that what they see may be half done, while it is.
+  ///
+  /// If the work throws, they are not told that it is over unless the work has been undone: see
+  /// ``complete(_:)``.
+  func whileUnstable(
+    _ version: WritableKeyPath<SharedState.Contents, UInt64>, _ work: () throws -> Void
+  ) throws {
+    var contents = try state.read()
+    contents[keyPath: version] |= 1
+    try state.write(contents)
+    let result = Result { try work() }
+    contents[keyPath: version] &+= 1
+    try state.write(contents)
+    try result.get()
+  }
+
+  func synchronizeFileSystem() throws {
+    let error = SystemCalls.synchronizeFileSystem(staging.directory.number)
+    guard error == 0 else { throw StorageError.posix(error, "Writing \(entries.path) to the disk failed") }
+  }
+
+  /// Puts the names of these entries on the disk, or that they are gone.
+  func synchronizeDirectories(of names: [FileName]) throws {
+    let deep = names.filter { $0.directoryCount > 0 }
+    if deep.count > Self.mostSingleSyncs, SystemCalls.canSynchronizeFileSystem {
+      return try synchronizeFileSystem()
+    }
+    for directory in [entries, sidecars].compactMap({ $0 }) {
+      try directory.root.synchronize()
+      for name in deep { try directory.synchronizeDirectories(of: name) }
+    }
+  }
+}
+
+extension EntryDirectory {
+  /// Syncs those directories below the root that the file's path goes through, as far as they exist.
+  fileprivate func synchronizeDirectories(of name: FileName) throws {
+    var parent = root
+    for index in 0..<name.directoryCount {
+      guard let next = try name.withComponent(index, parent.openDirectory) else { return }
+      try next.synchronize()
+      parent = next
+    }
+  }
+}

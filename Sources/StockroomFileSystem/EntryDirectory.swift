@@ -1,0 +1,188 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+import StockroomCore
+
+/// A directory of files named after keys. Each step of a path is opened by itself, relative to the one before and
+/// without following symbolic links, so that nothing planted in the directory leads outside (rule K4).
+struct EntryDirectory: Sendable {
+  let root: FileDescriptor
+
+  var path: String { root.path }
+
+  func path(of name: FileName) -> String { "\(path)/\(name.path)" }
+
+  /// Calls `body` with the directory that the file is in and the file's name there. Nil if there is no such
+  /// directory.
+  func withParent<Result>(
+    of name: FileName, makingDirectories: Bool = false,
+    _ body: (FileDescriptor, UnsafePointer<CChar>) throws -> Result?
+  ) throws -> Result? {
+    var parent = root
+    for index in 0..<name.directoryCount {
+      let next = try name.withComponent(index) { component in
+        if makingDirectories { try parent.makeDirectory(component) }
+        return try parent.openDirectory(component)
+      }
+      guard let next else { return nil }
+      parent = next
+    }
+    return try name.withComponent(name.directoryCount) { try body(parent, $0) }
+  }
+
+  /// The file of the entry with its status. Nil if the entry is absent.
+  func open(_ name: FileName) throws -> (file: FileDescriptor, status: FileStatus)? {
+    let found: (FileDescriptor, FileStatus)? = try withParent(of: name) { parent, file in
+      guard let file = try parent.openFile(file, O_RDONLY) else { return nil }
+      let status = try file.status()
+      guard status.isRegularFile else { throw StorageError.notAFile(file.path) }
+      return (file, status)
+    }
+    if found == nil { try checkExistence() }
+    return found
+  }
+
+  /// The status of the entry's file. Nil if the entry is absent.
+  func status(of name: FileName) throws -> FileStatus? {
+    let status = try withParent(of: name) { try $0.status(of: $1) }
+    guard let status else {
+      try checkExistence()
+      return nil
+    }
+    guard status.isRegularFile else { throw StorageError.notAFile(path(of: name)) }
+    return status
+  }
+
+  /// Nothing is in a directory that has been removed. That must not pass for being absent (rule R4).
+  private func checkExistence() throws {
+    if try root.status().linkCount == 0 { throw StorageError.directoryRemoved(path) }
+  }
+}
+
+// MARK: - Changing
+
+extension EntryDirectory {
+  /// Moves a staged file to the entry's place, over what was there. False if there is no such staged file.
+  @discardableResult
+  func moveIn(_ staged: StagedName, from staging: FileDescriptor, to name: FileName) throws -> Bool {
+    let isMoved: Bool? = try withParent(of: name, makingDirectories: true) { parent, file in
+      try staged.withName { try rename($0, in: staging, to: file, in: parent) }
+    }
+    return isMoved ?? false
+  }
+
+  /// Undoes ``moveIn(_:from:to:)``. False if there was nothing to move.
+  @discardableResult
+  func moveOut(_ name: FileName, to staged: StagedName, in staging: FileDescriptor) throws -> Bool {
+    let isMoved: Bool? = try withParent(of: name) { parent, file in
+      try staged.withName { try rename(file, in: parent, to: $0, in: staging) }
+    }
+    try removeEmptyDirectories(of: name)
+    return isMoved ?? false
+  }
+
+  private func rename(
+    _ old: UnsafePointer<CChar>, in oldParent: FileDescriptor, to new: UnsafePointer<CChar>,
+    in newParent: FileDescriptor
+  ) throws -> Bool {
+    if renameat(oldParent.number, old, newParent.number, new) == 0 { return true }
+    guard errno == ENOENT else {
+      throw StorageError.posix(
+        errno, "Renaming \(oldParent.path(of: old)) to \(newParent.path(of: new)) failed")
+    }
+    return false
+  }
+
+  /// Removes the entry's file, and the directories that held nothing else.
+  func remove(_ name: FileName) throws {
+    let _: Void? = try withParent(of: name) { parent, file in
+      guard unlinkat(parent.number, file, 0) == 0 || errno == ENOENT else {
+        throw StorageError.posix(errno, "Removing \(parent.path(of: file)) failed")
+      }
+    }
+    try removeEmptyDirectories(of: name)
+  }
+
+  private func removeEmptyDirectories(of name: FileName) throws {
+    guard name.directoryCount > 0 else { return }
+    var parents = [root]
+    for index in 0..<name.directoryCount - 1 {
+      guard let last = parents.last, let next = try name.withComponent(index, last.openDirectory) else {
+        break
+      }
+      parents.append(next)
+    }
+    for (index, parent) in parents.enumerated().reversed() {
+      let isRemoved = name.withComponent(index) { unlinkat(parent.number, $0, AT_REMOVEDIR) == 0 }
+      // Something else is in it, or it has gone. Either way it is not in the way.
+      if !isRemoved { break }
+    }
+  }
+}
+
+// MARK: - Listing
+
+extension EntryDirectory {
+  /// Calls `body` with the bytes of the key of every entry, in no particular order. Costs O(N).
+  func forEachKey(_ body: (UnsafeRawBufferPointer) throws -> Void) throws {
+    try checkExistence()
+    try list(root, FileNamePrefix(), body)
+  }
+
+  private func list(
+    _ directory: FileDescriptor, _ prefix: FileNamePrefix, _ body: (UnsafeRawBufferPointer) throws -> Void
+  ) throws {
+    try directory.forEachName { name, kind in
+      let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
+      if try isKind(DT_REG, kind, name, in: directory, where: \.isRegularFile) {
+        try prefix.withKey(file: bytes, body)
+      } else if try isKind(DT_DIR, kind, name, in: directory, where: \.isDirectory),
+        let inside = prefix.appending(directory: bytes), let subdirectory = try directory.openDirectory(name)
+      {
+        try list(subdirectory, inside, body)
+      }
+    }
+  }
+
+  /// Not every file system says in the listing what a name stands for.
+  private func isKind<Kind: BinaryInteger>(
+    _ wanted: Kind, _ kind: UInt8, _ name: UnsafePointer<CChar>, in directory: FileDescriptor,
+    where matches: (FileStatus) -> Bool
+  ) throws -> Bool {
+    guard kind == UInt8(truncatingIfNeeded: Int(DT_UNKNOWN)) else {
+      return kind == UInt8(truncatingIfNeeded: wanted)
+    }
+    return try directory.status(of: name).map(matches) ?? false
+  }
+}
+
+extension FileDescriptor {
+  /// Calls `body` with every name in the directory that does not begin with a dot, and the kind that the listing gives (`DT_…`).
+  func forEachName(_ body: (UnsafePointer<CChar>, UInt8) throws -> Void) throws {
+    // A description of its own, since the position in the listing belongs to it.
+    let copy = retrying { openat(number, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+    guard copy >= 0 else { throw StorageError.posix(errno, "Listing \(path) failed") }
+    guard let stream = fdopendir(copy) else {
+      let error = errno
+      _ = close(copy)
+      throw StorageError.posix(error, "Listing \(path) failed")
+    }
+    defer { closedir(stream) }
+    while true {
+      errno = 0
+      guard let entry = readdir(stream) else {
+        guard errno == 0 else { throw StorageError.posix(errno, "Listing \(path) failed") }
+        return
+      }
+      let kind = entry.pointee.d_type
+      // Through the raw pointer: the record is shorter than the type says.
+      let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
+      let name = (UnsafeRawPointer(entry) + offset).assumingMemoryBound(to: CChar.self)
+      if name.pointee != CChar(bitPattern: UInt8(ascii: ".")) { try body(name, kind) }
+    }
+  }
+}

@@ -1,0 +1,174 @@
+import StockroomCore
+
+/// A batch that has been staged: what is left to do to make it so. All of it can be done twice.
+struct Transaction: Sendable {
+  enum Step: Sendable {
+    /// Move a staged file to where no entry is. May fail for want of room.
+    case create(CacheKey, staged: Int)
+    /// Move a staged file over an entry.
+    case replace(CacheKey, staged: Int)
+    case remove(CacheKey)
+    case removeAll
+  }
+
+  /// A number in the order of creation that belongs to no entry. Entries that were there before have smaller
+  /// ones, those that the batch or anything after it creates have larger ones: steps that remove spare these.
+  let boundary: UInt64
+  var steps: [Step] = []
+}
+
+/// The file that makes a batch atomic: once the transaction is in it, the batch will be completed, by whoever has
+/// the lock next if need be. A transaction that is not wholly there has not begun.
+///
+/// The file stays, so that neither beginning nor ending a transaction changes a directory, and keeps some room,
+/// so that removing works on a full disk. Layout, little-endian: 8 bytes of signature (or zeros: nothing to do),
+/// then 64-bit numbers: boundary, length and checksum of the steps; then the steps.
+struct Journal: Sendable {
+  static let name = "journal"
+  private static let signature: UInt64 = 0x0001_4c4a_4b53_0a0d
+  private static let headerSize = 32
+  private static let keptSize = 16_384
+
+  let file: FileDescriptor
+
+  /// Gives a new file the room that it keeps.
+  func prepare() throws {
+    guard try file.status().size < Self.keptSize else { return }
+    try [UInt8](repeating: 0, count: Self.keptSize).withUnsafeBytes { try file.write($0) }
+  }
+
+  /// The transaction that was begun and not ended.
+  func read() throws -> Transaction? {
+    let header = try file.readBytes(Self.headerSize, at: 0)
+    guard let signature = header.word(at: 0), signature == Self.signature, let boundary = header.word(at: 8),
+      let length = header.word(at: 16), let checksum = header.word(at: 24),
+      length <= UInt64(max(0, try file.status().size - Self.headerSize))
+    else { return nil }
+    let steps = try file.readBytes(Int(length), at: Self.headerSize)
+    guard steps.count == Int(length), Self.checksum(boundary, steps) == checksum else { return nil }
+    return Transaction(boundary: boundary, encodedSteps: steps)
+  }
+
+  /// Begins the transaction. Once this returns it happens, unless ``end()`` is called first.
+  func begin(_ transaction: Transaction) throws {
+    let steps = transaction.encodedSteps
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(Self.headerSize + steps.count)
+    bytes.append(word: Self.signature)
+    bytes.append(word: transaction.boundary)
+    bytes.append(word: UInt64(steps.count))
+    bytes.append(word: Self.checksum(transaction.boundary, steps))
+    bytes.append(contentsOf: steps)
+    try bytes.withUnsafeBytes { try file.write($0) }
+    try file.synchronize()
+  }
+
+  /// Forgets the transaction.
+  func end() throws {
+    try [UInt8](repeating: 0, count: Self.headerSize).withUnsafeBytes { try file.write($0) }
+    if try file.status().size > Self.keptSize { try file.truncate(to: Self.keptSize) }
+  }
+
+  /// FNV-1a. It has to tell a torn write from a whole one, not to resist anybody.
+  private static func checksum(_ boundary: UInt64, _ bytes: [UInt8]) -> UInt64 {
+    var hash: UInt64 = 0xcbf2_9ce4_8422_2325 ^ boundary
+    for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
+    return hash
+  }
+}
+
+// MARK: - Encoding
+
+extension Transaction {
+  private enum Kind: UInt8 {
+    case create = 1
+    case replace, remove, removeAll
+  }
+
+  /// For each step: a byte for its kind, the number of the staged file if there is one, the key if there is one.
+  fileprivate var encodedSteps: [UInt8] {
+    var bytes: [UInt8] = []
+    for step in steps {
+      switch step {
+      case .create(let key, let staged):
+        bytes.append(Kind.create.rawValue)
+        bytes.append(word: UInt64(staged))
+        bytes.append(key: key)
+      case .replace(let key, let staged):
+        bytes.append(Kind.replace.rawValue)
+        bytes.append(word: UInt64(staged))
+        bytes.append(key: key)
+      case .remove(let key):
+        bytes.append(Kind.remove.rawValue)
+        bytes.append(key: key)
+      case .removeAll:
+        bytes.append(Kind.removeAll.rawValue)
+      }
+    }
+    return bytes
+  }
+
+  /// Nil if the bytes are not what ``encodedSteps`` makes.
+  fileprivate init?(boundary: UInt64, encodedSteps bytes: [UInt8]) {
+    self.boundary = boundary
+    var rest = bytes[...]
+    while let first = rest.popFirst() {
+      switch Kind(rawValue: first) {
+      case .create:
+        guard let staged = rest.popWord(), let key = rest.popKey() else { return nil }
+        steps.append(.create(key, staged: Int(truncatingIfNeeded: staged)))
+      case .replace:
+        guard let staged = rest.popWord(), let key = rest.popKey() else { return nil }
+        steps.append(.replace(key, staged: Int(truncatingIfNeeded: staged)))
+      case .remove:
+        guard let key = rest.popKey() else { return nil }
+        steps.append(.remove(key))
+      case .removeAll: steps.append(.removeAll)
+      case nil: return nil
+      }
+    }
+  }
+}
+
+extension [UInt8] {
+  fileprivate mutating func append(word: UInt64) {
+    Swift.withUnsafeBytes(of: word.littleEndian) { append(contentsOf: $0) }
+  }
+
+  fileprivate mutating func append(key: CacheKey) {
+    key.withUTF8 { bytes in
+      append(UInt8(truncatingIfNeeded: bytes.count))
+      append(UInt8(truncatingIfNeeded: bytes.count >> 8))
+      append(contentsOf: bytes)
+    }
+  }
+
+  fileprivate func word(at offset: Int) -> UInt64? {
+    var slice = self[Swift.min(offset, count)...]
+    return slice.popWord()
+  }
+}
+
+extension ArraySlice<UInt8> {
+  fileprivate mutating func popWord() -> UInt64? {
+    guard count >= 8 else { return nil }
+    defer { removeFirst(8) }
+    return prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
+  }
+
+  fileprivate mutating func popKey() -> CacheKey? {
+    guard let low = popFirst(), let high = popFirst() else { return nil }
+    let length = Int(high) << 8 | Int(low)
+    guard count >= length, length > 0 else { return nil }
+    defer { removeFirst(length) }
+    return prefix(length).withUnsafeBytes { CacheKey(utf8: $0) }
+  }
+}
+
+extension FileDescriptor {
+  fileprivate func readBytes(_ count: Int, at offset: Int) throws -> [UInt8] {
+    try [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
+      initialized = try read(into: UnsafeMutableRawBufferPointer(buffer), at: offset)
+    }
+  }
+}

@@ -1,0 +1,143 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+import StockroomCore
+
+/// The file that all engines on a directory share, in this process and in others: the lock between writers, the
+/// numbers by which readers notice a change without taking the lock, and the clock that orders creations.
+///
+/// 64 bytes, little-endian: 16 of signature, then 64-bit numbers: version of the format, ``Contents``.
+struct SharedState: Sendable {
+  /// What changes. Written only by the holder of the lock.
+  struct Contents: Sendable {
+    /// Odd while a batch is being applied. Readers of keys wait then.
+    var batchVersion: UInt64 = 0
+    /// Odd while anything is being applied. Listings wait then.
+    var version: UInt64 = 0
+    /// The last number in the order of creation that was given to an entry.
+    var lastSequence: UInt64 = 0
+    /// Always on disk, and never below a number given out: where to go on if the machine died meanwhile.
+    var reservedSequence: UInt64 = 0
+
+    var isStable: Bool { batchVersion & 1 == 0 && version & 1 == 0 }
+  }
+
+  static let name = "state"
+  static let size = 64
+  private static let signature = Array("Stockroom files\n".utf8)
+  private static let formatVersion: UInt64 = 1
+  private static let contentsOffset = 24
+
+  let file: FileDescriptor
+
+  // MARK: Numbers
+
+  /// Checks the signature and the version of the format. Nil: the file is new, and nothing has been written to it.
+  func validate() throws -> Contents? {
+    try withUnsafeTemporaryAllocation(byteCount: Self.size, alignment: 8) { bytes in
+      let count = try file.read(into: bytes)
+      // All zeros is what a crash of the machine in the middle of the first open can leave.
+      if bytes[..<count].allSatisfy({ $0 == 0 }), count == 0 || count == Self.size { return nil }
+      guard count == Self.size else { throw StorageError.damagedState(file.path, "it has been cut off") }
+      guard bytes.prefix(Self.signature.count).elementsEqual(Self.signature) else {
+        throw StorageError.damagedState(file.path, "it does not begin as such a file does")
+      }
+      let version = Self.word(bytes, Self.signature.count)
+      guard version == Self.formatVersion else {
+        throw StorageError(
+          .unsupported,
+          "\(file.path) says that the directory has format \(version); this version of Stockroom knows format "
+            + "\(Self.formatVersion).")
+      }
+      return try contents(UnsafeMutableRawBufferPointer(rebasing: bytes[Self.contentsOffset...]))
+    }
+  }
+
+  func read() throws -> Contents {
+    try withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { bytes in
+      guard try file.read(into: bytes, at: Self.contentsOffset) == bytes.count else {
+        throw StorageError.damagedState(file.path, "it has been cut off")
+      }
+      return try contents(bytes)
+    }
+  }
+
+  /// Only ``Contents/batchVersion``: all that a read of keys needs to know.
+  func batchVersion() throws -> UInt64 {
+    try withUnsafeTemporaryAllocation(byteCount: 8, alignment: 8) { bytes in
+      guard try file.read(into: bytes, at: Self.contentsOffset) == bytes.count else {
+        throw StorageError.damagedState(file.path, "it has been cut off")
+      }
+      return Self.word(bytes, 0)
+    }
+  }
+
+  func write(_ contents: Contents) throws {
+    try withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { bytes in
+      Self.store(contents, in: bytes)
+      try file.write(UnsafeRawBufferPointer(bytes), at: Self.contentsOffset)
+    }
+  }
+
+  /// Writes the whole file.
+  func create(_ contents: Contents) throws {
+    try withUnsafeTemporaryAllocation(byteCount: Self.size, alignment: 8) { bytes in
+      bytes.initializeMemory(as: UInt8.self, repeating: 0)
+      bytes.copyBytes(from: Self.signature)
+      bytes.storeBytes(
+        of: Self.formatVersion.littleEndian, toByteOffset: Self.signature.count, as: UInt64.self)
+      Self.store(contents, in: UnsafeMutableRawBufferPointer(rebasing: bytes[Self.contentsOffset...]))
+      try file.write(UnsafeRawBufferPointer(bytes))
+    }
+  }
+
+  private func contents(_ bytes: UnsafeMutableRawBufferPointer) throws -> Contents {
+    let contents = Contents(
+      batchVersion: Self.word(bytes, 0), version: Self.word(bytes, 8), lastSequence: Self.word(bytes, 16),
+      reservedSequence: Self.word(bytes, 24))
+    // Nanoseconds since 1970. Beyond this there would be no room to count on.
+    guard max(contents.lastSequence, contents.reservedSequence) < UInt64(Int64.max) else {
+      throw StorageError.damagedState(file.path, "its numbers make no sense")
+    }
+    return contents
+  }
+
+  private static func store(_ contents: Contents, in bytes: UnsafeMutableRawBufferPointer) {
+    let words = [
+      contents.batchVersion, contents.version, contents.lastSequence, contents.reservedSequence,
+    ]
+    for (index, word) in words.enumerated() {
+      bytes.storeBytes(of: word.littleEndian, toByteOffset: index * 8, as: UInt64.self)
+    }
+  }
+
+  private static func word(_ bytes: UnsafeMutableRawBufferPointer, _ offset: Int) -> UInt64 {
+    UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+  }
+
+  // MARK: Lock
+
+  /// Waits until no other engine, here or in another process, has the lock. The system releases the lock of a
+  /// process that dies.
+  func lock() throws {
+    guard retrying({ flock(file.number, LOCK_EX) }) == 0 else {
+      throw StorageError.posix(errno, "Locking \(file.path) failed")
+    }
+  }
+
+  /// Takes the lock if nobody has it.
+  func tryLock() throws -> Bool {
+    if retrying({ flock(file.number, LOCK_EX | LOCK_NB) }) == 0 { return true }
+    guard errno == EWOULDBLOCK else { throw StorageError.posix(errno, "Locking \(file.path) failed") }
+    return false
+  }
+
+  func unlock() {
+    // Fails only for a descriptor that is none.
+    _ = flock(file.number, LOCK_UN)
+  }
+}

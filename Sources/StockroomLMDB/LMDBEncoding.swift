@@ -1,0 +1,38 @@
+import StockroomCore
+
+// An environment holds two things:
+//
+// - the named database "entries": key → EntryHeader, 24 bytes, then the value;
+// - in the main database, under "stockroom", the record below. It lies on the page that names the database
+//   "entries", which every commit writes anyway, so that it costs nothing to keep it up to date.
+
+/// What a Stockroom environment says about itself.
+struct LMDBRecord: Sendable, Hashable {
+  /// The greatest ``EntryHeader/sequence`` handed out so far. Never falls, not even when all entries go.
+  var lastSequence: UInt64 = 0
+
+  static let name = "stockroom"
+  static let entriesName = "entries"
+  static let encodedSize = 16
+
+  private static let magic: UInt32 = 0x524B_5453  // "STKR"
+  private static let version: UInt32 = 1
+
+  init() {}
+
+  /// The record in these bytes, or nil if another program wrote them, or a later version of this one.
+  init?(decoding bytes: UnsafeRawBufferPointer) {
+    guard bytes.count == Self.encodedSize,
+      UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self)) == Self.magic,
+      UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self)) == Self.version
+    else { return nil }
+    lastSequence = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+  }
+
+  /// Stores the record in the first 16 bytes of `bytes`, which has room for it.
+  func encode(into bytes: UnsafeMutableRawBufferPointer) {
+    bytes.storeBytes(of: Self.magic.littleEndian, as: UInt32.self)
+    bytes.storeBytes(of: Self.version.littleEndian, toByteOffset: 4, as: UInt32.self)
+    bytes.storeBytes(of: lastSequence.littleEndian, toByteOffset: 8, as: UInt64.self)
+  }
+}

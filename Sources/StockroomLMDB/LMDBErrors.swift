@@ -1,0 +1,51 @@
+import CLMDB
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// What a function of LMDB returned: one of its own negative codes, or an error number of the system.
+struct LMDBError: Error, Sendable, Hashable, CustomStringConvertible {
+  let code: Int32
+
+  var description: String {
+    code > 0 ? SystemError(code).description : "\(String(cString: mdb_strerror(code))), code \(code)"
+  }
+
+  /// Throws unless the code says that all went well.
+  static func check(_ code: Int32) throws(LMDBError) {
+    if code != MDB_SUCCESS { throw LMDBError(code: code) }
+  }
+
+  /// An entry that this engine cannot have written.
+  static var damagedEntry: LMDBError { LMDBError(code: MDB_CORRUPTED) }
+}
+
+extension StorageError {
+  /// The error for a failed call of LMDB.
+  ///
+  /// - Parameter message: What failed and on which path.
+  static func lmdb(_ error: LMDBError, _ message: String) -> StorageError {
+    let code: Code =
+      switch error.code {
+      case 1...: StorageError.code(forErrno: error.code)
+      case MDB_CORRUPTED, MDB_PAGE_NOTFOUND, MDB_INVALID, MDB_INCOMPATIBLE: .corrupted
+      case MDB_VERSION_MISMATCH: .unsupported
+      case MDB_MAP_FULL: .diskFull
+      case MDB_BAD_VALSIZE, MDB_TXN_FULL: .valueTooLarge
+      default: .io
+      }
+    return StorageError(code, message, underlying: error)
+  }
+
+  /// What an error that comes out of a transaction is to a caller of the engine.
+  static func fromTransaction(_ error: any Error, _ message: @autoclosure () -> String) -> any Error {
+    guard let error = error as? LMDBError else { return error }
+    return lmdb(error, message())
+  }
+}

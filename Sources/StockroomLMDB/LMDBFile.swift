@@ -1,0 +1,115 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The file `data.mdb`, opened beside LMDB to learn which file it is and what it looks like.
+///
+/// Closing a descriptor of it takes no lock from LMDB, whose locks are on `lock.mdb`.
+final class LMDBFile {
+  /// Which file it is, by whatever path it was reached.
+  struct Identity: Hashable, Sendable {
+    let device: UInt64
+    let number: UInt64
+
+    init(_ status: stat) {
+      device = UInt64(truncatingIfNeeded: status.st_dev)
+      number = UInt64(truncatingIfNeeded: status.st_ino)
+    }
+  }
+
+  private let descriptor: Int32
+  private let path: String
+  /// The path of the directory, without a slash at its end.
+  let directory: String
+  let identity: Identity
+  /// Whether the file was made by opening it.
+  let isCreated: Bool
+
+  /// Opens the file in the directory, and creates either if need be (rule O1).
+  init(directory: FileManager.Directory) throws {
+    try directory.create()
+    var path = directory.path
+    while path.count > 1 && path.hasSuffix("/") { path.removeLast() }
+    self.directory = path
+    path += "/data.mdb"
+    self.path = path
+    var isCreated = false
+    var descriptor = systemOpen(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+    if descriptor < 0 && errno == ENOENT {
+      descriptor = systemOpen(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC)
+      isCreated = descriptor >= 0
+      if descriptor < 0 && errno == EEXIST { descriptor = systemOpen(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) }
+    }
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Opening \(path) failed") }
+    do {
+      let status = try Self.status(of: descriptor, path: path)
+      guard status.st_mode & S_IFMT == S_IFREG else {
+        throw StorageError(.unsupported, "\(path) is no file.")
+      }
+      identity = Identity(status)
+    } catch {
+      systemClose(descriptor)
+      throw error
+    }
+    self.descriptor = descriptor
+    self.isCreated = isCreated
+  }
+
+  deinit { systemClose(descriptor) }
+
+  /// Keeps other processes from opening the database until the file is closed, and returns whether the path
+  /// still leads to it.
+  func lock() throws -> Bool {
+    while flock(descriptor, LOCK_EX) != 0 {
+      guard errno == EINTR else { throw StorageError.posix(errno, "Locking \(path) failed") }
+    }
+    var status = stat()
+    return stat(path, &status) == 0 && Identity(status) == identity
+  }
+
+  func size() throws -> UInt64 {
+    UInt64(try Self.status(of: descriptor, path: path).st_size)
+  }
+
+  /// Throws if LMDB must not be let near the file.
+  ///
+  /// - Throws: ``StorageError`` with code `corrupted` or `io`.
+  func validateHeader() throws {
+    // Another process may be in the middle of a commit. What is damaged stays so.
+    for _ in 1..<4 {
+      if (try? LMDBFileHeader.validate(fileDescriptor: descriptor, path: path)) != nil { return }
+    }
+    try LMDBFileHeader.validate(fileDescriptor: descriptor, path: path)
+  }
+
+  /// Takes back what a failed attempt to make a database in the empty file left. Only between ``lock()`` and
+  /// the end.
+  func discard() {
+    // The attempt has failed already, and its error is the one that counts.
+    _ = ftruncate(descriptor, 0)
+    if isCreated { unlink(path) }
+  }
+
+  private static func status(of descriptor: Int32, path: String) throws -> stat {
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else { throw StorageError.posix(errno, "Examining \(path) failed") }
+    return status
+  }
+}
+
+// Under names that no method of a type with these calls can hide.
+
+func systemOpen(_ path: String, _ flags: Int32) -> Int32 { open(path, flags, 0o644) }
+
+func systemClose(_ descriptor: Int32) { _ = close(descriptor) }

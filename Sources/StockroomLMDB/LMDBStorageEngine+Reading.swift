@@ -1,0 +1,158 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+// Reads of one key stay where their caller is. Longer ones leave its actor.
+
+extension LMDBStorageEngine {
+  /// The value of the key. O(log N).
+  public func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try await reading { try $0.entry(of: key)?.data }
+  }
+
+  /// Whether the key exists. O(log N), whatever the size of the value.
+  public func keyExists(_ key: CacheKey) async throws -> Bool {
+    try key.validate()
+    return try await reading { try $0.entry(of: key) != nil }
+  }
+
+  /// When the key was first written. O(log N), whatever the size of the value.
+  public func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try await reading { try $0.entry(of: key)?.header().createdAt.date }
+  }
+
+  /// When the key was last written. O(log N), whatever the size of the value.
+  public func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try await reading { try $0.entry(of: key)?.header().updatedAt.date }
+  }
+
+  /// The number of entries. O(1).
+  public func keyCount() async throws -> Int {
+    try await reading { try $0.count() }
+  }
+
+  /// The values of the keys that exist, at one moment. O(n log N) for n keys.
+  public func read(keys: [CacheKey]) async throws -> [Data] {
+    try await readMany(keys) { _, entry in entry.data }
+  }
+
+  /// The keys that exist with their values, at one moment. O(n log N) for n keys.
+  public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await readMany(keys) { key, entry in (key, entry.data) }
+  }
+
+  /// Those of the keys that exist, at one moment. O(n log N) for n keys, whatever the size of the values.
+  public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await readMany(keys) { key, _ in key }
+  }
+
+  /// Every value, at one moment. O(N).
+  @concurrent public func readAllData() async throws -> [Data] {
+    try await readAll { _, entry in entry.data }
+  }
+
+  /// Every key with its value, at one moment. O(N).
+  @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await readAll { key, entry in (try CacheKey(stored: key), entry.data) }
+  }
+
+  /// Every key, at one moment. O(N).
+  @concurrent public func allKeys() async throws -> [CacheKey] {
+    try await readAll { key, _ in try CacheKey(stored: key) }
+  }
+
+  /// Every entry, at one moment, in the order in which the keys were first written. O(N log N).
+  @concurrent public func readAllEntries() async throws -> [StorageEntry] {
+    var entries = try await readAll { key, entry in
+      let header = try entry.header()
+      let entry = StorageEntry(
+        key: try CacheKey(stored: key), data: entry.data, createdAt: header.createdAt.date,
+        updatedAt: header.updatedAt.date)
+      return (sequence: header.sequence, entry: entry)
+    }
+    entries.sort { $0.sequence < $1.sequence }
+    return entries.map(\.entry)
+  }
+
+  /// The entries of the range in byte order of keys, at one moment. O(log N + n) for n entries returned.
+  @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    let limit = max(0, limit ?? .max)
+    let cursor = KeyRangeCursor(range)
+    return try await reading { snapshot in
+      var found: [(key: CacheKey, data: Data)] = []
+      if limit == 0 { return found }
+      try snapshot.forEach(from: cursor.start) { key, entry in
+        switch cursor.position(of: key) {
+        case .before: return true
+        case .behind: return false
+        case .inside:
+          found.append((try CacheKey(stored: key), entry.data))
+          return found.count < limit
+        }
+      }
+      return found
+    }
+  }
+}
+
+extension LMDBStorageEngine {
+  /// Lets `body` read one moment.
+  private func reading<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
+    try gate.enter()
+    defer { gate.leave() }
+    return try await place.read(body)
+  }
+
+  /// So few keys take less time than a change of threads.
+  private static let fewKeys = 8
+
+  private func readMany<Element: Sendable>(
+    _ keys: [CacheKey], _ element: @Sendable (CacheKey, LMDBEntry) throws -> Element
+  ) async throws -> [Element] {
+    try keys.validate()
+    if keys.count <= Self.fewKeys { return try await readEach(of: keys, element) }
+    return try await readEachElsewhere(of: keys, element)
+  }
+
+  @concurrent private func readEachElsewhere<Element: Sendable>(
+    of keys: [CacheKey], _ element: @Sendable (CacheKey, LMDBEntry) throws -> Element
+  ) async throws -> [Element] {
+    try await readEach(of: keys, element)
+  }
+
+  private func readEach<Element>(
+    of keys: [CacheKey], _ element: (CacheKey, LMDBEntry) throws -> Element
+  ) async throws -> [Element] {
+    try await reading { snapshot in
+      var elements: [Element] = []
+      elements.reserveCapacity(keys.count)
+      for (index, key) in keys.enumerated() {
+        if index % 1000 == 999 { try Task.checkCancellation() }
+        if let entry = try snapshot.entry(of: key) { elements.append(try element(key, entry)) }
+      }
+      return elements
+    }
+  }
+
+  private func readAll<Element>(
+    _ element: (UnsafeRawBufferPointer, LMDBEntry) throws -> Element
+  ) async throws -> [Element] {
+    try await reading { snapshot in
+      var elements: [Element] = []
+      elements.reserveCapacity(try snapshot.count())
+      try snapshot.forEach { key, entry in
+        elements.append(try element(key, entry))
+        return true
+      }
+      return elements
+    }
+  }
+}

@@ -1,0 +1,136 @@
+import CLMDB
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What one call asks to be written, as a whole or not at all.
+struct LMDBRequest: Sendable {
+  let operations: [StorageOperation]
+  let durability: Durability
+
+  /// More than the request can need in the file, in bytes, of pages that become free on the way not to speak.
+  var estimatedSize: Int {
+    operations.reduce(0) { sum, operation in
+      switch operation {
+      // A small entry may leave its page half empty, and changes a leaf and a branch; a large one fills pages.
+      case .write(let data, let key): sum + 2 * (data.count + key.value.utf8.count) + 512
+      case .remove: sum + 512
+      case .removeAll: sum
+      }
+    }
+  }
+}
+
+/// The operations of one write transaction, on the thread that writes.
+struct LMDBWriter {
+  private let transaction: OpaquePointer
+  private let main: MDB_dbi
+  private let entries: MDB_dbi
+  private let cursor: OpaquePointer
+  private let now: Timestamp
+  private var record: LMDBRecord
+  private let recordAtStart: LMDBRecord
+
+  init(transaction: OpaquePointer, main: MDB_dbi, entries: MDB_dbi, now: Timestamp) throws {
+    self.transaction = transaction
+    self.main = main
+    self.entries = entries
+    self.now = now
+    guard let record = try LMDBRecord(in: transaction, main: main) else { throw LMDBError.damagedEntry }
+    self.record = record
+    recordAtStart = record
+    var opened: OpaquePointer?
+    try LMDBError.check(mdb_cursor_open(transaction, entries, &opened))
+    guard let opened else { throw LMDBError(code: MDB_BAD_TXN) }
+    cursor = opened
+  }
+
+  // The cursor belongs to the transaction, which closes it when it ends.
+
+  mutating func perform(_ operation: StorageOperation) throws {
+    switch operation {
+    case .write(let data, let key): try write(data, key: key)
+    case .remove(let key): try remove(key: key)
+    case .removeAll: try LMDBError.check(mdb_drop(transaction, entries, 0))
+    }
+  }
+
+  /// Puts the record away, if sequences have been handed out.
+  func finish() throws {
+    if record != recordAtStart { try record.store(in: transaction, main: main) }
+  }
+
+  private mutating func write(_ data: Data, key: CacheKey) throws {
+    let size = EntryHeader.encodedSize + data.count
+    var header = EntryHeader(createdAt: now, sequence: record.lastSequence + 1)
+    var room = MDB_val(mv_size: size, mv_data: nil)
+    try key.withMDBValue { key in
+      // A new key, the common case, costs one search. For one that is there the cursor then already stands on
+      // its page.
+      var result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_NOOVERWRITE | MDB_RESERVE))
+      if result == MDB_KEYEXIST {
+        header = try LMDBEntry(room).header()
+        header.overwrite(at: now)
+        room = MDB_val(mv_size: size, mv_data: nil)
+        result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_RESERVE))
+      } else if result == MDB_SUCCESS {
+        record.lastSequence += 1
+      }
+      try LMDBError.check(result)
+    }
+    let bytes = UnsafeMutableRawBufferPointer(start: room.mv_data, count: size)
+    header.encode(into: bytes)
+    data.withUnsafeBytes {
+      UnsafeMutableRawBufferPointer(rebasing: bytes[EntryHeader.encodedSize...]).copyMemory(from: $0)
+    }
+  }
+
+  private func remove(key: CacheKey) throws {
+    let result = key.withMDBValue { key in mdb_del(transaction, entries, &key, nil) }
+    if result != MDB_NOTFOUND { try LMDBError.check(result) }
+  }
+}
+
+extension LMDBRecord {
+  /// The record of an environment.
+  ///
+  /// - Returns: Nil if there is none, but something else: the environment belongs to another program. An empty
+  ///   environment has a record without content.
+  init?(in transaction: OpaquePointer, main: MDB_dbi) throws {
+    var flags: UInt32 = 0
+    try LMDBError.check(mdb_dbi_flags(transaction, main, &flags))
+    // Another order of keys than ours: searching it for our name could read beyond the name.
+    if flags != 0 { return nil }
+
+    var value = MDB_val()
+    let result = Self.withName { name in mdb_get(transaction, main, &name, &value) }
+    if result == MDB_NOTFOUND {
+      var statistics = MDB_stat()
+      try LMDBError.check(mdb_stat(transaction, main, &statistics))
+      if statistics.ms_entries > 0 { return nil }
+      self.init()
+    } else {
+      try LMDBError.check(result)
+      self.init(decoding: UnsafeRawBufferPointer(start: value.mv_data, count: value.mv_size))
+    }
+  }
+
+  func store(in transaction: OpaquePointer, main: MDB_dbi) throws {
+    var room = MDB_val(mv_size: Self.encodedSize, mv_data: nil)
+    let result = Self.withName { name in mdb_put(transaction, main, &name, &room, UInt32(MDB_RESERVE)) }
+    try LMDBError.check(result)
+    encode(into: UnsafeMutableRawBufferPointer(start: room.mv_data, count: Self.encodedSize))
+  }
+
+  private static func withName(_ body: (inout MDB_val) -> Int32) -> Int32 {
+    var name = name
+    return name.withUTF8 { bytes in
+      var value = MDB_val(mv_size: bytes.count, mv_data: UnsafeMutableRawPointer(mutating: bytes.baseAddress))
+      return body(&value)
+    }
+  }
+}

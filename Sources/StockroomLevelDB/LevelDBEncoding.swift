@@ -1,0 +1,84 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// How entries lie in the database: under the bytes of the key, the 24 bytes of an ``EntryHeader`` and then the
+/// value. One more record, the ``Ledger``, lies behind them all.
+enum LevelDBEncoding {
+  static func header(_ stored: UnsafeRawBufferPointer, path: String) throws -> EntryHeader {
+    guard let header = EntryHeader(decoding: stored) else {
+      throw StorageError(
+        .corrupted, "An entry of the LevelDB database in \(path) is shorter than its header.")
+    }
+    return header
+  }
+
+  static func value(_ stored: UnsafeRawBufferPointer, path: String) throws -> Data {
+    guard stored.count >= EntryHeader.encodedSize else {
+      throw StorageError(
+        .corrupted, "An entry of the LevelDB database in \(path) is shorter than its header.")
+    }
+    return Data(UnsafeRawBufferPointer(rebasing: stored[EntryHeader.encodedSize...]))
+  }
+
+  static func key(_ stored: UnsafeRawBufferPointer, path: String) throws -> CacheKey {
+    guard let key = CacheKey(utf8: stored) else {
+      throw StorageError(.corrupted, "A key in the LevelDB database in \(path) is not UTF-8.")
+    }
+    return key
+  }
+}
+
+/// What the engine knows about the database as a whole. Written anew, as the last record, in every batch.
+struct Ledger: Sendable, Hashable {
+  /// How many entries there are.
+  var count: UInt64 = 0
+  /// The sequence of the next key that is written for the first time.
+  var nextSequence: UInt64 = 0
+  /// How many batches have been written, so that it can be told which one was the last.
+  var generation: UInt64 = 0
+
+  /// Where the ledger lies. No UTF-8 starts with 0xFF, so no key of an entry is the same or comes later.
+  static let key: [UInt8] = [0xFF] + Array("ledger".utf8)
+  /// Behind the ledger, where nothing is.
+  static let firstByte: UInt8 = 0xFF
+
+  static let format: UInt64 = 1
+  static let encodedSize = 32
+
+  var encoded: [UInt8] {
+    [Self.format, count, nextSequence, generation].flatMap { word in
+      (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) }
+    }
+  }
+
+  init() {}
+
+  /// - Throws: ``StorageError`` with code `corrupted` for another size, `unsupported` for another format.
+  init(decoding bytes: UnsafeRawBufferPointer, path: String) throws {
+    if let ledger = Ledger(decoding: bytes) {
+      self = ledger
+    } else if bytes.count == Self.encodedSize {
+      throw StorageError(
+        .unsupported, "The LevelDB database in \(path) was made by another version of this engine.")
+    } else {
+      throw StorageError(.corrupted, "The ledger of the LevelDB database in \(path) has the wrong size.")
+    }
+  }
+
+  /// Nil for another size or format.
+  init?(decoding bytes: UnsafeRawBufferPointer) {
+    guard bytes.count == Self.encodedSize else { return nil }
+    func word(_ index: Int) -> UInt64 {
+      UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
+    }
+    guard word(0) == Self.format else { return nil }
+    count = word(1)
+    nextSequence = word(2)
+    generation = word(3)
+  }
+}

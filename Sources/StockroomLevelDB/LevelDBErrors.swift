@@ -1,0 +1,58 @@
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// What LevelDB said. Its C interface reports every failure as a text, and nothing but a text.
+struct LevelDBFailure: Error, Sendable, CustomStringConvertible {
+  let description: String
+}
+
+extension StorageError {
+  /// The error for a failure that LevelDB reported.
+  ///
+  /// - Parameters:
+  ///   - text: The library's text: the kind of failure, mostly a path, and the system's words for `errno`.
+  ///   - attempt: What was tried, as the beginning of a sentence.
+  ///   - path: The directory of the database.
+  static func levelDB(_ text: String, _ attempt: String, path: String) -> StorageError {
+    let code = code(forLevelDB: text)
+    let advice =
+      switch code {
+      case .locked: "it is open elsewhere, in this process or in another one"
+      case .corrupted: "its files are damaged"
+      case .diskFull: "there is no room left on the device"
+      default: "the library could not do it"
+      }
+    return StorageError(
+      code, "\(attempt) the LevelDB database in \(path) failed: \(advice).",
+      underlying: LevelDBFailure(description: text))
+  }
+
+  private static func code(forLevelDB text: String) -> Code {
+    if text.hasPrefix("Corruption:") { return .corrupted }
+    if text.hasSuffix("already held by process") { return .locked }
+    // The end of the text is what strerror says, in the language of the process.
+    func ends(with number: Int32) -> Bool { text.hasSuffix(": " + SystemError(number).text) }
+    if ends(with: EAGAIN) || ends(with: EACCES) && text.hasPrefix("IO error: lock ") { return .locked }
+    // A table that has vanished, and a table that is shorter than it says.
+    if ends(with: ENOENT) || ends(with: EINVAL) { return .corrupted }
+    for number in [ENOSPC, EDQUOT, EFBIG, EROFS, EACCES, EPERM] where ends(with: number) {
+      return self.code(forErrno: number)
+    }
+    return .io
+  }
+}
+
+extension SystemError {
+  /// The system's words without the number.
+  fileprivate var text: String {
+    let number = ", errno \(number)"
+    return description.hasSuffix(number) ? String(description.dropLast(number.count)) : description
+  }
+}

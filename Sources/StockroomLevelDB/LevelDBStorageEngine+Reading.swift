@@ -1,0 +1,201 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+// A key is looked for in at most one table of each level, and a filter rules out almost all that do not have it: the
+// cost of one does not noticeably depend on N. LevelDB reads a value as a whole, also for its timestamps.
+extension LevelDBStorageEngine {
+  /// Costs one look for the key.
+  public func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try await reading { try $0.value(of: key) }
+  }
+
+  /// Costs one look for each key.
+  public func read(keys: [CacheKey]) async throws -> [Data] {
+    try await collect(keys) { handle, key, snapshot in try handle.value(of: key, in: snapshot) }
+  }
+
+  /// Costs one look for each key.
+  public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await collect(keys) { handle, key, snapshot in
+      try handle.value(of: key, in: snapshot).map { (key, $0) }
+    }
+  }
+
+  /// Costs reading the whole database.
+  @concurrent public func readAllData() async throws -> [Data] {
+    try await collectAll { handle, _, stored in try LevelDBEncoding.value(stored, path: handle.path) }
+  }
+
+  /// Costs reading the whole database.
+  @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await collectAll { handle, key, stored in try handle.entry(key, stored) }
+  }
+
+  /// Costs reading the whole database.
+  @concurrent public func allKeys() async throws -> [CacheKey] {
+    try await collectAll { handle, key, _ in try LevelDBEncoding.key(key, path: handle.path) }
+  }
+
+  /// Costs reading the whole database, and sorting N numbers.
+  @concurrent public func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try await collectAll { handle, key, stored in
+      let header = try LevelDBEncoding.header(stored, path: handle.path)
+      let (key, data) = try handle.entry(key, stored)
+      return (
+        sequence: header.sequence,
+        entry: StorageEntry(
+          key: key, data: data, createdAt: header.createdAt.date, updatedAt: header.updatedAt.date)
+      )
+    }
+    return entries.sorted { $0.sequence < $1.sequence }.map(\.entry)
+  }
+
+  /// Costs finding the start of the range, and reading what is returned.
+  @concurrent public func scan(
+    _ range: KeyRange, limit: Int?
+  ) async throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    let limit = max(0, limit ?? .max)
+    let cursor = KeyRangeCursor(range)
+    return try await reading { handle in
+      var entries: [(key: CacheKey, data: Data)] = []
+      if limit == 0 { return entries }
+      try handle.forEachEntry(from: cursor.start, fillingCache: true) { key, stored in
+        switch cursor.position(of: key) {
+        case .before: return true
+        case .behind: return false
+        case .inside: entries.append(try handle.entry(key, stored))
+        }
+        if entries.count.isMultiple(of: 1000) { try Task.checkCancellation() }
+        return entries.count < limit
+      }
+      return entries
+    }
+  }
+
+  /// Costs one look for the key.
+  public func keyExists(_ key: CacheKey) async throws -> Bool {
+    try key.validate()
+    return try await reading { try $0.header(of: key) != nil }
+  }
+
+  /// Costs one look for each key.
+  public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await collect(keys) { handle, key, snapshot in
+      try handle.header(of: key, in: snapshot) == nil ? nil : key
+    }
+  }
+
+  /// Costs one look, whatever N is: the number of entries is written with every batch.
+  public func keyCount() async throws -> Int {
+    try await reading { Int(clamping: try $0.ledger()?.count ?? 0) }
+  }
+
+  /// Costs one look for the key.
+  public func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try await reading { try $0.header(of: key)?.createdAt.date }
+  }
+
+  /// Costs one look for the key.
+  public func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try await reading { try $0.header(of: key)?.updatedAt.date }
+  }
+}
+
+extension LevelDBStorageEngine {
+  /// The most keys that are looked for without leaving the caller's actor.
+  private static let mostKeysInline = 8
+
+  private func reading<Value>(_ body: (LevelDBHandle) throws -> Value) async throws -> Value {
+    try gate.enter()
+    defer { gate.leave() }
+    return try await connection.read(body)
+  }
+
+  /// What `read` returns for each key, all from one moment.
+  private func collect<Value: Sendable>(
+    _ keys: [CacheKey],
+    _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
+  ) async throws -> [Value] {
+    try keys.validate()
+    return keys.count <= Self.mostKeysInline
+      ? try await collectHere(keys, read) : try await collectElsewhere(keys, read)
+  }
+
+  @concurrent private func collectElsewhere<Value: Sendable>(
+    _ keys: [CacheKey],
+    _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
+  ) async throws -> [Value] {
+    try await collectHere(keys, read)
+  }
+
+  private func collectHere<Value>(
+    _ keys: [CacheKey], _ read: (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
+  ) async throws -> [Value] {
+    try await reading { handle in
+      try handle.withSnapshot { snapshot in
+        var values: [Value] = []
+        values.reserveCapacity(keys.count)
+        for (index, key) in keys.enumerated() {
+          if index.isMultiple(of: 1000) { try Task.checkCancellation() }
+          if let value = try read(handle, key, snapshot) { values.append(value) }
+        }
+        return values
+      }
+    }
+  }
+
+  /// What `read` returns for each entry, all from one moment, in the order of keys.
+  private func collectAll<Value>(
+    _ read: (LevelDBHandle, UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Value
+  ) async throws -> [Value] {
+    try await reading { handle in
+      var values: [Value] = []
+      values.reserveCapacity(Int(clamping: try handle.ledger()?.count ?? 0))
+      try handle.forEachEntry { key, stored in
+        if values.count.isMultiple(of: 1000) { try Task.checkCancellation() }
+        values.append(try read(handle, key, stored))
+        return true
+      }
+      return values
+    }
+  }
+}
+
+extension LevelDBHandle {
+  func value(of key: CacheKey, in snapshot: LevelDBSnapshot? = nil) throws -> Data? {
+    try key.withUTF8 { try read($0, in: snapshot) { try LevelDBEncoding.value($0, path: path) } }
+  }
+
+  func header(of key: CacheKey, in snapshot: LevelDBSnapshot? = nil) throws -> EntryHeader? {
+    try key.withUTF8 { try read($0, in: snapshot) { try LevelDBEncoding.header($0, path: path) } }
+  }
+
+  func ledger() throws -> Ledger? {
+    try Ledger.key.withUnsafeBytes { try read($0) { try Ledger(decoding: $0, path: path) } }
+  }
+
+  /// Walks the entries at and after `start` in byte order of keys until `body` returns false.
+  func forEachEntry(
+    from start: [UInt8] = [], fillingCache: Bool = false,
+    _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
+  ) throws {
+    try forEach(from: start, fillingCache: fillingCache) { key, stored in
+      key.first == Ledger.firstByte ? false : try body(key, stored)
+    }
+  }
+
+  func entry(
+    _ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer
+  ) throws -> (key: CacheKey, data: Data) {
+    (try LevelDBEncoding.key(key, path: path), try LevelDBEncoding.value(stored, path: path))
+  }
+}

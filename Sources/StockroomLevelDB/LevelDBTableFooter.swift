@@ -1,0 +1,39 @@
+import StockroomCore
+
+/// The end of a table file, which says where its index is.
+///
+/// It is the one part of a table without a checksum, and LevelDB allocates as many bytes as it says before it
+/// looks whether the file has them: a damaged footer would end the process.
+///
+/// The format: <https://github.com/google/leveldb/blob/1.23/doc/table_format.md>
+enum LevelDBTableFooter {
+  private static let size = 48
+  private static let magic: [UInt8] = [0x57, 0xFB, 0x80, 0x8B, 0x24, 0x75, 0x47, 0xDB]
+  /// Behind each block: its compression and its checksum.
+  private static let blockTrailerSize = 5
+
+  /// - Throws: ``StorageError`` with code `corrupted` if the table is missing, has another size, or if its
+  ///   footer points outside of it.
+  static func verify(_ path: String, size expected: UInt64) throws {
+    guard LevelDBFiles.exists(path) else {
+      throw StorageError(.corrupted, "\(path), a table of a LevelDB database, is missing.")
+    }
+    let fileSize = try LevelDBFiles.size(of: path)
+    guard UInt64(fileSize) == expected, fileSize >= size else {
+      throw StorageError(
+        .corrupted, "\(path), a table of a LevelDB database, has \(fileSize) bytes instead of \(expected).")
+    }
+    let bytes = try LevelDBFiles.read(path, from: fileSize - size, count: size)
+    var reader = LevelDBReader(bytes[...])
+    let limit = UInt64(fileSize - size)
+    func isInside(_ offset: UInt64?, _ size: UInt64?) -> Bool {
+      guard let offset, let size, offset <= limit, size <= limit else { return false }
+      return offset + size + UInt64(blockTrailerSize) <= limit
+    }
+    guard bytes.suffix(magic.count).elementsEqual(magic), isInside(reader.number(), reader.number()),
+      isInside(reader.number(), reader.number())
+    else {
+      throw StorageError(.corrupted, "\(path), a table of a LevelDB database, has a damaged end.")
+    }
+  }
+}

@@ -1,0 +1,109 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension MemoryStorageEngine {
+  /// O(log N).
+  public func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try look { $0.entries[key]?.data }
+  }
+
+  /// O(K log N) for K keys.
+  @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
+    try keys.validate()
+    let entries = try snapshot().entries
+    return keys.compactMap { entries[$0]?.data }
+  }
+
+  /// O(K log N) for K keys.
+  @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try keys.validate()
+    let entries = try snapshot().entries
+    return keys.compactMap { key in entries[key].map { (key, $0.data) } }
+  }
+
+  /// O(N).
+  @concurrent public func readAllData() async throws -> [Data] {
+    try snapshot().entries.map { $0.value.data }
+  }
+
+  /// O(N).
+  @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try snapshot().entries.map { ($0.key, $0.value.data) }
+  }
+
+  /// O(N log N).
+  @concurrent public func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try snapshot().entries
+    // Indices are sorted, since entries cost more to move.
+    let order = entries.indices
+      .map { (sequence: entries[$0].value.header.sequence, index: $0) }
+      .sorted { $0.sequence < $1.sequence }
+    return order.map { place in
+      let (key, entry) = entries[place.index]
+      return StorageEntry(
+        key: key, data: entry.data, createdAt: entry.header.createdAt.date,
+        updatedAt: entry.header.updatedAt.date)
+    }
+  }
+
+  /// O(log N + R) for R entries returned.
+  @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    let table = try snapshot()
+    let cursor = KeyRangeCursor(range)
+    let limit = max(0, limit ?? .max)
+    guard limit > 0 else { return [] }
+    var found: [(key: CacheKey, data: Data)] = []
+    table.sortedKeys.forEach(from: CacheKey(verbatim: String(decoding: cursor.start, as: UTF8.self))) { key in
+      switch cursor.position(of: key) {
+      case .before: return true
+      case .behind: return false
+      case .inside:
+        if let data = table.entries[key]?.data { found.append((key, data)) }
+        return found.count < limit
+      }
+    }
+    return found
+  }
+
+  /// O(log N).
+  public func keyExists(_ key: CacheKey) async throws -> Bool {
+    try key.validate()
+    return try look { $0.entries[key] != nil }
+  }
+
+  /// O(K log N) for K keys.
+  @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try keys.validate()
+    let entries = try snapshot().entries
+    return keys.filter { entries[$0] != nil }
+  }
+
+  /// O(1).
+  public func keyCount() async throws -> Int {
+    try look { $0.entries.count }
+  }
+
+  /// O(N).
+  @concurrent public func allKeys() async throws -> [CacheKey] {
+    Array(try snapshot().entries.keys)
+  }
+
+  /// O(log N).
+  public func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try look { $0.entries[key]?.header.createdAt.date }
+  }
+
+  /// O(log N).
+  public func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try look { $0.entries[key]?.header.updatedAt.date }
+  }
+}

@@ -1,0 +1,57 @@
+import HashTreeCollections
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// The entries of a memory engine at one moment.
+///
+/// A persistent data structure: a copy shares everything with the original and costs nothing, and each change
+/// to either then copies O(log N) of it. So a reader of everything takes a copy and holds nobody up.
+struct MemoryTable: Sendable {
+  struct Entry: Sendable {
+    var data: Data
+    var header: EntryHeader
+  }
+
+  private(set) var entries: TreeDictionary<CacheKey, Entry> = [:]
+  private(set) var sortedKeys = SortedKeys()
+  private var nextSequence: UInt64 = 0
+
+  /// Does the operations in order. Costs O(log N) each.
+  mutating func apply(_ operations: [StorageOperation]) {
+    let now = Timestamp.now()
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key): write(data, key: key, at: now)
+      case .remove(let key): remove(key)
+      case .removeAll: (entries, sortedKeys) = ([:], SortedKeys())
+      }
+    }
+  }
+
+  private mutating func write(_ data: Data, key: CacheKey, at now: Timestamp) {
+    // A slice would keep all it is a slice of, and does not start at 0 (rule V3).
+    let data = data.startIndex == 0 ? data : Data(data)
+    let isNew = entries.updateValue(forKey: key) { entry in
+      guard entry == nil else {
+        entry?.data = data
+        entry?.header.overwrite(at: now)
+        return false
+      }
+      entry = Entry(data: data, header: EntryHeader(createdAt: now, sequence: nextSequence))
+      return true
+    }
+    if isNew {
+      nextSequence += 1
+      sortedKeys.insert(key)
+    }
+  }
+
+  private mutating func remove(_ key: CacheKey) {
+    if entries.removeValue(forKey: key) != nil { sortedKeys.remove(key) }
+  }
+}

@@ -1,0 +1,105 @@
+import StockroomCore
+
+/// An open database: one connection that writes, on a thread of its own, and a pool of those that read.
+///
+/// With a write-ahead log readers never wait for the writer, nor it for them: https://sqlite.org/wal.html
+final class SQLiteDatabase: Sendable {
+  private static let idleReaders = 8
+
+  private let gate: Gate
+  private let thread = OwnThread()
+  private let writer: SQLiteConnection
+  private let committer: GroupCommitter<[StorageOperation]>
+  private let readers: ResourcePool<SQLiteConnection>
+
+  /// Opens the database at a path, or makes it.
+  init(path: String, durability: Durability) throws {
+    let writer = try SQLiteFile(path: path).connect(durability: durability)
+    self.writer = writer
+    gate = Gate(path: path)
+    committer = GroupCommitter(on: thread) { try writer.commit($0) }
+    readers = ResourcePool(
+      capacity: Self.idleReaders,
+      make: { try SQLiteConnection(path: path, role: .reader) },
+      destroy: { $0.close() })
+  }
+
+  deinit {
+    thread.stop()
+    release()
+  }
+
+  /// Lets `body` read, on this thread, which does not wait for anybody.
+  ///
+  /// Now and then another process makes readers wait: it recovers the log after a crash, or closes the database as
+  /// the last one. Then the engine's own thread does the waiting, and the reading.
+  func read<Result: Sendable>(
+    _ body: @escaping @Sendable (SQLiteConnection) throws -> Result
+  ) async throws -> Result {
+    try gate.enter()
+    defer { gate.leave() }
+    do {
+      return try readers.withResource(body)
+    } catch let error as StorageError where error.code == .locked {
+      return try await thread.run { [writer] in try body(writer) }
+    }
+  }
+
+  /// Returns once the operations are committed, together with those of other tasks.
+  func commit(_ operations: [StorageOperation]) async throws {
+    try gate.enter()
+    defer { gate.leave() }
+    guard !operations.isEmpty else { return }
+    try await committer.submit(operations)
+  }
+
+  func close() async throws {
+    try await gate.close {
+      try await thread.run { [self] in release() }
+      thread.stop()
+    }
+  }
+
+  private func release() {
+    readers.drain()
+    // Last, since the last connection to close takes the log away.
+    writer.close()
+  }
+}
+
+extension SQLiteConnection {
+  /// Does all of the operations in one transaction.
+  fileprivate func commit(_ group: [[StorageOperation]]) throws {
+    try transaction(.beginWriting) {
+      let now = Timestamp.now().nanoseconds
+      for operations in group {
+        for operation in operations { try perform(operation, at: now) }
+      }
+    }
+  }
+
+  private func perform(_ operation: StorageOperation, at now: Int64) throws {
+    switch operation {
+    case .write(let data, let key):
+      try key.withUTF8 { key in
+        try data.withUnsafeBytes { data in
+          try run(.write) { statement in
+            try statement.bind(key, at: 1)
+            try statement.bind(now, at: 2)
+            try statement.bind(data, at: 3)
+            _ = try statement.step()
+          }
+        }
+      }
+    case .remove(let key):
+      try key.withUTF8 { key in
+        try run(.remove) { statement in
+          try statement.bind(key, at: 1)
+          _ = try statement.step()
+        }
+      }
+    case .removeAll:
+      try run(.removeAll)
+    }
+  }
+}

@@ -1,0 +1,43 @@
+import StockroomCore
+
+/// How a Stockroom database is laid out and recognised.
+enum SQLiteEncoding {
+  /// `sequence` is the rowid, so that the table itself is in the order in which keys were first written (R6).
+  /// `key` is a BLOB, compared byte for byte, NUL included (K2). `value` comes last, since SQLite has to walk over
+  /// a large column to reach those behind it. Times are nanoseconds since 1970.
+  static let schema = """
+    CREATE TABLE entries (
+      sequence INTEGER PRIMARY KEY,
+      key BLOB NOT NULL UNIQUE,
+      created INTEGER NOT NULL,
+      updated INTEGER NOT NULL,
+      value BLOB NOT NULL
+    )
+    """
+
+  /// "STKR", in the field of the header that tells whose database a file is.
+  static let applicationID: UInt32 = 0x5354_4b52
+  static let formatVersion: UInt32 = 1
+  static let headerLength = 100
+
+  /// Tells from the first 100 bytes of a file, or as many as it has, that it is a database of ours:
+  /// https://sqlite.org/fileformat.html#the_database_header
+  ///
+  /// - Throws: ``StorageError`` with code `corrupted` if the file is no SQLite database, `unsupported` if another
+  ///   program, or a later version of this one, made it.
+  static func recognise(header: [UInt8], path: String) throws {
+    guard header.count == headerLength, header.starts(with: Array("SQLite format 3\0".utf8)) else {
+      throw StorageError(.corrupted, "\(path) is not an SQLite database, or it is damaged.")
+    }
+    func number(at offset: Int) -> UInt32 { header[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) } }
+    guard number(at: 68) == applicationID else {
+      throw StorageError(.unsupported, "\(path) is an SQLite database of another program.")
+    }
+    let version = number(at: 60)
+    guard version <= formatVersion else {
+      throw StorageError(
+        .unsupported,
+        "\(path) has format \(version), and this version of Stockroom reads up to \(formatVersion).")
+    }
+  }
+}

@@ -1,0 +1,50 @@
+import CSQLite
+import StockroomCore
+
+/// What SQLite said, as the cause of a ``StorageError``.
+struct SQLiteFailure: Error, CustomStringConvertible {
+  /// The extended result code: https://sqlite.org/rescode.html
+  let resultCode: Int32
+  /// SQLite's own text for what happened.
+  let text: String
+  /// The `errno` of the system call that failed, or 0.
+  let systemError: Int32
+
+  var description: String {
+    let system = systemError == 0 ? "" : ": \(SystemError(systemError))"
+    return "SQLite \(resultCode), \(text)\(system)"
+  }
+}
+
+extension StorageError {
+  /// The error for a result code of SQLite.
+  ///
+  /// - Parameters:
+  ///   - connection: Where it happened, asked for details; nil if there is none.
+  ///   - message: What failed and on which path.
+  static func sqlite(_ resultCode: Int32, _ connection: OpaquePointer?, _ message: String) -> StorageError {
+    let text = connection.flatMap(sqlite3_errmsg) ?? sqlite3_errstr(resultCode)
+    let failure = SQLiteFailure(
+      resultCode: resultCode,
+      text: text.map { String(cString: $0) } ?? "unknown error",
+      systemError: connection.map(sqlite3_system_errno) ?? 0)
+    return StorageError(code(for: failure), message, underlying: failure)
+  }
+
+  private static func code(for failure: SQLiteFailure) -> Code {
+    // SQLITE_IOERR_SHORT_READ and SQLITE_IOERR_CORRUPTFS: the file ends too early, or the file system is damaged.
+    if [10 | 2 << 8, 10 | 33 << 8].contains(failure.resultCode) { return .corrupted }
+    switch failure.resultCode & 0xff {
+    // Our own statements are valid, so what SQLite cannot make sense of is the schema that it found in the file.
+    case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_CONSTRAINT, SQLITE_MISMATCH:
+      return .corrupted
+    case SQLITE_FULL: return .diskFull
+    case SQLITE_BUSY, SQLITE_LOCKED: return .locked
+    case SQLITE_READONLY: return .readOnly
+    case SQLITE_PERM, SQLITE_AUTH: return .permissionDenied
+    case SQLITE_TOOBIG: return .valueTooLarge
+    case SQLITE_IOERR, SQLITE_CANTOPEN: return StorageError.code(forErrno: failure.systemError)
+    default: return .io
+    }
+  }
+}

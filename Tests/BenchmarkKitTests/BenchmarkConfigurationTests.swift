@@ -1,0 +1,53 @@
+import Testing
+
+@testable import BenchmarkKit
+
+@Suite("The configuration") struct BenchmarkConfigurationTests {
+  @Test("The default configuration is valid")
+  func valid() throws {
+    try BenchmarkConfiguration().validate()
+  }
+
+  @Test(
+    "A setting out of bounds is refused with its name and what is allowed",
+    arguments: [
+      (BenchmarkConfiguration(entries: -1), "The number of entries must be between 1 and 10000000, not -1."),
+      (BenchmarkConfiguration(entries: 0), "The number of entries must be between 1 and 10000000, not 0."),
+      (
+        BenchmarkConfiguration(valueSize: -5),
+        "The value size in bytes must be between 0 and 67108864, not -5."
+      ),
+      (
+        BenchmarkConfiguration(repetitions: 0), "The number of repetitions must be between 1 and 1000, not 0."
+      ),
+      (BenchmarkConfiguration(workloads: []), "There is no workload to run."),
+    ])
+  func outOfBounds(configuration: BenchmarkConfiguration, message: String) {
+    let error = #expect(throws: BenchmarkError.self) { try configuration.validate() }
+    #expect(error?.description == message)
+  }
+
+  @Test("More data than the memory can hold is refused")
+  func tooLarge() {
+    let configuration = BenchmarkConfiguration(entries: 10_000_000, valueSize: 64 << 20)
+    let error = #expect(throws: BenchmarkError.self) { try configuration.validate() }
+    #expect(error?.description.contains("a quarter of this machine's memory") == true)
+  }
+
+  @Test("A workload that is listed twice is refused")
+  func repeatedWorkload() {
+    let configuration = BenchmarkConfiguration(workloads: [Workload.all[0], Workload.all[1], Workload.all[0]])
+    let error = #expect(throws: BenchmarkError.self) { try configuration.validate() }
+    #expect(error?.description == "The workload write-one is listed twice.")
+  }
+
+  @Test("There is nothing to measure without subjects, and two of them cannot share a name")
+  func subjects() async {
+    let runner = BenchmarkRunner()
+    let none = await #expect(throws: BenchmarkError.self) { try await runner.run([]) }
+    #expect(none?.description == "There is no engine to measure.")
+    let subject = BenchmarkSubject("twin") { _ in SpyEngine() }
+    let twins = await #expect(throws: BenchmarkError.self) { try await runner.run([subject, subject]) }
+    #expect(twins?.description == "There are two engines with the name twin.")
+  }
+}

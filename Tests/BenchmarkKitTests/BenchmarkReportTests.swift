@@ -1,0 +1,72 @@
+import Foundation
+import Testing
+
+@testable import BenchmarkKit
+
+@Suite("The report") struct BenchmarkReportTests {
+  private let report = BenchmarkReport(
+    BenchmarkConfiguration(
+      entries: 1_000, valueSize: 1_536, repetitions: 3, seed: 7,
+      workloads: Workload.all.filter { ["read-all", "count"].contains($0.name) }, durability: "full"),
+    subjects: ["swift", "level", "slow"]
+  ) { subject, _ in
+    switch subject {
+    case "swift": [0.010, 0.012, 0.011]
+    case "level": [0.0115, 0.013, 0.0125]
+    default: [1.0, 1.2, 1.1]
+    }
+  }
+
+  @Test("The least median is the fastest; a difference within the spread is a tie")
+  func standing() {
+    #expect(report.standing(of: "swift", in: "count") == .fastest)
+    #expect(report.standing(of: "level", in: "count") == .tied)
+    #expect(report.standing(of: "slow", in: "count") == .slower)
+    #expect(report.standing(of: "swift", in: "unknown") == nil)
+    #expect(report.standing(of: "unknown", in: "count") == nil)
+  }
+
+  @Test("Times and throughput are those of one operation")
+  func perOperation() throws {
+    let result = try #require(report.result(of: "swift", in: "read-all"))
+    #expect(result.operations == 1_000)
+    #expect(abs(result.secondsPerOperation - 0.000_011) < 1e-12)
+    #expect(abs(result.operationsPerSecond - 90_909) < 1)
+  }
+
+  @Test("The text has aligned columns and marks the fastest and the ties")
+  func text() throws {
+    let lines = report.text.split(separator: "\n")
+    let row = try #require(lines.first { $0.hasPrefix("read-all") })
+    #expect(row == "read-all  * 11.0 µs ±9%  ≈ 12.5 µs ±6%  1.10 ms ±9%")
+    let header = try #require(lines.first { $0.hasPrefix("workload") })
+    #expect(header.count == row.count)
+    #expect(lines[0].hasPrefix("1000 entries, values of 1.50 KiB on average, seed 7, durability full, 20"))
+    #expect(report.text.contains("* 90.9k ops/s"))
+  }
+
+  @Test("The Markdown has a row for each workload with the fastest in bold")
+  func markdown() {
+    #expect(report.markdown.contains("| workload | swift | level | slow |\n| --- | ---: | ---: | ---: |\n"))
+    #expect(report.markdown.contains("| read-all | **11.0 µs ±9%** | ≈ 12.5 µs ±6% | 1.10 ms ±9% |"))
+  }
+
+  @Test("The JSON can be read back and has all samples")
+  func json() throws {
+    let json = try report.json()
+    #expect(try BenchmarkReport(json: json) == report)
+    let object = try #require(try JSONSerialization.jsonObject(with: json) as? [String: Any])
+    let results = try #require(object["results"] as? [[String: Any]])
+    #expect(results.count == 6)
+    #expect(results[0]["samples"] as? [Double] == [0.010, 0.012, 0.011])
+    #expect(object["machine"] is [String: Any])
+    #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data("{}".utf8)) }
+  }
+
+  @Test("A table survives cells of any content")
+  func cells() {
+    let table = TextTable(header: ["a", "b"], rows: [["x|y", "é\n"], ["longer than the header", ""]])
+    #expect(table.markdown.contains("| x\\|y | é  |"))
+    #expect(table.text.split(separator: "\n").last == "longer than the header")
+  }
+}

@@ -1,0 +1,79 @@
+import Foundation
+import Testing
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+@Suite("The surroundings") struct TerminalTests {
+  /// Both ends of a terminal that no person looks at.
+  private struct Terminal {
+    let ours: FileHandle
+    let theirs: FileHandle
+
+    init() throws {
+      var descriptors: (ours: Int32, theirs: Int32) = (-1, -1)
+      try #require(openpty(&descriptors.ours, &descriptors.theirs, nil, nil, nil) == 0)
+      ours = FileHandle(fileDescriptor: descriptors.ours, closeOnDealloc: true)
+      theirs = FileHandle(fileDescriptor: descriptors.theirs, closeOnDealloc: true)
+    }
+  }
+
+  @Test("On a terminal there is progress; Ctrl-C and SIGTERM clean up", arguments: [SIGINT, SIGTERM])
+  func interruption(signal: Int32) async throws {
+    try await withTemporaryDirectory { directory in
+      let terminal = try Terminal()
+      let process = Process()
+      process.executableURL = CommandLineTool.url
+      process.arguments = [
+        "bench", "--engine", "sqlite", "--engine", "leveldb", "--entries", "100", "--repetitions", "1000",
+        "--directory", directory.path(),
+      ]
+      process.standardOutput = FileHandle.nullDevice
+      process.standardError = terminal.theirs
+      async let end: Void = process.runToEnd()
+
+      var seen = ""
+      while !seen.contains("repetition 1 of 1000: ") {
+        seen += String(decoding: terminal.ours.availableData, as: UTF8.self)
+      }
+      #expect(try contents(of: directory).count == 1)
+      #expect(kill(process.processIdentifier, signal) == 0)
+      try await end
+
+      #expect(process.terminationReason == .exit)
+      #expect(process.terminationStatus == 128 + signal)
+      #expect(try contents(of: directory) == [])
+    }
+  }
+
+  @Test("A reader that goes away ends the command without a word")
+  func brokenPipe() async throws {
+    try await withTemporaryDirectory { directory in
+      let pipe = Pipe()
+      try pipe.fileHandleForReading.close()
+      let output = try await CommandLineTool.run(
+        ["compare", "--engine", "memory", "--entries", "10", "--directory", directory.path()],
+        output: pipe.fileHandleForWriting)
+      #expect(output.status == 128 + SIGPIPE)
+      #expect(output.standardError == "")
+      #expect(try contents(of: directory) == [])
+    }
+  }
+
+  #if os(Linux)
+    @Test("Results that cannot be written are a failure")
+    func fullDisk() async throws {
+      let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
+      let output = try await CommandLineTool.run(["conformance", "--list"], output: full)
+      #expect(output.status == 1)
+      #expect(
+        output.standardError
+          == "stockroom: diskFull: Writing to standard output failed (No space left on device, errno 28)\n")
+    }
+  #endif
+}

@@ -1,0 +1,79 @@
+import Foundation
+import Testing
+
+@Suite("The command line") struct UsageTests {
+  @Test("Every command explains itself", arguments: ["compare", "conformance", "bench"])
+  func help(command: String) async throws {
+    let overview = try await CommandLineTool.run("--help")
+    #expect(overview.status == 0)
+    #expect(overview.standardOutput.contains("\n  \(command) "))
+
+    let help = try await CommandLineTool.run(command, "--help")
+    #expect(help.status == 0)
+    #expect(help.standardError == "")
+    for option in ["--engine", "--format", "--directory", "--durability"] {
+      #expect(help.standardOutput.contains("\n  \(option) "))
+    }
+    #expect(help.standardOutput.contains("sqlite"))
+  }
+
+  @Test("What only tests use is not shown")
+  func hidden() async throws {
+    #expect(try await !CommandLineTool.run("--help").standardOutput.contains("write-until-killed"))
+  }
+
+  @Test("--version prints a version")
+  func version() async throws {
+    let output = try await CommandLineTool.run("--version")
+    #expect(output.status == 0)
+    #expect(output.standardOutput.wholeMatch(of: /\d+\.\d+\.\d+\n/) != nil)
+  }
+
+  @Test(
+    "Wrong usage gives one line on standard error and status 64",
+    arguments: [
+      (
+        ["conformance", "--engine", "nonsense"], "There is no engine called nonsense. Engines: memory, files,"
+      ),
+      (["compare", "--engine", "memory", "--engine", "nonsense"], "There is no engine called nonsense."),
+      (["bench", "--entries", "-1"], "The number of entries must be between 1 and 10000000, not -1."),
+      (["bench", "--entries", "0"], "The number of entries must be between 1 and 10000000, not 0."),
+      (["bench", "--entries", "ten"], "'ten' is invalid for '--entries"),
+      (["bench", "--repetitions", "0"], "The number of repetitions must be between 1 and 1000, not 0."),
+      (["compare", "--value-size", "-1"], "The value size in bytes must be between 0 and 67108864, not -1."),
+      (["bench", "--entries", "9999999", "--value-size", "67108864"], "this machine's memory"),
+      (["bench", "--seed", "-1"], "'-1' is invalid for '--seed"),
+      (["bench", "--workload", "sleep"], "There is no workload called sleep. Workloads: write-one,"),
+      (["bench", "--format", "yaml"], "'text', 'markdown' or 'json'"),
+      (["bench", "--durability", "none"], "'none' is invalid"),
+      (["bench", "--directory", ""], "The path for --directory is empty."),
+      (["conformance", "--check", "nope"], "There is no check called nope"),
+      (["conformance", "--rule", "Z9"], "There is no rule called Z9."),
+      (["conformance", "--rule", "S1"], "No check of these rules applies"),
+      (["conformance", "--engine", "memory", "--rule", "W6"], "No check of these rules applies"),
+      (["write-until-killed", "nonsense", "/tmp"], "There is no engine called nonsense."),
+      (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),
+    ])
+  func wrongUsage(arguments: [String], message: String) async throws {
+    let output = try await CommandLineTool.run(arguments)
+    #expect(output.status == 64)
+    #expect(output.errorLines.count == 1)
+    #expect(output.standardError.hasPrefix("stockroom: "))
+    #expect(output.standardError.contains(message))
+    #expect(output.standardOutput == "")
+  }
+
+  @Test(
+    "A directory that cannot be made gives one line with path and cause and status 1",
+    arguments: [
+      ["compare"], ["conformance"], ["bench", "--engine", "memory"],
+    ])
+  func unusableDirectory(arguments: [String]) async throws {
+    let output = try await CommandLineTool.run(arguments + ["--directory", "/dev/null/x"])
+    #expect(output.status == 1)
+    #expect(output.errorLines.count == 1)
+    #expect(output.standardError.hasPrefix("stockroom: io: Making the directory /dev/null/x/"))
+    #expect(output.standardError.contains("Not a directory"))
+    #expect(output.standardOutput == "")
+  }
+}

@@ -1,0 +1,126 @@
+import Foundation
+import StockroomCore
+import Testing
+
+/// The least that an engine must be: six methods, in an actor, without `throws` where nothing can fail.
+private actor SixMethods: StorageEngine {
+  var entries: [CacheKey: (data: Data, createdAt: Date, updatedAt: Date)] = [:]
+  var reads = 0
+
+  func write(_ data: Data, key: CacheKey) throws {
+    try key.validate()
+    entries[key] = (data, entries[key]?.createdAt ?? .now, .now)
+  }
+  func read(key: CacheKey) throws -> Data? {
+    try key.validate()
+    reads += 1
+    return entries[key]?.data
+  }
+  func remove(key: CacheKey) throws {
+    try key.validate()
+    entries[key] = nil
+  }
+  func allKeys() -> [CacheKey] { Array(entries.keys) }
+  func createdAt(key: CacheKey) throws -> Date? {
+    try key.validate()
+    return entries[key]?.createdAt
+  }
+  func updatedAt(key: CacheKey) throws -> Date? {
+    try key.validate()
+    return entries[key]?.updatedAt
+  }
+}
+
+@Suite struct DefaultsTests {
+  let engine: any StorageEngine = SixMethods()
+  let keys = ["c", "a", "b"].map(CacheKey.init(verbatim:))
+  let invalid = CacheKey(verbatim: "")
+  func data(_ text: String) -> Data { Data(text.utf8) }
+
+  func fill() async throws {
+    try await engine.write(keys.map { (key: $0, data: data($0.value)) })
+  }
+
+  @Test("Reads of many keep the order and the repeats of the request, and leave out what is absent")
+  func readMany() async throws {
+    try await fill()
+    let request = [keys[2], CacheKey(verbatim: "absent"), keys[0], keys[2]]
+    #expect(try await engine.read(keys: request) == [data("b"), data("c"), data("b")])
+    #expect(try await engine.readDataAndKeys(keys: request).map(\.key.value) == ["b", "c", "b"])
+    #expect(try await engine.keysExist(request).map(\.value) == ["b", "c", "b"])
+  }
+
+  @Test("Everything can be read, counted and removed")
+  func everything() async throws {
+    try await fill()
+    #expect(Set(try await engine.readAllData()) == Set(["a", "b", "c"].map(data)))
+    #expect(Set(try await engine.readAllDataAndKeys().map(\.key)) == Set(keys))
+    #expect(try await engine.keyCount() == 3)
+    #expect(try await engine.keyExists(keys[0]))
+    try await engine.remove(keys: [keys[0], CacheKey(verbatim: "absent")])
+    #expect(try await engine.keyExists(keys[0]) == false)
+    try await engine.removeAllData()
+    #expect(try await engine.keyCount() == 0)
+  }
+
+  @Test("All entries are in the order of their creation")
+  func entries() async throws {
+    try await fill()
+    try await engine.write(data("again"), key: keys[0])
+    let entries = try await engine.readAllEntries()
+    #expect(entries.map(\.key) == keys)
+    #expect(entries[0].data == data("again"))
+    #expect(entries[0].createdAt <= entries[0].updatedAt)
+  }
+
+  @Test("A scan is in byte order and reads no more than it returns")
+  func scan() async throws {
+    let engine = SixMethods()
+    for number in 100..<200 {
+      try await engine.write(data("\(number)"), key: CacheKey(verbatim: "\(number)"))
+    }
+    let found = try await engine.scan(KeyRange(after: CacheKey(verbatim: "149"), upTo: nil), limit: 3)
+    #expect(found.map(\.key.value) == ["150", "151", "152"])
+    #expect(await engine.reads == 3)
+    #expect(try await engine.scan(.all, limit: 0).isEmpty)
+    #expect(try await engine.scan(.all, limit: -1).isEmpty)
+    #expect(try await engine.scan(.prefix("19"), limit: nil).count == 10)
+  }
+
+  @Test("Operations are applied in order")
+  func apply() async throws {
+    try await fill()
+    try await engine.apply([
+      .write(data("x"), key: keys[0]), .removeAll, .write(data("y"), key: keys[1]), .remove(key: keys[2]),
+      .write(data("z"), key: keys[1]),
+    ])
+    #expect(try await engine.readAllDataAndKeys().map(\.key) == [keys[1]])
+    #expect(try await engine.read(key: keys[1]) == data("z"))
+  }
+
+  @Test("One invalid key rejects a whole batch")
+  func invalidKeys() async throws {
+    try await fill()
+    let expected = StorageError.Code.invalidKey
+    func code(_ body: () async throws -> Void) async -> StorageError.Code? {
+      await #expect(throws: StorageError.self) { try await body() }?.code
+    }
+    #expect(
+      await code {
+        try await engine.write([(key: CacheKey(verbatim: "new"), data: Data()), (key: invalid, data: Data())])
+      } == expected)
+    #expect(await code { try await engine.remove(keys: [keys[0], invalid]) } == expected)
+    #expect(await code { try await engine.apply([.removeAll, .remove(key: invalid)]) } == expected)
+    #expect(await code { _ = try await engine.read(keys: [keys[0], invalid]) } == expected)
+    #expect(await code { _ = try await engine.keysExist([keys[0], invalid]) } == expected)
+    #expect(
+      await code { _ = try await engine.scan(KeyRange(after: invalid, upTo: nil), limit: 1) } == expected)
+    #expect(Set(try await engine.allKeys()) == Set(keys))
+  }
+
+  @Test("An engine that says nothing promises nothing, and can be closed")
+  func rest() async throws {
+    #expect(engine.capabilities == [])
+    try await engine.close()
+  }
+}

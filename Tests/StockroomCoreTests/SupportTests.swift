@@ -1,0 +1,166 @@
+import Foundation
+import StockroomCore
+import Synchronization
+import Testing
+
+extension Gate {
+  /// Whether the gate lets anybody in.
+  fileprivate var isOpen: Bool {
+    do { try enter() } catch { return false }
+    leave()
+    return true
+  }
+}
+
+private struct Refused: Error {}
+
+@Suite struct GroupCommitterTests {
+  @Test("Every submission is committed once, in groups when many arrive together")
+  func groups() async throws {
+    let thread = OwnThread()
+    defer { thread.stop() }
+    let groups = Mutex<[[Int]]>([])
+    let committer = GroupCommitter<Int>(on: thread) { group in groups.withLock { $0.append(group) } }
+    let isReleased = DispatchSemaphore(value: 0)
+    try thread.enqueue { isReleased.wait() }
+    let submissions = (0..<64).map { number in Task { try await committer.submit(number) } }
+    isReleased.signal()
+    for submission in submissions { try await submission.value }
+    #expect(groups.withLock { $0.joined().sorted() } == Array(0..<64))
+  }
+
+  @Test("A request that cannot be committed takes no other with it")
+  func failure() async throws {
+    let thread = OwnThread()
+    defer { thread.stop() }
+    let committed = Mutex<[Int]>([])
+    let committer = GroupCommitter<Int>(on: thread) { group in
+      if group.contains(13) { throw Refused() }
+      committed.withLock { $0 += group }
+    }
+    let submissions = (0..<64).map { number in Task { try await committer.submit(number) } }
+    for (number, submission) in submissions.enumerated() {
+      let isRefused = await submission.result.isFailure
+      #expect(isRefused == (number == 13))
+    }
+    #expect(committed.withLock { $0.sorted() } == (0..<64).filter { $0 != 13 })
+  }
+
+  @Test("A cancelled task submits nothing")
+  func cancellation() async {
+    let thread = OwnThread()
+    defer { thread.stop() }
+    let committed = Mutex(0)
+    let committer = GroupCommitter<Int>(on: thread) { _ in committed.withLock { $0 += 1 } }
+    let task = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      try await committer.submit(1)
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(committed.withLock { $0 } == 0)
+  }
+
+  @Test("After the thread has stopped, submissions are refused and not kept waiting")
+  func stopped() async {
+    let thread = OwnThread()
+    let committer = GroupCommitter<Int>(on: thread) { _ in }
+    thread.stop()
+    let error = await #expect(throws: StorageError.self) { try await committer.submit(1) }
+    #expect(error?.code == .closed)
+  }
+}
+
+@Suite struct OwnThreadTests {
+  @Test("Stopping does what is waiting first")
+  func stop() throws {
+    let thread = OwnThread()
+    let done = Mutex(0)
+    for _ in 0..<100 { try thread.enqueue { done.withLock { $0 += 1 } } }
+    thread.stop()
+    #expect(done.withLock { $0 } == 100)
+    #expect(throws: StorageError.self) { try thread.enqueue {} }
+    thread.stop()
+  }
+
+  @Test("A job may stop its own thread")
+  func stopFromWithin() async throws {
+    let thread = OwnThread()
+    try await thread.run { thread.stop() }
+    await #expect(throws: StorageError.self) { try await thread.run {} }
+  }
+
+  @Test("What a job throws reaches the one who asked for it")
+  func failure() async throws {
+    let thread = OwnThread()
+    defer { thread.stop() }
+    await #expect(throws: Refused.self) { try await thread.run { throw Refused() } }
+    #expect(try await thread.run { 7 } == 7)
+  }
+}
+
+@Suite struct GateTests {
+  /// In the order in which things happened.
+  private final class Journal: Sendable {
+    let lines = Mutex<[String]>([])
+    func note(_ line: String) { lines.withLock { $0.append(line) } }
+  }
+
+  @Test("Closing waits for everybody inside, and whoever closes too waits for the first")
+  func close() async throws {
+    let gate = Gate(path: "/somewhere")
+    let journal = Journal()
+    try gate.enter()
+    let closers = (0..<3).map { _ in
+      Task {
+        try await gate.close { journal.note("released") }
+        journal.note("closed")
+      }
+    }
+    while gate.isOpen { await Task.yield() }
+    journal.note("left")
+    gate.leave()
+    for closer in closers { try await closer.value }
+    #expect(journal.lines.withLock { $0 } == ["left", "released", "closed", "closed", "closed"])
+
+    let error = #expect(throws: StorageError.self) { try gate.enter() }
+    #expect(error?.code == .closed)
+    #expect(error?.message.contains("/somewhere") == true)
+  }
+
+  @Test("A release that fails is reported to the first, and the gate is closed all the same")
+  func failure() async throws {
+    let gate = Gate(path: "/somewhere")
+    await #expect(throws: Refused.self) { try await gate.close { throw Refused() } }
+    try await gate.close {}
+    #expect(throws: StorageError.self) { try gate.enter() }
+  }
+}
+
+@Suite struct TimestampTests {
+  @Test("A timestamp and its date agree to a microsecond")
+  func date() {
+    let before = Date()
+    let now = Timestamp.now().date
+    #expect(before.addingTimeInterval(-1e-6) <= now && now <= Date().addingTimeInterval(1e-6))
+    #expect(Timestamp(nanoseconds: 0).date == Date(timeIntervalSince1970: 0))
+    #expect(Timestamp(nanoseconds: 978_307_200_500_000_000).date == Date(timeIntervalSinceReferenceDate: 0.5))
+  }
+
+  @Test("A header comes back from its bytes, and keeps time from moving backwards")
+  func header() throws {
+    var header = EntryHeader(createdAt: Timestamp(nanoseconds: 100), sequence: .max)
+    header.overwrite(at: Timestamp(nanoseconds: 50))
+    #expect(header.updatedAt == Timestamp(nanoseconds: 100))
+    header.overwrite(at: Timestamp(nanoseconds: 150))
+    var bytes = [UInt8](repeating: 0, count: EntryHeader.encodedSize)
+    bytes.withUnsafeMutableBytes { header.encode(into: $0) }
+    #expect(bytes.withUnsafeBytes { EntryHeader(decoding: $0) } == header)
+    #expect(bytes.dropLast().withUnsafeBytes { EntryHeader(decoding: $0) } == nil)
+  }
+}
+
+extension Result {
+  fileprivate var isFailure: Bool {
+    if case .failure = self { true } else { false }
+  }
+}

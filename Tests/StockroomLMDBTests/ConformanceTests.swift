@@ -1,0 +1,15 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomLMDB
+import Testing
+
+@Suite struct LMDBConformanceTests {
+  static let suite = ConformanceSuite(
+    "LMDB",
+    capabilities: [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess]
+  ) { try LMDBStorageEngine(directory: FileManager.Directory(url: $0)) }
+
+  @Test("The LMDB engine keeps the contract", arguments: suite.checks)
+  func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
+}

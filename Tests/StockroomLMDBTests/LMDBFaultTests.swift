@@ -1,0 +1,181 @@
+import CLMDB
+import Foundation
+import StockroomCore
+import StockroomLMDB
+import Testing
+
+@Suite struct LMDBFaultTests {
+  /// A directory with a database of some pages, closed.
+  private func filled() async throws -> TemporaryDirectory {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write((0..<500).map { (key($0), value($0, count: 500)) })
+    try await engine.close()
+    return place
+  }
+
+  @Test("A file that has been cut off anywhere is refused", arguments: [1, 16, 4095, 4096, 8192, 100_000])
+  func truncated(left: Int) async throws {
+    let place = try await filled()
+    let whole = try Data(contentsOf: place.dataFile)
+    for size in [left, whole.count - left] {
+      let part = whole.prefix(size)
+      try part.write(to: place.dataFile)
+      #expect(await code { _ = try place.engine() } == .corrupted)
+      #expect(try Data(contentsOf: place.dataFile) == part)
+    }
+    try whole.write(to: place.dataFile)
+    #expect(try await place.engine().keyCount() == 500)
+  }
+
+  @Test("Any damage to the meta pages gives the entries or an error")
+  func damagedHeader() async throws {
+    let place = try await filled()
+    let whole = try Data(contentsOf: place.dataFile)
+    for offset in Array(0..<152) + Array(4096..<4248) {
+      for damage in [UInt8(0xFF), 0x01] {
+        var damaged = whole
+        damaged[offset] ^= damage
+        try damaged.write(to: place.dataFile)
+        let code = await code {
+          let engine = try place.engine()
+          let entries = try await engine.readAllDataAndKeys()
+          if entries.count != 500 { throw StorageError(.corrupted, "Entries are missing.") }
+        }
+        // Another root, or other flags, are what another program's database may have.
+        #expect(code == nil || code == .corrupted || code == .unsupported, "byte \(offset)")
+      }
+    }
+  }
+
+  @Test("Zeros in place of the file or its pages are refused", arguments: [0, 8192])
+  func zeros(from start: Int) async throws {
+    let place = try await filled()
+    var bytes = try Data(contentsOf: place.dataFile)
+    bytes.replaceSubrange(start..., with: Data(count: bytes.count - start))
+    try bytes.write(to: place.dataFile)
+    #expect(await code { _ = try place.engine() } == .corrupted)
+  }
+
+  @Test("A text file in place of the database is refused and left alone")
+  func textFile() async throws {
+    let place = try TemporaryDirectory()
+    let text = Data(String(repeating: "This is a letter to my grandmother. ", count: 1000).utf8)
+    try text.write(to: place.dataFile)
+    do {
+      _ = try place.engine()
+      Issue.record("A letter was opened as a database.")
+    } catch let error as StorageError {
+      #expect(error.code == .corrupted)
+      #expect(error.description.contains(place.dataFile.path))
+    }
+    #expect(try Data(contentsOf: place.dataFile) == text)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["data.mdb"])
+  }
+
+  @Test("An empty file is a new database, whatever the lock file holds")
+  func emptyFile() async throws {
+    let place = try TemporaryDirectory()
+    try Data().write(to: place.dataFile)
+    try Data(repeating: 0xAB, count: 100_000).write(to: place.url.appending(path: "lock.mdb"))
+    let engine = try place.engine()
+    try await engine.write(value(1), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(1))
+  }
+
+  @Test("Another program's environment is refused and left alone")
+  func foreign() async throws {
+    let place = try TemporaryDirectory()
+    try writeForeignEntry(named: "colour", in: place.url.path)
+    let before = try Data(contentsOf: place.dataFile)
+    #expect(await code { _ = try place.engine() } == .unsupported)
+    try FileManager.default.removeItem(at: place.url.appending(path: "lock.mdb"))
+    #expect(await code { _ = try place.engine() } == .unsupported)
+    #expect(try Data(contentsOf: place.dataFile) == before)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["data.mdb"])
+  }
+
+  @Test("Another program's entry under our name does not make the environment ours")
+  func foreignNamesake() async throws {
+    let place = try TemporaryDirectory()
+    try writeForeignEntry(named: "stockroom", in: place.url.path)
+    #expect(await code { _ = try place.engine() } == .unsupported)
+  }
+
+  private func writeForeignEntry(named name: String, in path: String) throws {
+    var environment: OpaquePointer?
+    #expect(mdb_env_create(&environment) == 0)
+    defer { mdb_env_close(environment) }
+    #expect(mdb_env_open(environment, path, 0, 0o644) == 0)
+    var transaction: OpaquePointer?
+    var main: MDB_dbi = 0
+    #expect(mdb_txn_begin(environment, nil, 0, &transaction) == 0)
+    #expect(mdb_dbi_open(transaction, nil, 0, &main) == 0)
+    var bytes = Array(name.utf8)
+    let result = bytes.withUnsafeMutableBytes { bytes in
+      var name = MDB_val(mv_size: bytes.count, mv_data: bytes.baseAddress)
+      var value = name
+      return mdb_put(transaction, main, &name, &value, 0)
+    }
+    #expect(result == 0)
+    #expect(mdb_txn_commit(transaction) == 0)
+  }
+
+  #if os(Linux)
+    @Test("A failed write of a meta page is reported, and the engine goes on without it")
+    func failedMetaPage() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine(durability: .full)
+      try await engine.write(value(1), key: key(1))
+      // LMDB writes meta pages through a descriptor of its own, the only one that cannot read.
+      let descriptor = try #require(
+        (0..<1024 as Range<Int32>).first {
+          fcntl($0, F_GETFL) & O_ACCMODE == O_WRONLY
+            && (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)"))
+              == place.dataFile.path
+        })
+      let unwritable = open("/dev/null", O_RDONLY)
+      #expect(dup2(unwritable, descriptor) == descriptor)
+      close(unwritable)
+
+      let reading = Task {
+        for _ in 0..<1000 {
+          let stored = try await engine.read(key: key(1))
+          #expect(stored == value(1))
+        }
+      }
+      #expect(await code { try await engine.write(value(2), key: key(2)) } == .io)
+      try await reading.value
+      #expect(try await engine.allKeys() == [key(1)])
+      try await engine.write(value(3), key: key(3))
+      #expect(try await engine.allKeys() == [key(1), key(3)])
+    }
+  #endif
+
+  @Test("A plain file in the way of the directory is named in the error")
+  func fileInTheWay() async throws {
+    let place = try TemporaryDirectory()
+    let file = place.url.appending(path: "file")
+    try Data("text".utf8).write(to: file)
+    for url in [file, file.appending(path: "below")] {
+      do {
+        _ = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
+        Issue.record("A file was opened as a directory.")
+      } catch let error as StorageError {
+        #expect(error.description.contains(file.path))
+      }
+    }
+    #expect(try Data(contentsOf: file) == Data("text".utf8))
+  }
+
+  @Test("A lock file that cannot be used leaves nothing of a new database")
+  func unusableLockFile() async throws {
+    let place = try TemporaryDirectory()
+    let lock = place.url.appending(path: "lock.mdb")
+    try FileManager.default.createDirectory(at: lock, withIntermediateDirectories: false)
+    #expect(await code { _ = try place.engine() } == .io)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["lock.mdb"])
+    try FileManager.default.removeItem(at: lock)
+    try await place.engine().write(value(1), key: key(1))
+  }
+}

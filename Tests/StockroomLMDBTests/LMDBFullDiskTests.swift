@@ -1,0 +1,105 @@
+import Foundation
+import StockroomCore
+import StockroomLMDB
+import Testing
+
+#if os(Linux)
+  import Glibc
+
+  /// A file system of a few megabytes, where the machine lets us have one.
+  private final class SmallDisk {
+    let url: URL
+
+    init?(megabytes: Int) {
+      url = FileManager.default.temporaryDirectory.appending(path: "lmdb-disk-\(UUID().uuidString)")
+      guard mkdir(url.path, 0o755) == 0 else { return nil }
+      guard mount("tmpfs", url.path, "tmpfs", 0, "size=\(megabytes)m") == 0 else {
+        rmdir(url.path)
+        return nil
+      }
+    }
+
+    deinit {
+      umount2(url.path, Int32(MNT_DETACH))
+      rmdir(url.path)
+    }
+
+    static let isPossible = SmallDisk(megabytes: 1) != nil
+  }
+
+  @Suite(.enabled(if: SmallDisk.isPossible, "Mounting a small file system takes rights that we lack."))
+  struct LMDBFullDiskTests {
+    @Test(
+      "A full disk refuses writes, keeps what is there, and works again with room", arguments: [500, 20_000])
+    func fullDisk(valueSize: Int) async throws {
+      let disk = try #require(SmallDisk(megabytes: 4))
+      let directory = FileManager.Directory(url: disk.url.appending(path: "store"))
+      let ballast = disk.url.appending(path: "ballast")
+      try Data(count: 1 << 20).write(to: ballast)
+      let engine = try LMDBStorageEngine(directory: directory)
+      var written = 0
+      var refusal: StorageError.Code?
+      while refusal == nil && written < 10_000 {
+        refusal = await code {
+          try await engine.write(value(written, count: valueSize), key: key(written))
+          written += 1
+        }
+      }
+      #expect(refusal == .diskFull)
+      #expect(
+        await code {
+          try await engine.write((0..<500).map { (key(50_000 + $0), value($0, count: 10_000)) })
+        } == .diskFull)
+      #expect(try await engine.keyCount() == written)
+      for number in 0..<written {
+        #expect(try await engine.read(key: key(number)) == value(number, count: valueSize))
+      }
+
+      let another = try LMDBStorageEngine(directory: directory)
+      #expect(try await another.keyCount() == written)
+
+      try FileManager.default.removeItem(at: ballast)
+      try await engine.write(value(written, count: valueSize), key: key(written))
+      try await engine.remove(key: key(0))
+      #expect(try await engine.keyCount() == written)
+      try await engine.close()
+      try await another.close()
+      #expect(try await LMDBStorageEngine(directory: directory).keyCount() == written)
+    }
+
+    @Test("Opening on a full disk throws and leaves nothing")
+    func openOnFullDisk() async throws {
+      let disk = try #require(SmallDisk(megabytes: 1))
+      let url = disk.url.appending(path: "store")
+      try FileManager.default.createDirectory(at: url, withIntermediateDirectories: false)
+      for spare in [0, 4096, 65_536, 73_728, 81_920] {
+        let ballast = disk.url.appending(path: "ballast")
+        var size = 1 << 20
+        while size > 0 && !FileManager.default.createFile(atPath: ballast.path, contents: Data(count: size)) {
+          size -= 4096
+        }
+        try Data(count: max(0, size - spare)).write(to: ballast)
+        let code = await code {
+          try await LMDBStorageEngine(directory: FileManager.Directory(url: url)).close()
+        }
+        #expect(code == .diskFull || (code == nil && spare > 70_000))
+        if code != nil { #expect(try FileManager.default.contentsOfDirectory(atPath: url.path).isEmpty) }
+        try FileManager.default.removeItem(at: ballast)
+      }
+      try await LMDBStorageEngine(directory: FileManager.Directory(url: url)).write(value(1), key: key(1))
+    }
+
+    @Test("A read-only file system is reported as such")
+    func readOnly() async throws {
+      let disk = try #require(SmallDisk(megabytes: 4))
+      let directory = FileManager.Directory(url: disk.url.appending(path: "store"))
+      let engine = try LMDBStorageEngine(directory: directory)
+      try await engine.write(value(1), key: key(1))
+      try await engine.close()
+      #expect(mount("", disk.url.path, "", UInt(MS_REMOUNT | MS_RDONLY), nil) == 0)
+      #expect(await code { _ = try LMDBStorageEngine(directory: directory) } == .readOnly)
+      let missing = FileManager.Directory(url: disk.url.appending(path: "other"))
+      #expect(await code { _ = try LMDBStorageEngine(directory: missing) } == .readOnly)
+    }
+  }
+#endif

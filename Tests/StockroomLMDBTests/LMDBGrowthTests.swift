@@ -1,0 +1,130 @@
+import Foundation
+import StockroomCore
+import StockroomLMDB
+import Testing
+
+@Suite struct LMDBGrowthTests {
+  @Test("The map grows under readers that read all the time")
+  func underReaders() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write(value(0), key: key(0))
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for _ in 0..<8 {
+        group.addTask {
+          while try await !engine.keyExists(CacheKey(verbatim: "end")) {
+            #expect(try await engine.read(key: key(0)) == value(0))
+            let keys = try await engine.allKeys()
+            #expect(try await engine.readDataAndKeys(keys: keys).count == keys.count)
+            await Task.yield()
+          }
+        }
+      }
+      for number in 0..<200 {
+        try await engine.write(value(number, count: 100_000), key: key(number + 1))
+      }
+      try await engine.write(Data(), key: CacheKey(verbatim: "end"))
+      try await group.waitForAll()
+    }
+    #expect(try await engine.keyCount() == 202)
+  }
+
+  @Test("A read of everything shows one moment while the map grows")
+  func duringReadAll() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write((0..<1000).map { (key($0), value(0, count: 1000)) })
+    async let readings = withThrowingTaskGroup(of: Set<Data>.self) { group in
+      for _ in 0..<40 { group.addTask { Set(try await engine.readAllData()) } }
+      return try await group.reduce(into: []) { $0.append($1) }
+    }
+    for round in 1...20 {
+      try await engine.write((0..<1000).map { (key($0), value(round, count: 1000 + 500 * round)) })
+    }
+    for reading in try await readings { #expect(reading.count == 1) }
+  }
+
+  @Test("A batch that is much larger than the map")
+  func largeBatch() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write((0..<100_000).map { (key($0), value($0, count: 300)) })
+    #expect(try await engine.keyCount() == 100_000)
+    #expect(try await engine.read(key: key(99_999)) == value(99_999, count: 300))
+  }
+
+  @Test("A value of 64 MiB comes back, replaced and removed too")
+  func largeValue() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    let large = Data(repeating: 7, count: 64 << 20)
+    try await engine.write(large, key: key(1))
+    #expect(try await engine.read(key: key(1)) == large)
+    try await engine.write(value(1), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(1))
+  }
+
+  @Test("A million keys in one request")
+  func millionKeys() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write((0..<1000).map { (key($0), value($0)) })
+    let stored = (0..<1000).map(key)
+    let keys = (0..<1_000_000).map { stored[$0 * 7 % 1000] }
+    let values = try await engine.read(keys: keys)
+    #expect(values.count == keys.count)
+    #expect(values[12_345] == value(12_345 * 7 % 1000))
+  }
+
+  @Test("Keys of 511 bytes, in byte order")
+  func longKeys() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    let keys = (0..<300).map { number in
+      let suffix = String(1000 + number)
+      return CacheKey(verbatim: String(repeating: "k", count: 511 - suffix.count) + suffix)
+    }
+    try await engine.write(keys.reversed().map { ($0, value(1)) })
+    #expect(try await engine.scan(.all, limit: nil).map(\.key) == keys)
+    #expect(try await engine.scan(.prefix(String(repeating: "k", count: 600)), limit: nil).isEmpty)
+    #expect(
+      try await engine.scan(KeyRange(after: keys[9], upTo: keys[12]), limit: 2).map(\.key)
+        == [keys[10], keys[11]])
+  }
+
+  @Test("Space is used again: overwriting does not let the file grow for ever")
+  func spaceIsReused() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    for round in 0..<200 {
+      try await engine.write((0..<100).map { (key($0), value(round, count: 2000)) })
+    }
+    try await engine.close()
+    let size = try #require(
+      try FileManager.default.attributesOfItem(atPath: place.dataFile.path)[.size] as? Int)
+    #expect(size < 2_000_000)
+  }
+
+  @Test("64 tasks write, read, scan and remove at the same time")
+  func hammered() async throws {
+    let place = try TemporaryDirectory()
+    let engines = [try place.engine(), try place.engine(durability: .full)]
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for task in 0..<64 {
+        let engine = engines[task % 2]
+        group.addTask {
+          for round in 0..<30 {
+            let own = key(task * 1000 + round)
+            try await engine.write(value(round, count: 3000), key: own)
+            #expect(try await engine.read(key: own) == value(round, count: 3000))
+            if round.isMultiple(of: 3) { try await engine.remove(key: own) }
+            if round.isMultiple(of: 10) { _ = try await engine.scan(.all, limit: 10) }
+            if round.isMultiple(of: 15) { _ = try await engine.readAllEntries() }
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try await engines[0].keyCount() == 64 * 20)
+  }
+}

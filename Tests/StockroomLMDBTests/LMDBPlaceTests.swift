@@ -1,0 +1,140 @@
+import Foundation
+import StockroomCore
+import StockroomLMDB
+import Testing
+
+@Suite struct LMDBPlaceTests {
+  @Test("Two engines on one place, one through a symbolic link, see each other's writes")
+  func shared() async throws {
+    let place = try TemporaryDirectory()
+    let link = place.url.appendingPathExtension("link")
+    try FileManager.default.createSymbolicLink(at: link, withDestinationURL: place.url)
+    defer { try? FileManager.default.removeItem(at: link) }
+
+    let one = try place.engine()
+    let other = try LMDBStorageEngine(directory: FileManager.Directory(url: link), durability: .full)
+    try await one.write(value(1), key: key(1))
+    #expect(try await other.read(key: key(1)) == value(1))
+    try await other.write(value(2), key: key(1))
+    #expect(try await one.read(key: key(1)) == value(2))
+
+    try await one.close()
+    #expect(await code { _ = try await one.read(key: key(1)) } == .closed)
+    try await other.write(value(3), key: key(3))
+    #expect(try await other.keyCount() == 2)
+    try await other.close()
+    #expect(try await place.engine().keyCount() == 2)
+  }
+
+  @Test("Engines that are opened on a new place at the same moment share it")
+  func openedAtOnce() async throws {
+    for _ in 0..<20 {
+      let place = try TemporaryDirectory()
+      let (directory, count) = (place.directory, 16)
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for number in 0..<count {
+          group.addTask {
+            let engine = try LMDBStorageEngine(directory: directory, durability: .process)
+            try await engine.write(value(number), key: key(number))
+            if number.isMultiple(of: 2) { try await engine.close() }
+          }
+        }
+        try await group.waitForAll()
+      }
+      #expect(try await place.engine().keyCount() == count)
+    }
+  }
+
+  @Test("A thousand engines, closed or dropped, leave no descriptor behind")
+  func nothingIsLeftBehind() async throws {
+    let place = try TemporaryDirectory()
+    /// The descriptors of files in the place. Those of other tests come and go meanwhile.
+    func descriptors() throws -> [String] {
+      try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").filter { name in
+        let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(name)")
+        return target?.hasPrefix(place.url.path) ?? false
+      }
+    }
+    #if os(Linux)
+      let open = try place.engine()
+      #expect(try !descriptors().isEmpty)
+      try await open.close()
+    #endif
+    for number in 0..<1000 {
+      let engine = try place.engine()
+      if number.isMultiple(of: 10) { try await engine.write(value(number), key: key(number)) }
+      if number.isMultiple(of: 3) { try await engine.close() }
+    }
+    #if os(Linux)
+      #expect(try descriptors().isEmpty)
+    #endif
+    #expect(try await place.engine().keyCount() == 100)
+  }
+
+  @Test("A closed engine leaves a file without slack")
+  func trimmed() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write((0..<5000).map { (key($0), value($0, count: 1000)) })
+    try await engine.close()
+    let size = try #require(
+      try FileManager.default.attributesOfItem(atPath: place.dataFile.path)[.size] as? Int)
+    #expect(size > 5_000_000 && size < 11_500_000)
+  }
+
+  @Test("Order of creation survives overwriting, removing everything and opening anew")
+  func order() async throws {
+    let place = try TemporaryDirectory()
+    do {
+      let engine = try place.engine()
+      for number in [3, 1, 2] { try await engine.write(value(number), key: key(number)) }
+      try await engine.write(value(9), key: key(3))
+    }
+    do {
+      let engine = try place.engine()
+      try await engine.write(value(0), key: key(0))
+      #expect(try await engine.readAllEntries().map(\.key) == [3, 1, 2, 0].map(key))
+      try await engine.apply([.removeAll, .write(value(2), key: key(2)), .write(value(1), key: key(1))])
+      #expect(try await engine.readAllEntries().map(\.key) == [2, 1].map(key))
+    }
+  }
+
+  @Test("Engines of both durabilities write to one place at the same time")
+  func durabilities() async throws {
+    let place = try TemporaryDirectory()
+    let full = try place.engine(durability: .full)
+    let process = try place.engine(durability: .process)
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<200 {
+        let engine = number.isMultiple(of: 2) ? full : process
+        group.addTask { try await engine.write(value(number), key: key(number)) }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try await full.keyCount() == 200)
+  }
+
+  @Test("A cancelled write throws and writes nothing")
+  func cancelled() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    let task = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      try await engine.write(value(1), key: key(1))
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(try await engine.keyCount() == 0)
+  }
+
+  @Test("A cancelled read of many throws")
+  func cancelledRead() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write((0..<5000).map { (key($0), value($0)) })
+    let task = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      return try await engine.readAllData()
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+  }
+}

@@ -1,0 +1,41 @@
+import Foundation
+import StockroomCore
+import StockroomLMDB
+
+/// A directory for one test.
+final class TemporaryDirectory {
+  let url: URL
+
+  init() throws {
+    url = FileManager.default.temporaryDirectory.appending(path: "lmdb-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+  }
+
+  deinit { try? FileManager.default.removeItem(at: url) }
+
+  var directory: FileManager.Directory { FileManager.Directory(url: url) }
+  var dataFile: URL { url.appending(path: "data.mdb") }
+
+  func engine(durability: Durability = .process) throws -> LMDBStorageEngine {
+    try LMDBStorageEngine(directory: directory, durability: durability)
+  }
+}
+
+/// The code of the error that `body` throws, or nil.
+func code(of body: () async throws -> Void) async -> StorageError.Code? {
+  do {
+    try await body()
+    return nil
+  } catch {
+    return (error as? StorageError)?.code
+  }
+}
+
+func key(_ number: Int) -> CacheKey {
+  let digits = String(number)
+  return CacheKey(verbatim: "key/" + String(repeating: "0", count: max(0, 8 - digits.count)) + digits)
+}
+
+func value(_ number: Int, count: Int = 100) -> Data {
+  Data((0..<count).map { UInt8(truncatingIfNeeded: number &* 31 &+ $0) })
+}

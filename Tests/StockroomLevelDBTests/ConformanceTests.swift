@@ -1,0 +1,17 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomLevelDB
+import Testing
+
+@Suite struct LevelDBConformanceTests {
+  static let suite = ConformanceSuite(
+    "LevelDB",
+    capabilities: [
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .detectsCorruption,
+    ]
+  ) { try LevelDBStorageEngine(directory: FileManager.Directory(url: $0)) }
+
+  @Test("The LevelDB engine keeps the contract", arguments: suite.checks)
+  func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
+}

@@ -1,0 +1,12 @@
+import ConformanceKit
+import StockroomMemory
+import Testing
+
+@Suite struct MemoryConformanceTests {
+  static let suite = ConformanceSuite(
+    "memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans]
+  ) { _ in MemoryStorageEngine() }
+
+  @Test("The memory engine keeps the contract", arguments: suite.checks)
+  func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
+}

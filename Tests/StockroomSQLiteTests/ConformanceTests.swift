@@ -1,0 +1,15 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import Testing
+
+@Suite struct SQLiteConformanceTests {
+  static let suite = ConformanceSuite(
+    "SQLite",
+    capabilities: [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess]
+  ) { try SQLiteStorageEngine(directory: FileManager.Directory(url: $0)) }
+
+  @Test("The SQLite engine keeps the contract", arguments: suite.checks)
+  func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
+}

@@ -1,0 +1,205 @@
+import CSQLite
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import Testing
+
+#if canImport(Darwin)
+  /// `F_OFD_GETLK`, which the headers hide.
+  private let descriptorGetLock: Int32 = 92
+#else
+  private let descriptorGetLock: Int32 = 36
+#endif
+
+@Suite struct SQLiteStorageEngineTests {
+  let directory = FileManager.Directory.temporary(appendingPath: "stockroom-sqlite-\(UUID().uuidString)")
+  var file: String { directory.url.appending(path: "data.sqlite3").path(percentEncoded: false) }
+  let key = CacheKey(verbatim: "key")
+
+  /// Runs `body` and removes the directory afterwards.
+  func cleaningUp<Result>(_ body: () async throws -> Result) async throws -> Result {
+    defer { try? FileManager.default.removeItem(at: directory.url) }
+    return try await body()
+  }
+
+  /// What is in the directory, by name.
+  func contents() throws -> [String: Data] {
+    let names = try FileManager.default.contentsOfDirectory(atPath: directory.url.path(percentEncoded: false))
+    return try Dictionary(
+      uniqueKeysWithValues: names.map { ($0, try Data(contentsOf: directory.url.appending(path: $0))) })
+  }
+
+  /// Runs SQL on a database file as another program would.
+  func run(_ sql: String, on path: String) throws {
+    var handle: OpaquePointer?
+    defer { sqlite3_close_v2(handle) }
+    try #require(sqlite3_open(path, &handle) == SQLITE_OK)
+    try #require(sqlite3_exec(handle, sql, nil, nil, nil) == SQLITE_OK)
+  }
+
+  /// The error that opening throws, which must name the file.
+  func openingFails(sourceLocation: SourceLocation = #_sourceLocation) throws -> StorageError.Code {
+    let error = try #require(throws: StorageError.self, sourceLocation: sourceLocation) {
+      _ = try SQLiteStorageEngine(directory: directory)
+    }
+    #expect(error.description.contains(file), sourceLocation: sourceLocation)
+    return error.code
+  }
+
+  @Test("Another program's database is refused and left as it was", arguments: ["DELETE", "WAL"])
+  func foreignDatabase(journalMode: String) async throws {
+    try await cleaningUp {
+      try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
+      try run("PRAGMA journal_mode=\(journalMode); CREATE TABLE t (a); INSERT INTO t VALUES (1);", on: file)
+      let before = try contents()
+      #expect(try openingFails() == .unsupported)
+      #expect(try contents() == before)
+    }
+  }
+
+  @Test("Refusing another program's database does not cost it its locks")
+  func foreignLocks() async throws {
+    try await cleaningUp {
+      try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
+      var owner: OpaquePointer?
+      defer { sqlite3_close_v2(owner) }
+      try #require(sqlite3_open(file, &owner) == SQLITE_OK)
+      try #require(sqlite3_exec(owner, "CREATE TABLE t (a); BEGIN EXCLUSIVE", nil, nil, nil) == SQLITE_OK)
+      #expect(try openingFails() == .unsupported)
+
+      // A process does not see its own locks, but a lock that belongs to a descriptor does.
+      let descriptor = open(file, O_RDWR)
+      defer { close(descriptor) }
+      var lock = flock()
+      lock.l_type = Int16(F_WRLCK)
+      lock.l_whence = Int16(SEEK_SET)
+      try #require(fcntl(descriptor, descriptorGetLock, &lock) == 0)
+      #expect(lock.l_type != Int16(F_UNLCK))
+    }
+  }
+
+  @Test(
+    "A file that is no database is refused and left as it was",
+    arguments: ["a note", String(repeating: "x", count: 9_000)])
+  func textFile(text: String) async throws {
+    try await cleaningUp {
+      try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
+      try Data(text.utf8).write(to: URL(filePath: file))
+      let before = try contents()
+      #expect(try openingFails() == .corrupted)
+      #expect(try contents() == before)
+    }
+  }
+
+  @Test("A database of a later format is refused and left as it was")
+  func laterFormat() async throws {
+    try await cleaningUp {
+      try await SQLiteStorageEngine(directory: directory).close()
+      try run("PRAGMA user_version = 99", on: file)
+      let before = try contents()
+      #expect(try openingFails() == .unsupported)
+      #expect(try contents() == before)
+    }
+  }
+
+  @Test("A truncated database is reported, at whatever length", arguments: [0, 1, 99, 100, 4_096, 20_000])
+  func truncated(length: UInt64) async throws {
+    try await cleaningUp {
+      let engine = try SQLiteStorageEngine(directory: directory)
+      try await engine.write((0..<200).map { (key: CacheKey(verbatim: "\($0)"), data: Data(count: 1_000)) })
+      try await engine.close()
+      let handle = try FileHandle(forWritingTo: URL(filePath: file))
+      try handle.truncate(atOffset: length)
+      try handle.close()
+      #expect(try openingFails() == .corrupted)
+    }
+  }
+
+  @Test("Two databases of different names live in one directory")
+  func filenames() async throws {
+    try await cleaningUp {
+      let first: some StorageEngine = try .sqlite(directory: directory, databaseFilename: "first")
+      let second: some StorageEngine = try .sqlite(directory: directory, databaseFilename: "second")
+      try await first.write(Data([1]), key: key)
+      #expect(try await second.read(key: key) == nil)
+      try await first.close()
+      try await second.close()
+      #expect(try contents().keys.sorted() == ["first.sqlite3", "second.sqlite3"])
+    }
+  }
+
+  @Test("A database name that is no file name is refused", arguments: ["", "../x", "a/b", "a\0b"])
+  func hostileFilename(name: String) throws {
+    let error = #expect(throws: StorageError.self) {
+      _ = try SQLiteStorageEngine(directory: directory, databaseFilename: name)
+    }
+    #expect(error?.code == .unsupported)
+    #expect(!FileManager.default.fileExists(atPath: directory.url.path(percentEncoded: false)))
+  }
+
+  @Test("A default engine that cannot be opened says why whenever it is used")
+  func defaultEngineThatFails() async throws {
+    let engine = SQLiteStorageEngine.default(appendingPath: "../../../../../../../../dev/null/x")
+    let error = await #expect(throws: StorageError.self) { try await engine.write(Data(), key: key) }
+    #expect(error?.description.contains("/dev/null") == true)
+    await #expect(throws: StorageError.self) { try await engine.allKeys() }
+    try await engine.close()
+  }
+
+  @Test("Two engines on one database take turns and see each other's writes")
+  func twoEngines() async throws {
+    try await cleaningUp {
+      let engines = [
+        try SQLiteStorageEngine(directory: directory), try SQLiteStorageEngine(directory: directory),
+      ]
+      try await withThrowingTaskGroup { group in
+        for task in 0..<16 {
+          group.addTask {
+            let key = CacheKey(verbatim: "\(task)")
+            for step in UInt8(0)..<20 {
+              try await engines[task % 2].write(Data([step]), key: key)
+              #expect(try await engines[(task + 1) % 2].read(key: key) == Data([step]))
+            }
+          }
+        }
+        try await group.waitForAll()
+      }
+      for engine in engines { try await engine.close() }
+    }
+  }
+
+  @Test("Many engines may make the same database at the same time")
+  func openingTogether() async throws {
+    try await cleaningUp {
+      let engines = try await withThrowingTaskGroup(of: SQLiteStorageEngine.self) { group in
+        for _ in 0..<8 { group.addTask { try SQLiteStorageEngine(directory: directory) } }
+        return try await group.reduce(into: []) { $0.append($1) }
+      }
+      try await engines[0].write(Data([7]), key: key)
+      for engine in engines { #expect(try await engine.read(key: key) == Data([7])) }
+    }
+  }
+
+  @Test("A value beyond SQLite's limit is refused and the earlier one kept")
+  func valueTooLarge() async throws {
+    try await cleaningUp {
+      let engine = try SQLiteStorageEngine(directory: directory, durability: .process)
+      try await engine.write(Data([1]), key: key)
+      let error = await #expect(throws: StorageError.self) {
+        try await engine.write(Data(count: 1_000_000_001), key: key)
+      }
+      #expect(error?.code == .valueTooLarge)
+      #expect(try await engine.read(key: key) == Data([1]))
+      try await engine.close()
+    }
+  }
+
+  @Test("A database without the table of entries is damaged, not empty")
+  func missingTable() async throws {
+    try await cleaningUp {
+      try await SQLiteStorageEngine(directory: directory).close()
+      try run("DROP TABLE entries", on: file)
+      #expect(try openingFails() == .corrupted)
+    }
+  }
+}
