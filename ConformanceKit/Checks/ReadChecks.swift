@@ -147,7 +147,7 @@ let readsOfOneEntry: [(method: String, findsIt: @Sendable (Subject) async throws
   ("keyExists(_:)", { try await $0.keyExists(key("k")) }),
   ("keysExist(_:)", { try await $0.keysExist([key("k")]) == [key("k")] }),
   ("keyCount()", { try await $0.keyCount() == 1 }),
-  ("allKeys()", { try await $0.allKeys() == [key("k")] }),
+  ("allKeys()", { try await $0.allKeys().count == 1 }),
   ("createdAt(key:)", { try await $0.createdAt(key: key("k")) != nil }),
   ("updatedAt(key:)", { try await $0.updatedAt(key: key("k")) != nil }),
 ]
@@ -180,16 +180,16 @@ private enum SnapshotLook: String, CaseIterable, Sendable {
   }
 }
 
-/// A writer goes over the keys, up and down in turn, and counts each of them up. So the sum of all versions tells how
-/// far it has come, and what the versions must have been at that moment.
+/// A writer goes over the keys in a mixed order, in which no reader goes, and counts each of them up. So the sum of all
+/// versions tells how far it has come, and what the versions must have been at that moment.
 private func checkSnapshot(in engine: Subject, _ look: SnapshotLook) async throws {
   guard look != .allKeys else { return try await checkSnapshotOfKeys(in: engine) }
   let keys = keys(12)
-  let order = [Array(keys.indices), keys.indices.reversed()]
+  let order = keys.indices.map { $0 * 5 % 12 }
   for (index, key) in keys.enumerated() { try await engine.write(data("\(index) 0"), key: key) }
   try await whileRunning {
     for round in 0..<30 {
-      for index in order[round % 2] {
+      for index in order {
         try await engine.write(data("\(index) \(round + 1)"), key: keys[index])
         await Task.yield()
       }
@@ -198,7 +198,7 @@ private func checkSnapshot(in engine: Subject, _ look: SnapshotLook) async throw
     let versions = try await look.versions(of: keys, in: engine)
     let (round, step) = versions.reduce(0, +).quotientAndRemainder(dividingBy: keys.count)
     var expected = [Int](repeating: round, count: keys.count)
-    for index in order[abs(round) % 2].prefix(max(0, step)) { expected[index] += 1 }
+    for index in order.prefix(max(0, step)) { expected[index] += 1 }
     try expect(
       versions == expected,
       "while keys were overwritten one after the other, \(look.call) gave them the versions "
