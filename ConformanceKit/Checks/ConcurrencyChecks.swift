@@ -4,7 +4,6 @@
   import Foundation
 #endif
 import StockroomCore
-import Synchronization
 
 // Many tasks, and one place opened twice: rules C1 and C2. The others of this section have files of their own.
 
@@ -164,7 +163,7 @@ private func disturb(_ engine: Subject, _ keys: [CacheKey], task: Int, step: Int
 /// One writer for each key, which counts up; readers that remember what they have seen.
 private func checkMonotonicReads(in engine: Subject) async throws {
   let keys = keys(4)
-  let acknowledged = Mutex([Int](repeating: 0, count: 4))
+  let acknowledged = Guarded([Int](repeating: 0, count: 4))
   for key in keys { try await engine.write(data("0"), key: key) }
   try await whileRunning {
     try await gather(0..<4) { index in

@@ -4,7 +4,6 @@
   import Foundation
 #endif
 import StockroomCore
-import Synchronization
 
 /// What a check works with: a fresh directory, and engines that are closed when the check is over.
 final class CheckContext: Sendable {
@@ -15,8 +14,8 @@ final class CheckContext: Sendable {
   let capabilities: EngineCapabilities
 
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
-  private let opened = Mutex<[Subject]>([])
-  private let lastSteps = Mutex<[@Sendable () -> Void]>([])
+  private let opened = Guarded<[Subject]>([])
+  private let lastSteps = Guarded<[@Sendable () -> Void]>([])
 
   init(suite: ConformanceSuite) {
     root = suite.workingDirectory.appending(

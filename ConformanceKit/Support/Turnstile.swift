@@ -3,7 +3,7 @@
 #else
   import Foundation
 #endif
-import Synchronization
+import StockroomCore
 
 /// Lets a few checks run at a time, however many are started.
 ///
@@ -18,9 +18,9 @@ final class Turnstile: Sendable {
     var waiting: [CheckedContinuation<Void, Never>] = []
   }
 
-  private let state: Mutex<State>
+  private let state: Guarded<State>
 
-  init(width: Int) { state = Mutex(State(free: width)) }
+  init(width: Int) { state = Guarded(State(free: width)) }
 
   /// Does the work as soon as it is its turn.
   func pass<Result>(_ work: () async -> Result) async -> Result {

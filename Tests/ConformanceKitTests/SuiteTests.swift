@@ -1,7 +1,6 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
-import Synchronization
 import Testing
 
 @Suite("A suite and its report")
@@ -108,7 +107,7 @@ struct SuiteTests {
   @Test("A run reports every check in the order of the contract, and its progress")
   func runs() async throws {
     let suite = memory { CountsOverwrites(base: $0) }
-    let names = Mutex<[String]>([])
+    let names = Guarded<[String]>([])
     let report = await suite.run { progress in
       names.withLock { $0.append(progress.current?.id ?? "end \(progress.completed) of \(progress.total)") }
     }

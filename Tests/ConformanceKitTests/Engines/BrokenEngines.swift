@@ -1,6 +1,5 @@
 import Foundation
 import StockroomCore
-import Synchronization
 
 // One engine for each way to break a rule. Each differs from a correct one in a single respect.
 
@@ -63,7 +62,7 @@ struct ReturnsSlices: Exhibit {
 /// Answers reads of many from what it once read.
 final class ReadsStaleValues: Exhibit {
   let base: ReferenceEngine
-  private let cache = Mutex<[CacheKey: Data]>([:])
+  private let cache = Guarded<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func read(keys: [CacheKey]) async throws -> [Data] {
     guard keys.count == 1, let key = keys.first else { return try await base.read(keys: keys) }
@@ -102,7 +101,7 @@ struct RoundsToSeconds: Exhibit {
 /// Keeps the first moment of every key for ever.
 final class NeverRenewsCreatedAt: Exhibit {
   let base: ReferenceEngine
-  private let first = Mutex<[CacheKey: Date]>([:])
+  private let first = Guarded<[CacheKey: Date]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func createdAt(key: CacheKey) async throws -> Date? {
     guard let date = try await base.createdAt(key: key) else { return nil }
@@ -299,7 +298,7 @@ struct FindsKeysInItsOwnOrder: Exhibit {
 /// Counts the writes.
 final class CountsOverwrites: Exhibit {
   let base: ReferenceEngine
-  private let surplus = Mutex(0)
+  private let surplus = Guarded(0)
   init(base: ReferenceEngine) { self.base = base }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     let existing = try await base.keysExist(dataAndKeys.map(\.key)).count
@@ -315,7 +314,7 @@ final class CountsOverwrites: Exhibit {
 
 /// Reads everything, changes it, and writes everything, with time in between for others to do the same.
 final class LosesConcurrentWrites: StorageEngine {
-  private let entries = Mutex<[CacheKey: SixMethodEntry]>([:])
+  private let entries = Guarded<[CacheKey: SixMethodEntry]>([:])
 
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()

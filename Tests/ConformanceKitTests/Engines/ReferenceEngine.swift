@@ -1,6 +1,5 @@
 import Foundation
 import StockroomCore
-import Synchronization
 
 /// A correct engine that keeps every promise a single process can check: the stock from which the broken ones
 /// in the museum are made.
@@ -18,8 +17,8 @@ final class ReferenceEngine: StorageEngine {
     .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
   ]
 
-  private let shelf: Mutex<Shelf?>
-  private let refusesWrites = Mutex(false)
+  private let shelf: Guarded<Shelf?>
+  private let refusesWrites = Guarded(false)
   private let flaw: Flaw?
   let capabilities: EngineCapabilities
 
@@ -27,7 +26,7 @@ final class ReferenceEngine: StorageEngine {
     self.flaw = flaw
     capabilities =
       directory == nil ? Self.promises.subtracting([.persistent, .detectsCorruption]) : Self.promises
-    shelf = Mutex(try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
+    shelf = Guarded(try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
   }
 
   private func open() throws -> Shelf {
@@ -182,7 +181,7 @@ private final class Shelf: Sendable {
     var pending: [(Date, [StorageOperation])] = []
   }
 
-  private let state: Mutex<State>
+  private let state: Guarded<State>
   private let flaw: ReferenceEngine.Flaw?
 
   init(log: consuming LogFile?, flaw: ReferenceEngine.Flaw?) throws {
@@ -198,7 +197,7 @@ private final class Shelf: Sendable {
       state.contents = Contents()
       try state.log?.clear()
     }
-    self.state = Mutex(state)
+    self.state = Guarded(state)
   }
 
   func look<Value>(_ body: (borrowing Contents) throws -> Value) rethrows -> Value {
@@ -227,7 +226,7 @@ private final class Shelf: Sendable {
 
   private struct Weak: Sendable { weak var shelf: Shelf? }
 
-  private static let open = Mutex<[String: Weak]>([:])
+  private static let open = Guarded<[String: Weak]>([:])
 
   static func shared(at directory: URL, flaw: ReferenceEngine.Flaw?) throws -> Shelf {
     try open.withLock { open in
