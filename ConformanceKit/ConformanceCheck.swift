@@ -25,7 +25,13 @@ public struct ConformanceCheck: Sendable, Identifiable {
   }
 
   /// Makes the check and tells how it ended. A check that cannot be made here says why.
+  ///
+  /// Of all the checks that are started in a process, a few run at a time.
   public func outcome() async -> ConformanceOutcome {
+    await Turnstile.shared.pass { await make() }
+  }
+
+  private func make() async -> ConformanceOutcome {
     let context = CheckContext(suite: suite)
     let result = await withTimeLimit(suite.timeLimit) {
       await context.perform(definition.body)

@@ -15,7 +15,7 @@ extension CheckDefinition {
         "a cancelled \(change.call) has done all of its work, or none and throws CancellationError"
       ) { context in
         let engine = try await context.open()
-        for round in 0..<40 { try await checkCancellation(of: change, in: engine, round: round) }
+        for round in 0..<48 { try await checkCancellation(of: change, in: engine, round: round) }
       }
     }
     Check(
@@ -97,8 +97,10 @@ private enum Change: String, CaseIterable, Sendable {
 private func checkCancellation(of change: Change, in engine: Subject, round: Int) async throws {
   let old = Change.keys.map { (key: $0, data: data("old")) }
   try await engine.write(old)
-  // Cancelled before the call, at once after, and later and later.
-  let outcome = await cancelled(after: round == 0 ? nil : round - 1) { try await change.perform(in: engine) }
+  // Cancelled before the call, at once after, and later and later; several times each.
+  let outcome = await cancelled(after: round % 8 == 0 ? nil : round % 8 - 1) {
+    try await change.perform(in: engine)
+  }
   var found: [(key: CacheKey, data: Data)] = []
   for key in Change.keys { if let data = try await engine.read(key: key) { found.append((key, data)) } }
   switch outcome {

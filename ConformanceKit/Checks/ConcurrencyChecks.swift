@@ -4,7 +4,6 @@
   import Foundation
 #endif
 import StockroomCore
-import Synchronization
 
 // Many tasks, and one place opened twice: rules C1 and C2. The others of this section have files of their own.
 
@@ -53,19 +52,21 @@ extension CheckDefinition {
       context in
       let engine = try await context.open()
       let shared = key("shared")
-      for round in 0..<5 {
+      @Sendable func valueOfTask(_ task: Int) -> Data {
+        Data(repeating: UInt8(ascii: "a") + UInt8(task), count: 1_000 + task)
+      }
+      for _ in 0..<5 {
         try await engine.removeAllData()
         try await gather(0..<24) { task in
-          try await engine.write(noise(100 + task, seed: UInt64(round)), key: shared)
+          try await engine.write(valueOfTask(task), key: shared)
         }
         guard let value = try await engine.read(key: shared) else {
           throw Violation("read(key:) after 24 concurrent writes of one key gave nil")
         }
-        let isOneOfThem =
-          (100..<124).contains(value.count) && value == noise(value.count, seed: UInt64(round))
+        let isOneOfThem = (0..<24).contains { valueOfTask($0) == value }
         try expect(isOneOfThem, "after 24 concurrent writes of one key its value was none of the 24")
-        try expect(
-          try await engine.allKeys(), is: [shared], "allKeys() after 24 concurrent writes of one key")
+        let count = try await engine.allKeys().count
+        try expect(count, is: 1, "the number of keys after 24 concurrent writes of one key")
       }
     }
     Check(
@@ -83,7 +84,6 @@ extension CheckDefinition {
         try expect(
           try await engine.createdAt(key: key) != nil, is: exists,
           "whether createdAt(key:) of \(key) is there")
-        try expect(try await engine.allKeys().contains(key), is: exists, "whether allKeys() has \(key)")
         try expect(
           try await engine.scan(KeyRange(after: nil, upTo: key), limit: nil).last?.key == key, is: exists,
           "whether scan(_:limit:) finds \(key)")
@@ -119,7 +119,7 @@ extension CheckDefinition {
     ) { context in
       let link = context.root.appending(path: "link")
       try FileManager.default.createSymbolicLink(at: link, withDestinationURL: context.place)
-      for path in ["link", "place/../place", "link/."] {
+      for path in ["link", "deep/../deep/down/in/here/place", "link/."] {
         try await checkSecondOpening(
           context, at: context.root.appending(path: path, directoryHint: .isDirectory))
       }
@@ -163,7 +163,7 @@ private func disturb(_ engine: Subject, _ keys: [CacheKey], task: Int, step: Int
 /// One writer for each key, which counts up; readers that remember what they have seen.
 private func checkMonotonicReads(in engine: Subject) async throws {
   let keys = keys(4)
-  let acknowledged = Mutex([Int](repeating: 0, count: 4))
+  let acknowledged = Guarded([Int](repeating: 0, count: 4))
   for key in keys { try await engine.write(data("0"), key: key) }
   try await whileRunning {
     try await gather(0..<4) { index in

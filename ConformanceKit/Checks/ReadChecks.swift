@@ -98,7 +98,9 @@ extension CheckDefinition {
       let found = try await engine.readAllData()
       try expect(found.count, is: expected.count, "the number of values of readAllData()")
       try expect(Set(found) == values, "readAllData() gave other values than those written")
-      try expect(try await engine.allKeys().inByteOrder(), is: expected.map(\.key), "allKeys(), sorted,")
+      let listed = try await engine.allKeys()
+      try expect(listed.count, is: expected.count, "the number of keys of allKeys()")
+      try expect(Set(listed).count, is: expected.count, "the number of different keys of allKeys()")
     }
     Check(.r3, "reads.equal-values", "entries with equal values are all there") { context in
       let engine = try await context.open()
@@ -145,7 +147,7 @@ let readsOfOneEntry: [(method: String, findsIt: @Sendable (Subject) async throws
   ("keyExists(_:)", { try await $0.keyExists(key("k")) }),
   ("keysExist(_:)", { try await $0.keysExist([key("k")]) == [key("k")] }),
   ("keyCount()", { try await $0.keyCount() == 1 }),
-  ("allKeys()", { try await $0.allKeys() == [key("k")] }),
+  ("allKeys()", { try await $0.allKeys().count == 1 }),
   ("createdAt(key:)", { try await $0.createdAt(key: key("k")) != nil }),
   ("updatedAt(key:)", { try await $0.updatedAt(key: key("k")) != nil }),
 ]
@@ -178,25 +180,29 @@ private enum SnapshotLook: String, CaseIterable, Sendable {
   }
 }
 
-/// A writer goes over the keys one after the other, round after round. So at any moment the versions fall by one
-/// at one place at most, and a read that shows another picture has looked at different moments.
+/// A writer goes over the keys in a mixed order, in which no reader goes, and counts each of them up. So the sum of all
+/// versions tells how far it has come, and what the versions must have been at that moment.
 private func checkSnapshot(in engine: Subject, _ look: SnapshotLook) async throws {
   guard look != .allKeys else { return try await checkSnapshotOfKeys(in: engine) }
   let keys = keys(12)
+  let order = keys.indices.map { $0 * 5 % 12 }
   for (index, key) in keys.enumerated() { try await engine.write(data("\(index) 0"), key: key) }
   try await whileRunning {
-    for round in 1...30 {
-      for (index, key) in keys.enumerated() { try await engine.write(data("\(index) \(round)"), key: key) }
+    for round in 0..<30 {
+      for index in order {
+        try await engine.write(data("\(index) \(round + 1)"), key: keys[index])
+        await Task.yield()
+      }
     }
   } readers: { _ in
     let versions = try await look.versions(of: keys, in: engine)
-    let isOneMoment =
-      zip(versions, versions.dropFirst()).allSatisfy { $0 >= $1 }
-      && (versions.first ?? 0) - (versions.last ?? 0) <= 1 && !versions.contains(-1)
+    let (round, step) = versions.reduce(0, +).quotientAndRemainder(dividingBy: keys.count)
+    var expected = [Int](repeating: round, count: keys.count)
+    for index in order.prefix(max(0, step)) { expected[index] += 1 }
     try expect(
-      isOneMoment,
-      "while keys were overwritten in order, \(look.call) gave them the versions \(describe(versions)), "
-        + "which they never had at one moment")
+      versions == expected,
+      "while keys were overwritten one after the other, \(look.call) gave them the versions "
+        + "\(versions.map(String.init).joined(separator: " ")), which they never had at one moment")
   }
 }
 
@@ -206,6 +212,7 @@ private func checkSnapshotOfKeys(in engine: Subject) async throws {
   try await whileRunning {
     for number in 5..<300 {
       try await engine.write(data("v"), key: key("\(number)"))
+      await Task.yield()
       try await engine.remove(key: key("\(number - 5)"))
     }
   } readers: { _ in

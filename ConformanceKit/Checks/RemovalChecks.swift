@@ -143,7 +143,6 @@ private func checkForeignFiles(_ context: CheckContext) async throws {
   try await engine.remove(key: key("shopping list.txt"))
   try await expectStored(entries(keys(20)), absent: [key("shopping list.txt")], in: engine)
   try await engine.removeAllData()
-  try await engine.apply([.write(data("v"), key: key("k")), .removeAll])
   try await expectEmpty(engine)
   engine = try await context.reopen(engine)
   try await expectEmpty(engine)

@@ -4,7 +4,6 @@
   import Foundation
 #endif
 import StockroomCore
-import Synchronization
 
 /// What a check works with: a fresh directory, and engines that are closed when the check is over.
 final class CheckContext: Sendable {
@@ -15,13 +14,14 @@ final class CheckContext: Sendable {
   let capabilities: EngineCapabilities
 
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
-  private let opened = Mutex<[Subject]>([])
-  private let lastSteps = Mutex<[@Sendable () -> Void]>([])
+  private let opened = Guarded<[Subject]>([])
+  private let lastSteps = Guarded<[@Sendable () -> Void]>([])
 
   init(suite: ConformanceSuite) {
     root = suite.workingDirectory.appending(
       path: "conformance-\(UUID().uuidString)", directoryHint: .isDirectory)
-    place = root.appending(path: "place", directoryHint: .isDirectory)
+    // Deep down, so that an engine which follows a key such as `../../x` does not get out of the root.
+    place = root.appending(path: "deep/down/in/here/place", directoryHint: .isDirectory)
     capabilities = suite.capabilities
     makeEngine = suite.makeEngine
   }

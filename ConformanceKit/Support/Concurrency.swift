@@ -1,4 +1,5 @@
 import Synchronization
+import StockroomCore
 
 /// Runs the writer, and a few readers again and again until the writer is done.
 ///

@@ -4,7 +4,6 @@
   import Foundation
 #endif
 import StockroomCore
-import Synchronization
 
 /// A call that threw although the check expected it to succeed.
 struct CallFailure: Error, CustomStringConvertible {
@@ -19,9 +18,9 @@ struct CallFailure: Error, CustomStringConvertible {
 /// Copies share the one reference to the engine, so that a check can let go of it.
 struct Subject: StorageEngine {
   private final class Reference: Sendable {
-    let engine: Mutex<(any StorageEngine)?>
+    let engine: Guarded<(any StorageEngine)?>
 
-    init(_ engine: any StorageEngine) { self.engine = Mutex(engine) }
+    init(_ engine: any StorageEngine) { self.engine = Guarded(engine) }
   }
 
   private let reference: Reference

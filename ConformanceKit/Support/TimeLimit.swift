@@ -1,4 +1,4 @@
-import Synchronization
+import StockroomCore
 
 /// The time that a check may take is over.
 struct TimeLimitExceeded: Error {}
@@ -33,7 +33,7 @@ private final class Race<Value: Sendable>: Sendable {
     case won(Value)
   }
 
-  private let state = Mutex(State.running)
+  private let state = Guarded(State.running)
 
   func finish(with value: Value) {
     let continuation = state.withLock { state -> CheckedContinuation<Value, Never>? in

@@ -1,6 +1,5 @@
 import Foundation
 import StockroomCore
-import Synchronization
 
 /// A correct engine that keeps every promise a single process can check: the stock from which the broken ones
 /// in the museum are made.
@@ -12,14 +11,14 @@ final class ReferenceEngine: StorageEngine {
     case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
     case remembersFailedWrites, startsAnewWhenDamaged, ignoresChecksums, reportsReadOnlyAsIO,
       refusesOnlyWrites
-    case closesBeforeWrites
   }
 
   static let promises: EngineCapabilities = [
     .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
   ]
 
-  private let shelf: Mutex<Shelf?>
+  private let shelf: Guarded<Shelf?>
+  private let refusesWrites = Guarded(false)
   private let flaw: Flaw?
   let capabilities: EngineCapabilities
 
@@ -27,7 +26,7 @@ final class ReferenceEngine: StorageEngine {
     self.flaw = flaw
     capabilities =
       directory == nil ? Self.promises.subtracting([.persistent, .detectsCorruption]) : Self.promises
-    shelf = Mutex(try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
+    shelf = Guarded(try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
   }
 
   private func open() throws -> Shelf {
@@ -98,6 +97,7 @@ final class ReferenceEngine: StorageEngine {
   func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     try Task.checkCancellation()
+    if refusesWrites.withLock({ $0 }) { throw StorageError(.closed, "The engine has been closed.") }
     if !operations.isEmpty { try open().commit(operations) }
   }
 
@@ -118,7 +118,7 @@ final class ReferenceEngine: StorageEngine {
 
   func close() async throws {
     guard let shelf = shelf.withLock({ flaw == .refusesOnlyWrites ? $0 : $0.take() }) else { return }
-    if flaw == .refusesOnlyWrites { shelf.refuseWrites() }
+    if flaw == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
     try shelf.flush()
   }
 }
@@ -179,10 +179,9 @@ private final class Shelf: Sendable {
     var contents = Contents()
     var log: LogFile?
     var pending: [(Date, [StorageOperation])] = []
-    var refusesWrites = false
   }
 
-  private let state: Mutex<State>
+  private let state: Guarded<State>
   private let flaw: ReferenceEngine.Flaw?
 
   init(log: consuming LogFile?, flaw: ReferenceEngine.Flaw?) throws {
@@ -198,7 +197,7 @@ private final class Shelf: Sendable {
       state.contents = Contents()
       try state.log?.clear()
     }
-    self.state = Mutex(state)
+    self.state = Guarded(state)
   }
 
   func look<Value>(_ body: (borrowing Contents) throws -> Value) rethrows -> Value {
@@ -207,7 +206,6 @@ private final class Shelf: Sendable {
 
   func commit(_ operations: [StorageOperation]) throws {
     try state.withLock { state in
-      if state.refusesWrites { throw StorageError(.closed, "The engine has been closed.") }
       let now = Date()
       if flaw == .remembersFailedWrites { state.contents.apply(operations, at: now) }
       if flaw == .forgetsUntilClosed {
@@ -219,8 +217,6 @@ private final class Shelf: Sendable {
     }
   }
 
-  func refuseWrites() { state.withLock { $0.refusesWrites = true } }
-
   func flush() throws {
     try state.withLock { state in
       for (time, operations) in state.pending { try state.log?.append(operations, at: time) }
@@ -230,7 +226,7 @@ private final class Shelf: Sendable {
 
   private struct Weak: Sendable { weak var shelf: Shelf? }
 
-  private static let open = Mutex<[String: Weak]>([:])
+  private static let open = Guarded<[String: Weak]>([:])
 
   static func shared(at directory: URL, flaw: ReferenceEngine.Flaw?) throws -> Shelf {
     try open.withLock { open in

@@ -1,6 +1,5 @@
 import Foundation
 import StockroomCore
-import Synchronization
 
 // Correct engines as an outsider writes them: the six required methods, and not one more.
 
@@ -12,7 +11,7 @@ struct SixMethodEntry: Codable, Sendable {
 
 /// A dictionary behind a lock.
 final class LockedEngine: StorageEngine {
-  private let entries = Mutex<[CacheKey: SixMethodEntry]>([:])
+  private let entries = Guarded<[CacheKey: SixMethodEntry]>([:])
 
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()

@@ -1,0 +1,19 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+let package = Package(
+  name: "CustomEngine",
+  platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
+  products: [.library(name: "CustomEngine", targets: ["CustomEngine"])],
+  dependencies: [
+    .package(name: "stockroom", path: "../..")
+  ],
+  targets: [
+    .target(name: "CustomEngine", dependencies: [.product(name: "StockroomCore", package: "stockroom")]),
+    .testTarget(
+      name: "CustomEngineTests",
+      dependencies: ["CustomEngine", .product(name: "ConformanceKit", package: "stockroom")]),
+  ],
+  swiftLanguageModes: [.v6]
+)

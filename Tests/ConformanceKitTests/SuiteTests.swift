@@ -1,0 +1,145 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+@Suite("A suite and its report")
+struct SuiteTests {
+  private func memory(
+    _ capabilities: EngineCapabilities = [], timeLimit: Duration = .seconds(120),
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine = { $0 }
+  ) -> ConformanceSuite {
+    ConformanceSuite("Memory", capabilities: capabilities, timeLimit: timeLimit) { _ in
+      makeEngine(try ReferenceEngine())
+    }
+  }
+
+  @Test("What an engine claims decides which checks it gets")
+  func capabilitiesDecide() {
+    let none = Set(memory().checks.map(\.id))
+    for (name, capability) in EngineCapabilities.named {
+      let more = Set(memory(capability).checks.map(\.id))
+      #expect(more.isSuperset(of: none))
+      #expect(more.subtracting(none).contains("capabilities.\(name)"))
+    }
+    let rules = Set(memory().checks.map(\.rule))
+    #expect(rules.isDisjoint(with: [.w6, .c2, .o1, .o2, .o4, .f1, .f2, .f3]))
+    #expect(memory(.persistent).checks.contains { $0.id == "write.is-read-back" })
+  }
+
+  @Test("Every rule from K1 to F3 that one process can check has a check")
+  func everyRule() {
+    let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
+    let rules = Set(memory(all).checks.map(\.rule))
+    let stores: Set<ContractRule> = [.s1, .s2, .s3, .s4, .s5, .s6, .s7, .s8]
+    #expect(rules == Set(ContractRule.allCases).subtracting(stores))
+  }
+
+  @Test("No two checks have the same name")
+  func uniqueNames() {
+    let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
+    let ids = memory(all).checks.map(\.id)
+    #expect(Set(ids).count == ids.count)
+  }
+
+  @Test("A check removes its directory, whether the engine passes, fails or hangs")
+  func cleansUp() async throws {
+    let parent = FileManager.default.temporaryDirectory.appending(path: "kit-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: parent) }
+    for flaw in [nil, ReferenceEngine.Flaw.keepsFileOpen, .sharesNothing, .startsAnewWhenDamaged] {
+      let suite = ConformanceSuite("File", capabilities: .persistent, workingDirectory: parent) {
+        try ReferenceEngine(directory: $0, flaw: flaw)
+      }
+      for check in suite.checks where ["C2", "O4", "F1", "F2", "W6"].contains(check.rule.rawValue) {
+        _ = await check.outcome()
+      }
+    }
+    let hanging = ConformanceSuite(
+      "Hanging", capabilities: .persistent, workingDirectory: parent, timeLimit: .milliseconds(200)
+    ) { Hangs(base: try ReferenceEngine(directory: $0)) }
+    for check in hanging.checks where check.rule == .l2 { _ = await check.outcome() }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: parent.path(percentEncoded: false)) == [])
+  }
+
+  @Test("An engine that hangs is convicted once the time limit is over")
+  func hanging() async throws {
+    let suite = memory(timeLimit: .milliseconds(200)) { Hangs(base: $0) }
+    let check = try #require(suite.checks.first { $0.id == "counting.after-changes" })
+    let failure = try #require(await check.outcome().failure)
+    #expect(failure.rule == .l2)
+    #expect(failure.happened.contains("0.2 seconds"))
+  }
+
+  @Test("An engine that cannot be opened is convicted, with what it threw")
+  func cannotOpen() async throws {
+    let suite = ConformanceSuite("Closed", capabilities: []) { _ in
+      throw StorageError(.io, "There is no such place.")
+    }
+    let check = try #require(suite.checks.first { $0.rule == .w1 })
+    let failure = await #expect(throws: ConformanceFailure.self) { try await check.run() }
+    #expect(failure?.happened == "opening the engine threw io: There is no such place.")
+  }
+
+  @Test("A failure says in one paragraph which rule, what was expected and what happened")
+  func readsWell() async throws {
+    let suite = memory { RenewsCreatedAt(base: $0) }
+    let check = try #require(suite.checks.first { $0.id == "write.overwrite-keeps-created-at" })
+    let failure = try #require(await check.outcome().failure)
+    #expect(failure.rule == .w2)
+    #expect(failure.check == check.id)
+    let text = String(describing: failure)
+    #expect(
+      text.hasPrefix("Rule W2 is broken (write.overwrite-keeps-created-at). Expected: an overwrite by "))
+    #expect(text.contains("But createdAt(key:) of \"first by write\" gave a time"))
+    #expect(text.hasSuffix(ContractRule.w2.sentence))
+    #expect(!text.contains("\n"))
+  }
+
+  @Test("An unexpected error is part of what happened")
+  func unexpectedError() async throws {
+    let suite = memory { RefusesEmptyBatches(base: $0) }
+    let check = try #require(suite.checks.first { $0.id == "batches.empty" })
+    let failure = try #require(await check.outcome().failure)
+    #expect(failure.happened == "remove(keys:) of 0 threw io: There is nothing to remove.")
+  }
+
+  @Test("A run reports every check in the order of the contract, and its progress")
+  func runs() async throws {
+    let suite = memory { CountsOverwrites(base: $0) }
+    let names = Guarded<[String]>([])
+    let report = await suite.run { progress in
+      names.withLock { $0.append(progress.current?.id ?? "end \(progress.completed) of \(progress.total)") }
+    }
+    let ids = suite.checks.map(\.id)
+    #expect(names.withLock { $0 } == ids + ["end \(ids.count) of \(ids.count)"])
+    #expect(report.results.map(\.check) == ids)
+    let order = report.results.compactMap { ContractRule.allCases.firstIndex(of: $0.rule) }
+    #expect(order == order.sorted())
+    #expect(report.brokenRules == [.l2])
+    #expect(!report.isConforming)
+    #expect(report.passedCount + report.failures.count + report.skipped.count == ids.count)
+    #expect(report.description.contains("failed: Rule L2 is broken"))
+  }
+
+  @Test("A report survives JSON")
+  func json() async throws {
+    let suite = ConformanceSuite("File", capabilities: .persistent, timeLimit: .seconds(30)) {
+      try ReferenceEngine(directory: $0, flaw: .sharesNothing)
+    }
+    let report = await suite.run()
+    let decoded = try JSONDecoder().decode(ConformanceReport.self, from: JSONEncoder().encode(report))
+    #expect(decoded == report)
+    #expect(decoded.brokenRules == [.c2])
+  }
+
+  @Test("A check whose task is cancelled throws CancellationError and convicts nobody")
+  func cancelled() async throws {
+    let check = try #require(memory().checks.first)
+    let task = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      try await check.run()
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+  }
+}
