@@ -61,6 +61,11 @@ let package = Package(
 
     .testTarget(name: "StockroomCoreTests", dependencies: ["StockroomCore"], swiftSettings: settings),
     .testTarget(
+      name: "AllEnginesTests", dependencies: ["StockroomCLI", "StockroomCore"], swiftSettings: settings),
+    .testTarget(
+      name: "ReadmeTests", dependencies: engineNames + ["StockroomCLI", "ConformanceKit", "BenchmarkKit"],
+      swiftSettings: settings),
+    .testTarget(
       name: "ConformanceKitTests", dependencies: ["StockroomCore", "ConformanceKit"], swiftSettings: settings),
     .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),

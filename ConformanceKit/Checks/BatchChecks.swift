@@ -16,18 +16,19 @@ extension CheckDefinition {
       let engine = try await context.open()
       let (a, b) = (key("a"), key("b"))
       try await engine.write([(a, data("1")), (b, data("2")), (a, data("3")), (a, data("4"))])
-      try await expectEverywhere([(a, data("4")), (b, data("2"))], in: engine)
+      try await expectStored([(a, data("4")), (b, data("2"))], in: engine)
       try await engine.write([(a, data("longer than before")), (a, data(""))])
       try expect(try await engine.read(key: a), is: data(""), "read(key:)")
     }
     Check(.w3, "batches.empty", "an empty batch changes nothing and does not throw") { context in
       let engine = try await context.open()
       for _ in 0..<2 {
-        let before = try await engine.readAllEntries()
+        let before = Set(try await engine.readAllEntries())
         try await engine.write([])
         try await engine.remove(keys: [])
         try await engine.apply([])
-        try expect(try await engine.readAllEntries(), is: before, "readAllEntries() after empty batches")
+        let after = Set(try await engine.readAllEntries())
+        try expect(after == before, "readAllEntries() gave other entries after empty batches than before")
         try await engine.write(entries(keys(3)))
       }
     }
@@ -35,12 +36,9 @@ extension CheckDefinition {
       let engine = try await context.open()
       let keys = keys(10_000)
       try await engine.write(entries(keys))
-      try expect(try await engine.keyCount(), is: keys.count, "keyCount()")
-      for key in keys where key.value.hasSuffix("77") {
-        try expect(try await engine.read(key: key), is: value(for: key), "read(key:) of \(key)")
-      }
+      try await expectStored(entries(keys), in: engine)
       try await engine.remove(keys: keys)
-      try expect(try await engine.keyCount(), is: 0, "keyCount() after remove(keys:) of all")
+      try await expectStored([], absent: keys, in: engine)
     }
 
     for position in [0, 5, 10] {
@@ -85,7 +83,7 @@ extension CheckDefinition {
         .write(data("3"), key: c), .write(data("4"), key: c),
         .write(data("5"), key: d), .remove(key: d), .write(data("6"), key: d),
       ])
-      try await expectEverywhere([(b, data("2")), (c, data("4")), (d, data("6"))], in: engine)
+      try await expectStored([(b, data("2")), (c, data("4")), (d, data("6"))], absent: [a], in: engine)
     }
     Check(
       .w5, "apply.removes-all-in-place",
@@ -96,11 +94,11 @@ extension CheckDefinition {
       try await engine.apply([
         .write(data("before"), key: key("before")), .removeAll, .write(data("after"), key: key("after")),
       ])
-      try await expectEverywhere([(key("after"), data("after"))], in: engine)
+      try await expectStored([(key("after"), data("after"))], absent: keys(5) + [key("before")], in: engine)
       try await engine.apply([.write(data("v"), key: key("k")), .removeAll])
-      try await expectEverywhere([], in: engine)
+      try await expectStored([], absent: [key("k"), key("after")], in: engine)
       try await engine.apply([.removeAll, .write(data("1"), key: key("k")), .removeAll, .removeAll])
-      try await expectEverywhere([], in: engine)
+      try await expectStored([], absent: [key("k")], in: engine)
     }
     Check(.w5, "apply.mixes-operations", "a long apply(_:) leaves what its operations leave one by one") {
       context in
@@ -122,7 +120,8 @@ extension CheckDefinition {
         }
       }
       try await engine.apply(operations)
-      try await expectEverywhere(expected.map { ($0.key, $0.value) }, in: engine)
+      let absent = keys.filter { expected[$0] == nil }
+      try await expectStored(expected.map { ($0.key, $0.value) }, absent: absent, in: engine)
     }
   }
 }
@@ -138,17 +137,17 @@ private func checkRejection(of bad: CacheKey, at position: Int, in engine: Subje
   try await expectError(.invalidKey, from: "write(_:) of many") {
     try await engine.write(withBad(entries(new), (bad, data("bad"))))
   }
-  try await expectEverywhere(entries(kept), in: engine)
+  try await expectStored(entries(kept), absent: new, in: engine)
   try await expectError(.invalidKey, from: "remove(keys:)") {
     try await engine.remove(keys: withBad(kept, bad))
   }
-  try await expectEverywhere(entries(kept), in: engine)
+  try await expectStored(entries(kept), absent: new, in: engine)
   let operations = [.removeAll] + new.map { StorageOperation.write(data("new"), key: $0) }
   for operation in [StorageOperation.write(data("bad"), key: bad), .remove(key: bad)] {
     try await expectError(.invalidKey, from: "apply(_:)") {
       try await engine.apply(withBad(operations, operation))
     }
-    try await expectEverywhere(entries(kept), in: engine)
+    try await expectStored(entries(kept), absent: new, in: engine)
   }
 }
 

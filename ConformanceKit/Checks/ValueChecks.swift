@@ -123,7 +123,7 @@ extension CheckDefinition {
 }
 
 /// What each method that returns values gives.
-private func everyRead(
+func everyRead(
   of keys: [CacheKey], in engine: Subject
 ) async throws -> [(method: String, values: [Data])] {
   var single: [Data] = []

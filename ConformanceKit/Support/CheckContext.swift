@@ -15,7 +15,8 @@ final class CheckContext: Sendable {
   let capabilities: EngineCapabilities
 
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
-  private let opened = Mutex<[any StorageEngine]>([])
+  private let opened = Mutex<[Subject]>([])
+  private let lastSteps = Mutex<[@Sendable () -> Void]>([])
 
   init(suite: ConformanceSuite) {
     root = suite.workingDirectory.appending(
@@ -36,27 +37,37 @@ final class CheckContext: Sendable {
       result = .failure(error)
     }
     // Checks of closing look at what close() throws; for all others it is only tidying up.
-    for engine in opened.withLock({ $0 }) { try? await engine.close() }
+    for engine in opened.withLock({ $0 }) { try? await close(engine) }
     removeDirectory()
     return result
   }
 
+  /// Has something done when the engines have been closed, before the directory is removed.
+  func atEnd(_ step: @escaping @Sendable () -> Void) {
+    lastSteps.withLock { $0.append(step) }
+  }
+
   /// Removes everything that the check has made. A directory that resists is left to the system's cleaning.
   func removeDirectory() {
+    let steps = lastSteps.withLock { steps in
+      defer { steps = [] }
+      return steps
+    }
+    for step in steps { step() }
     try? FileManager.default.removeItem(at: root)
   }
 
   /// Opens an engine, which is closed when the check is over.
   func open(_ directory: URL? = nil) async throws -> Subject {
     let engine = try await openUnkept(directory)
-    opened.withLock { $0.append(engine.engine) }
+    opened.withLock { $0.append(engine) }
     return engine
   }
 
   /// Opens an engine that lives no longer than the caller's reference to it.
   func openUnkept(_ directory: URL? = nil) async throws -> Subject {
     do {
-      return Subject(engine: try await makeEngine(directory ?? place))
+      return Subject(try await makeEngine(directory ?? place))
     } catch {
       throw CallFailure(call: "opening the engine", error: error)
     }
@@ -69,10 +80,15 @@ final class CheckContext: Sendable {
     try await body(try await openUnkept(directory))
   }
 
-  /// Closes the engine and opens another in its place.
-  func reopen(_ engine: Subject, at directory: URL? = nil) async throws -> Subject {
+  /// Closes the engine and lets go of it, as an engine need not release anything before its last reference goes.
+  func close(_ engine: Subject) async throws {
+    defer { engine.letGo() }
     try await engine.close()
-    opened.withLock { $0.removeAll() }
+  }
+
+  /// Closes the engine, lets go of it and opens another in its place.
+  func reopen(_ engine: Subject, at directory: URL? = nil) async throws -> Subject {
+    try await close(engine)
     return try await open(directory)
   }
 }

@@ -27,7 +27,8 @@ struct CheckDefinition: Sendable {
   static let all: [CheckDefinition] = {
     let checks = [
       keyChecks, valueChecks, writeChecks, timestampChecks, batchChecks, readChecks, scanChecks, orderChecks,
-      removalChecks, capabilityChecks,
+      removalChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
+      openingChecks, closingChecks, faultChecks, damageChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

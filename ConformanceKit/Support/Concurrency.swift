@@ -33,3 +33,18 @@ final class Flag: Sendable {
 
   func set() { state.store(true, ordering: .releasing) }
 }
+
+/// Does the work for each number in a task of its own, all at the same time. Gives the results in order.
+@discardableResult
+func gather<Value: Sendable>(
+  _ numbers: Range<Int>, _ work: @escaping @Sendable (Int) async throws -> Value
+) async throws -> [Value] {
+  try await withThrowingTaskGroup { group in
+    for number in numbers {
+      group.addTask { @concurrent in (number, try await work(number)) }
+    }
+    var results: [(Int, Value)] = []
+    for try await result in group { results.append(result) }
+    return results.sorted { $0.0 < $1.0 }.map(\.1)
+  }
+}

@@ -13,14 +13,14 @@ struct DirectoryContents: Equatable {
   init(of directory: URL, without: URL? = nil) throws {
     files = [:]
     // Paths are compared as the file manager gives them, so both begin with the same spelling of the directory.
-    let excluded = without.map { String($0.path().dropFirst(directory.path().count)) }
-    for path in try FileManager.default.subpathsOfDirectory(atPath: directory.path()) {
+    let excluded = without.map { String($0.systemPath.dropFirst(directory.systemPath.count)) }
+    for path in try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath) {
       if let excluded, (path + "/").hasPrefix(excluded.hasSuffix("/") ? excluded : excluded + "/") {
         continue
       }
       let url = directory.appending(path: path)
       var isDirectory = false
-      let exists = FileManager.default.fileExists(atPath: url.path(), isDirectory: &isDirectory)
+      let exists = FileManager.default.fileExists(atPath: url.systemPath, isDirectory: &isDirectory)
       // What was removed since it was listed is not there any more.
       guard exists else { continue }
       files[path] = .some(isDirectory ? nil : try Data(contentsOf: url))

@@ -96,3 +96,28 @@ private protocol OptionalValue {
 extension Optional: OptionalValue {
   fileprivate var wrappedValue: Any? { self }
 }
+
+/// Convicts the engine unless it gives these values, and nil for the keys that are absent.
+///
+/// Asks with read(key:) alone, so that a fault of another method is put down to the rule for that method.
+func expectStored(
+  _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in engine: Subject
+) async throws {
+  for entry in entries {
+    let value = try await engine.read(key: entry.key)
+    try expect(value, is: entry.data, "read(key:) of \(entry.key)")
+  }
+  for key in absent {
+    try expect(try await engine.read(key: key), is: nil, "read(key:) of \(key), which should be absent,")
+  }
+}
+
+/// Convicts the engine unless every method says that there is nothing.
+func expectEmpty(_ engine: Subject) async throws {
+  try expect(try await engine.keyCount(), is: 0, "keyCount() of an empty engine")
+  try expect(try await engine.allKeys(), is: [], "allKeys() of an empty engine")
+  try expect(try await engine.readAllData(), is: [], "readAllData() of an empty engine")
+  try expect(try await engine.readAllDataAndKeys(), are: [], "readAllDataAndKeys() of an empty engine")
+  try expect(try await engine.readAllEntries(), is: [], "readAllEntries() of an empty engine")
+  try expect(try await engine.scan(.all, limit: nil), are: [], "scan(.all) of an empty engine")
+}

@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import Synchronization
 
 /// A call that threw although the check expected it to succeed.
 struct CallFailure: Error, CustomStringConvertible {
@@ -14,10 +15,35 @@ struct CallFailure: Error, CustomStringConvertible {
 }
 
 /// The engine that is being checked: passes every call on, and notes which call threw.
+///
+/// Copies share the one reference to the engine, so that a check can let go of it.
 struct Subject: StorageEngine {
-  let engine: any StorageEngine
+  private final class Reference: Sendable {
+    let engine: Mutex<(any StorageEngine)?>
 
-  var capabilities: EngineCapabilities { engine.capabilities }
+    init(_ engine: any StorageEngine) { self.engine = Mutex(engine) }
+  }
+
+  private let reference: Reference
+
+  init(_ engine: any StorageEngine) { reference = Reference(engine) }
+
+  /// Drops the reference to the engine. It is the last one unless a call is under way.
+  func letGo() {
+    // The engine may do much in its deinitialiser, which should not happen inside the lock.
+    _ = reference.engine.withLock { $0.take() }
+  }
+
+  private var engine: any StorageEngine {
+    get throws {
+      guard let engine = reference.engine.withLock({ $0 }) else {
+        throw StorageError(.closed, "The check has let go of the engine.")
+      }
+      return engine
+    }
+  }
+
+  var capabilities: EngineCapabilities { reference.engine.withLock { $0?.capabilities } ?? [] }
 
   func write(_ data: Data, key: CacheKey) async throws {
     try await call("write(_:key:)") { try await engine.write(data, key: key) }

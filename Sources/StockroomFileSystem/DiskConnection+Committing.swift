@@ -119,7 +119,8 @@ private struct Commit {
     do {
       try connection.journal.begin(transaction)
     } catch {
-      try connection.journal.end()
+      // As long as the transaction may be in the journal, it may be completed, and needs its files.
+      try connection.journal.endSynchronously()
       removeStaged()
       throw error
     }
@@ -172,7 +173,7 @@ extension DiskConnection {
   /// Sets numbers in the order of creation aside: the one that is returned, and `count` after it.
   ///
   /// They grow from one to the next over all engines and whatever happens to the system's clock or the machine.
-  fileprivate func moveClock(to now: Timestamp, by count: Int) throws -> UInt64 {
+  func moveClock(to now: Timestamp, by count: Int) throws -> UInt64 {
     var contents = try state.read()
     if !hasMovedClock.load(ordering: .relaxed) {
       // Numbers that were given out just before the machine died need not be on the disk; their limit is.
@@ -188,7 +189,7 @@ extension DiskConnection {
     return boundary
   }
 
-  fileprivate func stage(
+  func stage(
     _ data: Data, _ metadata: EntryMetadata, as name: StagedName, synchronized: Bool
   ) throws {
     if !usesAttributes {

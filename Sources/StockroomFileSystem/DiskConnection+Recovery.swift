@@ -11,7 +11,15 @@ import StockroomCore
 extension DiskConnection {
   /// Completes what a process that died has left in the journal. Needs the lock.
   func completePending() throws {
-    if let transaction = try journal.read() { return try complete(transaction, isReplay: true) }
+    if let transaction = try journal.read() {
+      do {
+        return try complete(transaction, isReplay: true)
+      } catch {
+        // That there is no room for it is an answer, too: nobody was told that it had been done.
+        if try journal.read() == nil { return }
+        throw error
+      }
+    }
     var contents = try state.read()
     guard !contents.isStable else { return }
     contents.batchVersion += contents.batchVersion & 1
@@ -39,7 +47,7 @@ extension DiskConnection {
     try journal.end()
   }
 
-  private func setUnstable(_ isUnstable: Bool) throws {
+  func setUnstable(_ isUnstable: Bool) throws {
     var contents = try state.read()
     if isUnstable {
       contents.batchVersion |= 1
@@ -68,8 +76,7 @@ extension DiskConnection {
       try entries.moveOut(name, to: staged, in: staging.directory)
       names.append(name)
     }
-    try journal.end()
-    try journal.file.synchronize()
+    try journal.endSynchronously()
     try setUnstable(false)
     for step in transaction.steps {
       switch step {
@@ -103,7 +110,7 @@ extension DiskConnection {
         names.append(name)
       case .removeAll:
         var all: [FileName] = []
-        try entries.forEachKey { all.append(FileName($0)) }
+        try entries.forEachKey { if let key = CacheKey(utf8: $0) { all.append(FileName(key)) } }
         let written = Set(names)
         for name in all where try !written.contains(name) && !isLater(name) { try removeEntry(name) }
         names += all

@@ -74,7 +74,10 @@ final class DiskConnection: Sendable {
       try journal.prepare()
       // Not zero if somebody removed the file, or put entries into a directory of their own.
       var last: UInt64 = 0
-      try entries.forEachKey { last = max(last, try metadata(of: FileName($0))?.header.sequence ?? 0) }
+      try entries.forEachKey { bytes in
+        guard let key = CacheKey(utf8: bytes) else { return }
+        last = max(last, try metadata(of: FileName(key))?.header.sequence ?? 0)
+      }
       try state.create(SharedState.Contents(lastSequence: last, reservedSequence: last))
       if durability == .full {
         try journal.file.synchronize()
@@ -156,6 +159,7 @@ extension DiskConnection {
   /// The value of the entry with its metadata. Nil if it is absent.
   func valueAndHeader(of name: FileName) throws -> (data: Data, header: EntryHeader)? {
     guard let (file, status) = try entries.open(name) else { return nil }
+    try checkSize(of: file, status)
     let header = try metadata(of: file, status, name).header
     return (try file.readData(size: status.size), header)
   }
@@ -166,14 +170,13 @@ extension DiskConnection {
     return try metadata(of: file, status, name)
   }
 
-  /// When the file system dies with the machine, a file that was not synced can come back with its name and its
-  /// attributes but without its contents. Such a file must not pass for a value.
+  /// When the machine dies, a file that was not synced can come back with its name and its attributes but without
+  /// its contents, or without the end of them if they were so long that they went to the disk in parts. Such a
+  /// file must not pass for a value. Other files need not pay for the question.
   private func checkSize(of file: FileDescriptor, _ status: FileStatus) throws {
-    guard usesAttributes, let recorded = try MetadataAttribute.read(from: file) else { return }
-    try checkSize(of: file, status, recorded)
-  }
-
-  private func checkSize(of file: FileDescriptor, _ status: FileStatus, _ recorded: EntryMetadata) throws {
+    guard status.size == 0 || status.size >= 1 << 20, usesAttributes,
+      let recorded = try MetadataAttribute.read(from: file)
+    else { return }
     // Somebody who edits the file changes its time, too, and is free to do so.
     if status.size != recorded.size, status.modified == recorded.header.updatedAt {
       throw StorageError(
@@ -187,7 +190,6 @@ extension DiskConnection {
     -> EntryMetadata
   {
     if usesAttributes, let recorded = try MetadataAttribute.read(from: file) {
-      try checkSize(of: file, status, recorded)
       return recorded.adjusted(to: status)
     }
     if let recorded = try sidecar(of: name) { return recorded.adjusted(to: status) }

@@ -138,7 +138,7 @@ extension DiskStorageEngine {
 // MARK: - Many entries
 
 extension DiskConnection {
-  func forEachKey(_ body: (CacheKey) throws -> Void) throws {
+  fileprivate func forEachKey(_ body: (UnsafeRawBufferPointer) throws -> Void) throws {
     var count = 0
     try entries.forEachKey { key in
       count += 1
@@ -147,11 +147,32 @@ extension DiskConnection {
     }
   }
 
-  fileprivate func allKeys(where isWanted: (CacheKey) -> Bool = { _ in true }) throws -> [CacheKey] {
+  fileprivate func allKeys() throws -> [CacheKey] {
     try withoutLock(.everything) {
       var keys: [CacheKey] = []
-      try forEachKey { if isWanted($0) { keys.append($0) } }
+      try forEachKey { if let key = CacheKey(utf8: $0) { keys.append(key) } }
       return keys
+    }
+  }
+
+  /// The first keys of the range in byte order, without keeping many more than that while listing.
+  private func firstKeys(in cursor: KeyRangeCursor, limit: Int) throws -> [CacheKey] {
+    try withoutLock(.everything) {
+      var keys: [CacheKey] = []
+      var last: CacheKey?
+      try forEachKey { bytes in
+        guard cursor.position(of: bytes) == .inside, last?.isBefore(bytes) != true,
+          let key = CacheKey(utf8: bytes)
+        else { return }
+        keys.append(key)
+        if keys.count / 2 >= limit, keys.count >= 64 {
+          keys.sort()
+          keys.removeLast(keys.count - limit)
+          last = keys.last
+        }
+      }
+      keys.sort()
+      return Array(keys.prefix(limit))
     }
   }
 
@@ -165,15 +186,15 @@ extension DiskConnection {
   }
 
   fileprivate func entries(in range: KeyRange, limit: Int) throws -> [(key: CacheKey, data: Data)] {
-    guard limit > 0 else { return [] }
-    let cursor = KeyRangeCursor(range)
-    let keys = try allKeys { cursor.position(of: $0) == .inside }.sorted()
+    var range = range
     var found: [(key: CacheKey, data: Data)] = []
-    for (index, key) in keys.enumerated() {
-      if index % 1000 == 0 { try Task.checkCancellation() }
-      // Removed since it was listed: not an error, and the next key takes its place.
-      if let data = try value(of: FileName(key)) { found.append((key, data)) }
-      if found.count == limit { break }
+    while found.count < limit {
+      let wanted = limit - found.count
+      let keys = try firstKeys(in: KeyRangeCursor(range), limit: wanted)
+      found += try entries(of: keys)
+      if keys.count < wanted { break }
+      // Removed since it was listed is not an error: the keys that follow take the place.
+      range.after = keys.last
     }
     return found
   }
@@ -198,5 +219,11 @@ extension [CacheKey] {
       if index % 1000 == 999 { try Task.checkCancellation() }
       try body(key)
     }
+  }
+}
+
+extension CacheKey {
+  fileprivate func isBefore(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    withUTF8 { $0.compare(with: bytes) < 0 }
   }
 }

@@ -37,7 +37,8 @@ struct EntryDirectory: Sendable {
   /// The file of the entry with its status. Nil if the entry is absent.
   func open(_ name: FileName) throws -> (file: FileDescriptor, status: FileStatus)? {
     let found: (FileDescriptor, FileStatus)? = try withParent(of: name) { parent, file in
-      guard let file = try parent.openFile(file, O_RDONLY) else { return nil }
+      guard let number = try parent.openNumber(file, O_RDONLY) else { return nil }
+      let file = FileDescriptor(owning: number, name, below: path)
       let status = try file.status()
       guard status.isRegularFile else { throw StorageError.notAFile(file.path) }
       return (file, status)
@@ -127,25 +128,23 @@ extension EntryDirectory {
 // MARK: - Listing
 
 extension EntryDirectory {
-  /// Calls `body` with the key of every entry, in no particular order. Costs O(N).
-  func forEachKey(_ body: (CacheKey) throws -> Void) throws {
+  /// Calls `body` with the bytes of the key of every entry, in no particular order. Costs O(N).
+  func forEachKey(_ body: (UnsafeRawBufferPointer) throws -> Void) throws {
     try checkExistence()
     try list(root, FileNamePrefix(), body)
   }
 
   private func list(
-    _ directory: FileDescriptor, _ prefix: FileNamePrefix, _ body: (CacheKey) throws -> Void
+    _ directory: FileDescriptor, _ prefix: FileNamePrefix, _ body: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
     try directory.forEachName { name, kind in
       let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
-      if let key = prefix.key(file: bytes) {
-        if try isKind(DT_REG, kind, name, in: directory, where: \.isRegularFile) { try body(key) }
-      } else if let inside = prefix.appending(directory: bytes) {
-        if try isKind(DT_DIR, kind, name, in: directory, where: \.isDirectory),
-          let subdirectory = try directory.openDirectory(name)
-        {
-          try list(subdirectory, inside, body)
-        }
+      if try isKind(DT_REG, kind, name, in: directory, where: \.isRegularFile) {
+        try prefix.withKey(file: bytes, body)
+      } else if try isKind(DT_DIR, kind, name, in: directory, where: \.isDirectory),
+        let inside = prefix.appending(directory: bytes), let subdirectory = try directory.openDirectory(name)
+      {
+        try list(subdirectory, inside, body)
       }
     }
   }
@@ -163,7 +162,7 @@ extension EntryDirectory {
 }
 
 extension FileDescriptor {
-  /// Calls `body` with every name in the directory and the kind that the listing gives (`DT_…`).
+  /// Calls `body` with every name in the directory that does not begin with a dot, and the kind that the listing gives (`DT_…`).
   func forEachName(_ body: (UnsafePointer<CChar>, UInt8) throws -> Void) throws {
     // A description of its own, since the position in the listing belongs to it.
     let copy = retrying { openat(number, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
@@ -184,7 +183,7 @@ extension FileDescriptor {
       // Through the raw pointer: the record is shorter than the type says.
       let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
       let name = (UnsafeRawPointer(entry) + offset).assumingMemoryBound(to: CChar.self)
-      if strcmp(name, ".") != 0, strcmp(name, "..") != 0 { try body(name, kind) }
+      if name.pointee != CChar(bitPattern: UInt8(ascii: ".")) { try body(name, kind) }
     }
   }
 }

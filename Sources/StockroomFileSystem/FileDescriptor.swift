@@ -16,13 +16,24 @@ import Synchronization
 /// An open file or directory. The system calls that need nothing but one are here.
 final class FileDescriptor: Sendable {
   private let descriptor: Atomic<Int32>
-  /// Where the file was when it was opened, for messages.
-  let path: String
+  private let directory: String
+  private let entry: FileName?
 
   init(owning descriptor: Int32, path: String) {
     self.descriptor = Atomic(descriptor)
-    self.path = path
+    directory = path
+    entry = nil
   }
+
+  /// The file of an entry below a directory.
+  init(owning descriptor: Int32, _ entry: FileName, below directory: String) {
+    self.descriptor = Atomic(descriptor)
+    self.directory = directory
+    self.entry = entry
+  }
+
+  /// Where the file was when it was opened, for messages. Put together only when somebody asks.
+  var path: String { entry.map { "\(directory)/\($0.path)" } ?? directory }
 
   deinit { release() }
 
@@ -56,8 +67,13 @@ extension FileDescriptor {
 
   /// Opens a file in this directory. Nil if there is none.
   func openFile(_ name: UnsafePointer<CChar>, _ flags: Int32) throws -> FileDescriptor? {
+    try openNumber(name, flags).map { FileDescriptor(owning: $0, path: path(of: name)) }
+  }
+
+  /// As ``openFile(_:_:)``, for the caller to own.
+  func openNumber(_ name: UnsafePointer<CChar>, _ flags: Int32) throws -> Int32? {
     let number = retrying { openat(self.number, name, flags | Self.commonFlags, 0o666) }
-    if number >= 0 { return FileDescriptor(owning: number, path: path(of: name)) }
+    if number >= 0 { return number }
     switch errno {
     case ENOENT: return nil
     case ELOOP, ENXIO, ENOTDIR, EMLINK: throw StorageError.notAFile(path(of: name))
@@ -111,10 +127,18 @@ extension FileDescriptor {
 
   /// The first `size` bytes, or fewer if the file has become shorter.
   func readData(size: Int) throws -> Data {
-    var data = Data(count: size)
-    let count = try data.withUnsafeMutableBytes { try read(into: $0) }
-    if count < size { data = Data(data.prefix(count)) }
-    return data
+    guard size > 0 else { return Data() }
+    // Not Data(count:), which ends the process if somebody left a file here that is larger than memory.
+    guard let bytes = malloc(size) else {
+      throw StorageError.posix(ENOMEM, "Reading \(path), which has \(size) bytes, failed")
+    }
+    do {
+      let count = try read(into: UnsafeMutableRawBufferPointer(start: bytes, count: size))
+      return Data(bytesNoCopy: bytes, count: count, deallocator: .free)
+    } catch {
+      free(bytes)
+      throw error
+    }
   }
 
   /// Fills the buffer from an offset in the file. Returns how much there was.

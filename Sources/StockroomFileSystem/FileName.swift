@@ -21,7 +21,7 @@ import StockroomCore
 /// get is not an entry.
 struct FileName: Sendable {
   /// The components of the path, each ended by a zero byte.
-  private var text: [UInt8] = []
+  fileprivate(set) var text: [UInt8] = []
   /// Where each component but the first begins.
   private var laterStarts: [Int] = []
 
@@ -29,7 +29,7 @@ struct FileName: Sendable {
   static let directoryExtension = Array(".more".utf8)
   /// How long a component gets before its extension. File systems allow 255 bytes; the rest is for the extension
   /// and for what escaping the name of a device adds.
-  private static let maximumStem = 240
+  static let maximumStem = 240
 
   /// The path of the key's file.
   init(_ key: CacheKey) {
@@ -79,7 +79,7 @@ extension FileName: Hashable {
 // MARK: - Encoding
 
 extension FileName {
-  private static func isPlain(_ byte: UInt8, isFirst: Bool) -> Bool {
+  static func isPlain(_ byte: UInt8, isFirst: Bool) -> Bool {
     switch byte {
     case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"): true
     case UInt8(ascii: "_"), UInt8(ascii: ","), UInt8(ascii: "="), UInt8(ascii: "@"): true
@@ -88,7 +88,7 @@ extension FileName {
     }
   }
 
-  private static func isUpperCase(_ byte: UInt8) -> Bool {
+  static func isUpperCase(_ byte: UInt8) -> Bool {
     byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z")
   }
 
@@ -123,89 +123,19 @@ extension FileName {
   }
 
   /// Whether Windows takes the name for a device: it does whatever follows the first dot.
-  private static func namesDevice(_ name: ArraySlice<UInt8>) -> Bool {
-    let stem = name.prefix { $0 != UInt8(ascii: ".") }
+  static func namesDevice(_ name: some Collection<UInt8>) -> Bool {
+    let stem = name.prefix(5).prefix { $0 != UInt8(ascii: ".") }
     switch stem.count {
-    case 3: return devices.contains(Array(stem))
+    case 3: return devices.contains { stem.elementsEqual($0) }
     case 4:
-      guard let last = stem.last, last >= UInt8(ascii: "0"), last <= UInt8(ascii: "9") else { return false }
-      return numberedDevices.contains(Array(stem.dropLast()))
+      guard let last = stem.dropFirst(3).first, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(last) else {
+        return false
+      }
+      return numberedDevices.contains { stem.dropLast().elementsEqual($0) }
     default: return false
     }
   }
 
   private static let devices = ["con", "prn", "aux", "nul"].map { Array($0.utf8) }
   private static let numberedDevices = ["com", "lpt"].map { Array($0.utf8) }
-}
-
-// MARK: - Decoding
-
-/// The beginning of a path: the directories that a listing is inside of.
-struct FileNamePrefix {
-  private var key: [UInt8] = []
-  private var text: [UInt8] = []
-
-  /// No key is so long that its path goes through more directories.
-  static let maximumDepth = CacheKey.maximumLength * 3 / 200
-  private(set) var depth = 0
-
-  /// The prefix that goes on with this directory, or nil if the directory is none of ours.
-  func appending(directory name: UnsafeRawBufferPointer) -> FileNamePrefix? {
-    guard depth < Self.maximumDepth else { return nil }
-    var result = self
-    guard result.append(name, extension: FileName.directoryExtension) else { return nil }
-    result.depth += 1
-    return result
-  }
-
-  /// The key of the entry in this file, or nil if the file is none of ours.
-  func key(file name: UnsafeRawBufferPointer) -> CacheKey? {
-    var result = self
-    guard result.append(name, extension: FileName.entryExtension),
-      let key = result.key.withUnsafeBytes({ CacheKey(utf8: $0) }),
-      (1...CacheKey.maximumLength).contains(result.key.count),
-      FileName(key).hasText(result.text)
-    else { return nil }
-    return key
-  }
-
-  private mutating func append(_ name: UnsafeRawBufferPointer, extension: [UInt8]) -> Bool {
-    guard name.count > `extension`.count, name.suffix(`extension`.count).elementsEqual(`extension`) else {
-      return false
-    }
-    var index = 0
-    let end = name.count - `extension`.count
-    while index < end {
-      switch name[index] {
-      case UInt8(ascii: "+"):
-        guard index + 1 < end else { return false }
-        key.append(name[index + 1] & 0xDF)
-        index += 2
-      case UInt8(ascii: "%"):
-        guard index + 2 < end, let high = Self.value(ofDigit: name[index + 1]),
-          let low = Self.value(ofDigit: name[index + 2])
-        else { return false }
-        key.append(high << 4 | low)
-        index += 3
-      case let byte:
-        key.append(byte)
-        index += 1
-      }
-    }
-    text.append(contentsOf: name)
-    text.append(0)
-    return true
-  }
-
-  private static func value(ofDigit digit: UInt8) -> UInt8? {
-    switch digit {
-    case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
-    case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
-    default: nil
-    }
-  }
-}
-
-extension FileName {
-  fileprivate func hasText(_ other: [UInt8]) -> Bool { text == other }
 }

@@ -63,6 +63,12 @@ struct Journal: Sendable {
     try file.synchronize()
   }
 
+  /// Forgets the transaction, also if the machine dies now.
+  func endSynchronously() throws {
+    try end()
+    try file.synchronize()
+  }
+
   /// Forgets the transaction.
   func end() throws {
     try [UInt8](repeating: 0, count: Self.headerSize).withUnsafeBytes { try file.write($0) }

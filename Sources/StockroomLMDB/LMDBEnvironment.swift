@@ -13,7 +13,7 @@ import StockroomCore
 /// LMDB anew when LMDB gives up.
 final class LMDBEnvironment: @unchecked Sendable {
   // Safe to share: `handle` is replaced only by the thread that writes, while the readers are paused, and read
-  // by that thread and by readers that have been counted in. `isExtended` belongs to the thread that writes.
+  // by that thread and by readers that have been counted in. `hasWritten` belongs to the thread that writes.
   // close() comes after everybody else, which the gates of the engines see to.
 
   /// The outcome of an attempt to read.
@@ -34,7 +34,7 @@ final class LMDBEnvironment: @unchecked Sendable {
   private let directory: String
   private let identity: LMDBFile.Identity
   private var handle: Result<LMDBHandle, StorageError>
-  private var isExtended = false
+  private var hasWritten = false
 
   /// Opens the environment in the directory, whose `data.mdb` is this file.
   init(directory: String, identity: LMDBFile.Identity) throws {
@@ -57,7 +57,7 @@ final class LMDBEnvironment: @unchecked Sendable {
   func close() {
     guard case .success(let handle) = handle else { return }
     // The file is as good without.
-    if isExtended { try? handle.trimFile() }
+    if hasWritten { try? handle.trimFile() }
     readers.drain()
     mdb_env_close(handle.environment)
     self.handle = .failure(StorageError(.closed, "The LMDB database in \(directory) has been closed."))
@@ -121,7 +121,8 @@ extension LMDBEnvironment {
     try handle.setDurability(requests.contains { $0.durability == .full } ? .full : .process)
     let transaction = try handle.beginWriting()
     do {
-      if try handle.extendFile(to: handle.mapSize) { isExtended = true }
+      hasWritten = true
+      try handle.extendFile(to: handle.mapSize)
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
       for request in requests {
@@ -161,7 +162,7 @@ extension LMDBEnvironment {
     // Multiples of every size that a page can have.
     let size = (size + 0xFFFF) & ~0xFFFF
     try handle.checkAddresses(forMapOf: size)
-    if try handle.extendFile(to: size) { isExtended = true }
+    try handle.extendFile(to: size)
     moveMap(of: handle, to: max(size, try handle.fileSize()))
     _ = try self.handle.get()
   }

@@ -1,5 +1,10 @@
 import StockroomCore
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 #if canImport(Darwin)
   import Darwin
 #elseif canImport(Glibc)
@@ -25,14 +30,20 @@ final class LMDBFile {
 
   private let descriptor: Int32
   private let path: String
+  /// The path of the directory, without a slash at its end.
+  let directory: String
   let identity: Identity
   /// Whether the file was made by opening it.
   let isCreated: Bool
 
   /// Opens the file in the directory, and creates either if need be (rule O1).
-  init(directory: String) throws {
-    try Self.makeDirectory(directory)
-    path = directory + "/data.mdb"
+  init(directory: FileManager.Directory) throws {
+    try directory.create()
+    var path = directory.path
+    while path.count > 1 && path.hasSuffix("/") { path.removeLast() }
+    self.directory = path
+    path += "/data.mdb"
+    self.path = path
     var isCreated = false
     var descriptor = systemOpen(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
     if descriptor < 0 && errno == ENOENT {
@@ -82,14 +93,6 @@ final class LMDBFile {
     try LMDBFileHeader.validate(fileDescriptor: descriptor, path: path)
   }
 
-  /// Makes the name of a created file survive the death of the machine.
-  func synchronizeDirectory(_ directory: String) throws {
-    let descriptor = systemOpen(directory, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { throw StorageError.posix(errno, "Opening \(directory) failed") }
-    defer { systemClose(descriptor) }
-    guard fsync(descriptor) == 0 else { throw StorageError.posix(errno, "Synchronizing \(directory) failed") }
-  }
-
   /// Takes back what a failed attempt to make a database in the empty file left. Only between ``lock()`` and
   /// the end.
   func discard() {
@@ -102,21 +105,6 @@ final class LMDBFile {
     var status = stat()
     guard fstat(descriptor, &status) == 0 else { throw StorageError.posix(errno, "Examining \(path) failed") }
     return status
-  }
-
-  private static func makeDirectory(_ path: String) throws {
-    var status = stat()
-    if stat(path, &status) == 0 {
-      if status.st_mode & S_IFMT == S_IFDIR { return }
-      throw StorageError.posix(ENOTDIR, "\(path) is in the way of a directory")
-    }
-    if errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
-      try makeDirectory(String(path[..<slash]))
-    }
-    // Somebody else may have been faster.
-    guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
-      throw StorageError.posix(errno, "Creating the directory \(path) failed")
-    }
   }
 }
 

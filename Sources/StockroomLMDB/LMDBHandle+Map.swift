@@ -44,15 +44,12 @@ extension LMDBHandle {
   ///
   /// LMDB does not write every page that it counts as used, so that a sound file could end before the last of
   /// them. A file kept this long never does, and one that does has been cut off.
-  ///
-  /// - Returns: Whether the file was shorter.
-  func extendFile(to size: Int) throws -> Bool {
-    guard try fileSize() < size else { return false }
+  func extendFile(to size: Int) throws {
+    if try fileSize() >= size { return }
     guard ftruncate(fileDescriptor, off_t(size)) == 0 else {
       // A file system that cannot have so long a file has no room left for this one.
       throw LMDBError(code: errno == EFBIG ? ENOSPC : errno)
     }
-    return true
   }
 
   /// Cuts off what ``extendFile(to:)`` has added and no page uses, so that nobody wonders at the size of the file,

@@ -1,7 +1,6 @@
 import CLMDB
 import Dispatch
 import StockroomCore
-import Synchronization
 
 /// A read transaction of LMDB that is reset and waits to be renewed, which saves looking for a place in the
 /// table of readers each time.
@@ -29,7 +28,7 @@ final class LMDBReaders: Sendable {
     var waiting: [CheckedContinuation<Void, Never>] = []
   }
 
-  private let state = Mutex(State())
+  private let state = Guarded(State())
   private let allHaveLeft = DispatchSemaphore(value: 0)
 
   /// Counts the caller in, with a transaction to renew if one is idle. Every turn that is not paused ends with

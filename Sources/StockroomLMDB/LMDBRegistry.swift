@@ -1,5 +1,10 @@
 import StockroomCore
-import Synchronization
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 
 /// What all engines of a process that are open on the same place share.
 final class LMDBPlace: Sendable {
@@ -37,10 +42,10 @@ enum LMDBRegistry {
     var users: Int
   }
 
-  private static let entries = Mutex<[LMDBFile.Identity: Entry]>([:])
+  private static let entries = Guarded<[LMDBFile.Identity: Entry]>([:])
 
   /// The place in the directory, opened if it is not yet. Every call is matched by one of ``release(_:)``.
-  static func place(in directory: String) throws -> LMDBPlace {
+  static func place(in directory: FileManager.Directory) throws -> LMDBPlace {
     try entries.withLock { entries in
       while true {
         let file = try LMDBFile(directory: directory)
@@ -50,7 +55,7 @@ enum LMDBRegistry {
         }
         // False if another process has just discarded the file, whose place another one takes.
         guard try file.lock() else { continue }
-        let environment = try environment(in: directory, file: file)
+        let environment = try environment(of: file)
         let place = LMDBPlace(environment: environment, identity: file.identity)
         entries[file.identity] = Entry(place: place, users: 1)
         return place
@@ -74,18 +79,16 @@ enum LMDBRegistry {
     }
   }
 
-  private static func environment(
-    in directory: String, file: LMDBFile
-  ) throws -> LMDBEnvironment {
+  private static func environment(of file: LMDBFile) throws -> LMDBEnvironment {
     let size = try file.size()
     if size > 0 {
       try file.validateHeader()
-      return try LMDBEnvironment(directory: directory, identity: file.identity)
+      return try LMDBEnvironment(directory: file.directory, identity: file.identity)
     }
     do {
-      let environment = try LMDBEnvironment(directory: directory, identity: file.identity)
-      if file.isCreated { try file.synchronizeDirectory(directory) }
-      return environment
+      // The name of the file, so that it is not lost with the machine.
+      if file.isCreated { try FileManager.Directory.sync(file.directory) }
+      return try LMDBEnvironment(directory: file.directory, identity: file.identity)
     } catch {
       file.discard()
       throw error

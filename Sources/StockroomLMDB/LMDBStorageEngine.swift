@@ -1,5 +1,4 @@
 import StockroomCore
-import Synchronization
 
 #if canImport(FoundationEssentials)
   import FoundationEssentials
@@ -33,7 +32,7 @@ public final class LMDBStorageEngine: StorageEngine {
   let gate: Gate
   let place: LMDBPlace
   let durability: Durability
-  private let isReleased = Mutex(false)
+  private let isReleased = Guarded(false)
 
   /// Opens the database in a directory, and creates both if they do not exist.
   ///
@@ -46,13 +45,8 @@ public final class LMDBStorageEngine: StorageEngine {
   ///   been cut off; `unsupported` if it is another program's; `readOnly`, `permissionDenied`, `diskFull` or `io`
   ///   if the system does not let it be opened (rules O2, F2, F3). Nothing has been touched then.
   public init(directory: FileManager.Directory, durability: Durability = .full) throws {
-    guard directory.url.isFileURL else {
-      throw StorageError(.unsupported, "\(directory.url.absoluteString) is no directory on this machine.")
-    }
-    var path = directory.url.path(percentEncoded: false)
-    while path.count > 1 && path.hasSuffix("/") { path.removeLast() }
-    place = try LMDBRegistry.place(in: path)
-    gate = Gate(path: path)
+    place = try LMDBRegistry.place(in: directory)
+    gate = Gate(path: directory.path)
     self.durability = durability
   }
 

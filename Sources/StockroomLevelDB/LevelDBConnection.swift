@@ -1,6 +1,10 @@
 import StockroomCore
-import Synchronization
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 #if canImport(Darwin)
   import Darwin
 #elseif canImport(Glibc)
@@ -25,9 +29,9 @@ final class LevelDBConnection: Sendable {
   private let writeBufferSize: Int
   private let lease: LevelDBLease
   /// Touched by the engine's own thread only, and by the last one to hold the engine.
-  private let state: Mutex<State>
+  private let state: Guarded<State>
 
-  init(directory: String, durability: Durability) throws {
+  init(directory: FileManager.Directory, durability: Durability) throws {
     let place = try LevelDBPlace(below: directory)
     path = place.path
     self.durability = durability
@@ -36,7 +40,7 @@ final class LevelDBConnection: Sendable {
     let handle = try LevelDBHandle(path: path, writeBufferSize: writeBufferSize, durability: durability)
     let ledger = try Self.readLedger(handle, isNew: isNew)
     lease = LevelDBLease(handle)
-    state = Mutex(State(ledger: ledger, place: place))
+    state = Guarded(State(ledger: ledger, place: place))
   }
 
   /// Calls `body` with the open database. Suspends while a failed write is being mended.
@@ -49,6 +53,7 @@ final class LevelDBConnection: Sendable {
     try state.withLock { state in
       if state.isBroken { try mend(&state) }
       var transaction = LevelDBTransaction(on: try lease.current.get(), ledger: state.ledger)
+      transaction.expect(operations.reduce(0) { $0 + $1.count })
       for operation in operations.joined() { try transaction.add(operation) }
       do {
         state.ledger = try transaction.commit()
@@ -84,22 +89,23 @@ final class LevelDBConnection: Sendable {
 
 // Opening.
 extension LevelDBConnection {
-  /// Looks through the files before LevelDB does, which would take damage for a crash. Returns whether they may
-  /// hold nothing at all.
+  /// Looks through the files before LevelDB does, which would take damage for a crash, or trap. Returns whether
+  /// they may hold nothing at all.
   private static func recover(_ path: String) throws -> Bool {
     let files = try LevelDBFileList(in: path)
     let isMarked = LevelDBClosingMark.exists(in: path)
     if isMarked { try LevelDBClosingMark.verify(in: path) }
-    for table in files.tables { try LevelDBTableFooter.verify(path + "/" + table) }
-    if isMarked {
-      try LevelDBClosingMark.remove(from: path)
-      return false
-    }
-    // A crash while the very first manifest was being written leaves just that.
-    if files.current == nil, !files.tables.isEmpty || !files.logs.isEmpty || files.manifests.count > 1 {
+    if files.current != nil {
+      try LevelDBManifest(in: path).verifyTables(in: path)
+    } else if isMarked || !files.tables.isEmpty || !files.logs.isEmpty || files.manifests.count > 1 {
+      // A crash while the database is being made leaves one manifest and nothing else.
       throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its file CURRENT.")
     }
-    for log in files.logs { try LevelDBLog.removeTornBatch(at: path + "/" + log) }
+    if isMarked {
+      try LevelDBClosingMark.remove(from: path)
+    } else {
+      for log in files.logs { try LevelDBLog.removeTornBatch(at: path + "/" + log) }
+    }
     return try files.tables.isEmpty
       && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) == 0 }
   }

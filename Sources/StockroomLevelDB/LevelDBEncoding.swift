@@ -60,17 +60,23 @@ struct Ledger: Sendable, Hashable {
 
   /// - Throws: ``StorageError`` with code `corrupted` for another size, `unsupported` for another format.
   init(decoding bytes: UnsafeRawBufferPointer, path: String) throws {
-    guard bytes.count == Self.encodedSize else {
+    if let ledger = Ledger(decoding: bytes) {
+      self = ledger
+    } else if bytes.count == Self.encodedSize {
+      throw StorageError(
+        .unsupported, "The LevelDB database in \(path) was made by another version of this engine.")
+    } else {
       throw StorageError(.corrupted, "The ledger of the LevelDB database in \(path) has the wrong size.")
     }
+  }
+
+  /// Nil for another size or format.
+  init?(decoding bytes: UnsafeRawBufferPointer) {
+    guard bytes.count == Self.encodedSize else { return nil }
     func word(_ index: Int) -> UInt64 {
       UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
     }
-    guard word(0) == Self.format else {
-      throw StorageError(
-        .unsupported,
-        "The LevelDB database in \(path) has format \(word(0)); this version knows \(Self.format).")
-    }
+    guard word(0) == Self.format else { return nil }
     count = word(1)
     nextSequence = word(2)
     generation = word(3)

@@ -42,7 +42,7 @@ extension StorageError {
     if ends(with: EAGAIN) || ends(with: EACCES) && text.hasPrefix("IO error: lock ") { return .locked }
     // A table that has vanished, and a table that is shorter than it says.
     if ends(with: ENOENT) || ends(with: EINVAL) { return .corrupted }
-    for number in [ENOSPC, EDQUOT, EROFS, EACCES, EPERM] where ends(with: number) {
+    for number in [ENOSPC, EDQUOT, EFBIG, EROFS, EACCES, EPERM] where ends(with: number) {
       return self.code(forErrno: number)
     }
     return .io

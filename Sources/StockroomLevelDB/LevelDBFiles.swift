@@ -11,31 +11,6 @@ import StockroomCore
 /// The few system calls that the engine makes besides LevelDB's own. All of them throw ``StorageError`` with the
 /// path and the system's reason.
 enum LevelDBFiles {
-  /// Makes the directory and those above it that are missing (rule O1).
-  static func makeDirectory(_ path: String) throws {
-    if mkdir(path, 0o777) == 0 { return }
-    switch errno {
-    case EEXIST, EISDIR:
-      guard isDirectory(path) else {
-        throw StorageError.posix(ENOTDIR, "\(path) cannot hold a LevelDB database, since it is no directory")
-      }
-    case ENOENT:
-      let parent = parent(of: path)
-      guard parent != path else { throw StorageError.posix(ENOENT, "\(path) could not be created") }
-      try makeDirectory(parent)
-      guard mkdir(path, 0o777) == 0 || errno == EEXIST && isDirectory(path) else {
-        throw StorageError.posix(errno, "The directory \(path) could not be created")
-      }
-    case let number:
-      throw StorageError.posix(number, "The directory \(path) could not be created")
-    }
-  }
-
-  static func isDirectory(_ path: String) -> Bool {
-    var status = stat()
-    return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
-  }
-
   /// Whether there is anything of that name. A name that cannot be looked up counts as absent.
   static func exists(_ path: String) -> Bool {
     var status = stat()
@@ -96,8 +71,8 @@ enum LevelDBFiles {
     return bytes
   }
 
-  /// Puts the bytes in a file of that name, durably: afterwards it is the old file or the new one, whatever
-  /// happens meanwhile.
+  /// Puts the bytes in a file of that name: it is the old file or the new one, whatever happens meanwhile, and
+  /// the new one for good once the directory is synced.
   static func replace(_ path: String, with bytes: [UInt8]) throws {
     let temporary = path + ".new"
     do {
@@ -109,7 +84,6 @@ enum LevelDBFiles {
       unlink(temporary)
       throw error
     }
-    try synchronize(parent(of: path))
   }
 
   /// Takes room of that size on the device and gives it back.

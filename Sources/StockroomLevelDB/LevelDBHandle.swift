@@ -78,10 +78,10 @@ final class LevelDBHandle: @unchecked Sendable {
       var valueCount = 0
       let key = UnsafeRawBufferPointer(start: leveldb_iter_key(iterator, &keyCount), count: keyCount)
       let value = UnsafeRawBufferPointer(start: leveldb_iter_value(iterator, &valueCount), count: valueCount)
-      guard try body(key, value) else { return }
+      guard try body(key, value) else { break }
       leveldb_iter_next(iterator)
     }
-    // An iterator that meets damage is no longer valid, just as one that has reached the end.
+    // An iterator leaves out a block that is damaged, goes on behind it, and tells only if it is asked.
     try Self.check("Reading from", path: path) { leveldb_iter_get_error(iterator, $0) }
   }
 

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A write-ahead log of LevelDB's, read without LevelDB.
+/// A file in LevelDB's log format, read without LevelDB: the write-ahead log, and the manifest.
 ///
 /// After a failed write, and after a crash, the end of a log is in doubt: LevelDB would take a batch that was never
 /// acknowledged for good, or refuse the whole database because of one that was never finished. So the engine itself
@@ -8,23 +8,26 @@ import StockroomCore
 ///
 /// The format: <https://github.com/google/leveldb/blob/1.23/doc/log_format.md>
 struct LevelDBLog {
-  /// A batch: where it ends in the file, and its number, if its last record is a ``Ledger``.
-  struct Batch {
+  struct Record {
+    /// Where the record ends in the file.
     let end: Int
-    let generation: UInt64?
+    /// The last bytes of the record.
+    let content: [UInt8]
   }
 
   enum Ending {
-    /// The last batch ends where the file does.
+    /// The last record ends where the file does.
     case whole
-    /// What follows the last batch is the beginning of another one.
+    /// What follows the last record is the beginning of another one.
     case torn
-    /// What follows the last batch is not readable, and other batches come after it.
+    /// What follows the last record is not readable, and other records come after it.
     case damaged
   }
 
-  private(set) var batches: [Batch] = []
+  private(set) var records: [Record] = []
   private(set) var ending = Ending.whole
+
+  var end: Int { records.last?.end ?? 0 }
 
   private static let blockSize = 32768
   private static let headerSize = 7
@@ -33,36 +36,39 @@ struct LevelDBLog {
     case first, middle, last
   }
 
-  init(_ bytes: UnsafeRawBufferPointer) {
+  /// - Parameter count: How many bytes to keep of each record, from its end.
+  init(_ bytes: UnsafeRawBufferPointer, keeping count: Int = .max) {
     var offset = 0
-    // The bytes of a batch that is spread over several blocks: the end of it, which is all that matters.
-    var open: [UInt8]?
+    // What is kept of a record that is spread over several blocks.
+    var unfinished: [UInt8]?
     while true {
       let left = Self.blockSize - offset % Self.blockSize
       if left < Self.headerSize { offset += left }
       if offset >= bytes.count { break }
-      guard let (kind, payload) = Self.fragment(in: bytes, at: offset),
-        (open == nil) == (kind == .full || kind == .first)
+      guard let (kind, piece) = Self.piece(of: bytes, at: offset),
+        (unfinished == nil) == (kind == .full || kind == .first)
       else {
-        ending = Self.batchBegins(in: bytes, after: offset) ? .damaged : .torn
+        ending = Self.recordBegins(in: bytes, behind: offset) ? .damaged : .torn
         return
       }
-      offset += Self.headerSize + payload.count
-      let tail = ((open ?? []) + payload.suffix(Self.tailSize)).suffix(Self.tailSize)
+      offset += Self.headerSize + piece.count
+      var content = unfinished ?? []
+      content.append(contentsOf: piece.suffix(count))
+      if content.count > count { content.removeFirst(content.count - count) }
       if kind == .full || kind == .last {
-        batches.append(Batch(end: offset, generation: Self.generation(in: Array(tail))))
-        open = nil
+        records.append(Record(end: offset, content: content))
+        unfinished = nil
       } else {
-        open = Array(tail)
+        unfinished = content
       }
     }
-    if open != nil || bytes.count > (batches.last?.end ?? 0) + Self.headerSize { ending = .torn }
+    if unfinished != nil { ending = .torn }
   }
 
-  /// The piece of a batch that begins at the offset, if its checksum is right.
-  private static func fragment(
-    in bytes: UnsafeRawBufferPointer, at offset: Int
-  ) -> (kind: Kind, payload: UnsafeRawBufferPointer)? {
+  /// The piece of a record that begins at the offset, if its checksum is right.
+  private static func piece(
+    of bytes: UnsafeRawBufferPointer, at offset: Int
+  ) -> (kind: Kind, piece: UnsafeRawBufferPointer)? {
     let left = min(blockSize - offset % blockSize, bytes.count - offset)
     guard left >= headerSize else { return nil }
     let length = Int(bytes[offset + 4]) | Int(bytes[offset + 5]) << 8
@@ -76,53 +82,52 @@ struct LevelDBLog {
     return (kind, UnsafeRawBufferPointer(rebasing: covered.dropFirst()))
   }
 
-  /// Whether a batch begins anywhere behind the offset. Pieces without a beginning do not count: they belong to
-  /// the batch whose writing was interrupted, since a disk need not keep the order.
-  private static func batchBegins(in bytes: UnsafeRawBufferPointer, after offset: Int) -> Bool {
+  /// Whether a record begins anywhere behind the offset. Pieces without a beginning do not count: they belong to
+  /// the record whose writing was interrupted, since a disk need not keep the order.
+  private static func recordBegins(in bytes: UnsafeRawBufferPointer, behind offset: Int) -> Bool {
     for start in (offset + 1)..<max(offset + 1, bytes.count - headerSize) {
       guard bytes[start + 6] == Kind.full.rawValue || bytes[start + 6] == Kind.first.rawValue else {
         continue
       }
-      if let (_, payload) = fragment(in: bytes, at: start), !payload.isEmpty { return true }
+      if let (_, piece) = piece(of: bytes, at: start), !piece.isEmpty { return true }
     }
     return false
   }
-
-  /// The ledger is the last record of each batch: its key, its length, its bytes.
-  private static let tailSize = Ledger.key.count + 1 + Ledger.encodedSize
-
-  private static func generation(in tail: [UInt8]) -> UInt64? {
-    let lead = Ledger.key + [UInt8(Ledger.encodedSize)]
-    guard tail.count == tailSize, tail.starts(with: lead) else { return nil }
-    return tail.withUnsafeBytes { bytes in
-      let ledger = UnsafeRawBufferPointer(rebasing: bytes[lead.count...])
-      return try? Ledger(decoding: ledger, path: "").generation
-    }
-  }
 }
 
+// The write-ahead log: a record is a batch, and the last thing in each batch is the ledger.
 extension LevelDBLog {
   /// After a crash: cuts off a batch that was never finished.
   ///
   /// - Throws: ``StorageError`` with code `corrupted` if batches come behind what cannot be read.
   static func removeTornBatch(at path: String) throws {
-    let bytes = try LevelDBFiles.read(path)
-    let log = bytes.withUnsafeBytes { LevelDBLog($0) }
+    let log = try LevelDBFiles.read(path).withUnsafeBytes { LevelDBLog($0, keeping: 0) }
     switch log.ending {
     case .whole: return
-    case .torn: try LevelDBFiles.truncate(path, to: log.batches.last?.end ?? 0)
+    case .torn: try LevelDBFiles.truncate(path, to: log.end)
     case .damaged:
       throw StorageError(
-        .corrupted,
-        "\(path), a log of a LevelDB database, is damaged behind byte \(log.batches.last?.end ?? 0).")
+        .corrupted, "\(path), a log of a LevelDB database, is damaged behind byte \(log.end).")
     }
   }
 
   /// After a failed write: cuts off all batches behind the one with this number.
   static func removeBatches(after generation: UInt64, at path: String) throws {
     let bytes = try LevelDBFiles.read(path)
-    let log = bytes.withUnsafeBytes { LevelDBLog($0) }
-    let end = log.batches.last { $0.generation.map { $0 <= generation } ?? true }?.end ?? 0
+    let log = bytes.withUnsafeBytes { LevelDBLog($0, keeping: ledgerSize) }
+    let kept = log.records.prefix { Self.generation(in: $0.content).map { $0 <= generation } ?? true }
+    let end = kept.last?.end ?? 0
     if end < bytes.count { try LevelDBFiles.truncate(path, to: end) }
+  }
+
+  /// The key of the ledger, its length, and its bytes.
+  private static let ledgerSize = Ledger.key.count + 1 + Ledger.encodedSize
+
+  private static func generation(in tail: [UInt8]) -> UInt64? {
+    let lead = Ledger.key + [UInt8(Ledger.encodedSize)]
+    guard tail.count == ledgerSize, tail.starts(with: lead) else { return nil }
+    return tail.withUnsafeBytes { bytes in
+      Ledger(decoding: UnsafeRawBufferPointer(rebasing: bytes[lead.count...]))?.generation
+    }
   }
 }

@@ -1,5 +1,10 @@
 import StockroomCore
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 #if canImport(Darwin)
   import Darwin
 #elseif canImport(Glibc)
@@ -17,8 +22,7 @@ final class LevelDBPlace: Sendable {
   static let directoryName = "Stockroom.leveldb"
   /// Says that the directory is ours.
   private static let identityName = "STOCKROOM"
-  private static let identity = "Stockroom LevelDB database, layout 1\n"
-  private static let identityStart = "Stockroom LevelDB database, layout "
+  private static let identity = "Stockroom LevelDB database, layout 1"
 
   /// Where LevelDB's files are.
   let path: String
@@ -30,13 +34,15 @@ final class LevelDBPlace: Sendable {
   /// Takes the directory, which is made if need be.
   ///
   /// - Throws: ``StorageError`` with code `locked`, `unsupported`, `corrupted`, or as the system says.
-  init(below directory: String) throws {
-    guard !LevelDBFiles.exists(directory + "/CURRENT") else {
+  init(below directory: FileManager.Directory) throws {
+    guard !LevelDBFiles.exists(directory.path + "/CURRENT") else {
       throw StorageError(
-        .unsupported, "\(directory) is a LevelDB database of another program, and is left alone.")
+        .unsupported, "\(directory.path) is a LevelDB database of another program, and is left alone.")
     }
-    path = directory + "/" + Self.directoryName
-    try LevelDBFiles.makeDirectory(path)
+    let own = FileManager.Directory(
+      url: directory.url.appending(path: Self.directoryName, directoryHint: .isDirectory))
+    try own.create()
+    path = own.path
     descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor >= 0 else {
       throw StorageError.posix(errno, "The directory \(path) could not be opened")
@@ -68,14 +74,17 @@ final class LevelDBPlace: Sendable {
         throw StorageError(
           .unsupported, "\(path) holds files that are not of this engine's making, and is left alone.")
       }
-      return try LevelDBFiles.replace(identityPath, with: Array(Self.identity.utf8))
+      try LevelDBFiles.replace(identityPath, with: Array(CheckedText.adding(to: Self.identity).utf8))
+      return try LevelDBFiles.synchronize(path)
     }
-    let found = try LevelDBFiles.read(identityPath, count: 256)
-    if found == Array(Self.identity.utf8) { return }
-    if found.starts(with: Self.identityStart.utf8), found.last == UInt8(ascii: "\n") {
-      throw StorageError(.unsupported, "\(path) was made by another version of this engine.")
+    let found = String(decoding: try LevelDBFiles.read(identityPath, count: 256), as: UTF8.self)
+    guard let identity = CheckedText.verifying(found) else {
+      throw StorageError(.corrupted, "\(identityPath) is damaged.")
     }
-    throw StorageError(.corrupted, "\(identityPath) is damaged.")
+    guard identity == Self.identity else {
+      throw StorageError(
+        .unsupported, "\(path) was made by another version of this engine: \(identity.debugDescription).")
+    }
   }
 }
 

@@ -41,13 +41,8 @@ public final class LevelDBStorageEngine: StorageEngine {
   ///   C2, C3); `unsupported` if the directory is another program's LevelDB database; `corrupted` if files have
   ///   been damaged (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` as the system says (rule O2).
   public init(directory: FileManager.Directory, durability: Durability = .full) throws {
-    guard directory.url.isFileURL else {
-      throw StorageError(.unsupported, "\(directory.url) is not a place in a file system.")
-    }
-    var path = directory.url.absoluteURL.path(percentEncoded: false)
-    while path.count > 1, path.hasSuffix("/") { path.removeLast() }
-    gate = Gate(path: path)
-    let connection = try LevelDBConnection(directory: path, durability: durability)
+    gate = Gate(path: directory.path)
+    let connection = try LevelDBConnection(directory: directory, durability: durability)
     self.connection = connection
     // The closure must not hold the engine, which would never go away.
     committer = GroupCommitter(on: thread) { try connection.commit($0) }

@@ -12,34 +12,28 @@ enum LevelDBTableFooter {
   /// Behind each block: its compression and its checksum.
   private static let blockTrailerSize = 5
 
-  /// - Throws: ``StorageError`` with code `corrupted` if the footer points outside the file.
-  static func verify(_ path: String) throws {
+  /// - Throws: ``StorageError`` with code `corrupted` if the table is missing, has another size, or if its
+  ///   footer points outside of it.
+  static func verify(_ path: String, size expected: UInt64) throws {
+    guard LevelDBFiles.exists(path) else {
+      throw StorageError(.corrupted, "\(path), a table of a LevelDB database, is missing.")
+    }
     let fileSize = try LevelDBFiles.size(of: path)
-    let bytes = fileSize < size ? [] : try LevelDBFiles.read(path, from: fileSize - size, count: size)
-    var rest = bytes[...]
-    let words = (0..<4).map { _ in varint(&rest) }
-    guard bytes.count == size, Array(bytes.suffix(magic.count)) == magic,
-      isInside(offset: words[0], size: words[1], fileSize: fileSize),
-      isInside(offset: words[2], size: words[3], fileSize: fileSize)
+    guard UInt64(fileSize) == expected, fileSize >= size else {
+      throw StorageError(
+        .corrupted, "\(path), a table of a LevelDB database, has \(fileSize) bytes instead of \(expected).")
+    }
+    let bytes = try LevelDBFiles.read(path, from: fileSize - size, count: size)
+    var reader = LevelDBReader(bytes[...])
+    let limit = UInt64(fileSize - size)
+    func isInside(_ offset: UInt64?, _ size: UInt64?) -> Bool {
+      guard let offset, let size, offset <= limit, size <= limit else { return false }
+      return offset + size + UInt64(blockTrailerSize) <= limit
+    }
+    guard bytes.suffix(magic.count).elementsEqual(magic), isInside(reader.number(), reader.number()),
+      isInside(reader.number(), reader.number())
     else {
       throw StorageError(.corrupted, "\(path), a table of a LevelDB database, has a damaged end.")
     }
-  }
-
-  private static func isInside(offset: UInt64?, size: UInt64?, fileSize: Int) -> Bool {
-    guard let offset, let size else { return false }
-    let limit = UInt64(fileSize - Self.size)
-    return offset <= limit && size <= limit && offset + size + UInt64(blockTrailerSize) <= limit
-  }
-
-  /// Seven bits in each byte, the lowest first; the highest bit says that more follow.
-  private static func varint(_ bytes: inout ArraySlice<UInt8>) -> UInt64? {
-    var value: UInt64 = 0
-    for shift in stride(from: UInt64(0), to: 64, by: 7) {
-      guard let byte = bytes.popFirst() else { return nil }
-      value |= UInt64(byte & 0x7F) << shift
-      if byte & 0x80 == 0 { return value }
-    }
-    return nil
   }
 }

@@ -28,6 +28,9 @@ struct LevelDBTransaction {
     isCleared = ledger.count == 0
   }
 
+  /// Makes room for that many operations.
+  mutating func expect(_ count: Int) { touched.reserveCapacity(count) }
+
   mutating func add(_ operation: StorageOperation) throws {
     switch operation {
     case .write(let data, let key): try write(data, key: key)

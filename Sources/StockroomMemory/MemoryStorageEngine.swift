@@ -1,5 +1,4 @@
 import StockroomCore
-import Synchronization
 
 /// Keeps entries in memory, for as long as the engine lives.
 ///
@@ -13,9 +12,9 @@ public final class MemoryStorageEngine: StorageEngine {
   private static let longestBatchInPlace = 64
 
   /// Nil once the engine is closed.
-  private let table = Mutex<MemoryTable?>(MemoryTable())
+  private let table = Guarded<MemoryTable?>(MemoryTable())
   /// Held by the one who writes.
-  private let writing = Mutex(())
+  private let writing = Guarded(())
 
   /// An empty engine. Every engine has entries of its own.
   public init() {}

@@ -19,7 +19,39 @@ import Testing
     #expect(Set(pairs.map(\.0)).count == 4)
   }
 
+  @Test("Its path is absolute and has no slash at its end")
+  func path() {
+    #expect(FileManager.Directory(url: URL(filePath: "/a/b c/")).path == "/a/b c")
+    #expect(FileManager.Directory(url: URL(filePath: "/")).path == "/")
+    #expect(
+      FileManager.Directory(url: URL(filePath: "x/y")).path
+        == FileManager.default.currentDirectoryPath + "/x/y")
+  }
+
+  @Test("It is made with those above it, and may be there already")
+  func create() throws {
+    let place = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
+    defer { try? FileManager.default.removeItem(at: place.url) }
+    let below = FileManager.Directory(url: place.url.appending(path: "a/b/"))
+    try below.create()
+    try below.create()
+    try Data().write(to: place.url.appending(path: "file"))
+    for path in ["file", "file/below"] {
+      let error = #expect(throws: StorageError.self) {
+        try FileManager.Directory(url: place.url.appending(path: path)).create()
+      }
+      #expect(error?.description.contains(place.path + "/file") == true)
+    }
+  }
+
   #if os(Linux)
+    @Test("Where nobody can make a directory there is an error, and no end of trying")
+    func impossible() {
+      #expect(throws: StorageError.self) {
+        try FileManager.Directory(url: URL(filePath: "/proc/stockroom/a")).create()
+      }
+    }
+
     @Test("The places are those of the XDG base directory specification")
     func xdg() async throws {
       // The environment belongs to the whole process, so another one is asked.

@@ -1,6 +1,8 @@
 import Foundation
 import StockroomCore
 import StockroomFileSystem
+import Synchronization
+import Testing
 
 /// A directory of the test's own, removed when the last reference to it goes.
 final class TestDirectory: Sendable {
@@ -31,7 +33,32 @@ final class TestDirectory: Sendable {
 }
 
 extension CacheKey: ExpressibleByStringLiteral {
+  /// The key itself, in tests.
   public init(stringLiteral text: String) { self.init(verbatim: text) }
 }
 
 func data(_ text: String) -> Data { Data(text.utf8) }
+
+/// Expects a storage error with the code, if one is given, whose description contains the text.
+func expectError<Result>(
+  _ code: StorageError.Code? = nil, naming text: String = "",
+  sourceLocation: SourceLocation = #_sourceLocation,
+  _ body: () async throws -> Result
+) async {
+  do {
+    _ = try await body()
+    Issue.record("nothing was thrown", sourceLocation: sourceLocation)
+  } catch let error as StorageError {
+    if let code { #expect(error.code == code, "\(error)", sourceLocation: sourceLocation) }
+    if !text.isEmpty { #expect(error.description.contains(text), sourceLocation: sourceLocation) }
+  } catch {
+    Issue.record(error, sourceLocation: sourceLocation)
+  }
+}
+
+/// Set once, by one task, for others to see.
+final class Flag: Sendable {
+  private let value = Atomic(false)
+  var isSet: Bool { value.load(ordering: .relaxed) }
+  func set() { value.store(true, ordering: .relaxed) }
+}

@@ -121,6 +121,37 @@ import Testing
     #expect(mdb_txn_commit(transaction) == 0)
   }
 
+  #if os(Linux)
+    @Test("A failed write of a meta page is reported, and the engine goes on without it")
+    func failedMetaPage() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine(durability: .full)
+      try await engine.write(value(1), key: key(1))
+      // LMDB writes meta pages through a descriptor of its own, the only one that cannot read.
+      let descriptor = try #require(
+        (0..<1024 as Range<Int32>).first {
+          fcntl($0, F_GETFL) & O_ACCMODE == O_WRONLY
+            && (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)"))
+              == place.dataFile.path
+        })
+      let unwritable = open("/dev/null", O_RDONLY)
+      #expect(dup2(unwritable, descriptor) == descriptor)
+      close(unwritable)
+
+      let reading = Task {
+        for _ in 0..<1000 {
+          let stored = try await engine.read(key: key(1))
+          #expect(stored == value(1))
+        }
+      }
+      #expect(await code { try await engine.write(value(2), key: key(2)) } == .io)
+      try await reading.value
+      #expect(try await engine.allKeys() == [key(1)])
+      try await engine.write(value(3), key: key(3))
+      #expect(try await engine.allKeys() == [key(1), key(3)])
+    }
+  #endif
+
   @Test("A plain file in the way of the directory is named in the error")
   func fileInTheWay() async throws {
     let place = try TemporaryDirectory()

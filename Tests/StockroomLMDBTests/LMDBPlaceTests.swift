@@ -45,21 +45,29 @@ import Testing
     }
   }
 
-  @Test("A thousand engines, closed or dropped, leave no descriptor and no thread behind")
+  @Test("A thousand engines, closed or dropped, leave no descriptor behind")
   func nothingIsLeftBehind() async throws {
     let place = try TemporaryDirectory()
-    func ours() throws -> Int {
-      try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").filter {
-        try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")
-          .hasPrefix(place.url.path)
-      }.count
+    /// The descriptors of files in the place. Those of other tests come and go meanwhile.
+    func descriptors() throws -> [String] {
+      try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").filter { name in
+        let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(name)")
+        return target?.hasPrefix(place.url.path) ?? false
+      }
     }
+    #if os(Linux)
+      let open = try place.engine()
+      #expect(try !descriptors().isEmpty)
+      try await open.close()
+    #endif
     for number in 0..<1000 {
       let engine = try place.engine()
       if number.isMultiple(of: 10) { try await engine.write(value(number), key: key(number)) }
       if number.isMultiple(of: 3) { try await engine.close() }
     }
-    #expect((try? ours()) ?? 0 == 0)
+    #if os(Linux)
+      #expect(try descriptors().isEmpty)
+    #endif
     #expect(try await place.engine().keyCount() == 100)
   }
 

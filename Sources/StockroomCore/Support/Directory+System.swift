@@ -12,12 +12,17 @@
 #endif
 
 extension FileManager.Directory {
-  /// The path as system calls take it.
-  package var path: String { url.path(percentEncoded: false) }
+  /// The absolute path, as system calls take it and people write it: without a slash at its end.
+  package var path: String {
+    var path = url.absoluteURL.path(percentEncoded: false)
+    while path.count > 1, path.hasSuffix("/") { path.removeLast() }
+    return path
+  }
 
-  /// Makes the directory and those above it, as far as they are missing (rules O1, O2).
+  /// Makes the directory and those above it, as far as they are missing, and waits until they are on disk (rules
+  /// O1, O2, W6).
   ///
-  /// - Throws: ``StorageError`` that names the first path in the way.
+  /// - Throws: ``StorageError`` that names the path that is in the way.
   package func create() throws {
     guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
     try Self.make(path, withParents: true)
@@ -35,21 +40,20 @@ extension FileManager.Directory {
   }
 
   private static func make(_ path: String, withParents: Bool) throws {
-    if mkdir(path, 0o777) == 0 { return }
-    let failure = errno
-    if failure == EEXIST {
+    let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
+    if mkdir(path, 0o777) == 0 { return try sync(parent) }
+    switch errno {
+    case EEXIST:
       var status = stat()
       guard stat(path, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
       guard status.st_mode & S_IFMT == S_IFDIR else {
         throw StorageError.posix(ENOTDIR, "\(path) is in the way of a directory.")
       }
-      return
-    }
-    let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
-    guard failure == ENOENT, withParents, parent.count < path.count else {
+    case ENOENT where withParents && parent.count < path.count:
+      try make(parent, withParents: true)
+      try make(path, withParents: false)
+    case let failure:
       throw StorageError.posix(failure, "Making the directory \(path) failed.")
     }
-    try make(parent, withParents: true)
-    try make(path, withParents: false)
   }
 }

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// Counts the calls that are inside an engine, so that closing can wait for them (rule O3).
 package final class Gate: Sendable {
   private struct State {
@@ -10,7 +8,7 @@ package final class Gate: Sendable {
     var latecomers: [CheckedContinuation<Void, Never>] = []
   }
 
-  private let state = Mutex(State())
+  private let state = Guarded(State())
   private let path: String
 
   /// A gate in front of an engine that is open on `path`.

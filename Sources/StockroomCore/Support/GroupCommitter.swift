@@ -1,5 +1,3 @@
-import Synchronization
-
 /// Commits what many tasks write at the same time together, on one thread: group commit.
 ///
 /// While one group is on its way to the disk, the writes that arrive wait and make up the next one. So 64 tasks
@@ -11,7 +9,7 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   }
 
   private let thread: OwnThread
-  private let waiting = Mutex<[Waiting]>([])
+  private let waiting = Guarded<[Waiting]>([])
   private let commit: @Sendable ([Request]) throws -> Void
 
   /// - Parameter commit: Makes the requests durable, in this order, as a whole or, if it throws, not at all.

@@ -1,10 +1,8 @@
-import Synchronization
-
 /// Keeps what is costly to make and can serve one caller at a time, such as a connection for reading.
 ///
 /// There are never more than callers at the same time, and no caller ever waits for another.
 package final class ResourcePool<Resource: Sendable>: Sendable {
-  private let idle = Mutex<[Resource]>([])
+  private let idle = Guarded<[Resource]>([])
   private let capacity: Int
   private let make: @Sendable () throws -> Resource
   private let destroy: @Sendable (Resource) -> Void

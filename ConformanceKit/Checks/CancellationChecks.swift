@@ -1,0 +1,133 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Cancelled calls: rule C4.
+
+extension CheckDefinition {
+  @CheckList static var cancellationChecks: [CheckDefinition] {
+    for change in Change.allCases {
+      Check(
+        .c4, "cancellation.of-\(change.name)",
+        "a cancelled \(change.call) has done all of its work, or none and throws CancellationError"
+      ) { context in
+        let engine = try await context.open()
+        for round in 0..<40 { try await checkCancellation(of: change, in: engine, round: round) }
+      }
+    }
+    Check(
+      .c4, "cancellation.of-reads", "a cancelled read gives the whole answer or throws CancellationError"
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(data("v"), key: key("k"))
+      for (method, findsIt) in readsOfOneEntry {
+        for delay in [nil, 0, 1, 3] {
+          switch await cancelled(after: delay, { try await findsIt(engine) }) {
+          case .success(let found):
+            try expect(found, "a cancelled \(method) returned, and had not found the entry")
+          case .failure(let error): try expectCancellation(error, method)
+          }
+        }
+      }
+    }
+    Check(
+      .c4, "cancellation.leaves-a-working-engine", "after many cancelled calls the engine works as before"
+    ) {
+      context in
+      let engine = try await context.open()
+      for round in 0..<60 {
+        _ = await cancelled(after: round % 4) {
+          try await engine.write(data("v"), key: key("k \(round % 7)"))
+        }
+        _ = await cancelled(after: round % 3) { try await engine.readAllDataAndKeys().count }
+      }
+      try await engine.removeAllData()
+      try await engine.write(entries(keys(10)))
+      try await expectStored(entries(keys(10)), in: engine)
+    }
+  }
+}
+
+/// The calls that change something.
+private enum Change: String, CaseIterable, Sendable {
+  case write, writeMany, remove, removeMany, removeAll, apply
+
+  var name: String { rawValue }
+
+  var call: String {
+    switch self {
+    case .write: "write(_:key:)"
+    case .writeMany: "write(_:) of many"
+    case .remove: "remove(key:)"
+    case .removeMany: "remove(keys:)"
+    case .removeAll: "removeAllData()"
+    case .apply: "apply(_:)"
+    }
+  }
+
+  func perform(in engine: Subject) async throws {
+    switch self {
+    case .write: try await engine.write(data("new"), key: Self.keys[0])
+    case .writeMany: try await engine.write(Self.keys.map { ($0, data("new")) })
+    case .remove: try await engine.remove(key: Self.keys[0])
+    case .removeMany: try await engine.remove(keys: Self.keys)
+    case .removeAll: try await engine.removeAllData()
+    case .apply: try await engine.apply([.removeAll] + Self.keys.map { .write(data("new"), key: $0) })
+    }
+  }
+
+  static let keys = ConformanceKit.keys(12)
+
+  /// What is there if all of the work has been done.
+  var result: [(key: CacheKey, data: Data)] {
+    let old = Self.keys.map { (key: $0, data: data("old")) }
+    let new = Self.keys.map { (key: $0, data: data("new")) }
+    return switch self {
+    case .write: [new[0]] + old.dropFirst()
+    case .writeMany, .apply: new
+    case .remove: Array(old.dropFirst())
+    case .removeMany, .removeAll: []
+    }
+  }
+}
+
+private func checkCancellation(of change: Change, in engine: Subject, round: Int) async throws {
+  let old = Change.keys.map { (key: $0, data: data("old")) }
+  try await engine.write(old)
+  // Cancelled before the call, at once after, and later and later.
+  let outcome = await cancelled(after: round == 0 ? nil : round - 1) { try await change.perform(in: engine) }
+  var found: [(key: CacheKey, data: Data)] = []
+  for key in Change.keys { if let data = try await engine.read(key: key) { found.append((key, data)) } }
+  switch outcome {
+  case .success:
+    try expect(found, are: change.result, "the entries after a cancelled \(change.call) that did not throw")
+  case .failure(let error):
+    try expectCancellation(error, change.call)
+    try expect(found, are: old, "the entries after \(change.call) threw CancellationError")
+  }
+}
+
+private func expectCancellation(_ error: any Error, _ call: String) throws {
+  let error = (error as? CallFailure)?.error ?? error
+  if error is CancellationError { return }
+  throw Violation("a cancelled \(call) threw \(shortened(String(describing: error))), not CancellationError")
+}
+
+/// What a call gives in a task that is cancelled: before the call if `yields` is nil, else once this task has let
+/// others run that many times.
+private func cancelled<Value: Sendable>(
+  after yields: Int?, _ call: @escaping @Sendable () async throws -> Value
+) async -> Result<Value, any Error> {
+  let task = Task { @concurrent in
+    if yields == nil { withUnsafeCurrentTask { $0?.cancel() } }
+    return try await call()
+  }
+  if let yields {
+    for _ in 0..<yields { await Task.yield() }
+    task.cancel()
+  }
+  return await task.result
+}

@@ -1,0 +1,190 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Closing and letting go: rules O3 and O4.
+
+extension CheckDefinition {
+  @CheckList static var closingChecks: [CheckDefinition] {
+    Check(.o3, "closing.twice", "close() may be called twice, and by many tasks at the same time") {
+      context in
+      let engine = try await context.open()
+      try await engine.write(data("v"), key: key("k"))
+      try await gather(0..<8) { _ in try await engine.close() }
+      try await engine.close()
+      let unused = try await context.open(context.root.appending(path: "unused", directoryHint: .isDirectory))
+      try await unused.close()
+      try await unused.close()
+    }
+    Check(
+      .o3, "closing.refuses-later-calls",
+      "after close() every method throws closed (or, if the engine has nothing to close, every one works as before)"
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(data("v"), key: key("k"))
+      try await engine.close()
+      try await checkClosed(engine)
+    }
+    Check(
+      .o3, "closing.waits",
+      "a write that is acknowledged although close() was called is there after opening anew",
+      needs: .persistent
+    ) { context in
+      for round in 0..<5 { try await checkClosingUnderLoad(context, round: round) }
+    }
+
+    Check(
+      .o4, "closing.releases-files", "after close() the engine has no file open any more", needs: .persistent
+    ) { context in
+      let engine = try await context.open()
+      try await useMuch(engine)
+      try await context.close(engine)
+      try await expectNoOpenFiles(context, after: "close()")
+    }
+    Check(
+      .o4, "dropping.releases-files",
+      "when the last reference is dropped without close() the engine has no file open any more",
+      needs: .persistent
+    ) { context in
+      for _ in 0..<3 { try await context.openAndDrop { try await useMuch($0) } }
+      try await expectNoOpenFiles(context, after: "the last reference was dropped")
+    }
+    Check(
+      .o4, "dropping.releases-locks",
+      "when the last reference is dropped, with or without close(), the place can be opened at once",
+      needs: .persistent
+    ) { context in
+      for round in 0..<25 {
+        try await context.openAndDrop { engine in
+          try await engine.write(data("v"), key: key("round \(round)"))
+          if round.isMultiple(of: 3) { try await engine.close() }
+        }
+      }
+    }
+    Check(
+      .o4, "dropping.after-failed-opening", "an opening that throws leaves no file open", needs: .persistent
+    ) { context in
+      let store = try await ClosedStore(in: context)
+      for file in store.files {
+        let copy = try store.copy { try data("no such thing\n").write(to: $0.appending(path: file)) }
+        // Rule F2 says what this opening and reading should give; here only what is left of it counts.
+        _ = try? await context.openAndDrop(copy) { try await $0.readAllDataAndKeys().count }
+      }
+      try await expectNoOpenFiles(context, after: "openings on damaged files, some of which may have thrown")
+    }
+  }
+}
+
+/// Uses what an engine may keep open: statements, cursors, snapshots, connections.
+private func useMuch(_ engine: Subject) async throws {
+  try await engine.write(entries(keys(50)))
+  try await gather(0..<8) { index in
+    try await engine.write(data("v"), key: keys(50)[index])
+    _ = try await engine.read(key: keys(50)[index])
+    _ = try await engine.read(keys: keys(50))
+    _ = try await engine.readAllDataAndKeys()
+    _ = try await engine.scan(.all, limit: 10)
+  }
+}
+
+/// A thread of the engine may need a moment to end. Five seconds are not a moment.
+private func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws {
+  let deadline = ContinuousClock.now + .seconds(5)
+  var files = System.openFiles(in: context.root)
+  while !files.isEmpty && ContinuousClock.now < deadline {
+    try await Task.sleep(for: .milliseconds(10))
+    files = System.openFiles(in: context.root)
+  }
+  try expect(files.isEmpty, "after \(what) these files were still open: \(describe(files))")
+}
+
+/// Calls every method of an engine that has been closed.
+///
+/// An engine that has nothing to release may leave close() as it is by default, doing nothing, and goes on
+/// working. Which of the two it is shows at once: some calls refused and others not is neither.
+private func checkClosed(_ engine: Subject) async throws {
+  let changes: [(String, @Sendable (Subject) async throws -> Bool)] = [
+    (
+      "write(_:key:)",
+      {
+        try await $0.write(data("v"), key: key("k")); return true
+      }
+    ),
+    (
+      "write(_:) of many",
+      {
+        try await $0.write([(key("k"), data("v"))]); return true
+      }
+    ),
+    (
+      "apply(_:)",
+      {
+        try await $0.apply([.write(data("v"), key: key("k"))]); return true
+      }
+    ),
+    (
+      "remove(key:)",
+      {
+        try await $0.remove(key: key("absent")); return true
+      }
+    ),
+    (
+      "remove(keys:)",
+      {
+        try await $0.remove(keys: [key("absent")]); return true
+      }
+    ),
+    (
+      "removeAllData()",
+      {
+        try await $0.removeAllData(); return true
+      }
+    ),
+  ]
+  var (refusing, working): ([String], [String]) = ([], [])
+  for (method, call) in readsOfOneEntry + changes {
+    do {
+      // Rule R4 is about what they give.
+      _ = try await call(engine)
+      working.append(method)
+    } catch let failure as CallFailure {
+      guard (failure.error as? StorageError)?.code == .closed else {
+        throw Violation("after close() \(failure), which is not StorageError with code closed")
+      }
+      refusing.append(method)
+    }
+  }
+  try expect(
+    refusing.isEmpty || working.isEmpty,
+    "after close() some methods threw closed, but not \(working.joined(separator: ", "))")
+}
+
+/// Closes while many tasks write, and compares what they were told with what is there afterwards.
+private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async throws {
+  let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  async let acknowledgements = gather(0..<16) { task in
+    var acknowledged: [CacheKey] = []
+    for key in keys(20, prefix: "task-\(task)-") {
+      do {
+        try await engine.write(value(for: key), key: key)
+        acknowledged.append(key)
+      } catch let failure as CallFailure {
+        if (failure.error as? StorageError)?.code == .closed { break }
+        throw Violation(
+          "while the engine was being closed \(failure), which is not StorageError with code closed")
+      }
+    }
+    return acknowledged
+  }
+  for _ in 0..<(round * 20) { await Task.yield() }
+  try await engine.close()
+  let acknowledged = try await acknowledgements.flatMap { $0 }
+  // The engine may have gone on working, as one with nothing to close does, or have been closed at once.
+  let reopened = try await context.reopen(engine, at: place)
+  try await expectStored(entries(acknowledged), in: reopened)
+  try await context.close(reopened)
+}

@@ -1,0 +1,230 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import Synchronization
+
+// Many tasks, and one place opened twice: rules C1 and C2. The others of this section have files of their own.
+
+extension CheckDefinition {
+  @CheckList static var concurrencyChecks: [CheckDefinition] {
+    Check(.c1, "concurrency.loses-no-write", "of many tasks that write different keys, none loses a write") {
+      context in
+      let engine = try await context.open()
+      let written = try await gather(0..<32) { task in
+        let keys = keys(20, prefix: "task-\(task)-")
+        for key in keys.prefix(10) { try await engine.write(value(for: key), key: key) }
+        try await engine.write(entries(Array(keys.suffix(10))))
+        return keys
+      }
+      try await expectStored(entries(written.flatMap { $0 }), in: engine)
+    }
+    Check(
+      .c1, "concurrency.reads-own-writes", "a task that has written reads what it wrote, whatever others do"
+    ) {
+      context in
+      let engine = try await context.open()
+      try await gather(0..<16) { task in
+        let mine = key("task-\(task)")
+        for version in 1...20 {
+          try await engine.write(value(for: mine, version: version), key: mine)
+          let found = try await engine.read(key: mine)
+          try expect(
+            found, is: value(for: mine, version: version), "read(key:) of what the same task had written")
+          if version.isMultiple(of: 5) {
+            try await engine.remove(key: mine)
+            try expect(
+              try await engine.read(key: mine), is: nil, "read(key:) of what the same task had removed")
+          }
+        }
+      }
+    }
+    Check(
+      .c1, "concurrency.reads-never-go-back",
+      "once a version has been read or acknowledged, no later read gives an earlier one"
+    ) { context in
+      try await checkMonotonicReads(in: try await context.open())
+    }
+    Check(
+      .c1, "concurrency.one-key", "many tasks that write one key leave one entry with one of their values"
+    ) {
+      context in
+      let engine = try await context.open()
+      let shared = key("shared")
+      for round in 0..<5 {
+        try await engine.removeAllData()
+        try await gather(0..<24) { task in
+          try await engine.write(noise(100 + task, seed: UInt64(round)), key: shared)
+        }
+        guard let value = try await engine.read(key: shared) else {
+          throw Violation("read(key:) after 24 concurrent writes of one key gave nil")
+        }
+        let isOneOfThem =
+          (100..<124).contains(value.count) && value == noise(value.count, seed: UInt64(round))
+        try expect(isOneOfThem, "after 24 concurrent writes of one key its value was none of the 24")
+        try expect(
+          try await engine.allKeys(), is: [shared], "allKeys() after 24 concurrent writes of one key")
+      }
+    }
+    Check(
+      .c1, "concurrency.everything-agrees",
+      "after many tasks have written, removed and read in every way, all methods show the same entries"
+    ) { context in
+      let engine = try await context.open()
+      let shared = keys(24)
+      try await gather(0..<16) { task in
+        for step in 0..<12 { try await disturb(engine, shared, task: task, step: step) }
+      }
+      for key in shared {
+        let exists = try await engine.read(key: key) != nil
+        try expect(try await engine.keyExists(key), is: exists, "keyExists(_:) of \(key)")
+        try expect(
+          try await engine.createdAt(key: key) != nil, is: exists,
+          "whether createdAt(key:) of \(key) is there")
+        try expect(try await engine.allKeys().contains(key), is: exists, "whether allKeys() has \(key)")
+        try expect(
+          try await engine.scan(KeyRange(after: nil, upTo: key), limit: nil).last?.key == key, is: exists,
+          "whether scan(_:limit:) finds \(key)")
+      }
+    }
+    Check(
+      .c1, "concurrency.counts", "counts are right after many tasks have written and removed their own keys"
+    ) {
+      context in
+      let engine = try await context.open()
+      let left = try await gather(0..<16) { task in
+        let keys = keys(12, prefix: "task-\(task)-")
+        try await engine.write(entries(keys))
+        try await engine.remove(keys: Array(keys.prefix(4)))
+        try await engine.apply([.remove(key: keys[4])])
+        try await engine.remove(key: keys[5])
+        _ = try await engine.keyCount()
+        return Array(keys.suffix(6))
+      }
+      try await expectStored(entries(left.flatMap { $0 }), in: engine)
+      try expect(try await engine.keyCount(), is: 16 * 6, "keyCount()")
+    }
+
+    Check(
+      .c2, "opening.twice", "one place opened twice is shared, or the second opening throws locked",
+      needs: .persistent
+    ) { context in
+      try await checkSecondOpening(context, at: context.place)
+    }
+    Check(
+      .c2, "opening.twice-by-another-path",
+      "one place opened under two paths is shared, or the second opening throws locked", needs: .persistent
+    ) { context in
+      let link = context.root.appending(path: "link")
+      try FileManager.default.createSymbolicLink(at: link, withDestinationURL: context.place)
+      for path in ["link", "place/../place", "link/."] {
+        try await checkSecondOpening(
+          context, at: context.root.appending(path: path, directoryHint: .isDirectory))
+      }
+    }
+    Check(
+      .c2, "opening.twice-under-load",
+      "two engines on one place lose nothing that both write at the same time",
+      needs: .persistent
+    ) { context in
+      let first = try await context.open()
+      guard let second = try await context.openUnlessLocked(context.place) else { return }
+      try await gather(0..<8) { task in
+        let engine = task.isMultiple(of: 2) ? first : second
+        for key in keys(15, prefix: "task-\(task)-") { try await engine.write(value(for: key), key: key) }
+      }
+      let all = (0..<8).flatMap { keys(15, prefix: "task-\($0)-") }
+      try await expectStored(entries(all), in: first)
+      try await expectStored(entries(all), in: second)
+      try await context.close(first)
+      try await context.close(second)
+      try await expectStored(entries(all), in: try await context.open())
+    }
+  }
+}
+
+/// One of many things that can happen to an engine at the same time as others.
+private func disturb(_ engine: Subject, _ keys: [CacheKey], task: Int, step: Int) async throws {
+  let mine = keys[(task * 5 + step * 7) % keys.count]
+  let other = keys[(task * 11 + step * 3) % keys.count]
+  switch (task + step) % 8 {
+  case 0, 1: try await engine.write(data("\(task) \(step)"), key: mine)
+  case 2: try await engine.write([(mine, data("\(task) \(step)")), (other, data("\(step) \(task)"))])
+  case 3: try await engine.remove(key: mine)
+  case 4: try await engine.apply([.remove(key: mine), .write(data("\(task)"), key: other)])
+  case 5: _ = try await engine.readAllEntries()
+  case 6: _ = try await engine.scan(.all, limit: 5)
+  default: try await engine.remove(keys: [mine, other])
+  }
+}
+
+/// One writer for each key, which counts up; readers that remember what they have seen.
+private func checkMonotonicReads(in engine: Subject) async throws {
+  let keys = keys(4)
+  let acknowledged = Mutex([Int](repeating: 0, count: 4))
+  for key in keys { try await engine.write(data("0"), key: key) }
+  try await whileRunning {
+    try await gather(0..<4) { index in
+      for version in 1...60 {
+        try await engine.write(data("\(version)"), key: keys[index])
+        acknowledged.withLock { $0[index] = version }
+      }
+    }
+  } readers: { reader in
+    for index in [0, 1, 2, 3, 3, 2, 1, 0].map({ ($0 + reader) % 4 }) {
+      let earliest = acknowledged.withLock { $0[index] }
+      let value = try await engine.read(key: keys[index]).map { String(decoding: $0, as: UTF8.self) }
+      guard let version = value.flatMap({ Int($0) }) else {
+        throw Violation("read(key:) of a key that was only ever overwritten gave \(value ?? "nil")")
+      }
+      try expect(
+        version >= earliest,
+        "read(key:) gave version \(version) after version \(earliest) had been acknowledged or read")
+      acknowledged.withLock { $0[index] = max($0[index], version) }
+    }
+  }
+}
+
+/// Opens a second engine on the place, and holds the two to the contract for one.
+private func checkSecondOpening(_ context: CheckContext, at path: URL) async throws {
+  let first = try await context.open()
+  try await first.write(value(for: key("a")), key: key("a"))
+  guard let second = try await context.openUnlessLocked(path) else {
+    try await first.write(value(for: key("b")), key: key("b"))
+    try await context.close(first)
+    let next = try await context.open(path)
+    try await expectStored(entries([key("a"), key("b")]), in: next)
+    try await next.removeAllData()
+    return try await context.close(next)
+  }
+  for version in 2...6 {
+    let (writer, reader) = version.isMultiple(of: 2) ? (second, first) : (first, second)
+    let batch = entries([key("a"), key("b"), key("new \(version)")], version: version)
+    try await writer.write(batch)
+    try await expectStored(batch, in: reader)
+    try await expectStored(batch, in: writer)
+    try await reader.remove(key: key("new \(version)"))
+    try expect(
+      try await writer.keyExists(key("new \(version)")), is: false, "keyExists(_:) in the other engine")
+  }
+  try await context.close(first)
+  try await second.write(data("after"), key: key("a"))
+  try expect(
+    try await second.read(key: key("a")), is: data("after"), "read(key:) after the other engine was closed")
+  try await second.removeAllData()
+  try await context.close(second)
+}
+
+extension CheckContext {
+  /// A second engine on a place that is open; nil if that throws `locked`, as an engine may.
+  fileprivate func openUnlessLocked(_ directory: URL) async throws -> Subject? {
+    do {
+      return try await open(directory)
+    } catch let failure as CallFailure {
+      if let error = failure.error as? StorageError, error.code == .locked { return nil }
+      throw Violation("the second opening threw \(failure.error)")
+    }
+  }
+}

@@ -1,0 +1,177 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// A full disk and read-only media: rules F1 and F3.
+
+extension CheckDefinition {
+  @CheckList static var faultChecks: [CheckDefinition] {
+    Check(
+      .f1, "faults.full-disk",
+      "on a full disk a write throws diskFull and leaves no trace, what was there can be read, and writing works again "
+        + "once there is room", needs: .persistent
+    ) { context in
+      try await checkFullDisk(context)
+    }
+    Check(
+      .f1, "faults.full-disk-and-batches", "a batch that a full disk cuts short leaves no trace",
+      needs: [.persistent, .atomicBatches]
+    ) { context in
+      try await checkFullDiskWithBatches(context)
+    }
+    Check(
+      .f3, "faults.read-only-store",
+      "a store on read-only media can be read, or throws readOnly or permissionDenied when it is opened; so does every "
+        + "write", needs: .persistent
+    ) { context in
+      let disk = try context.smallDisk()
+      let store = try await ClosedStore(in: context, at: disk.directory.appending(path: "store"))
+      try disk.makeReadOnly()
+      try await checkReadOnly(store)
+    }
+    Check(
+      .f3, "faults.read-only-directory",
+      "making a store on read-only media throws readOnly or permissionDenied",
+      needs: .persistent
+    ) { context in
+      let disk = try context.smallDisk()
+      try disk.makeReadOnly()
+      try await expectError(.readOnly, .permissionDenied, from: "opening or writing on read-only media") {
+        let engine = try await context.open(
+          disk.directory.appending(path: "new", directoryHint: .isDirectory))
+        try await engine.write(data("v"), key: key("k"))
+      }
+    }
+  }
+}
+
+private let blockSize = 64 << 10
+private let diskSize = 16
+
+/// Writes until the disk is full, looks, makes room, and goes on.
+private func checkFullDisk(_ context: CheckContext) async throws {
+  let disk = try context.smallDisk()
+  let ballast = try Ballast(on: disk)
+  let engine = try await context.open(disk.directory.appending(path: "store", directoryHint: .isDirectory))
+  try await engine.write(data("small"), key: key("overwritten"))
+  let written = try await fillUp(engine)
+
+  let refused = key("refused")
+  for _ in 0..<3 {
+    try await expectError(.diskFull, from: "write(_:key:) on a full disk") {
+      try await engine.write(noise(2 * blockSize), key: refused)
+    }
+    try await expectError(.diskFull, from: "an overwrite on a full disk") {
+      try await engine.write(noise(2 * blockSize), key: key("overwritten"))
+    }
+  }
+  let expected = written + [(key("overwritten"), data("small"))]
+  try await expectStored(expected, absent: [refused], in: engine)
+  let isListed = try await engine.allKeys().contains(refused)
+  try expect(!isListed, "allKeys() had a key whose write threw diskFull")
+
+  try ballast.throwOff()
+  try await engine.write(noise(2 * blockSize), key: refused)
+  try await engine.write(noise(blockSize, seed: 9), key: key("overwritten"))
+  let after = written + [(refused, noise(2 * blockSize)), (key("overwritten"), noise(blockSize, seed: 9))]
+  try await expectStored(after, in: engine)
+  try await context.close(engine)
+  let reopened = try await context.open(disk.directory.appending(path: "store", directoryHint: .isDirectory))
+  try await expectStored(after, in: reopened)
+}
+
+private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
+  let disk = try context.smallDisk()
+  let ballast = try Ballast(on: disk)
+  let place = disk.directory.appending(path: "store", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  let kept = entries(keys(10))
+  try await engine.write(kept)
+  // Far more than there is room for, with the small entries first.
+  let tooMuch =
+    keys(10, prefix: "small-").map { (key: $0, data: data("small")) }
+    + keys(diskSize, prefix: "large-").map { (key: $0, data: noise(2 << 20)) }
+  for _ in 0..<2 {
+    try await expectError(.diskFull, from: "write(_:) of more than fits") { try await engine.write(tooMuch) }
+    try await expectStored(kept, absent: tooMuch.map(\.key), in: engine)
+    try await expectError(.diskFull, from: "apply(_:) of more than fits") {
+      try await engine.apply([.removeAll] + tooMuch.map { .write($0.data, key: $0.key) })
+    }
+    try await expectStored(kept, absent: tooMuch.map(\.key), in: engine)
+  }
+  try ballast.throwOff()
+  try await engine.write(Array(tooMuch.prefix(10)))
+  try await expectStored(kept + tooMuch.prefix(10), in: engine)
+  try await expectStored(kept + tooMuch.prefix(10), in: try await context.reopen(engine, at: place))
+}
+
+/// Writes until that throws `diskFull`. Gives what was acknowledged.
+private func fillUp(_ engine: Subject) async throws -> [(key: CacheKey, data: Data)] {
+  var written: [(key: CacheKey, data: Data)] = []
+  for key in keys(3 * diskSize * (1 << 20) / blockSize) {
+    let value = noise(blockSize, seed: UInt64(written.count))
+    do {
+      try await engine.write(value, key: key)
+      written.append((key, value))
+    } catch let failure as CallFailure {
+      guard (failure.error as? StorageError)?.code == .diskFull else {
+        throw Violation("write(_:key:) on a full disk did not throw diskFull but \(failure.error)")
+      }
+      return written
+    }
+  }
+  throw Skip(reason: "The engine does not fill the disk that it was opened on.")
+}
+
+/// A file that takes up room until it is thrown off.
+private struct Ballast {
+  let file: URL
+
+  init(on disk: SmallFileSystem) throws {
+    file = disk.directory.appending(path: "ballast")
+    try Data(count: diskSize << 19).write(to: file)
+  }
+
+  func throwOff() throws { try FileManager.default.removeItem(at: file) }
+}
+
+private func checkReadOnly(_ store: ClosedStore) async throws {
+  let engine: Subject
+  do {
+    engine = try await store.context.open(store.directory)
+  } catch let failure as CallFailure {
+    if let error = failure.error as? StorageError, [.readOnly, .permissionDenied].contains(error.code) {
+      return
+    }
+    throw Violation("opening a store on read-only media threw \(failure.error)")
+  }
+  try await expectStored(store.entries, in: engine)
+  let changes: [(String, @Sendable () async throws -> Void)] = [
+    ("write(_:key:)", { try await engine.write(data("v"), key: key("k")) }),
+    ("write(_:) of many", { try await engine.write(entries(keys(3))) }),
+    ("remove(key:)", { try await engine.remove(key: store.entries[0].key) }),
+    ("remove(keys:)", { try await engine.remove(keys: store.entries.map(\.key)) }),
+    ("apply(_:)", { try await engine.apply([.removeAll, .write(data("v"), key: key("k"))]) }),
+    ("removeAllData()", { try await engine.removeAllData() }),
+  ]
+  for (method, change) in changes {
+    try await expectError(.readOnly, .permissionDenied, from: "\(method) on read-only media") {
+      try await change()
+    }
+    try await expectStored(store.entries, in: engine)
+  }
+}
+
+extension CheckContext {
+  /// A file system of its own for the check, which is taken away when the check is over.
+  fileprivate func smallDisk() throws -> SmallFileSystem {
+    let directory = root.appending(path: "disk", directoryHint: .isDirectory)
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    let disk = try SmallFileSystem(on: directory, mebibytes: diskSize)
+    atEnd { disk.unmount() }
+    return disk
+  }
+}

@@ -1,0 +1,119 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Opening: rules O1 and O2. Only engines that claim to be persistent use the directory for certain.
+
+extension CheckDefinition {
+  @CheckList static var openingChecks: [CheckDefinition] {
+    Check(
+      .o1, "opening.makes-directories", "opening makes the directories that are missing", needs: .persistent
+    ) { context in
+      for path in ["new", "a/b/c/d", "with blanks/and ünïcödé 🗄/100%"] {
+        let directory = context.root.appending(path: path, directoryHint: .isDirectory)
+        let engine = try await context.open(directory)
+        try await engine.write(data("v"), key: key("k"))
+        let reopened = try await context.reopen(engine, at: directory)
+        try expect(try await reopened.read(key: key("k")), is: data("v"), "read(key:) in \(path)")
+        var isDirectory = false
+        let exists = FileManager.default.fileExists(atPath: directory.systemPath, isDirectory: &isDirectory)
+        try expect(exists && isDirectory, "there was no directory \(path) after opening an engine on it")
+        try await context.close(reopened)
+      }
+    }
+
+    Check(
+      .o2, "opening.on-a-plain-file",
+      "opening where a plain file is, or below one, throws a StorageError that names it and leaves it as it was",
+      needs: .persistent
+    ) { context in
+      let file = context.root.appending(path: "plain-file-in-the-way")
+      try data("not a directory").write(to: file)
+      for path in ["", "/below", "/far/below"] {
+        let directory = URL(filePath: file.systemPath + path, directoryHint: .isDirectory)
+        let what = path.isEmpty ? "opening on a plain file" : "opening below a plain file"
+        try await expectRefusal(what, naming: file.lastPathComponent) { try await context.open(directory) }
+        try expect(try Data(contentsOf: file), is: data("not a directory"), "the plain file after \(what)")
+      }
+    }
+    Check(
+      .o2, "opening.on-another-programs-files",
+      "opening where a file of another kind has a name that the engine uses throws a StorageError that names it, or "
+        + "leaves that file as it was", needs: .persistent
+    ) { context in
+      try await checkForeignNames(context)
+    }
+    Check(
+      .o2, "opening.without-permission",
+      "opening without permission throws a StorageError that names the directory", needs: .persistent
+    ) { context in
+      if System.isSuperuser { throw Skip(reason: "The superuser has every permission.") }
+      let closed = context.root.appending(path: "no-permission", directoryHint: .isDirectory)
+      try FileManager.default.createDirectory(at: closed, withIntermediateDirectories: true)
+      try FileManager.default.setAttributes([.posixPermissions: 0], ofItemAtPath: closed.systemPath)
+      defer {
+        try? FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: closed.systemPath)
+      }
+      try await expectRefusal("opening without permission", naming: "no-permission") {
+        try await context.open(closed.appending(path: "below", directoryHint: .isDirectory))
+      }
+    }
+  }
+}
+
+/// Convicts the engine unless opening throws a ``StorageError`` that mentions the name.
+private func expectRefusal(
+  _ what: String, naming name: String, _ open: () async throws -> Subject
+) async throws {
+  do {
+    _ = try await open()
+  } catch let failure as CallFailure {
+    guard let error = failure.error as? StorageError else {
+      throw Violation("\(what) threw no StorageError but \(shortened(String(describing: failure.error)))")
+    }
+    let text = String(describing: error)
+    return try expect(
+      text.contains(name), "\(what) threw an error that does not name the path: \(shortened(text))")
+  }
+  throw Violation("\(what) threw nothing")
+}
+
+/// Puts a text where the engine would keep each of its files, in an otherwise empty directory.
+///
+/// The engine may refuse it, or work beside it. A file that the engine can do without, such as a lock or a log,
+/// may be overwritten: nothing depends on it.
+private func checkForeignNames(_ context: CheckContext) async throws {
+  let store = try await ClosedStore(in: context)
+  let text = data("A text file of another program.\n")
+  for file in try await store.filesThatMatter() {
+    let directory = store.newDirectory()
+    let path = directory.appending(path: file)
+    try FileManager.default.createDirectory(
+      at: path.deletingLastPathComponent(), withIntermediateDirectories: true)
+    try text.write(to: path)
+    do {
+      let engine = try await context.open(directory)
+      try await engine.write(data("v"), key: key("written by the engine"))
+      try await context.close(engine)
+      let contents = try DirectoryContents(of: directory).files.values
+      try expect(
+        contents.contains(text),
+        "a text file called \(file), which was there before, was overwritten or removed")
+    } catch let failure as CallFailure {
+      guard let error = failure.error as? StorageError else {
+        throw Violation("with a text file called \(file), \(failure)")
+      }
+      let description = String(describing: error)
+      try expect(
+        description.contains(directory.lastPathComponent),
+        "with a text file called \(file), \(failure.call) threw an error that does not name the path: "
+          + shortened(description))
+      try expect(
+        (try? Data(contentsOf: path)) == text,
+        "a text file called \(file) was changed by an engine that refused it")
+    }
+  }
+}

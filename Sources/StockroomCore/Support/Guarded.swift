@@ -1,0 +1,53 @@
+import Synchronization
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A value behind a `Mutex`, in a way that the thread sanitizer understands.
+///
+/// On Linux a contended `Mutex` passes from one thread to the next inside the kernel, where the sanitizer does not
+/// see it, and so takes what the two do with the value for a race. In debug builds this tells it, as the runtime
+/// does for tasks. In release builds nothing is left but the `Mutex`.
+package struct Guarded<Value: ~Copyable>: ~Copyable {
+  @usableFromInline let mutex: Mutex<Value>
+
+  @inlinable package init(_ value: consuming sending Value) { mutex = Mutex(value) }
+
+  /// Calls `body` with the value while nobody else has it.
+  @inlinable @inline(__always)
+  package borrowing func withLock<Result: ~Copyable, Failure: Error>(
+    _ body: (inout sending Value) throws(Failure) -> sending Result
+  ) throws(Failure) -> sending Result {
+    #if DEBUG
+      let address = withUnsafePointer(to: mutex) { UnsafeMutableRawPointer(mutating: $0) }
+    #endif
+    return try mutex.withLock { (value: inout sending Value) throws(Failure) -> sending Result in
+      #if DEBUG
+        ThreadSanitizer.acquire?(address)
+        defer { ThreadSanitizer.release?(address) }
+      #endif
+      return try body(&value)
+    }
+  }
+}
+
+extension Guarded: Sendable where Value: ~Copyable {}
+
+#if DEBUG
+  /// The interface of the thread sanitizer, nil where the program runs without it.
+  @usableFromInline enum ThreadSanitizer {
+    @usableFromInline typealias Annotation = @convention(c) (UnsafeMutableRawPointer) -> Void
+
+    @usableFromInline static let acquire = annotation("__tsan_acquire")
+    @usableFromInline static let release = annotation("__tsan_release")
+
+    private static func annotation(_ name: String) -> Annotation? {
+      dlsym(dlopen(nil, RTLD_NOW), name).map { unsafeBitCast($0, to: Annotation.self) }
+    }
+  }
+#endif

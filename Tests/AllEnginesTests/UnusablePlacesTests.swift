@@ -1,0 +1,55 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import StockroomCLI
+
+/// Places that no user may use, root included.
+@Suite struct UnusablePlacesTests {
+  static let engines = EngineCatalogue.all.filter { $0.capabilities.contains(.persistent) }.map(\.name)
+
+  func opening(_ name: String, at url: URL) throws -> StorageError {
+    let engine = try EngineCatalogue.select([name])[0]
+    let error = try #require(throws: StorageError.self) { _ = try engine.open(url, .full) }
+    #expect(error.description.contains(url.path(percentEncoded: false)) || error.message.contains("/"))
+    #expect(error.underlying != nil || error.code == .unsupported || error.code == .corrupted)
+    return error
+  }
+
+  @Test("A plain file where the directory should be", arguments: engines)
+  func plainFile(name: String) throws {
+    let directory = try TemporaryDirectory()
+    let file = directory.appending("file")
+    try Data("mine".utf8).write(to: file)
+    #expect(try opening(name, at: file).description.contains(file.path))
+    #expect(try opening(name, at: file.appending(path: "below/it")).description.contains(file.path))
+    #expect(try Data(contentsOf: file) == Data("mine".utf8))
+  }
+
+  #if os(Linux)
+    @Test("A place where not even root may make a directory", arguments: engines)
+    func noPermission(name: String) throws {
+      #expect(
+        try opening(name, at: URL(filePath: "/proc/stockroom/engine")).description.contains("/proc/stockroom")
+      )
+    }
+  #endif
+
+  @Test("A place that is not on a file system", arguments: engines)
+  func notAFile(name: String) throws {
+    let url = try #require(URL(string: "https://example.com/engine"))
+    let error = #expect(throws: StorageError.self) { try EngineCatalogue.select([name])[0].open(url, .full) }
+    #expect(error?.code == .unsupported)
+  }
+
+  @Test("Two links that point at each other", arguments: engines)
+  func loop(name: String) throws {
+    let directory = try TemporaryDirectory()
+    let link = directory.appending("a")
+    try FileManager.default.createSymbolicLink(
+      atPath: link.path, withDestinationPath: directory.appending("b").path)
+    try FileManager.default.createSymbolicLink(
+      atPath: directory.appending("b").path, withDestinationPath: link.path)
+    #expect(try opening(name, at: link).description.contains(link.path))
+  }
+}

@@ -1,0 +1,187 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A file to which every batch is appended: length, sum, time and operations.
+struct LogFile: ~Copyable {
+  private let descriptor: Int32
+  private let path: String
+  private var length: Int64
+  private let flaw: ReferenceEngine.Flaw?
+
+  private static let magic = Data("reference log 1\n".utf8)
+
+  static func makeDirectory(_ directory: URL, flaw: ReferenceEngine.Flaw?) throws {
+    do {
+      if flaw == .clearsTheWay {
+        let parent = directory.deletingLastPathComponent()
+        for url in [parent, directory] where (try? Data(contentsOf: url)) != nil {
+          try FileManager.default.removeItem(at: url)
+        }
+      }
+      try FileManager.default.createDirectory(
+        at: directory, withIntermediateDirectories: flaw != .needsDirectory)
+    } catch CocoaError.fileWriteFileExists where flaw == .needsDirectory {
+      return
+    } catch CocoaError.fileWriteVolumeReadOnly {
+      throw StorageError(flaw == .reportsReadOnlyAsIO ? .io : .readOnly, "Making \(directory.path()) failed.")
+    } catch {
+      throw StorageError(
+        .io, "Making the directory \(directory.path(percentEncoded: false)) failed.", underlying: error)
+    }
+  }
+
+  init(in directory: URL, flaw: ReferenceEngine.Flaw?) throws {
+    path = directory.appending(path: "reference.log").path(percentEncoded: false)
+    self.flaw = flaw
+    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+    let error = errno
+    length = 0
+    guard descriptor >= 0 else {
+      if error == EROFS, flaw == .reportsReadOnlyAsIO { throw StorageError(.io, "Opening \(path) failed.") }
+      throw StorageError.posix(error, "Opening \(path) failed")
+    }
+    length = Int64(lseek(descriptor, 0, SEEK_END))
+    if length == 0 { try append(Self.magic) }
+  }
+
+  deinit {
+    if flaw != .keepsFileOpen { close(descriptor) }
+  }
+
+  mutating func clear() throws {
+    ftruncate(descriptor, 0)
+    length = 0
+    try append(Self.magic)
+  }
+
+  mutating func append(_ operations: [StorageOperation], at time: Date) throws {
+    let payload = Self.encode(operations, at: time)
+    var record = Data()
+    record.append(UInt64(payload.count))
+    record.append(Self.sum(payload))
+    record.append(payload)
+    try append(record)
+  }
+
+  private mutating func append(_ bytes: Data) throws {
+    var written = 0
+    while written < bytes.count {
+      let count = bytes.withUnsafeBytes { pointer in
+        pwrite(
+          descriptor, pointer.baseAddress.map { $0 + written }, bytes.count - written,
+          off_t(length) + off_t(written))
+      }
+      guard count > 0 else {
+        let error = errno
+        ftruncate(descriptor, off_t(length))
+        if flaw == .reportsFullDiskAsIO { throw StorageError(.io, "Writing to \(path) failed.") }
+        throw StorageError.posix(error, "Writing to \(path) failed")
+      }
+      written += count
+    }
+    length += Int64(bytes.count)
+  }
+
+  /// Every batch with its time.
+  func records(ignoringChecksums: Bool) throws -> [(Date, [StorageOperation])] {
+    let bytes = try Data(contentsOf: URL(filePath: path))
+    guard bytes.starts(with: Self.magic) else {
+      throw StorageError(.corrupted, "\(path) is no log of this engine.")
+    }
+    var reader = Reader(bytes: bytes, position: Self.magic.count, path: path)
+    var records: [(Date, [StorageOperation])] = []
+    while reader.position < bytes.count {
+      let count = try reader.number()
+      let sum = try reader.number()
+      let payload = try reader.data(count)
+      guard ignoringChecksums || Self.sum(payload) == sum else {
+        throw StorageError(.corrupted, "\(path) is damaged.")
+      }
+      var inner = Reader(bytes: payload, position: 0, path: path)
+      let time = Date(timeIntervalSinceReferenceDate: Double(bitPattern: try inner.number()))
+      var operations: [StorageOperation] = []
+      while inner.position < payload.count { operations.append(try inner.operation()) }
+      records.append((time, operations))
+    }
+    return records
+  }
+
+  private static func encode(_ operations: [StorageOperation], at time: Date) -> Data {
+    var payload = Data()
+    payload.append(time.timeIntervalSinceReferenceDate.bitPattern)
+    for operation in operations {
+      switch operation {
+      case .removeAll: payload.append(UInt64(0))
+      case .remove(let key):
+        payload.append(UInt64(1))
+        payload.append(UInt64(key.value.utf8.count))
+        payload.append(contentsOf: key.value.utf8)
+      case .write(let data, let key):
+        payload.append(UInt64(2))
+        payload.append(UInt64(key.value.utf8.count))
+        payload.append(contentsOf: key.value.utf8)
+        payload.append(UInt64(data.count))
+        payload.append(data)
+      }
+    }
+    return payload
+  }
+
+  /// Fowler, Noll and Vo's sum, over words.
+  private static func sum(_ data: Data) -> UInt64 {
+    data.withUnsafeBytes { bytes in
+      var sum: UInt64 = 0xCBF2_9CE4_8422_2325
+      var offset = 0
+      while offset + 8 <= bytes.count {
+        sum = (sum ^ bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)) &* 0x100_0000_01B3
+        sum ^= sum >> 29
+        offset += 8
+      }
+      for byte in bytes[offset...] { sum = (sum ^ UInt64(byte)) &* 0x100_0000_01B3 }
+      return sum ^ UInt64(bytes.count)
+    }
+  }
+}
+
+private struct Reader {
+  let bytes: Data
+  var position: Int
+  let path: String
+
+  private var damaged: StorageError { StorageError(.corrupted, "\(path) is damaged.") }
+
+  mutating func data(_ count: UInt64) throws -> Data {
+    guard count <= UInt64(bytes.count - position) else { throw damaged }
+    defer { position += Int(count) }
+    return Data(bytes[(bytes.startIndex + position)..<(bytes.startIndex + position + Int(count))])
+  }
+
+  mutating func number() throws -> UInt64 {
+    try data(8).withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
+  }
+
+  mutating func operation() throws -> StorageOperation {
+    let kind = try number()
+    if kind == 0 { return .removeAll }
+    let key = CacheKey(verbatim: String(decoding: try data(try number()), as: UTF8.self))
+    switch kind {
+    case 1: return .remove(key: key)
+    case 2: return .write(try data(try number()), key: key)
+    default: throw damaged
+    }
+  }
+}
+
+extension Data {
+  fileprivate mutating func append(_ number: UInt64) {
+    Swift.withUnsafeBytes(of: number) { append(contentsOf: $0) }
+  }
+}

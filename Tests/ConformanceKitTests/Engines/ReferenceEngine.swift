@@ -1,0 +1,245 @@
+import Foundation
+import StockroomCore
+import Synchronization
+
+/// A correct engine that keeps every promise a single process can check: the stock from which the broken ones
+/// in the museum are made.
+///
+/// Without a directory it keeps its entries in memory; with one also in a log, of which see ``LogFile``.
+final class ReferenceEngine: StorageEngine {
+  /// How the engine is broken on purpose.
+  enum Flaw: Sendable {
+    case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
+    case remembersFailedWrites, startsAnewWhenDamaged, ignoresChecksums, reportsReadOnlyAsIO,
+      refusesOnlyWrites
+    case closesBeforeWrites
+  }
+
+  static let promises: EngineCapabilities = [
+    .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
+  ]
+
+  private let shelf: Mutex<Shelf?>
+  private let flaw: Flaw?
+  let capabilities: EngineCapabilities
+
+  init(directory: URL? = nil, flaw: Flaw? = nil) throws {
+    self.flaw = flaw
+    capabilities =
+      directory == nil ? Self.promises.subtracting([.persistent, .detectsCorruption]) : Self.promises
+    shelf = Mutex(try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
+  }
+
+  private func open() throws -> Shelf {
+    guard let shelf = shelf.withLock({ $0 }) else {
+      throw StorageError(.closed, "The engine has been closed.")
+    }
+    return shelf
+  }
+
+  private func look<Value>(_ body: (borrowing Contents) throws -> Value) throws -> Value {
+    try open().look(body)
+  }
+
+  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try look { $0.entries[key]?.data }
+  }
+
+  func read(keys: [CacheKey]) async throws -> [Data] { try await readDataAndKeys(keys: keys).map(\.data) }
+
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try keys.validate()
+    return try look { contents in keys.compactMap { key in contents.entries[key].map { (key, $0.data) } } }
+  }
+
+  func readAllData() async throws -> [Data] { try look { $0.entries.values.map(\.data) } }
+
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try look { $0.entries.map { ($0.key, $0.value.data) } }
+  }
+
+  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+
+  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+
+  func removeAllData() async throws { try await apply([.removeAll]) }
+
+  func keyExists(_ key: CacheKey) async throws -> Bool { try await read(key: key) != nil }
+
+  func keyCount() async throws -> Int { try look { $0.sortedKeys.count } }
+
+  func allKeys() async throws -> [CacheKey] { try look { $0.sortedKeys } }
+
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try look { $0.entries[key]?.createdAt }
+  }
+
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try look { $0.entries[key]?.updatedAt }
+  }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    try look { contents in
+      contents.entries.sorted { $0.value.sequence < $1.value.sequence }.map { key, entry in
+        StorageEntry(key: key, data: entry.data, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
+      }
+    }
+  }
+
+  func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    try Task.checkCancellation()
+    if !operations.isEmpty { try open().commit(operations) }
+  }
+
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    let cursor = KeyRangeCursor(range)
+    return try look { contents in
+      var found: [(key: CacheKey, data: Data)] = []
+      let start = contents.sortedKeys.bisect { cursor.position(of: $0) != .before }
+      for key in contents.sortedKeys[start...] {
+        let position = cursor.position(of: key)
+        if found.count >= max(0, limit ?? .max) || position == .behind { break }
+        if position == .inside, let entry = contents.entries[key] { found.append((key, entry.data)) }
+      }
+      return found
+    }
+  }
+
+  func close() async throws {
+    guard let shelf = shelf.withLock({ flaw == .refusesOnlyWrites ? $0 : $0.take() }) else { return }
+    if flaw == .refusesOnlyWrites { shelf.refuseWrites() }
+    try shelf.flush()
+  }
+}
+
+/// What is stored, in memory.
+struct Contents {
+  struct Entry {
+    var data: Data
+    var createdAt: Date
+    var updatedAt: Date
+    var sequence: Int
+  }
+
+  var entries: [CacheKey: Entry] = [:]
+  var sortedKeys: [CacheKey] = []
+  private var sequence = 0
+
+  mutating func apply(_ operations: [StorageOperation], at now: Date) {
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key):
+        // A fresh copy with indices from 0, whatever the caller handed in.
+        if let old = entries[key] {
+          entries[key]?.data = Data(data)
+          entries[key]?.updatedAt = max(old.updatedAt, now)
+        } else {
+          sequence += 1
+          entries[key] = Entry(data: Data(data), createdAt: now, updatedAt: now, sequence: sequence)
+          sortedKeys.insert(key, at: sortedKeys.bisect { $0 >= key })
+        }
+      case .remove(let key):
+        if entries.removeValue(forKey: key) != nil {
+          sortedKeys.remove(at: sortedKeys.bisect { $0 >= key })
+        }
+      case .removeAll:
+        entries = [:]
+        sortedKeys = []
+      }
+    }
+  }
+}
+
+extension Array {
+  /// By bisection, the first index whose element and all after it satisfy the condition; the end if none does.
+  fileprivate func bisect(_ condition: (Element) -> Bool) -> Int {
+    var (low, high) = (0, count)
+    while low < high {
+      let middle = (low + high) / 2
+      if condition(self[middle]) { high = middle } else { low = middle + 1 }
+    }
+    return low
+  }
+}
+
+/// What all engines that are open on one place share.
+private final class Shelf: Sendable {
+  private struct State: ~Copyable {
+    var contents = Contents()
+    var log: LogFile?
+    var pending: [(Date, [StorageOperation])] = []
+    var refusesWrites = false
+  }
+
+  private let state: Mutex<State>
+  private let flaw: ReferenceEngine.Flaw?
+
+  init(log: consuming LogFile?, flaw: ReferenceEngine.Flaw?) throws {
+    self.flaw = flaw
+    var state = State()
+    state.log = log
+    let ignoresChecksums = flaw == .ignoresChecksums
+    do {
+      for (time, operations) in try state.log?.records(ignoringChecksums: ignoresChecksums) ?? [] {
+        state.contents.apply(operations, at: time)
+      }
+    } catch  where flaw == .startsAnewWhenDamaged {
+      state.contents = Contents()
+      try state.log?.clear()
+    }
+    self.state = Mutex(state)
+  }
+
+  func look<Value>(_ body: (borrowing Contents) throws -> Value) rethrows -> Value {
+    try state.withLock { try body($0.contents) }
+  }
+
+  func commit(_ operations: [StorageOperation]) throws {
+    try state.withLock { state in
+      if state.refusesWrites { throw StorageError(.closed, "The engine has been closed.") }
+      let now = Date()
+      if flaw == .remembersFailedWrites { state.contents.apply(operations, at: now) }
+      if flaw == .forgetsUntilClosed {
+        state.pending.append((now, operations))
+      } else {
+        try state.log?.append(operations, at: now)
+      }
+      if flaw != .remembersFailedWrites { state.contents.apply(operations, at: now) }
+    }
+  }
+
+  func refuseWrites() { state.withLock { $0.refusesWrites = true } }
+
+  func flush() throws {
+    try state.withLock { state in
+      for (time, operations) in state.pending { try state.log?.append(operations, at: time) }
+      state.pending = []
+    }
+  }
+
+  private struct Weak: Sendable { weak var shelf: Shelf? }
+
+  private static let open = Mutex<[String: Weak]>([:])
+
+  static func shared(at directory: URL, flaw: ReferenceEngine.Flaw?) throws -> Shelf {
+    try open.withLock { open in
+      try LogFile.makeDirectory(directory, flaw: flaw)
+      let path = directory.resolvingSymlinksInPath().standardizedFileURL.path(percentEncoded: false)
+      if flaw != .sharesNothing, let shelf = open[path]?.shelf { return shelf }
+      let shelf = try Shelf(log: LogFile(in: directory, flaw: flaw), flaw: flaw)
+      open[path] = Weak(shelf: shelf)
+      return shelf
+    }
+  }
+}

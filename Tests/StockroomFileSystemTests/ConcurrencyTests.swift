@@ -1,0 +1,101 @@
+import Foundation
+import StockroomCore
+import StockroomFileSystem
+import Testing
+
+@Suite("Engines that share a directory")
+struct ConcurrencyTests {
+  let place: TestDirectory
+
+  init() throws { place = try TestDirectory() }
+
+  @Test("Readers on two engines never see half a batch", arguments: Durability.allCases)
+  func wholeBatches(_ durability: Durability) async throws {
+    let engines = [try place.open(durability), try place.open(durability)]
+    let keys = (0..<20).map { CacheKey(verbatim: "key-\($0)") }
+    let isDone = Flag()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for reader in 0..<64 {
+        group.addTask {
+          let engine = engines[reader % 2]
+          repeat {
+            // A read need not suspend, and the pool has few threads: let the others have a turn.
+            await Task.yield()
+            let some = reader % 3 == 0 ? Array(keys.reversed()) : Array(keys.prefix(6))
+            let values = try await engine.read(keys: some)
+            #expect(Set(values).count <= 1 && [0, some.count].contains(values.count))
+            if reader % 8 == 0 {
+              let all = try await engine.readAllDataAndKeys()
+              #expect(Set(all.map(\.data)).count <= 1 && [0, keys.count].contains(all.count))
+              let count = try await engine.keyCount()
+              #expect([0, keys.count].contains(count))
+            }
+          } while !isDone.isSet
+        }
+      }
+      for round in 0..<30 {
+        let engine = engines[round % 2]
+        if round % 5 == 4 {
+          try await engine.remove(keys: keys)
+        } else {
+          try await engine.write(keys.map { ($0, data("\(round)")) })
+        }
+      }
+      isDone.set()
+      try await group.waitForAll()
+    }
+  }
+
+  @Test("Everything that 64 tasks write through two engines is there, in an order both agree on")
+  func manyWriters() async throws {
+    let engines = [try place.open(.process), try place.open(.process)]
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for task in 0..<64 {
+        group.addTask {
+          for number in 0..<10 {
+            let engine = engines[(task + number) % 2]
+            let key = CacheKey(verbatim: "\(task)/\(number)")
+            switch number {
+            case 3: try await engine.write([(key, data("\(task)")), ("shared", data("\(task)"))])
+            case 7: try await engine.apply([.remove(key: "shared"), .write(data("\(task)"), key: key)])
+            default: try await engine.write(data("\(task)"), key: key)
+            }
+            #expect(try await engines[task % 2].read(key: key) == data("\(task)"))
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    try await engines[0].remove(key: "shared")
+    let first = try await engines[0].readAllEntries()
+    #expect(first == (try await engines[1].readAllEntries()))
+    #expect(first.count == 640)
+    for task in 0..<64 {
+      let own = first.map(\.key.value).filter { $0.hasPrefix("\(task)/") }
+      #expect(own == (0..<10).map { "\(task)/\($0)" })
+    }
+  }
+
+  @Test("A key that is overwritten all the time is never missing from a listing")
+  func listing() async throws {
+    let engine = try place.open(.process)
+    let keys = Set((0..<50).map { CacheKey(verbatim: "k\($0)") })
+    try await engine.write(keys.map { ($0, data("0")) })
+    let isDone = Flag()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for _ in 0..<4 {
+        group.addTask {
+          repeat {
+            // A read need not suspend, and the pool has few threads: let the others have a turn.
+            await Task.yield()
+            let listed = try await engine.allKeys()
+            #expect(Set(listed) == keys && listed.count == keys.count)
+          } while !isDone.isSet
+        }
+      }
+      for round in 0..<10 { for key in keys { try await engine.write(data("\(round)"), key: key) } }
+      isDone.set()
+      try await group.waitForAll()
+    }
+  }
+}

@@ -1,0 +1,147 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import StockroomFileSystem
+
+/// Each case stops a batch at some point by the very code that makes it, then opens the directory anew.
+@Suite("A batch that is interrupted")
+struct CrashTests {
+  static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
+  static let keys: [CacheKey] = ["created", long, "replaced", "removed", "kept"]
+
+  let place: TestDirectory
+
+  init() throws { place = try TestDirectory() }
+
+  private func prepare() async throws {
+    let engine = try place.open()
+    for key in ["replaced", "removed", "kept"] as [CacheKey] { try await engine.write(data("old"), key: key) }
+    try await engine.close()
+  }
+
+  /// Stages two new entries and one that replaces another.
+  private func stage(_ connection: DiskConnection) throws -> Transaction {
+    let boundary = try connection.moveClock(to: .now(), by: 3)
+    for number in 0..<3 {
+      let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
+      try connection.stage(
+        data("new"), EntryMetadata(header: header, size: 3),
+        as: StagedName(boundary: boundary, number: number),
+        synchronized: true)
+    }
+    return Transaction(
+      boundary: boundary,
+      steps: [
+        .create("created", staged: 0), .create(Self.long, staged: 1), .replace("replaced", staged: 2),
+        .remove("removed"),
+      ])
+  }
+
+  private func state(_ engine: DiskStorageEngine) async throws -> [String?] {
+    var values: [String?] = []
+    for key in Self.keys {
+      values.append(try await engine.read(key: key).map { String(decoding: $0, as: UTF8.self) })
+    }
+    return values
+  }
+
+  private let before = [nil, nil, "old", "old", "old"]
+  private let after = ["new", "new", "new", nil, "old"]
+
+  private func expectNothingLeft() throws {
+    #expect(try FileManager.default.contentsOfDirectory(atPath: place.file(".stockroom/staging").path) == [])
+  }
+
+  @Test("It is completed if it was in the journal, however far it had come", arguments: 0...4, [false, true])
+  func completed(_ steps: Int, _ isMarked: Bool) async throws {
+    try await prepare()
+    let bystander = try place.open()
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let transaction = try stage(connection)
+      try connection.journal.begin(transaction)
+      if isMarked { try connection.setUnstable(true) }
+      for step in transaction.steps.prefix(steps) {
+        switch step {
+        case .create(let key, let number), .replace(let key, let number):
+          try connection.moveIn(StagedName(boundary: transaction.boundary, number: number), to: FileName(key))
+        case .remove(let key): try connection.removeEntry(FileName(key))
+        case .removeAll: break
+        }
+      }
+    }
+    connection.release()
+
+    if isMarked { #expect(try await state(bystander) == after) }
+    let engine = try place.open()
+    #expect(try await state(engine) == after)
+    #expect(try await state(bystander) == after)
+    try expectNothingLeft()
+  }
+
+  @Test("It has not happened if it was not wholly in the journal")
+  func rolledBack() async throws {
+    try await prepare()
+    for length in [0, 8, 31, 32, 40, 60, 400] {
+      let connection = try DiskConnection(directory: place.url.path, durability: .full)
+      try connection.withLock {
+        try connection.journal.begin(try stage(connection))
+        try connection.journal.file.truncate(to: length)
+      }
+      connection.release()
+      let engine = try place.open()
+      #expect(try await state(engine) == before)
+      try expectNothingLeft()
+      try await engine.write([("kept", data("old")), ("other", data("new"))])
+    }
+  }
+
+  @Test("Bytes of the journal that have changed make it no journal")
+  func damaged() async throws {
+    try await prepare()
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock { try connection.journal.begin(try stage(connection)) }
+    connection.release()
+    let journal = place.file(".stockroom/journal")
+    let original = try Data(contentsOf: journal)
+    for offset in stride(from: 0, to: 460, by: 7) {
+      var bytes = original
+      bytes[offset] ^= 0x40
+      let handle = try FileHandle(forWritingTo: journal)
+      try handle.write(contentsOf: bytes)
+      try handle.close()
+      let engine = try place.open()
+      #expect(try await state(engine) == before, "byte \(offset)")
+    }
+  }
+
+  @Test("One that comes back after its end was lost undoes nothing that came later")
+  func reappeared() async throws {
+    let engine = try place.open()
+    try await engine.write(data("old"), key: "kept")
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    let transaction = try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let transaction = Transaction(
+        boundary: boundary, steps: [.remove("kept"), .remove("other"), .removeAll])
+      try connection.journal.begin(transaction)
+      try connection.complete(transaction, isReplay: false)
+      return transaction
+    }
+    try await engine.write(data("later"), key: "kept")
+    try connection.withLock { try connection.journal.begin(transaction) }
+    connection.release()
+    #expect(try await place.open().read(key: "kept") == data("later"))
+  }
+
+  @Test("What a killed process left in the staging directory is removed, and in nobody's way")
+  func leftovers() async throws {
+    let engine = try place.open()
+    try await engine.write(data("1"), key: "a")
+    try data("left").write(to: place.file(".stockroom/staging/1-0"))
+    let again = try place.open()
+    try expectNothingLeft()
+    #expect(try await again.allKeys() == ["a"])
+  }
+}

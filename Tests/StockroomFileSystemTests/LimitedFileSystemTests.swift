@@ -1,0 +1,120 @@
+#if os(Linux)
+  import Foundation
+  import StockroomCore
+  import StockroomFileSystem
+  import Testing
+
+  /// A file system of the test's own, unmounted when the last reference to it goes. Needs root.
+  final class MountedFileSystem: Sendable {
+    private let mountPoint: TestDirectory
+
+    init(_ type: String, options: String = "rw") throws {
+      mountPoint = try TestDirectory()
+      try Self.run("mount", "-t", type, "-o", options, "stockroom-test", mountPoint.url.path)
+    }
+
+    deinit { try? Self.run("umount", "-l", mountPoint.url.path) }
+
+    var url: URL { mountPoint.url }
+
+    func open(_ durability: Durability = .full) throws -> DiskStorageEngine {
+      try DiskStorageEngine(directory: .init(url: url.appending(path: "store")), durability: durability)
+    }
+
+    private static func run(_ arguments: String...) throws {
+      let process = Process()
+      process.executableURL = URL(filePath: "/usr/bin/env")
+      process.arguments = arguments
+      process.standardError = FileHandle.nullDevice
+      try process.run()
+      process.waitUntilExit()
+      guard process.terminationStatus == 0 else { throw StorageError(.io, "\(arguments) failed") }
+    }
+
+    static let isPossible = (try? MountedFileSystem("tmpfs")) != nil
+  }
+
+  @Suite(
+    "Other file systems", .enabled(if: MountedFileSystem.isPossible, "this user may not mount file systems"))
+  struct LimitedFileSystemTests {
+    @Test("Without extended attributes, creation and order survive overwrites and reopening")
+    func sidecars() async throws {
+      let system = try MountedFileSystem("ramfs")
+      let keys: [CacheKey] = ["c", "a", CacheKey(verbatim: String(repeating: "L", count: 400)), "b"]
+      let engine = try system.open()
+      for key in keys { try await engine.write(data("1"), key: key) }
+      let created = try #require(try await engine.createdAt(key: "c"))
+      try await engine.write(data("2"), key: "c")
+      try await engine.write(keys.map { ($0, data("3")) } + [("d", data("3"))])
+      #expect(try await engine.createdAt(key: "c") == created)
+      let updated = try #require(try await engine.updatedAt(key: "c"))
+      #expect(updated > created)
+      try await engine.close()
+
+      let again = try system.open()
+      #expect(try await again.createdAt(key: "c") == created)
+      #expect(try await again.readAllEntries().map(\.key) == keys + ["d"])
+      try await again.apply([.remove(key: "c"), .write(data("4"), key: "c")])
+      #expect(try await again.readAllEntries().map(\.key) == keys.dropFirst() + ["d", "c"])
+      try await again.removeAllData()
+      let sidecars = system.url.appending(path: "store/.stockroom/created")
+      #expect(try FileManager.default.contentsOfDirectory(atPath: sidecars.path) == [])
+    }
+
+    @Test(
+      "A full disk refuses writes, keeps what is there, and lets entries be removed",
+      arguments: Durability.allCases)
+    func fullDisk(_ durability: Durability) async throws {
+      let system = try MountedFileSystem("tmpfs", options: "size=1m")
+      let engine = try system.open(durability)
+      let value = Data(repeating: 7, count: 8000)
+      var keys: [CacheKey] = []
+      while keys.count < 1000 {
+        let key = CacheKey(verbatim: "k\(keys.count)")
+        do { try await engine.write(value, key: key) } catch { break }
+        keys.append(key)
+      }
+      #expect((50..<200).contains(keys.count))
+      let large = Data(repeating: 1, count: 500_000)
+      await expectError(.diskFull) { try await engine.write(large, key: "new") }
+      await expectError(.diskFull) { try await engine.write(large, key: "k0") }
+      await expectError(.diskFull) {
+        try await engine.write([("tiny", Data()), ("new", large), ("k0", large)])
+      }
+      #expect(try await engine.readAllEntries().map(\.key) == keys)
+      #expect(Set(try await engine.readAllData()) == [value])
+      let staging = system.url.appending(path: "store/.stockroom/staging")
+      #expect(try FileManager.default.contentsOfDirectory(atPath: staging.path) == [])
+
+      let again = try system.open(durability)
+      try await again.remove(keys: Array(keys.prefix(20)))
+      try await engine.write(value, key: "new")
+      try await engine.write([("x", value), ("y", value)])
+      #expect(try await again.readAllEntries().map(\.key) == keys.dropFirst(20) + ["new", "x", "y"])
+    }
+
+    @Test("When there are no more files to have, a batch is undone and the engine goes on")
+    func noInodes() async throws {
+      let system = try MountedFileSystem("tmpfs", options: "nr_inodes=40")
+      let engine = try system.open()
+      try await engine.write((0..<10).map { (CacheKey(verbatim: "k\($0)"), data("1")) })
+      // Staging takes 15 of the 18 that are left; the directories for the long keys take more than the rest.
+      let long = (0..<15).map { CacheKey(verbatim: "\($0)" + String(repeating: "x", count: 300)) }
+      await expectError(.diskFull) {
+        try await engine.apply([.remove(key: "k0")] + long.map { .write(data("2"), key: $0) })
+      }
+      #expect(try await engine.keyCount() == 10)
+      #expect(try await engine.read(key: "k0") == data("1"))
+      try await engine.apply([.remove(key: "k0"), .write(data("2"), key: long[0])])
+      #expect(try await engine.keyCount() == 10)
+      let again = try system.open()
+      #expect(try await again.read(key: long[0]) == data("2"))
+    }
+
+    @Test("A file system that is read-only is refused")
+    func readOnly() async throws {
+      let system = try MountedFileSystem("tmpfs", options: "ro")
+      await expectError(.readOnly, naming: system.url.path) { try system.open() }
+    }
+  }
+#endif

@@ -1,0 +1,108 @@
+import Foundation
+import StockroomCore
+import StockroomFileSystem
+import Testing
+
+@Suite("Opening and closing")
+struct OpeningTests {
+  let place: TestDirectory
+
+  init() throws { place = try TestDirectory() }
+
+  @Test("A plain file in place of the directory is refused and left alone")
+  func plainFile() async throws {
+    let file = place.file("plain")
+    try data("x").write(to: file)
+    for url in [file, file.appending(path: "below")] {
+      await expectError(naming: file.path) { try DiskStorageEngine.disk(directory: .init(url: url)) }
+    }
+    #expect(try Data(contentsOf: file) == data("x"))
+  }
+
+  @Test("A hidden directory that is something else is refused and left alone")
+  func hiddenFile() async throws {
+    try data("x").write(to: place.file(".stockroom"))
+    await expectError(.corrupted, naming: ".stockroom") { try place.open() }
+    #expect(try place.contents(".stockroom") == data("x"))
+    #expect(try place.visibleFiles() == [])
+
+    try FileManager.default.removeItem(at: place.file(".stockroom"))
+    let outside = try TestDirectory()
+    try FileManager.default.createSymbolicLink(at: place.file(".stockroom"), withDestinationURL: outside.url)
+    await expectError(.corrupted, naming: ".stockroom") { try place.open() }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: outside.url.path) == [])
+  }
+
+  @Test("A newer format and a damaged state are refused and left alone")
+  func state() async throws {
+    let engine = try place.open()
+    try await engine.write(data("1"), key: "a")
+    try await engine.close()
+    let file = place.file(".stockroom/state")
+    let original = try Data(contentsOf: file)
+
+    func check(_ bytes: Data, _ code: StorageError.Code) async throws {
+      try bytes.write(to: file)
+      await expectError(code, naming: "state") { try place.open() }
+      #expect(try Data(contentsOf: file) == bytes)
+    }
+    var newer = original
+    newer[16] = 9
+    try await check(newer, .unsupported)
+    try await check(original.prefix(63), .corrupted)
+    try await check(original.prefix(1), .corrupted)
+    try await check(Data(repeating: 0xA5, count: 64), .corrupted)
+    var wild = original
+    wild[47] = 0xFF
+    try await check(wild, .corrupted)
+    #expect(try place.visibleFiles() == ["a.entry"])
+
+    try original.write(to: file)
+    #expect(try await place.open().read(key: "a") == data("1"))
+  }
+
+  @Test("A lost state file is rebuilt, and the order goes on")
+  func lostState() async throws {
+    var engine: DiskStorageEngine? = try place.open()
+    for key in ["c", "b"] as [CacheKey] { try await engine?.write(data("1"), key: key) }
+    engine = nil
+    try FileManager.default.removeItem(at: place.file(".stockroom"))
+    let again = try place.open()
+    try await again.write(data("1"), key: "a")
+    #expect(try await again.readAllEntries().map(\.key) == ["c", "b", "a"])
+  }
+
+  @Test("A directory that is removed under the engine makes every call throw")
+  func removedDirectory() async throws {
+    let engine = try place.open()
+    try await engine.write(data("1"), key: "a")
+    try FileManager.default.removeItem(at: place.url)
+    await expectError { try await engine.read(key: "a") }
+    await expectError { try await engine.allKeys() }
+    await expectError { try await engine.keyExists("a") }
+    await expectError { try await engine.write(data("1"), key: "a") }
+    await expectError { try await engine.write([("a", data("1")), ("b", data("1"))]) }
+    try await engine.close()
+  }
+
+  @Test("A thousand engines, closed or dropped, leave no descriptor behind")
+  func descriptors() async throws {
+    /// Descriptors that are open in this directory, whatever other tests do.
+    func descriptors() throws -> Int {
+      try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count { number in
+        let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
+        return target?.hasPrefix(place.url.path) == true
+      }
+    }
+    for round in 0..<1000 {
+      let engine = try place.open(.process)
+      if round % 10 == 0 { try await engine.write(data("\(round)"), key: "a") }
+      if round % 2 == 0 {
+        try await engine.close()
+        try await engine.close()
+        await expectError(.closed) { try await engine.read(key: "a") }
+      }
+    }
+    #expect(try descriptors() == 0)
+  }
+}

@@ -1,0 +1,124 @@
+import Foundation
+import StockroomCore
+import StockroomLevelDB
+import Testing
+
+#if os(Linux)
+  import Glibc
+
+  /// A file system of a few megabytes that goes away with the last reference to it.
+  final class SmallDisk: Sendable {
+    let directory: TemporaryDirectory
+
+    /// Nil if this process may not mount.
+    init?(megabytes: Int) throws {
+      directory = try TemporaryDirectory()
+      guard mount("tmpfs", directory.url.path, "tmpfs", 0, "size=\(megabytes)m") == 0 else { return nil }
+    }
+
+    deinit { umount2(directory.url.path, Int32(MNT_DETACH)) }
+
+    /// Takes all the room but some bytes.
+    func fill(leaving count: Int = 0) throws {
+      let file = open(directory.url.appending(path: "ballast").path, O_WRONLY | O_CREAT | O_APPEND, 0o600)
+      defer { close(file) }
+      let block = [UInt8](repeating: 1, count: 4096)
+      while write(file, block, block.count) > 0 {}
+      var status = stat()
+      fstat(file, &status)
+      ftruncate(file, max(0, status.st_size - count))
+    }
+
+    func makeRoom() throws {
+      try FileManager.default.removeItem(at: directory.url.appending(path: "ballast"))
+    }
+
+    /// Whether this process may mount.
+    static let isPossible = (try? SmallDisk(megabytes: 1)) != nil
+  }
+
+  @Suite(
+    "LevelDB: a full disk", .serialized, .enabled(if: SmallDisk.isPossible, "mounting takes a privilege"))
+  struct LevelDBDiskFullTests {
+    @Test(
+      "A write that finds no room leaves no trace, and writing goes on once there is room",
+      arguments: [0, 4096, 65_000, 140_000], Durability.allCases)
+    func fullDisk(leaving count: Int, durability: Durability) async throws {
+      guard let disk = try SmallDisk(megabytes: 8) else { return }
+      var engine = try disk.directory.open(durability: durability)
+      var expected: [CacheKey: Data] = [:]
+      func check(_ engine: LevelDBStorageEngine) async throws {
+        let all = try await engine.readAllDataAndKeys()
+        let isRight = Dictionary(uniqueKeysWithValues: all.map { ($0.key, $0.data) }) == expected
+        #expect(isRight, "\(all.count) of \(expected.count) entries")
+        #expect(try await engine.keyCount() == expected.count)
+      }
+      for round in 0..<3 {
+        for number in 0..<20 {
+          let key = CacheKey(verbatim: "\(round)/\(number)")
+          expected[key] = random(3000)
+          try await engine.write(expected[key] ?? Data(), key: key)
+        }
+        try disk.fill(leaving: count)
+        var failures = 0
+        for number in 0..<30 {
+          let batch = (0..<3).map {
+            (key: CacheKey(verbatim: "\(round)/full/\(number)/\($0)"), data: random(3000))
+          }
+          do {
+            try await engine.write(batch)
+            for (key, data) in batch { expected[key] = data }
+          } catch let error as StorageError {
+            #expect(error.code == .diskFull, "\(error)")
+            failures += 1
+          }
+          try await check(engine)
+        }
+        #expect(failures > 0)
+        try disk.makeRoom()
+        if round == 1 {
+          try await engine.close()
+          engine = try disk.directory.open(durability: durability)
+          try await check(engine)
+        }
+        let key = CacheKey(verbatim: "\(round)/after")
+        try await engine.write(Data("after".utf8), key: key)
+        expected[key] = Data("after".utf8)
+        try await check(engine)
+      }
+      try await engine.close()
+      try await check(disk.directory.open(durability: durability))
+    }
+
+    @Test("Opening on a full disk throws, and works once there is room")
+    func fullDiskAtOpening() async throws {
+      guard let disk = try SmallDisk(megabytes: 8) else { return }
+      let key = CacheKey(verbatim: "a")
+      try disk.fill()
+      #expect { try disk.directory.open() } throws: { ($0 as? StorageError)?.code == .diskFull }
+      try disk.makeRoom()
+      try await disk.directory.open().write(Data("a".utf8), key: key)
+      for count in [0, 4096, 8192, 16_384, 65_536] {
+        try disk.fill(leaving: count)
+        do {
+          let engine = try disk.directory.open()
+          #expect(try await engine.read(key: key) == Data("a".utf8))
+        } catch let error as StorageError {
+          #expect(error.code == .diskFull, "\(error)")
+        }
+        try disk.makeRoom()
+      }
+      #expect(try await disk.directory.open().read(key: key) == Data("a".utf8))
+    }
+
+    private func random(_ count: Int) -> Data {
+      var data = Data(count: count)
+      data.withUnsafeMutableBytes { bytes in
+        for offset in bytes.indices.dropLast(7) where offset.isMultiple(of: 8) {
+          bytes.storeBytes(of: UInt64.random(in: 0 ... .max), toByteOffset: offset, as: UInt64.self)
+        }
+      }
+      return data
+    }
+  }
+#endif

@@ -1,0 +1,155 @@
+import CLevelDB
+import Foundation
+import StockroomCore
+import StockroomLevelDB
+import Testing
+
+@Suite("LevelDB: opening and closing")
+struct LevelDBOpeningTests {
+  let directory: TemporaryDirectory
+
+  init() throws { directory = try TemporaryDirectory() }
+
+  @Test("A second engine on the same place is refused until the first one is closed")
+  func lockedUntilClosed() async throws {
+    let first = try directory.open()
+    let error = #expect(throws: StorageError.self) { try directory.open() }
+    #expect(error?.code == .locked)
+    #expect(error?.description.contains(directory.database.path) == true)
+    try await first.write(Data("x".utf8), key: CacheKey(verbatim: "a"))
+    try await first.close()
+    let second = try directory.open()
+    #expect(try await second.keyCount() == 1)
+    try await first.close()
+    await #expect { try await first.keyCount() } throws: { ($0 as? StorageError)?.code == .closed }
+  }
+
+  @Test("Dropping the last reference frees the place at once")
+  func lockedUntilDropped() async throws {
+    for count in 0..<20 {
+      let engine = try directory.open()
+      #expect(try await engine.keyCount() == count)
+      try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "\(count)"))
+    }
+  }
+
+  @Test("Another process that has the place open keeps this one out")
+  func lockedByAnotherProcess() async throws {
+    try await directory.open().close()
+    let descriptor = open(directory.database.path, O_RDONLY | O_DIRECTORY)
+    #expect(flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+    #expect { try directory.open() } throws: { ($0 as? StorageError)?.code == .locked }
+    close(descriptor)
+    try await directory.open().close()
+  }
+
+  @Test("Missing directories are made")
+  func missingDirectories() async throws {
+    let url = directory.url.appending(path: "a/b c/ü")
+    let engine: some StorageEngine = try .levelDB(directory: .init(url: url))
+    try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "a"))
+    #expect(FileManager.default.fileExists(atPath: url.appending(path: "Stockroom.leveldb/CURRENT").path))
+  }
+
+  @Test("A file where the directory should be is refused and left alone")
+  func plainFile() throws {
+    for name in ["file", "file/below", "Stockroom.leveldb"] {
+      let file = directory.url.appending(path: name.split(separator: "/")[0].description)
+      try Data("text".utf8).write(to: file)
+      let place = name == "Stockroom.leveldb" ? directory.url : directory.url.appending(path: name)
+      let error = #expect(throws: StorageError.self) {
+        try LevelDBStorageEngine(directory: .init(url: place))
+      }
+      #expect(error?.description.contains(file.path) == true)
+      #expect(error?.underlying != nil)
+      #expect(try Data(contentsOf: file) == Data("text".utf8))
+    }
+  }
+
+  @Test("Another program's LevelDB database is refused and left alone", arguments: [true, false])
+  func foreignDatabase(isAtTop: Bool) throws {
+    let place = isAtTop ? directory.url : directory.database
+    try makeForeignDatabase(at: place.path)
+    let before = try contents(of: directory.url)
+    let error = #expect(throws: StorageError.self) { try directory.open() }
+    #expect(error?.code == .unsupported)
+    #expect(try contents(of: directory.url) == before)
+  }
+
+  @Test("Foreign files beside the database stay, whatever their names")
+  func foreignFiles() async throws {
+    let names = ["notes.txt", "LOG", "LOCK", "000003.log", "000005.ldb", "MANIFEST-000001"]
+    for name in names { try Data(name.utf8).write(to: directory.url.appending(path: name)) }
+    for _ in 0..<3 {
+      let engine = try directory.open()
+      try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "a"))
+      #expect(try await engine.allKeys().map(\.value) == ["a"])
+      try await engine.removeAllData()
+      try await engine.close()
+    }
+    for name in names {
+      #expect(try Data(contentsOf: directory.url.appending(path: name)) == Data(name.utf8))
+    }
+  }
+
+  @Test("A crash while the database is being made does not spoil the place")
+  func interruptedCreation() async throws {
+    try await directory.open().close()
+    let identity = try String(contentsOf: directory.database.appending(path: "STOCKROOM"), encoding: .utf8)
+    for leftover in [[], ["STOCKROOM.new"], ["STOCKROOM", "LOCK", "LOG", "MANIFEST-000001", "000001.dbtmp"]] {
+      let directory = try TemporaryDirectory()
+      try FileManager.default.createDirectory(at: directory.database, withIntermediateDirectories: false)
+      for name in leftover {
+        let text = name == "STOCKROOM" ? identity : ""
+        try Data(text.utf8).write(to: directory.database.appending(path: name))
+      }
+      let engine = try directory.open()
+      try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "a"))
+      #expect(try await engine.keyCount() == 1)
+    }
+  }
+
+  @Test("A thousand engines leave no descriptor and no thread behind")
+  func noLeaks() async throws {
+    func opened() throws -> (Int, Int) {
+      let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+        .filter { link in
+          let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(link)")
+          return target?.contains(directory.url.lastPathComponent) == true
+        }
+      let maps = try String(contentsOfFile: "/proc/self/maps", encoding: .utf8)
+      return (descriptors.count, maps.components(separatedBy: directory.url.lastPathComponent).count - 1)
+    }
+    for round in 0..<1000 {
+      let engine = try directory.open()
+      try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "a"))
+      if round.isMultiple(of: 2) { try await engine.close() }
+    }
+    #expect(try opened() == (0, 0))
+  }
+
+  private func makeForeignDatabase(at path: String) throws {
+    let options = leveldb_options_create()
+    defer { leveldb_options_destroy(options) }
+    leveldb_options_set_create_if_missing(options, 1)
+    var text: UnsafeMutablePointer<CChar>?
+    let database = try #require(leveldb_open(options, path, &text))
+    let writing = leveldb_writeoptions_create()
+    leveldb_put(database, writing, "key", 3, "value", 5, &text)
+    leveldb_writeoptions_destroy(writing)
+    leveldb_close(database)
+    try #require(text == nil)
+  }
+
+  /// Names, contents and times of all files.
+  private func contents(of url: URL) throws -> [String: [String]] {
+    var found: [String: [String]] = [:]
+    for path in try FileManager.default.subpathsOfDirectory(atPath: url.path) {
+      let file = url.appending(path: path).path
+      let attributes = try FileManager.default.attributesOfItem(atPath: file)
+      let bytes = FileManager.default.contents(atPath: file) ?? Data()
+      found[path] = ["\(attributes[.modificationDate] ?? "")", bytes.base64EncodedString()]
+    }
+    return found
+  }
+}
