@@ -1,5 +1,7 @@
 import BenchmarkKit
 import Foundation
+import StockroomCore
+import StockroomMemory
 import Testing
 
 @testable import StockroomCLI
@@ -90,6 +92,32 @@ import Testing
         #expect(object["conformance"] is [String: Any])
         #expect(object["benchmark"] is [String: Any])
       }
+    }
+  }
+
+  @Test("A failed check is told in a paragraph, a skipped one with its reason, and the table shows both")
+  func failures() async throws {
+    try await withTemporaryDirectory { directory in
+      let good = EngineCatalogue.Entry("good", "Good", []) { _, _ in MemoryStorageEngine() }
+      let bad = EngineCatalogue.Entry("bad", "Bad", []) { _, _ in throw StorageError(.io, "It will not open.")
+      }
+      let run = ConformanceRun([good, bad], durability: .full, rules: [.v1], in: directory)
+      let check = try #require(run.listedChecks.first)
+      let skipped = ConformanceResults.Outcome(check, .skipped("There is no such disk here."), seconds: 0)
+      let found = try await run.results()
+      #expect(!found.conforms)
+      #expect(found.engines.map(\.failed) == [0, run.listedChecks.count])
+
+      let results = ConformanceResults(engines: found.engines + [.init(good, [skipped])])
+      let text = try results.rendered(as: .text)
+      #expect(text.contains("\n✗ Bad, \(check.id)\n  Rule V1 is broken"))
+      #expect(text.contains("It will not open."))
+      #expect(text.contains("\n○ Good, \(check.id): There is no such disk here.\n"))
+      #expect(text.contains(#/\nV1 +\d+ +✗ \d+ +○ 1\n/#))
+      #expect(text.contains("\nBad: contract broken. "))
+      let markdown = try results.rendered(as: .markdown)
+      #expect(markdown.contains("\n- ✗ **Bad**, `\(check.id)`: Rule V1 is broken"))
+      #expect(markdown.contains("\n- ○ Good, `\(check.id)`: There is no such disk here.\n"))
     }
   }
 
