@@ -121,6 +121,18 @@ import Testing
     }
   }
 
+  @Test("A failed check makes the status 1")
+  func failureStatus() async throws {
+    // Files may not grow beyond 1 MiB here, so a value of 64 MiB cannot be written.
+    let script = "trap '' XFSZ; ulimit -f 2048; exec \"$0\" conformance --engine files --rule V2"
+    let output = try await CommandLineTool.run(
+      ["-c", script, CommandLineTool.url.path()], executable: URL(filePath: "/bin/sh"))
+    #expect(output.status == 1)
+    #expect(output.standardError == "")
+    #expect(output.lines.contains("✗ Files, values.64-mebibytes"))
+    #expect(output.lines.last?.hasPrefix("Files: contract broken. ") == true)
+  }
+
   private func jsonObject(_ output: CommandLineTool.Output) throws -> [String: Any]? {
     try JSONSerialization.jsonObject(with: Data(output.standardOutput.utf8)) as? [String: Any]
   }
