@@ -39,10 +39,10 @@ final class DiskConnection: Sendable {
   /// Whether this engine has moved the clock beyond what an engine before a crash may have given out.
   let hasMovedClock = Atomic(false)
 
+  /// Opens the directory, which must exist.
   init(directory path: String, durability: Durability) throws {
     self.durability = durability
     let isSynchronized = durability == .full
-    try makeDirectories(path, synchronized: isSynchronized)
     let root = try FileDescriptor.openDirectory(atPath: path)
     entries = EntryDirectory(root: root)
     hidden = try root.openOrMakeDirectory(".stockroom", synchronized: isSynchronized)
@@ -230,26 +230,6 @@ extension EntryMetadata {
 }
 
 // MARK: - Opening
-
-/// Makes the directory and those on the way to it that are missing.
-private func makeDirectories(_ path: String, synchronized: Bool) throws {
-  if mkdir(path, 0o777) == 0 {
-    guard synchronized else { return }
-    let parent = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
-    try FileDescriptor.openDirectory(atPath: parent).synchronize()
-    return
-  }
-  switch errno {
-  case EEXIST: return
-  case ENOENT:
-    guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else {
-      throw StorageError.posix(ENOENT, "Making the directory \(path) failed")
-    }
-    try makeDirectories(String(path[..<slash]), synchronized: synchronized)
-    try makeDirectories(path, synchronized: synchronized)
-  case let error: throw StorageError.posix(error, "Making the directory \(path) failed")
-  }
-}
 
 extension FileDescriptor {
   fileprivate func openOrMakeDirectory(_ name: String, synchronized: Bool) throws -> FileDescriptor {

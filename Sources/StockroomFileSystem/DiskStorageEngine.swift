@@ -42,10 +42,8 @@ public final class DiskStorageEngine: StorageEngine {
   /// - Throws: ``StorageError`` with code `unsupported` if a newer version has written the directory, `corrupted`
   ///   if what is in `.stockroom` is damaged, `permissionDenied`, `readOnly`, `diskFull` or `io` (rules O1, O2).
   public init(directory: FileManager.Directory, durability: Durability = .full) throws {
-    let path = directory.url.standardizedFileURL.path(percentEncoded: false)
-    let connection = try DiskConnection(
-      directory: path.count > 1 && path.hasSuffix("/") ? String(path.dropLast()) : path,
-      durability: durability)
+    try directory.create()
+    let connection = try DiskConnection(directory: directory.path, durability: durability)
     self.connection = connection
     gate = Gate(path: connection.entries.path)
     committer = GroupCommitter(on: thread) { try connection.commit($0) }

@@ -32,11 +32,11 @@ package struct EntryHeader: Sendable, Hashable {
 
   /// Stores the header in the first 24 bytes of `bytes`, which has room for it.
   package func encode(into bytes: UnsafeMutableRawBufferPointer) {
-    let words = [
-      UInt64(bitPattern: createdAt.nanoseconds), UInt64(bitPattern: updatedAt.nanoseconds), sequence,
-    ]
-    for (index, word) in words.enumerated() {
+    func store(_ word: UInt64, _ index: Int) {
       bytes.storeBytes(of: word.littleEndian, toByteOffset: index * 8, as: UInt64.self)
     }
+    store(UInt64(bitPattern: createdAt.nanoseconds), 0)
+    store(UInt64(bitPattern: updatedAt.nanoseconds), 1)
+    store(sequence, 2)
   }
 }
