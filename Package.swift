@@ -70,7 +70,8 @@ let package = Package(
     .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
     .testTarget(
-      name: "StockroomCLITests", dependencies: ["StockroomCore", "BenchmarkKit", "StockroomCLI"],
+      name: "StockroomCLITests",
+      dependencies: ["StockroomCore", "StockroomMemory", "BenchmarkKit", "StockroomCLI"],
       swiftSettings: settings),
   ]
     + engines.map {

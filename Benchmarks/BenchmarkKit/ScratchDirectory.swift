@@ -14,16 +14,7 @@ package struct ScratchDirectory: Sendable {
   /// - Throws: ``StorageError`` that names the path and the cause.
   package init(in parent: URL, named prefix: String) throws {
     url = parent.appending(path: "\(prefix)-\(UUID().uuidString.lowercased())", directoryHint: .isDirectory)
-    try Self.make(url)
-  }
-
-  /// Makes a directory, with those that lead to it.
-  package static func make(_ url: URL) throws {
-    do {
-      try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
-    } catch {
-      throw StorageError(fileError: error, "Making the directory \(url.path(percentEncoded: false)) failed")
-    }
+    try FileManager.Directory(url: url).create()
   }
 
   /// Removes the directory with all that is in it. Does nothing if it is gone.
@@ -33,18 +24,10 @@ package struct ScratchDirectory: Sendable {
     } catch let error as CocoaError where error.code == .fileNoSuchFile {
       return
     } catch {
-      throw StorageError(fileError: error, "Removing the directory \(url.path(percentEncoded: false)) failed")
-    }
-  }
-}
-
-extension StorageError {
-  /// The error for what `FileManager` threw, which carries the error number of the system call.
-  fileprivate init(fileError error: any Error, _ message: String) {
-    if let cause = (error as? CocoaError)?.underlying as? POSIXError {
-      self = .posix(cause.code.rawValue, message)
-    } else {
-      self.init(.io, message, underlying: error)
+      let cause = (error as? CocoaError)?.underlying as? POSIXError
+      let message = "Removing the directory \(FileManager.Directory(url: url).path) failed."
+      throw cause.map { StorageError.posix($0.code.rawValue, message) }
+        ?? StorageError(.io, message, underlying: error)
     }
   }
 }

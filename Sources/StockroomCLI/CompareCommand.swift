@@ -24,7 +24,9 @@ struct CompareCommand: AsyncParsableCommand {
   func run() async throws {
     let format = engineOptions.format
     let conformance = try await engineOptions.withScratchDirectory { directory in
-      let conformance = try await ConformanceRun(engineOptions, in: directory).results()
+      let conformance = try await ConformanceRun(
+        engineOptions.engines, durability: engineOptions.durability, in: directory
+      ).results()
       switch format {
       case .text:
         try writeToStandardOutput("CONFORMANCE\n\n\(try conformance.rendered(as: format))\nSPEED\n\n")

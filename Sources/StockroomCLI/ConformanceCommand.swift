@@ -37,7 +37,9 @@ struct ConformanceCommand: AsyncParsableCommand {
     }
     // Which checks there are does not depend on where they are made.
     let anywhere = FileManager.default.temporaryDirectory
-    let all = try ConformanceRun(engineOptions, in: anywhere).listedChecks
+    let all = ConformanceRun(
+      try engineOptions.engines, durability: engineOptions.durability, in: anywhere
+    ).listedChecks
     for check in checks where !all.contains(where: { $0.id == check }) {
       throw ValidationError(
         "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
@@ -61,7 +63,8 @@ struct ConformanceCommand: AsyncParsableCommand {
 
   private func run(in directory: URL) throws -> ConformanceRun {
     try ConformanceRun(
-      engineOptions, checks: checks, rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) },
+      engineOptions.engines, durability: engineOptions.durability, checks: checks,
+      rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) },
       in: directory)
   }
 }

@@ -7,9 +7,11 @@ struct ConformanceRun: Sendable {
   private let engines: [(entry: EngineCatalogue.Entry, checks: [ConformanceCheck])]
 
   /// A run below a directory. Without names of checks or rules it makes all that apply.
-  init(_ options: EngineOptions, checks: [String] = [], rules: [ContractRule] = [], in directory: URL) throws
-  {
-    engines = try options.engines.map { [durability = options.durability] engine in
+  init(
+    _ engines: [EngineCatalogue.Entry], durability: Durability, checks: [String] = [],
+    rules: [ContractRule] = [], in directory: URL
+  ) {
+    self.engines = engines.map { engine in
       let suite = ConformanceSuite(
         engine.name, capabilities: engine.capabilities, workingDirectory: directory
       ) { try engine.open($0, durability) }

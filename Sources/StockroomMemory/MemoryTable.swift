@@ -36,14 +36,18 @@ struct MemoryTable: Sendable {
   private mutating func write(_ data: Data, key: CacheKey, at now: Timestamp) {
     // A slice would keep all it is a slice of, and does not start at 0 (rule V3).
     let data = data.startIndex == 0 ? data : Data(data)
-    let isNew = entries.updateValue(forKey: key) { entry in
-      guard entry == nil else {
-        entry?.data = data
-        entry?.header.overwrite(at: now)
-        return false
-      }
-      entry = Entry(data: data, header: EntryHeader(createdAt: now, sequence: nextSequence))
-      return true
+    var isNew = false
+    let sequence = nextSequence
+    func first() -> Entry {
+      isNew = true
+      return Entry(data: data, header: EntryHeader(createdAt: now, sequence: sequence))
+    }
+    // Not `updateValue(forKey:with:)` or the subscript: in swift-collections 1.6 both keep a pointer to a node that
+    // they have just replaced, and in debug builds look through it, when a reader may have freed the node.
+    entries.updateValue(forKey: key, default: first()) { entry in
+      if isNew { return }
+      entry.data = data
+      entry.header.overwrite(at: now)
     }
     if isNew {
       nextSequence += 1

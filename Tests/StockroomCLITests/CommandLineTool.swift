@@ -1,10 +1,6 @@
 import Foundation
 import StockroomCore
 
-#if canImport(Glibc)
-  import Glibc
-#endif
-
 /// The `stockroom` binary that was built with these tests.
 enum CommandLineTool {
   static let url: URL = {
@@ -30,8 +26,12 @@ enum CommandLineTool {
 
   /// The same with a list of arguments.
   ///
-  /// - Parameter output: Where standard output goes instead.
-  static func run(_ arguments: [String], output: FileHandle? = nil) async throws -> Output {
+  /// - Parameters:
+  ///   - output: Where standard output goes instead.
+  ///   - executable: What is run instead.
+  static func run(
+    _ arguments: [String], output: FileHandle? = nil, executable: URL = url
+  ) async throws -> Output {
     try await withTemporaryDirectory { directory in
       let files = try ["out", "err"].map { name in
         let file = directory.appending(path: name)
@@ -39,7 +39,7 @@ enum CommandLineTool {
         return (url: file, handle: try FileHandle(forWritingTo: file))
       }
       let process = Process()
-      process.executableURL = url
+      process.executableURL = executable
       process.arguments = arguments
       process.standardInput = FileHandle.nullDevice
       process.standardOutput = output ?? files[0].handle

@@ -117,10 +117,13 @@ private struct ExpectedContents {
   mutating func verify(_ engine: any StorageEngine) async throws {
     let found = try await engine.readAllEntries()
     let inOrder = entries.sorted { $0.value.created < $1.value.created }
-    try #require(found.map(\.key) == inOrder.map(\.key))
-    try #require(found.map(\.data) == inOrder.map(\.value.data))
+    // Compared beforehand, since a failure would otherwise list everything.
+    let difference = zip(found, inOrder).first { $0.key != $1.key || $0.data != $1.value.data }?.0.key
+    try #require(difference == nil, "The first difference after batch \(number) is there.")
+    try #require(found.count == entries.count)
     try #require(try await engine.keyCount() == entries.count)
-    try #require(Set(try await engine.allKeys()) == Set(entries.keys))
+    let keysAgree = Set(try await engine.allKeys()) == Set(entries.keys)
+    try #require(keysAgree, "allKeys() differs after batch \(number).")
 
     var seenNow: [CacheKey: (expected: Entry, found: StorageEntry)] = [:]
     for (found, expected) in zip(found, inOrder.map(\.value)) {

@@ -1,5 +1,7 @@
 import BenchmarkKit
 import Foundation
+import StockroomCore
+import StockroomMemory
 import Testing
 
 @testable import StockroomCLI
@@ -91,6 +93,44 @@ import Testing
         #expect(object["benchmark"] is [String: Any])
       }
     }
+  }
+
+  @Test("A failed check is told in a paragraph, a skipped one with its reason, and the table shows both")
+  func failures() async throws {
+    try await withTemporaryDirectory { directory in
+      let good = EngineCatalogue.Entry("good", "Good", []) { _, _ in MemoryStorageEngine() }
+      let bad = EngineCatalogue.Entry("bad", "Bad", []) { _, _ in throw StorageError(.io, "It will not open.")
+      }
+      let run = ConformanceRun([good, bad], durability: .full, rules: [.v1], in: directory)
+      let check = try #require(run.listedChecks.first)
+      let skipped = ConformanceResults.Outcome(check, .skipped("There is no such disk here."), seconds: 0)
+      let found = try await run.results()
+      #expect(!found.conforms)
+      #expect(found.engines.map(\.failed) == [0, run.listedChecks.count])
+
+      let results = ConformanceResults(engines: found.engines + [.init(good, [skipped])])
+      let text = try results.rendered(as: .text)
+      #expect(text.contains("\n✗ Bad, \(check.id)\n  Rule V1 is broken"))
+      #expect(text.contains("It will not open."))
+      #expect(text.contains("\n○ Good, \(check.id): There is no such disk here.\n"))
+      #expect(text.contains(#/\nV1 +\d+ +✗ \d+ +○ 1\n/#))
+      #expect(text.contains("\nBad: contract broken. "))
+      let markdown = try results.rendered(as: .markdown)
+      #expect(markdown.contains("\n- ✗ **Bad**, `\(check.id)`: Rule V1 is broken"))
+      #expect(markdown.contains("\n- ○ Good, `\(check.id)`: There is no such disk here.\n"))
+    }
+  }
+
+  @Test("A failed check makes the status 1")
+  func failureStatus() async throws {
+    // Files may not grow beyond 1 MiB here, so a value of 64 MiB cannot be written.
+    let script = "trap '' XFSZ; ulimit -f 2048; exec \"$0\" conformance --engine files --rule V2"
+    let output = try await CommandLineTool.run(
+      ["-c", script, CommandLineTool.url.path()], executable: URL(filePath: "/bin/sh"))
+    #expect(output.status == 1)
+    #expect(output.standardError == "")
+    #expect(output.lines.contains("✗ Files, values.64-mebibytes"))
+    #expect(output.lines.last?.hasPrefix("Files: contract broken. ") == true)
   }
 
   private func jsonObject(_ output: CommandLineTool.Output) throws -> [String: Any]? {

@@ -35,7 +35,7 @@ import Testing
       ]
       process.standardOutput = FileHandle.nullDevice
       process.standardError = terminal.theirs
-      async let end: Void = process.runToEnd()
+      try process.run()
 
       var seen = ""
       while !seen.contains("repetition 1 of 1000: ") {
@@ -43,7 +43,7 @@ import Testing
       }
       #expect(try contents(of: directory).count == 1)
       #expect(kill(process.processIdentifier, signal) == 0)
-      try await end
+      process.waitUntilExit()
 
       #expect(process.terminationReason == .exit)
       #expect(process.terminationStatus == 128 + signal)
