@@ -12,7 +12,9 @@ extension StorageEngine {
   /// Writes one by one, once every key has been found valid.
   public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     for (key, _) in dataAndKeys { try key.validate() }
-    for (key, data) in dataAndKeys { try await write(data, key: key) }
+    try await toTheEnd {
+      for (key, data) in dataAndKeys { try await write(data, key: key) }
+    }
   }
 
   /// One read for each key.
@@ -50,7 +52,9 @@ extension StorageEngine {
   /// Removes one by one, once every key has been found valid.
   public func remove(keys: [CacheKey]) async throws {
     try keys.validate()
-    for key in keys { try await remove(key: key) }
+    try await toTheEnd {
+      for key in keys { try await remove(key: key) }
+    }
   }
 
   /// Removes each of ``allKeys()``.
@@ -94,11 +98,13 @@ extension StorageEngine {
   /// Does the operations one by one, once every key has been found valid.
   public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
-    for operation in operations {
-      switch operation {
-      case .write(let data, let key): try await write(data, key: key)
-      case .remove(let key): try await remove(key: key)
-      case .removeAll: try await removeAllData()
+    try await toTheEnd {
+      for operation in operations {
+        switch operation {
+        case .write(let data, let key): try await write(data, key: key)
+        case .remove(let key): try await remove(key: key)
+        case .removeAll: try await removeAllData()
+        }
       }
     }
   }
@@ -121,4 +127,13 @@ extension StorageEngine {
 
   /// Does nothing.
   public func close() async throws {}
+}
+
+extension StorageEngine {
+  /// Does a batch of several steps, none of which learns that the task has been cancelled meanwhile: a cancelled call
+  /// does all of its work or none (rule C4).
+  private func toTheEnd(_ batch: @escaping @Sendable () async throws -> Void) async throws {
+    try Task.checkCancellation()
+    try await Task { try await batch() }.value
+  }
 }

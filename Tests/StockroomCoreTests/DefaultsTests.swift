@@ -6,9 +6,14 @@ import Testing
 private actor SixMethods: StorageEngine {
   var entries: [CacheKey: (data: Data, createdAt: Date, updatedAt: Date)] = [:]
   var reads = 0
+  var beforeWriting: (@Sendable () -> Void)?
+
+  func prepare(_ action: @escaping @Sendable () -> Void) { beforeWriting = action }
 
   func write(_ data: Data, key: CacheKey) throws {
     try key.validate()
+    try Task.checkCancellation()
+    beforeWriting?()
     entries[key] = (data, entries[key]?.createdAt ?? .now, .now)
   }
   func read(key: CacheKey) throws -> Data? {
@@ -116,6 +121,29 @@ private actor SixMethods: StorageEngine {
     #expect(
       await code { _ = try await engine.scan(KeyRange(after: invalid, upTo: nil), limit: 1) } == expected)
     #expect(Set(try await engine.allKeys()) == Set(keys))
+  }
+
+  @Test(
+    "A batch that is cancelled half way is done to its end, and one that is cancelled before is not begun")
+  func cancellation() async throws {
+    let engine = SixMethods()
+    let batch = keys.map { (key: $0, data: Data()) }
+    let cancelled = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      try await engine.write(batch)
+    }
+    await #expect(throws: CancellationError.self) { try await cancelled.value }
+    #expect(await engine.allKeys().isEmpty)
+
+    let (signal, underWay) = AsyncStream.makeStream(of: Void.self)
+    let task = Task {
+      for await _ in signal { break }
+      try await engine.write(batch)
+    }
+    await engine.prepare { task.cancel() }
+    underWay.yield()
+    try await task.value
+    #expect(await engine.allKeys().count == batch.count)
   }
 
   @Test("An engine that says nothing promises nothing, and can be closed")
