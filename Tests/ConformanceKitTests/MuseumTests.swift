@@ -68,7 +68,7 @@ struct MuseumPiece: Sendable, CustomTestStringConvertible {
     .init(.v3, "returns slices") { ReturnsSlices(base: $0) },
 
     .init(.w1, "reads stale values") { ReadsStaleValues(base: $0) },
-    .init(.w1, "leaves the tail of the old value", also: [.v1]) { LeavesTheTail(base: $0) },
+    .init(.w1, "leaves the tail of the old value", also: [.v1, .c1]) { LeavesTheTail(base: $0) },
     .init(.w2, "renews createdAt with every write") { RenewsCreatedAt(base: $0) },
     .init(.w2, "rounds times to seconds") { RoundsToSeconds(base: $0) },
     .init(.w2, "never renews createdAt") { NeverRenewsCreatedAt(base: $0) },
