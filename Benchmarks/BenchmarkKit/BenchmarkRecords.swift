@@ -8,7 +8,7 @@ import StockroomCore
 /// The records that all subjects store, and the order in which they are read.
 ///
 /// They depend on the configuration only, so they are the same on every machine. Half of the keys are hashes,
-/// as ``CacheKey/init(_:)`` makes them; the other half look like paths. Values compress to about half, as
+/// as `CacheKey.init(_:)` makes them; the other half look like paths. Values compress to about half, as
 /// documents do, so that neither an engine that compresses nor one that does not is flattered.
 public struct BenchmarkRecords: Sendable {
   /// The records in the order of writing.

@@ -39,7 +39,7 @@ public struct BenchmarkRunner: Sendable {
   ///   - subjects: The engines, in the order in which the report lists them.
   ///   - progress: Called before each measurement.
   /// - Throws: ``BenchmarkError`` if the configuration makes no sense or an engine fails or answers wrongly;
-  ///   ``StorageError`` if there can be no directory for them; `CancellationError` if the task was cancelled.
+  ///   `StorageError` if there can be no directory for them; `CancellationError` if the task was cancelled.
   @concurrent
   public func run(
     _ subjects: [BenchmarkSubject], progress: @Sendable (BenchmarkProgress) -> Void = { _ in }

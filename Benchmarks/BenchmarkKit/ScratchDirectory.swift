@@ -11,7 +11,7 @@ package struct ScratchDirectory: Sendable {
 
   /// Makes a directory below `parent`, which is made too if it is missing and then stays.
   ///
-  /// - Throws: ``StorageError`` that names the path and the cause.
+  /// - Throws: `StorageError` that names the path and the cause.
   package init(in parent: URL, named prefix: String) throws {
     url = parent.appending(path: "\(prefix)-\(UUID().uuidString.lowercased())", directoryHint: .isDirectory)
     try FileManager.Directory(url: url).create()

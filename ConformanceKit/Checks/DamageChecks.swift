@@ -33,13 +33,14 @@ extension CheckDefinition {
 }
 
 private enum Damage: String, CaseIterable, Sendable {
-  case truncatedFile, zeroedHeader, replacedFile
+  case truncatedFile, emptiedFile, zeroedHeader, replacedFile
 
   var name: String { rawValue }
 
   var what: String {
     switch self {
     case .truncatedFile: "cut to half its length"
+    case .emptiedFile: "cut to no bytes at all"
     case .zeroedHeader: "whose first bytes are zero"
     case .replacedFile: "that is a text"
     }
@@ -48,13 +49,19 @@ private enum Damage: String, CaseIterable, Sendable {
   func apply(to bytes: Data) -> Data {
     switch self {
     case .truncatedFile: bytes.prefix(bytes.count / 2)
+    case .emptiedFile: Data()
     case .zeroedHeader: Data(count: min(512, bytes.count)) + bytes.dropFirst(512)
     case .replacedFile: data(String(repeating: "This is no database.\n", count: 1 + bytes.count / 40))
     }
   }
 
   /// What is not recognised at all may be taken for a file of another program.
-  var codes: [StorageError.Code] { self == .truncatedFile ? [.corrupted] : [.corrupted, .unsupported] }
+  var codes: [StorageError.Code] {
+    switch self {
+    case .truncatedFile, .emptiedFile: [.corrupted]
+    case .zeroedHeader, .replacedFile: [.corrupted, .unsupported]
+    }
+  }
 }
 
 private func check(_ damage: Damage, of file: String, in store: ClosedStore) async throws {

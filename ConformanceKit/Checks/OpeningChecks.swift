@@ -64,7 +64,7 @@ extension CheckDefinition {
   }
 }
 
-/// Convicts the engine unless opening throws a ``StorageError`` that mentions the name.
+/// Convicts the engine unless opening throws a `StorageError` that mentions the name.
 private func expectRefusal(
   _ what: String, naming name: String, _ open: () async throws -> Subject
 ) async throws {

@@ -108,7 +108,7 @@ extension CheckDefinition {
   }
 }
 
-/// Compares the scan of each range with what ``KeyRange/contains(_:)`` says.
+/// Compares the scan of each range with what `KeyRange.contains(_:)` says.
 private func checkRanges(in engine: Subject, _ ranges: ([CacheKey]) -> [KeyRange]) async throws {
   let keys = [
     "a", "ab", "abc", "abcd", "abd", "a\0", "a\u{1}", "a ", "aÿ", "A", "b", "ba", "é", "e\u{301}", "éa", "日",

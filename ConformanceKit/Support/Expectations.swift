@@ -40,7 +40,7 @@ func expect(
   }
 }
 
-/// Convicts the engine unless the call throws a ``StorageError`` with one of the codes. Gives back the error.
+/// Convicts the engine unless the call throws a `StorageError` with one of the codes. Gives back the error.
 @discardableResult
 func expectError<Result>(
   _ codes: StorageError.Code..., from call: @autoclosure () -> String, _ body: () async throws -> Result

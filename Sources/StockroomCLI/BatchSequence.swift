@@ -38,7 +38,7 @@ struct BatchSequence: Sendable {
 
   /// The number of the last batch that an engine holds; 0 if it holds none.
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` if there is something else under ``marker``.
+  /// - Throws: `StorageError` with code `corrupted` if there is something else under ``marker``.
   static func last(in engine: any StorageEngine) async throws -> Int {
     guard let data = try await engine.read(key: marker) else { return 0 }
     guard let number = Int(String(decoding: data, as: UTF8.self)), number > 0 else {

@@ -33,7 +33,7 @@ struct BenchCommand: AsyncParsableCommand {
   ) async throws -> BenchmarkReport {
     let durability = engineOptions.durability
     let subjects = try engineOptions.engines.map { engine in
-      BenchmarkSubject(engine.name) { try engine.open($0, durability) }
+      BenchmarkSubject(engine.title) { try engine.open($0, durability) }
     }
     let runner = BenchmarkRunner(
       configuration: try benchmarkOptions.configuration(directory: directory, durability: durability))

@@ -15,7 +15,7 @@ func ignoreBrokenPipes() {
 
 /// Prints a result at once.
 ///
-/// - Throws: ``Interrupted`` if nobody reads it any more, as when it is piped into `head`; ``StorageError`` if it
+/// - Throws: ``Interrupted`` if nobody reads it any more, as when it is piped into `head`; `StorageError` if it
 ///   cannot be written.
 func writeToStandardOutput(_ text: String) throws {
   let number = write(text, to: STDOUT_FILENO)

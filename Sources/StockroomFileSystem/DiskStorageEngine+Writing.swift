@@ -7,7 +7,7 @@ public import StockroomCore
 
 // Concurrent calls are committed together and share the syncs.
 extension DiskStorageEngine {
-  /// Writes the file of one entry. Costs O(1) in N: a new file, two syncs at ``Durability/full``.
+  /// Writes the file of one entry. Costs O(1) in N: a new file, two syncs at `Durability.full`.
   public func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
     try await submit([.write(data, key: key)])
@@ -19,7 +19,7 @@ extension DiskStorageEngine {
     try await submit(dataAndKeys.map { .write($0.data, key: $0.key) })
   }
 
-  /// Removes the file of one entry. Costs O(1) in N: one sync at ``Durability/full``.
+  /// Removes the file of one entry. Costs O(1) in N: one sync at `Durability.full`.
   public func remove(key: CacheKey) async throws {
     try key.validate()
     try await submit([.remove(key: key)])

@@ -23,10 +23,10 @@ public import StockroomCore
 ///
 /// ## Durability
 ///
-/// - ``Durability/full``: a write is on disk before it is acknowledged; the death of the machine loses nothing.
-/// - ``Durability/process``: when the machine dies, writes of the last seconds may be lost. A batch still waits
+/// - `Durability.full`: a write is on disk before it is acknowledged; the death of the machine loses nothing.
+/// - `Durability.process`: when the machine dies, writes of the last seconds may be lost. A batch still waits
 ///   for the disk once, so that it is never half there. A single entry that was being written may be found
-///   damaged; reading it then throws ``StorageError/Code/corrupted``, where the file system has attributes.
+///   damaged; reading it then throws `StorageError.Code.corrupted`, where the file system has attributes.
 ///
 /// Any number of engines may be open on one directory, in one process or in several on one machine.
 public final class DiskStorageEngine: StorageEngine {
@@ -39,7 +39,7 @@ public final class DiskStorageEngine: StorageEngine {
   ///
   /// Costs the same however many entries there are, unless the last process that wrote has died in the middle.
   ///
-  /// - Throws: ``StorageError`` with code `unsupported` if a newer version has written the directory, `corrupted`
+  /// - Throws: `StorageError` with code `unsupported` if a newer version has written the directory, `corrupted`
   ///   if what is in `.stockroom` is damaged, `permissionDenied`, `readOnly`, `diskFull` or `io` (rules O1, O2).
   public init(directory: FileManager.Directory, durability: Durability = .full) throws {
     try directory.create()

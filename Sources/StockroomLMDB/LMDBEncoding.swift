@@ -8,7 +8,7 @@ import StockroomCore
 
 /// What a Stockroom environment says about itself.
 struct LMDBRecord: Sendable, Hashable {
-  /// The greatest ``EntryHeader/sequence`` handed out so far. Never falls, not even when all entries go.
+  /// The greatest `EntryHeader.sequence` handed out so far. Never falls, not even when all entries go.
   var lastSequence: UInt64 = 0
 
   static let name = "stockroom"

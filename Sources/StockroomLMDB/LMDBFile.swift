@@ -33,23 +33,16 @@ final class LMDBFile {
   /// The path of the directory, without a slash at its end.
   let directory: String
   let identity: Identity
-  /// Whether the file was made by opening it.
-  let isCreated: Bool
 
-  /// Opens the file in the directory, and creates either if need be (rule O1).
+  /// Opens the file in the directory, and makes either if need be (rule O1).
   init(directory: FileManager.Directory) throws {
     try directory.create()
-    var path = directory.path
-    while path.count > 1 && path.hasSuffix("/") { path.removeLast() }
-    self.directory = path
-    path += "/data.mdb"
-    self.path = path
-    var isCreated = false
+    self.directory = directory.path
+    path = directory.path + "/data.mdb"
     var descriptor = systemOpen(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
     if descriptor < 0 && errno == ENOENT {
-      descriptor = systemOpen(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC)
-      isCreated = descriptor >= 0
-      if descriptor < 0 && errno == EEXIST { descriptor = systemOpen(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) }
+      try Self.make(path, in: directory.path)
+      descriptor = systemOpen(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
     }
     guard descriptor >= 0 else { throw StorageError.posix(errno, "Opening \(path) failed") }
     do {
@@ -63,7 +56,6 @@ final class LMDBFile {
       throw error
     }
     self.descriptor = descriptor
-    self.isCreated = isCreated
   }
 
   deinit { systemClose(descriptor) }
@@ -78,13 +70,9 @@ final class LMDBFile {
     return stat(path, &status) == 0 && Identity(status) == identity
   }
 
-  func size() throws -> UInt64 {
-    UInt64(try Self.status(of: descriptor, path: path).st_size)
-  }
-
   /// Throws if LMDB must not be let near the file.
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` or `io`.
+  /// - Throws: `StorageError` with code `corrupted` or `io`.
   func validateHeader() throws {
     // Another process may be in the middle of a commit. What is damaged stays so.
     for _ in 1..<4 {
@@ -93,12 +81,22 @@ final class LMDBFile {
     try LMDBFileHeader.validate(fileDescriptor: descriptor, path: path)
   }
 
-  /// Takes back what a failed attempt to make a database in the empty file left. Only between ``lock()`` and
-  /// the end.
-  func discard() {
-    // The attempt has failed already, and its error is the one that counts.
-    _ = ftruncate(descriptor, 0)
-    if isCreated { unlink(path) }
+  /// Makes the database in another directory and gives it its place when it is complete, so that an empty file is
+  /// never a new database, but always one that was cut off (rule F2).
+  private static func make(_ path: String, in directory: String) throws {
+    let unfinished = "\(directory)/new-\(UUID().uuidString)"
+    guard mkdir(unfinished, 0o777) == 0 else {
+      throw StorageError.posix(errno, "Making the directory \(unfinished) failed")
+    }
+    let file = unfinished + "/data.mdb"
+    defer {
+      unlink(file)
+      unlink(unfinished + "/lock.mdb")
+      rmdir(unfinished)
+    }
+    systemClose(systemOpen(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC))
+    try LMDBHandle.make(in: unfinished)
+    try FileManager.Directory.name(file, path)
   }
 
   private static func status(of descriptor: Int32, path: String) throws -> stat {

@@ -22,7 +22,7 @@ enum LMDBFileHeader {
 
   /// Reads and judges the header of an open file that is not empty.
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` or `io`.
+  /// - Throws: `StorageError` with code `corrupted` or `io`.
   static func validate(fileDescriptor: Int32, path: String) throws {
     let first = try meta(at: 0, of: fileDescriptor, path: path)
     let pageSize = first.pageSize

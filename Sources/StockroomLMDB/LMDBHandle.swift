@@ -27,7 +27,7 @@ struct LMDBHandle: @unchecked Sendable {
 
   /// Opens what is in the directory, and makes it a Stockroom environment if it is empty.
   ///
-  /// - Throws: ``StorageError``; with code `unsupported` if the environment is another program's, which is not
+  /// - Throws: `StorageError`; with code `unsupported` if the environment is another program's, which is not
   ///   written to then.
   init(path: String) throws {
     var status = stat()
@@ -55,6 +55,13 @@ struct LMDBHandle: @unchecked Sendable {
       if !hasLockFile { unlink(path + "/lock.mdb") }
       throw error
     }
+  }
+
+  /// Makes a Stockroom environment of what is an empty file so far.
+  static func make(in path: String) throws {
+    let handle = try LMDBHandle(path: path)
+    defer { mdb_env_close(handle.environment) }
+    try mapErrors(path) { try handle.trimFile() }
   }
 
   private init(environment: OpaquePointer, path: String) throws {

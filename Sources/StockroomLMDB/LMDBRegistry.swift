@@ -53,9 +53,10 @@ enum LMDBRegistry {
           entries[file.identity]?.users += 1
           return entry.place
         }
-        // False if another process has just discarded the file, whose place another one takes.
+        // False if somebody has just put another file in its place.
         guard try file.lock() else { continue }
-        let environment = try environment(of: file)
+        try file.validateHeader()
+        let environment = try LMDBEnvironment(directory: file.directory, identity: file.identity)
         let place = LMDBPlace(environment: environment, identity: file.identity)
         entries[file.identity] = Entry(place: place, users: 1)
         return place
@@ -76,22 +77,6 @@ enum LMDBRegistry {
       place.environment.close()
       entries[place.identity] = nil
       return true
-    }
-  }
-
-  private static func environment(of file: LMDBFile) throws -> LMDBEnvironment {
-    let size = try file.size()
-    if size > 0 {
-      try file.validateHeader()
-      return try LMDBEnvironment(directory: file.directory, identity: file.identity)
-    }
-    do {
-      // The name of the file, so that it is not lost with the machine.
-      if file.isCreated { try FileManager.Directory.sync(file.directory) }
-      return try LMDBEnvironment(directory: file.directory, identity: file.identity)
-    } catch {
-      file.discard()
-      throw error
     }
   }
 }

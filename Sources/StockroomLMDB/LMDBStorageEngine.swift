@@ -10,11 +10,11 @@ import StockroomCore
 ///
 /// Choose it for the fastest reads. A read is a search in memory that is shared with the system's file cache,
 /// takes no lock that a write could hold, and never waits for one. Values of any size, keys in byte order, several
-/// processes at once. Writes of single entries wait for the disk twice each at ``Durability/full``; many tasks
+/// processes at once. Writes of single entries wait for the disk twice each at `Durability.full`; many tasks
 /// that write at the same time share that.
 ///
 /// ## Durability
-/// With ``Durability/full`` an acknowledged write is on disk. With ``Durability/process`` every write still waits
+/// With `Durability.full` an acknowledged write is on disk. With `Durability.process` every write still waits
 /// once, for its pages, but not for the page that makes them the current ones: when the machine dies, the last of
 /// the writes may be undone, as a whole and from the end, and the database stays sound. Engines with
 /// different settings may be open on the same place; a write of a full one makes those before it durable too.
@@ -41,7 +41,7 @@ public final class LMDBStorageEngine: StorageEngine {
   /// - Parameters:
   ///   - directory: Where `data.mdb` and `lock.mdb` are. The directory is best left to the engine alone.
   ///   - durability: When a write counts as done.
-  /// - Throws: ``StorageError`` with code `corrupted` if `data.mdb` is no LMDB file, is damaged in its header or has
+  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is no LMDB file, is damaged in its header or has
   ///   been cut off; `unsupported` if it is another program's; `readOnly`, `permissionDenied`, `diskFull` or `io`
   ///   if the system does not let it be opened (rules O2, F2, F3). Nothing has been touched then.
   public init(directory: FileManager.Directory, durability: Durability = .full) throws {
@@ -55,7 +55,7 @@ public final class LMDBStorageEngine: StorageEngine {
     if release() { place.thread.stop() }
   }
 
-  /// Everything but ``EngineCapabilities/detectsCorruption``.
+  /// Everything but `EngineCapabilities.detectsCorruption`.
   public var capabilities: EngineCapabilities {
     [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess]
   }

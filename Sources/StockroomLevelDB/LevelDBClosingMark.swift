@@ -38,7 +38,7 @@ struct LevelDBClosingMark {
 
   /// Compares the files with the mark.
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` and the names of the files that differ.
+  /// - Throws: `StorageError` with code `corrupted` and the names of the files that differ.
   static func verify(in path: String) throws {
     let mark = String(decoding: try LevelDBFiles.read(path + "/" + name), as: UTF8.self)
     guard let marked = CheckedText.verifying(mark) else {

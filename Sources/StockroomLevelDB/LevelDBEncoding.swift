@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// How entries lie in the database: under the bytes of the key, the 24 bytes of an ``EntryHeader`` and then the
+/// How entries lie in the database: under the bytes of the key, the 24 bytes of an `EntryHeader` and then the
 /// value. One more record, the ``Ledger``, lies behind them all.
 enum LevelDBEncoding {
   static func header(_ stored: UnsafeRawBufferPointer, path: String) throws -> EntryHeader {
@@ -58,7 +58,7 @@ struct Ledger: Sendable, Hashable {
 
   init() {}
 
-  /// - Throws: ``StorageError`` with code `corrupted` for another size, `unsupported` for another format.
+  /// - Throws: `StorageError` with code `corrupted` for another size, `unsupported` for another format.
   init(decoding bytes: UnsafeRawBufferPointer, path: String) throws {
     if let ledger = Ledger(decoding: bytes) {
       self = ledger

@@ -8,7 +8,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// The few system calls that the engine makes besides LevelDB's own. All of them throw ``StorageError`` with the
+/// The few system calls that the engine makes besides LevelDB's own. All of them throw `StorageError` with the
 /// path and the system's reason.
 enum LevelDBFiles {
   /// Whether there is anything of that name. A name that cannot be looked up counts as absent.
@@ -88,7 +88,7 @@ enum LevelDBFiles {
 
   /// Takes room of that size on the device and gives it back.
   ///
-  /// - Throws: ``StorageError`` with code `diskFull` if there is none.
+  /// - Throws: `StorageError` with code `diskFull` if there is none.
   static func reserve(_ count: Int, at path: String) throws {
     defer { unlink(path) }
     try write([UInt8](repeating: 0x5A, count: count), to: path)

@@ -14,7 +14,7 @@ final class LevelDBHandle: @unchecked Sendable {
 
   /// Opens the database in the directory, and makes one if there is none.
   ///
-  /// - Throws: ``StorageError`` as LevelDB's text says.
+  /// - Throws: `StorageError` as LevelDB's text says.
   init(path: String, writeBufferSize: Int, durability: Durability) throws {
     let resources = LevelDBResources(writeBufferSize: writeBufferSize, durability: durability)
     let database = try Self.check("Opening", path: path) { leveldb_open(resources.options, path, $0) }

@@ -99,7 +99,7 @@ struct LevelDBLog {
 extension LevelDBLog {
   /// After a crash: cuts off a batch that was never finished.
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` if batches come behind what cannot be read.
+  /// - Throws: `StorageError` with code `corrupted` if batches come behind what cannot be read.
   static func removeTornBatch(at path: String) throws {
     let log = try LevelDBFiles.read(path).withUnsafeBytes { LevelDBLog($0, keeping: 0) }
     switch log.ending {

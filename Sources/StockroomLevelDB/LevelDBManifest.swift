@@ -11,7 +11,7 @@ struct LevelDBManifest {
 
   /// Reads the manifest that the file CURRENT names.
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` if there is none or it is damaged.
+  /// - Throws: `StorageError` with code `corrupted` if there is none or it is damaged.
   init(in directory: String) throws {
     let current = try LevelDBFiles.read(directory + "/CURRENT", count: 64)
     let name = String(decoding: current.dropLast(), as: UTF8.self)
@@ -30,7 +30,7 @@ struct LevelDBManifest {
   ///
   /// Costs one look at each table. The rest of a table has checksums, which are verified when it is read.
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` and the name of the first table that is not right.
+  /// - Throws: `StorageError` with code `corrupted` and the name of the first table that is not right.
   func verifyTables(in directory: String) throws {
     for (number, size) in tables.sorted(by: { $0.key < $1.key }) {
       let digits = String(number)

@@ -33,7 +33,7 @@ final class LevelDBPlace: Sendable {
 
   /// Takes the directory, which is made if need be.
   ///
-  /// - Throws: ``StorageError`` with code `locked`, `unsupported`, `corrupted`, or as the system says.
+  /// - Throws: `StorageError` with code `locked`, `unsupported`, `corrupted`, or as the system says.
   init(below directory: FileManager.Directory) throws {
     guard !LevelDBFiles.exists(directory.path + "/CURRENT") else {
       throw StorageError(

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-// Each of these waits for one sync at ``Durability/full``, which writes of other tasks at the same time share.
+// Each of these waits for one sync at `Durability.full`, which writes of other tasks at the same time share.
 extension LevelDBStorageEngine {
   /// Costs one look for the key and an append to the log.
   public func write(_ data: Data, key: CacheKey) async throws {

@@ -12,8 +12,8 @@ import StockroomCore
 /// the background. It verifies a checksum on everything that it reads, and compresses what it stores. One process
 /// at a time can have it open.
 ///
-/// **Durability.** With ``Durability/full`` each write waits until the log is on disk; writes of several tasks at
-/// the same time share the waiting. With ``Durability/process`` the operating system writes the log when it likes:
+/// **Durability.** With `Durability.full` each write waits until the log is on disk; writes of several tasks at
+/// the same time share the waiting. With `Durability.process` the operating system writes the log when it likes:
 /// a machine that dies loses the last writes, in practice those of some seconds.
 ///
 /// **Files.** In the directory `Stockroom.leveldb` below the one that the engine is opened on: LevelDB's own files,
@@ -37,7 +37,7 @@ public final class LevelDBStorageEngine: StorageEngine {
   ///
   /// Takes the time of a few syncs, a look at each table file, and, after a crash, of reading the log.
   ///
-  /// - Throws: ``StorageError`` with code `locked` if it is open already, in this process or in another one (rules
+  /// - Throws: `StorageError` with code `locked` if it is open already, in this process or in another one (rules
   ///   C2, C3); `unsupported` if the directory is another program's LevelDB database; `corrupted` if files have
   ///   been damaged (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` as the system says (rule O2).
   public init(directory: FileManager.Directory, durability: Durability = .full) throws {
@@ -67,7 +67,7 @@ public final class LevelDBStorageEngine: StorageEngine {
 extension StorageEngine where Self == LevelDBStorageEngine {
   /// A LevelDB engine. See ``LevelDBStorageEngine/init(directory:durability:)``.
   ///
-  /// - Throws: ``StorageError`` as the initialiser does.
+  /// - Throws: `StorageError` as the initialiser does.
   public static func levelDB(directory: FileManager.Directory, durability: Durability = .full) throws -> Self
   {
     try LevelDBStorageEngine(directory: directory, durability: durability)

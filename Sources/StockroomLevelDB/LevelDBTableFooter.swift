@@ -12,7 +12,7 @@ enum LevelDBTableFooter {
   /// Behind each block: its compression and its checksum.
   private static let blockTrailerSize = 5
 
-  /// - Throws: ``StorageError`` with code `corrupted` if the table is missing, has another size, or if its
+  /// - Throws: `StorageError` with code `corrupted` if the table is missing, has another size, or if its
   ///   footer points outside of it.
   static func verify(_ path: String, size expected: UInt64) throws {
     guard LevelDBFiles.exists(path) else {

@@ -2,7 +2,7 @@ import StockroomCore
 
 /// Keeps entries in memory, for as long as the engine lives.
 ///
-/// For tests, previews, and data that may go with the process. Nothing is stored, so ``Durability`` has no
+/// For tests, previews, and data that may go with the process. Nothing is stored, so `Durability` has no
 /// meaning here; every other rule of the contract holds.
 ///
 /// A read of one entry holds a lock for as long as one look-up takes. A read of many works on a copy that costs

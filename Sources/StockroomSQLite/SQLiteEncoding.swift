@@ -23,7 +23,7 @@ enum SQLiteEncoding {
   /// Tells from the first 100 bytes of a file, or as many as it has, that it is a database of ours:
   /// https://sqlite.org/fileformat.html#the_database_header
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` if the file is no SQLite database, `unsupported` if another
+  /// - Throws: `StorageError` with code `corrupted` if the file is no SQLite database, `unsupported` if another
   ///   program, or a later version of this one, made it.
   static func recognise(header: [UInt8], path: String) throws {
     guard header.count == headerLength, header.starts(with: Array("SQLite format 3\0".utf8)) else {

@@ -1,7 +1,7 @@
 import CSQLite
 import StockroomCore
 
-/// What SQLite said, as the cause of a ``StorageError``.
+/// What SQLite said, as the cause of a `StorageError`.
 struct SQLiteFailure: Error, CustomStringConvertible {
   /// The extended result code: https://sqlite.org/rescode.html
   let resultCode: Int32

@@ -58,26 +58,11 @@ struct SQLiteFile {
     try useLog(connection)
     // Closed first, which moves what is in its log into the file.
     connection.close()
-    try name(unfinished)
+    try FileManager.Directory.name(unfinished, path)
     guard let size = try size() else {
       throw StorageError(.io, "The database \(path) has been removed by somebody else.")
     }
     return size
-  }
-
-  /// Gives the finished database its name, unless somebody else has made one meanwhile, which then stays.
-  private func name(_ finished: String) throws {
-    if link(finished, path) != 0, errno != EEXIST {
-      // Not every file system has hard links. An empty file then keeps others away until it is replaced.
-      let claim = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o666)
-      guard claim >= 0 else { throw StorageError.posix(errno, "Making the database \(path) failed.") }
-      close(claim)
-      guard rename(finished, path) == 0 else {
-        throw StorageError.posix(errno, "Making the database \(path) failed.")
-      }
-    }
-    try FileManager.Directory.sync(
-      URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false))
   }
 
   private func useLog(_ connection: SQLiteConnection) throws {

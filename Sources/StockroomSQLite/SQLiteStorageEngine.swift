@@ -10,7 +10,7 @@ import StockroomCore
 ///
 /// The engine for most uses: one ordinary file that survives crashes, can be shared between processes, and can be
 /// looked into with `sqlite3`. Readers never wait for a writer. Values up to 1 GB, SQLite's own limit; a larger one
-/// throws ``StorageError/Code/valueTooLarge``.
+/// throws `StorageError.Code.valueTooLarge`.
 ///
 /// On disk there is the database, `data.sqlite3` by default, and while it is open its write-ahead log and shared
 /// memory beside it, with `-wal` and `-shm` at the end of their names. Removing entries leaves room in the file for
@@ -18,8 +18,8 @@ import StockroomCore
 ///
 /// ## Durability
 ///
-/// - ``Durability/full``: the log is synced at each commit. Nothing acknowledged is lost when the machine dies.
-/// - ``Durability/process``: the log is synced before its contents move into the database. When the machine dies,
+/// - `Durability.full`: the log is synced at each commit. Nothing acknowledged is lost when the machine dies.
+/// - `Durability.process`: the log is synced before its contents move into the database. When the machine dies,
 ///   the last commits may be lost, latest first; the database itself stays whole.
 ///
 /// Writes of tasks that write at the same time are committed together, with one sync for all of them.
@@ -35,7 +35,7 @@ public final class SQLiteStorageEngine: StorageEngine {
   ///   - directory: Where the database is.
   ///   - databaseFilename: Its name, to which `.sqlite3` is added.
   ///   - durability: When a write counts as done.
-  /// - Throws: ``StorageError`` with code `corrupted` if the file is damaged or no database, `unsupported` if it is
+  /// - Throws: `StorageError` with code `corrupted` if the file is damaged or no database, `unsupported` if it is
   ///   another program's, `readOnly`, `permissionDenied`, `locked` if another process keeps it locked for a
   ///   minute, `diskFull` or `io`.
   public init(
@@ -66,7 +66,7 @@ public final class SQLiteStorageEngine: StorageEngine {
 
   /// Waits for what is under way, moves the log into the database and closes it (rule O3).
   ///
-  /// - Throws: ``StorageError`` with code `io` if the system has no thread to do so.
+  /// - Throws: `StorageError` with code `io` if the system has no thread to do so.
   public func close() async throws {
     // What could not be opened holds nothing.
     if case .success(let database) = opened { try await database.close() }

@@ -52,7 +52,7 @@ import Testing
         + ["--workload", "scan", "--workload", "read-one", "--format", "json"])
     #expect(output.status == 0)
     let report = try BenchmarkReport(json: Data(output.standardOutput.utf8))
-    #expect(report.subjects == ["memory", "lmdb"])
+    #expect(report.subjects == ["Memory", "LMDB"])
     #expect(report.workloads.map(\.name) == ["read-one", "scan"])
     #expect(report.results.allSatisfy { $0.samples.count == 2 })
     #expect(report.entries == 100 && report.valueSize == 50 && report.seed == 9)
@@ -67,7 +67,7 @@ import Testing
       #expect(output.standardError == "")
       #expect(!output.standardOutput.contains { $0 == "\u{1B}" || $0 == "\r" })
       let header = try #require(output.lines.first { $0.hasPrefix("workload") })
-      #expect(header.split(separator: " ").dropFirst().map(String.init) == EngineCatalogue.all.map(\.name))
+      #expect(header.split(separator: " ").dropFirst().map(String.init) == EngineCatalogue.all.map(\.title))
       #expect(try contents(of: directory) == [])
     }
   }
@@ -86,7 +86,7 @@ import Testing
         #expect(output.lines.contains { $0.hasPrefix("workload ") })
       case "markdown":
         #expect(output.lines.contains("| rule | Memory |"))
-        #expect(output.lines.contains("| workload | memory |"))
+        #expect(output.lines.contains("| workload | Memory |"))
       default:
         let object = try #require(try jsonObject(output))
         #expect(object["conformance"] is [String: Any])

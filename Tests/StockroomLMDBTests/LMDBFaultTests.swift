@@ -73,10 +73,17 @@ import Testing
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["data.mdb"])
   }
 
-  @Test("An empty file is a new database, whatever the lock file holds")
+  @Test("An empty file is a database that was cut off, not a new one")
   func emptyFile() async throws {
     let place = try TemporaryDirectory()
     try Data().write(to: place.dataFile)
+    #expect(await code { _ = try place.engine() } == .corrupted)
+    #expect(try Data(contentsOf: place.dataFile) == Data())
+  }
+
+  @Test("A new database does not mind what the lock file holds")
+  func damagedLockFile() async throws {
+    let place = try TemporaryDirectory()
     try Data(repeating: 0xAB, count: 100_000).write(to: place.url.appending(path: "lock.mdb"))
     let engine = try place.engine()
     try await engine.write(value(1), key: key(1))
@@ -168,14 +175,17 @@ import Testing
     #expect(try Data(contentsOf: file) == Data("text".utf8))
   }
 
-  @Test("A lock file that cannot be used leaves nothing of a new database")
+  @Test("A lock file that cannot be used leaves an empty database at most, which can be used later")
   func unusableLockFile() async throws {
     let place = try TemporaryDirectory()
     let lock = place.url.appending(path: "lock.mdb")
     try FileManager.default.createDirectory(at: lock, withIntermediateDirectories: false)
     #expect(await code { _ = try place.engine() } == .io)
-    #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["lock.mdb"])
+    let names = try FileManager.default.contentsOfDirectory(atPath: place.url.path)
+    #expect(names.sorted() == ["data.mdb", "lock.mdb"])
     try FileManager.default.removeItem(at: lock)
-    try await place.engine().write(value(1), key: key(1))
+    let engine = try place.engine()
+    #expect(try await engine.keyCount() == 0)
+    try await engine.write(value(1), key: key(1))
   }
 }

@@ -39,6 +39,19 @@ extension FileManager.Directory {
     }
   }
 
+  /// Gives a file that is complete the name that others look for, durably. If there is a file of that name by now,
+  /// made by somebody else at the same time, that one stays, and the finished one keeps its old name.
+  package static func name(_ finished: String, _ path: String) throws {
+    if link(finished, path) != 0, errno != EEXIST {
+      // Not every file system has hard links. An empty file then keeps others away until it is replaced.
+      let claim = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o666)
+      guard claim >= 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
+      close(claim)
+      guard rename(finished, path) == 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
+    }
+    try sync(URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false))
+  }
+
   private static func make(_ path: String, withParents: Bool) throws {
     let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
     if mkdir(path, 0o777) == 0 { return try sync(parent) }

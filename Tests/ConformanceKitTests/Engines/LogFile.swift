@@ -41,6 +41,7 @@ struct LogFile: ~Copyable {
   init(in directory: URL, flaw: ReferenceEngine.Flaw?) throws {
     path = directory.appending(path: "reference.log").path(percentEncoded: false)
     self.flaw = flaw
+    let isNew = access(path, F_OK) != 0
     descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
     let error = errno
     length = 0
@@ -49,7 +50,13 @@ struct LogFile: ~Copyable {
       throw StorageError.posix(error, "Opening \(path) failed")
     }
     length = Int64(lseek(descriptor, 0, SEEK_END))
-    if length == 0 { try append(Self.magic) }
+    guard isNew else { return }
+    do {
+      try append(Self.magic)
+    } catch {
+      unlink(path)
+      throw error
+    }
   }
 
   deinit {

@@ -66,18 +66,20 @@ final class ChangeLog {
   }
 
   private static let newline = UInt8(ascii: "\n")
+  /// By which the file is recognised: one without it, an empty one for instance, is damaged or somebody else's.
+  private static let firstLine = Data("JSONStorageEngine, format 1\n".utf8)
 
   /// What the lines add up to, and whether the file is worth keeping as it is.
   private static func load(_ url: URL) throws -> (entries: [CacheKey: Entry], isTidy: Bool) {
     guard FileManager.default.fileExists(atPath: url.path) else { return ([:], false) }
     let bytes = try reporting("Reading \(url.path)") { try Data(contentsOf: url) }
-    var lines = bytes.split(separator: newline, omittingEmptySubsequences: false)
+    guard bytes.starts(with: firstLine) else {
+      throw StorageError(.corrupted, "\(url.path) is no file of this engine, or is damaged.")
+    }
+    var lines = bytes.dropFirst(firstLine.count).split(separator: newline, omittingEmptySubsequences: false)
     // Every line ends with a newline. What comes after the last one was cut short when the process died, before
     // it was acknowledged.
     let isWhole = lines.popLast()?.isEmpty ?? true
-    guard isWhole || !lines.isEmpty else {
-      throw StorageError(.corrupted, "\(url.path) is no file of this engine, or is damaged.")
-    }
     var entries: [CacheKey: Entry] = [:]
     for line in lines {
       do {
@@ -93,7 +95,7 @@ final class ChangeLog {
   /// Puts a file without removed and overwritten entries in the place of the old one, as a whole.
   private static func rewrite(_ url: URL, _ entries: [CacheKey: Entry]) throws {
     try reporting("Writing \(url.path)") {
-      var bytes = Data()
+      var bytes = firstLine
       for (key, entry) in entries {
         bytes += try JSONEncoder().encode(Change(key: key, entry: entry)) + [newline]
       }
