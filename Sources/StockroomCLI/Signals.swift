@@ -1,5 +1,5 @@
 import Dispatch
-import Synchronization
+import StockroomCore
 
 #if canImport(Darwin)
   import Darwin
@@ -20,7 +20,7 @@ struct Interrupted: Error {
 ///
 /// - Throws: ``Interrupted`` if there was a signal; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
-  let received = Mutex<Int32?>(nil)
+  let received = Guarded<Int32?>(nil)
   let task = Task { try await work() }
   let sources = [SIGINT, SIGTERM].map { number in
     // Otherwise the signal would end the process before its source sees it.

@@ -16,60 +16,64 @@ extension MemoryStorageEngine {
   /// O(K log N) for K keys.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
     try keys.validate()
-    let entries = try snapshot().entries
-    return keys.compactMap { entries[$0]?.data }
+    return try withSnapshot { table in keys.compactMap { table.entries[$0]?.data } }
   }
 
   /// O(K log N) for K keys.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try keys.validate()
-    let entries = try snapshot().entries
-    return keys.compactMap { key in entries[key].map { (key, $0.data) } }
+    return try withSnapshot { table in
+      keys.compactMap { key in table.entries[key].map { (key, $0.data) } }
+    }
   }
 
   /// O(N).
   @concurrent public func readAllData() async throws -> [Data] {
-    try snapshot().entries.map { $0.value.data }
+    try withSnapshot { $0.entries.map { $0.value.data } }
   }
 
   /// O(N).
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try snapshot().entries.map { ($0.key, $0.value.data) }
+    try withSnapshot { $0.entries.map { ($0.key, $0.value.data) } }
   }
 
   /// O(N log N).
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    let entries = try snapshot().entries
-    // Indices are sorted, since entries cost more to move.
-    let order = entries.indices
-      .map { (sequence: entries[$0].value.header.sequence, index: $0) }
-      .sorted { $0.sequence < $1.sequence }
-    return order.map { place in
-      let (key, entry) = entries[place.index]
-      return StorageEntry(
-        key: key, data: entry.data, createdAt: entry.header.createdAt.date,
-        updatedAt: entry.header.updatedAt.date)
+    try withSnapshot { table in
+      let entries = table.entries
+      // Indices are sorted, since entries cost more to move.
+      let order = entries.indices
+        .map { (sequence: entries[$0].value.header.sequence, index: $0) }
+        .sorted { $0.sequence < $1.sequence }
+      return order.map { place in
+        let (key, entry) = entries[place.index]
+        return StorageEntry(
+          key: key, data: entry.data, createdAt: entry.header.createdAt.date,
+          updatedAt: entry.header.updatedAt.date)
+      }
     }
   }
 
   /// O(log N + R) for R entries returned.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
-    let table = try snapshot()
     let cursor = KeyRangeCursor(range)
+    let start = CacheKey(verbatim: String(decoding: cursor.start, as: UTF8.self))
     let limit = max(0, limit ?? .max)
-    guard limit > 0 else { return [] }
-    var found: [(key: CacheKey, data: Data)] = []
-    table.sortedKeys.forEach(from: CacheKey(verbatim: String(decoding: cursor.start, as: UTF8.self))) { key in
-      switch cursor.position(of: key) {
-      case .before: return true
-      case .behind: return false
-      case .inside:
-        if let data = table.entries[key]?.data { found.append((key, data)) }
-        return found.count < limit
+    return try withSnapshot { table in
+      var found: [(key: CacheKey, data: Data)] = []
+      if limit == 0 { return found }
+      table.sortedKeys.forEach(from: start) { key in
+        switch cursor.position(of: key) {
+        case .before: return true
+        case .behind: return false
+        case .inside:
+          if let data = table.entries[key]?.data { found.append((key, data)) }
+          return found.count < limit
+        }
       }
+      return found
     }
-    return found
   }
 
   /// O(log N).
@@ -81,8 +85,7 @@ extension MemoryStorageEngine {
   /// O(K log N) for K keys.
   @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try keys.validate()
-    let entries = try snapshot().entries
-    return keys.filter { entries[$0] != nil }
+    return try withSnapshot { table in keys.filter { table.entries[$0] != nil } }
   }
 
   /// O(1).
@@ -92,7 +95,7 @@ extension MemoryStorageEngine {
 
   /// O(N).
   @concurrent public func allKeys() async throws -> [CacheKey] {
-    Array(try snapshot().entries.keys)
+    try withSnapshot { Array($0.entries.keys) }
   }
 
   /// O(log N).

@@ -1,6 +1,5 @@
 import Foundation
 import StockroomCore
-import Synchronization
 import Testing
 
 @testable import BenchmarkKit
@@ -72,7 +71,7 @@ import Testing
 
   @Test("Each subject gets an empty directory of its own for each repetition")
   func directories() async throws {
-    let seen = Mutex<[URL]>([])
+    let seen = Guarded<[URL]>([])
     let subjects = ["a", "b"].map { name in
       BenchmarkSubject(name) { directory in
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path()) == [])
@@ -87,7 +86,7 @@ import Testing
 
   @Test("Progress names each measurement and grows from nothing towards all")
   func progress() async throws {
-    let reported = Mutex<[BenchmarkProgress]>([])
+    let reported = Guarded<[BenchmarkProgress]>([])
     _ = try await run([BenchmarkSubject("a") { _ in SpyEngine() }], repetitions: 1) { progress in
       reported.withLock { $0.append(progress) }
     }

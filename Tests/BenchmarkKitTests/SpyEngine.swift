@@ -1,6 +1,5 @@
 import Foundation
 import StockroomCore
-import Synchronization
 
 /// A dictionary with the six required methods, which notes who was called and can be made to lie or to fail.
 final class SpyEngine: StorageEngine {
@@ -11,13 +10,13 @@ final class SpyEngine: StorageEngine {
 
   /// What all the spies of a test note.
   final class Log: Sendable {
-    private let state = Mutex<[String]>([])
+    private let state = Guarded<[String]>([])
 
     var lines: [String] { state.withLock { $0 } }
     func note(_ line: String) { state.withLock { $0.append(line) } }
   }
 
-  private let entries = Mutex<[CacheKey: (data: Data, createdAt: Date, updatedAt: Date)]>([:])
+  private let entries = Guarded<[CacheKey: (data: Data, createdAt: Date, updatedAt: Date)]>([:])
   private let name: String
   private let flaw: Flaw
   private let log: Log?

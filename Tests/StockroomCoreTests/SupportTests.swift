@@ -1,6 +1,5 @@
 import Foundation
 import StockroomCore
-import Synchronization
 import Testing
 
 extension Gate {
@@ -19,7 +18,7 @@ private struct Refused: Error {}
   func groups() async throws {
     let thread = OwnThread()
     defer { thread.stop() }
-    let groups = Mutex<[[Int]]>([])
+    let groups = Guarded<[[Int]]>([])
     let committer = GroupCommitter<Int>(on: thread) { group in groups.withLock { $0.append(group) } }
     let isReleased = DispatchSemaphore(value: 0)
     try thread.enqueue { isReleased.wait() }
@@ -33,7 +32,7 @@ private struct Refused: Error {}
   func failure() async throws {
     let thread = OwnThread()
     defer { thread.stop() }
-    let committed = Mutex<[Int]>([])
+    let committed = Guarded<[Int]>([])
     let committer = GroupCommitter<Int>(on: thread) { group in
       if group.contains(13) { throw Refused() }
       committed.withLock { $0 += group }
@@ -50,7 +49,7 @@ private struct Refused: Error {}
   func cancellation() async {
     let thread = OwnThread()
     defer { thread.stop() }
-    let committed = Mutex(0)
+    let committed = Guarded(0)
     let committer = GroupCommitter<Int>(on: thread) { _ in committed.withLock { $0 += 1 } }
     let task = Task {
       withUnsafeCurrentTask { $0?.cancel() }
@@ -74,7 +73,7 @@ private struct Refused: Error {}
   @Test("Stopping does what is waiting first")
   func stop() throws {
     let thread = OwnThread()
-    let done = Mutex(0)
+    let done = Guarded(0)
     for _ in 0..<100 { try thread.enqueue { done.withLock { $0 += 1 } } }
     thread.stop()
     #expect(done.withLock { $0 } == 100)
@@ -101,7 +100,7 @@ private struct Refused: Error {}
 @Suite struct GateTests {
   /// In the order in which things happened.
   private final class Journal: Sendable {
-    let lines = Mutex<[String]>([])
+    let lines = Guarded<[String]>([])
     func note(_ line: String) { lines.withLock { $0.append(line) } }
   }
 
