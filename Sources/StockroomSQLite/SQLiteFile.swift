@@ -47,6 +47,11 @@ struct SQLiteFile {
   /// Makes the database under another name and gives it its own when it is complete, so that an empty file is
   /// never a new database, but always one that was cut off (rule F2). Returns its size.
   private func make() throws -> Int {
+    if access("\(path)-wal", F_OK) == 0 {
+      // SQLite would take what is in the log for changes to the new database. Unless somebody has just made it.
+      if let size = try size() { return size }
+      throw StorageError(.corrupted, "\(path) is missing: its write-ahead log is there without it.")
+    }
     let unfinished = "\(path)-new-\(UUID().uuidString)"
     defer { unlink(unfinished) }
     let connection = try SQLiteConnection(path: unfinished, role: .writer(creating: true))

@@ -115,6 +115,20 @@ import Testing
     }
   }
 
+  @Test("A write-ahead log without its database is not applied to a new one")
+  func logWithoutDatabase() async throws {
+    try await cleaningUp {
+      let engine = try SQLiteStorageEngine(directory: directory)
+      try await engine.write(Data([1]), key: key)
+      let log = try Data(contentsOf: URL(filePath: file + "-wal"))
+      try await engine.close()
+      try FileManager.default.removeItem(atPath: file)
+      try log.write(to: URL(filePath: file + "-wal"))
+      #expect(try openingFails() == .corrupted)
+      #expect(try contents() == ["data.sqlite3-wal": log])
+    }
+  }
+
   @Test("Two databases of different names live in one directory")
   func filenames() async throws {
     try await cleaningUp {
