@@ -8,7 +8,7 @@
 .PHONY: compare test test-threads lint format docs libraries
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
-MODULES = StockroomCore StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
+MODULES = Stockroom StockroomCore StockroomStore StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
 	ConformanceKit BenchmarkKit
 
 # Homebrew's libraries are outside the compiler's own search paths on Apple silicon.

@@ -26,7 +26,9 @@ let package = Package(
   name: "stockroom",
   platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
   products: [
+    .library(name: "Stockroom", targets: ["Stockroom"]),
     .library(name: "StockroomCore", targets: ["StockroomCore"]),
+    .library(name: "StockroomStore", targets: ["StockroomStore"]),
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
     .executable(name: "stockroom", targets: ["StockroomCLI"]),
@@ -37,6 +39,10 @@ let package = Package(
   ],
   targets: [
     .target(name: "StockroomCore", swiftSettings: settings),
+    .target(name: "StockroomStore", dependencies: ["StockroomCore"], swiftSettings: settings),
+    .target(
+      name: "Stockroom", dependencies: ["StockroomCore", "StockroomStore", "StockroomSQLite"],
+      swiftSettings: settings),
 
     .systemLibrary(
       name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"]), .brew(["sqlite3"])]),
@@ -46,27 +52,32 @@ let package = Package(
     .systemLibrary(name: "CLevelDB", providers: [.apt(["libleveldb-dev"]), .brew(["leveldb"])]),
 
     .target(
-      name: "ConformanceKit", dependencies: ["StockroomCore"], path: "ConformanceKit", swiftSettings: settings
-    ),
+      name: "ConformanceKit", dependencies: ["StockroomCore", "StockroomStore"], path: "ConformanceKit",
+      swiftSettings: settings),
     .target(
       name: "BenchmarkKit", dependencies: ["StockroomCore"], path: "Benchmarks/BenchmarkKit",
       swiftSettings: settings),
     .executableTarget(
       name: "StockroomCLI",
       dependencies: engineNames + [
-        "StockroomCore", "ConformanceKit", "BenchmarkKit",
+        "StockroomCore", "StockroomStore", "ConformanceKit", "BenchmarkKit",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),
 
     .testTarget(name: "StockroomCoreTests", dependencies: ["StockroomCore"], swiftSettings: settings),
     .testTarget(
+      name: "StockroomStoreTests",
+      dependencies: ["StockroomStore", "StockroomMemory", "ConformanceKit", "StockroomCLI"],
+      swiftSettings: settings),
+    .testTarget(name: "StockroomTests", dependencies: engineNames + ["Stockroom"], swiftSettings: settings),
+    .testTarget(
       name: "AllEnginesTests", dependencies: ["StockroomCLI", "StockroomCore"], swiftSettings: settings),
     .testTarget(
       name: "ReadmeTests", dependencies: engineNames + ["StockroomCLI", "ConformanceKit", "BenchmarkKit"],
       swiftSettings: settings),
     .testTarget(
-      name: "ConformanceKitTests", dependencies: ["StockroomCore", "ConformanceKit"], swiftSettings: settings),
+      name: "ConformanceKitTests", dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit"], swiftSettings: settings),
     .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
     .testTarget(

@@ -1,0 +1,42 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension StorageError.Code {
+  /// A value could not be turned into bytes. Nothing was stored.
+  public static let encodingFailed = StorageError.Code("encodingFailed")
+  /// The bytes of an entry could not be turned into a value. They are still there.
+  public static let decodingFailed = StorageError.Code("decodingFailed")
+}
+
+extension Codec {
+  /// The bytes of a value that is to be stored under a key.
+  ///
+  /// - Throws: `StorageError` with code `encodingFailed`.
+  func encode(_ value: some Encodable, for key: CacheKey) throws -> Data {
+    do {
+      return try encode(value)
+    } catch {
+      throw StorageError(
+        .encodingFailed, "The value of \(key), a \(type(of: value)), could not be encoded.", underlying: error
+      )
+    }
+  }
+
+  /// The value of the bytes that are stored under a key.
+  ///
+  /// - Throws: `StorageError` with code `decodingFailed`.
+  func decode<Value: Decodable>(_ type: Value.Type, from data: Data, of key: CacheKey) throws -> Value {
+    do {
+      return try decode(type, from: data)
+    } catch {
+      throw StorageError(
+        .decodingFailed, "The \(data.count) bytes of \(key) could not be decoded as \(type).",
+        underlying: error)
+    }
+  }
+}

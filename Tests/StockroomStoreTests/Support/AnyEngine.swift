@@ -1,0 +1,20 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import StockroomCLI
+
+/// One of the built-in engines, as an argument of tests that run on each.
+struct AnyEngine: Sendable, CustomTestStringConvertible {
+  static let all = EngineCatalogue.all.map(AnyEngine.init)
+  static let persistent = all.filter { $0.entry.capabilities.contains(.persistent) }
+
+  let entry: EngineCatalogue.Entry
+
+  var name: String { entry.name }
+  var testDescription: String { entry.title }
+
+  func open(_ directory: TemporaryDirectory) throws -> any StorageEngine {
+    try entry.open(directory.url, .process)
+  }
+}
