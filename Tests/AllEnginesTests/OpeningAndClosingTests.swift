@@ -21,8 +21,9 @@
           try await Self.useOnce(engine, directory: directory.url, closing: opening % 2 == 0)
         }
         let after = try Resources()
-        try #require(after.descriptors <= before.descriptors, "\(before) \(after)")
-        try #require(after.threads <= before.threads, "\(before) \(after)")
+        // What each opening leaves behind adds up; what the runtime opens once, whenever it does, does not.
+        try #require(after.descriptors < before.descriptors + 10, "\(before) \(after)")
+        try #require(after.threads < before.threads + 10, "\(before) \(after)")
         // A kilobyte for each opening would be a leak; what the allocator keeps does not grow with their number.
         try #require(after.memory - before.memory < max(16 << 20, times << 10), "\(before) \(after)")
       }
