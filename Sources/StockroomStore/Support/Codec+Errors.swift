@@ -17,7 +17,7 @@ extension Codec {
   /// The bytes of a value that is to be stored under a key.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
-  func encode(_ value: some Encodable, for key: CacheKey) throws -> Data {
+  func encode(_ value: some Encodable, for key: CacheKey) throws(StorageError) -> Data {
     do {
       return try encode(value)
     } catch {
@@ -30,7 +30,9 @@ extension Codec {
   /// The value of the bytes that are stored under a key.
   ///
   /// - Throws: `StorageError` with code `decodingFailed`.
-  func decode<Value: Decodable>(_ type: Value.Type, from data: Data, of key: CacheKey) throws -> Value {
+  func decode<Value: Decodable>(
+    _ type: Value.Type, from data: Data, of key: CacheKey
+  ) throws(StorageError) -> Value {
     do {
       return try decode(type, from: data)
     } catch {

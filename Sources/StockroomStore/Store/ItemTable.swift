@@ -1,0 +1,102 @@
+import StockroomCore
+
+/// The items of a store in the order of insertion, each found by its key.
+///
+/// Inserting, replacing and removing cost the same however many items there are (rule S7). What is removed leaves
+/// its place occupied until somebody looks at ``items``, so that many removals in a row move the others once.
+struct ItemTable<Item: Sendable>: Sendable {
+  /// In the order of insertion. Those at `vacated` have been removed.
+  private var elements: [Item] = []
+  /// For each element, how many had been inserted before it, ever. Ascending, so that an element is found by it.
+  private var sequences: [Int] = []
+  private var sequenceOfKey: [CacheKey: Int] = [:]
+  /// Positions of elements that have been removed, in no order.
+  private var vacated: [Int] = []
+  private var nextSequence = 0
+  /// The identifiers of items whose keys are hashes.
+  private(set) var hashedIdentifiers: [CacheKey: String] = [:]
+
+  init() {}
+
+  /// O(1).
+  var count: Int { sequenceOfKey.count }
+
+  /// O(1).
+  func contains(_ key: CacheKey) -> Bool { sequenceOfKey[key] != nil }
+
+  /// The items in order, without a copy. O(1), or O(N) if something has been removed since the last time.
+  var items: [Item] {
+    mutating get {
+      if !vacated.isEmpty { close(gaps: vacated.sorted()) }
+      return elements
+    }
+  }
+
+  mutating func reserveCapacity(_ capacity: Int) {
+    elements.reserveCapacity(capacity)
+    sequences.reserveCapacity(capacity)
+    sequenceOfKey.reserveCapacity(capacity)
+  }
+
+  /// Puts the item in the place of the one with its key, or behind all others. O(log N).
+  mutating func insert(_ item: Item, for key: CacheKey) {
+    if let sequence = sequenceOfKey[key], let position = position(of: sequence) {
+      elements[position] = item
+    } else {
+      sequenceOfKey[key] = nextSequence
+      elements.append(item)
+      sequences.append(nextSequence)
+      nextSequence += 1
+      if key.isHash { hashedIdentifiers[key] = key.rawValue }
+    }
+  }
+
+  /// Takes the item out, if there is one. O(log N), amortised.
+  mutating func remove(_ key: CacheKey) -> Item? {
+    guard let sequence = sequenceOfKey.removeValue(forKey: key), let position = position(of: sequence) else {
+      return nil
+    }
+    if key.isHash { hashedIdentifiers[key] = nil }
+    let item = elements[position]
+    if position == elements.count - 1 {
+      elements.removeLast()
+      sequences.removeLast()
+    } else {
+      vacated.append(position)
+      // As many gaps as items: closing them costs no more than making them did.
+      if vacated.count > 32, vacated.count > count { close(gaps: vacated.sorted()) }
+    }
+    return item
+  }
+
+  /// Binary search, which is one step as long as nothing has been removed.
+  private func position(of sequence: Int) -> Int? {
+    var low = 0
+    var high = sequences.count
+    if let first = sequences.first, sequence - first < sequences.count, sequences[sequence - first] == sequence {
+      return sequence - first
+    }
+    while low < high {
+      let middle = (low + high) / 2
+      if sequences[middle] < sequence { low = middle + 1 } else { high = middle }
+    }
+    return low < sequences.count && sequences[low] == sequence ? low : nil
+  }
+
+  /// Moves what is behind the gaps up. O(N).
+  private mutating func close(gaps: [Int]) {
+    guard let first = gaps.first else { return }
+    var next = first
+    for (index, gap) in gaps.enumerated() {
+      let end = index + 1 < gaps.count ? gaps[index + 1] : elements.count
+      for position in gap + 1..<end {
+        elements.swapAt(next, position)
+        sequences[next] = sequences[position]
+        next += 1
+      }
+    }
+    elements.removeSubrange(next...)
+    sequences.removeSubrange(next...)
+    vacated = []
+  }
+}

@@ -1,0 +1,46 @@
+import StockroomCore
+
+// Each change has two forms of one name: one that acts at once, and one that begins a chain. Swift picks the second
+// where something is chained to it.
+
+extension Store {
+  /// Inserts an item behind all others, or in the place of the one with its identifier (rule S4).
+  ///
+  /// O(1) in the number of items. Returns when the engine has acknowledged it.
+  ///
+  /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, or with the code of the failure if
+  ///   the items have not been loaded; `CancellationError`. Nothing has changed then (rule S2).
+  public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
+
+  /// Inserts items, in this order, as one batch. Of two with one identifier the later one counts. Throws as
+  /// ``insert(_:)-(Item)``.
+  public func insert(_ items: [Item]) async throws { try await perform([.insert(items)]) }
+
+  /// Removes the item with the identifier of this one. If there is none, nothing happens. Throws as
+  /// ``insert(_:)-(Item)``.
+  public func remove(_ item: Item) async throws { try await perform([.remove([item])]) }
+
+  /// Removes the items with the identifiers of these, as one batch. Throws as ``insert(_:)-(Item)``.
+  public func remove(_ items: [Item]) async throws { try await perform([.remove(items)]) }
+
+  /// Removes all items, and everything else that the engine holds, ``unreadableEntries`` too. Throws as
+  /// ``insert(_:)-(Item)``.
+  public func removeAll() async throws { try await perform([.removeAll]) }
+}
+
+extension Store {
+  /// Begins a chain with an insertion. Nothing happens until ``Operation/run()``.
+  public func insert(_ item: Item) -> Operation { Operation(self, [.insert([item])]) }
+
+  /// Begins a chain with insertions. Nothing happens until ``Operation/run()``.
+  public func insert(_ items: [Item]) -> Operation { Operation(self, [.insert(items)]) }
+
+  /// Begins a chain with a removal. Nothing happens until ``Operation/run()``.
+  public func remove(_ item: Item) -> Operation { Operation(self, [.remove([item])]) }
+
+  /// Begins a chain with removals. Nothing happens until ``Operation/run()``.
+  public func remove(_ items: [Item]) -> Operation { Operation(self, [.remove(items)]) }
+
+  /// Begins a chain with the removal of everything. Nothing happens until ``Operation/run()``.
+  public func removeAll() -> Operation { Operation(self, [.removeAll]) }
+}

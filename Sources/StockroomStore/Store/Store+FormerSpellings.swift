@@ -1,0 +1,37 @@
+// What insertion was called before, so that code written for other stores compiles.
+
+extension Store {
+  /// Inserts an item.
+  @available(*, deprecated, renamed: "insert(_:)")
+  public func add(_ item: Item) async throws { try await insert(item) }
+
+  /// Inserts items.
+  @available(*, deprecated, renamed: "insert(_:)")
+  public func add(_ items: [Item]) async throws { try await insert(items) }
+
+  /// Begins a chain with an insertion.
+  @available(*, deprecated, renamed: "insert(_:)")
+  public func add(_ item: Item) -> Operation { insert(item) }
+
+  /// Begins a chain with insertions.
+  @available(*, deprecated, renamed: "insert(_:)")
+  public func add(_ items: [Item]) -> Operation { insert(items) }
+
+  /// Begins a chain with insertions.
+  @available(*, deprecated, renamed: "insert(_:)")
+  public func add(items: [Item]) -> Operation { insert(items) }
+}
+
+extension Store.Operation {
+  /// The chain so far, and then an insertion.
+  @available(*, deprecated, renamed: "insert(_:)")
+  public func add(_ item: Item) -> Store.Operation { insert(item) }
+
+  /// The chain so far, and then insertions.
+  @available(*, deprecated, renamed: "insert(_:)")
+  public func add(_ items: [Item]) -> Store.Operation { insert(items) }
+
+  /// The chain so far, and then insertions.
+  @available(*, deprecated, renamed: "insert(_:)")
+  public func add(items: [Item]) -> Store.Operation { insert(items) }
+}

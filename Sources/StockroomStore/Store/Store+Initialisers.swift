@@ -1,0 +1,98 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+// Three ways to make a store, for each of three ways to tell items apart. In an async context Swift always picks an
+// async initialiser over its namesake that is not, so there the one that loads in the background has a name of its own.
+
+extension Store {
+  /// A store that loads its items in the background. Wait for them with ``itemsHaveLoaded()``.
+  ///
+  /// In an async function Swift picks ``init(storage:cacheIdentifier:codec:)-async`` instead, which wants
+  /// `try await`; to load in the background there, use ``init(loadingInBackground:cacheIdentifier:codec:)``.
+  ///
+  /// - Parameters:
+  ///   - storage: The engine that keeps the items.
+  ///   - cacheIdentifier: What tells items apart. Any text will do, however long (rule S8).
+  ///   - codec: How items become bytes.
+  public convenience init(
+    storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>, codec: some Codec = JSONCodec()
+  ) {
+    self.init(loadingInBackground: storage, cacheIdentifier: cacheIdentifier, codec: codec)
+  }
+
+  /// A store whose items have been loaded. O(N).
+  ///
+  /// - Throws: what the engine threw when the items were read.
+  public convenience init(
+    storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>, codec: some Codec = JSONCodec()
+  ) async throws {
+    self.init(loadingInBackground: storage, cacheIdentifier: cacheIdentifier, codec: codec)
+    try await itemsHaveLoaded()
+  }
+
+  /// A store that loads its items in the background, by a name that an async function can use as well.
+  public convenience init(
+    loadingInBackground storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>,
+    codec: some Codec = JSONCodec()
+  ) {
+    // Safe to share: a key path never changes, and reading through it reads only the item.
+    nonisolated(unsafe) let cacheIdentifier = cacheIdentifier
+    self.init(
+      backend: StoreBackend(engine: storage, codec: codec, identifier: { $0[keyPath: cacheIdentifier] }))
+  }
+}
+
+extension Store where Item: Identifiable, Item.ID == String {
+  /// A store that tells items apart by their `id` and loads them in the background. Wait for them with
+  /// ``itemsHaveLoaded()``.
+  ///
+  /// In an async function Swift picks the async initialiser instead, which wants `try await`; to load in the
+  /// background there, use ``init(loadingInBackground:codec:)-(_,Codec)``.
+  public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) {
+    self.init(loadingInBackground: storage, codec: codec)
+  }
+
+  /// A store that tells items apart by their `id`, and whose items have been loaded. O(N).
+  ///
+  /// - Throws: what the engine threw when the items were read.
+  public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) async throws {
+    self.init(loadingInBackground: storage, codec: codec)
+    try await itemsHaveLoaded()
+  }
+
+  /// A store that tells items apart by their `id` and loads them in the background, by a name that an async
+  /// function can use as well.
+  public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
+    self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id }))
+  }
+}
+
+extension Store where Item: Identifiable, Item.ID == UUID {
+  /// A store that tells items apart by the text of their `id` and loads them in the background. Wait for them with
+  /// ``itemsHaveLoaded()``.
+  ///
+  /// In an async function Swift picks the async initialiser instead, which wants `try await`; to load in the
+  /// background there, use ``init(loadingInBackground:codec:)-(_,Codec)``.
+  public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) {
+    self.init(loadingInBackground: storage, codec: codec)
+  }
+
+  /// A store that tells items apart by the text of their `id`, and whose items have been loaded. O(N).
+  ///
+  /// - Throws: what the engine threw when the items were read.
+  public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) async throws {
+    self.init(loadingInBackground: storage, codec: codec)
+    try await itemsHaveLoaded()
+  }
+
+  /// A store that tells items apart by the text of their `id` and loads them in the background, by a name that an
+  /// async function can use as well.
+  public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
+    self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.uuidString }))
+  }
+}

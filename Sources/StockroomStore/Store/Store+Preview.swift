@@ -1,0 +1,28 @@
+#if DEBUG
+  import StockroomCore
+
+  #if canImport(FoundationEssentials)
+    import FoundationEssentials
+  #else
+    import Foundation
+  #endif
+
+  extension Store {
+    /// A store for previews and tests, with these items and no engine: it keeps nothing. Only in debug builds.
+    public static func previewStore(items: [Item], cacheIdentifier: KeyPath<Item, String>) -> Store<Item> {
+      // Safe to share: a key path never changes, and reading through it reads only the item.
+      nonisolated(unsafe) let cacheIdentifier = cacheIdentifier
+      return Store(previewing: items, identifier: { $0[keyPath: cacheIdentifier] })
+    }
+
+    /// A store for previews and tests, with these items and no engine: it keeps nothing. Only in debug builds.
+    public static func previewStore(items: [Item]) -> Store<Item> where Item: Identifiable, Item.ID == String {
+      Store(previewing: items, identifier: { $0.id })
+    }
+
+    /// A store for previews and tests, with these items and no engine: it keeps nothing. Only in debug builds.
+    public static func previewStore(items: [Item]) -> Store<Item> where Item: Identifiable, Item.ID == UUID {
+      Store(previewing: items, identifier: { $0.id.uuidString })
+    }
+  }
+#endif

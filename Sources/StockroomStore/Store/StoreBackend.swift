@@ -1,0 +1,180 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What a store does away from the main actor: encode, decode, and call the engine.
+struct StoreBackend<Item: StorableItem>: Sendable {
+  /// Nil for a preview, which keeps nothing.
+  let engine: (any StorageEngine)?
+  let codec: any Codec
+  let identifier: @Sendable (Item) -> String
+
+  /// What became of a call or a chain.
+  enum Outcome: Sendable {
+    /// The engine has acknowledged it.
+    case done([KeyedStep<Item>])
+    /// It failed. If the contract does not say that then nothing has happened, it may have happened in part.
+    case failed(any Error, mayHaveHappened: Bool)
+  }
+}
+
+// MARK: - Committing
+
+extension StoreBackend {
+  /// What the engine is to do for one call or chain.
+  private struct Batch {
+    var steps: [KeyedStep<Item>] = []
+    var operations: [StorageOperation] = []
+  }
+
+  /// Encodes what is inserted, in parallel, and has the engine do all of the changes in order, as one batch.
+  ///
+  /// If that fails, each change is tried alone, so that one which cannot be done takes no other with it.
+  ///
+  /// - Parameter identifiers: Those of the store's items whose keys are hashes, by key.
+  @concurrent
+  func commit(_ changes: [[StoreStep<Item>]], identifiers: [CacheKey: String]) async -> [Outcome] {
+    var batches = await prepare(changes)
+    await refuseSharedHashes(in: &batches, identifiers: identifiers)
+
+    let prepared = batches.compactMap { try? $0.get() }
+    if prepared.count > 1 {
+      do {
+        try await write(prepared.flatMap(\.operations))
+        return batches.map { batch in
+          switch batch {
+          case .success(let batch): .done(batch.steps)
+          case .failure(let error): .failed(error, mayHaveHappened: false)
+          }
+        }
+      } catch {
+        // Each is tried alone, and then says for itself what went wrong.
+      }
+    }
+    var outcomes: [Outcome] = []
+    for batch in batches { outcomes.append(await commit(batch)) }
+    return outcomes
+  }
+
+  private func commit(_ batch: Result<Batch, any Error>) async -> Outcome {
+    let operations: [StorageOperation]
+    let steps: [KeyedStep<Item>]
+    switch batch {
+    case .failure(let error): return .failed(error, mayHaveHappened: false)
+    case .success(let batch): (operations, steps) = (batch.operations, batch.steps)
+    }
+    do {
+      try await write(operations)
+      return .done(steps)
+    } catch let error as StorageError where Self.codesOfNothingDone.contains(error.code) {
+      let isOne = operations.count == 1 || engine?.capabilities.contains(.atomicBatches) ?? true
+      return .failed(error, mayHaveHappened: !isOne)
+    } catch {
+      return .failed(error, mayHaveHappened: true)
+    }
+  }
+
+  /// The codes that an engine throws before it has done anything (rules K1, V2, O3, F1, F3).
+  private static var codesOfNothingDone: Set<StorageError.Code> {
+    [.invalidKey, .valueTooLarge, .closed, .locked, .readOnly, .permissionDenied, .diskFull, .unsupported]
+  }
+
+  /// Gives items their keys and turns them into bytes.
+  private func prepare(_ changes: [[StoreStep<Item>]]) async -> [Result<Batch, any Error>] {
+    let keyed = changes.map { steps in
+      Result { try steps.map { try KeyedStep($0, identifier: identifier) } }
+    }
+    // All items of all changes in one list, which is what can be encoded in parallel.
+    let items = keyed.compactMap { try? $0.get() }.joined().flatMap(\.insertions)
+    let encoded: [Result<Data, any Error>]
+    do {
+      encoded = try await parallelMap(items) { [codec] entry in
+        Result { try codec.encode(entry.item, for: entry.key) }
+      }
+    } catch {
+      return changes.map { _ in .failure(error) }
+    }
+    var values = encoded[...]
+    return keyed.map { change in
+      Result {
+        var batch = Batch(steps: try change.get())
+        // Taken first, so that an item which cannot be encoded shifts no other change's.
+        let own = batch.steps.map { step in
+          defer { values = values.dropFirst(step.insertions.count) }
+          return values.prefix(step.insertions.count)
+        }
+        for (step, values) in zip(batch.steps, own) {
+          switch step {
+          case .removeAll: batch.operations.append(.removeAll)
+          case .remove(let keys): batch.operations += keys.map { .remove(key: $0) }
+          case .insert(let items):
+            for (entry, data) in zip(items, values) {
+              batch.operations.append(.write(try data.get(), key: entry.key))
+            }
+          }
+        }
+        return batch
+      }
+    }
+  }
+
+  /// Has the engine do the operations, with the plainest of its methods that can.
+  private func write(_ operations: [StorageOperation]) async throws {
+    guard let engine, let first = operations.first else { return }
+    if operations.count == 1 {
+      switch first {
+      case .write(let data, let key): try await engine.write(data, key: key)
+      case .remove(let key): try await engine.remove(key: key)
+      case .removeAll: try await engine.removeAllData()
+      }
+      return
+    }
+    let written: [(key: CacheKey, data: Data)] = operations.compactMap {
+      if case .write(let data, let key) = $0 { (key, data) } else { nil }
+    }
+    let removed: [CacheKey] = operations.compactMap { if case .remove(let key) = $0 { key } else { nil } }
+    if written.count == operations.count {
+      try await engine.write(written)
+    } else if removed.count == operations.count {
+      try await engine.remove(keys: removed)
+    } else {
+      try await engine.apply(operations)
+    }
+  }
+}
+
+// MARK: - Keys that are hashes
+
+extension StoreBackend {
+  /// Refuses changes to items whose key is the hash of another identifier than their own, so that no item ever takes
+  /// another's place by accident or by design.
+  private func refuseSharedHashes(
+    in batches: inout [Result<Batch, any Error>], identifiers: [CacheKey: String]
+  ) async {
+    var identifiers = identifiers
+    for index in batches.indices {
+      guard let batch = try? batches[index].get() else { continue }
+      do {
+        for key in batch.steps.flatMap(\.keys) where key.isHash || identifiers[key] != nil {
+          if let known = try await identifierStored(under: key, known: identifiers) {
+            try key.checkIdentifier(known)
+          }
+          if key.isHash { identifiers[key] = key.rawValue }
+        }
+      } catch {
+        batches[index] = .failure(error)
+      }
+    }
+  }
+
+  private func identifierStored(under key: CacheKey, known: [CacheKey: String]) async throws -> String? {
+    if let identifier = known[key] { return identifier }
+    guard let data = try await engine?.read(key: key) else { return nil }
+    // What cannot be decoded has no identifier, and may be replaced.
+    return (try? codec.decode(Item.self, from: data)).map(identifier)
+  }
+}

@@ -1,0 +1,56 @@
+import StockroomCore
+
+/// One of the things that a call or a chain does to a store.
+enum StoreStep<Item: StorableItem>: Sendable {
+  case insert([Item])
+  case remove([Item])
+  case removeAll
+}
+
+/// A step whose items have been given their keys, each key once.
+enum KeyedStep<Item: StorableItem>: Sendable {
+  case insert([(key: CacheKey, item: Item)])
+  case remove([CacheKey])
+  case removeAll
+
+  /// The items that the step inserts.
+  var insertions: [(key: CacheKey, item: Item)] {
+    if case .insert(let items) = self { items } else { [] }
+  }
+
+  /// The keys of the items that the step names.
+  var keys: [CacheKey] {
+    switch self {
+    case .insert(let items): items.map(\.key)
+    case .remove(let keys): keys
+    case .removeAll: []
+    }
+  }
+
+  /// - Throws: `StorageError` with code `unsupported` if two identifiers have one key, which only hashes can.
+  init(_ step: StoreStep<Item>, identifier: (Item) -> String) throws {
+    switch step {
+    case .removeAll:
+      self = .removeAll
+    case .remove(let items):
+      self = .remove(items.map { CacheKey(identifier: identifier($0)) })
+    case .insert(let items):
+      var keyed: [(key: CacheKey, item: Item)] = []
+      keyed.reserveCapacity(items.count)
+      var positions: [CacheKey: Int] = [:]
+      if items.count > 1 { positions.reserveCapacity(items.count) }
+      for item in items {
+        let key = CacheKey(identifier: identifier(item))
+        if items.count > 1, let position = positions.updateValue(keyed.count, forKey: key) {
+          // The later item takes the place of the earlier one (rule S4).
+          try key.checkIdentifier(keyed[position].key.rawValue)
+          keyed[position].item = item
+          positions[key] = position
+        } else {
+          keyed.append((key, item))
+        }
+      }
+      self = .insert(keyed)
+    }
+  }
+}
