@@ -73,7 +73,9 @@ struct ItemTable<Item: Sendable>: Sendable {
   private func position(of sequence: Int) -> Int? {
     var low = 0
     var high = sequences.count
-    if let first = sequences.first, sequence - first < sequences.count, sequences[sequence - first] == sequence {
+    if let first = sequences.first, sequence - first < sequences.count,
+      sequences[sequence - first] == sequence
+    {
       return sequence - first
     }
     while low < high {

@@ -15,7 +15,8 @@ import StockroomCore
 ///   distribute them.
 /// - Throws: what `transform` threw for the first of the elements for which it threw; `CancellationError`.
 @concurrent func parallelMap<Element: Sendable, Transformed: Sendable>(
-  _ elements: consuming [Element], minimum: Int = 32, _ transform: @escaping @Sendable (Element) throws -> Transformed
+  _ elements: consuming [Element], minimum: Int = 32,
+  _ transform: @escaping @Sendable (Element) throws -> Transformed
 ) async throws -> [Transformed] {
   try Task.checkCancellation()
   let workers = ProcessInfo.processInfo.activeProcessorCount

@@ -1,0 +1,59 @@
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import StockroomStore
+
+extension Store {
+  /// A store that keeps its items in an SQLite database of its own and loads them in the background.
+  ///
+  /// The database is in the default storage directory, under the name of the type of item. A type that is renamed
+  /// begins with an empty store; to be independent of the name, say where the items belong:
+  /// `Store(storage: .sqlite(directory: …))`.
+  ///
+  /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason. In an async function
+  /// Swift picks the async initialiser instead, which wants `try await`.
+  public convenience init(cacheIdentifier: KeyPath<Item, String>) {
+    self.init(storage: Self.defaultDatabase, cacheIdentifier: cacheIdentifier)
+  }
+
+  /// A store that keeps its items in an SQLite database of its own, named after the type of item, and has loaded
+  /// them. O(N).
+  ///
+  /// - Throws: what the engine threw when it was opened or read.
+  public convenience init(cacheIdentifier: KeyPath<Item, String>) async throws {
+    try await self.init(storage: Self.defaultDatabase, cacheIdentifier: cacheIdentifier)
+  }
+
+  /// The database of the stores of this type of item.
+  ///
+  /// Each type has its own, since two types in one database would take each other's places.
+  fileprivate static var defaultDatabase: SQLiteStorageEngine {
+    // A private type's full name has an address in it, which the next build changes.
+    let name = String(reflecting: Item.self).replacing(#/\(unknown context at \$[0-9a-f]+\)\./#, with: "")
+    return .default(appendingPath: "Stores/\(name)")
+  }
+}
+
+extension Store where Item: Identifiable, Item.ID == String {
+  /// A store that tells items apart by their `id`, keeps them in an SQLite database of its own, named after the
+  /// type of item, and loads them in the background.
+  public convenience init() { self.init(storage: Self.defaultDatabase) }
+
+  /// A store that tells items apart by their `id`, keeps them in an SQLite database of its own, named after the
+  /// type of item, and has loaded them. O(N).
+  ///
+  /// - Throws: what the engine threw when it was opened or read.
+  public convenience init() async throws { try await self.init(storage: Self.defaultDatabase) }
+}
+
+extension Store where Item: Identifiable, Item.ID == UUID {
+  /// A store that tells items apart by the text of their `id`, keeps them in an SQLite database of its own, named
+  /// after the type of item, and loads them in the background.
+  public convenience init() { self.init(storage: Self.defaultDatabase) }
+
+  /// A store that tells items apart by the text of their `id`, keeps them in an SQLite database of its own, named
+  /// after the type of item, and has loaded them. O(N).
+  ///
+  /// - Throws: what the engine threw when it was opened or read.
+  public convenience init() async throws { try await self.init(storage: Self.defaultDatabase) }
+}

@@ -1,0 +1,94 @@
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@MainActor @Suite("A chain of changes") struct ChainTests {
+  @Test("Steps are done in order, as one", arguments: AnyEngine.all)
+  func order(_ kind: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try kind.open(directory)
+    let store = try await Store<Note>(storage: engine)
+    try await store.insert(Note.numbered(0..<3))
+
+    try await store.removeAll().insert(Note.numbered(1..<4)).run()
+    #expect(store.items == Note.numbered(1..<4))
+    try await store.remove(Note(id: "note 1")).insert(Note.numbered(4..<6)).run()
+    #expect(store.items == Note.numbered(2..<6))
+    try await store.insert(Note(id: "x")).removeAll().insert([Note(id: "y"), Note(id: "z")]).remove(
+      Note(id: "y")
+    )
+    .insert(Note(id: "y")).run()
+    #expect(store.items.map(\.id) == ["z", "y"])
+    #expect(try await agree(store, engine))
+    try await store.insert(Note(id: "a", text: "1")).insert(Note(id: "b")).insert(Note(id: "a", text: "2"))
+      .run()
+    #expect(store.items.map(\.id) == ["z", "y", "a", "b"])
+    #expect(try await agree(store, engine))
+    try await engine.close()
+  }
+
+  @Test("Without run() nothing happens")
+  func notRun() async throws {
+    let store = try await Store<Note>(storage: .memory())
+    try await store.insert(Note(id: "a"))
+    _ = store.removeAll().insert(Note(id: "b"))
+    let begun: Store<Note>.Operation = store.removeAll()
+    #expect(store.items.map(\.id) == ["a"])
+    try await begun.run()
+    #expect(store.items.isEmpty)
+  }
+
+  @Test("The same spelling acts at once where nothing is chained to it")
+  func atOnce() async throws {
+    let store = try await Store<Note>(storage: .memory())
+    try await store.insert([Note(id: "a"), Note(id: "b"), Note(id: "c")])
+    try await store.remove(Note(id: "a"))
+    #expect(store.items.map(\.id) == ["b", "c"])
+    try await store.remove([Note(id: "b")])
+    try await store.removeAll()
+    #expect(store.items.isEmpty)
+  }
+
+  @Test("A second run() does nothing, even while the first is under way")
+  func twice() async throws {
+    let store = try await Store<Note>(storage: .memory())
+    let chain = store.removeAll().insert(Note(id: "a"))
+    async let first: Void = chain.run()
+    async let second: Void = chain.run()
+    _ = try await (first, second)
+    try await store.insert(Note(id: "b"))
+    try await chain.run()
+    #expect(store.items.map(\.id) == ["a", "b"])
+  }
+
+  @Test("A chain can be continued in two ways")
+  func branches() async throws {
+    let store = try await Store<Note>(storage: .memory())
+    let start: Store<Note>.Operation = store.insert(Note(id: "a"))
+    let one = start.insert(Note(id: "b"))
+    let other = start.insert(Note(id: "c"))
+    try await one.run()
+    #expect(store.items.map(\.id) == ["a", "b"])
+    try await other.run()
+    #expect(store.items.map(\.id) == ["a", "b", "c"])
+  }
+
+  @Test("A chain that failed has changed nothing and may be run again")
+  func failed() async throws {
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Measurement>(storage: engine)
+    try await store.insert(Measurement(id: "a", value: 1))
+    let chain = store.removeAll().insert(Measurement(id: "b", value: .nan))
+    await #expect(throws: StorageError.self) { try await chain.run() }
+    #expect(store.items.map(\.id) == ["a"])
+    await #expect(throws: StorageError.self) { try await chain.run() }
+    #expect(try await engine.allKeys() == [CacheKey(verbatim: "a")])
+  }
+}
+
+/// An item that cannot always be encoded.
+struct Measurement: Codable, Sendable, Identifiable {
+  var id: String
+  var value: Double
+}

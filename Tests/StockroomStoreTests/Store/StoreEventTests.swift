@@ -1,0 +1,144 @@
+import Foundation
+import Observation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@MainActor @Suite("Events of a store") struct StoreEventTests {
+  private func summary(_ events: [StoreEvent<Note>]) -> [String] {
+    events.map { "\($0.operation) \($0.items.map(\.id).joined(separator: ","))" }
+  }
+
+  @Test("A subscriber hears of everything, once and in order")
+  func everything() async throws {
+    let store = Store<Note>(loadingInBackground: MemoryStorageEngine())
+    let events = store.events
+    try await store.insert([Note(id: "a"), Note(id: "b")])
+    try await store.insert(Note(id: "a", text: "new"))
+    try await store.remove([Note(id: "b"), Note(id: "nobody")])
+    try await store.remove(Note(id: "nobody"))
+    try await store.insert([])
+    try await store.removeAll().insert([Note(id: "c"), Note(id: "d")]).run()
+    try await store.removeAll()
+    let heard = await first(8, of: events)
+    #expect(
+      summary(heard) == [
+        "initialized ", "loaded ", "insert a,b", "insert a", "remove b", "remove a", "insert c,d",
+        "remove c,d",
+      ])
+    #expect(heard[3].items.first?.text == "new")
+  }
+
+  @Test("A late subscriber first hears the present state")
+  func late() async throws {
+    let store = try await Store<Note>(storage: .memory())
+    try await store.insert(Note.numbered(0..<3))
+    let events = store.events
+    try await store.insert(Note(id: "x"))
+    #expect(summary(await first(2, of: events)) == ["loaded note 0,note 1,note 2", "insert x"])
+  }
+
+  @Test("Subscribers that never read, are cancelled or are a thousand hold nobody up")
+  func manySubscribers() async throws {
+    let store = try await Store<Note>(storage: .memory())
+    let silent = store.events
+    let limited = store.events(bufferingPolicy: .bufferingNewest(1))
+    let thousand = (0..<1_000).map { _ in store.events }
+    let cancelled = Task { for await _ in store.events {} }
+    let inserted = Task { for number in 0..<100 { try await store.insert(Note(id: "\(number)")) } }
+    cancelled.cancel()
+    await cancelled.value
+    try await inserted.value
+
+    let expected = ["loaded "] + (0..<100).map { "insert \($0)" }
+    for events in thousand { try #require(summary(await first(101, of: events)) == expected) }
+    #expect(summary(await first(1, of: limited)) == ["insert 99"])
+    #expect(summary(await first(101, of: silent)) == expected)
+  }
+
+  @Test("Concurrent changes are reported in the order in which they took effect")
+  func concurrentChanges() async throws {
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Note>(storage: engine)
+    let events = store.events
+    await withTaskGroup { group in
+      for number in 0..<500 {
+        group.addTask { await #expect(throws: Never.self) { try await store.insert(Note(id: "\(number)")) } }
+      }
+    }
+    let heard = await first(501, of: events).dropFirst().flatMap(\.items)
+    #expect(heard == store.items)
+    #expect(try await agree(store, engine))
+  }
+
+  @Test("Streams end with the store")
+  func end() async throws {
+    var store: Store<Note>? = try await Store<Note>(storage: .memory())
+    let events = try #require(store?.events)
+    store = nil
+    var heard = 0
+    for await _ in events { heard += 1 }
+    #expect(heard == 1)
+  }
+
+  @Test("Observers see one change for each call or chain, and none for what changes nothing")
+  func observation() async throws {
+    let store = try await Store<Note>(storage: .memory())
+    let changes = Counter()
+    observe(store, changes)
+    try await store.insert(Note.numbered(0..<100))
+    #expect(changes.count == 1)
+    try await store.removeAll().insert(Note.numbered(0..<50)).remove(Note(id: "note 3")).run()
+    #expect(changes.count == 2)
+    try await store.remove(Note(id: "nobody"))
+    try await store.insert([])
+    #expect(changes.count == 2)
+    try await store.remove(Note(id: "note 1"))
+    #expect(changes.count == 3)
+  }
+
+  /// Counts changes of the items, over and over.
+  private func observe(_ store: Store<Note>, _ changes: Counter) {
+    withObservationTracking {
+      _ = store.items
+    } onChange: {
+      changes.increment()
+      MainActor.assumeIsolated { self.observe(store, changes) }
+    }
+  }
+
+  @Test("A sequence of observations has each change")
+  func observations() async throws {
+    guard #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) else { return }
+    let store = try await Store<Note>(storage: .memory())
+    var seen: [Int] = []
+    for await count in Observations({ store.items.count }) {
+      seen.append(count)
+      if count == 5 { break }
+      // Not awaited, since the sequence looks for changes only while somebody waits for the next.
+      Task { try await store.insert([Note(id: "\(count)")]) }
+    }
+    #expect(seen == [0, 1, 2, 3, 4, 5])
+  }
+
+  @Test("Who reads a stored property is told of changes")
+  func throughWrapper() async throws {
+    let controller = NotesController(store: try await Store(storage: .memory()))
+    let changes = Counter()
+    withObservationTracking {
+      _ = controller.notes
+    } onChange: {
+      changes.increment()
+    }
+    try await controller.add(Note(id: "a"))
+    #expect(changes.count == 1)
+  }
+}
+
+/// Counts from any thread.
+final class Counter: Sendable {
+  private let value = Guarded(0)
+  var count: Int { value.withLock { $0 } }
+  func increment() { value.withLock { $0 += 1 } }
+}
