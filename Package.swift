@@ -82,7 +82,7 @@ let package = Package(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
     .testTarget(
       name: "StockroomCLITests",
-      dependencies: ["StockroomCore", "StockroomMemory", "BenchmarkKit", "StockroomCLI"],
+      dependencies: ["StockroomCore", "StockroomMemory", "StockroomStore", "BenchmarkKit", "StockroomCLI"],
       swiftSettings: settings),
   ]
     + engines.map {

@@ -1,17 +1,10 @@
 import BenchmarkKit
 import Foundation
 import StockroomCore
+import StockroomStore
 import Testing
 
 @testable import StockroomCLI
-
-#if canImport(Darwin)
-  import Darwin
-#elseif canImport(Glibc)
-  import Glibc
-#elseif canImport(Musl)
-  import Musl
-#endif
 
 @Suite("A process that is killed while it writes") struct KillTests {
   private static let engines = EngineCatalogue.all.filter { $0.capabilities.contains(.persistent) }.map(
@@ -29,7 +22,10 @@ import Testing
         // Now and then the process is killed while it starts, otherwise while it writes the batch that follows.
         let lines = random.next(upTo: 8) == 0 ? 0 : 1 + random.next(upTo: 24)
         let printed = try await killWriter(
-          name, directory, seed: expected.sequence.seed, durability: durability, afterReading: lines)
+          [
+            name, directory.path(percentEncoded: false), "--seed", "\(expected.sequence.seed)",
+            "--durability", durability.rawValue,
+          ], afterReading: lines)
         let acknowledged = printed ?? expected.number
 
         let opened = try engine.open(directory, durability)
@@ -44,38 +40,30 @@ import Testing
     }
   }
 
-  /// Starts a writer, kills it once it has printed so many lines, and returns the last number that it printed.
-  private func killWriter(
-    _ engine: String, _ directory: URL, seed: UInt64, durability: Durability, afterReading lines: Int
-  ) async throws -> Int? {
-    let process = Process()
-    let output = Pipe()
-    let errors = Pipe()
-    process.executableURL = CommandLineTool.url
-    process.arguments = [
-      "write-until-killed", engine, directory.path(percentEncoded: false), "--seed", "\(seed)",
-      "--durability", durability.rawValue,
-    ]
-    process.standardOutput = output
-    process.standardError = errors
-    try process.run()
+  @Test("A store that is opened afterwards has all of the old items or all of the new", arguments: engines)
+  func killedWhileReplacing(name: String) async throws {
+    let engine = try #require(EngineCatalogue.all.first { $0.name == name })
+    try await withTemporaryDirectory { directory in
+      var random = SplitMix64(seed: 2_027)
+      var generation = 0
+      for round in 1...15 {
+        let lines = random.next(upTo: 6) == 0 ? 0 : 1 + random.next(upTo: 5)
+        let printed = try await killWriter(
+          [name, directory.path(percentEncoded: false), "--chains", "--durability", "process"],
+          afterReading: lines)
+        let acknowledged = printed ?? generation
 
-    var printed = Data()
-    while printed.count(where: { $0 == UInt8(ascii: "\n") }) < lines {
-      let more = output.fileHandleForReading.availableData
-      if more.isEmpty { break }
-      printed += more
+        let opened = try engine.open(directory, .process)
+        let store = try await Store<ItemOfGeneration>(storage: opened)
+        let items = await store.items
+        generation = items.first?.generation ?? 0
+        try #require(generation == acknowledged || generation == acknowledged + 1, "round \(round)")
+        let isWhole = items == (generation == 0 ? [] : ItemOfGeneration.all(of: generation))
+        try #require(isWhole, "round \(round)")
+        try await opened.close()
+      }
+      #expect(generation > 15)
     }
-    #expect(kill(process.processIdentifier, SIGKILL) == 0)
-    process.waitUntilExit()
-    printed += try output.fileHandleForReading.readToEnd() ?? Data()
-
-    let message = String(decoding: try errors.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-    try #require(message == "")
-    try #require(process.terminationReason == .uncaughtSignal && process.terminationStatus == SIGKILL)
-    let numbers = String(decoding: printed, as: UTF8.self).split(separator: "\n").compactMap { Int($0) }
-    #expect(numbers == Array((numbers.first ?? 0)..<(numbers.first ?? 0) + numbers.count))
-    return numbers.last
   }
 }
 

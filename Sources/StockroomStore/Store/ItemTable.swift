@@ -88,6 +88,12 @@ struct ItemTable<Item: Sendable>: Sendable {
   /// Moves what is behind the gaps up. O(N).
   private mutating func close(gaps: [Int]) {
     guard let first = gaps.first else { return }
+    vacated = []
+    if gaps.count == 1 {
+      elements.remove(at: first)
+      sequences.remove(at: first)
+      return
+    }
     var next = first
     for (index, gap) in gaps.enumerated() {
       let end = index + 1 < gaps.count ? gaps[index + 1] : elements.count
@@ -99,6 +105,5 @@ struct ItemTable<Item: Sendable>: Sendable {
     }
     elements.removeSubrange(next...)
     sequences.removeSubrange(next...)
-    vacated = []
   }
 }
