@@ -70,7 +70,8 @@ let package = Package(
       name: "StockroomStoreTests",
       dependencies: ["StockroomStore", "StockroomMemory", "ConformanceKit", "StockroomCLI"],
       swiftSettings: settings),
-    .testTarget(name: "StockroomTests", dependencies: engineNames + ["Stockroom"], swiftSettings: settings),
+    .testTarget(
+      name: "StockroomTests", dependencies: engineNames + ["Stockroom", "StockroomCLI"], swiftSettings: settings),
     .testTarget(
       name: "AllEnginesTests", dependencies: ["StockroomCLI", "StockroomCore"], swiftSettings: settings),
     .testTarget(

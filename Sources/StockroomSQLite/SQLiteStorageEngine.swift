@@ -55,8 +55,12 @@ public final class SQLiteStorageEngine: StorageEngine {
   ///
   /// If it cannot be opened, each of its methods throws the reason, so that a `static let` can hold it.
   public static func `default`(appendingPath path: String) -> SQLiteStorageEngine {
-    SQLiteStorageEngine(
-      opened: Result { try open(.defaultStorageDirectory(appendingPath: path), "data", .full) })
+    deferringErrors(directory: .defaultStorageDirectory(appendingPath: path))
+  }
+
+  /// An engine that throws from each of its methods why it could not be opened.
+  package static func deferringErrors(directory: FileManager.Directory) -> SQLiteStorageEngine {
+    SQLiteStorageEngine(opened: Result { try open(directory, "data", .full) })
   }
 
   /// Everything but finding damage within values: SQLite keeps no checksums of its pages.

@@ -1,0 +1,65 @@
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import StockroomStore
+
+// How stores were made and filled before there were engines to choose from, so that such code compiles.
+
+extension Store {
+  /// A store that keeps its items in an SQLite database in a directory, and loads them in the background.
+  ///
+  /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason.
+  @available(*, deprecated, message: "Use Store(storage: .sqlite(directory:), cacheIdentifier:)")
+  public convenience init(storagePath: URL, cacheIdentifier: KeyPath<Item, String>) {
+    self.init(
+      loadingInBackground: SQLiteStorageEngine.deferringErrors(directory: .init(url: storagePath)),
+      cacheIdentifier: cacheIdentifier)
+  }
+
+  /// A store that keeps its items in an SQLite database in a directory, and has loaded them. O(N).
+  ///
+  /// - Throws: what the engine threw when it was opened or read.
+  @available(*, deprecated, message: "Use Store(storage: .sqlite(directory:), cacheIdentifier:)")
+  public convenience init(storagePath: URL, cacheIdentifier: KeyPath<Item, String>) async throws {
+    try await self.init(
+      storage: SQLiteStorageEngine(directory: .init(url: storagePath)), cacheIdentifier: cacheIdentifier)
+  }
+
+  /// A directory in the user's documents.
+  @available(*, deprecated, message: "Use FileManager.Directory.documents(appendingPath:)")
+  nonisolated public static func documentsDirectory(appendingPath path: String) -> URL {
+    FileManager.Directory.documents(appendingPath: path).url
+  }
+
+  /// What becomes of the items that are there when others are inserted.
+  @available(*, deprecated, message: "Use a chain: store.removeAll().insert(items).run()")
+  public enum InvalidationStrategy: Sendable {
+    /// They stay.
+    case removeNone
+    /// They are removed first.
+    case removeAll
+  }
+
+  /// Inserts an item, perhaps in place of all others.
+  @available(*, deprecated, message: "Use insert(_:), or a chain: store.removeAll().insert(item).run()")
+  public func add(_ item: Item, invalidationStrategy: InvalidationStrategy) async throws {
+    try await add([item], invalidationStrategy: invalidationStrategy)
+  }
+
+  /// Inserts items, perhaps in place of all others.
+  @available(*, deprecated, message: "Use insert(_:), or a chain: store.removeAll().insert(items).run()")
+  public func add(_ items: [Item], invalidationStrategy: InvalidationStrategy) async throws {
+    switch invalidationStrategy {
+    case .removeNone: try await insert(items)
+    case .removeAll: try await removeAll().insert(items).run()
+    }
+  }
+}
+
+extension Store where Item == Data {
+  /// A directory in the user's documents.
+  @available(*, deprecated, message: "Use FileManager.Directory.documents(appendingPath:)")
+  nonisolated public static func documentsDirectory(appendingPathComponent component: String) -> URL {
+    FileManager.Directory.documents(appendingPath: component).url
+  }
+}

@@ -1,0 +1,32 @@
+import Foundation
+import Stockroom
+import Testing
+
+@testable import StockroomCLI
+
+/// A directory for one test, and the engine to open on it.
+final class Place: Sendable {
+  let url = FileManager.default.temporaryDirectory.appending(
+    path: "stockroom-\(UUID().uuidString)", directoryHint: .isDirectory)
+  let kind: EngineCatalogue.Entry
+
+  init(_ name: String) throws { kind = try EngineCatalogue.select([name])[0] }
+
+  deinit { try? FileManager.default.removeItem(at: url) }
+
+  func engine(_ name: String = "") throws -> any StorageEngine {
+    try kind.open(url.appending(path: "place \(name)"), .process)
+  }
+
+  /// The names of all built-in engines, as arguments of tests.
+  static let names = EngineCatalogue.all.map(\.name)
+}
+
+/// Calls `body` in a process of its own whose data belong into a directory that is removed afterwards.
+func withOwnDataDirectory(_ body: () async throws -> Void) async throws {
+  let directory = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")
+  setenv("XDG_DATA_HOME", directory.path(percentEncoded: false), 1)
+  setenv("XDG_DOCUMENTS_DIR", directory.appending(path: "documents").path(percentEncoded: false), 1)
+  defer { try? FileManager.default.removeItem(at: directory) }
+  try await body()
+}
