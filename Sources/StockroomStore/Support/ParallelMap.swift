@@ -15,10 +15,13 @@ import StockroomCore
 ///   distribute them.
 /// - Throws: what `transform` threw for the first of the elements for which it threw; `CancellationError`.
 @concurrent func parallelMap<Element: Sendable, Transformed: Sendable>(
-  _ elements: consuming [Element], minimum: Int = 32,
+  _ elements: consuming [Element], minimum: Int = 64,
   _ transform: @escaping @Sendable (Element) throws -> Transformed
 ) async throws -> [Transformed] {
-  try Task.checkCancellation()
+  let transform: @Sendable (Element) throws -> Transformed = { (element: Element) throws -> Transformed in
+    try Task.checkCancellation()
+    return try transform(element)
+  }
   let workers = ProcessInfo.processInfo.activeProcessorCount
   let count = elements.count
   guard count >= minimum, workers > 1 else { return try elements.map(transform) }
@@ -29,7 +32,7 @@ import StockroomCore
     for _ in 0..<workers {
       group.addTask {
         var parts: [(index: Int, result: Result<[Transformed], any Error>)] = []
-        while !Task.isCancelled, let (index, portion) = portions.next() {
+        while let (index, portion) = portions.next() {
           let result = Result { try portion.map(transform) }
           parts.append((index, result))
           if case .failure = result { portions.stop() }
@@ -39,7 +42,6 @@ import StockroomCore
     }
     return await group.reduce(into: []) { $0 += $1 }.sorted { $0.index < $1.index }
   }
-  try Task.checkCancellation()
   var transformed: [Transformed] = []
   transformed.reserveCapacity(count)
   for part in parts { transformed += try part.result.get() }

@@ -1,0 +1,125 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+extension FailingStorageEngine: StorageEngine {
+  /// Those of the engine underneath.
+  public var capabilities: EngineCapabilities { base.capabilities }
+
+  /// Noted, then done by the engine underneath.
+  public func write(_ data: Data, key: CacheKey) async throws {
+    try await pass(Call(.write, [key], byteCount: data.count)) { try await base.write(data, key: key) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    let byteCount = dataAndKeys.reduce(0) { $0 + $1.data.count }
+    try await pass(Call(.writeMany, dataAndKeys.map(\.key), byteCount: byteCount)) {
+      try await base.write(dataAndKeys)
+    }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func read(key: CacheKey) async throws -> Data? {
+    try await pass(Call(.read, [key])) { try await base.read(key: key) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func read(keys: [CacheKey]) async throws -> [Data] {
+    try await pass(Call(.readMany, keys)) { try await base.read(keys: keys) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await pass(Call(.readDataAndKeys, keys)) { try await base.readDataAndKeys(keys: keys) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func readAllData() async throws -> [Data] {
+    try await pass(Call(.readAllData)) { try await base.readAllData() }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await pass(Call(.readAllDataAndKeys)) { try await base.readAllDataAndKeys() }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func remove(key: CacheKey) async throws {
+    try await pass(Call(.remove, [key])) { try await base.remove(key: key) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func remove(keys: [CacheKey]) async throws {
+    try await pass(Call(.removeMany, keys)) { try await base.remove(keys: keys) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func removeAllData() async throws {
+    try await pass(Call(.removeAllData)) { try await base.removeAllData() }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func keyExists(_ key: CacheKey) async throws -> Bool {
+    try await pass(Call(.keyExists, [key])) { try await base.keyExists(key) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await pass(Call(.keysExist, keys)) { try await base.keysExist(keys) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func keyCount() async throws -> Int {
+    try await pass(Call(.keyCount)) { try await base.keyCount() }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func allKeys() async throws -> [CacheKey] {
+    try await pass(Call(.allKeys)) { try await base.allKeys() }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func createdAt(key: CacheKey) async throws -> Date? {
+    try await pass(Call(.createdAt, [key])) { try await base.createdAt(key: key) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func updatedAt(key: CacheKey) async throws -> Date? {
+    try await pass(Call(.updatedAt, [key])) { try await base.updatedAt(key: key) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func readAllEntries() async throws -> [StorageEntry] {
+    try await pass(Call(.readAllEntries)) { try await base.readAllEntries() }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func apply(_ operations: [StorageOperation]) async throws {
+    var keys: [CacheKey] = []
+    var byteCount = 0
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key):
+        keys.append(key)
+        byteCount += data.count
+      case .remove(let key): keys.append(key)
+      case .removeAll: break
+      }
+    }
+    try await pass(Call(.apply, keys, byteCount: byteCount)) { try await base.apply(operations) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await pass(Call(.scan)) { try await base.scan(range, limit: limit) }
+  }
+
+  /// Noted, then done by the engine underneath.
+  public func close() async throws {
+    try await pass(Call(.close)) { try await base.close() }
+  }
+}

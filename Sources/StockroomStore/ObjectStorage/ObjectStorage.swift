@@ -1,0 +1,136 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// Keeps objects of one type under keys, in any engine.
+///
+/// ```swift
+/// let notes = ObjectStorage<Note>(storage: .sqlite(directory: .documents()))
+/// try await notes.store(note, forKey: CacheKey("welcome"))
+/// let welcome = try await notes.object(forKey: CacheKey("welcome"))
+/// ```
+///
+/// It has no memory of its own: each call is one request to the engine, and what the engine promises holds for objects
+/// too. Objects are encoded and decoded off the caller's actor; many are done on all processors at the same time.
+///
+/// All methods throw what the engine throws, as `StorageError`, for a key that cannot be one and for every fault
+/// (rules K1, R4 and F1 to F3): nil and empty arrays mean that nothing is stored. A cancelled call has done all of
+/// its work or throws `CancellationError` (rule C4).
+///
+/// An engine may hold objects of several types, each under keys of its own. Read as another type than it was stored
+/// as, an object is what the codec makes of it; usually that throws.
+public struct ObjectStorage<Object: StorableItem>: Sendable {
+  private let storage: any StorageEngine
+  private let codec: any Codec
+
+  /// Keeps objects in the engine, as bytes that the codec makes of them.
+  public init(storage: some StorageEngine, codec: some Codec = .json) {
+    self.storage = storage
+    self.codec = codec
+  }
+
+  // MARK: Storing
+
+  /// Makes the object the one of the key, whether or not it had one. O(size of the object).
+  ///
+  /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, or as the engine's `write(_:key:)`.
+  ///   Then the key has what it had.
+  @concurrent public func store(_ object: Object, forKey key: CacheKey) async throws {
+    try await storage.write(codec.encode(object, for: key), key: key)
+  }
+
+  /// Stores many objects as one batch; of two for the same key the later wins (rules W3, W4). O(N).
+  ///
+  /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, naming the first key whose object
+  ///   could not be encoded; then nothing is stored. Else as the engine's `write(_:)`.
+  @concurrent public func store(_ objectsAndKeys: [(key: CacheKey, object: Object)]) async throws {
+    let codec = codec
+    let dataAndKeys = try await parallelMap(objectsAndKeys) { key, object in
+      (key: key, data: try codec.encode(object, for: key))
+    }
+    try await storage.write(dataAndKeys)
+  }
+
+  // MARK: Reading
+
+  /// The object of the key, or nil if there is none. O(size of the object).
+  ///
+  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, naming the key; its bytes stay as
+  ///   they are. Else as the engine's `read(key:)`.
+  @concurrent public func object(forKey key: CacheKey) async throws -> Object? {
+    guard let data = try await storage.read(key: key) else { return nil }
+    return try codec.decode(Object.self, from: data, of: key)
+  }
+
+  /// The objects of the keys that have one, in the order of the request, repeats included (rule R2). O(N).
+  ///
+  /// - Throws: as ``objectsAndKeys(keys:)``.
+  @concurrent public func objects(forKeys keys: [CacheKey]) async throws -> [Object] {
+    try await decode(storage.readDataAndKeys(keys: keys)) { _, object in object }
+  }
+
+  /// The keys that have an object, each with it, in the order of the request, repeats included (rule R2). O(N).
+  ///
+  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, naming the first key whose bytes
+  ///   could not be decoded; they stay as they are. Else as the engine's `readDataAndKeys(keys:)`.
+  @concurrent public func objectsAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, object: Object)] {
+    try await decode(storage.readDataAndKeys(keys: keys)) { (key: $0, object: $1) }
+  }
+
+  /// Every object in the engine, once, in no particular order (rule R3). O(N).
+  ///
+  /// - Throws: as ``allObjectsAndKeys()``.
+  @concurrent public func allObjects() async throws -> [Object] {
+    try await decode(storage.readAllDataAndKeys()) { _, object in object }
+  }
+
+  /// Every key in the engine with its object, once, in no particular order (rule R3). O(N).
+  ///
+  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, naming a key whose bytes could not
+  ///   be decoded; they stay as they are. Else as the engine's `readAllDataAndKeys()`.
+  @concurrent public func allObjectsAndKeys() async throws -> [(key: CacheKey, object: Object)] {
+    try await decode(storage.readAllDataAndKeys()) { (key: $0, object: $1) }
+  }
+
+  private func decode<Output: Sendable>(
+    _ dataAndKeys: [(key: CacheKey, data: Data)],
+    _ output: @escaping @Sendable (CacheKey, Object) -> Output
+  ) async throws -> [Output] {
+    let codec = codec
+    return try await parallelMap(dataAndKeys) { key, data in
+      output(key, try codec.decode(Object.self, from: data, of: key))
+    }
+  }
+
+  // MARK: Removing
+
+  /// Removes the object of the key, if it has one (rule D1). Throws as the engine's `remove(key:)`.
+  public func removeObject(forKey key: CacheKey) async throws { try await storage.remove(key: key) }
+
+  /// Removes the objects of all of the keys, as one batch (rules D1, W4). O(N). Throws as the engine's
+  /// `remove(keys:)`.
+  public func removeObject(forKeys keys: [CacheKey]) async throws { try await storage.remove(keys: keys) }
+
+  /// Removes everything from the engine (rule D2). Throws as the engine's `removeAllData()`.
+  public func removeAllObjects() async throws { try await storage.removeAllData() }
+
+  // MARK: Keys
+
+  /// The number of objects (rule L2). Throws as the engine's `keyCount()`.
+  public func keyCount() async throws -> Int { try await storage.keyCount() }
+
+  /// The key of every object, once, in no particular order (rule K3). O(N). Throws as the engine's `allKeys()`.
+  public func allKeys() async throws -> [CacheKey] { try await storage.allKeys() }
+
+  /// When an object was first stored under the key, or nil if it has none (rule W2). Throws as the engine's
+  /// `createdAt(key:)`.
+  public func createdAt(forKey key: CacheKey) async throws -> Date? { try await storage.createdAt(key: key) }
+
+  /// When an object was last stored under the key, or nil if it has none (rule W2). Throws as the engine's
+  /// `updatedAt(key:)`.
+  public func updatedAt(forKey key: CacheKey) async throws -> Date? { try await storage.updatedAt(key: key) }
+}

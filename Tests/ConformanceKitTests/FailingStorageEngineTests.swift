@@ -1,0 +1,255 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+@Suite("An engine that fails on command")
+struct FailingStorageEngineTests {
+  private let base: ReferenceEngine
+  private let engine: FailingStorageEngine
+
+  init() throws {
+    base = try ReferenceEngine()
+    engine = FailingStorageEngine(base)
+  }
+
+  @Test(
+    "keeps the contract while it is told nothing",
+    arguments: ConformanceSuite("Failing", capabilities: ReferenceEngine.promises) {
+      FailingStorageEngine(try ReferenceEngine(directory: $0))
+    }.checks)
+  func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
+
+  @Test("passes on each of the requirements as itself, and notes it with its keys")
+  func passesOn() async throws {
+    let outer = FailingStorageEngine(engine)
+    try await callEverything(outer)
+
+    #expect(outer.calls.map(\.method) == FailingStorageEngine.Call.Method.allCases)
+    #expect(engine.calls == outer.calls)
+    #expect(outer.calls.map(\.keys.count) == [1, 2, 1, 2, 2, 0, 0, 1, 2, 0, 1, 2, 0, 0, 1, 1, 0, 2, 0, 0])
+    #expect(outer.calls.map(\.byteCount).filter { $0 > 0 } == [1, 5, 4])
+    #expect(outer.calls.filter(\.isWrite).count == 6)
+    #expect(outer.calls.filter(\.isRead).count == 13)
+    #expect(outer.calls[1].description == "write(_:) of 2")
+    #expect(outer.calls[12].description == "keyCount()")
+    #expect(outer.callCount == 20)
+    #expect(outer.bytesWritten == 10)
+    #expect(outer.capabilities == base.capabilities)
+
+    outer.forgetCalls()
+    #expect(outer.calls.isEmpty)
+    #expect(outer.bytesWritten == 0)
+    #expect(engine.callCount == 20)
+  }
+
+  @Test("fails every kind of call, without doing anything")
+  func failsEverything() async throws {
+    for method in FailingStorageEngine.Call.Method.allCases {
+      let outer = FailingStorageEngine(engine)
+      outer.failEveryCall { $0.method == method }
+      await #expect(throws: StorageError.self) { try await callEverything(outer, goOnAfterErrors: true) }
+      #expect(!engine.calls.contains { $0.method == method })
+      engine.forgetCalls()
+    }
+  }
+
+  @Test("fails the call with the number that it was told, and no other")
+  func failsOneCall() async throws {
+    engine.failCall(3, with: StorageError(.diskFull, "Full."))
+    try await engine.write(a, key: k1)
+    try await engine.write(a, key: k2)
+    let error = await #expect(throws: StorageError.self) { try await engine.write(a, key: k3) }
+    #expect(error?.code == .diskFull)
+    try await engine.write(b, key: k1)
+
+    #expect(try await base.allKeys().count == 2)
+    #expect(engine.callCount == 4)
+    #expect(engine.bytesWritten == 4)
+  }
+
+  @Test("takes a number below one for the next call", arguments: [Int.min, -1, 0, 1])
+  func strangeNumbers(_ number: Int) async throws {
+    engine.failCall(number)
+    await #expect(throws: StorageError.self) { try await engine.keyCount() }
+    #expect(try await engine.keyCount() == 0)
+  }
+
+  @Test("counts only the calls that it was told to count")
+  func countsMatching() async throws {
+    engine.failCall(2, where: \.isWrite)
+    try await engine.write(a, key: k1)
+    for _ in 0..<5 { #expect(try await engine.read(key: k1) == a) }
+    await #expect(throws: StorageError.self) { try await engine.remove(key: k1) }
+    #expect(try await engine.read(key: k1) == a)
+  }
+
+  @Test("fails until it is told to succeed, with any error")
+  func failsUntilSucceed() async throws {
+    struct Whim: Error {}
+    engine.failEveryCall(with: Whim())
+    engine.failCall(100)
+    for _ in 0..<3 { await #expect(throws: Whim.self) { try await engine.write(a, key: k1) } }
+    engine.succeed()
+    for _ in 0..<200 { try await engine.write(a, key: k1) }
+  }
+
+  @Test("says that a call failed after it was done")
+  func failsAfterwards() async throws {
+    engine.failCall(with: StorageError(.io, "Lost."), .afterwards)
+    await #expect(throws: StorageError.self) { try await engine.write(b, key: k1) }
+    #expect(try await base.read(key: k1) == b)
+    #expect(engine.bytesWritten == 2)
+  }
+
+  @Test("prefers the error of the engine to one that was to come afterwards")
+  func engineFailsItself() async throws {
+    engine.failCall(with: CancellationError(), .afterwards)
+    let error = await #expect(throws: StorageError.self) {
+      try await engine.write(a, key: CacheKey(verbatim: ""))
+    }
+    #expect(error?.code == .invalidKey)
+    #expect(engine.bytesWritten == 0)
+  }
+
+  @Test("throws the first of two faults that meet, and both are spent")
+  func faultsMeet() async throws {
+    engine.failCall(2, with: StorageError(.locked, "First."))
+    engine.failCall(2, with: StorageError(.closed, "Second."))
+    _ = try await engine.keyCount()
+    let error = await #expect(throws: StorageError.self) { try await engine.keyCount() }
+    #expect(error?.code == .locked)
+    _ = try await engine.keyCount()
+  }
+
+  @Test("may be asked from inside a condition")
+  func conditionAsks() async throws {
+    engine.failCall { [engine] _ in engine.callCount >= 1 }
+    _ = try await engine.keyCount()
+    await #expect(throws: StorageError.self) { try await engine.keyCount() }
+  }
+
+  @Test("fails exactly as many of many concurrent calls as it was told")
+  func concurrentFailures() async throws {
+    for number in 1...20 { engine.failCall(number * 10) }
+    let failures = await withTaskGroup(of: Bool.self) { group in
+      for number in 0..<400 {
+        group.addTask { [engine] in
+          do {
+            try await engine.write(a, key: CacheKey(verbatim: "\(number)"))
+            return false
+          } catch {
+            return true
+          }
+        }
+      }
+      return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+    }
+    #expect(failures == 20)
+    #expect(try await base.keyCount() == 380)
+    #expect(engine.callCount == 400)
+    #expect(engine.bytesWritten == 380)
+  }
+
+  @Test("holds calls until it is told to release them", .timeLimit(.minutes(1)))
+  func holds() async throws {
+    engine.hold(where: \.isWrite)
+    async let first: Void = engine.write(a, key: k1)
+    async let second: Void = engine.write(a, key: k2)
+    try await engine.waitForHeldCalls(2)
+    try await engine.waitForHeldCalls(-1)
+    #expect(try await engine.keyCount() == 0)
+    #expect(engine.calls.filter(\.isWrite).count == 2)
+
+    engine.release()
+    _ = try await (first, second)
+    #expect(try await engine.keyCount() == 2)
+    try await engine.write(a, key: k3)
+    engine.release()
+  }
+
+  @Test("decides when a call arrives whether it fails, held or not", .timeLimit(.minutes(1)))
+  func holdsFailures() async throws {
+    engine.hold()
+    engine.failCall()
+    let failing = Task { try await engine.write(a, key: k1) }
+    try await engine.waitForHeldCalls()
+    engine.succeed()
+    engine.release()
+    await #expect(throws: StorageError.self) { try await failing.value }
+    #expect(try await base.keyCount() == 0)
+  }
+
+  @Test("lets go of a held call that is cancelled, and of who waits for one", .timeLimit(.minutes(1)))
+  func cancellation() async throws {
+    engine.hold()
+    let writing = Task { try await engine.write(a, key: k1) }
+    try await engine.waitForHeldCalls()
+    let waiting = Task { try await engine.waitForHeldCalls(2) }
+    writing.cancel()
+    waiting.cancel()
+    await #expect(throws: CancellationError.self) { try await writing.value }
+    await #expect(throws: CancellationError.self) { try await waiting.value }
+    engine.release()
+    #expect(try await engine.keyCount() == 0)
+  }
+
+  @Test("holds and releases many calls at once, again and again", .timeLimit(.minutes(1)))
+  func holdsMany() async throws {
+    for round in 1...20 {
+      engine.hold()
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for number in 0..<50 {
+          group.addTask { [engine] in try await engine.write(a, key: CacheKey(verbatim: "\(number)")) }
+        }
+        try await engine.waitForHeldCalls(50)
+        engine.release()
+        try await group.waitForAll()
+      }
+      #expect(engine.bytesWritten == 50 * round)
+    }
+  }
+}
+
+private let k1 = CacheKey(verbatim: "1")
+private let k2 = CacheKey(verbatim: "2")
+private let k3 = CacheKey(verbatim: "3")
+private let a = Data("a".utf8)
+private let b = Data("bb".utf8)
+
+/// Calls each requirement once, in the order of `Call.Method`.
+private func callEverything(_ engine: any StorageEngine, goOnAfterErrors: Bool = false) async throws {
+  let both = [k1, k2]
+  let calls: [() async throws -> Void] = [
+    { try await engine.write(a, key: k1) },
+    { try await engine.write([(key: k1, data: b), (key: k2, data: Data("ccc".utf8))]) },
+    { _ = try await engine.read(key: k1) },
+    { _ = try await engine.read(keys: both) },
+    { _ = try await engine.readDataAndKeys(keys: both) },
+    { _ = try await engine.readAllData() },
+    { _ = try await engine.readAllDataAndKeys() },
+    { try await engine.remove(key: k1) },
+    { try await engine.remove(keys: both) },
+    { try await engine.removeAllData() },
+    { _ = try await engine.keyExists(k1) },
+    { _ = try await engine.keysExist(both) },
+    { _ = try await engine.keyCount() },
+    { _ = try await engine.allKeys() },
+    { _ = try await engine.createdAt(key: k1) },
+    { _ = try await engine.updatedAt(key: k1) },
+    { _ = try await engine.readAllEntries() },
+    { try await engine.apply([.removeAll, .write(Data("dddd".utf8), key: k1), .remove(key: k2)]) },
+    { _ = try await engine.scan(.all, limit: 3) },
+    { try await engine.close() },
+  ]
+  var firstError: (any Error)?
+  for call in calls {
+    do {
+      try await call()
+    } catch {
+      firstError = firstError ?? error
+      if !goOnAfterErrors { break }
+    }
+  }
+  if let firstError { throw firstError }
+}

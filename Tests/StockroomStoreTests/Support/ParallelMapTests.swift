@@ -1,0 +1,96 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import StockroomStore
+
+@Suite("The parallel map")
+struct ParallelMapTests {
+  @Test("keeps the order, however many there are", arguments: [0, 1, 63, 64, 65, 79, 1_000, 100_003])
+  func order(count: Int) async throws {
+    let results = try await parallelMap(Array(0..<count)) { String($0) }
+    #expect(results == (0..<count).map(String.init))
+  }
+
+  @Test("transforms each element once")
+  func once() async throws {
+    let seen = Guarded<[Int: Int]>([:])
+    _ = try await parallelMap(Array(0..<5_000)) { number in seen.withLock { $0[number, default: 0] += 1 } }
+    #expect(seen.withLock { $0 } == Dictionary(uniqueKeysWithValues: (0..<5_000).map { ($0, 1) }))
+  }
+
+  @Test("uses more than one thread for many elements, and one for few")
+  func threads() async throws {
+    func threads(_ count: Int) async throws -> Int {
+      try await Set(
+        parallelMap(Array(0..<count)) { _ in
+          _ = (0..<2_000).reduce(0) { ($0 &* 31) ^ $1 }
+          return ObjectIdentifier(Thread.current)
+        }
+      ).count
+    }
+    #expect(try await threads(63) == 1)
+    let most = ProcessInfo.processInfo.activeProcessorCount
+    // Not each try gets a second thread on a busy machine.
+    for _ in 0..<100 where most > 1 {
+      if try await threads(5_000) > 1 { return }
+    }
+    #expect(most == 1)
+  }
+
+  @Test("throws the error of the first element that fails, even if a later one fails sooner")
+  func firstError() async throws {
+    struct Failure: Error, Equatable { let element: Int }
+    for culprits in [[0], [63], [64, 999], [999], [17, 31, 500], Array(0..<1_000)] {
+      await #expect(throws: Failure(element: culprits[0])) {
+        try await parallelMap(Array(0..<1_000)) { number in
+          // Dear to find out, and dearer for the first ones.
+          _ = (0..<(1_000 - number) * 20).reduce(0) { ($0 &* 31) ^ $1 }
+          if culprits.contains(number) { throw Failure(element: number) }
+        }
+      }
+    }
+  }
+
+  @Test("stops soon after an error")
+  func stops() async throws {
+    struct Failure: Error {}
+    let done = Guarded(0)
+    await #expect(throws: Failure.self) {
+      try await parallelMap(Array(0..<1_000_000)) { number in
+        done.withLock { $0 += 1 }
+        if number == 0 { throw Failure() }
+      }
+    }
+    #expect(done.withLock { $0 } < 500_000)
+  }
+
+  @Test("does nothing for a task that is cancelled already", arguments: [1, 10_000])
+  func cancelled(count: Int) async throws {
+    let done = Guarded(0)
+    let mapping = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      return try await parallelMap(Array(0..<count)) { _ in done.withLock { $0 += 1 } }
+    }
+    await #expect(throws: CancellationError.self) { try await mapping.value }
+    #expect(done.withLock { $0 } == 0)
+  }
+
+  @Test("stops when its task is cancelled", arguments: [10, 10_000])
+  func cancellation(count: Int) async throws {
+    let (start, signal) = AsyncStream<Void>.makeStream()
+    let task = Guarded<Task<Void, any Error>?>(nil)
+    let done = Guarded(0)
+    let mapping = Task {
+      for await _ in start {}
+      _ = try await parallelMap(Array(0..<count)) { number in
+        if number == 3 { task.withLock { $0?.cancel() } }
+        done.withLock { $0 += 1 }
+      }
+    }
+    task.withLock { $0 = mapping }
+    signal.finish()
+    await #expect(throws: CancellationError.self) { try await mapping.value }
+    #expect(done.withLock { $0 } < count)
+  }
+}
