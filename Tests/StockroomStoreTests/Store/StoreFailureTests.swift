@@ -1,0 +1,224 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@MainActor @Suite("A store whose engine fails") struct StoreFailureTests {
+  /// Calls of every kind, one after the other. What each does to an array is beside it.
+  private static let scenario:
+    [(call: @MainActor (Store<Note>) async throws -> Void, model: (inout [Note]) -> Void)] =
+      [
+        ({ try await $0.insert(Note.numbered(0..<20)) }, { $0 = Note.numbered(0..<20) }),
+        ({ try await $0.insert(Note(id: "a")) }, { $0.append(Note(id: "a")) }),
+        ({ try await $0.insert(Note(id: "a", text: "new")) }, { $0[$0.count - 1].text = "new" }),
+        ({ try await $0.remove(Note(id: "note 3")) }, { $0.removeAll { $0.id == "note 3" } }),
+        (
+          { try await $0.remove(Note.numbered(5..<8)) },
+          { $0.removeAll { Note.numbered(5..<8).map(\.id).contains($0.id) } }
+        ),
+        (
+          { try await $0.remove(Note(id: "a")).insert(Note(id: "b")).insert(Note(id: "a")).run() },
+          {
+            $0.removeAll { $0.id == "a" }
+            $0 += [Note(id: "b"), Note(id: "a")]
+          }
+        ),
+        ({ try await $0.removeAll().insert(Note.numbered(3..<9)).run() }, { $0 = Note.numbered(3..<9) }),
+        (
+          { try await $0.insert(Note(id: String(repeating: "x", count: 600))) },
+          {
+            $0.append(Note(id: String(repeating: "x", count: 600)))
+          }
+        ),
+        ({ try await $0.removeAll() }, { $0 = [] }),
+        ({ try await $0.insert(Note(id: "z")) }, { $0 = [Note(id: "z")] }),
+      ]
+
+  @Test(
+    "It shows what the engine holds after each failure, and the next call works",
+    arguments: AnyEngine.all, [FailingStorageEngine.Moment.beforehand, .afterwards])
+  func everyCall(_ kind: AnyEngine, _ moment: FailingStorageEngine.Moment) async throws {
+    for code in [StorageError.Code.io, .diskFull] where moment == .beforehand || code == .io {
+      var number = 1
+      while true {
+        let directory = try TemporaryDirectory()
+        let base = try kind.open(directory)
+        let engine = FailingStorageEngine(base)
+        let store = try await Store<Note>(storage: engine)
+        engine.failCall(number, with: StorageError(code, "As told."), moment)
+        var failures = 0
+        for (step, (call, model)) in Self.scenario.enumerated() {
+          var expected = store.items
+          do {
+            try await call(store)
+            model(&expected)
+          } catch {
+            failures += 1
+            #expect((error as? StorageError)?.code == code)
+            if moment == .afterwards, case let stored = try await notes(in: base), stored != expected {
+              model(&expected)
+            }
+          }
+          try #require(store.items == expected, "call \(number), step \(step)")
+          try #require(try await notes(in: base) == expected, "call \(number), step \(step)")
+          if failures == 1, step + 1 < Self.scenario.count {
+            // The next call works: here, the same again.
+            try await call(store)
+            failures += 1
+            try #require(try await agree(store, base))
+          }
+        }
+        try await base.close()
+        if failures == 0 { break }
+        number += 1
+      }
+      #expect(number > Self.scenario.count)
+    }
+  }
+
+  @Test(
+    "While the engine fails all the time, nothing changes; afterwards everything works",
+    arguments: AnyEngine.all)
+  func outage(_ kind: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let base = try kind.open(directory)
+    let engine = FailingStorageEngine(base)
+    let store = try await Store<Note>(storage: engine)
+    try await store.insert(Note.numbered(0..<5))
+    engine.failEveryCall()
+    for _ in 0..<3 {
+      await #expect(throws: StorageError.self) { try await store.insert(Note(id: "x")) }
+      await #expect(throws: StorageError.self) { try await store.removeAll().insert(Note(id: "x")).run() }
+      #expect(store.items == Note.numbered(0..<5))
+    }
+    guard case .failed = store.loadingState else {
+      Issue.record("The state is \(store.loadingState)"); return
+    }
+    engine.succeed()
+    try await store.insert(Note(id: "x"))
+    #expect(store.items == Note.numbered(0..<5) + [Note(id: "x")])
+    guard case .loaded = store.loadingState else {
+      Issue.record("The state is \(store.loadingState)"); return
+    }
+    #expect(try await agree(store, base))
+    try await base.close()
+  }
+
+  @Test("A failed load overwrites nothing, is reported by every write, and can be tried again")
+  func load() async throws {
+    let base = MemoryStorageEngine()
+    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
+    let engine = FailingStorageEngine(base)
+    engine.failEveryCall(with: StorageError(.corrupted, "As told."))
+    await #expect(throws: StorageError.self) { try await Store<Note>(storage: engine) }
+
+    let store = Store<Note>(loadingInBackground: engine)
+    for _ in 0..<2 {
+      let error = await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+      #expect(error?.code == .corrupted)
+    }
+    engine.succeed()
+    for _ in 0..<2 {
+      let error = await #expect(throws: StorageError.self) { try await store.insert(Note(id: "note 1")) }
+      #expect(error?.code == .corrupted)
+      #expect(error?.description.contains("As told.") == true)
+    }
+    await #expect(throws: StorageError.self) { try await store.removeAll() }
+    #expect(try await notes(in: base) == Note.numbered(0..<5))
+
+    try await store.itemsHaveLoaded()
+    try await store.insert(Note(id: "note 1", text: "new"))
+    #expect(store.items.count == 5)
+    #expect(try await agree(store, base))
+  }
+
+  @Test("The failure of a load in the background is told to the first who asks, and the next one tries again")
+  func failedOnce() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    engine.failCall()
+    let store = Store<Note>(loadingInBackground: engine)
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    try await store.itemsHaveLoaded()
+    try await store.insert(Note(id: "a"))
+    #expect(store.items.count == 1)
+  }
+
+  @Test("An entry that cannot be decoded hides no other, is reported, and stays", arguments: AnyEngine.all)
+  func undecodable(_ kind: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try kind.open(directory)
+    try await Store<Note>(storage: engine).insert(Note.numbered(0..<5))
+    let broken = CacheKey(verbatim: "note 2")
+    let foreign = CacheKey(verbatim: "foreign")
+    try await engine.write(Data("{".utf8), key: broken)
+    // Somebody else's entry: an item, but under another key than its own.
+    try await engine.write(JSONEncoder().encode(Note(id: "other")), key: foreign)
+
+    let store = try await Store<Note>(storage: engine)
+    #expect(store.items.map(\.id) == ["note 0", "note 1", "note 3", "note 4"])
+    #expect(store.unreadableEntries.map(\.key) == [broken, foreign])
+    #expect(store.unreadableEntries.allSatisfy { $0.error.code == .decodingFailed })
+    #expect(store.unreadableEntries[0].error.description.contains("note 2"))
+    try await store.insert(Note(id: "x"))
+    try await store.remove(Note(id: "note 0"))
+    #expect(try await engine.read(key: broken) == Data("{".utf8))
+    #expect(store.unreadableEntries.count == 2)
+
+    try await store.insert(Note(id: "note 2"))
+    #expect(store.unreadableEntries.map(\.key) == [foreign])
+    try await store.removeAll()
+    #expect(store.unreadableEntries.isEmpty)
+    #expect(try await engine.keyCount() == 0)
+    try await engine.close()
+  }
+
+  @Test("Items are there only when the engine has acknowledged them")
+  func acknowledgement() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let store = try await Store<Note>(storage: engine)
+    engine.hold()
+    let insertion = Task { try await store.insert(Note(id: "a")) }
+    try await engine.waitForHeldCalls()
+    #expect(store.items.isEmpty)
+    engine.release()
+    try await insertion.value
+    #expect(store.items.count == 1)
+  }
+
+  @Test("Calls that come while the engine is busy are handed to it as one request")
+  func oneRequest() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let store = try await Store<Note>(storage: engine)
+    engine.hold()
+    let first = Task { try await store.insert(Note(id: "first")) }
+    try await engine.waitForHeldCalls()
+    engine.forgetCalls()
+    var others: [Task<Void, any Error>] = []
+    for number in 0..<100 { others.append(Task { try await store.insert(Note(id: "\(number)")) }) }
+    // This one has taken its turn behind the others when it is cancelled, or in front of them when not.
+    let last = Task { try await store.insert(Note(id: "last")) }
+    for _ in 0..<10 { await Task.yield() }
+    engine.release()
+    try await first.value
+    for other in others { try await other.value }
+    try await last.value
+    #expect(engine.callCount < 20)
+    #expect(store.items.map(\.id) == ["first"] + (0..<100).map(String.init) + ["last"])
+  }
+
+  @Test("A chain is one request to the engine, and so is a call with many items")
+  func requests() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let store = try await Store<Note>(storage: engine)
+    engine.forgetCalls()
+    try await store.insert(Note.numbered(0..<1_000))
+    try await store.remove(Note.numbered(0..<500))
+    try await store.removeAll().insert(Note.numbered(0..<1_000)).remove(Note(id: "note 7")).run()
+    #expect(engine.callCount == 3)
+    try await store.insert([])
+    try await store.remove([])
+    #expect(engine.callCount == 3)
+  }
+}
