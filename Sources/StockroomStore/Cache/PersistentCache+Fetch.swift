@@ -25,7 +25,8 @@ extension PersistentCache {
   /// - Parameters:
   ///   - key: what the value is found by.
   ///   - lifetime: seconds from the end of the loading until the value expires. Nil means never.
-  ///   - fallback: loads the value. It runs in a task of its own.
+  ///   - fallback: loads the value. It runs in a task of its own, and must not fetch the same key: it would wait for
+  ///     itself.
   /// - Throws: what `fallback` throws; what a read of the key throws, and then `fallback` is not called.
   public func fetch(
     _ key: Key, expiresIn lifetime: TimeInterval? = nil,

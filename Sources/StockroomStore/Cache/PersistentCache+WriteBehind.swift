@@ -10,7 +10,7 @@ import StockroomCore
 
 extension PersistentCache {
   /// The most changes that are encoded and written at once.
-  private static var batchSize: Int { 1_000 }
+  private static var batchSize: Int { 256 }
 
   /// Calls `body` with the state, and sees to it that what it puts into the queue is done.
   func schedule(_ body: (inout State) -> Void) {

@@ -51,6 +51,8 @@ final class HookedEngine: StorageEngine {
     var afterRead: (@Sendable (CacheKey) async -> Void)?
     /// Gets the keys that are to be written, nil for what removes a value.
     var beforeChange: (@Sendable ([(key: CacheKey, data: Data?)]) async throws -> Void)?
+    /// Is called when a write of one value is done, before that is acknowledged.
+    var afterWrite: (@Sendable () async -> Void)?
     var scans = 0
     var reads = 0
   }
@@ -70,6 +72,8 @@ final class HookedEngine: StorageEngine {
     hooks.withLock { $0.beforeChange = hook }
   }
 
+  func afterWrite(_ hook: (@Sendable () async -> Void)?) { hooks.withLock { $0.afterWrite = hook } }
+
   private func change(_ changes: [(key: CacheKey, data: Data?)]) async throws {
     try await hooks.withLock { $0.beforeChange }?(changes)
   }
@@ -77,6 +81,7 @@ final class HookedEngine: StorageEngine {
   func write(_ data: Data, key: CacheKey) async throws {
     try await change([(key, data)])
     try await base.write(data, key: key)
+    await hooks.withLock { $0.afterWrite }?()
   }
 
   func read(key: CacheKey) async throws -> Data? {

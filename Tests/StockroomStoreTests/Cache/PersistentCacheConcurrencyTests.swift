@@ -1,8 +1,11 @@
+import Dispatch
 import Foundation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
 import Testing
+
+private let isMain = DispatchSpecificKey<Bool>()
 
 @Suite("PersistentCache: concurrency", .timeLimit(.minutes(3)))
 struct PersistentCacheConcurrencyTests {
@@ -127,10 +130,15 @@ struct PersistentCacheConcurrencyTests {
     let storage = HookedEngine()
     let cache = PersistentCache<String, Int>(storage: storage)
     try await cache.store(1, forKey: "key")
-    let (writing, mayWrite, hasRead, mayReturn) = (Latch(), Latch(), Latch(), Latch())
+    let (writing, mayWrite, written, mayAcknowledge) = (Latch(), Latch(), Latch(), Latch())
+    let (hasRead, mayReturn) = (Latch(), Latch())
     storage.beforeChange { _ in
       writing.open()
       await mayWrite.wait()
+    }
+    storage.afterWrite {
+      written.open()
+      await mayAcknowledge.wait()
     }
     storage.afterRead { _ in
       hasRead.open()
@@ -140,13 +148,17 @@ struct PersistentCacheConcurrencyTests {
     await writing.wait()
     #expect(try await cache["key"] == 1)
     cache.clearMemoryCache()
-    let read = Task { try await cache["key"] }
+    let slow = Task { try await cache["key"] }
     await hasRead.wait()
+    storage.afterRead(nil)
     mayWrite.open()
-    try await store.value
-    cache.clearMemoryCache()
+    await written.wait()
+    #expect(try await cache["key"] == 2)
     mayReturn.open()
-    #expect(try await read.value == 1)
+    #expect(try await slow.value == 1)
+    #expect(try await cache["key"] == 2)
+    mayAcknowledge.open()
+    try await store.value
     #expect(try await cache["key"] == 2)
   }
 
@@ -169,6 +181,32 @@ struct PersistentCacheConcurrencyTests {
     #expect(try await cache["key"] == 3)
     cache.clearMemoryCache()
     #expect(try await cache["key"] == 3)
+  }
+
+  @Test("What is assigned while a store of its key is under way stays")
+  func assignedDuringStore() async throws {
+    let storage = HookedEngine()
+    let cache = PersistentCache<String, Int>(storage: storage)
+    let (storing, mayStore, mayWrite) = (Latch(), Latch(), Latch())
+    let writes = Shared(0)
+    storage.beforeChange { _ in
+      let isFirst = writes.withLock { writes in
+        writes += 1
+        return writes == 1
+      }
+      storing.open()
+      await (isFirst ? mayStore : mayWrite).wait()
+    }
+    let store = Task { try await cache.store(1, forKey: "key") }
+    await storing.wait()
+    cache["key"] = 2
+    mayStore.open()
+    try await store.value
+    #expect(try await cache["key"] == 2)
+    mayWrite.open()
+    try await cache.sync()
+    cache.clearMemoryCache()
+    #expect(try await cache["key"] == 2)
   }
 
   @Test("removeAll among assignments removes what came before it", arguments: AnyEngine.all)
@@ -236,15 +274,17 @@ struct PersistentCacheConcurrencyTests {
   @Test("It can be used from the main actor, and encodes elsewhere")
   @MainActor
   func mainActor() async throws {
+    DispatchQueue.main.setSpecific(key: isMain, value: true)
+    #expect(DispatchQueue.getSpecific(key: isMain) == true)
     struct Suspicious: Codable, Sendable, Equatable {
       var number: Int
       init(_ number: Int) { self.number = number }
       init(from decoder: any Decoder) throws {
-        #expect(!Thread.isMainThread)
+        #expect(DispatchQueue.getSpecific(key: isMain) == nil)
         number = try decoder.singleValueContainer().decode(Int.self)
       }
       func encode(to encoder: any Encoder) throws {
-        #expect(!Thread.isMainThread)
+        #expect(DispatchQueue.getSpecific(key: isMain) == nil)
         var container = encoder.singleValueContainer()
         try container.encode(number)
       }

@@ -81,6 +81,16 @@ struct PersistentCacheLimitTests {
     #expect(try await kept(0..<3, in: cache) == [1])
   }
 
+  @Test("A value that cannot be weighed is reported, and kept as if it weighed nothing")
+  func unweighable() async throws {
+    let cache = PersistentCache<Int, Double>(storage: nil, memoryLimit: CacheLimit(entries: 2, bytes: 100))
+    for key in 0..<3 { cache[key] = .nan }
+    #expect(await code { try await cache.sync() } == .encodingFailed)
+    try await cache.sync()
+    #expect(try await kept(0..<3, in: cache) == [1, 2])
+    #expect(await code { try await cache.store(.nan, forKey: 3) } == .encodingFailed)
+  }
+
   @Test(
     "A limit of nothing keeps nothing in memory",
     arguments: [
