@@ -1,0 +1,87 @@
+import StockroomCore
+
+extension PersistentCache {
+  /// Waits until all that was assigned before has been written.
+  ///
+  /// Each failure is thrown once: what fails while this waits, and what failed since the last call. If there was more
+  /// than one, the error is of the first one's code and its `underlying` error is ``CacheWriteFailures``. When there
+  /// is no failure to be thrown, what could not be written earlier is tried again; a value that is no longer in memory
+  /// is then removed from storage.
+  ///
+  /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws.
+  @concurrent
+  public func sync() async throws {
+    try Task.checkCancellation()
+    schedule { if $0.failures.isEmpty { $0.retry() } }
+    if isWrittenBehind { try await inOrder {} }
+    if let failure = withState({ $0.failures.take() }) { throw failure }
+  }
+
+  /// Removes every entry of this namespace, in memory and in storage, and nothing else in the engine.
+  ///
+  /// What is assigned before the call is removed; what is assigned while it is under way may be. O(N), and reads
+  /// the whole namespace; the removal itself is one batch.
+  ///
+  /// - Throws: what the engine throws. Then memory is as it was, and so is storage if the engine has
+  ///   `EngineCapabilities.atomicBatches`.
+  @concurrent
+  public func removeAll() async throws {
+    withState { $0.loads.outdateAll() }
+    try await changeAll { [storage] in
+      _ = try await storage?.removeAll { _ in true }
+      return { state in
+        state.loads.outdateAll()
+        state.memory.removeAll { _, _ in true }
+        state.unwritten = []
+        state.stored = nil
+      }
+    }
+  }
+
+  /// Removes what has expired, in memory and in storage. O(N), and reads the whole namespace.
+  ///
+  /// - Throws: as ``removeAll()``.
+  @concurrent
+  public func removeExpired() async throws {
+    let now = now()
+    try await changeAll { [storage] in
+      let removed = try await storage?.removeAll { $0?.isExpired(at: now) ?? false } ?? []
+      return { state in
+        state.memory.removeAll { _, item in item.isExpired(at: now) }
+        for key in removed { state.stored?.remove(key) }
+      }
+    }
+  }
+
+  /// Forgets what is in memory, but for what has not been written yet. O(N). A cache without storage forgets everything.
+  public func clearMemoryCache() {
+    withState { state in
+      let unwritten = state.unwritten
+      state.memory.removeAll { key, _ in !unwritten.contains(key) }
+    }
+  }
+
+  /// Changes storage when it is its turn, and then the state in one step.
+  private func changeAll(
+    _ changeStorage: @escaping @Sendable () async throws -> @Sendable (inout State) -> Void
+  ) async throws {
+    try Task.checkCancellation()
+    try await inOrder { [self] in
+      withState { $0.beginChangingAll() }
+      do {
+        let changeState = try await changeStorage()
+        withState { state in
+          changeState(&state)
+          state.endChangingAll()
+        }
+      } catch {
+        withState { state in
+          // Who knows what is left.
+          state.stored = nil
+          state.endChangingAll()
+        }
+        throw error
+      }
+    }
+  }
+}

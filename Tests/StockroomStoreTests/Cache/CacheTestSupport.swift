@@ -1,0 +1,146 @@
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+
+/// A clock that stands still until it is told to go on.
+final class ManualClock: Sendable {
+  private let date = Guarded(Date(timeIntervalSinceReferenceDate: 1_000_000))
+
+  var now: @Sendable () -> Date { { [self] in date.withLock { $0 } } }
+
+  func advance(by seconds: TimeInterval) { date.withLock { $0 += seconds } }
+}
+
+/// A value that closures share.
+final class Shared<Value: Sendable>: Sendable {
+  private let value: Guarded<Value>
+
+  init(_ value: Value) { self.value = Guarded(value) }
+
+  func withLock<Result: Sendable>(_ body: (inout Value) -> Result) -> Result { value.withLock { body(&$0) } }
+}
+
+/// Something to wait for.
+final class Latch: Sendable {
+  private let state = Guarded((isOpen: false, waiters: [CheckedContinuation<Void, Never>]()))
+
+  func open() {
+    let waiters = state.withLock { state in
+      defer { state.waiters = [] }
+      state.isOpen = true
+      return state.waiters
+    }
+    for waiter in waiters { waiter.resume() }
+  }
+
+  func wait() async {
+    await withCheckedContinuation { continuation in
+      let isOpen = state.withLock { state in
+        if !state.isOpen { state.waiters.append(continuation) }
+        return state.isOpen
+      }
+      if isOpen { continuation.resume() }
+    }
+  }
+}
+
+/// A real engine that can be watched, held up and made to fail.
+final class HookedEngine: StorageEngine {
+  struct Hooks: Sendable {
+    var afterRead: (@Sendable (CacheKey) async -> Void)?
+    /// Gets the keys that are to be written, nil for what removes a value.
+    var beforeChange: (@Sendable ([(key: CacheKey, data: Data?)]) async throws -> Void)?
+    /// Is called when a write of one value is done, before that is acknowledged.
+    var afterWrite: (@Sendable () async -> Void)?
+    var scans = 0
+    var reads = 0
+  }
+
+  let base: any StorageEngine
+  private let hooks = Guarded(Hooks())
+
+  init(_ base: any StorageEngine = MemoryStorageEngine()) { self.base = base }
+
+  var capabilities: EngineCapabilities { base.capabilities }
+  var scans: Int { hooks.withLock { $0.scans } }
+  var reads: Int { hooks.withLock { $0.reads } }
+
+  func afterRead(_ hook: (@Sendable (CacheKey) async -> Void)?) { hooks.withLock { $0.afterRead = hook } }
+
+  func beforeChange(_ hook: (@Sendable ([(key: CacheKey, data: Data?)]) async throws -> Void)?) {
+    hooks.withLock { $0.beforeChange = hook }
+  }
+
+  func afterWrite(_ hook: (@Sendable () async -> Void)?) { hooks.withLock { $0.afterWrite = hook } }
+
+  private func change(_ changes: [(key: CacheKey, data: Data?)]) async throws {
+    try await hooks.withLock { $0.beforeChange }?(changes)
+  }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await change([(key, data)])
+    try await base.write(data, key: key)
+    await hooks.withLock { $0.afterWrite }?()
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    hooks.withLock { $0.reads += 1 }
+    let data = try await base.read(key: key)
+    await hooks.withLock { $0.afterRead }?(key)
+    return data
+  }
+
+  func remove(key: CacheKey) async throws {
+    try await change([(key, nil)])
+    try await base.remove(key: key)
+  }
+
+  func remove(keys: [CacheKey]) async throws {
+    try await change(keys.map { ($0, nil) })
+    try await base.remove(keys: keys)
+  }
+
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await change(
+      operations.compactMap { operation in
+        switch operation {
+        case .write(let data, let key): (key, data)
+        case .remove(let key): (key, nil)
+        case .removeAll: nil
+        }
+      })
+    try await base.apply(operations)
+  }
+
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    hooks.withLock { $0.scans += 1 }
+    return try await base.scan(range, limit: limit)
+  }
+
+  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
+  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
+}
+
+/// An engine as an outsider writes it: the six required methods and no capabilities.
+struct SixMethods: StorageEngine {
+  private let base = MemoryStorageEngine()
+
+  func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: key) }
+  func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
+  func remove(key: CacheKey) async throws { try await base.remove(key: key) }
+  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
+  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
+}
+
+/// The code of the `StorageError` that `body` throws; nil if it throws none.
+func code(of body: () async throws -> some Any) async -> StorageError.Code? {
+  do {
+    _ = try await body()
+    return nil
+  } catch {
+    return (error as? StorageError)?.code
+  }
+}

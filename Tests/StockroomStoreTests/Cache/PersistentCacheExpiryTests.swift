@@ -1,0 +1,116 @@
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@Suite("PersistentCache: expiry")
+struct PersistentCacheExpiryTests {
+  typealias Cache = PersistentCache<String, Int>
+
+  private let clock = ManualClock()
+
+  @Test("A regular read ignores what has expired, and an item shows it", arguments: [true, false])
+  func expired(isStored: Bool) async throws {
+    let cache = Cache(storage: isStored ? MemoryStorageEngine() : nil, now: clock.now)
+    cache[item: "key"] = .init(1, expiresIn: 60)
+    cache["forever"] = 2
+    for _ in 0..<2 {
+      #expect(try await cache["key"] == 1)
+      #expect(try await cache[item: "key"]?.expiresAt == clock.now() + 60)
+      try await cache.sync()
+      if isStored { cache.clearMemoryCache() }
+    }
+    clock.advance(by: 59.999)
+    #expect(try await cache["key"] == 1)
+    clock.advance(by: 0.001)
+    for _ in 0..<2 {
+      #expect(try await cache["key"] == nil)
+      #expect(try await cache["forever"] == 2)
+      let item = try #require(try await cache[item: "key"])
+      #expect(item.value == 1)
+      #expect(item.isExpired(at: clock.now()))
+      if isStored { cache.clearMemoryCache() }
+    }
+  }
+
+  @Test("Expiry survives a restart, to the bit", arguments: AnyEngine.persistent)
+  func restart(_ engine: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let date = clock.now() + 1 / 3
+    do {
+      let storage = try engine.open(directory)
+      let cache = Cache(storage: storage, now: clock.now)
+      cache[item: "soon"] = .init(1, expiresAt: date)
+      cache[item: "never"] = .init(2, expiresAt: nil)
+      try await cache.store(3, forKey: "later", expiresIn: 100)
+      try await cache.sync()
+      try await storage.close()
+    }
+    let cache = Cache(storage: try engine.open(directory), now: clock.now)
+    #expect(try await cache[item: "soon"] == .init(1, expiresAt: date))
+    #expect(try await cache[item: "never"] == .init(2))
+    #expect(try await cache["soon"] == 1)
+    clock.advance(by: 1)
+    #expect(try await cache["soon"] == nil)
+    #expect(try await cache["later"] == 3)
+    clock.advance(by: 99)
+    #expect(try await cache["later"] == nil)
+    #expect(try await cache["never"] == 2)
+  }
+
+  @Test("A lifetime begins when the item is assigned, and an item that was read keeps its date")
+  func lifetime() async throws {
+    let cache = Cache(storage: nil, now: clock.now)
+    let item = Cache.Item(1, expiresIn: 10)
+    clock.advance(by: 100)
+    cache[item: "a"] = item
+    #expect(try await cache[item: "a"]?.expiresAt == clock.now() + 10)
+    clock.advance(by: 5)
+    cache[item: "b"] = try await cache[item: "a"]
+    #expect(try await cache[item: "b"]?.expiresAt == clock.now() + 5)
+  }
+
+  @Test("Odd lifetimes are over at once or never", arguments: [true, false])
+  func oddLifetimes(isStored: Bool) async throws {
+    let cache = Cache(storage: isStored ? MemoryStorageEngine() : nil, now: clock.now)
+    for (lifetime, isOver) in [(0, true), (-1, true), (-.infinity, true), (.infinity, false), (.nan, true)]
+      as [(TimeInterval, Bool)]
+    {
+      cache[item: "key"] = .init(1, expiresIn: lifetime)
+      #expect(try await cache["key"] == (isOver ? nil : 1), "\(lifetime)")
+      try await cache.sync()
+      if isStored { cache.clearMemoryCache() }
+      #expect(try await cache["key"] == (isOver ? nil : 1), "\(lifetime)")
+    }
+  }
+
+  @Test("The system's clock is the default")
+  func systemClock() async throws {
+    let cache = Cache(storage: nil)
+    cache[item: "past"] = .init(1, expiresAt: Date() - 1)
+    cache[item: "future"] = .init(1, expiresIn: 3_600)
+    #expect(try await cache["past"] == nil)
+    #expect(try await cache["future"] == 1)
+    let expiry = try #require(try await cache[item: "future"]?.expiresAt)
+    #expect(abs(expiry.timeIntervalSinceNow - 3_600) < 600)
+  }
+
+  @Test("removeExpired removes what has expired, and only that", arguments: AnyEngine.all)
+  func removeExpired(_ engine: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let storage = try engine.open(directory)
+    try await storage.write(Data("junk".utf8), key: CacheKey(verbatim: "cache:0::junk"))
+    let cache = Cache(storage: storage, now: clock.now)
+    for number in 0..<250 {
+      cache[item: "\(number)"] = .init(number, expiresIn: number % 2 == 0 ? 10 : 1_000)
+    }
+    cache["forever"] = -1
+    clock.advance(by: 10)
+    try await cache.removeExpired()
+    #expect(try await storage.keyCount() == 125 + 2)
+    #expect(try await cache[item: "10"] == nil)
+    #expect(try await cache["11"] == 11)
+    #expect(try await cache["forever"] == -1)
+  }
+}

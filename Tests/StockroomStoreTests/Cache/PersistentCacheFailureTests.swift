@@ -1,0 +1,215 @@
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@Suite("PersistentCache: failures")
+struct PersistentCacheFailureTests {
+  @Test("An engine that cannot be read throws, and never looks like a miss", arguments: AnyEngine.all)
+  func closedForReading(_ engine: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let storage = try engine.open(directory)
+    let cache = PersistentCache<String, Int>(storage: storage)
+    cache["known"] = 1
+    try await cache.sync()
+    try await storage.close()
+    #expect(try await cache["known"] == 1)
+    #expect(await code { try await cache["unknown"] } == .closed)
+    #expect(await code { try await cache[item: "unknown"] } == .closed)
+    #expect(await code { try await cache.store(1, forKey: "known") } == .closed)
+    #expect(await code { try await cache.removeValue(forKey: "known") } == .closed)
+    #expect(await code { try await cache.removeAll() } == .closed)
+    #expect(await code { try await cache.removeExpired() } == .closed)
+    #expect(try await cache["known"] == 1)
+    cache.clearMemoryCache()
+    #expect(await code { try await cache["known"] } == .closed)
+  }
+
+  @Test("sync throws what could not be written, once for each attempt", arguments: AnyEngine.all)
+  func closedForWriting(_ engine: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let storage = try engine.open(directory)
+    let cache = PersistentCache<String, Int>(storage: storage)
+    try await storage.close()
+    cache["a"] = 1
+    cache["b"] = 2
+    do {
+      try await cache.sync()
+      Issue.record("sync did not throw")
+    } catch let error as StorageError {
+      #expect(error.code == .closed)
+      let failures = try #require(error.underlying as? CacheWriteFailures)
+      #expect(failures.count == 2 && failures.first.count == 2)
+      #expect("\(failures)".contains("2 failures"))
+    }
+    #expect(try await cache["a"] == 1)
+    #expect(await code { try await cache.sync() } == .closed)
+  }
+
+  @Test("What could not be written is written by a later sync", arguments: AnyEngine.all)
+  func retry(_ engine: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let storage = HookedEngine(try engine.open(directory))
+    let cache = PersistentCache<String, Int>(storage: storage)
+    cache["kept"] = 1
+    cache["removed"] = 1
+    try await cache.sync()
+    storage.beforeChange { _ in throw StorageError(.diskFull, "No room.") }
+    cache["kept"] = 2
+    cache["removed"] = nil
+    #expect(await code { try await cache.sync() } == .diskFull)
+    // Storage has the old values still, and nobody gets to see them.
+    cache.clearMemoryCache()
+    #expect(try await cache["kept"] == 2)
+    #expect(try await cache["removed"] == nil)
+    #expect(try await PersistentCache<String, Int>(storage: storage)["kept"] == 1)
+    storage.beforeChange(nil)
+    try await cache.sync()
+    #expect(try await PersistentCache<String, Int>(storage: storage)["kept"] == 2)
+    #expect(try await PersistentCache<String, Int>(storage: storage)["removed"] == nil)
+    cache.clearMemoryCache()
+    #expect(try await cache["kept"] == 2)
+  }
+
+  @Test("An old value does not come back when the new one has neither been written nor kept")
+  func noOldValue() async throws {
+    let storage = HookedEngine()
+    let cache = PersistentCache<Int, String>(storage: storage, memoryLimit: CacheLimit(entries: 1))
+    cache[1] = "old"
+    try await cache.sync()
+    storage.beforeChange { _ in throw StorageError(.io, "Broken.") }
+    cache[1] = "new"
+    cache[2] = "other"
+    #expect(await code { try await cache.sync() } == .io)
+    #expect(try await cache[1] == nil)
+    #expect(try await cache[2] == "other")
+    #expect(try await cache.fetch(1) { "loaded" } == "loaded")
+    #expect(await code { try await cache.sync() } == .io)
+    storage.beforeChange(nil)
+    try await cache.sync()
+    #expect(try await cache[1] != "old")
+    try await cache.store("stored", forKey: 1)
+    #expect(try await cache[1] == "stored")
+    #expect(try await PersistentCache<Int, String>(storage: storage)[1] == "stored")
+  }
+
+  @Test("A value that cannot be encoded is reported, and takes the old one from storage")
+  func unencodable() async throws {
+    let storage = MemoryStorageEngine()
+    let cache = PersistentCache<String, Double>(storage: storage)
+    try await cache.store(1, forKey: "key")
+    cache["key"] = .nan
+    cache["other"] = 2
+    #expect(try await cache["key"]?.isNaN == true)
+    #expect(await code { try await cache.sync() } == .encodingFailed)
+    try await cache.sync()
+    #expect(try await cache["key"]?.isNaN == true)
+    #expect(try await cache["other"] == 2)
+    let other = PersistentCache<String, Double>(storage: storage)
+    #expect(try await other["key"] == nil)
+    #expect(try await other["other"] == 2)
+  }
+
+  @Test("A store that throws has changed nothing")
+  func failedStore() async throws {
+    let storage = HookedEngine()
+    let cache = PersistentCache<String, Double>(storage: storage)
+    try await cache.store(1, forKey: "key")
+    #expect(await code { try await cache.store(.nan, forKey: "key") } == .encodingFailed)
+    storage.beforeChange { _ in throw StorageError(.valueTooLarge, "Too large.") }
+    #expect(await code { try await cache.store(2, forKey: "key") } == .valueTooLarge)
+    #expect(await code { try await cache.removeValue(forKey: "key") } == .valueTooLarge)
+    #expect(await code { try await cache.removeAll() } == .valueTooLarge)
+    #expect(try await cache["key"] == 1)
+    cache.clearMemoryCache()
+    #expect(try await cache["key"] == 1)
+    try await cache.sync()
+  }
+
+  @Test("A value that is too large is reported, and keeps no other from being written")
+  func oneInABatch() async throws {
+    let storage = HookedEngine()
+    let cache = PersistentCache<Int, String>(storage: storage)
+    try await cache.store("old", forKey: 50)
+    storage.beforeChange { changes in
+      if changes.contains(where: { $0.data?.count ?? 0 > 1_000 }) {
+        throw StorageError(.valueTooLarge, "Too large.")
+      }
+    }
+    for key in 0..<100 { cache[key] = key == 50 ? String(repeating: "x", count: 2_000) : "\(key)" }
+    #expect(try await cache[50]?.count == 2_000)
+    #expect(await code { try await cache.sync() } == .valueTooLarge)
+    try await cache.sync()
+    cache.clearMemoryCache()
+    for key in 0..<100 { #expect(try await cache[key] == (key == 50 ? nil : "\(key)")) }
+  }
+
+  @Test(
+    "What cannot be decoded throws with its key until it is assigned or removed", arguments: AnyEngine.all)
+  func undecodable(_ engine: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let storage = try engine.open(directory)
+    let numbers = PersistentCache<String, Int>(storage: storage, namespace: "n")
+    let texts = PersistentCache<String, String>(storage: storage, namespace: "n")
+    for key in ["a", "b", "c"] { try await texts.store("text", forKey: key) }
+    for key in ["a", "b", "c"] {
+      do {
+        _ = try await numbers[key]
+        Issue.record("\(key) did not throw")
+      } catch let error as StorageError {
+        #expect(error.code == .decodingFailed)
+        #expect("\(error)".contains("cache:1:n:=\(key)"))
+      }
+    }
+    numbers["a"] = 1
+    numbers["b"] = nil
+    #expect(try await numbers["a"] == 1)
+    #expect(try await numbers["b"] == nil)
+    try await numbers.sync()
+    numbers.clearMemoryCache()
+    #expect(try await numbers["a"] == 1)
+    #expect(await code { try await numbers.fetch("c") { 1 } } == .decodingFailed)
+    try await numbers.removeAll()
+    #expect(try await numbers["c"] == nil)
+  }
+
+  @Test("An entry that is cut short or changed anywhere is a value or an error, and never a trap")
+  func damaged() async throws {
+    let storage = MemoryStorageEngine()
+    let cache = PersistentCache<String, Int>(storage: storage, memoryLimit: CacheLimit(entries: 0))
+    for name in ["short", String(repeating: "l", count: 600)] {
+      try await cache.removeAll()
+      try await cache.store(12_345, forKey: name, expiresIn: 1_000)
+      let key = try await storage.allKeys()[0]
+      let whole = try #require(try await storage.read(key: key))
+      for length in 0..<whole.count - 5 {
+        try await storage.write(whole.prefix(length), key: key)
+        #expect(await code { try await cache[name] } == .decodingFailed)
+      }
+      for index in whole.indices {
+        for bit in 0..<8 {
+          var bytes = whole
+          bytes[index] ^= 1 << bit
+          try await storage.write(bytes, key: key)
+          let found = await code { try await cache[item: name] }
+          #expect(found == nil || found == .decodingFailed)
+        }
+      }
+    }
+  }
+
+  @Test("A hundred failures are told of, and all are counted")
+  func manyFailures() async throws {
+    let cache = PersistentCache<Int, Double>(storage: MemoryStorageEngine())
+    for key in 0..<250 { cache[key] = .nan }
+    do {
+      try await cache.sync()
+      Issue.record("sync did not throw")
+    } catch let error as StorageError {
+      let failures = try #require(error.underlying as? CacheWriteFailures)
+      #expect(error.code == .encodingFailed)
+      #expect(failures.count == 250 && failures.first.count == 100)
+    }
+  }
+}
