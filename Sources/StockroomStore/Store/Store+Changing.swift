@@ -1,7 +1,8 @@
 import StockroomCore
 
 // Each change has two forms of one name: one that acts at once, and one that begins a chain. Swift picks the second
-// where something is chained to it.
+// where something is chained to it. Those are async only so that no context prefers them: where Swift expects what is
+// not async, as in code at the top level of a program, a change that acts would silently become a chain that does not.
 
 extension Store {
   /// Inserts an item behind all others, or in the place of the one with its identifier (rule S4).
@@ -30,17 +31,22 @@ extension Store {
 
 extension Store {
   /// Begins a chain with an insertion. Nothing happens until ``Operation/run()``.
-  public func insert(_ item: Item) -> Operation { Operation(self, [.insert([item])]) }
+  @_disfavoredOverload
+  public func insert(_ item: Item) async throws -> Operation { Operation(self, [.insert([item])]) }
 
   /// Begins a chain with insertions. Nothing happens until ``Operation/run()``.
-  public func insert(_ items: [Item]) -> Operation { Operation(self, [.insert(items)]) }
+  @_disfavoredOverload
+  public func insert(_ items: [Item]) async throws -> Operation { Operation(self, [.insert(items)]) }
 
   /// Begins a chain with a removal. Nothing happens until ``Operation/run()``.
-  public func remove(_ item: Item) -> Operation { Operation(self, [.remove([item])]) }
+  @_disfavoredOverload
+  public func remove(_ item: Item) async throws -> Operation { Operation(self, [.remove([item])]) }
 
   /// Begins a chain with removals. Nothing happens until ``Operation/run()``.
-  public func remove(_ items: [Item]) -> Operation { Operation(self, [.remove(items)]) }
+  @_disfavoredOverload
+  public func remove(_ items: [Item]) async throws -> Operation { Operation(self, [.remove(items)]) }
 
   /// Begins a chain with the removal of everything. Nothing happens until ``Operation/run()``.
-  public func removeAll() -> Operation { Operation(self, [.removeAll]) }
+  @_disfavoredOverload
+  public func removeAll() async throws -> Operation { Operation(self, [.removeAll]) }
 }

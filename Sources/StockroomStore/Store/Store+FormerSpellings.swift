@@ -11,15 +11,17 @@ extension Store {
 
   /// Begins a chain with an insertion.
   @available(*, deprecated, renamed: "insert(_:)")
-  public func add(_ item: Item) -> Operation { insert(item) }
+  @_disfavoredOverload
+  public func add(_ item: Item) async throws -> Operation { try await insert(item) }
 
   /// Begins a chain with insertions.
   @available(*, deprecated, renamed: "insert(_:)")
-  public func add(_ items: [Item]) -> Operation { insert(items) }
+  @_disfavoredOverload
+  public func add(_ items: [Item]) async throws -> Operation { try await insert(items) }
 
   /// Begins a chain with insertions.
   @available(*, deprecated, renamed: "insert(_:)")
-  public func add(items: [Item]) -> Operation { insert(items) }
+  public func add(items: [Item]) async throws -> Operation { try await insert(items) }
 }
 
 extension Store.Operation {

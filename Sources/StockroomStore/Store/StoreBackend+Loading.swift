@@ -13,8 +13,8 @@ struct LoadedItems<Item: StorableItem>: Sendable {
 }
 
 extension StoreBackend {
-  /// Entries are decoded in portions of so many, or of so many bytes, after each of which progress is reported.
-  private static var portion: (entries: Int, bytes: Int) { (4_096, 16 << 20) }
+  /// Progress is reported after so many entries.
+  private static var entriesBetweenReports: Int { 4_096 }
 
   /// Reads all entries, in the order in which they were first written, and decodes them on all processors.
   ///
@@ -28,33 +28,28 @@ extension StoreBackend {
   ) async throws -> LoadedItems<Item> {
     var loaded = LoadedItems<Item>()
     guard let engine else { return loaded }
-    // Reversed, so that portions can be taken off its end.
-    var entries = try await engine.readAllEntries()
-    entries.reverse()
+    let entries = try await engine.readAllEntries()
     let total = entries.count
     loaded.table.reserveCapacity(total)
-    while !entries.isEmpty {
-      let portion = Self.takePortion(of: &entries)
-      let decoded = try await parallelMap(consume portion, minimum: 2) { item(of: $0) }
+    var completed = 0
+    var reported = 0
+    // Decoding even two entries may be worth distributing, since they may be large.
+    try await transformInParallel(consume entries, minimum: 2) {
+      item(of: $0)
+    } receive: { decoded in
       for (key, result) in decoded {
         switch result {
         case .success(let item): loaded.table.insert(item, for: key)
         case .failure(let error): loaded.unreadable.append(UnreadableEntry(key: key, error: error))
         }
       }
-      if total > Self.portion.entries || !entries.isEmpty { await progress(total - entries.count, total) }
+      completed += decoded.count
+      if completed - reported >= Self.entriesBetweenReports {
+        reported = completed
+        await progress(completed, total)
+      }
     }
     return loaded
-  }
-
-  private static func takePortion(of entries: inout [StorageEntry]) -> [StorageEntry] {
-    var taken: [StorageEntry] = []
-    var bytes = 0
-    while taken.count < portion.entries, bytes < portion.bytes, let entry = entries.popLast() {
-      bytes += entry.data.count
-      taken.append(entry)
-    }
-    return taken
   }
 
   /// The item of an entry and its key, which then remembers the identifier.

@@ -1,5 +1,3 @@
-import StockroomCore
-
 #if canImport(FoundationEssentials)
   import FoundationEssentials
 #else
@@ -8,70 +6,75 @@ import StockroomCore
 
 /// Transforms many elements on all processors. The results are in the order of the elements.
 ///
-/// An element is let go of as soon as it has been transformed, so that large ones and their results need not be in
+/// - Throws: what `transform` threw for the first of the elements for which it threw; `CancellationError`.
+@concurrent func parallelMap<Element: Sendable, Transformed: Sendable>(
+  _ elements: consuming [Element], _ transform: @escaping @Sendable (Element) throws -> Transformed
+) async throws -> [Transformed] {
+  var all: [Transformed] = []
+  all.reserveCapacity(elements.count)
+  try await transformInParallel(elements, transform) { all += $0 }
+  return all
+}
+
+/// Transforms many elements on all processors, and hands the results to `receive`, some at a time, in the order of
+/// the elements.
+///
+/// Elements are let go of when they have been transformed, so that large ones and their results need not all be in
 /// memory together; for that, hand the array over with `consume`.
 ///
 /// - Parameter minimum: Fewer elements than this are transformed one after the other, since it would cost more to
 ///   distribute them.
-/// - Throws: what `transform` threw for the first of the elements for which it threw; `CancellationError`.
-@concurrent func parallelMap<Element: Sendable, Transformed: Sendable>(
+/// - Throws: what `transform` threw for the first of the elements for which it threw; what `receive` threw;
+///   `CancellationError`.
+@concurrent func transformInParallel<Element: Sendable, Transformed: Sendable>(
   _ elements: consuming [Element], minimum: Int = 64,
-  _ transform: @escaping @Sendable (Element) throws -> Transformed
-) async throws -> [Transformed] {
-  let transform: @Sendable (Element) throws -> Transformed = { (element: Element) throws -> Transformed in
-    try Task.checkCancellation()
-    return try transform(element)
-  }
+  _ transform: @escaping @Sendable (Element) throws -> Transformed,
+  receive: ([Transformed]) async throws -> Void
+) async throws {
+  try Task.checkCancellation()
   let workers = ProcessInfo.processInfo.activeProcessorCount
-  let count = elements.count
-  guard count >= minimum, workers > 1 else { return try elements.map(transform) }
-
-  let portions = Portions(elements, count: workers * 8)
+  guard elements.count >= minimum, workers > 1 else {
+    return try await receive(elements.map { try transformUnlessCancelled($0, transform) })
+  }
+  var portions = split(elements, into: workers * 16)
   elements = []
-  let parts = await withTaskGroup { group in
-    for _ in 0..<workers {
+  try await withThrowingTaskGroup(of: (index: Int, result: Result<[Transformed], any Error>).self) { group in
+    func startNext() {
+      guard let portion = portions.popLast() else { return }
       group.addTask {
-        var parts: [(index: Int, result: Result<[Transformed], any Error>)] = []
-        while let (index, portion) = portions.next() {
-          let result = Result { try portion.map(transform) }
-          parts.append((index, result))
-          if case .failure = result { portions.stop() }
-        }
-        return parts
+        (portion.index, Result { try portion.elements.map { try transformUnlessCancelled($0, transform) } })
       }
     }
-    return await group.reduce(into: []) { $0 += $1 }.sorted { $0.index < $1.index }
+
+    // One more than there are processors, so that none waits while results are received.
+    for _ in 0...workers { startNext() }
+    var results: [Int: Result<[Transformed], any Error>] = [:]
+    var next = 0
+    while let (index, result) = try await group.next() {
+      results[index] = result
+      startNext()
+      while let result = results.removeValue(forKey: next) {
+        // Throwing ends the group, which cancels what is under way.
+        try await receive(result.get())
+        next += 1
+      }
+    }
   }
-  var transformed: [Transformed] = []
-  transformed.reserveCapacity(count)
-  for part in parts { transformed += try part.result.get() }
-  return transformed
 }
 
-/// An array in portions, which are taken one after the other.
-private final class Portions<Element: Sendable>: Sendable {
-  private let waiting: Guarded<(next: Int, portions: [[Element]])>
-
-  init(_ elements: [Element], count: Int) {
-    let size = (elements.count + count - 1) / count
-    let portions = stride(from: 0, to: elements.count, by: size).map {
-      Array(elements[$0..<min($0 + size, elements.count)])
-    }
-    waiting = Guarded((0, portions))
+/// The elements in about so many portions of one size, numbered in order, the first one last.
+private func split<Element>(
+  _ elements: [Element], into count: Int
+) -> [(index: Int, elements: [Element])] {
+  let size = (elements.count + count - 1) / count
+  return stride(from: 0, to: elements.count, by: size).enumerated().reversed().map { index, start in
+    (index, Array(elements[start..<min(start + size, elements.count)]))
   }
+}
 
-  /// The next portion, to which nobody else has a reference any more.
-  func next() -> (index: Int, elements: [Element])? {
-    waiting.withLock { waiting in
-      guard waiting.next < waiting.portions.count else { return nil }
-      let index = waiting.next
-      waiting.next += 1
-      var portion: [Element] = []
-      swap(&portion, &waiting.portions[index])
-      return (index, portion)
-    }
-  }
-
-  /// Gives out no more portions.
-  func stop() { waiting.withLock { $0.next = $0.portions.count } }
+private func transformUnlessCancelled<Element, Transformed>(
+  _ element: Element, _ transform: (Element) throws -> Transformed
+) throws -> Transformed {
+  try Task.checkCancellation()
+  return try transform(element)
 }

@@ -32,8 +32,8 @@ import Testing
   func notRun() async throws {
     let store = try await Store<Note>(storage: .memory())
     try await store.insert(Note(id: "a"))
-    _ = store.removeAll().insert(Note(id: "b"))
-    let begun: Store<Note>.Operation = store.removeAll()
+    _ = try await store.removeAll().insert(Note(id: "b"))
+    let begun: Store<Note>.Operation = try await store.removeAll()
     #expect(store.items.map(\.id) == ["a"])
     try await begun.run()
     #expect(store.items.isEmpty)
@@ -53,7 +53,7 @@ import Testing
   @Test("A second run() does nothing, even while the first is under way")
   func twice() async throws {
     let store = try await Store<Note>(storage: .memory())
-    let chain = store.removeAll().insert(Note(id: "a"))
+    let chain = try await store.removeAll().insert(Note(id: "a"))
     async let first: Void = chain.run()
     async let second: Void = chain.run()
     _ = try await (first, second)
@@ -65,7 +65,7 @@ import Testing
   @Test("A chain can be continued in two ways")
   func branches() async throws {
     let store = try await Store<Note>(storage: .memory())
-    let start: Store<Note>.Operation = store.insert(Note(id: "a"))
+    let start: Store<Note>.Operation = try await store.insert(Note(id: "a"))
     let one = start.insert(Note(id: "b"))
     let other = start.insert(Note(id: "c"))
     try await one.run()
@@ -79,7 +79,7 @@ import Testing
     let engine = MemoryStorageEngine()
     let store = try await Store<Measurement>(storage: engine)
     try await store.insert(Measurement(id: "a", value: 1))
-    let chain = store.removeAll().insert(Measurement(id: "b", value: .nan))
+    let chain = try await store.removeAll().insert(Measurement(id: "b", value: .nan))
     await #expect(throws: StorageError.self) { try await chain.run() }
     #expect(store.items.map(\.id) == ["a"])
     await #expect(throws: StorageError.self) { try await chain.run() }

@@ -152,7 +152,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
     #expect(store.items.map(\.id) == ["3", "4"])
 
     // Made but not run: nothing happens.
-    _ = store.removeAll().insert(freshNotes)
+    _ = try await store.removeAll().insert(freshNotes)
     #expect(store.items.map(\.id) == ["3", "4"])
   }
 
