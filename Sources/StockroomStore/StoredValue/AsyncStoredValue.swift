@@ -66,7 +66,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   ///   - key: the name of the entry, of any length and content.
   ///   - codec: how the value becomes bytes.
   public init(
-    wrappedValue: Item, storage: any StorageEngine, key: String, codec: any Codec = JSONCodec()
+    wrappedValue: Item, storage: some StorageEngine, key: String, codec: some Codec = JSONCodec()
   ) {
     engine = storage
     observed = ObservedValue(
@@ -76,7 +76,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
 
   /// An optional value under a key: nil for as long as nothing is stored.
   public convenience init(
-    storage: any StorageEngine, key: String, codec: any Codec = JSONCodec()
+    storage: some StorageEngine, key: String, codec: some Codec = JSONCodec()
   ) where Item: ExpressibleByNilLiteral {
     self.init(wrappedValue: nil, storage: storage, key: key, codec: codec)
   }

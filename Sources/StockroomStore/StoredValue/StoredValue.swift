@@ -62,7 +62,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   ///   - storage: where to keep the value: `UserDefaults.standard`, or those of a suite.
   ///   - codec: how the value becomes bytes.
   public init(
-    wrappedValue: Item, key: String, storage: UserDefaults = .standard, codec: any Codec = JSONCodec()
+    wrappedValue: Item, key: String, storage: UserDefaults = .standard, codec: some Codec = JSONCodec()
   ) {
     entry = UserDefaultsEntry(storage: storage, key: key)
     observed = ObservedValue(defaultValue: wrappedValue, key: CacheKey(verbatim: key), codec: codec)
@@ -71,7 +71,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
 
   /// An optional value under a key: nil for as long as nothing is stored.
   public convenience init(
-    key: String, storage: UserDefaults = .standard, codec: any Codec = JSONCodec()
+    key: String, storage: UserDefaults = .standard, codec: some Codec = JSONCodec()
   ) where Item: ExpressibleByNilLiteral {
     self.init(wrappedValue: nil, key: key, storage: storage, codec: codec)
   }
