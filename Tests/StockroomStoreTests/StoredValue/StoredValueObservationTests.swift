@@ -82,7 +82,8 @@ import Testing
     withObservationTracking {
       _ = value.wrappedValue
     } onChange: {
-      #expect(throws: Never.self) { try value.update { $0 += 10 } }
+      // Called again for its own change, as observers of anything are who change what they observe.
+      if value.wrappedValue < 10 { #expect(throws: Never.self) { try value.update { $0 += 10 } } }
     }
     try value.set(1)
     #expect(value.wrappedValue == 11)

@@ -215,9 +215,11 @@ private struct AppState {
 
   @Test("A registered default counts as stored, until something is")
   func registered() throws {
+    // Registered is registered for the whole process, so the key must be of this test alone.
+    let key = UUID().uuidString
     let storage = try defaults.open()
-    storage.register(defaults: ["theme": Data(#""dark""#.utf8)])
-    @StoredValue(key: "theme", storage: storage) var theme: Theme = .light
+    storage.register(defaults: [key: Data(#""dark""#.utf8)])
+    @StoredValue(key: key, storage: storage) var theme: Theme = .light
     #expect(theme == .dark)
     try $theme.set(.system)
     #expect(theme == .system)
