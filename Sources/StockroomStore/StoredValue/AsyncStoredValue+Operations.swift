@@ -1,4 +1,5 @@
-/// What can be done to a part of the value. Each is one ``AsyncStoredValue/update(_:)``, and throws as that does.
+/// What can be done to a part of the value. Each is one ``AsyncStoredValue/update(_:)``, and throws as that
+/// does.
 extension AsyncStoredValue {
   /// Changes one property of the value and leaves the others as they are.
   public func set<Value: Sendable>(

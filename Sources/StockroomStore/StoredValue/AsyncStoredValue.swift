@@ -17,32 +17,35 @@ import StockroomCore
 /// try await $draft.set(\.title, to: "Untitled")
 /// ```
 ///
-/// The value is read through the property and changed through its projection, the `$` form, which is this class. What
-/// is stored is the codec's bytes, JSON unless you choose otherwise, as the entry of the key; a key that is empty or too
-/// long for an engine is hashed (rule S8).
+/// The value is read through the property and changed through its projection, the `$` form, which is this
+/// class. What is stored is the codec's bytes, JSON unless you choose otherwise, as the entry of the key; a
+/// key that is empty or too long for an engine is hashed (rule S8).
 ///
 /// ## Loading
 ///
-/// Loading begins in the background when the object is made. Until it is through the value is the default. If it fails,
-/// because the engine fails or because the bytes cannot be decoded, then the value stays the default and ``failure``
-/// says why; the next operation that needs what is stored throws the error, and the one after that tries again.
-/// Nothing that cannot be read is overwritten, but by ``set(_:)`` and ``reset()``, which replace whatever there is.
+/// Loading begins in the background when the object is made. Until it is through the value is the default. If
+/// it fails, because the engine fails or because the bytes cannot be decoded, then the value stays the
+/// default and ``failure`` says why; the next operation that needs what is stored throws the error, and the
+/// one after that tries again. Nothing that cannot be read is overwritten, but by ``set(_:)`` and
+/// ``reset()``, which replace whatever there is.
 ///
 /// ## Operations
 ///
-/// Any number of tasks may call anything. Operations on one object are done one after another, in the order of the
-/// calls, each as a whole (rule S1). The value changes once the engine has acknowledged it; a call that throws leaves
-/// the value and the engine as they were (rule S2). An operation whose task is cancelled before its turn throws
-/// `CancellationError` and does nothing. Coding takes place off the actor of the caller.
+/// Any number of tasks may call anything. Operations on one object are done one after another, in the order
+/// of the calls, each as a whole (rule S1). The value changes once the engine has acknowledged it; a call
+/// that throws leaves the value and the engine as they were (rule S2). An operation whose task is cancelled
+/// before its turn throws `CancellationError` and does nothing. Coding takes place off the actor of the
+/// caller.
 ///
-/// Two objects with the same engine and key are not synchronised: each goes by what it loaded and wrote itself. Make
-/// one and hand it around.
+/// Two objects with the same engine and key are not synchronised: each goes by what it loaded and wrote
+/// itself. Make one and hand it around.
 ///
 /// ## Observation
 ///
 /// The value and ``failure`` are observable, once per operation, and after it took effect. In a class that is
-/// `@Observable` itself write `@ObservationIgnored` before the property; the value stays observable. Storing the same
-/// bytes again is no change.
+/// `@Observable` itself write `@ObservationIgnored` before the property; the value stays observable. Storing
+/// the same bytes again is no change. Observation can miss a change that another thread makes at the very
+/// moment of looking; ``values`` cannot.
 @propertyWrapper
 public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private enum Loading: Sendable {
@@ -81,7 +84,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     self.init(wrappedValue: nil, storage: storage, key: key, codec: codec)
   }
 
-  /// The value as far as it is known: the default until it has loaded, then what the engine acknowledged last. O(1).
+  /// The value as far as it is known: the default until it has loaded, then what the engine acknowledged
+  /// last. O(1).
   public var wrappedValue: Item { observed.value }
 
   /// The operations, and what else there is to know of the value.
@@ -106,8 +110,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
 
   /// The present value, then the value after each change, in order, for each subscriber of its own.
   ///
-  /// No change is left out however slowly the stream is read, nor between the present value and the first change; what has
-  /// not been read yet is kept in memory. The stream ends when this object is gone.
+  /// No change is left out, however slowly the stream is read, nor between the present value and the first
+  /// change. What has not been read yet is kept in memory. The stream ends when this object is gone.
   public var values: AsyncStream<Item> { values(bufferingPolicy: .unbounded) }
 
   /// As ``values``, with a limit to what is kept for a subscriber that is slow:
@@ -135,8 +139,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     }
   }
 
-  /// Stores what the closure makes of the present value, and nothing if it throws. No other operation on this object
-  /// comes between. One write, after loading if that has not been done.
+  /// Stores what the closure makes of the present value, and nothing if it throws. No other operation on this
+  /// object comes between. One write, after loading if that has not been done.
   ///
   /// - Throws: what the closure throws; `StorageError` with code `encodingFailed`; as ``valueHasLoaded()`` if the
   ///   present value is not known; what the engine throws.

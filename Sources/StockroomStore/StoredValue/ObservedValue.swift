@@ -9,8 +9,9 @@ import StockroomCore
 
 /// The value that the present content of a key stands for, decoded once, with those who observe it.
 ///
-/// Content is taken, and put into the buffers of the streams, behind one lock: no stream misses a change or sees two
-/// in the wrong order. Observers are told afterwards and outside of it, since their closures may call anything.
+/// Content is taken, and put into the buffers of the streams, behind one lock: no stream misses a change or
+/// sees two in the wrong order. Observers are told afterwards and outside of it, since their closures may
+/// call anything.
 final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   private struct State: Sendable {
     /// Nil until somebody has looked.

@@ -9,9 +9,9 @@ protocol UserDefaultsReader: AnyObject, Sendable {
 
 /// Lets those who write to `UserDefaults` do so one after another, and tells the others under the same key.
 ///
-/// There is one for the process: two `UserDefaults` of the same suite are different objects that do not say so. Its lock
-/// may be taken again by the thread that has it, since setting a default calls observers, who may want to write too.
-/// Reading never waits for it.
+/// There is one for the process: two `UserDefaults` of the same suite are different objects that do not say
+/// so. Its lock may be taken again by the thread that has it, since setting a default calls observers, who
+/// may want to write too. Reading never waits for it.
 final class UserDefaultsWriter: Sendable {
   static let shared = UserDefaultsWriter()
 

@@ -35,12 +35,17 @@ import Testing
     let replacing = Task { @MainActor in try await value.set([]) }
     for number in [0, 3, 9] { tasks[number].cancel() }
     replacing.cancel()
+    let closure = Task { @MainActor in
+      try await value.update { _ in Issue.record("A cancelled call must not begin.") }
+    }
+    closure.cancel()
     await engine.release()
     for (number, task) in tasks.enumerated() where ![0, 3, 9].contains(number) { try await task.value }
     for number in [0, 3, 9] {
       await #expect(throws: CancellationError.self) { try await tasks[number].value }
     }
     await #expect(throws: CancellationError.self) { try await replacing.value }
+    await #expect(throws: CancellationError.self) { try await closure.value }
     #expect(value.wrappedValue == [1, 2, 4, 5, 6, 7, 8])
     #expect(try await engine.read(key: key) == Data("[1,2,4,5,6,7,8]".utf8))
   }
@@ -62,24 +67,30 @@ import Testing
     #expect(value.wrappedValue == [1])
   }
 
-  @Test("A call on the main actor leaves it while encoding")
+  @Test("A call on the main actor leaves it while encoding and decoding")
   @MainActor func offTheMainActor() async throws {
-    struct NotOnMain: Codable, Equatable {
-      var number = 0
-      init() {}
-      init(from decoder: any Decoder) throws {
-        #expect(!Thread.isMainThread)
-        number = try decoder.singleValueContainer().decode(Int.self)
-      }
-      func encode(to encoder: any Encoder) throws {
-        #expect(!Thread.isMainThread)
-        var container = encoder.singleValueContainer()
-        try container.encode(number)
-      }
-    }
-    let value = AsyncStoredValue(wrappedValue: NotOnMain(), storage: MemoryStorageEngine(), key: "list")
-    try await value.update { $0.number = 5 }
-    try await value.set(\.number, to: 6)
-    #expect(value.wrappedValue.number == 6)
+    try await engine.write(Data("5".utf8), key: key)
+    DispatchQueue.main.setSpecific(key: MainQueueAvoidingCodec.isMain, value: true)
+    defer { DispatchQueue.main.setSpecific(key: MainQueueAvoidingCodec.isMain, value: nil) }
+    try #require(DispatchQueue.getSpecific(key: MainQueueAvoidingCodec.isMain) == true)
+    let value = AsyncStoredValue(
+      wrappedValue: 0, storage: engine, key: "list", codec: MainQueueAvoidingCodec())
+    try await value.update { $0 += 1 }
+    try await value.set(value.wrappedValue + 1)
+    #expect(value.wrappedValue == 7)
+  }
+}
+
+private struct MainQueueAvoidingCodec: Codec {
+  static let isMain = DispatchSpecificKey<Bool>()
+
+  func encode(_ value: some Encodable) throws -> Data {
+    #expect(DispatchQueue.getSpecific(key: Self.isMain) == nil)
+    return try JSONEncoder().encode(value)
+  }
+
+  func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
+    #expect(DispatchQueue.getSpecific(key: Self.isMain) == nil)
+    return try JSONDecoder().decode(type, from: data)
   }
 }
