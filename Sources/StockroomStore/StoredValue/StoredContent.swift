@@ -1,0 +1,24 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What is stored under a key.
+enum StoredContent: Sendable {
+  case absent
+  case bytes(Data)
+  /// There is something, or there may be, and it cannot be had.
+  case unreadable(StorageError)
+
+  func isSame(as other: StoredContent) -> Bool {
+    switch (self, other) {
+    case (.absent, .absent): true
+    case (.bytes(let bytes), .bytes(let otherBytes)): bytes == otherBytes
+    case (.unreadable(let error), .unreadable(let otherError)): error.description == otherError.description
+    default: false
+    }
+  }
+}

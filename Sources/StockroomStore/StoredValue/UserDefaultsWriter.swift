@@ -1,0 +1,49 @@
+import Foundation
+import StockroomCore
+
+/// A ``StoredValue`` of any type, seen from the others under its key.
+protocol UserDefaultsReader: AnyObject, Sendable {
+  /// Reads what is stored and gives back a closure that tells the observers, if they have to be told.
+  func refresh() -> (@Sendable () -> Void)?
+}
+
+/// Lets those who write to `UserDefaults` do so one after another, and tells the others under the same key.
+///
+/// There is one for the process: two `UserDefaults` of the same suite are different objects that do not say
+/// so. Its lock may be taken again by the thread that has it, since setting a default calls observers, who
+/// may want to write too. Reading never waits for it.
+final class UserDefaultsWriter: Sendable {
+  static let shared = UserDefaultsWriter()
+
+  private struct Reader {
+    weak var value: (any UserDefaultsReader)?
+  }
+
+  private let lock = NSRecursiveLock()
+  private let readers = Guarded<[String: [ObjectIdentifier: Reader]]>([:])
+
+  func add(_ reader: some UserDefaultsReader, key: String) {
+    readers.withLock { $0[key, default: [:]][ObjectIdentifier(reader)] = Reader(value: reader) }
+  }
+
+  func remove(_ id: ObjectIdentifier, key: String) {
+    readers.withLock { readers in
+      readers[key]?[id] = nil
+      if readers[key]?.isEmpty == true { readers[key] = nil }
+    }
+  }
+
+  /// Calls `body` while nobody else writes; then tells all who read the key.
+  func write(key: String, _ body: () throws -> Void) rethrows {
+    var reports: [@Sendable () -> Void] = []
+    defer { for report in reports { report() } }
+    try lock.withLock {
+      defer { reports = readers(of: key).compactMap { $0.refresh() } }
+      try body()
+    }
+  }
+
+  private func readers(of key: String) -> [any UserDefaultsReader] {
+    readers.withLock { readers in readers[key, default: [:]].values.compactMap(\.value) }
+  }
+}

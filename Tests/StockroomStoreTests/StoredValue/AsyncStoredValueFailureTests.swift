@@ -1,0 +1,134 @@
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@Suite struct AsyncStoredValueFailureTests {
+  private let directory: TemporaryDirectory
+  private let key = CacheKey(verbatim: "list")
+  init() throws { directory = try TemporaryDirectory() }
+
+  private func operations(on value: AsyncStoredValue<[String]>) -> [() async throws -> Void] {
+    [
+      { try await value.append("a") }, { try await value.replace("a", with: "b") },
+      { try await value.togglePresence("a") }, { try await value.set(\.[0], to: "a") },
+      { try await value.update { $0 = [] } }, { try await value.valueHasLoaded() },
+      { _ = try await value.get() },
+    ]
+  }
+
+  @Test("A closed engine fails every operation, and the value stays", arguments: AnyEngine.all)
+  func closed(_ kind: AnyEngine) async throws {
+    let engine = try kind.open(directory)
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await value.set(["a"])
+    let changes = ChangeCounter { _ = value.wrappedValue }
+    let unloaded = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "absent")
+    try await unloaded.valueHasLoaded()
+    try await engine.close()
+    for operation in [
+      { try await value.append("b") }, { try await value.reset() }, { try await value.set([]) },
+    ] {
+      let error = await #expect(throws: StorageError.self) { try await operation() }
+      #expect(error?.code == .closed)
+    }
+    #expect(value.wrappedValue == ["a"])
+    #expect(value.failure == nil)
+    #expect(changes.count == 0)
+
+    let late = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    for operation in operations(on: late) {
+      let error = await #expect(throws: StorageError.self) { try await operation() }
+      #expect(error?.code == .closed)
+    }
+    #expect(late.wrappedValue == ["default"])
+    #expect(late.failure?.code == .closed)
+  }
+
+  @Test("What cannot be decoded gives the default, says why, and stays", arguments: AnyEngine.all)
+  func undecodable(_ kind: AnyEngine) async throws {
+    let engine = try kind.open(directory)
+    let junk = Data("no JSON at all".utf8)
+    try await engine.write(junk, key: key)
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    for operation in operations(on: value) {
+      let error = await #expect(throws: StorageError.self) { try await operation() }
+      #expect(error?.code == .decodingFailed)
+    }
+    #expect(value.wrappedValue == ["default"])
+    #expect(value.failure?.code == .decodingFailed)
+    #expect(try await engine.read(key: key) == junk)
+
+    try await value.set(["a"])
+    #expect(value.wrappedValue == ["a"])
+    #expect(value.failure == nil)
+    try await value.append("b")
+    #expect(value.wrappedValue == ["a", "b"])
+
+    try await engine.write(junk, key: key)
+    let again = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await again.reset()
+    #expect(try await again.get() == ["default"])
+    #expect(try await engine.read(key: key) == nil)
+  }
+
+  @Test("What cannot be encoded throws, and nothing changes")
+  func unencodable() async throws {
+    let engine = MemoryStorageEngine()
+    let value = AsyncStoredValue(wrappedValue: 1.5, storage: engine, key: "list")
+    try await value.set(2.5)
+    let changes = ChangeCounter { _ = value.wrappedValue }
+    for operation in [{ try await value.set(.nan) }, { try await value.update { $0 = .infinity } }] {
+      let error = await #expect(throws: StorageError.self) { try await operation() }
+      #expect(error?.code == .encodingFailed)
+    }
+    #expect(value.wrappedValue == 2.5)
+    #expect(changes.count == 0)
+    #expect(try await engine.read(key: key) == Data("2.5".utf8))
+  }
+
+  @Test("A failed load is thrown by the next call, and the call after that tries again")
+  func failedLoad() async throws {
+    let engine = SwitchableEngine()
+    try await engine.write(Data(#"["a"]"#.utf8), key: key)
+    await engine.fail(with: StorageError(.io, "The disk is gone."))
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    let failures = ChangeCounter { _ = value.failure }
+    while value.failure == nil { await Task.yield() }
+    #expect(failures.count <= 1)
+    await engine.fail(with: nil)
+    let error = await #expect(throws: StorageError.self) { try await value.valueHasLoaded() }
+    #expect(error?.code == .io)
+    #expect(value.wrappedValue == ["default"])
+    try await value.valueHasLoaded()
+    #expect(value.wrappedValue == ["a"])
+    #expect(value.failure == nil)
+  }
+
+  @Test("A write throws rather than build on what could not be loaded, and set replaces it")
+  func writeAfterFailedLoad() async throws {
+    struct Fault: Error {}
+    let engine = SwitchableEngine()
+    try await engine.write(Data(#"["a"]"#.utf8), key: key)
+    await engine.fail(with: Fault())
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    await #expect(throws: Fault.self) { try await value.append("b") }
+    #expect(value.failure?.code == .io && value.failure?.underlying is Fault)
+    await #expect(throws: Fault.self) { try await value.set(["c"]) }
+    #expect(value.wrappedValue == ["default"])
+    await engine.fail(with: nil)
+    #expect(try await engine.read(key: key) == Data(#"["a"]"#.utf8))
+    try await value.append("b")
+    #expect(value.wrappedValue == ["a", "b"])
+
+    await engine.fail(with: Fault())
+    let other = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    while other.failure == nil { await Task.yield() }
+    await engine.fail(with: nil)
+    try await other.set(["c"])
+    try await other.valueHasLoaded()
+    #expect(other.wrappedValue == ["c"])
+    #expect(other.failure == nil)
+  }
+}

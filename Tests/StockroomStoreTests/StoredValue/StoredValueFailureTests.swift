@@ -1,0 +1,111 @@
+import Foundation
+import StockroomCore
+import StockroomStore
+import Testing
+
+@Suite struct StoredValueFailureTests {
+  private let defaults = TemporaryDefaults()
+  private let junk = Data("no JSON at all".utf8)
+
+  @Test("What cannot be decoded gives the default, says why, and stays")
+  func undecodable() throws {
+    let storage = try defaults.open()
+    storage.set(junk, forKey: "list")
+    @StoredValue(key: "list", storage: storage) var list = ["default"]
+    #expect(list == ["default"])
+    #expect($list.failure?.code == .decodingFailed)
+    #expect($list.failure?.message.contains("list") == true)
+    #expect($list.failure?.underlying is DecodingError)
+    #expect(throws: StorageError.self) { try $list.get() }
+    #expect(storage.data(forKey: "list") == junk)
+  }
+
+  @Test("Operations on what cannot be decoded throw and leave it; set and reset replace it")
+  func operationsOnUndecodable() throws {
+    let storage = try defaults.open()
+    storage.set(junk, forKey: "list")
+    @StoredValue(key: "list", storage: storage) var list: [String] = []
+    let operations: [() throws -> Void] = [
+      { try $list.append("a") }, { try $list.replace("a", with: "b") }, { try $list.togglePresence("a") },
+      { try $list.set(\.[0], to: "a") }, { try $list.update { $0 = [] } },
+    ]
+    for operation in operations {
+      let error = #expect(throws: StorageError.self, performing: operation)
+      #expect(error?.code == .decodingFailed)
+      #expect(storage.data(forKey: "list") == junk)
+    }
+    try $list.set(["a"])
+    #expect(list == ["a"])
+    #expect($list.failure == nil)
+
+    storage.set(junk, forKey: "list")
+    #expect($list.failure != nil)
+    try $list.reset()
+    #expect($list.failure == nil)
+    #expect(try $list.get() == [])
+  }
+
+  @Test("A value of another type than Data is a failure, and stays")
+  func foreignTypes() throws {
+    let storage = try defaults.open()
+    let values: [Any] = ["text", 5, true, [1, 2], ["a": 1], Date.now, 1.5]
+    for (index, value) in values.enumerated() {
+      let key = "foreign \(index)"
+      storage.set(value, forKey: key)
+      @StoredValue(key: key, storage: storage) var number = 0
+      #expect(number == 0)
+      #expect($number.failure?.code == .decodingFailed)
+      #expect($number.failure?.message.contains(key) == true)
+      let error = #expect(throws: StorageError.self) { try $number.update { $0 += 1 } }
+      #expect(error?.code == .decodingFailed)
+      #expect(storage.object(forKey: key) != nil && storage.data(forKey: key) == nil)
+      try $number.set(3)
+      #expect(number == 3)
+    }
+  }
+
+  @Test("Zero bytes are undecodable, and not absent")
+  func empty() throws {
+    let storage = try defaults.open()
+    storage.set(Data(), forKey: "number")
+    @StoredValue(key: "number", storage: storage) var number = 1
+    #expect($number.failure?.code == .decodingFailed)
+  }
+
+  @Test("What cannot be encoded throws, and nothing changes, not for observers either")
+  func unencodable() async throws {
+    @StoredValue(key: "number", storage: try defaults.open()) var number = 1.5
+    try $number.set(2.5)
+    let value = $number
+    let changes = ChangeCounter { _ = value.wrappedValue }
+    let stream = value.values
+    let errors = [
+      #expect(throws: StorageError.self) { try $number.set(.nan) },
+      #expect(throws: StorageError.self) { try $number.update { $0 = .infinity } },
+    ]
+    for error in errors {
+      #expect(error?.code == .encodingFailed)
+      #expect(error?.message.contains("number") == true)
+      #expect(error?.underlying is EncodingError)
+    }
+    #expect(number == 2.5)
+    #expect(changes.count == 0)
+    try $number.set(3.5)
+    #expect(await stream.prefix(2).reduce(into: []) { $0.append($1) } == [2.5, 3.5])
+  }
+
+  #if os(Linux)
+    @Test("A value that cannot be written to disk throws, and nothing has changed")
+    func unwritable() throws {
+      let storage = try defaults.openWhereNothingCanBeWritten()
+      @StoredValue(key: "number", storage: storage) var number = 1
+      let errors = [
+        #expect(throws: StorageError.self) { try $number.set(2) },
+        #expect(throws: StorageError.self) { try $number.update { $0 += 1 } },
+      ]
+      for error in errors { #expect(error?.code == .io) }
+      #expect(number == 1)
+      #expect(storage.object(forKey: "number") == nil)
+    }
+  #endif
+}

@@ -1,0 +1,229 @@
+import Foundation
+import Observation
+import StockroomCore
+import StockroomStore
+import Testing
+
+/// The declarations that people know.
+private struct AppState {
+  @StoredValue<RedPanda>(key: "pandaRojo") private var spanishRedPanda = RedPanda(cuteRating: 100)
+  @StoredValue(key: "likedEpisodes") var likedVideos = LikedVideos(ids: [1, 2, 3])
+  @StoredValue(key: "openLinksInSafari") var openLinksInSafari = true
+  @StoredValue(key: "downloadedVideos") var downloadedVideos: DownloadedVideos?
+  @StoredValue<DownloadedVideos?>(key: "otherVideos") var otherVideos
+
+  var rating: Int { spanishRedPanda.cuteRating }
+}
+
+@Observable private final class Preferences {
+  @ObservationIgnored @StoredValue(key: "theme") var theme: Theme = .light
+}
+
+@MainActor private final class Controller {
+  @StoredValue var theme: Theme
+  init(_ storage: UserDefaults) {
+    _theme = StoredValue(wrappedValue: .system, key: "theme", storage: storage)
+  }
+}
+
+@Suite struct StoredValueTests {
+  private let defaults = TemporaryDefaults()
+
+  @Test("The declarations that people know compile and give the defaults")
+  func declarations() {
+    let state = AppState()
+    #expect(state.rating == 100)
+    #expect(state.likedVideos == LikedVideos(ids: [1, 2, 3]))
+    #expect(state.openLinksInSafari)
+    #expect(state.downloadedVideos == nil)
+    #expect(state.otherVideos == nil)
+    #expect(Preferences().theme == .light)
+  }
+
+  @Test("A property in a class on the main actor is set without waiting")
+  @MainActor func controller() throws {
+    let controller = try Controller(defaults.open())
+    #expect(controller.theme == .system)
+    try controller.$theme.set(.dark)
+    #expect(controller.theme == .dark)
+  }
+
+  @Test("A value that was set is there in a new object, and its bytes are JSON under the key, on disk too")
+  func restart() throws {
+    let panda = RedPanda(cuteRating: 7, name: "Pabu")
+    @StoredValue(key: "panda", storage: try defaults.open()) var first = RedPanda(cuteRating: 1)
+    try $first.set(panda)
+    #expect(first == panda)
+
+    @StoredValue(key: "panda", storage: try defaults.open()) var second = RedPanda(cuteRating: 2)
+    #expect(second == panda)
+    let bytes = try #require(try defaults.open().data(forKey: "panda"))
+    #expect(try JSONDecoder().decode(RedPanda.self, from: bytes) == panda)
+    #if os(Linux)
+      let file = try PropertyListSerialization.propertyList(
+        from: Data(contentsOf: defaults.file), format: nil)
+      #expect((file as? [String: Any])?["panda"] as? Data == bytes)
+    #endif
+  }
+
+  @Test("Reset removes what is stored, twice too, and the value is the default again")
+  func reset() throws {
+    @StoredValue(key: "theme", storage: try defaults.open()) var theme: Theme = .light
+    try $theme.set(.dark)
+    try $theme.reset()
+    try $theme.reset()
+    #expect(theme == .light)
+    #expect(try defaults.open().object(forKey: "theme") == nil)
+  }
+
+  @Test("Looking at a value stores nothing")
+  func lookingStoresNothing() throws {
+    @StoredValue(key: "theme", storage: try defaults.open()) var theme: Theme = .light
+    #expect(theme == .light)
+    #expect(try $theme.get() == .light)
+    #expect($theme.failure == nil)
+    #expect(try defaults.open().object(forKey: "theme") == nil)
+  }
+
+  @Test("One property is set and the others stay")
+  func keyPath() throws {
+    @StoredValue(key: "panda", storage: try defaults.open()) var panda = RedPanda(cuteRating: 1, name: "Pabu")
+    try $panda.set(\.cuteRating, to: 99)
+    #expect(panda == RedPanda(cuteRating: 99, name: "Pabu"))
+  }
+
+  @Test("A flag is toggled to and fro")
+  func toggle() throws {
+    @StoredValue(key: "flag", storage: try defaults.open()) var flag = true
+    try $flag.toggle()
+    #expect(!flag)
+    try $flag.toggle()
+    #expect(flag)
+  }
+
+  @Test("Elements are appended, replaced, removed and added back")
+  func array() throws {
+    @StoredValue(key: "array", storage: try defaults.open()) var array: [String] = []
+    try $array.append("a")
+    try $array.append("b")
+    try $array.append("a")
+    try $array.replace("a", with: "c")
+    #expect(array == ["c", "b", "a"])
+    try $array.append("b")
+    try $array.togglePresence("b")
+    #expect(array == ["c", "a"])
+    try $array.togglePresence("b")
+    #expect(array == ["c", "a", "b"])
+  }
+
+  @Test("Replacing an element that is not there stores nothing")
+  func replaceAbsent() throws {
+    @StoredValue(key: "array", storage: try defaults.open()) var array = ["a"]
+    try $array.replace("x", with: "y")
+    #expect(array == ["a"])
+    #expect(try defaults.open().object(forKey: "array") == nil)
+  }
+
+  @Test("A dictionary gains, changes and loses keys")
+  func dictionary() throws {
+    @StoredValue(key: "dictionary", storage: try defaults.open(), codec: .json) var dictionary = ["a": 1]
+    try $dictionary.update(key: "b", value: 2)
+    try $dictionary.update(key: "a", value: 3)
+    #expect(dictionary == ["a": 3, "b": 2])
+    try $dictionary.update(key: "a", value: nil)
+    try $dictionary.update(key: "absent", value: nil)
+    #expect(dictionary == ["b": 2])
+  }
+
+  @Test("A closure that throws changes nothing")
+  func throwingUpdate() throws {
+    @StoredValue(key: "number", storage: try defaults.open()) var number = 1
+    #expect(throws: CancellationError.self) {
+      try $number.update { number in
+        number = 5
+        throw CancellationError()
+      }
+    }
+    #expect(number == 1)
+    #expect(try defaults.open().object(forKey: "number") == nil)
+  }
+
+  @Test("Nil is a value where the default is another")
+  func storedNil() throws {
+    @StoredValue(key: "number", storage: try defaults.open()) var number: Int? = 5
+    #expect(number == 5)
+    try $number.set(nil)
+    #expect(number == nil)
+    try $number.reset()
+    #expect(number == 5)
+  }
+
+  @Test("Another codec is used for writing and reading")
+  func codec() throws {
+    let storage = try defaults.open()
+    @StoredValue(key: "theme", storage: storage, codec: PropertyListCodec()) var themes: [Theme] = []
+    try $themes.append(.dark)
+    #expect(themes == [.dark])
+    let bytes = try #require(storage.data(forKey: "theme"))
+    #expect(try PropertyListDecoder().decode([Theme].self, from: bytes) == [.dark])
+  }
+
+  @Test(
+    "Keys of any content are keys of their own",
+    arguments: [
+      "", " ", "a/b", "../a", "a\0b", "é", "e\u{301}", "🐼", "a.b", String(repeating: "k", count: 10_000),
+    ])
+  func keys(_ key: String) throws {
+    @StoredValue(key: key, storage: try defaults.open()) var value = 0
+    @StoredValue(key: key + "+", storage: try defaults.open()) var other = 0
+    try $value.set(1)
+    #expect(value == 1)
+    #expect(other == 0)
+    @StoredValue(key: key, storage: try defaults.open()) var again = 0
+    #expect(again == 1)
+  }
+
+  @Test("Suites keep values of the same key apart")
+  func suites() throws {
+    let otherDefaults = TemporaryDefaults()
+    @StoredValue(key: "value", storage: try defaults.open()) var value = 0
+    @StoredValue(key: "value", storage: try otherDefaults.open()) var other = 0
+    try $value.set(1)
+    #expect(other == 0)
+    try $other.set(2)
+    #expect(value == 1)
+  }
+
+  @Test("A value of a hundred thousand elements is stored and found again")
+  func large() throws {
+    @StoredValue(key: "large", storage: try defaults.open()) var large: [Int] = []
+    try $large.set(Array(0..<100_000))
+    @StoredValue(key: "large", storage: try defaults.open()) var again: [Int] = []
+    #expect(again.count == 100_000)
+  }
+
+  @Test("What other code stores and removes is seen")
+  func changedByOthers() throws {
+    let storage = try defaults.open()
+    @StoredValue(key: "theme", storage: storage) var theme: Theme = .light
+    #expect(theme == .light)
+    storage.set(Data(#""dark""#.utf8), forKey: "theme")
+    #expect(theme == .dark)
+    storage.removeObject(forKey: "theme")
+    #expect(theme == .light)
+  }
+
+  @Test("A registered default counts as stored, until something is")
+  func registered() throws {
+    // Registered is registered for the whole process, so the key must be of this test alone.
+    let key = UUID().uuidString
+    let storage = try defaults.open()
+    storage.register(defaults: [key: Data(#""dark""#.utf8)])
+    @StoredValue(key: key, storage: storage) var theme: Theme = .light
+    #expect(theme == .dark)
+    try $theme.set(.system)
+    #expect(theme == .system)
+    try $theme.reset()
+    #expect(theme == .dark)
+  }
+}
