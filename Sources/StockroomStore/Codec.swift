@@ -17,7 +17,8 @@
 /// }
 /// ```
 ///
-/// A codec is called from several threads at the same time, and never on the main actor.
+/// A codec is called from several threads at the same time, and never on the main actor but by ``StoredValue``, which
+/// works where it is called.
 public protocol Codec: Sendable {
   /// The bytes of a value, such that ``decode(_:from:)`` gives an equal value back.
   ///

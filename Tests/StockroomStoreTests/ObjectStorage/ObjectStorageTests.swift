@@ -173,11 +173,3 @@ struct Letter: StorableItem, Hashable {
   static let first = Letter(text: "Zoë\u{0}🧳", likes: .min)
   static let second = Letter(text: "", likes: .max)
 }
-
-private struct PropertyListCodec: Codec {
-  func encode(_ value: some Encodable) throws -> Data { try PropertyListEncoder().encode(value) }
-
-  func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
-    try PropertyListDecoder().decode(type, from: data)
-  }
-}

@@ -58,12 +58,6 @@ import Testing
 
   @Test("Another codec stores other bytes")
   func codec() async throws {
-    struct PropertyListCodec: Codec {
-      func encode(_ value: some Encodable) throws -> Data { try PropertyListEncoder().encode(value) }
-      func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
-        try PropertyListDecoder().decode(type, from: data)
-      }
-    }
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine, codec: PropertyListCodec())
     try await store.insert(Note.numbered(0..<100))

@@ -1,0 +1,10 @@
+import Foundation
+import StockroomStore
+
+/// A codec of somebody else's, so that what is stored is no JSON.
+struct PropertyListCodec: Codec {
+  func encode(_ value: some Encodable) throws -> Data { try PropertyListEncoder().encode(value) }
+  func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
+    try PropertyListDecoder().decode(type, from: data)
+  }
+}
