@@ -28,9 +28,7 @@ extension Store {
   ///
   /// Each type has its own, since two types in one database would take each other's places.
   fileprivate static var defaultDatabase: SQLiteStorageEngine {
-    // A private type's full name has an address in it, which the next build changes.
-    let name = String(reflecting: Item.self).replacing(#/\(unknown context at \$[0-9a-f]+\)\./#, with: "")
-    return .default(appendingPath: "Stores/\(name)")
+    .default(appendingPath: "Stores/\(nameForPlaces(of: Item.self))")
   }
 }
 

@@ -59,8 +59,10 @@ public final class SQLiteStorageEngine: StorageEngine {
   }
 
   /// An engine that throws from each of its methods why it could not be opened.
-  package static func deferringErrors(directory: FileManager.Directory) -> SQLiteStorageEngine {
-    SQLiteStorageEngine(opened: Result { try open(directory, "data", .full) })
+  package static func deferringErrors(
+    directory: FileManager.Directory, durability: Durability = .full
+  ) -> SQLiteStorageEngine {
+    SQLiteStorageEngine(opened: Result { try open(directory, "data", durability) })
   }
 
   /// Everything but finding damage within values: SQLite keeps no checksums of its pages.
