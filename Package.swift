@@ -75,7 +75,8 @@ let package = Package(
     .testTarget(
       name: "AllEnginesTests", dependencies: ["StockroomCLI", "StockroomCore"], swiftSettings: settings),
     .testTarget(
-      name: "ReadmeTests", dependencies: engineNames + ["StockroomCLI", "ConformanceKit", "BenchmarkKit"],
+      name: "ReadmeTests",
+      dependencies: engineNames + ["Stockroom", "StockroomCLI", "ConformanceKit", "BenchmarkKit"],
       swiftSettings: settings),
     .testTarget(
       name: "ConformanceKitTests", dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit"], swiftSettings: settings),

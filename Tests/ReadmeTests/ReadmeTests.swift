@@ -4,21 +4,34 @@ import Testing
 
 @testable import StockroomCLI
 
-@Suite struct ReadmeTests {
+/// A page of the documentation, and the file in which its code is compiled.
+struct Page: CustomTestStringConvertible {
+  static let readme = Page(path: "README.md")
+  static let all =
+    [readme]
+    + ["GettingStarted", "ChoosingAnEngine", "ComingFromOtherLibraries"].map {
+      Page(path: "Documentation/\($0).md")
+    }
+
   static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
-  let page: String
-  let compiled: String
 
-  init() throws {
-    page = try String(contentsOf: Self.root.appending(path: "README.md"), encoding: .utf8)
-    compiled = try String(
-      contentsOf: Self.root.appending(path: "Tests/ReadmeTests/Snippets.swift"), encoding: .utf8)
+  let path: String
+
+  var testDescription: String { path }
+  var url: URL { Self.root.appending(path: path) }
+
+  func text() throws -> String { try String(contentsOf: url, encoding: .utf8) }
+
+  func compiledCode() throws -> String {
+    let name = url.deletingPathExtension().lastPathComponent
+    return try String(
+      contentsOf: Self.root.appending(path: "Tests/ReadmeTests/\(name)Snippets.swift"), encoding: .utf8)
   }
 
   /// The Swift code on the page, without its imports. A manifest is not compiled here.
-  var snippets: [String] {
-    page.components(separatedBy: "```swift\n").dropFirst()
+  func snippets() throws -> [String] {
+    try text().components(separatedBy: "```swift\n").dropFirst()
       .compactMap { $0.components(separatedBy: "\n```").first }
       .filter { !$0.hasPrefix("// Package.swift") }
       .map { snippet in
@@ -27,10 +40,13 @@ import Testing
           .joined(separator: "\n")
       }
   }
+}
 
-  @Test("All Swift code on the page is compiled")
-  func code() {
-    #expect(snippets.count >= 4)
+@Suite struct ReadmeTests {
+  @Test("All Swift code on the page is compiled", arguments: Page.all)
+  func code(_ page: Page) throws {
+    let (snippets, compiled) = (try page.snippets(), try page.compiledCode())
+    #expect(!snippets.isEmpty)
     for snippet in snippets { #expect(compiled.contains(snippet), "\(snippet)") }
   }
 
@@ -42,19 +58,19 @@ import Testing
       row([name] + engines.map { $0.capabilities.contains(capability) ? "yes" : "–" })
     }
     let expected = [row([""] + engines.map(\.title)), row(["---"] + engines.map { _ in ":-:" })] + rows
-    let table = page.components(separatedBy: "<!-- engines -->\n").last?
+    let table = try Page.readme.text().components(separatedBy: "<!-- engines -->\n").last?
       .components(separatedBy: "\n<!-- end of engines -->").first
     #expect(table == expected.joined(separator: "\n"), "It should be:\n\(expected.joined(separator: "\n"))")
   }
 
-  @Test("Every file that the page links to exists")
-  func links() throws {
-    let targets = page.components(separatedBy: "](").dropFirst().compactMap {
+  @Test("Every file that the page links to exists", arguments: Page.all)
+  func links(_ page: Page) throws {
+    let targets = try page.text().components(separatedBy: "](").dropFirst().compactMap {
       $0.components(separatedBy: ")").first
     }
     #expect(!targets.isEmpty)
     for target in targets {
-      let path = Self.root.appending(path: target).path(percentEncoded: false)
+      let path = page.url.deletingLastPathComponent().appending(path: target).path(percentEncoded: false)
       #expect(FileManager.default.fileExists(atPath: path), "\(target)")
     }
   }

@@ -4,6 +4,7 @@
 import BenchmarkKit
 import ConformanceKit
 import Foundation
+import Stockroom
 import StockroomCore
 import StockroomLMDB
 import StockroomMemory
@@ -12,6 +13,19 @@ import Testing
 
 private func MyEngine(directory: URL) throws -> SQLiteStorageEngine {
   try SQLiteStorageEngine(directory: FileManager.Directory(url: directory))
+}
+
+struct Song: Codable, Sendable, Identifiable {
+  var id: String
+  var title: String
+}
+
+func keepSongs() async throws {
+  let songs = try await Store<Song>(storage: .sqlite(directory: .documents(appendingPath: "Songs")))
+
+  try await songs.insert(Song(id: "1", title: "Clair de lune"))
+  try await songs.removeAll().insert([Song(id: "2", title: "La mer"), Song(id: "3", title: "Jeux")]).run()
+  print(await songs.items.map(\.title))  // an array: to read it costs nothing
 }
 
 func keepNotes() async throws {
