@@ -71,7 +71,8 @@ let package = Package(
       dependencies: ["StockroomStore", "StockroomMemory", "ConformanceKit", "StockroomCLI"],
       swiftSettings: settings),
     .testTarget(
-      name: "StockroomTests", dependencies: engineNames + ["Stockroom", "StockroomCLI"], swiftSettings: settings),
+      name: "StockroomTests", dependencies: engineNames + ["Stockroom", "StockroomCLI"],
+      swiftSettings: settings),
     .testTarget(
       name: "AllEnginesTests", dependencies: ["StockroomCLI", "StockroomCore"], swiftSettings: settings),
     .testTarget(
@@ -79,7 +80,8 @@ let package = Package(
       dependencies: engineNames + ["Stockroom", "StockroomCLI", "ConformanceKit", "BenchmarkKit"],
       swiftSettings: settings),
     .testTarget(
-      name: "ConformanceKitTests", dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit"], swiftSettings: settings),
+      name: "ConformanceKitTests", dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit"],
+      swiftSettings: settings),
     .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
     .testTarget(

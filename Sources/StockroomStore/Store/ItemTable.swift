@@ -13,6 +13,8 @@ struct ItemTable<Item: Sendable>: Sendable {
   /// Positions of elements that have been removed, in no order.
   private var vacated: [Int] = []
   private var nextSequence = 0
+  /// The places that are kept for keys without items.
+  private var reservedSequenceOfKey: [CacheKey: Int] = [:]
   /// The identifiers of items whose keys are hashes.
   private(set) var hashedIdentifiers: [CacheKey: String] = [:]
 
@@ -38,21 +40,37 @@ struct ItemTable<Item: Sendable>: Sendable {
     sequenceOfKey.reserveCapacity(capacity)
   }
 
-  /// Puts the item in the place of the one with its key, or behind all others. O(log N).
+  /// Puts the item in the place of the one with its key, or in the place that is kept for the key, or behind all
+  /// others. O(log N); O(N) in a place that is kept.
   mutating func insert(_ item: Item, for key: CacheKey) {
     if let sequence = sequenceOfKey[key], let position = position(of: sequence) {
       elements[position] = item
+      return
+    }
+    if key.isHash { hashedIdentifiers[key] = key.rawValue }
+    if let sequence = reservedSequenceOfKey.removeValue(forKey: key) {
+      close(gaps: vacated.sorted())
+      let position = firstPosition(from: sequence)
+      sequenceOfKey[key] = sequence
+      elements.insert(item, at: position)
+      sequences.insert(sequence, at: position)
     } else {
       sequenceOfKey[key] = nextSequence
       elements.append(item)
       sequences.append(nextSequence)
       nextSequence += 1
-      if key.isHash { hashedIdentifiers[key] = key.rawValue }
     }
+  }
+
+  /// Keeps the place behind all others for a key that has no item yet. O(1).
+  mutating func reservePlace(for key: CacheKey) {
+    reservedSequenceOfKey[key] = nextSequence
+    nextSequence += 1
   }
 
   /// Takes the item out, if there is one. O(log N), amortised.
   mutating func remove(_ key: CacheKey) -> Item? {
+    reservedSequenceOfKey[key] = nil
     guard let sequence = sequenceOfKey.removeValue(forKey: key), let position = position(of: sequence) else {
       return nil
     }
@@ -69,20 +87,26 @@ struct ItemTable<Item: Sendable>: Sendable {
     return item
   }
 
-  /// Binary search, which is one step as long as nothing has been removed.
   private func position(of sequence: Int) -> Int? {
+    let position = firstPosition(from: sequence)
+    return position < sequences.count && sequences[position] == sequence ? position : nil
+  }
+
+  /// The position of the first element with this sequence number or a later one. Binary search, which is one step as
+  /// long as nothing has been removed.
+  private func firstPosition(from sequence: Int) -> Int {
+    if let first = sequences.first, case let guess = sequence - first, sequences.indices.contains(guess),
+      sequences[guess] == sequence
+    {
+      return guess
+    }
     var low = 0
     var high = sequences.count
-    if let first = sequences.first, sequence - first < sequences.count,
-      sequences[sequence - first] == sequence
-    {
-      return sequence - first
-    }
     while low < high {
       let middle = (low + high) / 2
       if sequences[middle] < sequence { low = middle + 1 } else { high = middle }
     }
-    return low < sequences.count && sequences[low] == sequence ? low : nil
+    return low
   }
 
   /// Moves what is behind the gaps up. O(N).

@@ -40,7 +40,10 @@ extension StoreBackend {
       for (key, result) in decoded {
         switch result {
         case .success(let item): loaded.table.insert(item, for: key)
-        case .failure(let error): loaded.unreadable.append(UnreadableEntry(key: key, error: error))
+        case .failure(let error):
+          // What is inserted under its key later has its place in the engine's order.
+          loaded.table.reservePlace(for: key)
+          loaded.unreadable.append(UnreadableEntry(key: key, error: error))
         }
       }
       completed += decoded.count

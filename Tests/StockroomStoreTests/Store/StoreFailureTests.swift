@@ -168,6 +168,9 @@ import Testing
 
     try await store.insert(Note(id: "note 2"))
     #expect(store.unreadableEntries.map(\.key) == [foreign])
+    // In the place that it has in the engine, so that a restart does not move it.
+    #expect(store.items.map(\.id) == ["note 1", "note 2", "note 3", "note 4", "x"])
+    #expect(try await Store<Note>(storage: engine).items == store.items)
     try await store.removeAll()
     #expect(store.unreadableEntries.isEmpty)
     #expect(try await engine.keyCount() == 0)
