@@ -14,18 +14,18 @@ extension Store {
   public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
 
   /// Inserts items, in this order, as one batch. Of two with one identifier the later one counts. Throws as
-  /// ``insert(_:)-(Item)``.
+  /// `insert(_:)`.
   public func insert(_ items: [Item]) async throws { try await perform([.insert(items)]) }
 
   /// Removes the item with the identifier of this one. If there is none, nothing happens. Throws as
-  /// ``insert(_:)-(Item)``.
+  /// `insert(_:)`.
   public func remove(_ item: Item) async throws { try await perform([.remove([item])]) }
 
-  /// Removes the items with the identifiers of these, as one batch. Throws as ``insert(_:)-(Item)``.
+  /// Removes the items with the identifiers of these, as one batch. Throws as `insert(_:)`.
   public func remove(_ items: [Item]) async throws { try await perform([.remove(items)]) }
 
   /// Removes all items, and everything else that the engine holds, ``unreadableEntries`` too. Throws as
-  /// ``insert(_:)-(Item)``.
+  /// `insert(_:)`.
   public func removeAll() async throws { try await perform([.removeAll]) }
 }
 

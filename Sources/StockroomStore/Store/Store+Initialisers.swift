@@ -12,7 +12,7 @@ import StockroomCore
 extension Store {
   /// A store that loads its items in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
-  /// In an async function Swift picks ``init(storage:cacheIdentifier:codec:)-async`` instead, which wants
+  /// In an async function Swift picks its namesake that is async instead, which wants
   /// `try await`; to load in the background there, use ``init(loadingInBackground:cacheIdentifier:codec:)``.
   ///
   /// - Parameters:
@@ -52,7 +52,7 @@ extension Store where Item: Identifiable, Item.ID == String {
   /// ``itemsHaveLoaded()``.
   ///
   /// In an async function Swift picks the async initialiser instead, which wants `try await`; to load in the
-  /// background there, use ``init(loadingInBackground:codec:)-(_,Codec)``.
+  /// background there, use `init(loadingInBackground:codec:)`.
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(loadingInBackground: storage, codec: codec)
   }
@@ -77,7 +77,7 @@ extension Store where Item: Identifiable, Item.ID == UUID {
   /// ``itemsHaveLoaded()``.
   ///
   /// In an async function Swift picks the async initialiser instead, which wants `try await`; to load in the
-  /// background there, use ``init(loadingInBackground:codec:)-(_,Codec)``.
+  /// background there, use `init(loadingInBackground:codec:)`.
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(loadingInBackground: storage, codec: codec)
   }

@@ -40,7 +40,7 @@ extension Store {
     /// Does everything in the chain, in order, as one batch.
     ///
     /// Does nothing if it has been done before. One that failed may be run again. Throws as
-    /// ``Store/insert(_:)-(Item)``.
+    /// `insert(_:)`.
     public func run() async throws {
       switch progress {
       case .done:
