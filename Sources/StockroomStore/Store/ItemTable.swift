@@ -40,26 +40,33 @@ struct ItemTable<Item: Sendable>: Sendable {
     sequenceOfKey.reserveCapacity(capacity)
   }
 
-  /// Puts the item in the place of the one with its key, or in the place that is kept for the key, or behind all
-  /// others. O(log N); O(N) in a place that is kept.
-  mutating func insert(_ item: Item, for key: CacheKey) {
-    if let sequence = sequenceOfKey[key], let position = position(of: sequence) {
-      elements[position] = item
-      return
+  /// How many places are kept for keys without items.
+  var reservedCount: Int { reservedSequenceOfKey.count }
+
+  /// Whether the key has no item, but a place. O(1).
+  func keepsPlace(for key: CacheKey) -> Bool { reservedSequenceOfKey[key] != nil }
+
+  /// Puts each item in the place of the one with its key, or in the place that is kept for the key, or behind all
+  /// others. No key comes twice. O(log N) for each; O(N) for all that come into places that are kept.
+  mutating func insert(_ entries: [(key: CacheKey, item: Item)]) {
+    var expected: [(sequence: Int, item: Item)] = []
+    for (key, item) in entries {
+      if let sequence = sequenceOfKey[key], let position = position(of: sequence) {
+        elements[position] = item
+        continue
+      }
+      if key.isHash { hashedIdentifiers[key] = key.rawValue }
+      if let sequence = reservedSequenceOfKey.removeValue(forKey: key) {
+        sequenceOfKey[key] = sequence
+        expected.append((sequence, item))
+      } else {
+        sequenceOfKey[key] = nextSequence
+        elements.append(item)
+        sequences.append(nextSequence)
+        nextSequence += 1
+      }
     }
-    if key.isHash { hashedIdentifiers[key] = key.rawValue }
-    if let sequence = reservedSequenceOfKey.removeValue(forKey: key) {
-      close(gaps: vacated.sorted())
-      let position = firstPosition(from: sequence)
-      sequenceOfKey[key] = sequence
-      elements.insert(item, at: position)
-      sequences.insert(sequence, at: position)
-    } else {
-      sequenceOfKey[key] = nextSequence
-      elements.append(item)
-      sequences.append(nextSequence)
-      nextSequence += 1
-    }
+    if !expected.isEmpty { merge(expected.sorted { $0.sequence < $1.sequence }) }
   }
 
   /// Keeps the place behind all others for a key that has no item yet. O(1).
@@ -107,6 +114,26 @@ struct ItemTable<Item: Sendable>: Sendable {
       if sequences[middle] < sequence { low = middle + 1 } else { high = middle }
     }
     return low
+  }
+
+  /// Puts items into places that were kept for them. O(N).
+  private mutating func merge(_ expected: [(sequence: Int, item: Item)]) {
+    if !vacated.isEmpty { close(gaps: vacated.sorted()) }
+    var merged: [Item] = []
+    var mergedSequences: [Int] = []
+    merged.reserveCapacity(elements.count + expected.count)
+    mergedSequences.reserveCapacity(elements.count + expected.count)
+    var next = 0
+    for (sequence, item) in expected {
+      let end = firstPosition(from: sequence)
+      merged += elements[next..<end]
+      mergedSequences += sequences[next..<end]
+      merged.append(item)
+      mergedSequences.append(sequence)
+      next = end
+    }
+    elements = merged + elements[next...]
+    sequences = mergedSequences + sequences[next...]
   }
 
   /// Moves what is behind the gaps up. O(N).

@@ -9,15 +9,17 @@ extension Store {
   ///
   /// O(1) in the number of items. Returns when the engine has acknowledged it.
   ///
-  /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, or with the code of the failure if
-  ///   the items have not been loaded; `CancellationError`. Nothing has changed then (rule S2).
+  /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, with `unsupported` if another item's
+  ///   identifier has the same hash, or with the code of the failure if the items could not be loaded;
+  ///   `CancellationError`. Nothing has changed then (rule S2).
   public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
 
   /// Inserts items, in this order, as one batch. Of two with one identifier the later one counts. Throws as
   /// `insert(_:)`.
   public func insert(_ items: [Item]) async throws { try await perform([.insert(items)]) }
 
-  /// Removes the item with the identifier of this one. If there is none, nothing happens. Throws as
+  /// Removes the item with the identifier of this one, or the unreadable entry in its place. If there is neither,
+  /// nothing happens. Throws as
   /// `insert(_:)`.
   public func remove(_ item: Item) async throws { try await perform([.remove([item])]) }
 

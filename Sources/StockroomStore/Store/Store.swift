@@ -12,15 +12,16 @@ import StockroomCore
 /// A store keeps these promises, whatever the engine behind it:
 ///
 /// - S1: Concurrent calls lose nothing. They take effect in the order in which they were made.
-/// - S2: A call that throws leaves ``items`` and the engine as they were. An engine without
-///   `EngineCapabilities.atomicBatches` may do part of what a call asks before it fails; then ``items`` are read
-///   again, so that they always show what the engine holds.
+/// - S2: A call that throws leaves ``items`` and the engine as they were. Where the error leaves it open how much the
+///   engine has done (`StorageError.Code.io` and errors of its own; any error of a batch where the engine does without
+///   `EngineCapabilities.atomicBatches`), the items are read again, O(N), so that they always show what it holds.
 /// - S3: A chain ended by ``Operation/run()`` is one batch in the engine and one change of ``items``.
 /// - S4: Items are in the order of insertion. One with the identifier of another takes its place. A restart changes
 ///   neither.
 /// - S5: ``events`` tell every subscriber what happened, once, in the order in which it took effect.
 /// - S6: An entry that cannot be decoded hides no other; it is listed in ``unreadableEntries`` and stays stored.
-/// - S7: The cost of a change does not grow with the number of items.
+/// - S7: The cost of a change does not grow with the number of items, unless somebody keeps an array of ``items``: the
+///   next change then copies it once.
 /// - S8: Identifiers of any length and content work. What is too long for a key is hashed.
 ///
 /// Items are encoded and decoded away from the main actor, many of them on all processors. Calls that come while
@@ -54,8 +55,12 @@ public final class Store<Item: StorableItem> {
 
   @ObservationIgnored private var table = ItemTable<Item>()
   @ObservationIgnored private var knowledge = Knowledge.none
-  /// The attempt to load that is under way, or whose failure nobody has heard of yet.
-  @ObservationIgnored private var loading: Task<Void, any Error>?
+  /// The load that is under way.
+  @ObservationIgnored private var load: Task<Void, any Error>?
+  /// Why the last load failed.
+  @ObservationIgnored private var loadFailure: (any Error)?
+  /// Whether ``itemsHaveLoaded()`` has told somebody.
+  @ObservationIgnored private var isLoadFailureKnown = true
   @ObservationIgnored private var waiting: [Change] = []
   @ObservationIgnored private var isCommitting = false
   private let backend: StoreBackend<Item>
@@ -66,11 +71,13 @@ public final class Store<Item: StorableItem> {
     startLoading()
   }
 
+  deinit { load?.cancel() }
+
   #if DEBUG
     /// A store of these items, which keeps nothing.
     init(previewing items: [Item], identifier: @escaping @Sendable (Item) -> String) {
       backend = StoreBackend(engine: nil, codec: JSONCodec(), identifier: identifier)
-      for item in items { table.insert(item, for: CacheKey(identifier: identifier(item))) }
+      for item in items { table.insert([(CacheKey(identifier: identifier(item)), item)]) }
       knowledge = .current
       loadingState = .loaded
     }
@@ -78,7 +85,8 @@ public final class Store<Item: StorableItem> {
 
   /// All items, in the order of insertion (rule S4). Empty until they have been loaded.
   ///
-  /// O(1): the array is not copied. The first look after a removal closes the gap, O(N).
+  /// O(1): the array is not copied. The first look after a removal closes the gap, O(N). Whoever keeps the array makes
+  /// the next change copy it, O(N).
   public var items: [Item] {
     access(keyPath: \.items)
     return table.items
@@ -90,12 +98,14 @@ public final class Store<Item: StorableItem> {
   ///   tries again.
   public func itemsHaveLoaded() async throws {
     if knowledge == .current { return }
-    let attempt = loading ?? startLoading()
+    if load == nil, !isLoadFailureKnown, let loadFailure {
+      isLoadFailureKnown = true
+      throw loadFailure
+    }
     do {
-      try await attempt.value
+      try await startLoading().value
     } catch {
-      // Reported now: the next call begins anew, unless another one has done so already.
-      if loading == attempt { loading = nil }
+      isLoadFailureKnown = true
       throw error
     }
   }
@@ -119,46 +129,52 @@ public final class Store<Item: StorableItem> {
 // MARK: - Loading
 
 extension Store {
+  /// Begins to load, unless a load is under way. There is never more than one, and none while a change is.
   @discardableResult
   private func startLoading() -> Task<Void, any Error> {
+    if let load { return load }
     loadingState = .loading(completed: 0, total: nil)
-    let attempt = Task { [weak self, backend] in
+    let started = Task { [weak self, backend] in
       do {
         let loaded = try await backend.load { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
         }
         self?.adopt(loaded)
       } catch {
-        self?.loadingState = .failed(error)
+        self?.loadHasFailed(error)
         throw error
       }
     }
-    loading = attempt
-    return attempt
+    load = started
+    return started
   }
 
   private func adopt(_ loaded: LoadedItems<Item>) {
+    load = nil
     knowledge = .current
-    loading = nil
     withMutation(keyPath: \.items) { table = loaded.table }
     unreadableEntries = loaded.unreadable
     loadingState = .loaded
     broadcaster.send(StoreEvent(.loaded, table.items))
   }
 
+  private func loadHasFailed(_ error: any Error) {
+    load = nil
+    loadFailure = error
+    isLoadFailureKnown = false
+    loadingState = .failed(error)
+  }
+
   /// Returns once the items are what the engine holds.
   ///
   /// - Throws: `StorageError`, with the code and the cause of the failure to load them.
   private func knowItems() async throws {
-    let attempt: Task<Void, any Error>?
-    switch knowledge {
-    case .current: return
-    case .none: attempt = loading
-    // They were known once, so the caller need not hear that they are read again.
-    case .stale: attempt = startLoading()
-    }
-    if case .success = await attempt?.result { return }
-    guard case .failed(let cause) = loadingState else { return }
+    // Items that were known once are read again; the caller need not hear of it.
+    if knowledge == .stale { startLoading() }
+    let result = await load?.result
+    if knowledge == .current { return }
+    var cause = loadFailure
+    if case .failure(let error) = result { cause = error }
     throw StorageError(
       (cause as? StorageError)?.code ?? .io,
       "Nothing has been changed, since the items of the store could not be loaded.", underlying: cause)
@@ -178,7 +194,7 @@ extension Store {
       if isCommitting { return }
       isCommitting = true
       // Keeps the store alive until everything has been handed to the engine.
-      Task { await commitAll() }
+      Task(priority: .userInitiated) { await commitAll() }
     }
   }
 
@@ -201,21 +217,21 @@ extension Store {
 
   /// Has the engine do the changes as one batch, then does in memory those that it has acknowledged.
   private func commit(_ changes: [Change]) async {
-    let outcomes = await backend.commit(changes.map(\.steps), identifiers: table.hashedIdentifiers)
-    var isCertain = true
-    for case .done(let steps) in outcomes { apply(steps) }
-    for case .failed(_, mayHaveHappened: true) in outcomes { isCertain = false }
-    if !isCertain {
-      knowledge = .stale
-      // Should that fail as well, the state says so, and the next change tries again.
-      _ = await startLoading().result
-    }
-    for (change, outcome) in zip(changes, outcomes) {
+    let result = await backend.commit(changes.map(\.steps), identifiers: table.hashedIdentifiers)
+    var failed: [(Change, any Error)] = []
+    if !result.isCertain { knowledge = .stale }
+    for (change, outcome) in zip(changes, result.outcomes) {
       switch outcome {
-      case .done: change.continuation.resume()
-      case .failed(let error, _): change.continuation.resume(throwing: error)
+      case .success(let steps):
+        apply(steps)
+        change.continuation.resume()
+      case .failure(let error):
+        failed.append((change, error))
       }
     }
+    // Should that fail as well, the state says so, and the next change tries again.
+    if !result.isCertain { _ = await startLoading().result }
+    for (change, error) in failed { change.continuation.resume(throwing: error) }
   }
 
   /// Does the steps of one call or chain to the items, as one change, and tells the subscribers.
@@ -223,8 +239,13 @@ extension Store {
     var events: [StoreEvent<Item>] = []
     if steps.contains(where: changesItems) {
       withMutation(keyPath: \.items) { events = steps.compactMap { table.apply($0) } }
+    } else {
+      // It may still concern entries that are no items.
+      events = steps.compactMap { table.apply($0) }
     }
-    if !unreadableEntries.isEmpty { forgetUnreadable(replacedBy: steps) }
+    if unreadableEntries.count != table.reservedCount {
+      unreadableEntries.removeAll { !table.keepsPlace(for: $0.key) }
+    }
     for event in events { broadcaster.send(event) }
   }
 
@@ -235,17 +256,6 @@ extension Store {
     case .removeAll: table.count > 0
     }
   }
-
-  private func forgetUnreadable(replacedBy steps: [KeyedStep<Item>]) {
-    for step in steps {
-      if case .removeAll = step {
-        unreadableEntries = []
-      } else {
-        let keys = Set(step.keys)
-        unreadableEntries.removeAll { keys.contains($0.key) }
-      }
-    }
-  }
 }
 
 extension ItemTable where Item: StorableItem {
@@ -253,7 +263,7 @@ extension ItemTable where Item: StorableItem {
   fileprivate mutating func apply(_ step: KeyedStep<Item>) -> StoreEvent<Item>? {
     switch step {
     case .insert(let entries):
-      for (key, item) in entries { insert(item, for: key) }
+      insert(entries)
       return entries.isEmpty ? nil : StoreEvent(.insert, entries.map(\.item))
     case .remove(let keys):
       let removed = keys.compactMap { remove($0) }

@@ -39,7 +39,7 @@ extension StoreBackend {
     } receive: { decoded in
       for (key, result) in decoded {
         switch result {
-        case .success(let item): loaded.table.insert(item, for: key)
+        case .success(let item): loaded.table.insert([(key, item)])
         case .failure(let error):
           // What is inserted under its key later has its place in the engine's order.
           loaded.table.reservePlace(for: key)

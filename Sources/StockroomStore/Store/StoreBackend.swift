@@ -13,12 +13,12 @@ struct StoreBackend<Item: StorableItem>: Sendable {
   let codec: any Codec
   let identifier: @Sendable (Item) -> String
 
-  /// What became of a call or a chain.
-  enum Outcome: Sendable {
-    /// The engine has acknowledged it.
-    case done([KeyedStep<Item>])
-    /// It failed. If the contract does not say that then nothing has happened, it may have happened in part.
-    case failed(any Error, mayHaveHappened: Bool)
+  /// What became of calls and chains.
+  struct CommitResult: Sendable {
+    /// For each, what was done, or why it was not.
+    let outcomes: [Result<[KeyedStep<Item>], any Error>]
+    /// Whether the engine has done just that. If not, a failure leaves it open how much it has done.
+    let isCertain: Bool
   }
 }
 
@@ -37,45 +37,46 @@ extension StoreBackend {
   ///
   /// - Parameter identifiers: Those of the store's items whose keys are hashes, by key.
   @concurrent
-  func commit(_ changes: [[StoreStep<Item>]], identifiers: [CacheKey: String]) async -> [Outcome] {
+  func commit(_ changes: [[StoreStep<Item>]], identifiers: [CacheKey: String]) async -> CommitResult {
     var batches = await prepare(changes)
     await refuseSharedHashes(in: &batches, identifiers: identifiers)
 
+    var isCertain = true
     let prepared = batches.compactMap { try? $0.get() }
     if prepared.count > 1 {
+      let operations = prepared.flatMap(\.operations)
       do {
-        try await write(prepared.flatMap(\.operations))
-        return batches.map { batch in
-          switch batch {
-          case .success(let batch): .done(batch.steps)
-          case .failure(let error): .failed(error, mayHaveHappened: false)
-          }
-        }
+        try await write(operations)
+        return CommitResult(outcomes: batches.map { batch in batch.map(\.steps) }, isCertain: true)
       } catch {
         // Each is tried alone, and then says for itself what went wrong.
+        isCertain = isNothingDone(operations, error)
       }
     }
-    var outcomes: [Outcome] = []
-    for batch in batches { outcomes.append(await commit(batch)) }
-    return outcomes
+    var outcomes: [Result<[KeyedStep<Item>], any Error>] = []
+    for batch in batches {
+      switch batch {
+      case .failure(let error):
+        outcomes.append(.failure(error))
+      case .success(let batch):
+        do {
+          try await write(batch.operations)
+          outcomes.append(.success(batch.steps))
+        } catch {
+          isCertain = isCertain && isNothingDone(batch.operations, error)
+          outcomes.append(.failure(error))
+        }
+      }
+    }
+    return CommitResult(outcomes: outcomes, isCertain: isCertain)
   }
 
-  private func commit(_ batch: Result<Batch, any Error>) async -> Outcome {
-    let operations: [StorageOperation]
-    let steps: [KeyedStep<Item>]
-    switch batch {
-    case .failure(let error): return .failed(error, mayHaveHappened: false)
-    case .success(let batch): (operations, steps) = (batch.operations, batch.steps)
+  /// Whether operations that failed with this error have surely left no trace.
+  private func isNothingDone(_ operations: [StorageOperation], _ error: any Error) -> Bool {
+    guard let error = error as? StorageError, Self.codesOfNothingDone.contains(error.code) else {
+      return false
     }
-    do {
-      try await write(operations)
-      return .done(steps)
-    } catch let error as StorageError where Self.codesOfNothingDone.contains(error.code) {
-      let isOne = operations.count == 1 || engine?.capabilities.contains(.atomicBatches) ?? true
-      return .failed(error, mayHaveHappened: !isOne)
-    } catch {
-      return .failed(error, mayHaveHappened: true)
-    }
+    return operations.count == 1 || engine?.capabilities.contains(.atomicBatches) ?? true
   }
 
   /// The codes that an engine throws before it has done anything (rules K1, V2, O3, F1, F3).
@@ -155,26 +156,26 @@ extension StoreBackend {
   private func refuseSharedHashes(
     in batches: inout [Result<Batch, any Error>], identifiers: [CacheKey: String]
   ) async {
-    var identifiers = identifiers
+    var others: [CacheKey: String] = [:]
     for index in batches.indices {
       guard let batch = try? batches[index].get() else { continue }
+      let keys = batch.steps.flatMap(\.keys).filter {
+        $0.isHash || identifiers[$0] != nil || others[$0] != nil
+      }
+      if keys.isEmpty { continue }
       do {
-        for key in batch.steps.flatMap(\.keys) where key.isHash || identifiers[key] != nil {
-          if let known = try await identifierStored(under: key, known: identifiers) {
-            try key.checkIdentifier(known)
-          }
-          if key.isHash { identifiers[key] = key.rawValue }
+        let unknown = keys.filter { identifiers[$0] == nil && others[$0] == nil }
+        for (key, data) in try await engine?.readDataAndKeys(keys: unknown) ?? [] {
+          // What cannot be decoded has no identifier, and may be replaced.
+          others[key] = (try? codec.decode(Item.self, from: data)).map(identifier)
+        }
+        for key in keys {
+          if let stored = identifiers[key] ?? others[key] { try key.checkIdentifier(stored) }
+          if key.isHash { others[key] = key.rawValue }
         }
       } catch {
         batches[index] = .failure(error)
       }
     }
-  }
-
-  private func identifierStored(under key: CacheKey, known: [CacheKey: String]) async throws -> String? {
-    if let identifier = known[key] { return identifier }
-    guard let data = try await engine?.read(key: key) else { return nil }
-    // What cannot be decoded has no identifier, and may be replaced.
-    return (try? codec.decode(Item.self, from: data)).map(identifier)
   }
 }

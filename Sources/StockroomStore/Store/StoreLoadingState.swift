@@ -12,7 +12,8 @@ public enum StoreLoadingState: Sendable {
 
 /// An entry of an engine that a ``Store`` could not turn into an item (rule S6).
 ///
-/// It is still in the engine, under its key, until something is inserted in its place or the store is emptied.
+/// It is still in the engine, under its key, until an item with its identifier is inserted or removed, or the store is
+/// emptied.
 public struct UnreadableEntry: Sendable {
   /// The name of the entry.
   public let key: CacheKey

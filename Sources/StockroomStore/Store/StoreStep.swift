@@ -7,7 +7,7 @@ enum StoreStep<Item: StorableItem>: Sendable {
   case removeAll
 }
 
-/// A step whose items have been given their keys, each key once.
+/// A step whose items have been given their keys. What is inserted has each key once.
 enum KeyedStep<Item: StorableItem>: Sendable {
   case insert([(key: CacheKey, item: Item)])
   case remove([CacheKey])

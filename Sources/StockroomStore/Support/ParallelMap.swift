@@ -4,6 +4,9 @@
   import Foundation
 #endif
 
+/// Asked once, since on Linux the answer is read from files.
+private let processors = ProcessInfo.processInfo.activeProcessorCount
+
 /// Transforms many elements on all processors. The results are in the order of the elements.
 ///
 /// - Throws: what `transform` threw for the first of the elements for which it threw; `CancellationError`.
@@ -32,11 +35,10 @@
   receive: ([Transformed]) async throws -> Void
 ) async throws {
   try Task.checkCancellation()
-  let workers = ProcessInfo.processInfo.activeProcessorCount
-  guard elements.count >= minimum, workers > 1 else {
+  guard elements.count >= minimum, processors > 1 else {
     return try await receive(elements.map { try transformUnlessCancelled($0, transform) })
   }
-  var portions = split(elements, into: workers * 16)
+  var portions = split(elements, into: processors * 16)
   elements = []
   try await withThrowingTaskGroup(of: (index: Int, result: Result<[Transformed], any Error>).self) { group in
     func startNext() {
@@ -47,7 +49,7 @@
     }
 
     // One more than there are processors, so that none waits while results are received.
-    for _ in 0...workers { startNext() }
+    for _ in 0...processors { startNext() }
     var results: [Int: Result<[Transformed], any Error>] = [:]
     var next = 0
     while let (index, result) = try await group.next() {

@@ -1,5 +1,6 @@
 import ConformanceKit
 import Foundation
+import Observation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
@@ -223,5 +224,135 @@ import Testing
     try await store.insert([])
     try await store.remove([])
     #expect(engine.callCount == 3)
+  }
+
+  @Test("A change that waits for a load is not let through because somebody loads again")
+  func changeDuringSecondLoad() async throws {
+    for _ in 0..<30 {
+      let base = MemoryStorageEngine()
+      try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
+      let engine = FailingStorageEngine(base)
+      engine.failCall()
+      engine.hold()
+      let store = Store<Note>(loadingInBackground: engine)
+      try await engine.waitForHeldCalls()
+      let insertion = Task { try await store.insert(Note(id: "x")) }
+      let loading = Task {
+        do { try await store.itemsHaveLoaded() } catch { try await store.itemsHaveLoaded() }
+      }
+      await Task.yield()
+      engine.release()
+      await #expect(throws: StorageError.self) { try await insertion.value }
+      try await loading.value
+      try #require(try await agree(store, base))
+    }
+  }
+
+  @Test("There is never more than one load at a time")
+  func oneLoad() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    let store = try await Store<Note>(storage: engine)
+    engine.failEveryCall()
+    await #expect(throws: StorageError.self) { try await store.insert(Note(id: "a")) }
+    engine.succeed()
+    engine.forgetCalls()
+    engine.hold { $0.method == .readAllEntries }
+    async let first: Void = { try? await store.itemsHaveLoaded() }()
+    async let second: Void = store.itemsHaveLoaded()
+    try await engine.waitForHeldCalls()
+    async let insertion: Void = store.insert(Note(id: "b"))
+    for _ in 0..<10 { await Task.yield() }
+    engine.release()
+    _ = try await (first, second, insertion)
+    #expect(engine.calls.count { $0.method == .readAllEntries } == 1)
+    #expect(store.items.map(\.id) == ["b"])
+    #expect(try await agree(store, base))
+  }
+
+  @Test(
+    "Calls that were handed over together, failed, and then failed alone for another reason leave no doubt")
+  func failedTogether() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    let store = try await Store<Note>(storage: engine)
+    engine.hold()
+    let first = Task { try await store.insert(Note(id: "first")) }
+    try await engine.waitForHeldCalls()
+    let others = (0..<4).map { number in Task { try await store.insert(Note(id: "\(number)")) } }
+    for _ in 0..<20 { await Task.yield() }
+    // All of them are stored, and none is acknowledged; then there is no room to do one of them again.
+    engine.failCall(with: StorageError(.io, "As told."), .afterwards) { $0.method == .writeMany }
+    engine.failCall(with: StorageError(.diskFull, "As told.")) { $0.keys == [CacheKey(verbatim: "2")] }
+    engine.release()
+    try await first.value
+    for (number, task) in others.enumerated() {
+      if number == 2 {
+        let error = await #expect(throws: StorageError.self) { try await task.value }
+        #expect(error?.code == .diskFull)
+      } else {
+        try await task.value
+      }
+    }
+    #expect(try await agree(store, base))
+  }
+
+  @Test("Entries that cannot be decoded keep their places until they are replaced, and no longer")
+  func places() async throws {
+    let engine = MemoryStorageEngine()
+    func damaged(_ ids: [String]) async throws -> Store<Note> {
+      for id in ids { try await engine.write(Data("{".utf8), key: CacheKey(verbatim: id)) }
+      return try await Store<Note>(storage: engine)
+    }
+    try await Store<Note>(storage: engine).insert(["a", "b", "c"].map { Note(id: $0) })
+    var store = try await damaged(["b"])
+    try await store.remove(Note(id: "b"))
+    #expect(store.unreadableEntries.isEmpty)
+    try await store.insert(Note(id: "b"))
+    #expect(store.items.map(\.id) == ["a", "c", "b"])
+    #expect(try await agree(store, engine))
+
+    store = try await damaged(["a", "b", "c"])
+    #expect(store.items.isEmpty)
+    try await store.removeAll()
+    try await store.insert(Note(id: "c"))
+    try await store.insert(Note(id: "a"))
+    #expect(store.items.map(\.id) == ["c", "a"])
+    #expect(try await agree(store, engine))
+  }
+
+  @Test("Thousands of entries that could not be decoded are replaced at once, whatever the order")
+  func migration() async throws {
+    let engine = MemoryStorageEngine()
+    let notes = Note.numbered(0..<5_000)
+    try await engine.write(
+      notes.enumerated().map { index, note in
+        let data = index % 3 == 0 ? try JSONEncoder().encode(note) : Data("old".utf8)
+        return (key: CacheKey(verbatim: note.id), data: data)
+      })
+    let store = try await Store<Note>(storage: engine)
+    #expect(store.items.count == 1_667)
+    try await store.remove(Array(store.items.prefix(100)))
+    try await store.insert(notes.reversed() + [Note(id: "new")])
+    #expect(store.items.count == 5_001)
+    #expect(store.unreadableEntries.isEmpty)
+    #expect(try await agree(store, engine))
+  }
+
+  @Test("Changes elsewhere do not concern those who look at entries that cannot be decoded")
+  func unreadableObservation() async throws {
+    let engine = MemoryStorageEngine()
+    try await engine.write(Data("{".utf8), key: CacheKey(verbatim: "a"))
+    let store = try await Store<Note>(storage: engine)
+    let changes = Counter()
+    withObservationTracking {
+      _ = store.unreadableEntries
+    } onChange: {
+      changes.increment()
+    }
+    try await store.insert(Note(id: "b"))
+    #expect(changes.count == 0)
+    try await store.insert(Note(id: "a"))
+    #expect(changes.count == 1)
   }
 }
