@@ -6,12 +6,13 @@ import StockroomStore
 extension Store {
   /// A store that keeps its items in an SQLite database of its own and loads them in the background.
   ///
-  /// The database is in the default storage directory, under the name of the type of item. A type that is renamed
-  /// begins with an empty store; to be independent of the name, say where the items belong:
-  /// `Store(storage: .sqlite(directory: …))`.
+  /// The database is in the default storage directory, under the name of the type of item, and is opened before this
+  /// returns. A type that is renamed begins with an empty store; to be independent of the name, say where the items
+  /// belong: `Store(storage: .sqlite(directory: …))`.
   ///
-  /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason. In an async function
-  /// Swift picks the async initialiser instead, which wants `try await`.
+  /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason. So they do, with code
+  /// `StorageError.Code.unsupported`, if another type of the same name has the place: two private or local types. In an
+  /// async function Swift picks the async initialiser instead, which wants `try await`.
   public convenience init(cacheIdentifier: KeyPath<Item, String>) {
     self.init(storage: Self.defaultDatabase, cacheIdentifier: cacheIdentifier)
   }
@@ -28,7 +29,9 @@ extension Store {
   ///
   /// Each type has its own, since two types in one database would take each other's places.
   fileprivate static var defaultDatabase: SQLiteStorageEngine {
-    .default(appendingPath: "Stores/\(nameForPlaces(of: Item.self))")
+    .deferringErrors(
+      directory: .defaultStorageDirectory(
+        appendingPath: "Stores/" + (try PlacesOfTypes.name(for: [Item.self]))))
   }
 }
 

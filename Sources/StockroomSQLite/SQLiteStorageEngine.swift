@@ -48,21 +48,22 @@ public final class SQLiteStorageEngine: StorageEngine {
 
   /// The engine on the database `Data` in the default storage directory.
   ///
-  /// If it cannot be opened, each of its methods throws the reason.
+  /// If it cannot be opened, each of its methods throws the reason, as long as the process lives.
   public static let `default` = SQLiteStorageEngine.default(appendingPath: "Data")
 
   /// An engine on a database in a directory below the default storage directory.
   ///
-  /// If it cannot be opened, each of its methods throws the reason, so that a `static let` can hold it.
+  /// Waits for the disk on the calling thread. If it cannot be opened, each of its methods throws the reason, so that a
+  /// `static let` can hold it; make another engine to try again.
   public static func `default`(appendingPath path: String) -> SQLiteStorageEngine {
     deferringErrors(directory: .defaultStorageDirectory(appendingPath: path))
   }
 
-  /// An engine that throws from each of its methods why it could not be opened.
+  /// An engine that throws from each of its methods why it could not be opened, or why there is no directory for it.
   package static func deferringErrors(
-    directory: FileManager.Directory, durability: Durability = .full
+    directory: @autoclosure () throws -> FileManager.Directory, durability: Durability = .full
   ) -> SQLiteStorageEngine {
-    SQLiteStorageEngine(opened: Result { try open(directory, "data", durability) })
+    SQLiteStorageEngine(opened: Result { try open(directory(), "data", durability) })
   }
 
   /// Everything but finding damage within values: SQLite keeps no checksums of its pages.

@@ -26,6 +26,7 @@ final class Place: Sendable {
 func withOwnDataDirectory(_ body: () async throws -> Void) async throws {
   let directory = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")
   setenv("XDG_DATA_HOME", directory.path(percentEncoded: false), 1)
+  setenv("XDG_CACHE_HOME", directory.appending(path: "caches").path(percentEncoded: false), 1)
   setenv("XDG_DOCUMENTS_DIR", directory.appending(path: "documents").path(percentEncoded: false), 1)
   defer { try? FileManager.default.removeItem(at: directory) }
   try await body()

@@ -1,0 +1,32 @@
+import StockroomCore
+
+/// Which types have a place of their own by the name of the type.
+///
+/// The full name of a private or local type has an address in it, which the next build changes, so that part is left
+/// out. Should two types of one process then have one name, the second gets no place: in that of the first each would
+/// take the other's values for its own.
+enum PlacesOfTypes {
+  private static let typesByName = Guarded<[String: [ObjectIdentifier]]>([:])
+
+  /// The name of the place for values of these types.
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if other types have it.
+  static func name(for types: [any Any.Type]) throws -> String {
+    let name = types.map {
+      String(reflecting: $0).replacing(#/\(unknown context at \$[0-9a-f]+\)\./#, with: "")
+    }
+    .joined(separator: ": ")
+    let identifiers = types.map { ObjectIdentifier($0) }
+    let isFree = typesByName.withLock { typesByName in
+      if let owner = typesByName[name] { return owner == identifiers }
+      typesByName[name] = identifiers
+      return true
+    }
+    guard isFree else {
+      throw StorageError(
+        .unsupported,
+        "Two types are called \(name), so they would share one place. Say where the values of one belong.")
+    }
+    return name
+  }
+}
