@@ -22,7 +22,10 @@ extension CheckDefinition {
 private let initialItems = (0..<6).map { CheckedItem($0) }
 
 private let chains: [[CheckedChange]] = [
-  [.insert([CheckedItem(10)]), .remove([CheckedItem(0)]), .insert([CheckedItem(11), CheckedItem(2, version: 2)])],
+  [
+    .insert([CheckedItem(10)]), .remove([CheckedItem(0)]),
+    .insert([CheckedItem(11), CheckedItem(2, version: 2)]),
+  ],
   [.remove([CheckedItem(1), CheckedItem(3)]), .insert([CheckedItem(3, version: 2)])],
   [.insert([CheckedItem(12)]), .insert([CheckedItem(12, version: 2), CheckedItem(13)])],
   [.removeAll, .insert([CheckedItem(20), CheckedItem(21)]), .remove([CheckedItem(20)])],
@@ -38,9 +41,11 @@ private let chains: [[CheckedChange]] = [
     try await fixture.run(chain)
     let writes = fixture.engine.calls.filter(\.isWrite)
     try expect(
-      writes.count == 1, "a chain of \(chain) made \(writes.count) changes to the engine: \(describe(writes))")
+      writes.count == 1, "a chain of \(chain) made \(writes.count) changes to the engine: \(describe(writes))"
+    )
     try expect(
-      changes.count == 1, "a chain of \(chain) changed the items \(changes.count) times for those who observe them")
+      changes.count == 1,
+      "a chain of \(chain) changed the items \(changes.count) times for those who observe them")
     for change in chain { expected.apply(change) }
     try await fixture.expectItems(expected, "after a chain of \(chain)")
   }

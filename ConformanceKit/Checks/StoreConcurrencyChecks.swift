@@ -26,7 +26,8 @@ extension CheckDefinition {
   for result in await fixture.performAtOnce(items.map { .insert([$0]) }) { try result.get() }
   let missing = Set(items).subtracting(fixture.store.items)
   try expect(
-    missing.isEmpty, "after 100 concurrent insertions \(missing.count) were not there, as \(missing.first ?? items[0])")
+    missing.isEmpty,
+    "after 100 concurrent insertions \(missing.count) were not there, as \(missing.first ?? items[0])")
   try expect(fixture.store.items.count, is: 100, "the number of items after 100 concurrent insertions")
   try await fixture.expectAgreement("after concurrent insertions")
 }
@@ -62,7 +63,8 @@ extension CheckDefinition {
       let item = CheckedItem("\(name) \(number)", version: 2)
       try expect(items.contains(item), "after concurrent changes \(item) was missing")
     }
-    try expect(!items.contains(CheckedItem("c \(number)")), "a removed item was there after concurrent changes")
+    try expect(
+      !items.contains(CheckedItem("c \(number)")), "a removed item was there after concurrent changes")
   }
   for item in items where item.id.hasPrefix("shared") {
     let number = Int(item.version)

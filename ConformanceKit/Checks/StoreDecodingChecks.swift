@@ -29,7 +29,7 @@ extension CheckDefinition {
     let before = Set(try await fixture.subject.allKeys())
     try await fixture.insert(CheckedItem(number))
     keys += try await fixture.subject.allKeys().filter { !before.contains($0) }
-    try await letClockAdvance()
+    try await letClockTick()
   }
   try expect(keys.count, is: 5, "the number of entries of 5 items")
   return (fixture, keys)
@@ -39,7 +39,8 @@ extension CheckDefinition {
   var (fixture, itemKeys) = try await filledStore(context)
   let half = try await fixture.subject.read(key: itemKeys[3]).map { Data($0.prefix($0.count / 2)) } ?? Data()
   let bad: [(key: CacheKey, data: Data)] = [
-    (itemKeys[1], data("not JSON")), (itemKeys[3], half), (key("somebody else's"), data(#"{"other": [1, 2]}"#)),
+    (itemKeys[1], data("not JSON")), (itemKeys[3], half),
+    (key("somebody else's"), data(#"{"other": [1, 2]}"#)),
     (key("empty"), Data()), (key("bytes"), Data([0xFF, 0x00, 0xC3])),
   ]
   for entry in bad { try await fixture.subject.write(entry.data, key: entry.key) }
@@ -49,7 +50,8 @@ extension CheckDefinition {
   func check(_ when: String) async throws {
     try await fixture.expectItems(expected, when)
     try expect(
-      fixture.store.unreadableKeys.sorted(), is: bad.map(\.key).sorted(), "the list of unreadable entries \(when)")
+      fixture.store.unreadableKeys.sorted(), is: bad.map(\.key).sorted(),
+      "the list of unreadable entries \(when)")
     for entry in bad {
       let value = try await fixture.subject.read(key: entry.key)
       try expect(value, is: entry.data, "\(when) read(key:) of \(entry.key), which cannot be decoded,")
@@ -57,14 +59,15 @@ extension CheckDefinition {
   }
   try await check("beside entries that cannot be decoded")
   let changes: [CheckedChange] = [
-    .insert([CheckedItem(10)]), .insert([CheckedItem(2, version: 2), CheckedItem(11)]), .remove([CheckedItem(0)]),
+    .insert([CheckedItem(10)]), .insert([CheckedItem(2, version: 2), CheckedItem(11)]),
+    .remove([CheckedItem(0)]),
     .remove([CheckedItem(4), CheckedItem(12)]),
   ]
   for change in changes {
     try await fixture.perform(change)
     expected.apply(change)
     try await check("after \(change), beside entries that cannot be decoded,")
-    try await letClockAdvance()
+    try await letClockTick()
   }
   try await fixture.run([.insert([CheckedItem(13)]), .remove([CheckedItem(10)])])
   expected.apply(.insert([CheckedItem(13)]))
@@ -83,7 +86,8 @@ extension CheckDefinition {
   try await fixture.insert(item)
   try expect(fixture.store.items.count { $0 == item }, is: 1, "the number of items with the identifier")
   try expect(
-    fixture.store.unreadableKeys, is: [itemKeys[3]], "the list of unreadable entries, of which one had been replaced,")
+    fixture.store.unreadableKeys, is: [itemKeys[3]],
+    "the list of unreadable entries, of which one had been replaced,")
   let fresh = try await fixture.expectAgreement("after an entry that could not be decoded was replaced")
   try expect(fresh.store.unreadableKeys, is: [itemKeys[3]], "the list of unreadable entries of a fresh store")
   try expectSame(fresh.store.items, fixture.store.items, "the items of a fresh store")

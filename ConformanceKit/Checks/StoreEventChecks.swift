@@ -22,7 +22,8 @@ extension CheckDefinition {
       "nothing is heard of a call before the engine has acknowledged it, and nothing ever of one that fails"
     ) { try await checkFacts($0) }
     Check(
-      .s5, "store.slow-subscriber", "a subscriber who does not read holds up neither calls nor other subscribers"
+      .s5, "store.slow-subscriber",
+      "a subscriber who does not read holds up neither calls nor other subscribers"
     ) { try await checkSlowSubscriber($0) }
   }
 }
@@ -86,7 +87,9 @@ private let last = CheckedItem("last")
   try await fixture.perform(.removeAll)
   try await fixture.insert(last)
 
-  let before = [Heard(.insert, [items[0]]), Heard(.insert, Array(items[1...3])), Heard(.insert, [replacement])]
+  let before = [
+    Heard(.insert, [items[0]]), Heard(.insert, Array(items[1...3])), Heard(.insert, [replacement]),
+  ]
   let after = [
     Heard(.remove, [items[0]]), Heard(.remove, [items[2], items[3]]), Heard(.insert, [items[5]]),
     Heard(.remove, [replacement]), Heard(.insert, [items[6], items[7]]),
@@ -103,7 +106,8 @@ private let last = CheckedItem("last")
 
 private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) throws {
   if heard == expected { return }
-  let place = zip(heard, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(heard.count, expected.count)
+  let place =
+    zip(heard, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(heard.count, expected.count)
   func name(_ list: [Heard]) -> String { place < list.count ? "\(list[place])" : "nothing" }
   throw Violation(
     "\(who) heard \(heard.count) events instead of \(expected.count), and as number \(place + 1) \(name(heard)) "
@@ -185,17 +189,19 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
   let fixture = try await context.openStore()
   let unread = fixture.store.events
   let subscriber = Subscriber(fixture.store)
-  let items = (0..<40).map { CheckedItem($0 % 4, version: Double($0)) }
+  let items = (0..<24).map { CheckedItem($0 % 4, version: Double($0)) }
   let calls = Task { for item in items { try await fixture.insert(item) } }
-  if case .failure = await withTimeLimit(.seconds(20), { await calls.result }) {
-    throw Violation("40 calls did not return within 20 seconds, with a subscriber who did not read")
+  if case .failure = await withTimeLimit(.seconds(10), { await calls.result }) {
+    throw Violation("24 calls did not return within 10 seconds, with a subscriber who did not read")
   }
   try await calls.value
-  try await subscriber.wait(forInsertionOf: items[39])
+  try await subscriber.wait(forInsertionOf: items[23])
   try expectHeard(
-    subscriber.heard, [Heard(.loaded, [])] + items.map { Heard(.insert, [$0]) }, "a subscriber beside a slow one")
+    subscriber.heard, [Heard(.loaded, [])] + items.map { Heard(.insert, [$0]) },
+    "a subscriber beside a slow one")
   // What the other has not read has been kept for it.
   var iterator = unread.makeAsyncIterator()
   let first = await iterator.next()
-  try expect(first?.operation == .loaded, "the first that a slow subscriber heard was not the state as it was then")
+  try expect(
+    first?.operation == .loaded, "the first that a slow subscriber heard was not the state as it was then")
 }

@@ -34,7 +34,7 @@ private let identifiers: [String] = {
   for change in items.prefix(12).map({ CheckedChange.insert([$0]) }) + [.insert(Array(items.dropFirst(12)))] {
     try await fixture.perform(change)
     expected.apply(change)
-    try await letClockAdvance()
+    try await letClockTick()
   }
   try expect(expected.count, is: identifiers.count, "the number of different identifiers")
   try await fixture.expectItems(expected, "with identifiers of all kinds")
@@ -64,7 +64,7 @@ private let identifiers: [String] = {
     let other = CheckedItem(key.value)
     // It may be refused.
     do { try await fixture.insert(other) } catch {}
-    try await letClockAdvance()
+    try await letClockTick()
     let items = fixture.store.items
     try expect(items.contains(long), "\(long) was gone after an insertion of \(other)")
     try await fixture.expectItems(items, "after insert of \(other)")

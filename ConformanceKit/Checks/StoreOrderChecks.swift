@@ -20,15 +20,18 @@ extension CheckDefinition {
 }
 
 /// Does the changes one by one, and convicts the store unless the items always are in the right order, and those of
-/// a fresh store in the end.
-@MainActor private func checkOrder(_ context: CheckContext, after changes: [CheckedChange]) async throws {
+/// a fresh store in the end. Gives the last of these.
+@MainActor @discardableResult
+private func checkOrder(
+  _ context: CheckContext, after changes: [CheckedChange]
+) async throws -> StoreFixture {
   let fixture = try await context.openStore()
   var expected: [CheckedItem] = []
   for change in changes {
     try await fixture.perform(change)
     expected.apply(change)
     try expectSame(fixture.store.items, expected, "the items after \(change)")
-    try await letClockAdvance()
+    try await letClockTick()
   }
   try await fixture.expectItems(expected, "in the end")
   let fresh = try await fixture.expectAgreement("in the end")
@@ -39,7 +42,7 @@ extension CheckDefinition {
   }
   try expectSame(
     Array(fresh.store.items.suffix(2)), Array(expected.suffix(2)), "the last two items of a fresh store")
-  try await fresh.expectAgreement("after two more insertions")
+  return try await fresh.expectAgreement("after two more insertions")
 }
 
 @MainActor private func checkInsertions(_ context: CheckContext) async throws {
@@ -64,19 +67,19 @@ extension CheckDefinition {
 }
 
 @MainActor private func checkReinsertions(_ context: CheckContext) async throws {
-  try await checkOrder(
+  let fixture = try await checkOrder(
     context,
     after: [
-      .insert((0..<8).map { CheckedItem($0) }), .remove([CheckedItem(2)]), .insert([CheckedItem(2, version: 2)]),
+      .insert((0..<8).map { CheckedItem($0) }), .remove([CheckedItem(2)]),
+      .insert([CheckedItem(2, version: 2)]),
       .remove([CheckedItem(0), CheckedItem(5), CheckedItem(99)]), .insert([CheckedItem(6, version: 2)]),
       .insert([CheckedItem(5), CheckedItem(0)]),
     ])
   // In a chain as well.
-  let fixture = try await context.openStore()
   let chain: [CheckedChange] = [.remove([CheckedItem(3)]), .insert([CheckedItem(3, version: 4)])]
   var expected = fixture.store.items
   for change in chain { expected.apply(change) }
-  try await letClockAdvance()
+  try await letClockTick()
   try await fixture.run(chain)
   try await fixture.expectItems(expected, "after a chain that removed and inserted an item")
   try await fixture.expectAgreement("after a chain that removed and inserted an item")

@@ -135,7 +135,8 @@ func expectSame(_ items: [CheckedItem], _ expected: [CheckedItem], _ what: @auto
   if items == expected { return }
   let count =
     items.count == expected.count ? "" : " were \(items.count) instead of \(expected.count), and"
-  let place = zip(items, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(items.count, expected.count)
+  let place =
+    zip(items, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(items.count, expected.count)
   func name(_ items: [CheckedItem]) -> String { place < items.count ? "\(items[place])" : "none" }
   throw Violation("\(what())\(count) had at place \(place) \(name(items)) instead of \(name(expected))")
 }
