@@ -75,7 +75,7 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
   var best: [Duration] = []
   for _ in 0..<3 {
     best = [.seconds(1_000), .seconds(1_000)]
-    for round in 0..<20 {
+    for round in 0..<12 {
       let change = CheckedChange.insert([
         round % 2 == 0 ? CheckedItem("new \(round)") : CheckedItem(100, version: Double(round))
       ])

@@ -56,7 +56,7 @@ private struct Heard: Equatable, CustomStringConvertible {
 
   /// Waits until the condition holds. That is a matter of moments, if it ever happens.
   func wait(for what: String, until condition: ([Heard]) -> Bool) async throws {
-    let end = ContinuousClock.now + .seconds(10)
+    let end = ContinuousClock.now + .seconds(5)
     while !condition(heard) {
       if ContinuousClock.now > end { throw Violation("a subscriber did not hear of \(what)") }
       try await Task.sleep(for: .milliseconds(1))

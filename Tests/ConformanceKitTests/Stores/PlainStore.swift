@@ -136,6 +136,9 @@ extension PlainStore {
   private func commit(_ changes: [CheckedChange], _ acknowledged: () -> Void = {}) async throws {
     var batches = try changes.map(operations)
     if flaw != .runsChainsInParts { batches = [batches.flatMap { $0 }] }
+    if flaw == .writesEverything, changes.count == 1, case .insert = changes[0] {
+      batches[0] = try table.items.map { .write(try codec.encode($0), key: key(of: $0)) } + batches[0]
+    }
     if flaw == .readsEverything { _ = try await engine.allKeys() }
     var events: [StoreEvent<CheckedItem>]?
     if flaw == .changesItemsFirst { events = change(changes) }
@@ -175,11 +178,6 @@ extension PlainStore {
         if unreadableKeys.contains(key) { operations.append(.remove(key: key)) }
         operations.append(.write(try codec.encode(item), key: key))
       }
-      if flaw == .writesEverything {
-        operations += try table.items.compactMap { item in
-          items.contains(where: item.hasIdentifier) ? nil : .write(try codec.encode(item), key: key(of: item))
-        }
-      }
       return operations
     }
   }
@@ -204,10 +202,10 @@ extension PlainStore {
     case .remove(let items):
       table.remove(items.filter { !isStranger($0) }.map(key))
     case .insert(let items):
+      if flaw == .copiesItems { table.remove([]) }
       for item in items {
         let key = key(of: item)
-        if flaw == .replacesAtTheEnd { table.remove([key]) }
-        if flaw == .copiesItems { table.remove([]) }
+        if flaw == .replacesAtTheEnd, table[key] != nil { table.remove([key]) }
         table.insert(item, for: key)
         if !unreadableKeys.isEmpty { unreadableKeys.removeAll { $0 == key } }
       }
