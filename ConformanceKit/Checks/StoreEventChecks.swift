@@ -163,13 +163,11 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
   let fixture = try await context.openStore()
   let subscriber = Subscriber(fixture.store)
   let item = CheckedItem(1)
-  fixture.engine.hold(where: \.isWrite)
-  let call = Task { try await fixture.insert(item) }
-  try await fixture.engine.waitForHeldCalls()
-  await letOthersRun()
-  let isEarly = subscriber.heard.contains(Heard(.insert, [item]))
-  fixture.engine.release()
-  try await call.value
+  let isEarly = try await fixture.whileUnderWay {
+    try await fixture.insert(item)
+  } look: {
+    subscriber.heard.contains(Heard(.insert, [item]))
+  }
   try expect(!isEarly, "a subscriber heard of an insertion before the engine had acknowledged it")
 
   fixture.engine.failEveryCall(where: \.isWrite)

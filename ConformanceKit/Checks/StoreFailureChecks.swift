@@ -82,13 +82,11 @@ private struct Attempt: CustomStringConvertible {
   try await fixture.perform(.insert(Attempt.initialItems))
   var expected = Attempt.initialItems
   for attempt in Attempt.all {
-    fixture.engine.hold(where: \.isWrite)
-    let call = Task { try await attempt.make(in: fixture) }
-    try await fixture.engine.waitForHeldCalls()
-    await letOthersRun()
-    let items = fixture.store.items
-    fixture.engine.release()
-    try await call.value
+    let items = try await fixture.whileUnderWay {
+      try await attempt.make(in: fixture)
+    } look: {
+      fixture.store.items
+    }
     try expectSame(items, expected, "the items while \(attempt) was under way")
     for change in attempt.changes { expected.apply(change) }
     try expectSame(fixture.store.items, expected, "the items after \(attempt)")

@@ -82,6 +82,28 @@ extension StoreFixture {
     return results
   }
 
+  /// Makes a call, and looks when it has reached the engine, before the engine has done anything. Gives what was seen.
+  func whileUnderWay<Seen>(
+    _ call: @escaping @MainActor @Sendable () async throws -> Void, look: () -> Seen
+  ) async throws -> Seen {
+    let isOver = Flag()
+    engine.forgetCalls()
+    engine.hold(where: \.isWrite)
+    defer { engine.release() }
+    let task = Task {
+      defer { isOver.set() }
+      try await call()
+    }
+    while !isOver.isSet, !engine.calls.contains(where: \.isWrite) {
+      try await Task.sleep(for: .milliseconds(1))
+    }
+    await letOthersRun()
+    let seen = look()
+    engine.release()
+    try await task.value
+    return seen
+  }
+
   /// Convicts the store if the call succeeds.
   func expectFailure(of call: String, _ body: () async throws -> Void) async throws {
     do { try await body() } catch { return }
