@@ -27,6 +27,9 @@ public struct ConformanceSuite: Sendable {
 
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
+  /// What the checks of rules S1 to S8 put in front of the engine: `Store`, unless another is to be checked.
+  package var makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore = { StoreSubject($0) }
+
   /// The checks for an engine.
   ///
   /// - Parameters:

@@ -85,7 +85,7 @@ private func writeShuffled(in engine: Subject) async throws -> [CacheKey] {
 }
 
 /// Waits for the clock to show another time, so that engines which order by time alone can tell two writes apart.
-private func letClockTick() async throws {
+func letClockTick() async throws {
   let now = Date()
   while Date().timeIntervalSince(now) < 0.000_01, Date() >= now { await Task.yield() }
 }

@@ -12,6 +12,8 @@ final class CheckContext: Sendable {
   /// Where engines are opened unless the check says otherwise. It exists.
   let place: URL
   let capabilities: EngineCapabilities
+  /// Puts a store in front of an engine.
+  let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
 
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
   private let opened = Guarded<[Subject]>([])
@@ -24,6 +26,7 @@ final class CheckContext: Sendable {
     place = root.appending(path: "deep/down/in/here/place", directoryHint: .isDirectory)
     capabilities = suite.capabilities
     makeEngine = suite.makeEngine
+    makeStore = suite.makeStore
   }
 
   /// Does the steps of a check, then closes its engines and removes its directory, whatever happened.

@@ -28,7 +28,9 @@ struct CheckDefinition: Sendable {
     let checks = [
       keyChecks, valueChecks, writeChecks, timestampChecks, batchChecks, readChecks, scanChecks, orderChecks,
       removalChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
-      openingChecks, closingChecks, faultChecks, damageChecks,
+      openingChecks, closingChecks, faultChecks, damageChecks, storeConcurrencyChecks, storeFailureChecks,
+      storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
+      storeIdentifierChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

@@ -49,7 +49,6 @@ import Testing
       (["bench", "--directory", ""], "The path for --directory is empty."),
       (["conformance", "--check", "nope"], "There is no check called nope"),
       (["conformance", "--rule", "Z9"], "There is no rule called Z9."),
-      (["conformance", "--rule", "S1"], "No check of these rules applies"),
       (["conformance", "--engine", "memory", "--rule", "W6"], "No check of these rules applies"),
       (["write-until-killed", "nonsense", "/tmp"], "There is no engine called nonsense."),
       (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),

@@ -1,0 +1,98 @@
+import StockroomCore
+
+// Chained calls to a store: rule S3.
+
+extension CheckDefinition {
+  @CheckList static var storeChainChecks: [CheckDefinition] {
+    Check(
+      .s3, "store.chain-is-one-batch",
+      "a chain that is run is one call to the engine and one change of the items for those who observe them"
+    ) { try await checkOneBatch($0) }
+    Check(
+      .s3, "store.chain-needs-run",
+      "a chain does nothing until it is run, and a second run does nothing more"
+    ) { try await checkRun($0) }
+    Check(
+      .s3, "store.chain-is-all-or-nothing",
+      "a chain of which any part fails leaves items and engine as they were, and can be run again"
+    ) { try await checkAllOrNothing($0) }
+  }
+}
+
+private let initialItems = (0..<6).map { CheckedItem($0) }
+
+private let chains: [[CheckedChange]] = [
+  [
+    .insert([CheckedItem(10)]), .remove([CheckedItem(0)]),
+    .insert([CheckedItem(11), CheckedItem(2, version: 2)]),
+  ],
+  [.remove([CheckedItem(1), CheckedItem(3)]), .insert([CheckedItem(3, version: 2)])],
+  [.insert([CheckedItem(12)]), .insert([CheckedItem(12, version: 2), CheckedItem(13)])],
+  [.removeAll, .insert([CheckedItem(20), CheckedItem(21)]), .remove([CheckedItem(20)])],
+]
+
+@MainActor private func checkOneBatch(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  try await fixture.perform(.insert(initialItems))
+  var expected = initialItems
+  for chain in chains {
+    let changes = ChangeCounter(fixture.store)
+    fixture.engine.forgetCalls()
+    try await fixture.run(chain)
+    let writes = fixture.engine.calls.filter(\.isWrite)
+    try expect(
+      writes.count == 1, "a chain of \(chain) made \(writes.count) changes to the engine: \(describe(writes))"
+    )
+    try expect(
+      changes.count == 1,
+      "a chain of \(chain) changed the items \(changes.count) times for those who observe them")
+    for change in chain { expected.apply(change) }
+    try await fixture.expectItems(expected, "after a chain of \(chain)")
+  }
+}
+
+@MainActor private func checkRun(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  try await fixture.perform(.insert(initialItems))
+  let run = fixture.store.chain([.removeAll, .insert([CheckedItem(10)])])
+  await letOthersRun()
+  // By the time that another call has been made, what was under way has been done.
+  try await fixture.insert(CheckedItem(11))
+  try await fixture.expectItems(initialItems + [CheckedItem(11)], "with a chain that was not run")
+
+  try await run()
+  try await fixture.expectItems([CheckedItem(10)], "after the chain was run")
+  try await fixture.insert(CheckedItem(12))
+  fixture.engine.forgetCalls()
+  let changes = ChangeCounter(fixture.store)
+  try await run()
+  await letOthersRun()
+  try expect(
+    fixture.engine.calls.filter(\.isWrite).isEmpty && changes.count == 0,
+    "a second run of a chain called the engine or changed the items")
+  try await fixture.expectItems([CheckedItem(10), CheckedItem(12)], "after the chain was run again")
+}
+
+@MainActor private func checkAllOrNothing(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  try await fixture.perform(.insert(initialItems))
+  var expected = initialItems
+  for chain in chains {
+    let run = fixture.store.chain(chain)
+    var hasRun = false
+    // The second and third call are never made if all of the chain is one call.
+    for failing in [1, 2, 3] where !hasRun {
+      fixture.engine.failCall(failing, where: \.isWrite)
+      do {
+        try await run()
+        hasRun = true
+      } catch {
+        try await fixture.expectItems(expected, "after a chain whose call number \(failing) had failed")
+      }
+      fixture.engine.succeed()
+    }
+    if !hasRun { try await run() }
+    for change in chain { expected.apply(change) }
+    try await fixture.expectItems(expected, "after a chain of \(chain)")
+  }
+}

@@ -1,0 +1,128 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// The cost of one item: rule S7.
+
+extension CheckDefinition {
+  @CheckList static var storeCostChecks: [CheckDefinition] {
+    Check(
+      .s7, "store.cost-in-calls",
+      "inserting, replacing or removing one item is as many calls to the engine, and as many bytes, among many items as "
+        + "among few"
+    ) { try await checkCalls($0) }
+    Check(
+      .s7, "store.cost-in-time",
+      "inserting or replacing one item takes no longer among 20,000 items than among 1,000"
+    ) { try await checkTime($0) }
+  }
+}
+
+/// What changes one item, in turn.
+private let changes: [CheckedChange] = [
+  .insert([CheckedItem("new")]), .insert([CheckedItem(7, version: 2)]), .remove([CheckedItem(8)]),
+  .insert([CheckedItem("new", version: 2)]),
+]
+
+@MainActor private func checkCalls(_ context: CheckContext) async throws {
+  let (few, time) = try await costs(context, count: 100)
+  // An engine that takes long for an entry is not made to take thousands.
+  let (many, _) = try await costs(context, count: time > .milliseconds(20) ? 300 : 5_000)
+  for (index, change) in changes.enumerated() {
+    try expect(many[index], is: few[index], "\(change) among many items, compared with few,")
+  }
+}
+
+/// The calls to the engine that each change makes among so many items, and how long it takes to insert these.
+@MainActor private func costs(_ context: CheckContext, count: Int) async throws -> ([[String]], Duration) {
+  let place = context.root.appending(path: "store-\(count)", directoryHint: .isDirectory)
+  let fixture = StoreFixture(context, try await context.open(place))
+  try await fixture.load()
+  let time = try await ContinuousClock().measure {
+    try await fixture.perform(.insert((0..<count).map { CheckedItem($0) }))
+  }
+  var costs: [[String]] = []
+  for change in changes {
+    fixture.engine.forgetCalls()
+    try await fixture.perform(change)
+    await letOthersRun()
+    let calls = fixture.engine.calls
+    for call in calls where readsOfEverything.contains(call.method) {
+      throw Violation("\(change) among \(count) items called \(call), which reads everything")
+    }
+    costs.append(calls.map { "\($0), \($0.byteCount) bytes" })
+  }
+  return (costs, time)
+}
+
+private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
+  .readAllData, .readAllDataAndKeys, .readAllEntries, .allKeys, .scan,
+]
+
+/// Compares the best of many changes among few items with the best of as many among twenty times as many: the best,
+/// because the machine may be busy with something else at any time, and thrice if need be.
+///
+/// The engine is left out of it, since how long an entry takes is its own affair.
+@MainActor private func checkTime(_ context: CheckContext) async throws {
+  let stores = [context.makeStore(PlainEngine()), context.makeStore(PlainEngine())]
+  for (store, count) in zip(stores, [1_000, 20_000]) {
+    try await store.itemsHaveLoaded()
+    try await store.perform(.insert((0..<count).map { CheckedItem($0) }))
+  }
+  var best: [Duration] = []
+  for _ in 0..<3 {
+    best = [.seconds(1_000), .seconds(1_000)]
+    for round in 0..<12 {
+      let change = CheckedChange.insert([
+        round % 2 == 0 ? CheckedItem("new \(round)") : CheckedItem(100, version: Double(round))
+      ])
+      for (index, store) in stores.enumerated() {
+        let time = try await ContinuousClock().measure { try await store.perform(change) }
+        best[index] = min(best[index], time)
+      }
+    }
+    if best[1] < best[0] * 8 || best[1] < best[0] + .microseconds(500) { return }
+  }
+  throw Violation(
+    "an insertion took \(best[0].inSeconds * 1e6) µs among 1,000 items and \(best[1].inSeconds * 1e6) µs among 20,000"
+  )
+}
+
+/// An engine of the kit's own that does as little as possible.
+private final class PlainEngine: StorageEngine {
+  private let entries = Guarded<[CacheKey: StorageEntry]>([:])
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    let now = Date()
+    entries.withLock { entries in
+      let createdAt = entries[key]?.createdAt ?? now
+      entries[key] = StorageEntry(key: key, data: data, createdAt: createdAt, updatedAt: now)
+    }
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return entries.withLock { $0[key]?.data }
+  }
+
+  func remove(key: CacheKey) async throws {
+    try key.validate()
+    entries.withLock { _ = $0.removeValue(forKey: key) }
+  }
+
+  func allKeys() async throws -> [CacheKey] { entries.withLock { Array($0.keys) } }
+
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return entries.withLock { $0[key]?.createdAt }
+  }
+
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return entries.withLock { $0[key]?.updatedAt }
+  }
+}

@@ -1,0 +1,205 @@
+import StockroomCore
+import StockroomStore
+
+// The events of a store: rule S5.
+
+extension CheckDefinition {
+  @CheckList static var storeEventChecks: [CheckDefinition] {
+    Check(
+      .s5, "store.events-tell-all",
+      "every subscriber hears the present state, then every change once, in order and with its items"
+    ) { try await checkEvents($0) }
+    Check(
+      .s5, "store.events-before-loading",
+      "a subscriber who comes before the items have been loaded hears so, and then hears them"
+    ) { try await checkLoading($0) }
+    Check(
+      .s5, "store.events-of-concurrent-calls",
+      "whoever does what the events say, has the items in the end, however many calls came at the same time"
+    ) { try await checkReplay($0) }
+    Check(
+      .s5, "store.events-are-facts",
+      "nothing is heard of a call before the engine has acknowledged it, and nothing ever of one that fails"
+    ) { try await checkFacts($0) }
+    Check(
+      .s5, "store.slow-subscriber",
+      "a subscriber who does not read holds up neither calls nor other subscribers"
+    ) { try await checkSlowSubscriber($0) }
+  }
+}
+
+/// What a subscriber has heard.
+private struct Heard: Equatable, CustomStringConvertible {
+  let operation: StoreEvent<CheckedItem>.Operation
+  let items: [CheckedItem]
+
+  init(_ operation: StoreEvent<CheckedItem>.Operation, _ items: [CheckedItem]) {
+    (self.operation, self.items) = (operation, items)
+  }
+
+  var description: String { "\(operation) of \(describe(items))" }
+}
+
+/// A subscriber who notes everything.
+@MainActor private final class Subscriber {
+  private(set) var heard: [Heard] = []
+  private var task: Task<Void, Never>?
+
+  init(_ store: any CheckedStore) {
+    let events = store.events
+    task = Task { [weak self] in
+      for await event in events { self?.heard.append(Heard(event.operation, event.items)) }
+    }
+  }
+
+  deinit { task?.cancel() }
+
+  /// Waits until the condition holds. That is a matter of moments, if it ever happens.
+  func wait(for what: String, until condition: ([Heard]) -> Bool) async throws {
+    let end = ContinuousClock.now + .seconds(5)
+    while !condition(heard) {
+      if ContinuousClock.now > end { throw Violation("a subscriber did not hear of \(what)") }
+      try await Task.sleep(for: .milliseconds(1))
+    }
+  }
+
+  func wait(forInsertionOf item: CheckedItem) async throws {
+    try await wait(for: "the insertion of \(item)") { $0.contains(Heard(.insert, [item])) }
+    await letOthersRun()
+  }
+}
+
+/// What is inserted last, to know when everything has been heard.
+private let last = CheckedItem("last")
+
+@MainActor private func checkEvents(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  let items = (0..<8).map { CheckedItem($0) }
+  let replacement = CheckedItem(1, version: 2)
+  let early = [Subscriber(fixture.store), Subscriber(fixture.store)]
+  try await fixture.insert(items[0])
+  try await fixture.perform(.insert(Array(items[1...3])))
+  try await fixture.insert(replacement)
+  let late = Subscriber(fixture.store)
+  try await fixture.remove(items[0])
+  try await fixture.remove(items[2], items[3])
+  try await fixture.run([.insert([items[5]]), .remove([replacement]), .insert([items[6], items[7]])])
+  try await fixture.perform(.removeAll)
+  try await fixture.insert(last)
+
+  let before = [
+    Heard(.insert, [items[0]]), Heard(.insert, Array(items[1...3])), Heard(.insert, [replacement]),
+  ]
+  let after = [
+    Heard(.remove, [items[0]]), Heard(.remove, [items[2], items[3]]), Heard(.insert, [items[5]]),
+    Heard(.remove, [replacement]), Heard(.insert, [items[6], items[7]]),
+    Heard(.remove, [items[5], items[6], items[7]]), Heard(.insert, [last]),
+  ]
+  for subscriber in early {
+    try await subscriber.wait(forInsertionOf: last)
+    try expectHeard(subscriber.heard, [Heard(.loaded, [])] + before + after, "a subscriber")
+  }
+  try await late.wait(forInsertionOf: last)
+  let present = Heard(.loaded, [items[0], replacement, items[2], items[3]])
+  try expectHeard(late.heard, [present] + after, "a subscriber who came later")
+}
+
+private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) throws {
+  if heard == expected { return }
+  let place =
+    zip(heard, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(heard.count, expected.count)
+  func name(_ list: [Heard]) -> String { place < list.count ? "\(list[place])" : "nothing" }
+  throw Violation(
+    "\(who) heard \(heard.count) events instead of \(expected.count), and as number \(place + 1) \(name(heard)) "
+      + "instead of \(name(expected))")
+}
+
+@MainActor private func checkLoading(_ context: CheckContext) async throws {
+  let before = try await context.openStore()
+  let items = (0..<5).map { CheckedItem($0) }
+  try await before.perform(.insert(items))
+  let fixture = StoreFixture(context, before.subject) { $0.hold(where: \.isRead) }
+  let subscriber = Subscriber(fixture.store)
+  try await subscriber.wait(for: "the beginning") { !$0.isEmpty }
+  fixture.engine.release()
+  try await fixture.load()
+  try await fixture.insert(last)
+  try await subscriber.wait(forInsertionOf: last)
+  try expectHeard(
+    subscriber.heard, [Heard(.initialized, []), Heard(.loaded, items), Heard(.insert, [last])],
+    "a subscriber who came before the items were loaded")
+}
+
+@MainActor private func checkReplay(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  let subscribers = [Subscriber(fixture.store), Subscriber(fixture.store)]
+  let changes = (0..<40).map { number -> CheckedChange in
+    let item = CheckedItem(number % 9, version: Double(number))
+    return switch number % 5 {
+    case 3: .remove([item])
+    case 4: .insert([item, CheckedItem(number + 100)])
+    default: .insert([item])
+    }
+  }
+  for result in await fixture.performAtOnce(changes) { try result.get() }
+  try await fixture.insert(last)
+  for subscriber in subscribers {
+    try await subscriber.wait(forInsertionOf: last)
+    var items: [CheckedItem] = []
+    for heard in subscriber.heard {
+      switch heard.operation {
+      case .initialized: items = []
+      case .loaded: items = heard.items
+      case .insert: items.apply(.insert(heard.items))
+      case .remove: items.apply(.remove(heard.items))
+      }
+    }
+    try expectSame(items, fixture.store.items, "what one has who does what the events say")
+  }
+  try expectHeard(subscribers[0].heard, subscribers[1].heard, "one of two subscribers")
+}
+
+@MainActor private func checkFacts(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  let subscriber = Subscriber(fixture.store)
+  let item = CheckedItem(1)
+  let isEarly = try await fixture.whileUnderWay {
+    try await fixture.insert(item)
+  } look: {
+    subscriber.heard.contains(Heard(.insert, [item]))
+  }
+  try expect(!isEarly, "a subscriber heard of an insertion before the engine had acknowledged it")
+
+  fixture.engine.failEveryCall(where: \.isWrite)
+  try await fixture.expectFailure(of: "insert on an engine that fails") {
+    try await fixture.insert(CheckedItem(2))
+  }
+  try await fixture.expectFailure(of: "remove on an engine that fails") { try await fixture.remove(item) }
+  fixture.engine.succeed()
+  try await fixture.insert(last)
+  try await subscriber.wait(forInsertionOf: last)
+  // A store may read the items again to be certain, and say so.
+  let heard = subscriber.heard.filter { $0.operation != .loaded }
+  try expectHeard(heard, [Heard(.insert, [item]), Heard(.insert, [last])], "a subscriber")
+}
+
+@MainActor private func checkSlowSubscriber(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  let unread = fixture.store.events
+  let subscriber = Subscriber(fixture.store)
+  let items = (0..<24).map { CheckedItem($0 % 4, version: Double($0)) }
+  let calls = Task { for item in items { try await fixture.insert(item) } }
+  if case .failure = await withTimeLimit(.seconds(10), { await calls.result }) {
+    throw Violation("24 calls did not return within 10 seconds, with a subscriber who did not read")
+  }
+  try await calls.value
+  try await subscriber.wait(forInsertionOf: items[23])
+  try expectHeard(
+    subscriber.heard, [Heard(.loaded, [])] + items.map { Heard(.insert, [$0]) },
+    "a subscriber beside a slow one")
+  // What the other has not read has been kept for it.
+  var iterator = unread.makeAsyncIterator()
+  let first = await iterator.next()
+  try expect(
+    first?.operation == .loaded, "the first that a slow subscriber heard was not the state as it was then")
+}

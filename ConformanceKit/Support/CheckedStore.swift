@@ -1,0 +1,137 @@
+import StockroomCore
+import StockroomStore
+
+/// A store as the checks of rules S1 to S8 see it: `Store`, or another that is held to the same rules.
+///
+/// It keeps each item as the JSON that `JSONCodec` makes of it, in an entry of its own.
+@MainActor
+package protocol CheckedStore: AnyObject, Sendable {
+  /// All items in order; observable.
+  var items: [CheckedItem] { get }
+
+  /// The keys of the entries that could not be decoded, in any order.
+  var unreadableKeys: [CacheKey] { get }
+
+  /// What happens from now on, after an event that tells the present state.
+  var events: AsyncStream<StoreEvent<CheckedItem>> { get }
+
+  /// Waits until the items have been loaded, or tries again if that has failed before.
+  func itemsHaveLoaded() async throws
+
+  /// Makes one call.
+  func perform(_ change: CheckedChange) async throws
+
+  /// A chain of changes, of which nothing happens before what is returned is called: `run()`.
+  func chain(_ changes: [CheckedChange]) -> @MainActor @Sendable () async throws -> Void
+}
+
+/// What can be done to a store.
+package enum CheckedChange: Sendable {
+  case insert([CheckedItem])
+  case remove([CheckedItem])
+  case removeAll
+}
+
+extension CheckedChange: CustomStringConvertible {
+  /// The call, as in a sentence.
+  package var description: String {
+    switch self {
+    case .insert(let items): items.count == 1 ? "insert of \(items[0])" : "insert of \(items.count) items"
+    case .remove(let items): items.count == 1 ? "remove of \(items[0])" : "remove of \(items.count) items"
+    case .removeAll: "removeAll"
+    }
+  }
+}
+
+/// What the checks store. Two are equal if their identifiers are, byte for byte, and their versions.
+package struct CheckedItem: Codable, Sendable, Hashable {
+  /// What tells items apart.
+  package let id: String
+  /// What changes when an item is replaced. JSON has no number that is not finite.
+  package let version: Double
+
+  package init(_ id: String, version: Double = 1) { (self.id, self.version) = (id, version) }
+
+  /// One of 100,003 items whose identifiers are in no order.
+  package init(_ number: Int, version: Double = 1) {
+    self.init("item \(number * 61_681 % 100_003)", version: version)
+  }
+
+  /// An item that cannot be encoded.
+  package static func unencodable(_ id: String) -> CheckedItem { CheckedItem(id, version: .nan) }
+
+  package static func == (one: CheckedItem, other: CheckedItem) -> Bool {
+    one.version == other.version && one.hasIdentifier(of: other)
+  }
+
+  package func hash(into hasher: inout Hasher) {
+    for byte in id.utf8 { hasher.combine(byte) }
+    hasher.combine(version)
+  }
+
+  /// Whether the other is to be replaced by this one.
+  package func hasIdentifier(of other: CheckedItem) -> Bool { id.utf8.elementsEqual(other.id.utf8) }
+}
+
+extension CheckedItem: CustomStringConvertible {
+  /// The identifier, or its beginning, and the version.
+  package var description: String {
+    let length = id.utf8.count
+    let shown = length > 40 ? "\(id.prefix(20).debugDescription)… (\(length) bytes)" : id.debugDescription
+    return "\(shown) in version \(version)"
+  }
+}
+
+extension [CheckedItem] {
+  /// Does to the array what a store does to its items (rule S4).
+  package mutating func apply(_ change: CheckedChange) {
+    switch change {
+    case .insert(let items):
+      for item in items {
+        if let index = firstIndex(where: item.hasIdentifier) { self[index] = item } else { append(item) }
+      }
+    case .remove(let items): removeAll { item in items.contains(where: item.hasIdentifier) }
+    case .removeAll: self = []
+    }
+  }
+}
+
+/// `Store`, as it is handed to those who use it.
+final class StoreSubject: CheckedStore {
+  private let store: Store<CheckedItem>
+
+  init(_ engine: any StorageEngine) {
+    store = Store(loadingInBackground: engine, cacheIdentifier: \.id)
+  }
+
+  var items: [CheckedItem] { store.items }
+
+  var unreadableKeys: [CacheKey] { store.unreadableEntries.map(\.key) }
+
+  var events: AsyncStream<StoreEvent<CheckedItem>> { store.events }
+
+  func itemsHaveLoaded() async throws { try await store.itemsHaveLoaded() }
+
+  func perform(_ change: CheckedChange) async throws {
+    switch change {
+    case .insert(let items):
+      if items.count == 1 { try await store.insert(items[0]) } else { try await store.insert(items) }
+    case .remove(let items):
+      if items.count == 1 { try await store.remove(items[0]) } else { try await store.remove(items) }
+    case .removeAll: try await store.removeAll()
+    }
+  }
+
+  func chain(_ changes: [CheckedChange]) -> @MainActor @Sendable () async throws -> Void {
+    var operation: Store<CheckedItem>.Operation?
+    for change in changes {
+      operation =
+        switch change {
+        case .insert(let items): operation?.insert(items) ?? store.insert(items)
+        case .remove(let items): operation?.remove(items) ?? store.remove(items)
+        case .removeAll: operation?.removeAll() ?? store.removeAll()
+        }
+    }
+    return { [operation] in try await operation?.run() }
+  }
+}
