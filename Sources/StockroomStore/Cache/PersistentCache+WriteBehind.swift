@@ -108,7 +108,11 @@ extension PersistentCache {
       for index in changes.indices { changes[index].isStored = true }
     } catch  where changes.count > 1 {
       // One by one, so that a change which cannot be made is in nobody's way.
-      for index in changes.indices { await carryOut(&changes[index], operations[index], in: storage) }
+      let mayHaveHappened = !error.precedesChanges || !storage.engine.capabilities.contains(.atomicBatches)
+      for index in changes.indices {
+        changes[index].mayHaveHappened = mayHaveHappened
+        await carryOut(&changes[index], operations[index], in: storage)
+      }
     } catch {
       await fail(&changes[0], error, in: storage)
     }
@@ -127,6 +131,7 @@ extension PersistentCache {
 
   private func fail(_ change: inout CacheChange<Item>, _ error: any Error, in storage: CacheStorage) async {
     change.failure = change.failure ?? error
+    change.mayHaveHappened = change.mayHaveHappened || !error.precedesChanges
     guard change.acknowledgement == nil, (error as? StorageError)?.code == .valueTooLarge else { return }
     // It will be too large the next time, too. What is stored is out of date.
     change.value = nil

@@ -1,0 +1,59 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@Suite("PersistentCache: failures that may have had an effect", .timeLimit(.minutes(2)))
+struct PersistentCacheUncertaintyTests {
+  @Test("After a store whose acknowledgement was lost, a read asks storage")
+  func lostAcknowledgement() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let cache = PersistentCache<String, Int>(storage: engine)
+    try await cache.store(1, forKey: "key")
+    engine.failCall(1, .afterwards)
+    #expect(await code { try await cache.store(2, forKey: "key") } == .io)
+    #expect(try await cache["key"] == 2)
+    engine.failCall(1, .afterwards)
+    #expect(await code { try await cache.removeValue(forKey: "key") } == .io)
+    #expect(try await cache["key"] == nil)
+  }
+
+  @Test("What a group may have written is not denied when its members fail for a reason of their own")
+  func lostAcknowledgementOfGroup() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let cache = PersistentCache<Int, String>(storage: engine)
+    for key in 0..<50 { try await cache.store("old", forKey: key) }
+    engine.hold()
+    engine.failEveryCall(.afterwards) { $0.method == .apply }
+    engine.failEveryCall(with: StorageError(.diskFull, "No room.")) { $0.method == .write }
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for key in 0..<50 {
+        group.addTask { #expect(await code { try await cache.store("new", forKey: key) } != nil) }
+      }
+      // While this is held, others gather behind it.
+      try await engine.waitForHeldCalls()
+      for _ in 0..<200 { await Task.yield() }
+      engine.release()
+      try await group.waitForAll()
+    }
+    let fresh = PersistentCache<Int, String>(storage: engine)
+    for key in 0..<50 { #expect(try await cache[key] == fresh[key]) }
+  }
+
+  @Test("What is assigned and not written survives a store that may have been written")
+  func unwritten() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let cache = PersistentCache<String, Int>(storage: engine)
+    engine.failEveryCall(.afterwards) { $0.isWrite }
+    cache["key"] = 1
+    #expect(await code { try await cache.store(2, forKey: "key") } == .io)
+    #expect(try await cache["key"] == 1)
+    #expect(await code { try await cache.sync() } == .io)
+    engine.succeed()
+    try await cache.sync()
+    cache.clearMemoryCache()
+    #expect(try await cache["key"] == 1)
+  }
+}
