@@ -23,16 +23,16 @@ struct CacheChange<Item: Sendable>: Sendable {
   let item: Item?
   /// The encoded value. Nil if there is none, or it could not be encoded: then the key is removed from storage.
   var value: Data?
+  /// What the value weighs in memory, whether or not it can be stored. Nil if it could not be encoded.
+  var size: Int?
   /// Who waits for the change, which was assigned if that is nobody.
   var acknowledgement: CheckedContinuation<Void, any Error>?
   /// Why the change did not happen as it was meant.
   var failure: (any Error)?
-  /// Whether storage may have changed, or may yet, although there is a failure.
+  /// Whether storage may have changed although there is a failure.
   var mayHaveHappened = false
   /// Whether storage is up to date.
   var isStored = false
-
-  var size: Int { value?.count ?? 0 }
 }
 
 extension Error {

@@ -78,12 +78,13 @@ extension PersistentCache {
   }
 
   private func encode(_ change: inout CacheChange<Item>) {
-    guard let item = change.item, change.value == nil else { return }
+    guard let item = change.item else { return }
     do {
-      change.value = try encoded(item.value, for: change.key)
+      if change.value == nil { change.value = try encoded(item.value, for: change.key) }
     } catch {
       change.failure = error
     }
+    change.size = change.value?.count
   }
 
   /// The bytes of a value.

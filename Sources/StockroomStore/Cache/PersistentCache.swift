@@ -74,7 +74,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   ///     the room there is.
   ///   - namespace: what tells the entries of this cache from those of others in the same engine. Any text.
   ///   - memoryLimit: how much is kept in memory. A limit of bytes without storage means that values are encoded to
-  ///     weigh them.
+  ///     weigh them; what cannot be encoded is not kept where there is a limit of bytes.
   ///   - storageLimit: how much is kept in storage. With a limit the first write reads the whole namespace once; later
   ///     ones cost the same however many entries there are. A value that is larger than the limit of bytes is not
   ///     stored. What other caches write into the namespace after that is not counted.
