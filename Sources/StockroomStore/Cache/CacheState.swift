@@ -36,6 +36,8 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
   var loads = LoadTable<Value>()
   /// Sizes of what is in storage, the oldest first. Nil until they have been counted, and where there is no limit.
   var stored: RecencyList<CacheKey, Void>?
+  /// Whether counting has failed, so that no write tries it again.
+  var isUncountable = false
 
   init(memory: MemoryTier<Item>) { self.memory = memory }
 }

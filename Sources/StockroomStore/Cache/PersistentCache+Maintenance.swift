@@ -6,13 +6,17 @@ extension PersistentCache {
   /// Each failure is thrown once: what fails while this waits, and what failed since the last call. If there was more
   /// than one, the error is of the first one's code and its `underlying` error is ``CacheWriteFailures``. When there
   /// is no failure to be thrown, what could not be written earlier is tried again; a value that is no longer in memory
-  /// is then removed from storage.
+  /// is then removed from storage. So is counting what is in storage, for its limit.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws.
   @concurrent
   public func sync() async throws {
     try Task.checkCancellation()
-    schedule { if $0.failures.isEmpty { $0.retry() } }
+    schedule { state in
+      guard state.failures.isEmpty else { return }
+      state.retry()
+      retryCounting(&state)
+    }
     if isWrittenBehind { try await inOrder {} }
     if let failure = withState({ $0.failures.take() }) { throw failure }
   }
@@ -34,6 +38,7 @@ extension PersistentCache {
         state.memory.removeAll { _, _ in true }
         state.unwritten = []
         state.stored = nil
+        state.isUncountable = false
       }
     }
   }

@@ -154,13 +154,27 @@ extension PersistentCache {
     return .write(entry.encoded, key: name.key)
   }
 
+  /// Queues another attempt at counting what is in storage, if the last one failed.
+  func retryCounting(_ state: inout State) {
+    guard state.isUncountable else { return }
+    state.queue.append(
+      .task { [self] in
+        withState { $0.isUncountable = false }
+        await keepStorageLimit(after: [])
+      })
+  }
+
   /// Removes what was written longest ago and is too much. O(changes), after the entries have been counted once.
   private func keepStorageLimit(after changes: [CacheChange<Item>]) async {
-    guard let storage, storageLimit != .unlimited else { return }
+    guard let storage, storageLimit != .unlimited, !withState({ $0.isUncountable }) else { return }
     do {
       if withState({ $0.stored == nil }) {
+        withState { $0.isUncountable = true }
         let stored = try await count(storage)
-        withState { $0.stored = stored }
+        withState { state in
+          state.stored = stored
+          state.isUncountable = false
+        }
       } else {
         withState { state in
           for change in changes where change.isStored { note(change, in: storage, &state) }

@@ -77,7 +77,8 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   ///     weigh them; what cannot be encoded is not kept where there is a limit of bytes.
   ///   - storageLimit: how much is kept in storage. With a limit the first write reads the whole namespace once; later
   ///     ones cost the same however many entries there are. A value that is larger than the limit of bytes is not
-  ///     stored. What other caches write into the namespace after that is not counted.
+  ///     stored. What other caches write into the namespace after that is not counted. If the reading fails, there is
+  ///     no limit until ``sync()``, which throws the failure, has read it at a later attempt.
   ///   - codec: how values become bytes.
   ///   - now: the clock that expiry is measured by.
   public init(

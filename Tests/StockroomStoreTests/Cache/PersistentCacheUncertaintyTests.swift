@@ -56,4 +56,26 @@ struct PersistentCacheUncertaintyTests {
     cache.clearMemoryCache()
     #expect(try await cache["key"] == 1)
   }
+
+  @Test("Where storage cannot be counted that is reported, and tried again by sync alone")
+  func uncountable() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let scans = { engine.calls.filter { $0.method == .scan }.count }
+    engine.failEveryCall { $0.method == .scan }
+    let cache = PersistentCache<Int, Int>(storage: engine, storageLimit: CacheLimit(entries: 5))
+    for key in 0..<20 { try await cache.store(key, forKey: key) }
+    #expect(scans() == 1)
+    for attempt in 1...3 {
+      #expect(await code { try await cache.sync() } == .io)
+      #expect(scans() == attempt)
+    }
+    cache[20] = 20
+    engine.succeed()
+    try await cache.sync()
+    #expect(scans() == 4)
+    #expect(try await engine.keyCount() == 5)
+    for key in 21..<30 { try await cache.store(key, forKey: key) }
+    #expect(scans() == 4)
+    #expect(try await engine.keyCount() == 5)
+  }
 }
