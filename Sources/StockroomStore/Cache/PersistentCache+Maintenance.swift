@@ -6,7 +6,7 @@ extension PersistentCache {
   /// Each failure is thrown once: what fails while this waits, and what failed since the last call. If there was more
   /// than one, the error is of the first one's code and its `underlying` error is ``CacheWriteFailures``. When there
   /// is no failure to be thrown, what could not be written earlier is tried again; a value that is no longer in memory
-  /// is then removed from storage. So is counting what is in storage, for its limit.
+  /// is then removed from storage. What could not be counted, for the limit of storage, is then counted again.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws.
   @concurrent
@@ -30,6 +30,7 @@ extension PersistentCache {
   ///   `EngineCapabilities.atomicBatches`.
   @concurrent
   public func removeAll() async throws {
+    try Task.checkCancellation()
     withState { $0.loads.outdateAll() }
     try await changeAll { [storage] in
       _ = try await storage?.removeAll { _ in true }
@@ -48,6 +49,7 @@ extension PersistentCache {
   /// - Throws: as ``removeAll()``.
   @concurrent
   public func removeExpired() async throws {
+    try Task.checkCancellation()
     let now = now()
     try await changeAll { [storage] in
       let removed = try await storage?.removeAll { $0?.isExpired(at: now) ?? false } ?? []
@@ -70,7 +72,6 @@ extension PersistentCache {
   private func changeAll(
     _ changeStorage: @escaping @Sendable () async throws -> @Sendable (inout State) -> Void
   ) async throws {
-    try Task.checkCancellation()
     try await inOrder { [self] in
       withState { $0.beginChangingAll() }
       do {

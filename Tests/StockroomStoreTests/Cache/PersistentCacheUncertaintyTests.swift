@@ -78,4 +78,26 @@ struct PersistentCacheUncertaintyTests {
     #expect(scans() == 4)
     #expect(try await engine.keyCount() == 5)
   }
+
+  @Test("A removeAll that is cancelled has no effect, not even on what is being loaded")
+  func cancelledRemoveAll() async throws {
+    let cache = PersistentCache<String, Int>(storage: MemoryStorageEngine())
+    let (isLoading, mayLoad) = (Latch(), Latch())
+    let load = Task {
+      try await cache.fetch("key") {
+        isLoading.open()
+        await mayLoad.wait()
+        return 1
+      }
+    }
+    await isLoading.wait()
+    let removal = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      try await cache.removeAll()
+    }
+    await #expect(throws: CancellationError.self) { try await removal.value }
+    mayLoad.open()
+    #expect(try await load.value == 1)
+    #expect(try await cache["key"] == 1)
+  }
 }
