@@ -24,7 +24,8 @@ extension PersistentCache {
   /// Removes every entry of this namespace, in memory and in storage, and nothing else in the engine.
   ///
   /// What is assigned before the call is removed; what is assigned while it is under way may be. O(N), and reads
-  /// the whole namespace; the removal itself is one batch.
+  /// the whole namespace; the removal itself is one batch. Of what another cache, or another process, stores in the
+  /// namespace meanwhile, some may be removed and some stay.
   ///
   /// - Throws: what the engine throws. Then memory is as it was, and so is storage if the engine has
   ///   `EngineCapabilities.atomicBatches`.
@@ -33,7 +34,7 @@ extension PersistentCache {
     try Task.checkCancellation()
     withState { $0.loads.outdateAll() }
     try await changeAll { [storage] in
-      _ = try await storage?.removeAll { _ in true }
+      try await storage?.removeAll()
       return { state in
         state.loads.outdateAll()
         state.memory.removeAll { _, _ in true }
@@ -46,13 +47,16 @@ extension PersistentCache {
 
   /// Removes what has expired, in memory and in storage. O(N), and reads the whole namespace.
   ///
-  /// - Throws: as ``removeAll()``.
+  /// What has expired is read a second time just before it is removed: an entry that another cache, or another process,
+  /// replaces while this searches is safe, unless that happens between these two.
+  ///
+  /// - Throws: what the engine throws. Then memory is as it was, and some of what has expired may be gone from storage.
   @concurrent
   public func removeExpired() async throws {
     try Task.checkCancellation()
     let now = now()
     try await changeAll { [storage] in
-      let removed = try await storage?.removeAll { $0?.isExpired(at: now) ?? false } ?? []
+      let removed = try await storage?.removeExpired(at: now) ?? []
       return { state in
         state.memory.removeAll { _, item in item.isExpired(at: now) }
         for key in removed { state.stored?.remove(key) }
