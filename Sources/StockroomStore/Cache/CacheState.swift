@@ -21,7 +21,8 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 
   var memory: MemoryTier<Item>
   var assigned: [KeyText: Assignment] = [:]
-  /// Keys of which storage has something else than was assigned, since writing failed.
+  /// Keys of which storage has something else than was assigned, since writing failed. Without a limit: to forget one
+  /// would bring its old value back.
   var unwritten: Set<KeyText> = []
   var failures = FailureLog()
 

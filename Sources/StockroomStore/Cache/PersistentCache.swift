@@ -53,8 +53,10 @@ import StockroomCore
 /// What cannot be read throws and is never taken for a miss (rule R4). An entry that cannot be decoded throws
 /// `StorageError.Code.decodingFailed` until its key is assigned or removed. What could not be written stays in memory
 /// for as long as there is room, and until it is written, or assigned anew, its key is otherwise a miss: storage's older
-/// value does not come back while this cache is there. A value that cannot be encoded, or is too large for the engine,
-/// is removed from storage.
+/// value does not come back while this cache is there. For that the cache remembers each key that could not be
+/// written, whatever the limits are, some hundred bytes and the text of the key: while an engine refuses all writes,
+/// memory grows with every new key that is assigned. A value that cannot be encoded, or is too large for the engine, is
+/// removed from storage.
 public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: Codable & Sendable>: Sendable,
   AssignableCache
 {
