@@ -79,7 +79,7 @@ extension CacheState {
 // MARK: - Changing
 
 extension CacheState {
-  /// Makes the item what the key has, to be written later. Returns whether there is a place in the queue to be taken.
+  /// Makes the item what the key has, to be written later, in the place that the key has in the queue already or at the end.
   mutating func assign(_ item: Item?, to key: KeyText) {
     noteChange(of: key)
     memory.remove(key)

@@ -29,8 +29,8 @@ import StockroomCore
 ///
 /// A key is anything that is `Hashable`, `Encodable` and `Sendable`. What identifies it is its encoding, byte for
 /// byte: the text of a `String`, `UUID` or `URL`, the JSON of anything else. So `é` as one scalar and as two are two
-/// keys, and a key's type should not contain a `Set`, whose elements are encoded in no particular order. A key may be
-/// empty or of any length.
+/// keys, and a key's type should contain no `Set`, and no `Dictionary` whose keys are neither `String` nor `Int`: their
+/// elements are encoded in no particular order. A key may be empty or of any length.
 ///
 /// Caches with different namespaces share an engine without seeing each other, whatever the namespaces are, and beside
 /// entries of anybody else. An entry's key in the engine is `cache:3:Foo:=key` for the key `key` in the namespace
