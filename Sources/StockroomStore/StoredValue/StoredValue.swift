@@ -142,6 +142,10 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   /// Stores what the closure makes of the present value, and nothing if it throws. No other operation comes
   /// between. O(bytes).
   ///
+  /// While the closure runs, no other thread of the process can store under any key, in any user defaults: keep it
+  /// short, and do not let it wait for another thread, which may itself wait to store something. It may read any
+  /// value, and store under other keys.
+  ///
   /// - Throws: what the closure throws; `StorageError` with code `decodingFailed` if the present value cannot be
   ///   read, `encodingFailed`, or `io` if the new one could not be written.
   public func update(_ change: (inout Item) throws -> Void) throws {
