@@ -115,7 +115,8 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   public var values: AsyncStream<Item> { values(bufferingPolicy: .unbounded) }
 
   /// As ``values``, with a limit to what is kept for a subscriber that is slow:
-  /// `.bufferingNewest(1)` for the present value only.
+  /// `.bufferingNewest(1)` for the present value only. A value that is left out may be let go of in the midst of a
+  /// change: if it is a class, its `deinit` must not use this object.
   public func values(
     bufferingPolicy: AsyncStream<Item>.Continuation.BufferingPolicy
   ) -> AsyncStream<Item> {
