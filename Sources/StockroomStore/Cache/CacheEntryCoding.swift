@@ -73,7 +73,10 @@ extension CacheEntry {
     }
     writtenAt = Date(bits: try rest.popNumber())
     if parts.contains(.expiry) { expiresAt = Date(bits: try rest.popNumber()) }
-    if parts.contains(.proof) { proof = Data(try rest.popBytes(Int(try rest.popNumber() as UInt32))) }
+    if parts.contains(.proof) {
+      let length: UInt32 = try rest.popNumber()
+      proof = Data(try rest.popBytes(Int(clamping: length)))
+    }
     value = Data(rest)
   }
 }

@@ -21,7 +21,8 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 
   var memory: MemoryTier<Item>
   var assigned: [KeyText: Assignment] = [:]
-  /// Keys of which storage has something else than was assigned, since writing failed.
+  /// Keys of which storage has something else than was assigned, since writing failed. Without a limit: to forget one
+  /// would bring its old value back.
   var unwritten: Set<KeyText> = []
   var failures = FailureLog()
 
@@ -36,6 +37,8 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
   var loads = LoadTable<Value>()
   /// Sizes of what is in storage, the oldest first. Nil until they have been counted, and where there is no limit.
   var stored: RecencyList<CacheKey, Void>?
+  /// Whether counting has failed, so that no write tries it again.
+  var isUncountable = false
 
   init(memory: MemoryTier<Item>) { self.memory = memory }
 }
@@ -76,7 +79,7 @@ extension CacheState {
 // MARK: - Changing
 
 extension CacheState {
-  /// Makes the item what the key has, to be written later. Returns whether there is a place in the queue to be taken.
+  /// Makes the item what the key has, to be written later, in the place that the key has in the queue already or at the end.
   mutating func assign(_ item: Item?, to key: KeyText) {
     noteChange(of: key)
     memory.remove(key)

@@ -8,6 +8,8 @@ import StockroomCore
 
 /// The entries of one namespace in an engine.
 struct CacheStorage: Sendable {
+  private static let pageSize = 100
+
   let engine: any StorageEngine
   let namespace: CacheNamespace
 
@@ -31,7 +33,7 @@ struct CacheStorage: Sendable {
     async throws
   {
     // An engine that has to sort all keys for a scan does it once.
-    let limit = engine.capabilities.contains(.orderedScans) ? 100 : nil
+    let limit = engine.capabilities.contains(.orderedScans) ? Self.pageSize : nil
     var range = KeyRange.prefix(namespace.prefix)
     repeat {
       let page = try await engine.scan(range, limit: limit)
@@ -43,12 +45,29 @@ struct CacheStorage: Sendable {
     } while true
   }
 
-  /// Removes the entries of the namespace for which the condition holds, as one batch, and returns their keys.
-  func removeAll(where isUnwanted: (CacheEntry?) -> Bool) async throws -> [CacheKey] {
+  /// Removes the entries that the namespace has when this is called, as one batch. One of them that somebody else
+  /// replaces meanwhile may go with them.
+  func removeAll() async throws {
     var keys: [CacheKey] = []
-    try await forEachPage { page in keys += page.filter { isUnwanted($0.entry) }.map(\.key) }
+    try await forEachPage { page in keys += page.map(\.key) }
     if !keys.isEmpty { try await engine.remove(keys: keys) }
-    return keys
+  }
+
+  /// Removes the entries of the namespace that have expired, some at a time, and returns their keys.
+  func removeExpired(at date: Date) async throws -> [CacheKey] {
+    func isExpired(_ entry: CacheEntry?) -> Bool { entry?.isExpired(at: date) ?? false }
+    var expired: [CacheKey] = []
+    try await forEachPage { page in expired += page.filter { isExpired($0.entry) }.map(\.key) }
+    var removed: [CacheKey] = []
+    for start in stride(from: 0, to: expired.count, by: Self.pageSize) {
+      let portion = Array(expired[start..<min(start + Self.pageSize, expired.count)])
+      // Another cache may have replaced some of them since.
+      let keys = try await engine.readDataAndKeys(keys: portion)
+        .filter { isExpired(Self.entry($0.data)) }.map(\.key)
+      if !keys.isEmpty { try await engine.remove(keys: keys) }
+      removed += keys
+    }
+    return removed
   }
 
   /// Does the operations as one batch.

@@ -1,3 +1,5 @@
+import StockroomCore
+
 #if canImport(FoundationEssentials)
   import FoundationEssentials
 #else
@@ -21,14 +23,27 @@ struct CacheChange<Item: Sendable>: Sendable {
   let item: Item?
   /// The encoded value. Nil if there is none, or it could not be encoded: then the key is removed from storage.
   var value: Data?
+  /// What the value weighs in memory, whether or not it can be stored. Nil if it could not be encoded.
+  var size: Int?
   /// Who waits for the change, which was assigned if that is nobody.
   var acknowledgement: CheckedContinuation<Void, any Error>?
   /// Why the change did not happen as it was meant.
   var failure: (any Error)?
+  /// Whether storage may have changed although there is a failure.
+  var mayHaveHappened = false
   /// Whether storage is up to date.
   var isStored = false
+}
 
-  var size: Int { value?.count ?? 0 }
+extension Error {
+  /// Whether an engine throws this before it changes anything. After any other error nobody knows.
+  var precedesChanges: Bool {
+    switch (self as? StorageError)?.code {
+    case .invalidKey, .valueTooLarge, .closed, .locked, .readOnly, .permissionDenied, .diskFull, .unsupported:
+      true
+    default: false
+    }
+  }
 }
 
 extension CacheState {
@@ -58,7 +73,11 @@ extension CacheState {
     let key = change.key
     if change.acknowledgement != nil {
       endChanging(key)
-      guard change.failure == nil else { return }
+      guard change.failure == nil else {
+        // The next read asks storage, unless what is in memory is still to be written.
+        if change.mayHaveHappened && !unwritten.contains(key) { memory.remove(key) }
+        return
+      }
       unwritten.remove(key)
       // What was assigned meanwhile is newer.
       if assigned[key] == nil { memory.set(change.item, size: change.size, for: key) }

@@ -14,10 +14,11 @@ struct MemoryTier<Item: Sendable>: Sendable {
   /// The item of a key, which does not count as used.
   func peek(_ key: KeyText) -> Item? { items[key] }
 
-  /// Keeps or drops an item. One that is larger than the limit is not kept, rather than driving out all others.
-  mutating func set(_ item: Item?, size: Int, for key: KeyText) {
-    guard let item, limit.admits(bytes: size) else { return remove(key) }
-    drop(items.put(item, size: size, for: key))
+  /// Keeps or drops an item. One that is larger than the limit is not kept, rather than driving out all others, and
+  /// neither is one of unknown size where there is a limit of bytes.
+  mutating func set(_ item: Item?, size: Int?, for key: KeyText) {
+    guard let item, limit.admits(bytes: size ?? .max) else { return remove(key) }
+    drop(items.put(item, size: size ?? 0, for: key))
     while limit.isExceeded(entries: items.count, bytes: items.size) { drop(items.removeOldest()) }
   }
 

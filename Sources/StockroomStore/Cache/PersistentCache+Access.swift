@@ -49,7 +49,8 @@ extension PersistentCache {
   ///
   /// Reads see it from then on. The cost is that of one write of the engine, less where several tasks store at once.
   ///
-  /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws. Then nothing has changed.
+  /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws. Then nothing has changed, as far as
+  ///   the engine can tell: where it may have done its work all the same, as after `io`, the next read asks it.
   @concurrent
   public func store(_ value: Value, forKey key: Key, expiresIn lifetime: TimeInterval? = nil) async throws {
     try await change(KeyText(key), to: newItem(value, expiresIn: lifetime))

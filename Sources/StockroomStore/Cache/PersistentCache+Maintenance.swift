@@ -6,13 +6,17 @@ extension PersistentCache {
   /// Each failure is thrown once: what fails while this waits, and what failed since the last call. If there was more
   /// than one, the error is of the first one's code and its `underlying` error is ``CacheWriteFailures``. When there
   /// is no failure to be thrown, what could not be written earlier is tried again; a value that is no longer in memory
-  /// is then removed from storage.
+  /// is then removed from storage. What could not be counted, for the limit of storage, is then counted again.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws.
   @concurrent
   public func sync() async throws {
     try Task.checkCancellation()
-    schedule { if $0.failures.isEmpty { $0.retry() } }
+    schedule { state in
+      guard state.failures.isEmpty else { return }
+      state.retry()
+      retryCounting(&state)
+    }
     if isWrittenBehind { try await inOrder {} }
     if let failure = withState({ $0.failures.take() }) { throw failure }
   }
@@ -20,32 +24,39 @@ extension PersistentCache {
   /// Removes every entry of this namespace, in memory and in storage, and nothing else in the engine.
   ///
   /// What is assigned before the call is removed; what is assigned while it is under way may be. O(N), and reads
-  /// the whole namespace; the removal itself is one batch.
+  /// the whole namespace; the removal itself is one batch. Of what another cache, or another process, stores in the
+  /// namespace meanwhile, some may be removed and some stay.
   ///
   /// - Throws: what the engine throws. Then memory is as it was, and so is storage if the engine has
   ///   `EngineCapabilities.atomicBatches`.
   @concurrent
   public func removeAll() async throws {
+    try Task.checkCancellation()
     withState { $0.loads.outdateAll() }
     try await changeAll { [storage] in
-      _ = try await storage?.removeAll { _ in true }
+      try await storage?.removeAll()
       return { state in
         state.loads.outdateAll()
         state.memory.removeAll { _, _ in true }
         state.unwritten = []
         state.stored = nil
+        state.isUncountable = false
       }
     }
   }
 
   /// Removes what has expired, in memory and in storage. O(N), and reads the whole namespace.
   ///
-  /// - Throws: as ``removeAll()``.
+  /// What has expired is read a second time just before it is removed: an entry that another cache, or another process,
+  /// replaces while this searches is safe, unless that happens between these two.
+  ///
+  /// - Throws: what the engine throws. Then memory is as it was, and some of what has expired may be gone from storage.
   @concurrent
   public func removeExpired() async throws {
+    try Task.checkCancellation()
     let now = now()
     try await changeAll { [storage] in
-      let removed = try await storage?.removeAll { $0?.isExpired(at: now) ?? false } ?? []
+      let removed = try await storage?.removeExpired(at: now) ?? []
       return { state in
         state.memory.removeAll { _, item in item.isExpired(at: now) }
         for key in removed { state.stored?.remove(key) }
@@ -65,7 +76,6 @@ extension PersistentCache {
   private func changeAll(
     _ changeStorage: @escaping @Sendable () async throws -> @Sendable (inout State) -> Void
   ) async throws {
-    try Task.checkCancellation()
     try await inOrder { [self] in
       withState { $0.beginChangingAll() }
       do {

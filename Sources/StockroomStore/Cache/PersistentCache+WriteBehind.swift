@@ -78,12 +78,13 @@ extension PersistentCache {
   }
 
   private func encode(_ change: inout CacheChange<Item>) {
-    guard let item = change.item, change.value == nil else { return }
+    guard let item = change.item else { return }
     do {
-      change.value = try encoded(item.value, for: change.key)
+      if change.value == nil { change.value = try encoded(item.value, for: change.key) }
     } catch {
       change.failure = error
     }
+    change.size = change.value?.count
   }
 
   /// The bytes of a value.
@@ -108,7 +109,11 @@ extension PersistentCache {
       for index in changes.indices { changes[index].isStored = true }
     } catch  where changes.count > 1 {
       // One by one, so that a change which cannot be made is in nobody's way.
-      for index in changes.indices { await carryOut(&changes[index], operations[index], in: storage) }
+      let mayHaveHappened = !error.precedesChanges || !storage.engine.capabilities.contains(.atomicBatches)
+      for index in changes.indices {
+        changes[index].mayHaveHappened = mayHaveHappened
+        await carryOut(&changes[index], operations[index], in: storage)
+      }
     } catch {
       await fail(&changes[0], error, in: storage)
     }
@@ -127,6 +132,7 @@ extension PersistentCache {
 
   private func fail(_ change: inout CacheChange<Item>, _ error: any Error, in storage: CacheStorage) async {
     change.failure = change.failure ?? error
+    change.mayHaveHappened = change.mayHaveHappened || !error.precedesChanges
     guard change.acknowledgement == nil, (error as? StorageError)?.code == .valueTooLarge else { return }
     // It will be too large the next time, too. What is stored is out of date.
     change.value = nil
@@ -148,13 +154,27 @@ extension PersistentCache {
     return .write(entry.encoded, key: name.key)
   }
 
+  /// Queues another attempt at counting what is in storage, if the last one failed.
+  func retryCounting(_ state: inout State) {
+    guard state.isUncountable else { return }
+    state.queue.append(
+      .task { [self] in
+        withState { $0.isUncountable = false }
+        await keepStorageLimit(after: [])
+      })
+  }
+
   /// Removes what was written longest ago and is too much. O(changes), after the entries have been counted once.
   private func keepStorageLimit(after changes: [CacheChange<Item>]) async {
-    guard let storage, storageLimit != .unlimited else { return }
+    guard let storage, storageLimit != .unlimited, !withState({ $0.isUncountable }) else { return }
     do {
       if withState({ $0.stored == nil }) {
+        withState { $0.isUncountable = true }
         let stored = try await count(storage)
-        withState { $0.stored = stored }
+        withState { state in
+          state.stored = stored
+          state.isUncountable = false
+        }
       } else {
         withState { state in
           for change in changes where change.isStored { note(change, in: storage, &state) }

@@ -29,8 +29,8 @@ import StockroomCore
 ///
 /// A key is anything that is `Hashable`, `Encodable` and `Sendable`. What identifies it is its encoding, byte for
 /// byte: the text of a `String`, `UUID` or `URL`, the JSON of anything else. So `é` as one scalar and as two are two
-/// keys, and a key's type should not contain a `Set`, whose elements are encoded in no particular order. A key may be
-/// empty or of any length.
+/// keys, and a key's type should contain no `Set`, and no `Dictionary` whose keys are neither `String` nor `Int`: their
+/// elements are encoded in no particular order. A key may be empty or of any length.
 ///
 /// Caches with different namespaces share an engine without seeing each other, whatever the namespaces are, and beside
 /// entries of anybody else. An entry's key in the engine is `cache:3:Foo:=key` for the key `key` in the namespace
@@ -53,8 +53,10 @@ import StockroomCore
 /// What cannot be read throws and is never taken for a miss (rule R4). An entry that cannot be decoded throws
 /// `StorageError.Code.decodingFailed` until its key is assigned or removed. What could not be written stays in memory
 /// for as long as there is room, and until it is written, or assigned anew, its key is otherwise a miss: storage's older
-/// value does not come back while this cache is there. A value that cannot be encoded, or is too large for the engine,
-/// is removed from storage.
+/// value does not come back while this cache is there. For that the cache remembers each key that could not be
+/// written, whatever the limits are, some hundred bytes and the text of the key: while an engine refuses all writes,
+/// memory grows with every new key that is assigned. A value that cannot be encoded, or is too large for the engine, is
+/// removed from storage.
 public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: Codable & Sendable>: Sendable,
   AssignableCache
 {
@@ -74,10 +76,11 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   ///     the room there is.
   ///   - namespace: what tells the entries of this cache from those of others in the same engine. Any text.
   ///   - memoryLimit: how much is kept in memory. A limit of bytes without storage means that values are encoded to
-  ///     weigh them.
+  ///     weigh them; what cannot be encoded is not kept where there is a limit of bytes.
   ///   - storageLimit: how much is kept in storage. With a limit the first write reads the whole namespace once; later
   ///     ones cost the same however many entries there are. A value that is larger than the limit of bytes is not
-  ///     stored. What other caches write into the namespace after that is not counted.
+  ///     stored. What other caches write into the namespace after that is not counted. If the reading fails, there is
+  ///     no limit until ``sync()``, which throws the failure, has read it at a later attempt.
   ///   - codec: how values become bytes.
   ///   - now: the clock that expiry is measured by.
   public init(

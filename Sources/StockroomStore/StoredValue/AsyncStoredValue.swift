@@ -94,7 +94,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   /// Why the value could not be loaded: code `decodingFailed`, or what the engine threw. Nil if all is well.
   public var failure: StorageError? { observed.failure }
 
-  /// Returns once the value is what is stored. O(1) if it has been loaded.
+  /// Returns once the value is what is stored. It waits for the operations that were called before; if the value has
+  /// been loaded it does nothing else.
   ///
   /// - Throws: what the engine throws; `StorageError` with code `decodingFailed`; `CancellationError`. The next call
   ///   tries again.
@@ -102,7 +103,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     try await inTurn { try await self.load() }
   }
 
-  /// The value, once it is what is stored. Throws as ``valueHasLoaded()``.
+  /// The value, once it is what is stored. Waits and throws as ``valueHasLoaded()``.
   public func get() async throws -> Item {
     try await valueHasLoaded()
     return try observed.get()
@@ -115,7 +116,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   public var values: AsyncStream<Item> { values(bufferingPolicy: .unbounded) }
 
   /// As ``values``, with a limit to what is kept for a subscriber that is slow:
-  /// `.bufferingNewest(1)` for the present value only.
+  /// `.bufferingNewest(1)` for the present value only. A value that is left out may be let go of in the midst of a
+  /// change: if it is a class, its `deinit` must not use this object.
   public func values(
     bufferingPolicy: AsyncStream<Item>.Continuation.BufferingPolicy
   ) -> AsyncStream<Item> {

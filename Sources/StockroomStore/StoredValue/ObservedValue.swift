@@ -84,19 +84,41 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   func encode(_ item: Item) throws -> Data { try codec.encode(item, for: key) }
 
   /// Makes what `read` finds the present content, and gives back what has to be passed to ``report(_:)``.
+  ///
+  /// What decodes, and what runs when the earlier value goes, is code of others that may look at this value. So both
+  /// happen outside of the lock, and the content is read again before what it was decoded to takes effect.
   func take(_ read: () -> StoredContent) -> Change {
-    state.withLock { state in
-      let content = read()
-      if let known = state.content, content.isSame(as: known) { return Change() }
-      let earlier = state
-      state = decode(content)
-      guard earlier.content != nil else { return Change() }
-      let change = Change(
-        affectsValue: earlier.item != nil || state.item != nil,
-        affectsFailure: earlier.failure != nil || state.failure != nil)
-      if change.affectsValue { broadcaster.send(state.item ?? defaultValue) }
-      return change
+    var decoded: State?
+    while true {
+      switch state.withLock({ state in replace(&state, with: decoded, ifStored: read()) }) {
+      case .undecoded(let content): decoded = decode(content)
+      case .done(let change, earlier: _): return change
+      }
     }
+  }
+
+  private enum Replacement: Sendable {
+    /// Nothing has changed, since this has to be decoded first.
+    case undecoded(StoredContent)
+    /// The content is known. What was there before is to be let go of outside of the lock.
+    case done(Change, earlier: State?)
+  }
+
+  private func replace(
+    _ state: inout State, with decoded: State?, ifStored content: StoredContent
+  ) -> Replacement {
+    if let known = state.content, content.isSame(as: known) { return .done(Change(), earlier: nil) }
+    guard let decoded, let known = decoded.content, content.isSame(as: known) else {
+      return .undecoded(content)
+    }
+    let earlier = state
+    state = decoded
+    guard earlier.content != nil else { return .done(Change(), earlier: earlier) }
+    let change = Change(
+      affectsValue: earlier.item != nil || state.item != nil,
+      affectsFailure: earlier.failure != nil || state.failure != nil)
+    if change.affectsValue { broadcaster.send(state.item ?? defaultValue) }
+    return .done(change, earlier: earlier)
   }
 
   /// Tells observers of a change that has been made. Call it without holding a lock.

@@ -115,7 +115,8 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   public var values: AsyncStream<Item> { values(bufferingPolicy: .unbounded) }
 
   /// As ``values``, with a limit to what is kept for a subscriber that is slow:
-  /// `.bufferingNewest(1)` for the present value only.
+  /// `.bufferingNewest(1)` for the present value only. A value that is left out may be let go of in the midst of a
+  /// change: if it is a class, its `deinit` must not use this object.
   public func values(
     bufferingPolicy: AsyncStream<Item>.Continuation.BufferingPolicy
   ) -> AsyncStream<Item> {
@@ -141,6 +142,10 @@ public final class StoredValue<Item: StorableItem>: Sendable {
 
   /// Stores what the closure makes of the present value, and nothing if it throws. No other operation comes
   /// between. O(bytes).
+  ///
+  /// While the closure runs, no other thread of the process can store under any key, in any user defaults: keep it
+  /// short, and do not let it wait for another thread, which may itself wait to store something. It may read any
+  /// value, and store under other keys.
   ///
   /// - Throws: what the closure throws; `StorageError` with code `decodingFailed` if the present value cannot be
   ///   read, `encodingFailed`, or `io` if the new one could not be written.

@@ -11,7 +11,8 @@ protocol UserDefaultsReader: AnyObject, Sendable {
 ///
 /// There is one for the process: two `UserDefaults` of the same suite are different objects that do not say
 /// so. Its lock may be taken again by the thread that has it, since setting a default calls observers, who
-/// may want to write too. Reading never waits for it.
+/// may want to write too. So it is held while the closure of an ``StoredValue/update(_:)`` runs, for all keys.
+/// Reading never waits for it.
 final class UserDefaultsWriter: Sendable {
   static let shared = UserDefaultsWriter()
 

@@ -53,6 +53,7 @@ final class HookedEngine: StorageEngine {
     var beforeChange: (@Sendable ([(key: CacheKey, data: Data?)]) async throws -> Void)?
     /// Is called when a write of one value is done, before that is acknowledged.
     var afterWrite: (@Sendable () async -> Void)?
+    var afterScan: (@Sendable () async throws -> Void)?
     var scans = 0
     var reads = 0
   }
@@ -73,6 +74,8 @@ final class HookedEngine: StorageEngine {
   }
 
   func afterWrite(_ hook: (@Sendable () async -> Void)?) { hooks.withLock { $0.afterWrite = hook } }
+
+  func afterScan(_ hook: (@Sendable () async throws -> Void)?) { hooks.withLock { $0.afterScan = hook } }
 
   private func change(_ changes: [(key: CacheKey, data: Data?)]) async throws {
     try await hooks.withLock { $0.beforeChange }?(changes)
@@ -115,7 +118,9 @@ final class HookedEngine: StorageEngine {
 
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     hooks.withLock { $0.scans += 1 }
-    return try await base.scan(range, limit: limit)
+    let found = try await base.scan(range, limit: limit)
+    try await hooks.withLock { $0.afterScan }?()
+    return found
   }
 
   func allKeys() async throws -> [CacheKey] { try await base.allKeys() }

@@ -113,4 +113,21 @@ struct PersistentCacheExpiryTests {
     #expect(try await cache["11"] == 11)
     #expect(try await cache["forever"] == -1)
   }
+
+  @Test("removeExpired leaves what another cache stores while it searches", arguments: AnyEngine.all)
+  func storedMeanwhile(_ engine: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let storage = HookedEngine(try engine.open(directory))
+    let cache = Cache(storage: storage, now: clock.now)
+    let other = Cache(storage: storage.base, now: clock.now)
+    for number in 0..<250 { cache[item: "\(number)"] = .init(number, expiresIn: 10) }
+    try await cache.sync()
+    clock.advance(by: 10)
+    storage.afterScan {
+      for key in ["7", "77", "177"] { try await other.store(-1, forKey: key, expiresIn: 10) }
+    }
+    try await cache.removeExpired()
+    #expect(try await storage.keyCount() == 3)
+    for key in ["7", "77", "177"] { #expect(try await cache[key] == -1) }
+  }
 }

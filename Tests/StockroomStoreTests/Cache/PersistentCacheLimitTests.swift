@@ -81,14 +81,30 @@ struct PersistentCacheLimitTests {
     #expect(try await kept(0..<3, in: cache) == [1])
   }
 
-  @Test("A value that cannot be weighed is reported, and kept as if it weighed nothing")
+  @Test("A value that cannot be weighed is reported, and not kept where there is a limit of bytes")
   func unweighable() async throws {
     let cache = PersistentCache<Int, Double>(storage: nil, memoryLimit: CacheLimit(entries: 2, bytes: 100))
-    for key in 0..<3 { cache[key] = .nan }
+    cache[0] = 0
+    for key in 1..<4 { cache[key] = .nan }
     #expect(await code { try await cache.sync() } == .encodingFailed)
     try await cache.sync()
-    #expect(try await kept(0..<3, in: cache) == [1, 2])
+    #expect(try await kept(0..<4, in: cache) == [0])
     #expect(await code { try await cache.store(.nan, forKey: 3) } == .encodingFailed)
+  }
+
+  @Test("A value that is too large for the engine counts for as much as any other in memory")
+  func tooLargeForTheEngine() async throws {
+    let storage = HookedEngine()
+    storage.beforeChange { changes in
+      if changes.contains(where: { $0.data?.count ?? 0 > 100 }) {
+        throw StorageError(.valueTooLarge, "Too large.")
+      }
+    }
+    // The JSON of each value has 102 bytes.
+    let cache = PersistentCache<Int, String>(storage: storage, memoryLimit: CacheLimit(bytes: 3 * 102 + 101))
+    for key in 0..<10 { cache[key] = String(repeating: "x", count: 100) }
+    #expect(await code { try await cache.sync() } == .valueTooLarge)
+    #expect(try await kept(0..<10, in: cache) == [7, 8, 9])
   }
 
   @Test(

@@ -1,0 +1,103 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@Suite("PersistentCache: failures that may have had an effect", .timeLimit(.minutes(2)))
+struct PersistentCacheUncertaintyTests {
+  @Test("After a store whose acknowledgement was lost, a read asks storage")
+  func lostAcknowledgement() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let cache = PersistentCache<String, Int>(storage: engine)
+    try await cache.store(1, forKey: "key")
+    engine.failCall(1, .afterwards)
+    #expect(await code { try await cache.store(2, forKey: "key") } == .io)
+    #expect(try await cache["key"] == 2)
+    engine.failCall(1, .afterwards)
+    #expect(await code { try await cache.removeValue(forKey: "key") } == .io)
+    #expect(try await cache["key"] == nil)
+  }
+
+  @Test("What a group may have written is not denied when its members fail for a reason of their own")
+  func lostAcknowledgementOfGroup() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let cache = PersistentCache<Int, String>(storage: engine)
+    for key in 0..<50 { try await cache.store("old", forKey: key) }
+    engine.hold()
+    engine.failEveryCall(.afterwards) { $0.method == .apply }
+    engine.failEveryCall(with: StorageError(.diskFull, "No room.")) { $0.method == .write }
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for key in 0..<50 {
+        group.addTask { #expect(await code { try await cache.store("new", forKey: key) } != nil) }
+      }
+      // While this is held, others gather behind it.
+      try await engine.waitForHeldCalls()
+      for _ in 0..<200 { await Task.yield() }
+      engine.release()
+      try await group.waitForAll()
+    }
+    let fresh = PersistentCache<Int, String>(storage: engine)
+    for key in 0..<50 { #expect(try await cache[key] == fresh[key]) }
+  }
+
+  @Test("What is assigned and not written survives a store that may have been written")
+  func unwritten() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let cache = PersistentCache<String, Int>(storage: engine)
+    engine.failEveryCall(.afterwards) { $0.isWrite }
+    cache["key"] = 1
+    #expect(await code { try await cache.store(2, forKey: "key") } == .io)
+    #expect(try await cache["key"] == 1)
+    #expect(await code { try await cache.sync() } == .io)
+    engine.succeed()
+    try await cache.sync()
+    cache.clearMemoryCache()
+    #expect(try await cache["key"] == 1)
+  }
+
+  @Test("Where storage cannot be counted that is reported, and tried again by sync alone")
+  func uncountable() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let scans = { engine.calls.filter { $0.method == .scan }.count }
+    engine.failEveryCall { $0.method == .scan }
+    let cache = PersistentCache<Int, Int>(storage: engine, storageLimit: CacheLimit(entries: 5))
+    for key in 0..<20 { try await cache.store(key, forKey: key) }
+    #expect(scans() == 1)
+    for attempt in 1...3 {
+      #expect(await code { try await cache.sync() } == .io)
+      #expect(scans() == attempt)
+    }
+    cache[20] = 20
+    engine.succeed()
+    try await cache.sync()
+    #expect(scans() == 4)
+    #expect(try await engine.keyCount() == 5)
+    for key in 21..<30 { try await cache.store(key, forKey: key) }
+    #expect(scans() == 4)
+    #expect(try await engine.keyCount() == 5)
+  }
+
+  @Test("A removeAll that is cancelled has no effect, not even on what is being loaded")
+  func cancelledRemoveAll() async throws {
+    let cache = PersistentCache<String, Int>(storage: MemoryStorageEngine())
+    let (isLoading, mayLoad) = (Latch(), Latch())
+    let load = Task {
+      try await cache.fetch("key") {
+        isLoading.open()
+        await mayLoad.wait()
+        return 1
+      }
+    }
+    await isLoading.wait()
+    let removal = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      try await cache.removeAll()
+    }
+    await #expect(throws: CancellationError.self) { try await removal.value }
+    mayLoad.open()
+    #expect(try await load.value == 1)
+    #expect(try await cache["key"] == 1)
+  }
+}

@@ -1,0 +1,114 @@
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+/// JSON, with something else done before each decoding.
+private struct InterruptedCodec: Codec {
+  let interrupt: @Sendable () -> Void
+
+  func encode(_ value: some Encodable) throws -> Data { try JSONCodec().encode(value) }
+  func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
+    interrupt()
+    return try JSONCodec().decode(type, from: data)
+  }
+}
+
+/// Does something when the last reference goes.
+private final class Farewell: Codable, Sendable {
+  static let whenGone = Guarded<(@Sendable () -> Void)?>(nil)
+
+  let number: Int
+  init(_ number: Int) { self.number = number }
+  deinit { Self.whenGone.withLock { $0 }?() }
+}
+
+/// Code of others that runs in the course of a look or an operation.
+@Suite(.timeLimit(.minutes(1))) struct StoredValueReentranceTests {
+  private let defaults = TemporaryDefaults()
+
+  /// Calls a closure once, the next time it is asked to.
+  private final class Once: Sendable {
+    private let action = Guarded<(@Sendable () -> Void)?>(nil)
+
+    func set(_ action: @escaping @Sendable () -> Void) { self.action.withLock { $0 = action } }
+
+    func callAsFunction() {
+      let action = action.withLock { action in
+        defer { action = nil }
+        return action
+      }
+      action?()
+    }
+  }
+
+  @Test("Decoding may look at the value that is decoded")
+  func lookWhileDecoding() throws {
+    let interrupt = Once()
+    let storage = try defaults.open()
+    let value = StoredValue(
+      wrappedValue: 0, key: "number", storage: storage, codec: InterruptedCodec { interrupt() })
+    let changes = ChangeCounter { _ = value.wrappedValue }
+    let seen = Guarded<Int?>(nil)
+    interrupt.set {
+      let number = value.wrappedValue
+      seen.withLock { $0 = number }
+    }
+    try value.set(1)
+    #expect(seen.withLock { $0 } == 1)
+    #expect(value.wrappedValue == 1)
+    #expect(changes.count == 1)
+  }
+
+  @Test("What is stored while an older value is decoded wins, and streams show each once and in order")
+  func changeWhileDecoding() async throws {
+    let interrupt = Once()
+    let storage = try defaults.open()
+    let value = StoredValue(
+      wrappedValue: 0, key: "number", storage: storage, codec: InterruptedCodec { interrupt() })
+    let stream = value.values
+    interrupt.set { #expect(throws: Never.self) { try value.set(2) } }
+    try value.set(1)
+    #expect(value.wrappedValue == 2)
+    try value.set(3)
+    #expect(await stream.prefix(3).reduce(into: []) { $0.append($1) } == [0, 2, 3])
+  }
+
+  @Test("Decoding may look at a value in an engine")
+  func lookWhileDecodingAsynchronously() async throws {
+    let interrupt = Once()
+    let value = AsyncStoredValue(
+      wrappedValue: 0, storage: MemoryStorageEngine(), key: "number", codec: InterruptedCodec { interrupt() })
+    try await value.valueHasLoaded()
+    let seen = Guarded<Int?>(nil)
+    interrupt.set {
+      let number = value.wrappedValue
+      seen.withLock { $0 = number }
+    }
+    try await value.set(1)
+    #expect(seen.withLock { $0 } == 0)
+    #expect(value.wrappedValue == 1)
+  }
+
+  @Test("A value that goes may look at the one that has taken its place")
+  func lookWhenGone() throws {
+    let value = StoredValue(wrappedValue: Farewell(0), key: "farewell", storage: try defaults.open())
+    try value.set(Farewell(1))
+    #expect(value.wrappedValue.number == 1)
+    let seen = Guarded<[Int]>([])
+    Farewell.whenGone.withLock {
+      $0 = {
+        let number = value.wrappedValue.number
+        seen.withLock { $0.append(number) }
+      }
+    }
+    try value.set(Farewell(2))
+    // The argument is gone too by now, at whichever moment.
+    let last = Farewell.whenGone.withLock { action in
+      defer { action = nil }
+      return action
+    }
+    withExtendedLifetime(last) { #expect(seen.withLock { $0 }.contains(2)) }
+  }
+}
