@@ -54,7 +54,7 @@ private let chains: [[CheckedChange]] = [
 @MainActor private func checkRun(_ context: CheckContext) async throws {
   let fixture = try await context.openStore()
   try await fixture.perform(.insert(initialItems))
-  let run = fixture.store.chain([.removeAll, .insert([CheckedItem(10)])])
+  let run = try await fixture.store.chain([.removeAll, .insert([CheckedItem(10)])])
   await letOthersRun()
   // By the time that another call has been made, what was under way has been done.
   try await fixture.insert(CheckedItem(11))
@@ -78,7 +78,7 @@ private let chains: [[CheckedChange]] = [
   try await fixture.perform(.insert(initialItems))
   var expected = initialItems
   for chain in chains {
-    let run = fixture.store.chain(chain)
+    let run = try await fixture.store.chain(chain)
     var hasRun = false
     // The second and third call are never made if all of the chain is one call.
     for failing in [1, 2, 3] where !hasRun {

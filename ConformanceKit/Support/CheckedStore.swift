@@ -22,7 +22,7 @@ package protocol CheckedStore: AnyObject, Sendable {
   func perform(_ change: CheckedChange) async throws
 
   /// A chain of changes, of which nothing happens before what is returned is called: `run()`.
-  func chain(_ changes: [CheckedChange]) -> @MainActor @Sendable () async throws -> Void
+  func chain(_ changes: [CheckedChange]) async throws -> @MainActor @Sendable () async throws -> Void
 }
 
 /// What can be done to a store.
@@ -122,15 +122,19 @@ final class StoreSubject: CheckedStore {
     }
   }
 
-  func chain(_ changes: [CheckedChange]) -> @MainActor @Sendable () async throws -> Void {
+  func chain(_ changes: [CheckedChange]) async throws -> @MainActor @Sendable () async throws -> Void {
     var operation: Store<CheckedItem>.Operation?
     for change in changes {
-      operation =
-        switch change {
-        case .insert(let items): operation?.insert(items) ?? store.insert(items)
-        case .remove(let items): operation?.remove(items) ?? store.remove(items)
-        case .removeAll: operation?.removeAll() ?? store.removeAll()
-        }
+      let chained: Store<CheckedItem>.Operation
+      switch (operation, change) {
+      case (nil, .insert(let items)): chained = try await store.insert(items)
+      case (nil, .remove(let items)): chained = try await store.remove(items)
+      case (nil, .removeAll): chained = try await store.removeAll()
+      case (let operation?, .insert(let items)): chained = operation.insert(items)
+      case (let operation?, .remove(let items)): chained = operation.remove(items)
+      case (let operation?, .removeAll): chained = operation.removeAll()
+      }
+      operation = chained
     }
     return { [operation] in try await operation?.run() }
   }
