@@ -70,16 +70,6 @@ struct CacheStorage: Sendable {
     return removed
   }
 
-  /// Does the operations as one batch.
-  func apply(_ operations: [StorageOperation]) async throws {
-    guard operations.count == 1 else { return try await engine.apply(operations) }
-    switch operations[0] {
-    case .write(let data, let key): try await engine.write(data, key: key)
-    case .remove(let key): try await engine.remove(key: key)
-    case .removeAll: try await engine.removeAllData()
-    }
-  }
-
   private static func entry(_ data: Data) -> CacheEntry? {
     do { return try CacheEntry(data) } catch { return nil }
   }

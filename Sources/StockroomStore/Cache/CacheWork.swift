@@ -35,17 +35,6 @@ struct CacheChange<Item: Sendable>: Sendable {
   var isStored = false
 }
 
-extension Error {
-  /// Whether an engine throws this before it changes anything. After any other error nobody knows.
-  var precedesChanges: Bool {
-    switch (self as? StorageError)?.code {
-    case .invalidKey, .valueTooLarge, .closed, .locked, .readOnly, .permissionDenied, .diskFull, .unsupported:
-      true
-    default: false
-    }
-  }
-}
-
 extension CacheState {
   /// All that waits, or nil if nothing does; then whoever adds to the queue starts the writing anew.
   mutating func takeQueue() -> [CacheWork<Item>]? {

@@ -105,11 +105,11 @@ extension PersistentCache {
     }
     let operations = changes.map { operation(for: $0, in: storage) }
     do {
-      try await storage.apply(operations)
+      try await storage.engine.perform(operations)
       for index in changes.indices { changes[index].isStored = true }
     } catch  where changes.count > 1 {
       // One by one, so that a change which cannot be made is in nobody's way.
-      let mayHaveHappened = !error.precedesChanges || !storage.engine.capabilities.contains(.atomicBatches)
+      let mayHaveHappened = !storage.engine.hasSurelyDoneNothing(of: operations, after: error)
       for index in changes.indices {
         changes[index].mayHaveHappened = mayHaveHappened
         await carryOut(&changes[index], operations[index], in: storage)
@@ -123,7 +123,7 @@ extension PersistentCache {
     _ change: inout CacheChange<Item>, _ operation: StorageOperation, in storage: CacheStorage
   ) async {
     do {
-      try await storage.apply([operation])
+      try await storage.engine.perform([operation])
       change.isStored = true
     } catch {
       await fail(&change, error, in: storage)
@@ -132,7 +132,8 @@ extension PersistentCache {
 
   private func fail(_ change: inout CacheChange<Item>, _ error: any Error, in storage: CacheStorage) async {
     change.failure = change.failure ?? error
-    change.mayHaveHappened = change.mayHaveHappened || !error.precedesChanges
+    change.mayHaveHappened =
+      change.mayHaveHappened || !error.precedesChanges
     guard change.acknowledgement == nil, (error as? StorageError)?.code == .valueTooLarge else { return }
     // It will be too large the next time, too. What is stored is out of date.
     change.value = nil

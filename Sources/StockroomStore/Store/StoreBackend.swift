@@ -46,7 +46,7 @@ extension StoreBackend {
     if prepared.count > 1 {
       let operations = prepared.flatMap(\.operations)
       do {
-        try await write(operations)
+        try await engine?.perform(operations)
         return CommitResult(outcomes: batches.map { batch in batch.map(\.steps) }, isCertain: true)
       } catch {
         // Each is tried alone, and then says for itself what went wrong.
@@ -60,7 +60,7 @@ extension StoreBackend {
         outcomes.append(.failure(error))
       case .success(let batch):
         do {
-          try await write(batch.operations)
+          try await engine?.perform(batch.operations)
           outcomes.append(.success(batch.steps))
         } catch {
           isCertain = isCertain && isNothingDone(batch.operations, error)
@@ -71,17 +71,8 @@ extension StoreBackend {
     return CommitResult(outcomes: outcomes, isCertain: isCertain)
   }
 
-  /// Whether operations that failed with this error have surely left no trace.
   private func isNothingDone(_ operations: [StorageOperation], _ error: any Error) -> Bool {
-    guard let error = error as? StorageError, Self.codesOfNothingDone.contains(error.code) else {
-      return false
-    }
-    return operations.count == 1 || engine?.capabilities.contains(.atomicBatches) ?? true
-  }
-
-  /// The codes that an engine throws before it has done anything (rules K1, V2, O3, F1, F3).
-  private static var codesOfNothingDone: Set<StorageError.Code> {
-    [.invalidKey, .valueTooLarge, .closed, .locked, .readOnly, .permissionDenied, .diskFull, .unsupported]
+    engine?.hasSurelyDoneNothing(of: operations, after: error) ?? true
   }
 
   /// Gives items their keys and turns them into bytes.
@@ -120,30 +111,6 @@ extension StoreBackend {
         }
         return batch
       }
-    }
-  }
-
-  /// Has the engine do the operations, with the plainest of its methods that can.
-  private func write(_ operations: [StorageOperation]) async throws {
-    guard let engine, let first = operations.first else { return }
-    if operations.count == 1 {
-      switch first {
-      case .write(let data, let key): try await engine.write(data, key: key)
-      case .remove(let key): try await engine.remove(key: key)
-      case .removeAll: try await engine.removeAllData()
-      }
-      return
-    }
-    let written: [(key: CacheKey, data: Data)] = operations.compactMap {
-      if case .write(let data, let key) = $0 { (key, data) } else { nil }
-    }
-    let removed: [CacheKey] = operations.compactMap { if case .remove(let key) = $0 { key } else { nil } }
-    if written.count == operations.count {
-      try await engine.write(written)
-    } else if removed.count == operations.count {
-      try await engine.remove(keys: removed)
-    } else {
-      try await engine.apply(operations)
     }
   }
 }

@@ -87,6 +87,11 @@ final class HookedEngine: StorageEngine {
     await hooks.withLock { $0.afterWrite }?()
   }
 
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await change(dataAndKeys.map { ($0.key, $0.data) })
+    try await base.write(dataAndKeys)
+  }
+
   func read(key: CacheKey) async throws -> Data? {
     hooks.withLock { $0.reads += 1 }
     let data = try await base.read(key: key)

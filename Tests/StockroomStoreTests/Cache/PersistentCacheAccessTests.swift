@@ -179,7 +179,7 @@ struct PersistentCacheAccessTests {
     #expect(try await storage.readAllData()[0].suffix(8) == Data("!\"value\"".utf8))
   }
 
-  @Test("A value that uses the cache as it goes does not hang it", .timeLimit(.minutes(1)))
+  @Test("A value that uses the cache as it goes does not hang it", .timeLimit(.minutes(10)))
   func valuesThatUseTheCache() async throws {
     final class Guest: Codable, Sendable {
       static let cache = PersistentCache<Int, Guest>(storage: nil, memoryLimit: CacheLimit(entries: 2))

@@ -7,7 +7,7 @@ import Testing
 
 private let isMain = DispatchSpecificKey<Bool>()
 
-@Suite("PersistentCache: concurrency", .timeLimit(.minutes(3)))
+@Suite("PersistentCache: concurrency", .timeLimit(.minutes(10)))
 struct PersistentCacheConcurrencyTests {
   @Test("A hundred tasks each find what they left, whatever is dropped meanwhile", arguments: AnyEngine.all)
   func model(_ engine: AnyEngine) async throws {

@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@Suite("PersistentCache: fetch", .timeLimit(.minutes(2)))
+@Suite("PersistentCache: fetch", .timeLimit(.minutes(10)))
 struct PersistentCacheFetchTests {
   typealias Cache = PersistentCache<String, Int>
 
@@ -270,7 +270,7 @@ struct PersistentCacheFetchTests {
   }
 }
 
-@Suite("PersistentCache: callbacks", .timeLimit(.minutes(2)))
+@Suite("PersistentCache: callbacks", .timeLimit(.minutes(10)))
 struct PersistentCacheCallbackTests {
   private let queue = DispatchQueue(label: "PersistentCacheCallbackTests")
 

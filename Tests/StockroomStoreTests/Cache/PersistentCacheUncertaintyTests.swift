@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@Suite("PersistentCache: failures that may have had an effect", .timeLimit(.minutes(2)))
+@Suite("PersistentCache: failures that may have had an effect", .timeLimit(.minutes(10)))
 struct PersistentCacheUncertaintyTests {
   @Test("After a store whose acknowledgement was lost, a read asks storage")
   func lostAcknowledgement() async throws {
@@ -26,7 +26,7 @@ struct PersistentCacheUncertaintyTests {
     let cache = PersistentCache<Int, String>(storage: engine)
     for key in 0..<50 { try await cache.store("old", forKey: key) }
     engine.hold()
-    engine.failEveryCall(.afterwards) { $0.method == .apply }
+    engine.failEveryCall(.afterwards) { $0.method == .writeMany }
     engine.failEveryCall(with: StorageError(.diskFull, "No room.")) { $0.method == .write }
     try await withThrowingTaskGroup(of: Void.self) { group in
       for key in 0..<50 {

@@ -357,4 +357,37 @@ import Testing
     try await store.insert(Note(id: "a"))
     #expect(changes.count == 1)
   }
+
+  @Test("An engine without batches that stops half way leaves the store with what is there")
+  func halfWay() async throws {
+    let engine = StubbornEngine()
+    let store = try await Store<Note>(storage: engine)
+    try await store.insert(Note.numbered(0..<10))
+    let error = await #expect(throws: StorageError.self) { try await store.removeAll() }
+    #expect(error?.code == .readOnly)
+    #expect(store.items.contains(Note(id: "note 3")))
+    #expect(Set(store.items.map(\.id)) == Set(try await notes(in: engine).map(\.id)))
+    try await store.insert(Note(id: "x"))
+    #expect(Set(store.items.map(\.id)) == Set(try await notes(in: engine).map(\.id)))
+  }
+}
+
+/// An engine of six methods that does not give one of its entries away.
+private actor StubbornEngine: StorageEngine {
+  private var entries: [CacheKey: StorageEntry] = [:]
+
+  func write(_ data: Data, key: CacheKey) {
+    let createdAt = entries[key]?.createdAt ?? .now
+    entries[key] = StorageEntry(key: key, data: data, createdAt: createdAt, updatedAt: .now)
+  }
+
+  func remove(key: CacheKey) throws {
+    if key.value == "note 3" { throw StorageError(.readOnly, "This one stays.") }
+    entries[key] = nil
+  }
+
+  func read(key: CacheKey) -> Data? { entries[key]?.data }
+  func allKeys() -> [CacheKey] { entries.keys.sorted() }
+  func createdAt(key: CacheKey) -> Date? { entries[key]?.createdAt }
+  func updatedAt(key: CacheKey) -> Date? { entries[key]?.updatedAt }
 }

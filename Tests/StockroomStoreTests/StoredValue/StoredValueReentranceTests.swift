@@ -25,7 +25,7 @@ private final class Farewell: Codable, Sendable {
 }
 
 /// Code of others that runs in the course of a look or an operation.
-@Suite(.timeLimit(.minutes(1))) struct StoredValueReentranceTests {
+@Suite(.timeLimit(.minutes(10))) struct StoredValueReentranceTests {
   private let defaults = TemporaryDefaults()
 
   /// Calls a closure once, the next time it is asked to.
