@@ -58,7 +58,11 @@ final class LMDBFile {
     self.descriptor = descriptor
   }
 
-  deinit { systemClose(descriptor) }
+  deinit {
+    // To close it would not do: a child between fork and exec has a copy, which would keep the lock.
+    _ = flock(descriptor, LOCK_UN)
+    systemClose(descriptor)
+  }
 
   /// Keeps other processes from opening the database until the file is closed, and returns whether the path
   /// still leads to it.

@@ -52,7 +52,12 @@ final class LevelDBPlace: Sendable {
     try identify()
   }
 
-  deinit { if descriptor >= 0 { close(descriptor) } }
+  deinit {
+    guard descriptor >= 0 else { return }
+    // To close it would not do: a child between fork and exec has a copy, which would keep the lock.
+    _ = flock(descriptor, LOCK_UN)
+    close(descriptor)
+  }
 
   /// The lock belongs to the descriptor, so that it keeps a second engine in this process out as well.
   private func lock() throws {

@@ -109,6 +109,24 @@ struct LevelDBOpeningTests {
     }
   }
 
+  #if os(Linux)
+    @Test("What a process that is just being started inherits does not keep the database locked")
+    func inheritedDescriptor() async throws {
+      let engine = try directory.open()
+      let path = directory.database.path(percentEncoded: false)
+      let descriptor = try #require(
+        FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap(Int32.init).first {
+          let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")
+          return target.map { URL(filePath: $0).path } == URL(filePath: path).path
+        })
+      // Between fork and exec a child has such a copy.
+      let copy = dup(descriptor)
+      defer { close(copy) }
+      try await engine.close()
+      try await directory.open().close()
+    }
+  #endif
+
   @Test("A thousand engines leave no descriptor and no thread behind")
   func noLeaks() async throws {
     func opened() throws -> (Int, Int) {

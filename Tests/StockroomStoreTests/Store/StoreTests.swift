@@ -112,6 +112,22 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
+  @Test("A long load reports how far it has come")
+  func progress() async throws {
+    let engine = MemoryStorageEngine()
+    try await Store<Note>(storage: engine).insert(Note.numbered(0..<20_000))
+    let store = Store<Note>(loadingInBackground: engine)
+    let states = LoadingStates(store)
+    try await store.itemsHaveLoaded()
+    let completed = states.seen.compactMap { state -> Int? in
+      guard case .loading(let completed, total: 20_000) = state else { return nil }
+      return completed
+    }
+    #expect(completed.count >= 3)
+    #expect(completed == completed.sorted())
+    #expect(completed.allSatisfy { (1...20_000).contains($0) })
+  }
+
   @Test("Identifiers of any length and content work", arguments: AnyEngine.all)
   func anyIdentifier(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
@@ -224,4 +240,27 @@ import Testing
   init(store: Store<Note>) { self._notes = Stored(in: store) }
 
   func add(_ note: Note) async throws { try await self.$notes.insert(note) }
+}
+
+/// Every state that a store has had before the present one.
+@MainActor private final class LoadingStates {
+  private(set) var seen: [StoreLoadingState] = []
+  private let store: Store<Note>
+
+  init(_ store: Store<Note>) {
+    self.store = store
+    observe()
+  }
+
+  private func observe() {
+    withObservationTracking {
+      _ = store.loadingState
+    } onChange: {
+      MainActor.assumeIsolated {
+        // Called just before the change.
+        self.seen.append(self.store.loadingState)
+        self.observe()
+      }
+    }
+  }
 }

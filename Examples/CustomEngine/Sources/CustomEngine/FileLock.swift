@@ -24,7 +24,11 @@ final class FileLock: Sendable {
     }
   }
 
-  deinit { close(descriptor) }
+  deinit {
+    // A child process that is just being started has a copy of the descriptor, which would keep the lock.
+    _ = flock(descriptor, LOCK_UN)
+    close(descriptor)
+  }
 
   private static func error(_ number: Int32, _ url: URL) -> StorageError {
     let code: StorageError.Code =
