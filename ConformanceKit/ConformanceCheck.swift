@@ -41,15 +41,15 @@ public struct ConformanceCheck: Sendable, Identifiable {
     case .success(.failure(let error)):
       if Task.isCancelled { return .skipped("The task was cancelled.") }
       if let skip = error as? Skip { return .skipped(skip.reason) }
-      return .failed(failure(happened: String(describing: error)))
+      return .failed(failure(of: (error as? Violation)?.rule, happened: String(describing: error)))
     case .failure:
       context.removeDirectory()
       return .failed(failure(happened: "the check had not come to an end after \(suite.timeLimit)"))
     }
   }
 
-  private func failure(happened: String) -> ConformanceFailure {
-    ConformanceFailure(rule: rule, check: id, expectation: expectation, happened: happened)
+  private func failure(of broken: ContractRule? = nil, happened: String) -> ConformanceFailure {
+    ConformanceFailure(rule: broken ?? rule, check: id, expectation: expectation, happened: happened)
   }
 }
 

@@ -24,6 +24,10 @@ public struct ConformanceSuite: Sendable {
   public let workingDirectory: URL
   /// How long a check may take before the engine is said to hang.
   public let timeLimit: Duration
+  /// How hard the checks try that search for faults.
+  public let effort: ConformanceEffort
+  /// What opens the engine in a process of its own. Without it, checks that need one are skipped.
+  public let child: ConformanceChild?
 
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
@@ -37,17 +41,23 @@ public struct ConformanceSuite: Sendable {
   ///   - capabilities: What the engine claims. A capability that is claimed is checked.
   ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
   ///   - timeLimit: How long a check may take before the engine is said to hang. Generous by default.
+  ///   - effort: How hard the checks try that search for faults.
+  ///   - child: What opens the engine in a process of its own, to be killed there. Without it, checks that need one are
+  ///     skipped.
   ///   - makeEngine: Opens an engine that keeps everything it keeps inside the directory, which need not exist.
   ///     Called several times for one directory in some checks. An engine that uses no files ignores it.
   public init(
     _ name: String, capabilities: EngineCapabilities,
     workingDirectory: URL = FileManager.default.temporaryDirectory, timeLimit: Duration = .seconds(120),
+    effort: ConformanceEffort = ConformanceEffort(), child: ConformanceChild? = nil,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) {
     self.name = name
     self.capabilities = capabilities
     self.workingDirectory = workingDirectory
     self.timeLimit = timeLimit
+    self.effort = effort
+    self.child = child
     self.makeEngine = makeEngine
   }
 

@@ -12,9 +12,11 @@ final class CheckContext: Sendable {
   /// Where engines are opened unless the check says otherwise. It exists.
   let place: URL
   let capabilities: EngineCapabilities
+  let effort: ConformanceEffort
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
 
+  private let child: ConformanceChild?
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
   private let opened = Guarded<[Subject]>([])
   private let lastSteps = Guarded<[@Sendable () -> Void]>([])
@@ -25,6 +27,8 @@ final class CheckContext: Sendable {
     // Deep down, so that an engine which follows a key such as `../../x` does not get out of the root.
     place = root.appending(path: "deep/down/in/here/place", directoryHint: .isDirectory)
     capabilities = suite.capabilities
+    effort = suite.effort
+    child = suite.child
     makeEngine = suite.makeEngine
     makeStore = suite.makeStore
   }
@@ -81,6 +85,18 @@ final class CheckContext: Sendable {
     _ directory: URL? = nil, _ body: (Subject) async throws -> Result
   ) async throws -> Result {
     try await body(try await openUnkept(directory))
+  }
+
+  /// Starts a process that opens the engine, and ends no later than the check.
+  ///
+  /// - Parameter tool: A program, with its arguments, that runs the process instead of the system itself.
+  func startChild(under tool: [String] = []) throws -> ChildProcess {
+    guard let child else {
+      throw Skip(reason: "The suite was given no child process to do this in (see ConformanceChild).")
+    }
+    let process = try ChildProcess(child, in: root, under: tool)
+    atEnd { process.kill() }
+    return process
   }
 
   /// Closes the engine and lets go of it, as an engine need not release anything before its last reference goes.

@@ -8,8 +8,13 @@ import StockroomCore
 /// What happened instead of what the check expects, as a clause.
 struct Violation: Error, CustomStringConvertible {
   let description: String
+  /// The rule that is broken, if it is not the one that the check is about: a search finds what it finds.
+  let rule: ContractRule?
 
-  init(_ description: String) { self.description = description }
+  init(_ description: String, rule: ContractRule? = nil) {
+    self.description = description
+    self.rule = rule
+  }
 }
 
 /// The check cannot be made here.

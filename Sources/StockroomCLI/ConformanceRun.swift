@@ -13,7 +13,8 @@ struct ConformanceRun: Sendable {
   ) {
     self.engines = engines.map { engine in
       let suite = ConformanceSuite(
-        engine.name, capabilities: engine.capabilities, workingDirectory: directory
+        engine.name, capabilities: engine.capabilities, workingDirectory: directory,
+        child: .ofThisCommand(engine, durability)
       ) { try engine.open($0, durability) }
       let selected = suite.checks.filter {
         (checks.isEmpty || checks.contains($0.id)) && (rules.isEmpty || rules.contains($0.rule))

@@ -13,6 +13,7 @@ import StockroomCore
     version: "0.1.0",
     subcommands: [
       CompareCommand.self, ConformanceCommand.self, BenchCommand.self, WriteUntilKilledCommand.self,
+      ServeChecksCommand.self,
     ])
 
   static func main() async {

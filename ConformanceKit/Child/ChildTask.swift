@@ -1,0 +1,85 @@
+import Foundation
+import StockroomCore
+
+/// Something that a check has a child process do with the engine.
+///
+/// A task is sent as JSON, and so are its messages. Each kind has a line in ``ChildRequest/kinds``.
+protocol ChildTask: Codable, Sendable {
+  associatedtype Message: Codable & Sendable
+
+  /// Does the work, in the child. What it throws reaches the parent as ``ChildError``.
+  ///
+  /// - Parameter send: Sends a message to the parent at once, whatever becomes of this process afterwards.
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable (Message) throws -> Void
+  ) async throws
+}
+
+extension ChildTask {
+  func answer(makeEngine: @Sendable (URL) async throws -> any StorageEngine) async throws {
+    try await run(makeEngine: makeEngine) { message in
+      do {
+        try writeLine(ChildReply.message(message).line)
+      } catch {
+        throw LostParent(error: error)
+      }
+    }
+  }
+}
+
+/// A task as it is sent: one line.
+struct ChildRequest {
+  /// Every kind of task.
+  static let kinds: [any ChildTask.Type] = []
+
+  let task: any ChildTask
+
+  init(task: any ChildTask) { self.task = task }
+
+  init(line: String) throws {
+    let parts = line.split(separator: " ", maxSplits: 1)
+    guard parts.count == 2, let kind = Self.kinds.first(where: { "\($0)" == parts[0] }) else {
+      throw StorageError(.unsupported, "There is no task for a child process called \(line.prefix(80)).")
+    }
+    task = try JSONDecoder().decode(kind, from: Data(parts[1].utf8))
+  }
+
+  var line: String {
+    get throws { "\(type(of: task)) \(String(decoding: try JSONEncoder().encode(task), as: UTF8.self))" }
+  }
+}
+
+/// A line from a child.
+enum ChildReply<Message: Codable & Sendable>: Codable {
+  case message(Message)
+  case failed(ChildError)
+  case done
+
+  var line: String {
+    get throws { String(decoding: try JSONEncoder().encode(self), as: UTF8.self) }
+  }
+}
+
+/// What a task threw in a child.
+struct ChildError: Error, Codable, Hashable, CustomStringConvertible {
+  /// The code, if it was a `StorageError`.
+  let code: String?
+  let description: String
+
+  init(_ error: any Error) {
+    code = ((error as? CallFailure)?.error as? StorageError ?? error as? StorageError)?.code.name
+    description = String(describing: error)
+  }
+}
+
+/// Nobody reads what the child sends.
+struct LostParent: Error {
+  let error: any Error
+}
+
+/// Writes a line to standard output with one call of the system, so that a process which is killed never leaves half
+/// a line, unless it is longer than a pipe holds.
+func writeLine(_ line: String) throws {
+  try FileHandle.standardOutput.write(contentsOf: Data((line + "\n").utf8))
+}

@@ -1,0 +1,39 @@
+import ArgumentParser
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+/// `stockroom serve-checks`: the process that checks kill. Not shown in the help.
+struct ServeChecksCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "serve-checks",
+    abstract: "Does with an engine what the checks of another process ask for.",
+    shouldDisplay: false)
+
+  @Argument(help: "The name of an engine.")
+  var engine: String
+
+  @Option(help: "What an acknowledged write has reached.")
+  var durability = Durability.full
+
+  func validate() throws {
+    _ = try EngineCatalogue.select([engine])
+  }
+
+  func run() async throws {
+    let durability = durability
+    for entry in try EngineCatalogue.select([engine]) {
+      try await ConformanceChild.serve { try entry.open($0, durability) }
+    }
+  }
+}
+
+extension ConformanceChild {
+  /// This very command, serving an engine.
+  static func ofThisCommand(_ engine: EngineCatalogue.Entry, _ durability: Durability) -> ConformanceChild? {
+    Bundle.main.executableURL.map {
+      ConformanceChild(
+        executable: $0, arguments: ["serve-checks", engine.name, "--durability", durability.rawValue])
+    }
+  }
+}
