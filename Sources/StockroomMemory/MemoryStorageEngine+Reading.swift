@@ -37,16 +37,11 @@ extension MemoryStorageEngine {
     try withSnapshot { $0.entries.map { ($0.key, $0.value.data) } }
   }
 
-  /// O(N log N).
+  /// O(N), or O(N log N) after most of what was written has been removed.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try withSnapshot { table in
-      let entries = table.entries
-      // Indices are sorted, since entries cost more to move.
-      let order = entries.indices
-        .map { (sequence: entries[$0].value.header.sequence, index: $0) }
-        .sorted { $0.sequence < $1.sequence }
-      return order.map { place in
-        let (key, entry) = entries[place.index]
+      table.indicesInOrderOfCreation().map { index in
+        let (key, entry) = table.entries[index]
         return StorageEntry(
           key: key, data: entry.data, createdAt: entry.header.createdAt.date,
           updatedAt: entry.header.updatedAt.date)

@@ -33,6 +33,20 @@ struct MemoryTable: Sendable {
     }
   }
 
+  /// Where the entries are, in the order in which their keys were first written. Indices are put in order rather than
+  /// entries, which cost more to move.
+  func indicesInOrderOfCreation() -> [TreeDictionary<CacheKey, Entry>.Index] {
+    let places = entries.indices.map { (sequence: entries[$0].value.header.sequence, index: $0) }
+    guard let first = places.map(\.sequence).min(), let last = places.map(\.sequence).max() else { return [] }
+    // Numbers with few gaps are put in order by laying each where it belongs.
+    if last - first < 4 * UInt64(places.count) {
+      var slots = [TreeDictionary<CacheKey, Entry>.Index?](repeating: nil, count: Int(last - first) + 1)
+      for place in places { slots[Int(place.sequence - first)] = place.index }
+      return slots.compactMap { $0 }
+    }
+    return places.sorted { $0.sequence < $1.sequence }.map(\.index)
+  }
+
   private mutating func write(_ data: Data, key: CacheKey, at now: Timestamp) {
     // A slice would keep all it is a slice of, and does not start at 0 (rule V3).
     let data = data.startIndex == 0 ? data : Data(data)

@@ -43,6 +43,20 @@ import Testing
     #expect(try await engine.scan(.all, limit: nil).map(\.key) == [keys[0]])
   }
 
+  @Test("Entries are in the order of creation, whether few or almost all of them have been removed")
+  func order() async throws {
+    let engine = MemoryStorageEngine()
+    let keys = (0..<2_000).map { CacheKey("\($0)") }
+    for key in keys { try await engine.write(Data(), key: key) }
+    for divisor in [1, 3, 300] {
+      let present = keys.enumerated().filter { $0.offset.isMultiple(of: divisor) }.map(\.element)
+      try await engine.remove(keys: keys.filter { !present.contains($0) })
+      #expect(try await engine.readAllEntries().map(\.key) == present)
+    }
+    try await engine.removeAllData()
+    #expect(try await engine.readAllEntries().isEmpty)
+  }
+
   @Test("A slice is stored without what it is a slice of")
   func slices() async throws {
     let engine = MemoryStorageEngine()

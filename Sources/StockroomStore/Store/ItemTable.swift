@@ -69,6 +69,25 @@ struct ItemTable<Item: Sendable>: Sendable {
     if !expected.isEmpty { merge(expected.sorted { $0.sequence < $1.sequence }) }
   }
 
+  /// Puts items behind all others. A key that comes again replaces the item that has it. O(1) for each.
+  ///
+  /// What ``insert(_:)`` does item by item is done here for all of them together, since a generic type knows little
+  /// about an item by itself.
+  mutating func append(_ items: [Item], keys: [CacheKey]) {
+    let start = elements.count
+    elements += items
+    sequences += nextSequence..<nextSequence + keys.count
+    for (offset, key) in keys.enumerated() {
+      if key.isHash { hashedIdentifiers[key] = key.rawValue }
+      let earlier = sequenceOfKey.updateValue(nextSequence + offset, forKey: key)
+      guard let earlier, let position = position(of: earlier) else { continue }
+      sequenceOfKey[key] = earlier
+      elements[position] = items[offset]
+      vacated.append(start + offset)
+    }
+    nextSequence += keys.count
+  }
+
   /// Keeps the place behind all others for a key that has no item yet. O(1).
   mutating func reservePlace(for key: CacheKey) {
     reservedSequenceOfKey[key] = nextSequence

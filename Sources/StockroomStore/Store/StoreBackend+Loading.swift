@@ -12,6 +12,15 @@ struct LoadedItems<Item: StorableItem>: Sendable {
   var unreadable: [UnreadableEntry] = []
 }
 
+/// Items that follow one another in an engine, up to an entry that is none.
+private struct DecodedRun<Item: StorableItem>: Sendable {
+  /// The key of each item, which remembers the identifier.
+  var keys: [CacheKey] = []
+  var items: [Item] = []
+  /// The entry behind them that could not be decoded.
+  var unreadable: UnreadableEntry?
+}
+
 extension StoreBackend {
   /// Progress is reported after so many entries.
   private static var entriesBetweenReports: Int { 4_096 }
@@ -34,19 +43,18 @@ extension StoreBackend {
     var completed = 0
     var reported = 0
     // Decoding even two entries may be worth distributing, since they may be large.
-    try await transformInParallel(consume entries, minimum: 2) {
-      item(of: $0)
-    } receive: { decoded in
-      for (key, result) in decoded {
-        switch result {
-        case .success(let item): loaded.table.insert([(key, item)])
-        case .failure(let error):
-          // What is inserted under its key later has its place in the engine's order.
-          loaded.table.reservePlace(for: key)
-          loaded.unreadable.append(UnreadableEntry(key: key, error: error))
-        }
+    try await transformPortions(of: consume entries, minimum: 2) {
+      try decode($0)
+    } receive: { runs in
+      for run in runs {
+        loaded.table.append(run.items, keys: run.keys)
+        completed += run.items.count
+        guard let entry = run.unreadable else { continue }
+        // What is inserted under its key later has its place in the engine's order.
+        loaded.table.reservePlace(for: entry.key)
+        loaded.unreadable.append(entry)
+        completed += 1
       }
-      completed += decoded.count
       if completed - reported >= Self.entriesBetweenReports {
         reported = completed
         await progress(completed, total)
@@ -55,18 +63,36 @@ extension StoreBackend {
     return loaded
   }
 
-  /// The item of an entry and its key, which then remembers the identifier.
-  private func item(of entry: StorageEntry) -> (CacheKey, Result<Item, StorageError>) {
-    do throws(StorageError) {
-      let item = try codec.decode(Item.self, from: entry.data, of: entry.key)
-      let key = CacheKey(identifier: identifier(item))
-      guard key == entry.key else {
-        throw StorageError(
-          .decodingFailed, "The entry \(entry.key) holds an item whose identifier belongs under \(key).")
+  /// The items of entries, in order.
+  ///
+  /// - Throws: `CancellationError`.
+  private func decode(_ entries: [StorageEntry]) throws -> [DecodedRun<Item>] {
+    var runs: [DecodedRun<Item>] = []
+    var run = DecodedRun<Item>()
+    run.keys.reserveCapacity(entries.count)
+    run.items.reserveCapacity(entries.count)
+    for entry in entries {
+      try Task.checkCancellation()
+      do throws(StorageError) {
+        let item = try codec.decode(Item.self, from: entry.data, of: entry.key)
+        run.keys.append(try key(of: item, in: entry))
+        run.items.append(item)
+      } catch {
+        run.unreadable = UnreadableEntry(key: entry.key, error: error)
+        runs.append(run)
+        run = DecodedRun()
       }
-      return (key, .success(item))
-    } catch {
-      return (entry.key, .failure(error))
     }
+    return runs + [run]
+  }
+
+  /// The key of an item, which is that of its entry.
+  private func key(of item: Item, in entry: StorageEntry) throws(StorageError) -> CacheKey {
+    let key = CacheKey(identifier: identifier(item))
+    guard key == entry.key else {
+      throw StorageError(
+        .decodingFailed, "The entry \(entry.key) holds an item whose identifier belongs under \(key).")
+    }
+    return key
   }
 }

@@ -15,42 +15,46 @@ private let processors = ProcessInfo.processInfo.activeProcessorCount
 ) async throws -> [Transformed] {
   var all: [Transformed] = []
   all.reserveCapacity(elements.count)
-  try await transformInParallel(elements, transform) { all += $0 }
+  try await transformPortions(of: elements) { portion in
+    try portion.map { element in
+      try Task.checkCancellation()
+      return try transform(element)
+    }
+  } receive: {
+    all += $0
+  }
   return all
 }
 
-/// Transforms many elements on all processors, and hands the results to `receive`, some at a time, in the order of
-/// the elements.
+/// Transforms many elements on all processors, a portion of them at a time, and hands the results to `receive` in the
+/// order of the elements.
 ///
-/// Elements are let go of when they have been transformed, so that large ones and their results need not all be in
+/// A portion is let go of when it has been transformed, so that large elements and their results need not all be in
 /// memory together; for that, hand the array over with `consume`.
 ///
-/// - Parameter minimum: Fewer elements than this are transformed one after the other, since it would cost more to
-///   distribute them.
-/// - Throws: what `transform` threw for the first of the elements for which it threw; what `receive` threw;
+/// - Parameter minimum: Fewer elements than this are one portion, since it would cost more to distribute them.
+/// - Throws: what `transform` threw for the first of the portions for which it threw; what `receive` threw;
 ///   `CancellationError`.
-@concurrent func transformInParallel<Element: Sendable, Transformed: Sendable>(
-  _ elements: consuming [Element], minimum: Int = 64,
-  _ transform: @escaping @Sendable (Element) throws -> Transformed,
-  receive: ([Transformed]) async throws -> Void
+@concurrent func transformPortions<Element: Sendable, Transformed: Sendable>(
+  of elements: consuming [Element], minimum: Int = 64,
+  _ transform: @escaping @Sendable ([Element]) throws -> Transformed,
+  receive: (Transformed) async throws -> Void
 ) async throws {
   try Task.checkCancellation()
   guard elements.count >= minimum, processors > 1 else {
-    return try await receive(elements.map { try transformUnlessCancelled($0, transform) })
+    return try await receive(transform(elements))
   }
   var portions = split(elements, into: processors * 16)
   elements = []
-  try await withThrowingTaskGroup(of: (index: Int, result: Result<[Transformed], any Error>).self) { group in
+  try await withThrowingTaskGroup(of: (index: Int, result: Result<Transformed, any Error>).self) { group in
     func startNext() {
       guard let portion = portions.popLast() else { return }
-      group.addTask {
-        (portion.index, Result { try portion.elements.map { try transformUnlessCancelled($0, transform) } })
-      }
+      group.addTask { (portion.index, Result { try transform(portion.elements) }) }
     }
 
     // One more than there are processors, so that none waits while results are received.
     for _ in 0...processors { startNext() }
-    var results: [Int: Result<[Transformed], any Error>] = [:]
+    var results: [Int: Result<Transformed, any Error>] = [:]
     var next = 0
     while let (index, result) = try await group.next() {
       results[index] = result
@@ -72,11 +76,4 @@ private func split<Element>(
   return stride(from: 0, to: elements.count, by: size).enumerated().reversed().map { index, start in
     (index, Array(elements[start..<min(start + size, elements.count)]))
   }
-}
-
-private func transformUnlessCancelled<Element, Transformed>(
-  _ element: Element, _ transform: (Element) throws -> Transformed
-) throws -> Transformed {
-  try Task.checkCancellation()
-  return try transform(element)
 }

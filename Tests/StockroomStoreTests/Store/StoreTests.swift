@@ -128,6 +128,40 @@ import Testing
     #expect(completed.allSatisfy { (1...20_000).contains($0) })
   }
 
+  @Test("An engine that lists entries twice makes no item come twice, and the later one counts")
+  func entriesTwice() async throws {
+    /// Gives the first entries again, in another version, behind all others.
+    struct RepeatsEntries: StorageEngine {
+      let base = MemoryStorageEngine()
+      func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: key) }
+      func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
+      func remove(key: CacheKey) async throws { try await base.remove(key: key) }
+      func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
+      func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
+      func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
+      func readAllEntries() async throws -> [StorageEntry] {
+        let entries = try await base.readAllEntries()
+        return try entries
+          + entries.prefix(3).map { entry in
+            var (entry, note) = (entry, try JSONDecoder().decode(Note.self, from: entry.data))
+            note.text = "again"
+            entry.data = try JSONEncoder().encode(note)
+            return entry
+          }
+      }
+    }
+    for count in [3, 200] {
+      let engine = RepeatsEntries()
+      for note in Note.numbered(0..<count) {
+        try await engine.write(JSONEncoder().encode(note), key: CacheKey(verbatim: note.id))
+      }
+      let store = try await Store<Note>(storage: engine)
+      #expect(store.items == Note.numbered(0..<3, text: "again") + Note.numbered(3..<count))
+      try await store.remove(Note(id: "note 1"))
+      #expect(store.items.map(\.id) == (0..<count).filter { $0 != 1 }.map { "note \($0)" })
+    }
+  }
+
   @Test("Identifiers of any length and content work", arguments: AnyEngine.all)
   func anyIdentifier(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
