@@ -55,7 +55,7 @@ let package = Package(
       name: "ConformanceKit", dependencies: ["StockroomCore", "StockroomStore"], path: "ConformanceKit",
       swiftSettings: settings),
     .target(
-      name: "BenchmarkKit", dependencies: ["StockroomCore"], path: "Benchmarks/BenchmarkKit",
+      name: "BenchmarkKit", dependencies: ["StockroomCore", "StockroomStore"], path: "Benchmarks/BenchmarkKit",
       swiftSettings: settings),
     .executableTarget(
       name: "StockroomCLI",

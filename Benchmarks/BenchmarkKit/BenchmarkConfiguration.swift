@@ -27,7 +27,7 @@ public struct BenchmarkConfiguration: Sendable {
   /// A configuration. The defaults take five engines through all workloads in about a minute.
   public init(
     entries: Int = 5_000, valueSize: Int = 1_024, repetitions: Int = 5, seed: UInt64 = 1,
-    workloads: [Workload] = Workload.all, directory: URL = FileManager.default.temporaryDirectory,
+    workloads: [Workload] = Workload.standard, directory: URL = FileManager.default.temporaryDirectory,
     durability: String? = nil
   ) {
     self.entries = entries
@@ -48,12 +48,12 @@ public struct BenchmarkConfiguration: Sendable {
     try Self.require("The number of repetitions", repetitions, in: 1...1_000)
 
     // The records are in memory once, and once more while what was read is compared with them.
-    let size = entries * valueSize
     let available = ProcessInfo.processInfo.physicalMemory / 4
-    guard UInt64(size) <= available else {
+    for set in Set(workloads.map(recordSet)) where UInt64(set.entries * set.valueSize) > available {
       throw BenchmarkError(
-        "\(entries) entries of \(valueSize) bytes are \(Units.bytes(UInt64(size))), more than a quarter of "
-          + "this machine's memory (\(Units.bytes(available))).")
+        "\(set.entries) entries of \(set.valueSize) bytes are "
+          + "\(Units.bytes(UInt64(set.entries * set.valueSize))), more than a quarter of this machine's memory "
+          + "(\(Units.bytes(available))).")
     }
 
     guard !workloads.isEmpty else { throw BenchmarkError("There is no workload to run.") }
@@ -67,6 +67,14 @@ public struct BenchmarkConfiguration: Sendable {
       throw BenchmarkError(
         "\(what) must be between \(range.lowerBound) and \(range.upperBound), not \(value).")
     }
+  }
+}
+
+extension BenchmarkConfiguration {
+  /// The records of a workload.
+  func recordSet(of workload: Workload) -> RecordSet {
+    RecordSet(
+      entries: workload.entries ?? entries, valueSize: workload.valueSize ?? valueSize, seed: seed)
   }
 }
 

@@ -11,9 +11,19 @@ public struct BenchmarkProgress: Sendable, Hashable, CustomStringConvertible {
   /// How much of the run is done, from 0 to 1, counted in measurements.
   public let fraction: Double
 
+  /// How long the run has taken so far.
+  public let elapsed: Duration
+
+  /// How long the rest will take if it goes on as before; nil while too little is done to tell.
+  public var remaining: Duration? {
+    guard fraction >= 0.02 else { return nil }
+    return elapsed * ((1 - fraction) / fraction)
+  }
+
   /// One line for people.
   public var description: String {
     let round = repetition == 0 ? "warm-up" : "repetition \(repetition) of \(repetitions)"
-    return "\(Units.percent(fraction)) \(round): \(subject), \(workload)"
+    let rest = remaining.map { ", \(Units.clock($0)) left" } ?? ""
+    return "\(Units.percent(fraction))\(rest), \(round): \(subject), \(workload)"
   }
 }

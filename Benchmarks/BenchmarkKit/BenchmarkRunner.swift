@@ -68,22 +68,28 @@ public struct BenchmarkRunner: Sendable {
     }
   }
 
-  /// The seconds that each workload took on each subject, repetition by repetition.
-  private typealias Samples = [String: [String: [Double]]]
+  /// What was measured of each workload on each subject, repetition by repetition.
+  private typealias Samples = [String: [String: [Measurement]]]
 
   private func measure(
     _ subjects: [BenchmarkSubject], in scratch: ScratchDirectory,
     progress: @Sendable (BenchmarkProgress) -> Void
   ) async throws -> Samples {
-    let records = BenchmarkRecords(configuration)
     let workloads = configuration.workloads
+    var recordSets: [RecordSet: BenchmarkRecords] = [:]
+    for set in workloads.map(configuration.recordSet) where recordSets[set] == nil {
+      recordSets[set] = BenchmarkRecords(set)
+    }
+    let start = ContinuousClock.now
     let total = (configuration.repetitions + 1) * workloads.count * subjects.count
     var done = 0
     var samples: Samples = [:]
+    var warmUp: Samples = [:]
 
     for repetition in 0...configuration.repetitions {
       try await withContestants(subjects, in: scratch) { contestants in
         for (turn, workload) in workloads.enumerated() {
+          guard let records = recordSets[configuration.recordSet(of: workload)] else { continue }
           for contestant in contestants.takingTurns(
             repetition + turn, backwards: !repetition.isMultiple(of: 2))
           {
@@ -91,12 +97,18 @@ public struct BenchmarkRunner: Sendable {
             progress(
               BenchmarkProgress(
                 subject: contestant.name, workload: workload.name, repetition: repetition,
-                repetitions: configuration.repetitions, fraction: Double(done) / Double(total)))
-            let seconds = try await contestant.time(workload, records: records)
-            if repetition > 0 {
-              samples[contestant.name, default: [:]][workload.name, default: []].append(seconds)
-            }
+                repetitions: configuration.repetitions, fraction: Double(done) / Double(total),
+                elapsed: ContinuousClock.now - start))
+            let earlier = warmUp[contestant.name]?[workload.name]?.first
+            let measurement = try await contestant.measure(
+              workload, records: records, callsPerLap: earlier?.callsPerLap ?? 1)
             done += 1
+            guard let measurement else { continue }
+            if repetition > 0 {
+              samples[contestant.name, default: [:]][workload.name, default: []].append(measurement)
+            } else {
+              warmUp[contestant.name, default: [:]][workload.name] = [measurement]
+            }
           }
         }
       }
@@ -128,5 +140,13 @@ extension Array {
     guard !isEmpty else { return [] }
     let rotated = Array(self[(turn % count)...] + self[..<(turn % count)])
     return backwards ? rotated.reversed() : rotated
+  }
+}
+
+extension Measurement {
+  /// How many calls are worth timing together, so that taking the time takes no notable part of it.
+  fileprivate var callsPerLap: Int {
+    guard let usual = latencies.quantile(0.5), usual < 1_000 else { return 1 }
+    return Int((1_000 / max(1, usual)).rounded(.up))
   }
 }

@@ -13,8 +13,8 @@ struct BenchCommand: AsyncParsableCommand {
       table has the median time of one operation and marks the fastest engine of each workload; a difference \
       within the spread of the measurements is marked as a tie.
 
-      Workloads:
-      \(Workload.all.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"))
+      Groups of workloads:
+      \(Workload.groups.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"))
       """)
 
   @OptionGroup var engineOptions: EngineOptions

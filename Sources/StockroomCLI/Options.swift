@@ -85,7 +85,8 @@ struct BenchmarkOptions: ParsableArguments {
   @Option(
     name: .customLong("workload"),
     help: ArgumentHelp(
-      "A workload to run; give it again for another one. (values: \(Self.list); default: all)",
+      "A workload to run, or a group of them; give it again for another one. (groups: \(Self.groups), all; "
+        + "default: standard)",
       valueName: "name"))
   var names: [String] = []
 
@@ -98,14 +99,20 @@ struct BenchmarkOptions: ParsableArguments {
   }
 
   func configuration(directory: URL, durability: Durability) throws -> BenchmarkConfiguration {
-    for name in names where !Workload.all.contains(where: { $0.name == name }) {
-      throw ValidationError("There is no workload called \(name). Workloads: \(Self.list).")
+    let selected = try names.flatMap { name in
+      guard let workloads = Workload.named(name) else {
+        let list = Workload.all.map(\.name).joined(separator: ", ")
+        throw ValidationError(
+          "There is no workload called \(name). Groups: \(Self.groups), all. Workloads: \(list).")
+      }
+      return workloads
     }
+    let chosen = Set(selected.map(\.name))
     return BenchmarkConfiguration(
       entries: entries, valueSize: valueSize, repetitions: repetitions, seed: seed,
-      workloads: Workload.all.filter { names.isEmpty || names.contains($0.name) }, directory: directory,
-      durability: durability.rawValue)
+      workloads: names.isEmpty ? Workload.standard : Workload.all.filter { chosen.contains($0.name) },
+      directory: directory, durability: durability.rawValue)
   }
 
-  private static var list: String { Workload.all.map(\.name).joined(separator: ", ") }
+  private static var groups: String { Workload.groups.map(\.name).joined(separator: ", ") }
 }

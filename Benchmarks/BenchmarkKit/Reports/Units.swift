@@ -10,6 +10,13 @@ enum Units {
     }
   }
 
+  /// A time to wait, such as `1:05`: minutes and seconds.
+  static func clock(_ duration: Duration) -> String {
+    let seconds = Int(duration.inSeconds.rounded())
+    let rest = seconds % 60
+    return "\(seconds / 60):\(rest < 10 ? "0" : "")\(rest)"
+  }
+
   /// A frequency, such as `81.3 k/s`.
   static func perSecond(_ operations: Double) -> String {
     switch operations {

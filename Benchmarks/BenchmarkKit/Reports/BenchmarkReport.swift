@@ -31,7 +31,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
 
   init(
     _ configuration: BenchmarkConfiguration, subjects: [String],
-    samples: (_ subject: String, _ workload: String) -> [Double]
+    measurements: (_ subject: String, _ workload: String) -> [Measurement]
   ) {
     date = Date(timeIntervalSince1970: Date().timeIntervalSince1970.rounded(.down))
     machine = .current
@@ -41,16 +41,13 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     seed = configuration.seed
     durability = configuration.durability
     self.subjects = subjects
-    workloads = configuration.workloads.map {
-      WorkloadDescription(
-        name: $0.name, summary: $0.summary, operations: $0.operations(configuration.entries))
+    workloads = configuration.workloads.map { workload in
+      let set = configuration.recordSet(of: workload)
+      return WorkloadDescription(
+        name: workload.name, summary: workload.summary, entries: set.entries, valueSize: set.valueSize)
     }
-    results = workloads.flatMap { workload in
-      subjects.compactMap { subject in
-        BenchmarkResult(
-          subject: subject, workload: workload.name, operations: workload.operations,
-          samples: samples(subject, workload.name))
-      }
+    results = configuration.workloads.flatMap { workload in
+      subjects.compactMap { BenchmarkResult($0, workload, measurements($0, workload.name)) }
     }
   }
 
@@ -86,8 +83,10 @@ public struct WorkloadDescription: Sendable, Hashable, Codable {
   public let name: String
   /// What it does.
   public let summary: String
-  /// How many operations each sample is made of.
-  public let operations: Int
+  /// How many records there were.
+  public let entries: Int
+  /// The mean size of their values in bytes.
+  public let valueSize: Int
 }
 
 /// What was measured of one subject in one workload.
@@ -102,14 +101,57 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
   public let samples: [Double]
   /// Median and spread of the samples, in seconds.
   public let seconds: Statistics
+  /// How long the calls took, of all repetitions together; nil if the workload did not tell.
+  public let latency: Latency?
+  /// How many seconds the processors worked for an operation, at the median.
+  public let processorSecondsPerOperation: Double
+  /// How much the memory of the process grew at most, in bytes, at the median; nil where the system does not tell.
+  public let peakMemory: UInt64?
+  /// How long a task that wants to run each millisecond was kept from it at most, in seconds, at the median (rule C5).
+  public let stall: Double
+  /// What the engine's files took afterwards, in bytes, at the median.
+  public let bytesOnDisk: UInt64
 
-  init?(subject: String, workload: String, operations: Int, samples: [Double]) {
-    guard let seconds = Statistics(samples) else { return nil }
+  /// How long calls took, in seconds. Of very short ones several are timed together.
+  public struct Latency: Sendable, Hashable, Codable {
+    /// Half of the calls took no longer.
+    public let p50: Double
+    /// Nine of ten took no longer.
+    public let p90: Double
+    /// All but one of a hundred took no longer.
+    public let p99: Double
+    /// All but one of a thousand took no longer.
+    public let p999: Double
+    /// The longest of all.
+    public let maximum: Double
+
+    init?(_ histogram: LatencyHistogram) {
+      func quantile(_ part: Double) -> Double? { histogram.quantile(part).map { $0 * 1e-9 } }
+      guard let p50 = quantile(0.5), let p90 = quantile(0.9), let p99 = quantile(0.99),
+        let p999 = quantile(0.999)
+      else { return nil }
+      (self.p50, self.p90, self.p99, self.p999) = (p50, p90, p99, p999)
+      maximum = Double(histogram.maximum) * 1e-9
+    }
+  }
+
+  init?(_ subject: String, _ workload: Workload, _ measurements: [Measurement]) {
+    guard let seconds = Statistics(measurements.map(\.seconds)), let first = measurements.first else {
+      return nil
+    }
     self.subject = subject
-    self.workload = workload
-    self.operations = operations
-    self.samples = samples
+    self.workload = workload.name
     self.seconds = seconds
+    operations = first.operations
+    samples = measurements.map(\.seconds)
+    latency = Latency(measurements.reduce(LatencyHistogram()) { $0.merging($1.latencies) })
+    let processorSeconds = Statistics(measurements.map(\.processorSeconds))?.median ?? 0
+    processorSecondsPerOperation = processorSeconds / Double(max(1, operations))
+    peakMemory = Statistics(measurements.compactMap { $0.peakMemory.map(Double.init) }).map {
+      UInt64($0.median)
+    }
+    stall = Statistics(measurements.map(\.stall))?.median ?? 0
+    bytesOnDisk = UInt64(Statistics(measurements.map { Double($0.bytesOnDisk) })?.median ?? 0)
   }
 
   /// The median time of one operation in seconds.

@@ -18,7 +18,7 @@ extension BenchmarkReport {
       "Operations per second, at the median.",
       table(markingWith: { "* " + $0 }, "≈ ", cell: \.throughput).text,
       "What an operation is:\n"
-        + workloads.map { "  \($0.name): \($0.summary) \($0.operationsText)" }.joined(separator: "\n"),
+        + workloads.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"),
     ].joined(separator: "\n\n") + "\n"
   }
 
@@ -31,7 +31,7 @@ extension BenchmarkReport {
       table(markingWith: { "**\($0)**" }, "≈ ", cell: \.timeAndSpread).markdown,
       "Operations per second, at the median.",
       table(markingWith: { "**\($0)**" }, "≈ ", cell: \.throughput).markdown,
-      workloads.map { "- `\($0.name)`: \($0.summary) \($0.operationsText)" }.joined(separator: "\n"),
+      workloads.map { "- `\($0.name)`: \($0.summary)" }.joined(separator: "\n"),
     ].joined(separator: "\n\n") + "\n"
   }
 
@@ -89,10 +89,4 @@ extension BenchmarkResult {
   }
 
   fileprivate var throughput: String { Units.perSecond(operationsPerSecond) }
-}
-
-extension WorkloadDescription {
-  fileprivate var operationsText: String {
-    operations == 1 ? "(1 operation)" : "(\(operations) operations)"
-  }
 }

@@ -5,27 +5,51 @@
 #endif
 import StockroomCore
 
+/// Which records there are: the same set is the same records.
+struct RecordSet: Hashable, Sendable {
+  let entries: Int
+  let valueSize: Int
+  let seed: UInt64
+}
+
 /// The records that all subjects store, and the order in which they are read.
 ///
 /// They depend on the configuration only, so they are the same on every machine. Half of the keys are hashes,
 /// as `CacheKey.init(_:)` makes them; the other half look like paths. Values compress to about half, as
 /// documents do, so that neither an engine that compresses nor one that does not is flattered.
 public struct BenchmarkRecords: Sendable {
+  let set: RecordSet
   /// The records in the order of writing.
   public let all: [(key: CacheKey, data: Data)]
   /// The positions of all records in ``all``, in an order that has nothing to do with that of the keys.
   public let shuffled: [Int]
 
-  init(_ configuration: BenchmarkConfiguration) {
-    var random = SplitMix64(seed: configuration.seed)
-    all = (0..<configuration.entries).map { index in
-      (Self.key(index, &random), Self.value(around: configuration.valueSize, &random))
+  init(_ set: RecordSet) {
+    self.set = set
+    var random = SplitMix64(seed: set.seed)
+    all = (0..<set.entries).map { index in
+      (Self.key(index, &random), Self.value(around: set.valueSize, &random))
     }
-    shuffled = Array(0..<configuration.entries).shuffled(using: &random)
+    shuffled = Array(0..<set.entries).shuffled(using: &random)
   }
 
   /// How many records there are.
   public var count: Int { all.count }
+
+  /// How many bytes their keys and values have together.
+  var bytes: UInt64 { all.reduce(0) { $0 + UInt64($1.key.value.utf8.count + $1.data.count) } }
+
+  /// Other values for the same keys.
+  func newValues() -> [(key: CacheKey, data: Data)] {
+    var random = SplitMix64(seed: ~set.seed)
+    return all.map { ($0.key, Self.value(around: set.valueSize, &random)) }
+  }
+
+  /// Keys that look like those of the records, and are none of them.
+  func absentKeys(_ count: Int) -> [CacheKey] {
+    var random = SplitMix64(seed: set.seed &+ 1)
+    return (0..<count).map { Self.key(set.entries + $0, &random) }
+  }
 
   private static func key(_ index: Int, _ random: inout SplitMix64) -> CacheKey {
     let owner = random.next(upTo: 5_000)

@@ -1,0 +1,122 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// A subject during one repetition: an engine that is open on a directory of its own.
+final class Contestant: Sendable {
+  /// What the engine holds.
+  private enum Contents: Equatable {
+    case nothing
+    case records(RecordSet)
+    case somethingElse
+  }
+
+  let name: String
+  private let subject: BenchmarkSubject
+  private let directory: ScratchDirectory
+  private let state: Guarded<(engine: (any StorageEngine)?, contents: Contents)>
+
+  init(_ subject: BenchmarkSubject, in scratch: ScratchDirectory) async throws {
+    name = subject.name
+    self.subject = subject
+    directory = try ScratchDirectory(in: scratch.url, named: "engine")
+    state = Guarded((nil, .nothing))
+    try await open()
+  }
+
+  /// The engine; one that refuses everything while it is closed.
+  var engine: any StorageEngine { state.withLock { $0.engine } ?? ClosedEngine() }
+
+  /// Opens the engine where it was.
+  func open() async throws {
+    let engine: any StorageEngine
+    do {
+      engine = try await subject.makeEngine(directory.url)
+    } catch {
+      throw BenchmarkError.wrapping(error, "opening the engine failed", subject: name)
+    }
+    state.withLock { $0.engine = engine }
+  }
+
+  /// Closes the engine and lets go of it.
+  func close() async throws {
+    guard let engine = state.withLock({ $0.engine.take() }) else { return }
+    do {
+      try await engine.close()
+    } catch {
+      throw BenchmarkError.wrapping(error, "closing the engine failed", subject: name)
+    }
+  }
+
+  /// Takes the time of a workload; nil if the engine does not promise what the workload needs.
+  func measure(_ workload: Workload, records: BenchmarkRecords, callsPerLap: Int) async throws -> Measurement?
+  {
+    guard engine.capabilities.isSuperset(of: workload.needs) else { return nil }
+    let run = WorkloadRun(self, records: records, seed: records.set.seed, callsPerLap: callsPerLap)
+    do {
+      try await prepare(workload, records)
+      state.withLock { $0.contents = .somethingElse }
+      try await workload.body(run)
+    } catch {
+      throw BenchmarkError.wrapping(error, nil, subject: name, workload: workload.name)
+    }
+    guard var measurement = run.measurement else {
+      throw BenchmarkError("The workload measured nothing.", subject: name, workload: workload.name)
+    }
+    measurement.bytesOnDisk = bytesOnDisk(in: directory.url)
+    state.withLock { state in
+      state.contents =
+        switch workload.leaves {
+        case .nothing: .nothing
+        case .records: .records(records.set)
+        case .somethingElse: .somethingElse
+        }
+    }
+    return measurement
+  }
+
+  /// Brings the engine to where the workload starts.
+  private func prepare(_ workload: Workload, _ records: BenchmarkRecords) async throws {
+    let contents = state.withLock { $0.contents }
+    let wanted: Contents = workload.startsFrom == .records ? .records(records.set) : .nothing
+    guard contents != wanted, workload.startsFrom != .somethingElse else { return }
+    if contents != .nothing { try await engine.removeAllData() }
+    if workload.startsFrom == .records { try await engine.write(records.all) }
+  }
+
+  /// Closes the engine and removes its directory, even if closing fails.
+  func leave() async throws {
+    let result: Result<Void, any Error>
+    do { result = .success(try await close()) } catch { result = .failure(error) }
+    try directory.remove()
+    try result.get()
+  }
+}
+
+/// Stands where no engine is open.
+private struct ClosedEngine: StorageEngine {
+  private var error: StorageError { StorageError(.closed, "The engine of the benchmark is closed.") }
+
+  func write(_ data: Data, key: CacheKey) async throws { throw error }
+  func read(key: CacheKey) async throws -> Data? { throw error }
+  func remove(key: CacheKey) async throws { throw error }
+  func allKeys() async throws -> [CacheKey] { throw error }
+  func createdAt(key: CacheKey) async throws -> Date? { throw error }
+  func updatedAt(key: CacheKey) async throws -> Date? { throw error }
+}
+
+extension BenchmarkError {
+  /// The error with the place where it happened. Cancellation stays what it is.
+  static func wrapping(
+    _ error: any Error, _ message: String?, subject: String, workload: String? = nil
+  ) -> any Error {
+    if error is CancellationError, Task.isCancelled { return error }
+    if let error = error as? BenchmarkError, error.subject != nil { return error }
+    return BenchmarkError(
+      message ?? (error is WrongAnswer ? "a wrong answer" : "the workload failed"), subject: subject,
+      workload: workload, underlying: error)
+  }
+}

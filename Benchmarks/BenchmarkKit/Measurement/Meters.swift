@@ -1,0 +1,70 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// What the process has taken since this was made.
+struct Meters: Sendable {
+  private let processorTimeAtStart = Self.processorTime
+  private let memoryAtStart: UInt64?
+
+  init() {
+    Self.forgetPeakMemory()
+    memoryAtStart = Self.memory("VmRSS")
+  }
+
+  /// How long the processors have worked for it, in seconds.
+  var processorSeconds: Double { Self.processorTime - processorTimeAtStart }
+
+  /// How much more memory it had at most than at the start, in bytes; nil where the system does not tell.
+  var peakMemory: UInt64? {
+    guard let memoryAtStart, let peak = Self.memory("VmHWM") else { return nil }
+    return peak > memoryAtStart ? peak - memoryAtStart : 0
+  }
+
+  private static var processorTime: Double {
+    var time = timespec()
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+    return Double(time.tv_sec) + Double(time.tv_nsec) * 1e-9
+  }
+
+  /// Linux keeps the peak until it is told to forget it.
+  private static func forgetPeakMemory() {
+    #if os(Linux)
+      guard let file = fopen("/proc/self/clear_refs", "w") else { return }
+      fputs("5", file)
+      fclose(file)
+    #endif
+  }
+
+  private static func memory(_ field: String) -> UInt64? {
+    #if os(Linux)
+      guard let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8) else { return nil }
+      let line = status.split(separator: "\n").first { $0.hasPrefix(field + ":") }
+      return line?.split(separator: " ").dropLast().last.flatMap { UInt64($0) }.map { $0 * 1024 }
+    #else
+      return nil
+    #endif
+  }
+}
+
+/// What the files below a directory take on the disk, in bytes: whole blocks, and holes not counted.
+func bytesOnDisk(in directory: URL) -> UInt64 {
+  let path = directory.path(percentEncoded: false)
+  // A file may go while it is looked at.
+  let files = (try? FileManager.default.subpathsOfDirectory(atPath: path)) ?? []
+  return files.reduce(0) { sum, file in
+    var status = stat()
+    guard lstat("\(path)/\(file)", &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return sum }
+    return sum + UInt64(status.st_blocks) * 512
+  }
+}

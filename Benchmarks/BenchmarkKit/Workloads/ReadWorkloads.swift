@@ -1,0 +1,151 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+extension Workload {
+  static let readOne = Workload("read-one", "Reads every record, one after another, in random order.") {
+    run in
+    try await readOneByOne(run, run.records.shuffled)
+  }
+
+  /// As many reads however many entries there are.
+  static let readOneOfSome = Workload(
+    "read-one-of", "Reads 10,000 records, one after another, in random order."
+  ) { run in
+    try await readOneByOne(run, Array(run.records.shuffled.prefix(10_000)))
+  }
+
+  static let readOneOnMainActor = Workload(
+    "read-one-main-actor", "Reads every record, one after another, in random order, from the main actor."
+  ) { run in
+    try await readOnMainActor(run)
+  }
+
+  @MainActor private static func readOnMainActor(_ run: WorkloadRun) async throws {
+    try await readOneByOne(run, run.records.shuffled)
+  }
+
+  /// Runs where the caller does.
+  private static func readOneByOne(_ run: WorkloadRun, _ indices: [Int]) async throws {
+    let records = run.records
+    let values = try await run.measure(operations: indices.count) { laps in
+      let engine = run.engine
+      var values: [Data?] = []
+      values.reserveCapacity(indices.count)
+      for index in indices {
+        values.append(try await engine.read(key: records.all[index].key))
+        laps.lap()
+      }
+      return values
+    }
+    for (value, index) in zip(values, indices) { try records.verify(value, isRecord: index) }
+  }
+
+  static let readMissing = Workload(
+    "read-one-miss", "Asks for as many keys as there are records, none of which is there, one after another."
+  ) { run in
+    let keys = run.records.absentKeys(run.records.count)
+    try await run.measure(operations: keys.count) { laps in
+      let engine = run.engine
+      for key in keys {
+        guard try await engine.read(key: key) == nil else {
+          throw WrongAnswer("there is a value under the key \(key), which was not written")
+        }
+        laps.lap()
+      }
+    }
+  }
+
+  static let readMany = Workload(
+    "read-many", "Reads every record, 1,000 keys at a time, in random order."
+  ) { run in
+    let records = run.records
+    let requests = records.shuffled.chunks(of: 1_000).map { $0.map { records.all[$0].key } }
+    let values = try await run.measure(operations: records.count) { laps in
+      let engine = run.engine
+      var values: [Data] = []
+      values.reserveCapacity(records.count)
+      for keys in requests {
+        values += try await engine.read(keys: keys)
+        laps.lap()
+      }
+      return values
+    }
+    try verify(count: values.count, is: records.count)
+    for (value, index) in zip(values, records.shuffled) { try records.verify(value, isRecord: index) }
+  }
+
+  static let readAll = Workload("read-all", "Reads all records with their keys in one call.") { run in
+    let entries = try await run.measure(operations: run.records.count) { laps in
+      let entries = try await run.engine.readAllDataAndKeys()
+      laps.lap()
+      return entries
+    }
+    try run.records.verify(entries)
+  }
+
+  static let keys = Workload("keys", "Asks for all keys in one call.") { run in
+    let keys = try await run.measure(operations: run.records.count) { laps in
+      let keys = try await run.engine.allKeys()
+      laps.lap()
+      return keys
+    }
+    guard keys.count == run.records.count, Set(keys) == Set(run.records.all.map(\.key)) else {
+      throw WrongAnswer("the \(keys.count) keys are not those of the \(run.records.count) records")
+    }
+  }
+
+  static let count = Workload(
+    "count", "Asks for the number of entries, 50 times. An operation is one call."
+  ) { run in
+    let answers = try await run.measure(operations: 50) { laps in
+      let engine = run.engine
+      var answers: [Int] = []
+      for _ in 0..<50 {
+        answers.append(try await engine.keyCount())
+        laps.lap()
+      }
+      return answers
+    }
+    for answer in answers { try verify(count: answer, is: run.records.count) }
+  }
+
+  static let scan = Workload("scan", "Reads all records in the order of keys, 100 at a time.") { run in
+    let records = run.records
+    let entries = try await run.measure(operations: records.count) { laps in
+      let engine = run.engine
+      var entries: [(key: CacheKey, data: Data)] = []
+      var range = KeyRange.all
+      // An engine that ignores where to go on would never come to an end.
+      while entries.count <= records.count {
+        let next = try await engine.scan(range, limit: 100)
+        laps.lap()
+        entries += next
+        guard next.count == 100 else { break }
+        range.after = next.last?.key
+      }
+      return entries
+    }
+    try records.verify(entries)
+    for (earlier, later) in zip(entries, entries.dropFirst()) where later.key < earlier.key {
+      throw WrongAnswer("the scan gave the key \(later.key) after \(earlier.key)")
+    }
+  }
+
+  static let open = Workload(
+    "open", "Opens the engine on all records and reads one of them. An operation is all of that.",
+    needs: .persistent
+  ) { run in
+    try await run.close()
+    let value = try await run.measure(operations: 1) { laps in
+      try await run.open()
+      let value = try await run.engine.read(key: run.records.all[0].key)
+      laps.lap()
+      return value
+    }
+    try run.records.verify(value, isRecord: 0)
+  }
+}

@@ -1,0 +1,187 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import StockroomStore
+
+extension Workload {
+  static let store: [Workload] =
+    [load(10_000), decodeInOneLoop(10_000), load(100_000), decodeInOneLoop(100_000)]
+    + [1_000, 10_000, 100_000].flatMap {
+      [insertOne(beside: $0), replaceOne(among: $0), removeOne(among: $0)]
+    }
+    + [insertMany, encodeInOneLoop, chain]
+
+  static let headline: [Workload] = [
+    Workload(
+      "load-10000-objects", "Opens a store on 10,000 objects: reads and decodes all of them.",
+      startsFrom: .nothing, leaves: .somethingElse, body: { try await loadStore($0, 10_000) }),
+    Workload(
+      "write-5000-objects", "Inserts 5,000 objects into an empty store with one call.", startsFrom: .nothing,
+      leaves: .somethingElse, body: { try await insertManyItems($0) }),
+  ]
+
+  private static func load(_ count: Int) -> Workload {
+    Workload(
+      "store-load-\(count)", "Opens a store on \(count) items: reads and decodes all of them.",
+      startsFrom: .nothing, leaves: .somethingElse
+    ) { run in
+      try await loadStore(run, count)
+    }
+  }
+
+  /// What the above is compared with.
+  private static func decodeInOneLoop(_ count: Int) -> Workload {
+    Workload(
+      "loop-load-\(count)", "Reads \(count) items without a store and decodes each in one loop.",
+      startsFrom: .nothing, leaves: .somethingElse
+    ) { run in
+      try await run.engine.write(StoredItem.entries(0..<count))
+      let decoder = JSONDecoder()
+      let items = try await run.measure(operations: count) { laps in
+        let items = try await run.engine.readAllData().map { try decoder.decode(StoredItem.self, from: $0) }
+        laps.lap()
+        return items
+      }
+      guard items.count == count else { throw WrongAnswer("there were \(items.count) items") }
+    }
+  }
+
+  private static func insertOne(beside count: Int) -> Workload {
+    Workload(
+      "store-insert-one-\(count)", "Inserts 200 items into a store of \(count), one after another.",
+      startsFrom: .nothing, leaves: .somethingElse
+    ) { run in
+      try await change(run, count, StoredItem.numbered(count..<count + 200)) { try await $0.insert($1) }
+    }
+  }
+
+  private static func replaceOne(among count: Int) -> Workload {
+    Workload(
+      "store-replace-one-\(count)", "Replaces 200 items of a store of \(count), one after another.",
+      startsFrom: .nothing, leaves: .somethingElse
+    ) { run in
+      let replaced = StoredItem.numbered(0..<200, name: "another name")
+      try await change(run, count, replaced) { try await $0.insert($1) }
+    }
+  }
+
+  private static func removeOne(among count: Int) -> Workload {
+    Workload(
+      "store-remove-one-\(count)", "Removes 200 items of a store of \(count), one after another.",
+      startsFrom: .nothing, leaves: .somethingElse
+    ) { run in
+      let removed = StoredItem.numbered(0..<200).map { $0 }
+      try await change(run, count, removed) { try await $0.remove($1) }
+    }
+  }
+
+  private static let insertMany = Workload(
+    "store-insert-many", "Inserts 5,000 items into an empty store with one call.", startsFrom: .nothing,
+    leaves: .somethingElse, body: { try await insertManyItems($0) })
+
+  /// What the above is compared with.
+  private static let encodeInOneLoop = Workload(
+    "loop-insert-many", "Encodes 5,000 items in one loop and writes them as one batch, without a store.",
+    startsFrom: .nothing, leaves: .somethingElse
+  ) { run in
+    let items = StoredItem.numbered(0..<5_000)
+    let encoder = JSONEncoder()
+    try await run.measure(operations: items.count) { laps in
+      try await run.engine.write(items.map { (CacheKey(verbatim: $0.id), try encoder.encode($0)) })
+      laps.lap()
+    }
+    try verify(count: try await run.engine.keyCount(), is: items.count)
+  }
+
+  private static let chain = Workload(
+    "store-chain", "Replaces all of 1,000 items with a chain of removeAll and insert, 20 times.",
+    startsFrom: .nothing, leaves: .somethingElse
+  ) { run in
+    try await replaceAll(run)
+  }
+}
+
+// MARK: - On the main actor, where stores are
+
+@MainActor private func loadStore(_ run: WorkloadRun, _ count: Int) async throws {
+  try await run.engine.write(StoredItem.entries(0..<count))
+  let store = try await run.measure(operations: count) { laps in
+    let store = try await Store<StoredItem>(storage: run.engine)
+    laps.lap()
+    return store
+  }
+  try verify(store, StoredItem.numbered(0..<count))
+}
+
+@MainActor private func insertManyItems(_ run: WorkloadRun) async throws {
+  let items = StoredItem.numbered(0..<5_000)
+  let store = try await Store<StoredItem>(storage: run.engine)
+  try await run.measure(operations: items.count) { laps in
+    try await store.insert(items)
+    laps.lap()
+  }
+  try verify(store, items)
+  try verify(count: try await run.engine.keyCount(), is: items.count)
+}
+
+/// Makes one change after another to a store of so many items.
+@MainActor private func change(
+  _ run: WorkloadRun, _ count: Int, _ items: [StoredItem],
+  _ makeChange: (Store<StoredItem>, StoredItem) async throws -> Void
+) async throws {
+  try await run.engine.write(StoredItem.entries(0..<count))
+  let store = try await Store<StoredItem>(storage: run.engine)
+  try await run.measure(operations: items.count) { laps in
+    for item in items {
+      try await makeChange(store, item)
+      laps.lap()
+    }
+  }
+  let reopened = try await Store<StoredItem>(storage: run.engine)
+  try verify(store, reopened.items)
+  guard store.items != StoredItem.numbered(0..<count) else { throw WrongAnswer("the store has not changed") }
+}
+
+@MainActor private func replaceAll(_ run: WorkloadRun) async throws {
+  let store = try await Store<StoredItem>(storage: run.engine)
+  let generations = (0..<20).map { StoredItem.numbered(0..<1_000, name: "generation \($0)") }
+  try await run.measure(operations: generations.count) { laps in
+    for items in generations {
+      try await store.removeAll().insert(items).run()
+      laps.lap()
+    }
+  }
+  try verify(store, generations[19])
+}
+
+@MainActor private func verify(_ store: Store<StoredItem>, _ items: [StoredItem]) throws {
+  guard store.items == items else {
+    throw WrongAnswer("the store has \(store.items.count) items that are not the \(items.count) expected")
+  }
+}
+
+/// An item of five fields.
+private struct StoredItem: StorableItem, Identifiable, Equatable {
+  let id: String
+  let name: String
+  let age: Int
+  let score: Double
+  let tags: [String]
+
+  static func numbered(_ numbers: Range<Int>, name: String = "the name of an item") -> [StoredItem] {
+    numbers.map { number in
+      StoredItem(
+        id: "item \(number)", name: "\(name) \(number)", age: number % 100, score: Double(number) / 4,
+        tags: ["a tag", "tag \(number % 7)"])
+    }
+  }
+
+  /// What a store writes for such items.
+  static func entries(_ numbers: Range<Int>) throws -> [(key: CacheKey, data: Data)] {
+    let codec = JSONCodec()
+    return try numbered(numbers).map { (CacheKey(verbatim: $0.id), try codec.encode($0)) }
+  }
+}

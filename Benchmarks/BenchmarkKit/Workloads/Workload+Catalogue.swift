@@ -1,0 +1,86 @@
+extension Workload {
+  /// Workloads that belong together, to be selected by one name.
+  public struct Group: Sendable {
+    /// How the group is selected.
+    public let name: String
+    /// What it is for, in a sentence.
+    public let summary: String
+    /// What belongs to it, in the order in which it runs by default.
+    public let workloads: [Workload]
+  }
+
+  /// Every group. A workload may belong to several.
+  public static let groups: [Group] = [
+    Group(
+      name: "standard", summary: "What most people want to know, in about a minute. The default.",
+      workloads: standard),
+    Group(name: "calls", summary: "Every kind of call of an engine.", workloads: calls),
+    Group(name: "tasks", summary: "Durable writes by 1 to 256 tasks at a time.", workloads: concurrentWrites),
+    Group(name: "sizes", summary: "Values of 100 B to 1 MB.", workloads: valueSizes),
+    Group(
+      name: "growth", summary: "Reading and writing one entry beside 10,000 to 1,000,000 others.",
+      workloads: growth),
+    Group(
+      name: "ycsb", summary: "A to F of the Yahoo! Cloud Serving Benchmark, records of 1 KB.", workloads: ycsb
+    ),
+    Group(name: "store", summary: "A store in front of the engine.", workloads: store),
+    Group(
+      name: "headline", summary: "Loading 10,000 and writing 5,000 objects, as object stores advertise it.",
+      workloads: headline),
+  ]
+
+  /// The built-in workloads, each once, in the order of their groups.
+  public static let all: [Workload] = {
+    var names: Set<String> = []
+    return groups.flatMap(\.workloads).filter { names.insert($0.name).inserted }
+  }()
+
+  /// What runs if nothing is selected.
+  public static let standard: [Workload] = [
+    writeOne, writeConcurrently(64), writeBatches(of: 10_000), readOne, readMissing, readMany, readAll, scan,
+    count, overwrite, removeOne,
+  ]
+
+  /// The workloads of this name, which may be that of a group; nil if there is none.
+  public static func named(_ name: String) -> [Workload]? {
+    if name == "all" { return all }
+    if let group = groups.first(where: { $0.name == name }) { return group.workloads }
+    return all.first { $0.name == name }.map { [$0] }
+  }
+
+  // The order matters for the length of a run only: as it is, the records are loaded as seldom as can be.
+
+  private static let calls: [Workload] = [
+    writeOne, writeConcurrently(64), writeBatches(of: 100), writeBatches(of: 10_000), readOne, readMissing,
+    readOneOnMainActor, readMany, readAll, keys, count, scan, open, overwrite, removeOne, removeBatch,
+    removeAll,
+  ]
+
+  private static let concurrentWrites: [Workload] = [1, 4, 16, 64, 256].map(writeConcurrently)
+
+  private static let valueSizes: [Workload] = [
+    (name: "100B", size: 100, entries: 20_000), ("1KB", 1_000, 20_000), ("16KB", 16_000, 2_000),
+    ("1MB", 1_000_000, 50),
+  ].flatMap { name, size, entries in
+    [writeBatches(of: 10_000), readOne].map {
+      $0.with(name: "\($0.name)-\(name)", entries: entries, valueSize: size)
+    }
+  }
+
+  private static let growth: [Workload] = [10_000, 100_000, 1_000_000].flatMap { (entries: Int) in
+    [readOneOfSome, writeOneBesideOthers].map {
+      $0.with(name: "\($0.name)-\(entries)", entries: entries, valueSize: 100)
+    }
+  }
+}
+
+/// An operation is one entry unless the summary says otherwise, so that the time of `read-one` can be compared with
+/// that of `read-all`. A durable write waits for the disk, so what writes one by one does it for a part of the records.
+func oneByOne(_ entries: Int) -> Int { max(1, entries / 20) }
+
+extension RandomAccessCollection where Index == Int {
+  /// The elements in pieces of `size`; the last one may be shorter.
+  func chunks(of size: Int) -> [SubSequence] {
+    stride(from: startIndex, to: endIndex, by: size).map { self[$0..<Swift.min($0 + size, endIndex)] }
+  }
+}

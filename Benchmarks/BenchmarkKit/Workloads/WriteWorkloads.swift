@@ -1,0 +1,135 @@
+import StockroomCore
+
+extension Workload {
+  static let writeOne = Workload(
+    "write-one", "Writes new entries one after another, a twentieth of the records.",
+    startsFrom: .nothing, leaves: .somethingElse
+  ) { run in
+    let written = Array(run.records.all.prefix(oneByOne(run.records.count)))
+    try await run.measure(operations: written.count) { laps in
+      let engine = run.engine
+      for (key, data) in written {
+        try await engine.write(data, key: key)
+        laps.lap()
+      }
+    }
+    try await run.engine.holds(written)
+  }
+
+  static func writeConcurrently(_ tasks: Int) -> Workload {
+    Workload(
+      "write-concurrent-\(tasks)",
+      "\(tasks) \(tasks == 1 ? "task writes" : "tasks at a time write") new entries one by one, a tenth of the records.",
+      startsFrom: .nothing, leaves: .somethingElse
+    ) { run in
+      let written = Array(run.records.all.prefix(max(tasks, run.records.count / 10)))
+      try await run.measure(operations: written.count) { _ in
+        let engine = run.engine
+        try await withThrowingTaskGroup { group in
+          for task in 0..<tasks {
+            group.addTask {
+              var laps = run.laps()
+              for index in stride(from: task, to: written.count, by: tasks) {
+                try await engine.write(written[index].data, key: written[index].key)
+                laps.lap()
+              }
+              run.add(laps)
+            }
+          }
+          try await group.waitForAll()
+        }
+      }
+      try await run.engine.holds(written)
+    }
+  }
+
+  static func writeBatches(of size: Int) -> Workload {
+    Workload(
+      "write-batch-\(size)", "Writes all records in batches of \(size).", startsFrom: .nothing
+    ) { run in
+      let batches = run.records.all.chunks(of: size).map(Array.init)
+      try await run.measure(operations: run.records.count) { laps in
+        let engine = run.engine
+        for batch in batches {
+          try await engine.write(batch)
+          laps.lap()
+        }
+      }
+      try await run.engine.holds(run.records.all)
+    }
+  }
+
+  static let overwrite = Workload(
+    "overwrite", "Writes other values to a twentieth of the records, one after another, in random order.",
+    leaves: .somethingElse
+  ) { run in
+    let values = run.records.newValues()
+    let written = run.records.shuffled.prefix(oneByOne(run.records.count)).map { values[$0] }
+    try await run.measure(operations: written.count) { laps in
+      let engine = run.engine
+      for (key, data) in written {
+        try await engine.write(data, key: key)
+        laps.lap()
+      }
+    }
+    var expected = run.records.all
+    for index in run.records.shuffled.prefix(written.count) { expected[index] = values[index] }
+    try await run.engine.holds(expected)
+  }
+
+  /// As many writes however many entries there are, and then they are removed again.
+  static let writeOneBesideOthers = Workload(
+    "write-one-beside", "Writes 500 new entries one after another, beside the records."
+  ) { run in
+    let records = run.records
+    let keys = records.absentKeys(500)
+    try await run.measure(operations: keys.count) { laps in
+      let engine = run.engine
+      for (index, key) in keys.enumerated() {
+        try await engine.write(records.all[index % records.count].data, key: key)
+        laps.lap()
+      }
+    }
+    try verify(count: try await run.engine.keyCount(), is: records.count + keys.count)
+    try await run.engine.remove(keys: keys)
+  }
+
+  static let removeOne = Workload(
+    "remove-one", "Removes entries one after another, a twentieth of the records.", leaves: .somethingElse
+  ) { run in
+    let removed = oneByOne(run.records.count)
+    try await run.measure(operations: removed) { laps in
+      let engine = run.engine
+      for (key, _) in run.records.all.prefix(removed) {
+        try await engine.remove(key: key)
+        laps.lap()
+      }
+    }
+    try await run.engine.holds(Array(run.records.all.dropFirst(removed)))
+  }
+
+  static let removeBatch = Workload(
+    "remove-batch", "Removes half of the records, 1,000 keys at a time.", leaves: .somethingElse
+  ) { run in
+    let removed = (run.records.count + 1) / 2
+    let batches = run.records.all.prefix(removed).map(\.key).chunks(of: 1_000).map(Array.init)
+    try await run.measure(operations: removed) { laps in
+      let engine = run.engine
+      for keys in batches {
+        try await engine.remove(keys: keys)
+        laps.lap()
+      }
+    }
+    try await run.engine.holds(Array(run.records.all.dropFirst(removed)))
+  }
+
+  static let removeAll = Workload(
+    "remove-all", "Removes everything with one call.", leaves: .nothing
+  ) { run in
+    try await run.measure(operations: run.records.count) { laps in
+      try await run.engine.removeAllData()
+      laps.lap()
+    }
+    try await run.engine.holds([])
+  }
+}

@@ -1,0 +1,188 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// The core workloads of the Yahoo! Cloud Serving Benchmark, as Cooper and others published them (SoCC 2010).
+
+extension Workload {
+  static let ycsb: [Workload] = [
+    ycsb("a", "half reads, half updates, zipfian", .init(read: 50, update: 50)),
+    ycsb("b", "95% reads, 5% updates, zipfian", .init(read: 95, update: 5)),
+    ycsb("c", "reads only, zipfian", .init(read: 100)),
+    ycsb("d", "95% reads of the latest, 5% inserts", .init(read: 95, insert: 5, readsLatest: true)),
+    ycsb("e", "95% scans of 1 to 100 records, 5% inserts", .init(insert: 5, scan: 95)),
+    ycsb("f", "half reads, half read-modify-writes, zipfian", .init(read: 50, modify: 50)),
+  ]
+
+  private static func ycsb(_ letter: String, _ mix: String, _ shares: YCSB.Shares) -> Workload {
+    Workload(
+      "ycsb-\(letter)", "YCSB \(letter.uppercased()): \(mix); a fifth as many operations as records of 1 KB.",
+      startsFrom: .nothing, leaves: .somethingElse
+    ) { run in
+      var client = YCSB(shares, count: run.records.count, seed: run.seed)
+      try await run.engine.write(client.initialRecords)
+      let steps = client.steps(max(1, run.records.count / 5))
+      var answers: [[Data]] = []
+      answers.reserveCapacity(steps.count)
+      answers = try await run.measure(operations: steps.count) { laps in
+        let engine = run.engine
+        var answers: [[Data]] = []
+        answers.reserveCapacity(steps.count)
+        for step in steps {
+          answers.append(try await step.perform(engine))
+          laps.lap()
+        }
+        return answers
+      }
+      try client.verify(answers, of: steps)
+    }
+  }
+}
+
+/// The client of the benchmark: what it asks for, and what it must be answered.
+struct YCSB: Sendable {
+  /// How many of a hundred operations are of which kind.
+  struct Shares: Sendable {
+    var read = 0
+    var update = 0
+    var insert = 0
+    var scan = 0
+    var modify = 0
+    var readsLatest = false
+  }
+
+  /// One operation.
+  enum Step: Sendable {
+    case read(CacheKey)
+    case write(CacheKey, Data)
+    case scan(KeyRange, limit: Int)
+    case modify(CacheKey, Data)
+
+    /// Gives what was read.
+    func perform(_ engine: any StorageEngine) async throws -> [Data] {
+      switch self {
+      case .read(let key): return try await engine.read(key: key).map { [$0] } ?? []
+      case .write(let key, let data):
+        try await engine.write(data, key: key)
+        return []
+      case .scan(let range, let limit): return try await engine.scan(range, limit: limit).map(\.data)
+      case .modify(let key, let data):
+        let value = try await engine.read(key: key)
+        try await engine.write(data, key: key)
+        return value.map { [$0] } ?? []
+      }
+    }
+  }
+
+  private let shares: Shares
+  private var random: SplitMix64
+  private var zipfian: Zipfian
+  /// What was there before the first step.
+  let initialRecords: [(key: CacheKey, data: Data)]
+
+  init(_ shares: Shares, count: Int, seed: UInt64) {
+    self.shares = shares
+    var random = SplitMix64(seed: seed &+ 0x79_6373_62)
+    initialRecords = (0..<count).map { (Self.key($0), Self.record(&random)) }
+    self.random = random
+    zipfian = Zipfian(count: count)
+  }
+
+  /// The next operations.
+  mutating func steps(_ count: Int) -> [Step] { (0..<count).map { _ in step() } }
+
+  private mutating func step() -> Step {
+    var lot = random.next(upTo: 100)
+    func isDrawn(_ share: Int) -> Bool {
+      lot -= share
+      return lot < 0
+    }
+    if isDrawn(shares.read) { return .read(choose()) }
+    if isDrawn(shares.update) { return .write(choose(), Self.record(&random)) }
+    if isDrawn(shares.insert) {
+      let key = Self.key(zipfian.count)
+      zipfian.grow()
+      return .write(key, Self.record(&random))
+    }
+    if isDrawn(shares.scan) {
+      // A range begins after a key: the one that is a byte less than the chosen one.
+      let start = CacheKey(verbatim: String(choose().value.dropLast()))
+      return .scan(KeyRange(after: start, upTo: nil), limit: 1 + random.next(upTo: 100))
+    }
+    return .modify(choose(), Self.record(&random))
+  }
+
+  private mutating func choose() -> CacheKey {
+    let number =
+      shares.readsLatest ? zipfian.count - 1 - zipfian.next(&random) : zipfian.nextScattered(&random)
+    return Self.key(number)
+  }
+
+  /// Throws unless these are the answers that an engine which forgets nothing gives.
+  func verify(_ answers: [[Data]], of steps: [Step]) throws {
+    var values = Dictionary(uniqueKeysWithValues: initialRecords.map { ($0.key, $0.data) })
+    var sortedKeys = shares.scan > 0 ? initialRecords.map(\.key).sorted() : []
+    for (answer, step) in zip(answers, steps) {
+      switch step {
+      case .read(let key): try Self.compare(answer, [values[key]].compactMap { $0 }, step)
+      case .modify(let key, let data):
+        try Self.compare(answer, [values[key]].compactMap { $0 }, step)
+        values[key] = data
+      case .write(let key, let data):
+        if shares.scan > 0 { sortedKeys.insert(key, at: sortedKeys.partitioningIndex { $0 > key }) }
+        values[key] = data
+      case .scan(let range, let limit):
+        let first = sortedKeys.partitioningIndex { key in range.after.map { key > $0 } ?? true }
+        let expected = sortedKeys[first...].prefix(limit).compactMap { values[$0] }
+        try Self.compare(answer, expected, step)
+      }
+    }
+  }
+
+  private static func compare(_ answer: [Data], _ expected: [Data], _ step: Step) throws {
+    guard answer == expected else { throw WrongAnswer("\(step.name) gave other values than were written") }
+  }
+
+  /// Numbers are hashed, so that those written one after the other do not lie side by side.
+  private static func key(_ number: Int) -> CacheKey {
+    CacheKey(verbatim: "user\(Zipfian.hash(UInt64(number)))")
+  }
+
+  /// Ten fields of a hundred bytes.
+  private static func record(_ random: inout SplitMix64) -> Data {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(1_000)
+    while bytes.count < 1_000 {
+      // Printable, as the benchmark's fields are.
+      withUnsafeBytes(of: random.next() & 0x3f3f_3f3f_3f3f_3f3f &+ 0x2020_2020_2020_2020) { bytes += $0 }
+    }
+    return Data(bytes)
+  }
+}
+
+extension YCSB.Step {
+  fileprivate var name: String {
+    switch self {
+    case .read(let key): "read(key:) of \(key)"
+    case .write(let key, _): "write(_:key:) of \(key)"
+    case .scan(let range, let limit):
+      "scan(_:limit:) after \(range.after?.description ?? "nothing"), limit \(limit),"
+    case .modify(let key, _): "read(key:) of \(key)"
+    }
+  }
+}
+
+extension Array {
+  /// The index of the first element for which the predicate holds, which holds for all behind it. O(log N).
+  fileprivate func partitioningIndex(where holds: (Element) -> Bool) -> Int {
+    var (low, high) = (0, count)
+    while low < high {
+      let middle = (low + high) / 2
+      if holds(self[middle]) { high = middle } else { low = middle + 1 }
+    }
+    return low
+  }
+}
