@@ -41,6 +41,18 @@ import Testing
     #expect(error?.description == "The workload write-one is listed twice.")
   }
 
+  @Test("Workloads are found by their names and by those of their groups, and no name means two things")
+  func names() {
+    let names = Workload.all.map(\.name) + Workload.groups.map(\.name) + ["all"]
+    #expect(Set(names).count == names.count)
+    for workload in Workload.all { #expect(Workload.named(workload.name)?.map(\.name) == [workload.name]) }
+    for group in Workload.groups {
+      #expect(Workload.named(group.name)?.map(\.name) == group.workloads.map(\.name))
+    }
+    #expect(Workload.named("all")?.count == Workload.all.count)
+    #expect(Workload.named("sleep") == nil)
+  }
+
   @Test("There is nothing to measure without subjects, and two of them cannot share a name")
   func subjects() async {
     let runner = BenchmarkRunner()

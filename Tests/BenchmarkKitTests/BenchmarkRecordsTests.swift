@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Records") struct BenchmarkRecordsTests {
   private func records(entries: Int = 2_000, valueSize: Int = 100, seed: UInt64 = 1) -> BenchmarkRecords {
-    BenchmarkRecords(BenchmarkConfiguration(entries: entries, valueSize: valueSize, seed: seed))
+    BenchmarkRecords(RecordSet(entries: entries, valueSize: valueSize, seed: seed))
   }
 
   @Test("The generator gives the published sequence of SplitMix64")

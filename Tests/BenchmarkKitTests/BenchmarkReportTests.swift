@@ -10,10 +10,18 @@ import Testing
       workloads: Workload.all.filter { ["read-all", "count"].contains($0.name) }, durability: "full"),
     subjects: ["swift", "level", "slow"]
   ) { subject, _ in
-    switch subject {
-    case "swift": [0.010, 0.012, 0.011]
-    case "level": [0.0115, 0.013, 0.0125]
-    default: [1.0, 1.2, 1.1]
+    let seconds =
+      switch subject {
+      case "swift": [0.010, 0.012, 0.011]
+      case "level": [0.0115, 0.013, 0.0125]
+      default: [1.0, 1.2, 1.1]
+      }
+    return seconds.map { seconds in
+      var latencies = LatencyHistogram()
+      for call in 1...1_000 { latencies.add(nanoseconds: UInt64(call) * 1_000) }
+      return Measurement(
+        operations: 1_000, seconds: seconds, processorSeconds: seconds / 2, peakMemory: 1 << 20, stall: 0.002,
+        latencies: latencies, bytesOnDisk: 4_096)
     }
   }
 
@@ -32,6 +40,22 @@ import Testing
     #expect(result.operations == 1_000)
     #expect(abs(result.secondsPerOperation - 0.000_011) < 1e-12)
     #expect(abs(result.operationsPerSecond - 90_909) < 1)
+  }
+
+  @Test("A result tells what a call took, and what it took besides time")
+  func besides() throws {
+    let result = try #require(report.result(of: "swift", in: "count"))
+    let latency = try #require(result.latency)
+    for (time, expected) in [
+      (latency.p50, 0.0005), (latency.p90, 0.0009), (latency.p99, 0.00099), (latency.p999, 0.000999),
+    ] {
+      #expect(abs(time - expected) < expected * 0.03)
+    }
+    #expect(latency.maximum == 0.001)
+    #expect(abs(result.processorSecondsPerOperation - 0.000_005_5) < 1e-12)
+    #expect(result.peakMemory == 1 << 20)
+    #expect(result.stall == 0.002)
+    #expect(result.bytesOnDisk == 4_096)
   }
 
   @Test("The text has aligned columns and marks the fastest and the ties")

@@ -20,8 +20,12 @@ final class SpyEngine: StorageEngine {
   private let name: String
   private let flaw: Flaw
   private let log: Log?
+  let capabilities: EngineCapabilities
 
-  init(_ name: String = "spy", flaw: Flaw = .none, log: Log? = nil) {
+  init(
+    _ name: String = "spy", flaw: Flaw = .none, log: Log? = nil, capabilities: EngineCapabilities = []
+  ) {
+    self.capabilities = capabilities
     self.name = name
     self.flaw = flaw
     self.log = log

@@ -43,7 +43,7 @@ import Testing
       (["compare", "--value-size", "-1"], "The value size in bytes must be between 0 and 67108864, not -1."),
       (["bench", "--entries", "9999999", "--value-size", "67108864"], "this machine's memory"),
       (["bench", "--seed", "-1"], "'-1' is invalid for '--seed"),
-      (["bench", "--workload", "sleep"], "There is no workload called sleep. Workloads: write-one,"),
+      (["bench", "--workload", "sleep"], "There is no workload called sleep. Groups: standard, "),
       (["bench", "--format", "yaml"], "'text', 'markdown' or 'json'"),
       (["bench", "--durability", "none"], "'none' is invalid"),
       (["bench", "--directory", ""], "The path for --directory is empty."),

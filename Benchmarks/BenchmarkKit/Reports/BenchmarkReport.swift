@@ -147,7 +147,7 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
     latency = Latency(measurements.reduce(LatencyHistogram()) { $0.merging($1.latencies) })
     let processorSeconds = Statistics(measurements.map(\.processorSeconds))?.median ?? 0
     processorSecondsPerOperation = processorSeconds / Double(max(1, operations))
-    peakMemory = Statistics(measurements.compactMap { $0.peakMemory.map(Double.init) }).map {
+    peakMemory = Statistics(measurements.compactMap(\.peakMemory).map { Double($0) }).map {
       UInt64($0.median)
     }
     stall = Statistics(measurements.map(\.stall))?.median ?? 0

@@ -1,0 +1,116 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import BenchmarkKit
+
+@Suite("What is measured") struct MeasurementTests {
+  @Test("Quantiles are right to three percent, for times from a nanosecond to an hour")
+  func quantiles() throws {
+    var random = SplitMix64(seed: 3)
+    for scale in [1.0, 1e3, 1e6, 1e9, 3.6e12] {
+      let times = (0..<10_001).map { _ in
+        UInt64(max(1, scale * exp2(Double.random(in: 0..<4, using: &random))))
+      }
+      var histogram = LatencyHistogram()
+      for time in times { histogram.add(nanoseconds: time) }
+      let sorted = times.sorted()
+      for part in [0.5, 0.9, 0.99, 0.999, 1] {
+        let exact = Double(sorted[Int((part * 10_001).rounded(.up)) - 1])
+        let found = try #require(histogram.quantile(part))
+        #expect(abs(found - exact) <= exact * 0.032 + 0.5)
+      }
+      #expect(histogram.maximum == sorted.last)
+    }
+    #expect(LatencyHistogram().quantile(0.5) == nil)
+  }
+
+  @Test("Histograms of several tasks add up to that of all")
+  func merging() {
+    var (all, odd, even) = (LatencyHistogram(), LatencyHistogram(), LatencyHistogram())
+    for time in UInt64(1)...5_000 {
+      all.add(nanoseconds: time * time)
+      if time.isMultiple(of: 2) {
+        even.add(nanoseconds: time * time)
+      } else {
+        odd.add(nanoseconds: time * time)
+      }
+    }
+    #expect(odd.merging(even) == all)
+    #expect(even.merging(odd) == all)
+    #expect(all.merging(LatencyHistogram()) == all)
+  }
+
+  @Test("The time of the processors, and the growth of memory, are seen")
+  func meters() throws {
+    let meters = Meters()
+    let bytes = [UInt8](unsafeUninitializedCapacity: 64 << 20) { buffer, count in
+      for index in buffer.indices { buffer[index] = UInt8(truncatingIfNeeded: index) }
+      count = buffer.count
+    }
+    #expect(bytes[1_000] == UInt8(truncatingIfNeeded: 1_000))
+    #expect(meters.processorSeconds > 0)
+    #if os(Linux)
+      let peak = try #require(meters.peakMemory)
+      #expect(peak > 60 << 20)
+    #endif
+  }
+
+  @Test("Files are counted by the blocks that they take, and holes are not")
+  func disk() throws {
+    let scratch = try ScratchDirectory(in: FileManager.default.temporaryDirectory, named: "disk-tests")
+    defer { try? scratch.remove() }
+    try FileManager.default.createDirectory(
+      at: scratch.url.appending(path: "below"), withIntermediateDirectories: true)
+    #expect(bytesOnDisk(in: scratch.url) == 0)
+    try Data(repeating: 1, count: 100_000).write(to: scratch.url.appending(path: "below/full"))
+    let sparse = scratch.url.appending(path: "sparse")
+    try Data().write(to: sparse)
+    let handle = try FileHandle(forWritingTo: sparse)
+    try handle.truncate(atOffset: 50_000_000)
+    try handle.close()
+    #expect((100_000..<200_000).contains(bytesOnDisk(in: scratch.url)))
+  }
+
+  @Test("A zipfian number comes about as often as Zipf's law says")
+  func zipfian() {
+    let zipfian = Zipfian(count: 1_000)
+    var random = SplitMix64(seed: 9)
+    var counts = [Int](repeating: 0, count: 1_000)
+    let draws = 200_000
+    for _ in 0..<draws { counts[zipfian.next(&random)] += 1 }
+    let zeta = (1...1_000).reduce(0.0) { $0 + pow(Double($1), -0.99) }
+    for rank in [1, 2, 10, 100] {
+      let expected = Double(draws) * pow(Double(rank), -0.99) / zeta
+      #expect(abs(Double(counts[rank - 1]) - expected) < expected * 0.25)
+    }
+    var grown = Zipfian(count: 10)
+    for _ in 0..<990 { grown.grow() }
+    var (one, other) = (SplitMix64(seed: 1), SplitMix64(seed: 1))
+    for _ in 0..<100 { #expect(grown.next(&one) == zipfian.next(&other)) }
+    #expect(Zipfian(count: 1).next(&random) == 0)
+  }
+
+  @Test("The workloads of the cloud serving benchmark have the shares that were published")
+  func shares() {
+    func count(_ shares: YCSB.Shares) -> [String: Int] {
+      var client = YCSB(shares, count: 100, seed: 5)
+      var counts: [String: Int] = [:]
+      for step in client.steps(10_000) {
+        switch step {
+        case .read: counts["read", default: 0] += 1
+        case .write: counts["write", default: 0] += 1
+        case .scan(_, let limit):
+          counts["scan", default: 0] += 1
+          #expect((1...100).contains(limit))
+        case .modify: counts["modify", default: 0] += 1
+        }
+      }
+      return counts
+    }
+    #expect((4_700...5_300).contains(count(.init(read: 50, update: 50))["read"] ?? 0))
+    #expect((400...600).contains(count(.init(read: 95, insert: 5, readsLatest: true))["write"] ?? 0))
+    #expect((9_400...9_600).contains(count(.init(insert: 5, scan: 95))["scan"] ?? 0))
+    #expect((4_700...5_300).contains(count(.init(read: 50, modify: 50))["modify"] ?? 0))
+  }
+}
