@@ -20,11 +20,51 @@ struct BenchCommand: AsyncParsableCommand {
   @OptionGroup var engineOptions: EngineOptions
   @OptionGroup var benchmarkOptions: BenchmarkOptions
 
+  @Flag(help: "Shows what was measured beside time: latency, processors, memory, disk and stalls.")
+  var details = false
+
+  @Option(
+    help: ArgumentHelp(
+      "An earlier report in JSON. What became slower or faster since, beyond the noise, is told after the report.",
+      valueName: "file"))
+  var baseline: String?
+
+  @Flag(help: "With --baseline: exits with status 1 if something became slower.")
+  var failIfSlower = false
+
+  func validate() throws {
+    if failIfSlower, baseline == nil { throw ValidationError("--fail-if-slower needs a --baseline.") }
+    _ = try earlierReport()
+  }
+
   func run() async throws {
+    let earlier = try earlierReport()
     let report = try await engineOptions.withScratchDirectory { directory in
       try await Self.measure(engineOptions, benchmarkOptions, in: directory)
     }
-    try writeToStandardOutput(try report.rendered(as: engineOptions.format))
+    let format = engineOptions.format
+    try writeToStandardOutput(try report.rendered(as: format))
+    if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
+    guard let earlier else { return }
+    let comparison = BenchmarkComparison(before: earlier, after: report)
+    // In JSON the report is what is wanted: it is the next baseline.
+    if format == .json {
+      writeToStandardError(comparison.text)
+    } else {
+      try writeToStandardOutput("\n" + comparison.text)
+    }
+    if failIfSlower, !comparison.slower.isEmpty { throw ExitCode.failure }
+  }
+
+  private func earlierReport() throws -> BenchmarkReport? {
+    guard let baseline else { return nil }
+    do {
+      return try BenchmarkReport(json: try Data(contentsOf: URL(filePath: baseline)))
+    } catch is DecodingError {
+      throw ValidationError("\(baseline) is no report of `stockroom bench --format json`.")
+    } catch {
+      throw ValidationError("The baseline \(baseline) cannot be read: \(error.localizedDescription)")
+    }
   }
 
   /// Runs the benchmark below the directory, and shows progress.
@@ -50,6 +90,15 @@ extension BenchmarkReport {
     case .text: text
     case .markdown: markdown
     case .json: String(decoding: try json(), as: UTF8.self) + "\n"
+    }
+  }
+
+  /// What was measured beside time, in a format. JSON has it already.
+  func renderedDetails(as format: OutputFormat) -> String {
+    switch format {
+    case .text: "\n" + details
+    case .markdown: "\n" + detailsMarkdown
+    case .json: ""
     }
   }
 }

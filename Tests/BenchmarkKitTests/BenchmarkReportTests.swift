@@ -21,7 +21,7 @@ import Testing
       for call in 1...1_000 { latencies.add(nanoseconds: UInt64(call) * 1_000) }
       return Measurement(
         operations: 1_000, seconds: seconds, processorSeconds: seconds / 2, peakMemory: 1 << 20, stall: 0.002,
-        latencies: latencies, bytesOnDisk: 4_096)
+        latencies: latencies, bytesOnDisk: 4_096, bytesStored: 2_048)
     }
   }
 
@@ -56,6 +56,7 @@ import Testing
     #expect(result.peakMemory == 1 << 20)
     #expect(result.stall == 0.002)
     #expect(result.bytesOnDisk == 4_096)
+    #expect(result.bytesOnDiskPerByte == 2)
   }
 
   @Test("The text has aligned columns and marks the fastest and the ties")

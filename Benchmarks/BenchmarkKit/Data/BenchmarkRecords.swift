@@ -31,13 +31,14 @@ public struct BenchmarkRecords: Sendable {
       (Self.key(index, &random), Self.value(around: set.valueSize, &random))
     }
     shuffled = Array(0..<set.entries).shuffled(using: &random)
+    bytes = all.reduce(0) { $0 + UInt64($1.key.value.utf8.count + $1.data.count) }
   }
 
   /// How many records there are.
   public var count: Int { all.count }
 
   /// How many bytes their keys and values have together.
-  var bytes: UInt64 { all.reduce(0) { $0 + UInt64($1.key.value.utf8.count + $1.data.count) } }
+  let bytes: UInt64
 
   /// Other values for the same keys.
   func newValues() -> [(key: CacheKey, data: Data)] {

@@ -67,6 +67,7 @@ final class Contestant: Sendable {
       throw BenchmarkError("The workload measured nothing.", subject: name, workload: workload.name)
     }
     measurement.bytesOnDisk = bytesOnDisk(in: directory.url)
+    if workload.leaves == .records { measurement.bytesStored = records.bytes }
     state.withLock { state in
       state.contents =
         switch workload.leaves {

@@ -10,13 +10,13 @@ extension BenchmarkReport {
     let notes = [
       summary, machine.summary, "",
       "Time of one operation: median, and half the spread of \(repetitionsText).",
-      "* fastest of its row   ≈ as fast as that one, as far as the spread lets one say",
+      "* fastest of its row   ≈ as fast as that one, as far as the spread lets one say   – does not take part",
     ]
     return [
       notes.joined(separator: "\n"),
-      table(markingWith: { "* " + $0 }, "≈ ", cell: \.timeAndSpread).text,
+      table(\.timeAndSpread, fastest: { "* " + $0 }).text,
       "Operations per second, at the median.",
-      table(markingWith: { "* " + $0 }, "≈ ", cell: \.throughput).text,
+      table(\.throughput, fastest: { "* " + $0 }).text,
       "What an operation is:\n"
         + workloads.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"),
     ].joined(separator: "\n\n") + "\n"
@@ -27,12 +27,22 @@ extension BenchmarkReport {
     [
       "\(summary)  \n\(machine.summary)",
       "Time of one operation: median, and half the spread of \(repetitionsText). The fastest of a row is in "
-        + "bold; ≈ is as fast as that one, as far as the spread lets one say.",
-      table(markingWith: { "**\($0)**" }, "≈ ", cell: \.timeAndSpread).markdown,
+        + "bold; ≈ is as fast as that one, as far as the spread lets one say; – does not take part.",
+      table(\.timeAndSpread, fastest: { "**\($0)**" }).markdown,
       "Operations per second, at the median.",
-      table(markingWith: { "**\($0)**" }, "≈ ", cell: \.throughput).markdown,
+      table(\.throughput, fastest: { "**\($0)**" }).markdown,
       workloads.map { "- `\($0.name)`: \($0.summary)" }.joined(separator: "\n"),
     ].joined(separator: "\n\n") + "\n"
+  }
+
+  /// What was measured beside time, for a terminal: a table for each.
+  public var details: String {
+    detailTables.map { "\($0.caption)\n\n\($0.table.text)" }.joined(separator: "\n\n") + "\n"
+  }
+
+  /// What was measured beside time, in GitHub's Markdown.
+  public var detailsMarkdown: String {
+    detailTables.map { "\($0.caption)\n\n\($0.table.markdown)" }.joined(separator: "\n\n") + "\n"
   }
 
   /// All of the data as one JSON object, with its keys in alphabetical order and the date in ISO 8601.
@@ -54,27 +64,44 @@ extension BenchmarkReport {
     self = try decoder.decode(BenchmarkReport.self, from: json)
   }
 
-  private var summary: String {
+  /// What was run, in one line.
+  var summary: String {
     let durability = durability.map { ", durability \($0)" } ?? ""
     return "\(entries) entries, values of \(Units.bytes(UInt64(valueSize))) on average, seed \(seed)"
       + "\(durability), \(date.formatted(.iso8601))"
   }
 
-  private var repetitionsText: String {
+  /// How often it was measured, as the end of a sentence.
+  var repetitionsText: String {
     repetitions == 1 ? "1 repetition, which has none" : "\(repetitions) repetitions"
   }
 
+  private var detailTables: [(caption: String, table: TextTable)] {
+    [
+      ("Calls: the median, and what 99 of 100 and 999 of 1,000 did not exceed.", table(\.latencies)),
+      ("Work of all processors for one operation.", table(\.processorTime)),
+      ("Growth of the process's memory at its peak.", table(\.memory)),
+      ("Bytes on disk for each byte of keys and values.", table(\.bytesPerByte)),
+      (
+        "Longest time for which a task that wanted to run every millisecond was kept from it.",
+        table(\.stallTime)
+      ),
+    ]
+  }
+
+  /// A row for each workload, a column for each subject.
   private func table(
-    markingWith fastest: (String) -> String, _ tie: String, cell: KeyPath<BenchmarkResult, String>
+    _ cell: KeyPath<BenchmarkResult, String>, fastest: ((String) -> String)? = nil
   ) -> TextTable {
     let rows = workloads.map { workload in
       [workload.name]
         + subjects.map { subject in
-          guard let result = result(of: subject, in: workload.name) else { return "" }
+          guard let result = result(of: subject, in: workload.name) else { return "–" }
           let content = result[keyPath: cell]
+          guard let fastest, subjects.count > 1 else { return content }
           return switch standing(of: subject, in: workload.name) {
-          case .fastest where subjects.count > 1: fastest(content)
-          case .tied: tie + content
+          case .fastest: fastest(content)
+          case .tied: "≈ " + content
           default: content
           }
         }
@@ -89,4 +116,13 @@ extension BenchmarkResult {
   }
 
   fileprivate var throughput: String { Units.perSecond(operationsPerSecond) }
+
+  fileprivate var latencies: String {
+    latency.map { [$0.p50, $0.p99, $0.p999].map(Units.seconds).joined(separator: " / ") } ?? "–"
+  }
+
+  fileprivate var processorTime: String { Units.seconds(processorSecondsPerOperation) }
+  fileprivate var memory: String { peakMemory.map(Units.bytes) ?? "–" }
+  fileprivate var bytesPerByte: String { bytesOnDiskPerByte.map(Units.digits) ?? "–" }
+  fileprivate var stallTime: String { Units.seconds(stall) }
 }

@@ -111,6 +111,9 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
   public let stall: Double
   /// What the engine's files took afterwards, in bytes, at the median.
   public let bytesOnDisk: UInt64
+  /// What the files took for each byte of keys and values in them; nil if there are no files, or if the workload left
+  /// something else than the records.
+  public let bytesOnDiskPerByte: Double?
 
   /// How long calls took, in seconds. Of very short ones several are timed together.
   public struct Latency: Sendable, Hashable, Codable {
@@ -152,6 +155,8 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
     }
     stall = Statistics(measurements.map(\.stall))?.median ?? 0
     bytesOnDisk = UInt64(Statistics(measurements.map { Double($0.bytesOnDisk) })?.median ?? 0)
+    let stored = first.bytesStored ?? 0
+    bytesOnDiskPerByte = stored > 0 && bytesOnDisk > 0 ? Double(bytesOnDisk) / Double(stored) : nil
   }
 
   /// The median time of one operation in seconds.

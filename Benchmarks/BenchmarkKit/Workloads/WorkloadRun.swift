@@ -114,6 +114,8 @@ struct Measurement: Sendable {
   let latencies: LatencyHistogram
   /// What the engine's files took, in bytes, when it had been measured.
   var bytesOnDisk: UInt64 = 0
+  /// What the keys and values in them have, in bytes, if that is known.
+  var bytesStored: UInt64?
 }
 
 extension Duration {
