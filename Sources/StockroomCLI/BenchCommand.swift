@@ -25,6 +25,11 @@ struct BenchCommand: AsyncParsableCommand {
 
   @Option(
     help: ArgumentHelp(
+      "Where to write the report as an HTML page with charts, which needs no network.", valueName: "file"))
+  var html: String?
+
+  @Option(
+    help: ArgumentHelp(
       "An earlier report in JSON. What became slower or faster since, beyond the noise, is told after the report.",
       valueName: "file"))
   var baseline: String?
@@ -43,6 +48,7 @@ struct BenchCommand: AsyncParsableCommand {
       try await Self.measure(engineOptions, benchmarkOptions, in: directory)
     }
     let format = engineOptions.format
+    if let html { try report.writeHTML(to: html) }
     try writeToStandardOutput(try report.rendered(as: format))
     if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
     guard let earlier else { return }
@@ -90,6 +96,15 @@ extension BenchmarkReport {
     case .text: text
     case .markdown: markdown
     case .json: String(decoding: try json(), as: UTF8.self) + "\n"
+    }
+  }
+
+  /// Writes the page with charts, in place of what was there.
+  fileprivate func writeHTML(to path: String) throws {
+    do {
+      try Data(html.utf8).write(to: URL(filePath: path), options: .atomic)
+    } catch {
+      throw StorageError(.io, "The page cannot be written to \(path).", underlying: error)
     }
   }
 

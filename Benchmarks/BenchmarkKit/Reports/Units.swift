@@ -10,6 +10,19 @@ enum Units {
     }
   }
 
+  /// A power of ten of a second, such as `10 µs`.
+  static func power(_ seconds: Double) -> String {
+    for (unit, size) in [("s", 1), ("ms", 1e-3), ("µs", 1e-6)] where seconds > size * 0.99 {
+      return "\(Int((seconds / size).rounded())) \(unit)"
+    }
+    return seconds > 0.99e-9 ? "\(Int((seconds / 1e-9).rounded())) ns" : "0.1 ns"
+  }
+
+  /// A number of things, such as `10k`.
+  static func count(_ count: Double) -> String {
+    count >= 1e6 ? "\(Int(count / 1e6))M" : count >= 1e3 ? "\(Int(count / 1e3))k" : "\(Int(count))"
+  }
+
   /// A time to wait, such as `1:05`: minutes and seconds.
   static func clock(_ duration: Duration) -> String {
     let seconds = Int(duration.inSeconds.rounded())

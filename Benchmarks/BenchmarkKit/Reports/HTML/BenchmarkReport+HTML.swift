@@ -1,0 +1,167 @@
+extension BenchmarkReport {
+  /// The report as one HTML file that needs no network: charts of throughput, of latency, and of cost against the number
+  /// of entries, and a table of everything. Readable in light and dark, narrow and wide.
+  public var html: String {
+    let sections = [
+      Section(
+        "Throughput", "Operations per second at the median; longer is better.", charts(throughputChart)),
+      Section(
+        "Latency",
+        "Time of one call on a logarithmic scale; further left is better. From left to right: the median, then what "
+          + "90, 99 and 99.9 of 100 calls did not exceed.", charts(latencyChart)),
+      Section(
+        "Cost against the number of entries",
+        "Time of one operation beside so many entries, both on logarithmic scales; level is what one wants.",
+        growthSeries.map { LineChart($0, colors: colors).svg }),
+    ].filter { !$0.figures.isEmpty }
+    return """
+      <!doctype html>
+      <html lang="en">
+      <head>
+      <meta charset="utf-8">
+      <meta name="viewport" content="width=device-width, initial-scale=1">
+      <title>Stockroom benchmark</title>
+      <style>
+      \(stylesheet)
+      </style>
+      </head>
+      <body>
+      <header>
+      <h1>Stockroom benchmark</h1>
+      <p>\(summary.escapingHTML)<br>\(machine.summary.escapingHTML)</p>
+      <ul class="legend">\(legend)</ul>
+      </header>
+      \(sections.map(\.html).joined(separator: "\n"))
+      <section><h2>All figures</h2>
+      <p>Median of \(repetitions == 1 ? "1 repetition" : "\(repetitions) repetitions"); the spread is half of the range of \
+      all of them.</p>
+      <div class="scroll">\(table)</div>
+      </section>
+      </body>
+      </html>
+
+      """
+  }
+
+  /// The colour of each subject, by its place.
+  private var colors: [String: String] {
+    Dictionary(uniqueKeysWithValues: subjects.enumerated().map { ($1, "var(--color-\($0 % paletteSize))") })
+  }
+
+  private var legend: String {
+    subjects.map { subject in
+      "<li><svg width=\"12\" height=\"12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" rx=\"2\" "
+        + "fill=\"\(colors[subject] ?? "")\"/></svg> \(subject.escapingHTML)</li>"
+    }.joined()
+  }
+
+  private func charts(_ chart: (WorkloadDescription) -> String?) -> [String] { workloads.compactMap(chart) }
+
+  private func results(in workload: WorkloadDescription) -> [BenchmarkResult] {
+    subjects.compactMap { result(of: $0, in: workload.name) }
+  }
+
+  private func throughputChart(_ workload: WorkloadDescription) -> String? {
+    let bars = results(in: workload).map {
+      BarChart.Bar(
+        label: $0.subject, value: $0.operationsPerSecond, text: Units.perSecond($0.operationsPerSecond),
+        color: colors[$0.subject] ?? "")
+    }
+    return bars.isEmpty ? nil : BarChart(title: workload.name, note: workload.summary, bars: bars).svg
+  }
+
+  private func latencyChart(_ workload: WorkloadDescription) -> String? {
+    let rows = results(in: workload).compactMap { result in
+      result.latency.map {
+        DotChart.Row(
+          label: result.subject, values: [$0.p50, $0.p90, $0.p99, $0.p999],
+          color: colors[result.subject] ?? "")
+      }
+    }
+    return rows.isEmpty ? nil : DotChart(title: workload.name, note: workload.summary, rows: rows).svg
+  }
+
+  /// Workloads that differ only in the number at the end of their names.
+  private var growthSeries: [LineChart.Series] {
+    var names: [String] = []
+    var points: [String: [(entries: Int, workload: WorkloadDescription)]] = [:]
+    for workload in workloads {
+      guard let hyphen = workload.name.lastIndex(of: "-"),
+        let entries = Int(workload.name[workload.name.index(after: hyphen)...]), entries >= 1_000
+      else { continue }
+      let name = String(workload.name[..<hyphen])
+      if points[name] == nil { names.append(name) }
+      points[name, default: []].append((entries, workload))
+    }
+    return names.compactMap { name in
+      guard let points = points[name], points.count > 1, !name.hasPrefix("write-batch") else { return nil }
+      let lines = subjects.map { subject in
+        LineChart.Line(
+          label: subject,
+          points: points.sorted { $0.entries < $1.entries }.compactMap { entries, workload in
+            result(of: subject, in: workload.name).map { (Double(entries), $0.secondsPerOperation) }
+          })
+      }.filter { $0.points.count > 1 }
+      return lines.isEmpty ? nil : LineChart.Series(title: name, lines: lines)
+    }
+  }
+
+  private var table: String {
+    let header = [
+      "workload", "subject", "time", "spread", "throughput", "p50", "p99", "p99.9", "processors", "memory",
+      "disk",
+      "stall",
+    ]
+    let rows = results.map { result -> [String] in
+      let latency = result.latency
+      return [
+        result.workload, result.subject, Units.seconds(result.secondsPerOperation),
+        "±\(Units.percent(result.seconds.relativeSpread))", Units.perSecond(result.operationsPerSecond),
+        latency.map { Units.seconds($0.p50) } ?? "–", latency.map { Units.seconds($0.p99) } ?? "–",
+        latency.map { Units.seconds($0.p999) } ?? "–", Units.seconds(result.processorSecondsPerOperation),
+        result.peakMemory.map(Units.bytes) ?? "–",
+        result.bytesOnDiskPerByte.map { "\(Units.digits($0))×" } ?? "–",
+        Units.seconds(result.stall),
+      ]
+    }
+    func row(_ cells: [String], _ tag: String) -> String {
+      "<tr>" + cells.map { "<\(tag)>\($0.escapingHTML)</\(tag)>" }.joined() + "</tr>"
+    }
+    return
+      "<table><thead>\(row(header, "th"))</thead><tbody>\(rows.map { row($0, "td") }.joined(separator: "\n"))"
+      + "</tbody></table>"
+  }
+}
+
+/// A heading, a sentence and charts.
+private struct Section {
+  let title: String
+  let note: String
+  let figures: [String]
+
+  init(_ title: String, _ note: String, _ figures: [String]) {
+    (self.title, self.note, self.figures) = (title, note, figures)
+  }
+
+  var html: String {
+    "<section><h2>\(title)</h2>\n<p>\(note)</p>\n<div class=\"charts\">\n\(figures.joined(separator: "\n"))\n</div></section>"
+  }
+}
+
+extension String {
+  /// The text as content or as the value of an attribute.
+  var escapingHTML: String {
+    var escaped = ""
+    for scalar in unicodeScalars {
+      switch scalar {
+      case "&": escaped += "&amp;"
+      case "<": escaped += "&lt;"
+      case ">": escaped += "&gt;"
+      case "\"": escaped += "&quot;"
+      case "'": escaped += "&#39;"
+      default: escaped.unicodeScalars.append(scalar)
+      }
+    }
+    return escaped
+  }
+}

@@ -1,0 +1,189 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The measures that all charts share, in pixels. A chart is as wide as the narrowest screen.
+private enum Layout {
+  static let width = 320.0
+  static let title = 18.0
+  static let row = 20.0
+  static let labels = 92.0
+  static let padding = 4.0
+}
+
+/// Bars from left to right, one for each subject.
+struct BarChart {
+  struct Bar {
+    let label: String
+    let value: Double
+    let text: String
+    let color: String
+  }
+
+  let title: String
+  let note: String
+  let bars: [Bar]
+
+  var svg: String {
+    let longest = bars.map(\.value).max() ?? 0
+    // The figure stands behind its bar.
+    let space = Layout.width - Layout.labels - 92
+    let rows = bars.enumerated().map { index, bar in
+      let y = Layout.title + Double(index) * Layout.row + Layout.padding
+      let length = longest > 0 ? max(1, bar.value / longest * space) : 1
+      return text(bar.label.shortened, x: 0, y: y + 13)
+        + "<rect x=\"\(px(Layout.labels))\" y=\"\(px(y + 2))\" width=\"\(px(length))\" height=\"14\" rx=\"2\" "
+        + "fill=\"\(bar.color)\"/>"
+        + text(bar.text, x: Layout.labels + length + 6, y: y + 13)
+    }
+    return drawing(title, note, height: Layout.title + Double(bars.count) * Layout.row + 8, rows)
+  }
+}
+
+/// Dots on a logarithmic scale, a row for each subject.
+struct DotChart {
+  struct Row {
+    let label: String
+    /// In seconds, ascending.
+    let values: [Double]
+    let color: String
+  }
+
+  let title: String
+  let note: String
+  let rows: [Row]
+
+  var svg: String {
+    let scale = LogarithmicScale(rows.flatMap(\.values), from: Layout.labels + 6, to: Layout.width - 10)
+    let bottom = Layout.title + Double(rows.count) * Layout.row + Layout.padding
+    let ticks = scale.ticks(atMost: 4).map { tick in
+      let x = scale.position(of: tick)
+      return
+        "<line class=\"line\" x1=\"\(px(x))\" y1=\"\(px(Layout.title))\" x2=\"\(px(x))\" y2=\"\(px(bottom))\"/>"
+        + text(Units.power(tick), x: x, y: bottom + 13, kind: "faint", anchor: scale.anchor(at: x))
+    }
+    let dots = rows.enumerated().map { index, row in
+      let y = Layout.title + (Double(index) + 0.5) * Layout.row + Layout.padding
+      let positions = row.values.map(scale.position)
+      let line =
+        "<line x1=\"\(px(positions.first ?? 0))\" y1=\"\(px(y))\" x2=\"\(px(positions.last ?? 0))\" y2=\"\(px(y))\" "
+        + "stroke=\"\(row.color)\" stroke-width=\"2\"/>"
+      let circles = positions.enumerated().map { place, x in
+        "<circle cx=\"\(px(x))\" cy=\"\(px(y))\" r=\"\(place == 0 ? 5 : 3)\" fill=\"\(row.color)\"/>"
+      }
+      return text(row.label.shortened, x: 0, y: y + 4) + line + circles.joined()
+    }
+    return drawing(title, note, height: bottom + 20, ticks + dots)
+  }
+}
+
+/// Lines over the number of entries, both axes logarithmic.
+struct LineChart {
+  struct Line {
+    let label: String
+    /// The number of entries, and seconds.
+    let points: [(entries: Double, seconds: Double)]
+  }
+
+  struct Series {
+    let title: String
+    let lines: [Line]
+  }
+
+  private static let height = 190.0
+
+  let series: Series
+  let colors: [String: String]
+
+  init(_ series: Series, colors: [String: String]) {
+    self.series = series
+    self.colors = colors
+  }
+
+  var svg: String {
+    let points = series.lines.flatMap(\.points)
+    let across = LogarithmicScale(points.map(\.entries), from: 62, to: Layout.width - 24, isWhole: false)
+    let up = LogarithmicScale(points.map(\.seconds), from: Self.height - 24, to: Layout.title + 10)
+    let horizontal = up.ticks(atMost: 5).map { tick in
+      let y = up.position(of: tick)
+      return "<line class=\"line\" x1=\"56\" y1=\"\(px(y))\" x2=\"\(px(Layout.width))\" y2=\"\(px(y))\"/>"
+        + text(Units.power(tick), x: 50, y: y + 4, kind: "faint", anchor: "end")
+    }
+    let entries = Set(points.map(\.entries)).sorted().map { entries in
+      text(
+        Units.count(entries), x: across.position(of: entries), y: Self.height - 4, kind: "faint",
+        anchor: "middle")
+    }
+    let lines = series.lines.map { line in
+      let color = colors[line.label] ?? ""
+      let places = line.points.map { (across.position(of: $0.entries), up.position(of: $0.seconds)) }
+      let path = places.map { "\(px($0.0)),\(px($0.1))" }.joined(separator: " ")
+      let dots = places.map { "<circle cx=\"\(px($0.0))\" cy=\"\(px($0.1))\" r=\"4\" fill=\"\(color)\"/>" }
+      return "<polyline points=\"\(path)\" fill=\"none\" stroke=\"\(color)\" stroke-width=\"2\"/>"
+        + dots.joined()
+    }
+    let note =
+      "Time of one operation by number of entries, for \(series.lines.map(\.label).joined(separator: ", "))."
+    return drawing(series.title, note, height: Self.height, horizontal + entries + lines)
+  }
+}
+
+/// Where a number above zero is drawn.
+private struct LogarithmicScale {
+  private let low: Double
+  private let high: Double
+  private let from: Double
+  private let to: Double
+
+  /// - Parameter isWhole: Whether the scale begins and ends with powers of ten.
+  init(_ values: [Double], from: Double, to: Double, isWhole: Bool = true) {
+    let logarithms = values.map { log10(max($0, 1e-12)) }
+    let least = logarithms.min() ?? 0
+    let most = logarithms.max() ?? 1
+    low = isWhole ? least.rounded(.down) : least
+    high = max(isWhole ? most.rounded(.up) : most, low + (isWhole ? 1 : 0.01))
+    (self.from, self.to) = (from, to)
+  }
+
+  func position(of value: Double) -> Double {
+    from + (log10(max(value, 1e-12)) - low) / (high - low) * (to - from)
+  }
+
+  /// Powers of ten on the scale, evenly spread.
+  func ticks(atMost count: Int) -> [Double] {
+    let powers = Int(low.rounded(.up))...Int(high.rounded(.down))
+    let step = max(1, (powers.count + count - 2) / max(1, count - 1))
+    return stride(from: powers.lowerBound, through: powers.upperBound, by: step).map { pow(10, Double($0)) }
+  }
+
+  /// How a label lies at a place, so that it stays inside.
+  func anchor(at x: Double) -> String {
+    if x > max(from, to) - 14 { return "end" }
+    return x < min(from, to) + 14 ? "start" : "middle"
+  }
+}
+
+private func drawing(_ title: String, _ note: String, height: Double, _ parts: [String]) -> String {
+  "<svg viewBox=\"0 0 \(px(Layout.width)) \(px(height))\" role=\"img\" aria-label=\"\(title.escapingHTML)\">"
+    + "<title>\("\(title): \(note)".escapingHTML)</title>"
+    + text(title, x: 0, y: 13, kind: "title") + parts.joined() + "</svg>"
+}
+
+private func text(
+  _ content: String, x: Double, y: Double, kind: String? = nil, anchor: String = "start"
+) -> String {
+  let kind = kind.map { " class=\"\($0)\"" } ?? ""
+  return "<text x=\"\(px(x))\" y=\"\(px(y))\" text-anchor=\"\(anchor)\"\(kind)>\(content.escapingHTML)</text>"
+}
+
+/// Tenths of a pixel are enough.
+private func px(_ value: Double) -> String { "\((value * 10).rounded() / 10)" }
+
+extension String {
+  /// What fits beside a chart.
+  fileprivate var shortened: String { count > 13 ? "\(prefix(12))…" : self }
+}

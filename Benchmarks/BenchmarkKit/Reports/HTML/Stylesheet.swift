@@ -1,0 +1,37 @@
+/// How many subjects have colours of their own.
+let paletteSize = 8
+
+/// How the report looks. The colours of subjects can be told apart by people who see few colours, on light and on dark.
+let stylesheet = """
+  :root {
+    color-scheme: light dark;
+    --paper: #ffffff; --ink: #1b1f24; --faint: #59636e; --line: #d1d9e0;
+    --color-0: #0b6bcb; --color-1: #c2570c; --color-2: #17803d; --color-3: #a3349b;
+    --color-4: #8a6d00; --color-5: #0e7c86; --color-6: #c0293b; --color-7: #5c4bc9;
+  }
+  @media (prefers-color-scheme: dark) {
+    :root {
+      --paper: #0e1116; --ink: #e6edf3; --faint: #9aa5b1; --line: #30363d;
+      --color-0: #58a6ff; --color-1: #f59e53; --color-2: #4ac26b; --color-3: #e48be0;
+      --color-4: #e3c341; --color-5: #4fc9d4; --color-6: #ff7b86; --color-7: #a99cff;
+    }
+  }
+  body {
+    margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 76rem; background: var(--paper); color: var(--ink);
+    font: 15px/1.5 system-ui, sans-serif;
+  }
+  h1 { font-size: 1.6rem; margin: 0 0 .3rem; }
+  h2 { font-size: 1.2rem; margin: 2rem 0 .2rem; }
+  p { margin: 0 0 .8rem; color: var(--faint); }
+  .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; list-style: none; margin: 0; padding: 0; }
+  .charts { display: grid; grid-template-columns: repeat(auto-fill, 320px); gap: 1.2rem 2rem; }
+  .charts svg { display: block; width: 320px; max-width: 100%; height: auto; }
+  svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+  svg text.title { font-weight: 600; font-size: 13px; }
+  svg text.faint { fill: var(--faint); font-size: 11px; }
+  svg .line { stroke: var(--line); }
+  .scroll { overflow-x: auto; }
+  table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap; font-size: 13px; }
+  th, td { text-align: right; padding: .2rem .7rem; border-bottom: 1px solid var(--line); }
+  th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
+  """
