@@ -1,0 +1,155 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import BenchmarkKit
+
+@Suite("The page of a report") struct HTMLReportTests {
+  private static let subjects = [
+    "Memory", "<Files & \"such\">", "An engine whose name is long", "LMDB", "LevelDB",
+  ]
+
+  /// A report with figures from nanoseconds to seconds.
+  private static func report(_ workloads: [Workload] = Workload.all) -> BenchmarkReport {
+    BenchmarkReport(BenchmarkConfiguration(workloads: workloads), subjects: subjects) { subject, workload in
+      guard subject != "LMDB" || workload != "open" else { return [] }
+      var random = SplitMix64(seed: UInt64(subject.utf8.count * 31 + workload.utf8.count))
+      let usual = exp(Double.random(in: log(5e1)...log(5e8), using: &random))
+      var latencies = LatencyHistogram()
+      for call in 1...1_000 { latencies.add(nanoseconds: UInt64(usual * (1 + Double(call * call) / 2e5))) }
+      return [
+        Measurement(
+          operations: 1_000, seconds: usual * 1e-6, processorSeconds: usual * 1e-6, peakMemory: 1 << 24,
+          stall: 0.001, latencies: latencies, bytesOnDisk: 8_192, bytesStored: 4_096)
+      ]
+    }
+  }
+
+  @Test("It needs nothing from elsewhere, and names of any content do no harm")
+  func selfContained() {
+    let html = Self.report().html
+    #expect(!html.contains("http") && !html.contains("<script") && !html.contains("src="))
+    #expect(html.contains("&lt;Files &amp; &quot;such&quot;&gt;") && !html.contains("<Files"))
+    for workload in Workload.all { #expect(html.contains(">\(workload.name)</text>")) }
+  }
+
+  @Test("There is a chart of growth only where a workload was run beside different numbers of entries")
+  func growth() throws {
+    let without = Self.report(Workload.standard).html
+    #expect(!without.contains("Cost against the number of entries"))
+    #expect(
+      Self.report(try #require(Workload.named("growth"))).html.contains("Cost against the number of entries"))
+  }
+
+  /// The browser that Debian and macOS have; nil where there is none.
+  static let browser: String? = [
+    "/usr/bin/chromium", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+  ].first { FileManager.default.isExecutableFile(atPath: $0) }
+
+  /// What a browser finds on the page. Colours are asked for as they are drawn.
+  private struct Findings: Decodable {
+    let charts: Int
+    let overlaps: [String]
+    let clipped: [String]
+    /// By how much the page is wider than the window.
+    let excess: Double
+    let paper: String
+    let faint: [String]
+  }
+
+  @Test(
+    "In a browser no label overlaps another or is cut off, whether narrow or wide, light or dark",
+    .enabled(if: browser != nil), .timeLimit(.minutes(10)), arguments: [500, 1_400], [false, true])
+  func drawn(width: Int, isDark: Bool) async throws {
+    let report = Self.report()
+    let findings = try await look(at: report.html, width: width, isDark: isDark)
+    // Two for each workload and one for each that grows.
+    #expect(findings.charts > 2 * Workload.all.count)
+    #expect(findings.overlaps == [])
+    #expect(findings.clipped == [])
+    #expect(findings.excess <= 0)
+    #expect(findings.paper == (isDark ? "rgb(14, 17, 22)" : "rgb(255, 255, 255)"))
+    #expect(findings.faint == [])
+  }
+
+  @Test(
+    "A page with labels that overlap, or are cut off, is seen", .enabled(if: browser != nil),
+    .timeLimit(.minutes(10)))
+  func seesFaults() async throws {
+    let page = """
+      <!doctype html><body style="background: white"><svg viewBox="0 0 100 50" width="100"><text x="2" y="20">one</text>
+      <text x="4" y="22">two</text><text x="90" y="45">outside</text><text x="2" y="45" fill="#eeeeee">pale</text></svg>
+      </body>
+      """
+    let findings = try await look(at: page, width: 400, isDark: false)
+    #expect(findings.overlaps == ["one, two"])
+    #expect(findings.clipped == ["outside"])
+    #expect(findings.faint == ["pale"])
+  }
+
+  private func look(at page: String, width: Int, isDark: Bool) async throws -> Findings {
+    let scratch = try ScratchDirectory(in: FileManager.default.temporaryDirectory, named: "page-tests")
+    defer { try? scratch.remove() }
+    let file = scratch.url.appending(path: "page.html")
+    try Data(page.replacing("</body>", with: "<script>\(Self.inspection)</script></body>").utf8).write(
+      to: file)
+    let output = scratch.url.appending(path: "dom.html")
+    try Data().write(to: output)
+
+    let process = Process()
+    process.executableURL = URL(filePath: try #require(Self.browser))
+    process.arguments =
+      [
+        "--headless", "--no-sandbox", "--disable-gpu", "--window-size=\(width),900",
+        "--user-data-dir=\(scratch.url.path())profile", "--dump-dom",
+      ] + (isDark ? ["--force-dark-mode"] : []) + [file.absoluteString]
+    process.standardOutput = try FileHandle(forWritingTo: output)
+    process.standardError = FileHandle.nullDevice
+    let (ended, signal) = AsyncStream<Void>.makeStream()
+    process.terminationHandler = { _ in signal.finish() }
+    try process.run()
+    for await _ in ended {}
+
+    let dom = String(decoding: try Data(contentsOf: output), as: UTF8.self)
+    let json = try #require(
+      dom.split(separator: "FINDINGS", omittingEmptySubsequences: false).dropLast().last)
+    return try JSONDecoder().decode(
+      Findings.self,
+      from: Data(
+        json.replacing("&amp;", with: "&").replacing("&lt;", with: "<").replacing("&gt;", with: ">").utf8))
+  }
+
+  /// Looks at every label of every chart as it has been drawn, and leaves what it finds in the page.
+  private static let inspection = """
+    const overlaps = [], clipped = [], faint = [];
+    const luminance = color => {
+      const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
+        .map(v => v <= 0.04045 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4));
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const paper = getComputedStyle(document.body).backgroundColor;
+    for (const svg of document.querySelectorAll("svg")) {
+      const frame = svg.getBoundingClientRect();
+      const labels = [...svg.querySelectorAll("text")].map(e => ({
+        text: e.textContent, box: e.getBoundingClientRect(), color: getComputedStyle(e).fill
+      }));
+      labels.forEach((a, i) => {
+        if (a.box.left < frame.left - 1 || a.box.right > frame.right + 1 || a.box.top < frame.top - 1
+            || a.box.bottom > frame.bottom + 3) clipped.push(a.text);
+        const [dark, light] = [luminance(a.color), luminance(paper)].sort((x, y) => x - y);
+        if ((light + 0.05) / (dark + 0.05) < 4.5) faint.push(a.text);
+        for (const b of labels.slice(i + 1)) {
+          const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+          const down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+          if (across > 1 && down > 3) overlaps.push(a.text + ", " + b.text);
+        }
+      });
+    }
+    const result = document.createElement("pre");
+    result.textContent = "FINDINGS" + JSON.stringify({
+      charts: document.querySelectorAll("svg[role=img]").length, overlaps, clipped,
+      excess: document.documentElement.scrollWidth - window.innerWidth, paper, faint
+    }) + "FINDINGS";
+    document.body.append(result);
+    """
+}
