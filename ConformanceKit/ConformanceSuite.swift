@@ -22,7 +22,8 @@ public struct ConformanceSuite: Sendable {
   public let capabilities: EngineCapabilities
   /// Where the checks make their directories.
   public let workingDirectory: URL
-  /// How long a check may take before the engine is said to hang.
+  /// How long a check may go without getting any further before the engine is said to hang. Checks that search take
+  /// longer as a whole, as the effort has it.
   public let timeLimit: Duration
   /// How hard the checks try that search for faults.
   public let effort: ConformanceEffort
@@ -40,7 +41,8 @@ public struct ConformanceSuite: Sendable {
   ///   - name: The name of the engine, for reports.
   ///   - capabilities: What the engine claims. A capability that is claimed is checked.
   ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
-  ///   - timeLimit: How long a check may take before the engine is said to hang. Generous by default.
+  ///   - timeLimit: How long a check may go without getting any further before the engine is said to hang. Generous
+  ///     by default.
   ///   - effort: How hard the checks try that search for faults.
   ///   - child: What opens the engine in a process of its own, to be killed there. Without it, checks that need one are
   ///     skipped.
