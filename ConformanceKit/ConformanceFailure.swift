@@ -16,10 +16,8 @@ public struct ConformanceFailure: Error, Sendable, Hashable, Codable {
 
   /// One paragraph without line breaks: the rule, the expectation, what happened.
   public var paragraph: String {
-    let text =
-      "Rule \(rule) is broken (\(check)). Expected: \(expectation). But \(happened). "
-      + "The rule says: \(rule.sentence)"
-    return text.split(whereSeparator: \.isNewline).joined(separator: " ")
+    ("Rule \(rule) is broken (\(check)). Expected: \(expectation). But \(happened). "
+      + "The rule says: \(rule.sentence)").inOneLine
   }
 }
 
@@ -28,15 +26,5 @@ extension ConformanceFailure: CustomStringConvertible {
   public var description: String {
     guard let proof else { return paragraph }
     return paragraph + "\n\n" + proof.indented(by: 4)
-  }
-}
-
-extension String {
-  /// The text with blanks before each of its lines, but for empty ones.
-  func indented(by count: Int) -> String {
-    let blanks = String(repeating: " ", count: count)
-    return split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
-      .map { $0.isEmpty ? "" : blanks + $0 }
-      .joined(separator: "\n")
   }
 }

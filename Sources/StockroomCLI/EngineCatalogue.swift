@@ -14,7 +14,7 @@ enum EngineCatalogue {
     let name: String
     /// What people call it.
     let title: String
-    /// What it promises, and so what it is checked for.
+    /// What it promises at full durability.
     let capabilities: EngineCapabilities
     /// Opens it.
     let open: @Sendable (URL, Durability) throws -> any StorageEngine
@@ -27,6 +27,11 @@ enum EngineCatalogue {
       self.title = title
       self.capabilities = capabilities
       self.open = open
+    }
+
+    /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.
+    func capabilities(at durability: Durability) -> EngineCapabilities {
+      durability == .full ? capabilities : capabilities.subtracting(.durableWrites)
     }
   }
 

@@ -8,6 +8,11 @@ enum OutputFormat: String, CaseIterable, ExpressibleByArgument {
   case text, markdown, json
 }
 
+/// How the results of checks are printed, and nothing else.
+enum ConformanceFormat: String, CaseIterable, ExpressibleByArgument {
+  case text, markdown, json, junit
+}
+
 extension Durability: ExpressibleByArgument {}
 
 /// The options that all commands share.
@@ -18,9 +23,6 @@ struct EngineOptions: ParsableArguments {
       "An engine to take; give it again for another one. (values: \(EngineCatalogue.list); default: all)",
       valueName: "name"))
   var names: [String] = []
-
-  @Option(help: "How results are printed.")
-  var format = OutputFormat.text
 
   @Option(
     help: ArgumentHelp(
