@@ -18,6 +18,7 @@ final class CheckProgress: Sendable {
   func standstill(of limit: Duration) -> String {
     switch state.withLock({ $0.count }) {
     case 0: "the check had not come to an end after \(limit)"
+    case 1: "the check got no further for \(limit) after it had taken 1 step"
     case let count: "the check got no further for \(limit) after it had taken \(count) steps"
     }
   }

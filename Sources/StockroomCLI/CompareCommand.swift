@@ -28,9 +28,8 @@ struct CompareCommand: AsyncParsableCommand {
   func run() async throws {
     let format = format
     let conformance = try await engineOptions.withScratchDirectory { directory in
-      let conformance = try await ConformanceRun(
-        engineOptions.engines, options: engineOptions, in: directory
-      ).results()
+      let conformance = try await ConformanceRun(try engineOptions.suites(in: directory))
+        .results(reproduction: engineOptions.reproduction())
       switch format {
       case .text: try writeToStandardOutput("CONFORMANCE\n\n\(conformance.text)\nSPEED\n\n")
       case .markdown:

@@ -53,7 +53,7 @@ struct ConformanceCommand: AsyncParsableCommand {
     }
     // Which checks there are does not depend on where they are made.
     let anywhere = FileManager.default.temporaryDirectory
-    let all = try ConformanceRun(engineOptions.engines, options: engineOptions, in: anywhere).listedChecks
+    let all = try ConformanceRun(engineOptions.suites(in: anywhere)).listedChecks
     for check in checks where !all.contains(where: { $0.id == check }) {
       throw ValidationError(
         "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
@@ -77,7 +77,7 @@ struct ConformanceCommand: AsyncParsableCommand {
     let anywhere = FileManager.default.temporaryDirectory
     if let writeMatrix {
       return try MatrixFile(url: URL(filePath: writeMatrix)).write(
-        ConformanceMatrix(try run(in: anywhere).suites))
+        ConformanceMatrix(try suites(in: anywhere)))
     }
     if list {
       let list = CheckList(try run(in: anywhere).listedChecks)
@@ -85,7 +85,7 @@ struct ConformanceCommand: AsyncParsableCommand {
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
-      try await run(in: directory).results()
+      try await run(in: directory).results(reproduction: engineOptions.reproduction(effortOptions))
     }
     try writeToStandardOutput(try results.rendered(as: format))
     if !results.isConforming { throw ExitCode.failure }
@@ -93,8 +93,12 @@ struct ConformanceCommand: AsyncParsableCommand {
 
   private func run(in directory: URL) throws -> ConformanceRun {
     try ConformanceRun(
-      engineOptions.engines, options: engineOptions, effort: effortOptions, checks: checks,
-      rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) }, in: directory)
+      suites(in: directory), checks: checks,
+      rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) })
+  }
+
+  private func suites(in directory: URL) throws -> [ConformanceSuite] {
+    try engineOptions.suites(effort: effortOptions.effort, in: directory)
   }
 }
 

@@ -1,3 +1,4 @@
+import ArgumentParser
 import ConformanceKit
 import Foundation
 import StockroomCore
@@ -9,24 +10,36 @@ struct MatrixFile {
 
   let url: URL
 
-  /// Puts the matrix between the marks. What is around them stays, and so does a file that has the matrix already.
+  /// Puts the matrix between the marks. What is around them stays, and a file that has the matrix is not written.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if the marks are not there, each once and in order; what
-  ///   reading and writing the file throws.
+  /// - Throws: `ValidationError` if the marks are not there, each once and in order; `StorageError` that names the path
+  ///   if the file cannot be read or written.
   func write(_ matrix: ConformanceMatrix) throws {
-    let old = try String(contentsOf: url, encoding: .utf8)
-    let new = try Self.replacing(in: old, with: matrix, name: url.path(percentEncoded: false))
-    if new != old { try new.write(to: url, atomically: true, encoding: .utf8) }
+    let path = url.path(percentEncoded: false)
+    let old = try namingTheCause("Reading \(path) failed") { try String(contentsOf: url, encoding: .utf8) }
+    guard let new = Self.replacing(in: old, with: matrix) else {
+      throw ValidationError(
+        "\(path) needs a line \(Self.begin) and below it a line \(Self.end), for the matrix between them.")
+    }
+    if new == old { return }
+    try namingTheCause("Writing \(path) failed") { try Data(new.utf8).write(to: url, options: .atomic) }
   }
 
-  /// The text with the matrix between its marks.
-  static func replacing(in text: String, with matrix: ConformanceMatrix, name: String) throws -> String {
-    let (head, tail) = (text.components(separatedBy: begin + "\n"), text.components(separatedBy: "\n" + end))
-    guard head.count == 2, tail.count == 2, head[0].count < tail[0].count else {
-      throw StorageError(
-        .unsupported, "\(name) needs a line \(begin) and after it a line \(end), for the matrix between them."
-      )
+  /// The text with the matrix between its marks; nil if they are not there, each once and in order.
+  static func replacing(in text: String, with matrix: ConformanceMatrix) -> String? {
+    let begins = text.components(separatedBy: begin + "\n")
+    let ends = text.components(separatedBy: end)
+    guard begins.count == 2, ends.count == 2, begins[0].count < ends[0].count else { return nil }
+    return begins[0] + begin + "\n" + matrix.markdown + "\n" + end + ends[1]
+  }
+
+  private func namingTheCause<Result>(_ message: String, _ body: () throws -> Result) throws -> Result {
+    do {
+      return try body()
+    } catch {
+      let cause = (error as? CocoaError)?.underlying as? POSIXError
+      throw cause.map { StorageError.posix($0.code.rawValue, message) }
+        ?? StorageError(.io, message, underlying: error)
     }
-    return head[0] + begin + "\n" + matrix.markdown + "\n" + end + tail[1]
   }
 }

@@ -28,7 +28,8 @@ struct EffortOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How many of the states that a power cut could have left are looked at, or 'all'.", valueName: "number")
+      "How many of the states that a power cut could have left are looked at, or 'all'.",
+      valueName: "number|all")
   )
   var powerCuts = PowerCuts(number: usual.powerCuts)
 

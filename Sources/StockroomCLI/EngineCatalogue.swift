@@ -1,4 +1,5 @@
 import ArgumentParser
+import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomFileSystem
@@ -32,6 +33,16 @@ enum EngineCatalogue {
     /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.
     func capabilities(at durability: Durability) -> EngineCapabilities {
       durability == .full ? capabilities : capabilities.subtracting(.durableWrites)
+    }
+
+    /// The checks for it, below a directory.
+    func suite(
+      durability: Durability = .full, effort: ConformanceEffort = ConformanceEffort(), in directory: URL
+    ) -> ConformanceSuite {
+      ConformanceSuite(
+        title, capabilities: capabilities(at: durability), workingDirectory: directory, effort: effort,
+        child: .ofThisCommand(self, durability)
+      ) { [open] in try open($0, durability) }
     }
   }
 

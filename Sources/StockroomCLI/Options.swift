@@ -1,5 +1,6 @@
 import ArgumentParser
 import BenchmarkKit
+import ConformanceKit
 import Foundation
 import StockroomCore
 
@@ -37,6 +38,12 @@ struct EngineOptions: ParsableArguments {
 
   var engines: [EngineCatalogue.Entry] {
     get throws { try EngineCatalogue.select(names) }
+  }
+
+  /// The checks for the engines, below a directory.
+  func suites(effort: ConformanceEffort = ConformanceEffort(), in directory: URL) throws -> [ConformanceSuite]
+  {
+    try engines.map { $0.suite(durability: durability, effort: effort, in: directory) }
   }
 
   func validate() throws {
