@@ -27,12 +27,17 @@ final class CheckProgress: Sendable {
 /// Does the work in a task of its own and waits for it, as long as it makes progress at least once within the limit.
 ///
 /// Work that gets nowhere is cancelled and left behind: nobody can stop a task that does not want to.
+///
+/// - Parameter threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
 func withTimeLimit<Result: Sendable>(
-  _ limit: Duration, since progress: CheckProgress = CheckProgress(),
+  _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckThreads? = nil,
   _ work: @escaping @Sendable () async -> Result
 ) async -> Swift.Result<Result, TimeLimitExceeded> {
   let race = Race<Swift.Result<Result, TimeLimitExceeded>>()
-  let worker = Task { @concurrent in race.finish(with: .success(await work())) }
+  let worker = Task(executorPreference: threads) { @concurrent in
+    race.finish(with: .success(await work()))
+    threads?.stop()
+  }
   let timer = Task { @concurrent in
     while case let end = progress.last.advanced(by: limit), end > .now {
       // Sleeping ends early only when the work is done and the timer has been cancelled.

@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import StockroomCore
 import Testing
@@ -52,6 +53,21 @@ struct ProgressTests {
     #expect(outcome.failure?.happened == "the check had not come to an end after 0.3 seconds")
   }
 
+  @Test("An engine that holds every thread of its callers for ever is convicted, and so is the next one")
+  func deadlock() async {
+    // In a process of its own, where threads that nobody can stop do no harm.
+    await #expect(processExitsWith: .success) {
+      let suite = ConformanceSuite("Deadlock", capabilities: [], timeLimit: .seconds(1)) { _ in
+        NeverReturns(base: try ReferenceEngine())
+      }
+      let ids: Set = ["concurrency.loses-no-write", "concurrency.reads-own-writes", "concurrency.one-key"]
+      let report = await suite.run(only: ids)
+      #expect(report.failures.map(\.rule) == [.c1, .c1, .c1])
+      #expect(
+        report.failures.allSatisfy { $0.happened == "the check had not come to an end after 1.0 seconds" })
+    }
+  }
+
   @Test("A violation may carry another rule, a proof and a seed; without them they are the check's")
   func violation() async throws {
     let found = await outcome(timeLimit: limit) { _ in
@@ -83,4 +99,16 @@ struct ProgressTests {
     #expect(cancelled.skipped.count == suite.checks.count)
     #expect(cancelled.isConforming)
   }
+}
+
+/// Waits for a lock that is never released, on the thread of whoever calls.
+private struct NeverReturns: Exhibit {
+  let base: ReferenceEngine
+  private let lock = DispatchSemaphore(value: 0)
+
+  init(base: ReferenceEngine) { self.base = base }
+
+  private func waitForever() { lock.wait() }
+
+  func write(_ data: Data, key: CacheKey) async throws { waitForever() }
 }
