@@ -33,9 +33,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
 
   private func make() async -> ConformanceOutcome {
     let context = CheckContext(suite: suite)
-    // Checks of rule C5 are about the cooperative pool, and so run there.
-    let threads = rule == .c5 ? nil : CheckThreads()
-    let result = await withTimeLimit(suite.timeLimit, since: context.progress, on: threads) {
+    let result = await withTimeLimit(suite.timeLimit, since: context.progress, on: CheckThreads()) {
       await context.perform(definition.body)
     }
     switch result {
