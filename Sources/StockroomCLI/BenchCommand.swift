@@ -20,11 +20,14 @@ struct BenchCommand: AsyncParsableCommand {
   @OptionGroup var engineOptions: EngineOptions
   @OptionGroup var benchmarkOptions: BenchmarkOptions
 
+  @Option(help: "How results are printed.")
+  var format = OutputFormat.text
+
   func run() async throws {
     let report = try await engineOptions.withScratchDirectory { directory in
       try await Self.measure(engineOptions, benchmarkOptions, in: directory)
     }
-    try writeToStandardOutput(try report.rendered(as: engineOptions.format))
+    try writeToStandardOutput(try report.rendered(as: format))
   }
 
   /// Runs the benchmark below the directory, and shows progress.
