@@ -14,7 +14,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
 
   /// Makes the check. Returns if the engine passes it, and also if it cannot be made here.
   ///
-  /// - Throws: ``ConformanceFailure`` if the engine breaks the rule or exceeds the suite's time limit;
+  /// - Throws: ``ConformanceFailure`` if the engine breaks the rule or gets nowhere within the suite's time limit;
   ///   `CancellationError` if the task is cancelled.
   public func run() async throws {
     switch await outcome() {
@@ -33,7 +33,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
 
   private func make() async -> ConformanceOutcome {
     let context = CheckContext(suite: suite)
-    let result = await withTimeLimit(suite.timeLimit) {
+    let result = await withTimeLimit(suite.timeLimit, since: context.progress, on: CheckThreads()) {
       await context.perform(definition.body)
     }
     switch result {
@@ -41,15 +41,17 @@ public struct ConformanceCheck: Sendable, Identifiable {
     case .success(.failure(let error)):
       if Task.isCancelled { return .skipped("The task was cancelled.") }
       if let skip = error as? Skip { return .skipped(skip.reason) }
-      return .failed(failure(of: (error as? Violation)?.rule, happened: String(describing: error)))
+      return .failed(failure(error as? Violation ?? Violation(String(describing: error))))
     case .failure:
       context.removeDirectory()
-      return .failed(failure(happened: "the check had not come to an end after \(suite.timeLimit)"))
+      return .failed(failure(Violation(context.progress.standstill(of: suite.timeLimit))))
     }
   }
 
-  private func failure(of broken: ContractRule? = nil, happened: String) -> ConformanceFailure {
-    ConformanceFailure(rule: broken ?? rule, check: id, expectation: expectation, happened: happened)
+  private func failure(_ violation: Violation) -> ConformanceFailure {
+    ConformanceFailure(
+      rule: violation.rule ?? rule, check: id, expectation: expectation, happened: violation.description,
+      proof: violation.proof, seed: violation.seed ?? suite.effort.seed)
   }
 }
 

@@ -8,12 +8,23 @@ public struct ConformanceFailure: Error, Sendable, Hashable, Codable {
   public let expectation: String
   /// What happened instead, as a clause: "createdAt moved from … to …".
   public let happened: String
+  /// Lines that show it happening, such as the shortest history that does in Swift, or a timeline of calls. Nil if
+  /// ``happened`` says it all.
+  public let proof: String?
+  /// The seed that ``ConformanceEffort/seed`` has to be for the check to find this again.
+  public let seed: UInt64
+
+  /// One paragraph without line breaks: the rule, the expectation, what happened.
+  public var paragraph: String {
+    ("Rule \(rule) is broken (\(check)). Expected: \(expectation). But \(happened). "
+      + "The rule says: \(rule.sentence)").inOneLine
+  }
 }
 
 extension ConformanceFailure: CustomStringConvertible {
-  /// One paragraph: the rule, the expectation, what happened.
+  /// ``paragraph``, and below it ``proof``, indented by four blanks.
   public var description: String {
-    "Rule \(rule) is broken (\(check)). Expected: \(expectation). But \(happened). "
-      + "The rule says: \(rule.sentence)"
+    guard let proof else { return paragraph }
+    return paragraph + "\n\n" + proof.indented(by: 4)
   }
 }

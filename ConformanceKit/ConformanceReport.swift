@@ -1,4 +1,7 @@
-/// What a whole run of a suite has found.
+/// What a run of a suite has found.
+///
+/// ``ConformanceResults`` shows one report, or those of several engines side by side, as text, Markdown, JSON or JUnit
+/// XML.
 public struct ConformanceReport: Sendable, Hashable, Codable {
   /// One check and how it ended.
   public struct Result: Sendable, Hashable, Codable {
@@ -16,6 +19,10 @@ public struct ConformanceReport: Sendable, Hashable, Codable {
 
   /// The name of the suite: the engine.
   public let name: String
+  /// The names of the capabilities that the engine was said to have.
+  public let capabilities: [String]
+  /// How hard the checks tried.
+  public let effort: ConformanceEffort
   /// Every check of the suite, in the order of the contract.
   public let results: [Result]
   /// How long the run took, in seconds.
@@ -45,7 +52,8 @@ public struct ConformanceReport: Sendable, Hashable, Codable {
 }
 
 extension ConformanceReport: CustomStringConvertible {
-  /// One line of figures, then one paragraph for each failure and one line for each check that was skipped.
+  /// One line of figures, then one paragraph for each failure, with its proof, and one line for each check that was
+  /// skipped.
   public var description: String {
     let figures =
       "\(name): \(passedCount) checks passed, \(failures.count) failed, \(skipped.count) skipped"

@@ -14,7 +14,7 @@ import StockroomCore
 /// func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 /// ```
 ///
-/// Elsewhere, ``run(progress:)`` makes all of the checks and reports.
+/// Elsewhere, ``run(only:progress:)`` makes the checks and reports, and ``ConformanceResults`` shows the report.
 public struct ConformanceSuite: Sendable {
   /// The name of the engine, for reports.
   public let name: String
@@ -22,7 +22,8 @@ public struct ConformanceSuite: Sendable {
   public let capabilities: EngineCapabilities
   /// Where the checks make their directories.
   public let workingDirectory: URL
-  /// How long a check may take before the engine is said to hang.
+  /// How long a check may go without getting any further before the engine is said to hang. Checks that search take
+  /// longer as a whole, as the effort has it.
   public let timeLimit: Duration
   /// How hard the checks try that search for faults.
   public let effort: ConformanceEffort
@@ -40,7 +41,8 @@ public struct ConformanceSuite: Sendable {
   ///   - name: The name of the engine, for reports.
   ///   - capabilities: What the engine claims. A capability that is claimed is checked.
   ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
-  ///   - timeLimit: How long a check may take before the engine is said to hang. Generous by default.
+  ///   - timeLimit: How long a check may go without getting any further before the engine is said to hang. Generous
+  ///     by default.
   ///   - effort: How hard the checks try that search for faults.
   ///   - child: What opens the engine in a process of its own, to be killed there. Without it, checks that need one are
   ///     skipped.
@@ -68,27 +70,35 @@ public struct ConformanceSuite: Sendable {
       .map { ConformanceCheck(definition: $0, suite: self) }
   }
 
-  /// Makes every check, one after the other.
+  /// Makes every check, or some of them, one after the other.
   ///
-  /// - Parameter progress: Called before each check and once after the last.
+  /// Once the task is cancelled, the checks that are left are reported as skipped.
+  ///
+  /// - Parameters:
+  ///   - identifiers: The identifiers of the checks to make. Those that no check has are ignored. Nil stands for all.
+  ///   - progress: Called before each check and once after the last.
   public func run(
-    progress: @Sendable (ConformanceProgress) -> Void = { _ in }
+    only identifiers: Set<String>? = nil, progress: @Sendable (ConformanceProgress) -> Void = { _ in }
   ) async -> ConformanceReport {
     let clock = ContinuousClock()
     let start = clock.now
-    let checks = checks
+    let checks = checks.filter { identifiers?.contains($0.id) ?? true }
     var results: [ConformanceReport.Result] = []
     for check in checks {
       progress(ConformanceProgress(completed: results.count, total: checks.count, current: check))
       let started = clock.now
-      let outcome = await check.outcome()
+      let outcome =
+        Task.isCancelled ? .skipped("The task was cancelled.") : await check.outcome()
       results.append(
         .init(
           check: check.id, rule: check.rule, expectation: check.expectation, outcome: outcome,
           seconds: (clock.now - started).inSeconds))
     }
     progress(ConformanceProgress(completed: results.count, total: checks.count, current: nil))
-    return ConformanceReport(name: name, results: results, seconds: (clock.now - start).inSeconds)
+    return ConformanceReport(
+      name: name,
+      capabilities: EngineCapabilities.named.filter { capabilities.contains($0.capability) }.map(\.name),
+      effort: effort, results: results, seconds: (clock.now - start).inSeconds)
   }
 }
 

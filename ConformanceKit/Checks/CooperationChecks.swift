@@ -54,21 +54,16 @@ private func checkHeartbeat(_ call: @escaping @Sendable (_ index: Int) async thr
       + "computed nothing, while \(allowed.inSeconds) s is the most that the load of the machine explains")
 }
 
-/// Makes many calls at the same time, and meanwhile lets a task beat on the cooperative pool.
+/// Makes many calls at the same time, and meanwhile lets a task beat on the same threads.
 ///
-/// If calls wait on the threads of the pool, each of these many calls holds up the heartbeat in turn.
+/// If calls wait on the threads of their callers, each of these many calls holds up the heartbeat in turn.
 private func longestPause(
   during call: @escaping @Sendable (_ index: Int) async throws -> Void
 ) async throws -> (pause: Duration, allowed: Duration) {
   let heart = Heart()
   let watch = OwnThread()
   defer { watch.stop() }
-  let beating = Task { @concurrent in
-    while !heart.isDone {
-      heart.beat()
-      await Task.yield()
-    }
-  }
+  async let beating: Void = keepBeating(heart)
   async let observation = watch.run { heart.observe() }
   let result: Result<Void, any Error>
   do {
@@ -81,10 +76,20 @@ private func longestPause(
     result = .failure(error)
   }
   heart.stop()
-  await beating.value
+  await beating
   let observed = try await observation
   try result.get()
   return observed
+}
+
+/// Beats on the threads that the calls are made on, and for what the engine does in tasks of its own also on the
+/// cooperative pool.
+@concurrent private func keepBeating(_ heart: Heart) async {
+  while !heart.isDone {
+    heart.beat()
+    await Task.yield()
+    await Task.detached {}.value
+  }
 }
 
 /// A task's sign of life, and who watches it.

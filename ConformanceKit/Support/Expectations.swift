@@ -10,10 +10,16 @@ struct Violation: Error, CustomStringConvertible {
   let description: String
   /// The rule that is broken, if it is not the one that the check is about: a search finds what it finds.
   let rule: ContractRule?
+  /// Lines that show it happening, such as a history in Swift or a timeline. Reports keep its line breaks.
+  let proof: String?
+  /// The seed with which the check finds this again, if it is not the seed of the effort.
+  let seed: UInt64?
 
-  init(_ description: String, rule: ContractRule? = nil) {
+  init(_ description: String, rule: ContractRule? = nil, proof: String? = nil, seed: UInt64? = nil) {
     self.description = description
     self.rule = rule
+    self.proof = proof
+    self.seed = seed
   }
 }
 

@@ -1,19 +1,49 @@
 import StockroomCore
 
-/// The time that a check may take is over.
+/// The time within which a check has to get anywhere is over.
 struct TimeLimitExceeded: Error {}
 
-/// Does the work in a task of its own and waits for it, but not longer than the limit.
+/// When a check last got anywhere, to begin with by starting.
+final class CheckProgress: Sendable {
+  private let state = Guarded((last: ContinuousClock.now, count: 0))
+
+  var last: ContinuousClock.Instant { state.withLock { $0.last } }
+
+  func note() {
+    let now = ContinuousClock.now
+    state.withLock { $0 = (now, $0.count + 1) }
+  }
+
+  /// What happened if the check got nowhere within the limit, as a clause.
+  func standstill(of limit: Duration) -> String {
+    switch state.withLock({ $0.count }) {
+    case 0: "the check had not come to an end after \(limit)"
+    case 1: "the check got no further for \(limit) after it had taken 1 step"
+    case let count: "the check got no further for \(limit) after it had taken \(count) steps"
+    }
+  }
+}
+
+/// Does the work in a task of its own and waits for it, as long as it makes progress at least once within the limit.
 ///
-/// Work that takes longer is cancelled and left behind: nobody can stop a task that does not want to.
+/// Work that gets nowhere is cancelled and left behind: nobody can stop a task that does not want to.
+///
+/// - Parameter threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
 func withTimeLimit<Result: Sendable>(
-  _ limit: Duration, _ work: @escaping @Sendable () async -> Result
+  _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckThreads? = nil,
+  _ work: @escaping @Sendable () async -> Result
 ) async -> Swift.Result<Result, TimeLimitExceeded> {
   let race = Race<Swift.Result<Result, TimeLimitExceeded>>()
-  let worker = Task { @concurrent in race.finish(with: .success(await work())) }
+  let worker = Task(executorPreference: threads) { @concurrent in
+    race.finish(with: .success(await work()))
+    threads?.stop()
+  }
   let timer = Task { @concurrent in
-    // Sleeping ends early only when the work is done and the timer has been cancelled.
-    if (try? await Task.sleep(for: limit)) != nil { race.finish(with: .failure(TimeLimitExceeded())) }
+    while case let end = progress.last.advanced(by: limit), end > .now {
+      // Sleeping ends early only when the work is done and the timer has been cancelled.
+      guard (try? await Task.sleep(until: end, clock: .continuous)) != nil else { return }
+    }
+    race.finish(with: .failure(TimeLimitExceeded()))
   }
   return await withTaskCancellationHandler {
     let result = await race.winner()

@@ -20,6 +20,9 @@ struct BenchCommand: AsyncParsableCommand {
   @OptionGroup var engineOptions: EngineOptions
   @OptionGroup var benchmarkOptions: BenchmarkOptions
 
+  @Option(help: "How results are printed.")
+  var format = OutputFormat.text
+
   @Flag(help: "Shows what was measured beside time: latency, processors, memory, disk and stalls.")
   var details = false
 
@@ -47,7 +50,6 @@ struct BenchCommand: AsyncParsableCommand {
     let report = try await engineOptions.withScratchDirectory { directory in
       try await Self.measure(engineOptions, benchmarkOptions, in: directory)
     }
-    let format = engineOptions.format
     if let html { try report.writeHTML(to: html) }
     try writeToStandardOutput(try report.rendered(as: format))
     if details { try writeToStandardOutput(report.renderedDetails(as: format)) }

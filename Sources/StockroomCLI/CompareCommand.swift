@@ -1,5 +1,6 @@
 import ArgumentParser
 import BenchmarkKit
+import ConformanceKit
 import Foundation
 import StockroomCore
 
@@ -16,22 +17,23 @@ struct CompareCommand: AsyncParsableCommand {
   @OptionGroup var engineOptions: EngineOptions
   @OptionGroup var benchmarkOptions: BenchmarkOptions
 
+  @Option(help: "How results are printed.")
+  var format = OutputFormat.text
+
   private struct Comparison: Encodable {
     let conformance: ConformanceResults
     let benchmark: BenchmarkReport
   }
 
   func run() async throws {
-    let format = engineOptions.format
+    let format = format
     let conformance = try await engineOptions.withScratchDirectory { directory in
-      let conformance = try await ConformanceRun(
-        engineOptions.engines, durability: engineOptions.durability, in: directory
-      ).results()
+      let conformance = try await ConformanceRun(try engineOptions.suites(in: directory))
+        .results(reproduction: engineOptions.reproduction())
       switch format {
-      case .text:
-        try writeToStandardOutput("CONFORMANCE\n\n\(try conformance.rendered(as: format))\nSPEED\n\n")
+      case .text: try writeToStandardOutput("CONFORMANCE\n\n\(conformance.text)\nSPEED\n\n")
       case .markdown:
-        try writeToStandardOutput("## Conformance\n\n\(try conformance.rendered(as: format))\n## Speed\n\n")
+        try writeToStandardOutput("## Conformance\n\n\(conformance.markdown)\n## Speed\n\n")
       case .json: break
       }
 
@@ -42,6 +44,6 @@ struct CompareCommand: AsyncParsableCommand {
           : benchmark.rendered(as: format))
       return conformance
     }
-    if !conformance.conforms { throw ExitCode.failure }
+    if !conformance.isConforming { throw ExitCode.failure }
   }
 }

@@ -12,6 +12,9 @@ struct ConformanceCommand: AsyncParsableCommand {
       The table has a row for each rule of the contract and a column for each engine, with the number of checks \
       that the engine passed. Which checks apply to an engine depends on what it promises. A check that cannot \
       be made on this machine is skipped, with the reason.
+
+      Checks that search for faults at random, by killing processes or by damaging files try as hard as they are \
+      told to. Each failure comes with the command that makes it happen again.
       """)
 
   @OptionGroup var engineOptions: EngineOptions
@@ -27,19 +30,30 @@ struct ConformanceCommand: AsyncParsableCommand {
       "A rule to check, such as W2; give it again for another one. (default: all)", valueName: "rule"))
   var rules: [String] = []
 
+  @OptionGroup(title: "How hard to search") var effortOptions: EffortOptions
+
+  @Option(help: "How results are printed.")
+  var format = ConformanceFormat.text
+
   @Flag(help: "Lists the checks instead of making them.")
   var list = false
 
+  @Option(
+    help: ArgumentHelp(
+      "Makes no check, but puts a table of how many hold each engine to each rule into a text, between the lines "
+        + "\(MatrixFile.begin) and \(MatrixFile.end).",
+      valueName: "file"))
+  var writeMatrix: String?
+
   func validate() throws {
+    try validateCombination()
     for rule in rules where ContractRule(rawValue: rule.uppercased()) == nil {
       let known = ContractRule.allCases.map(\.rawValue).joined(separator: ", ")
       throw ValidationError("There is no rule called \(rule). Rules: \(known).")
     }
     // Which checks there are does not depend on where they are made.
     let anywhere = FileManager.default.temporaryDirectory
-    let all = ConformanceRun(
-      try engineOptions.engines, durability: engineOptions.durability, in: anywhere
-    ).listedChecks
+    let all = try ConformanceRun(engineOptions.suites(in: anywhere)).listedChecks
     for check in checks where !all.contains(where: { $0.id == check }) {
       throw ValidationError(
         "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
@@ -49,22 +63,53 @@ struct ConformanceCommand: AsyncParsableCommand {
     }
   }
 
+  private func validateCombination() throws {
+    if list, format == .junit { throw ValidationError("A list of checks has no format junit.") }
+    if list, writeMatrix != nil { throw ValidationError("--list and --write-matrix exclude each other.") }
+    guard let writeMatrix else { return }
+    if writeMatrix.isEmpty { throw ValidationError("The path for --write-matrix is empty.") }
+    if !checks.isEmpty || !rules.isEmpty || format != .text {
+      throw ValidationError("--write-matrix is about all rules and checks, and always writes Markdown.")
+    }
+  }
+
   func run() async throws {
+    let anywhere = FileManager.default.temporaryDirectory
+    if let writeMatrix {
+      return try MatrixFile(url: URL(filePath: writeMatrix)).write(
+        ConformanceMatrix(try suites(in: anywhere)))
+    }
     if list {
-      let checks = try run(in: FileManager.default.temporaryDirectory).listedChecks
-      return try writeToStandardOutput(try CheckList(checks).rendered(as: engineOptions.format))
+      let list = CheckList(try run(in: anywhere).listedChecks)
+      return try writeToStandardOutput(
+        try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
-      try await run(in: directory).results()
+      try await run(in: directory).results(reproduction: engineOptions.reproduction(effortOptions))
     }
-    try writeToStandardOutput(try results.rendered(as: engineOptions.format))
-    if !results.conforms { throw ExitCode.failure }
+    try writeToStandardOutput(try results.rendered(as: format))
+    if !results.isConforming { throw ExitCode.failure }
   }
 
   private func run(in directory: URL) throws -> ConformanceRun {
     try ConformanceRun(
-      engineOptions.engines, durability: engineOptions.durability, checks: checks,
-      rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) },
-      in: directory)
+      suites(in: directory), checks: checks,
+      rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) })
+  }
+
+  private func suites(in directory: URL) throws -> [ConformanceSuite] {
+    try engineOptions.suites(effort: effortOptions.effort, in: directory)
+  }
+}
+
+extension ConformanceResults {
+  /// The results in a format, ending with the end of a line.
+  fileprivate func rendered(as format: ConformanceFormat) throws -> String {
+    switch format {
+    case .text: text
+    case .markdown: markdown
+    case .json: String(decoding: try json(), as: UTF8.self)
+    case .junit: junit
+    }
   }
 }

@@ -2,24 +2,17 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-/// The checks that are made of the engines that were selected.
+/// The checks that are made of some engines.
 struct ConformanceRun: Sendable {
-  private let engines: [(entry: EngineCatalogue.Entry, checks: [ConformanceCheck])]
+  private let engines: [(suite: ConformanceSuite, checks: [ConformanceCheck])]
 
-  /// A run below a directory. Without names of checks or rules it makes all that apply.
-  init(
-    _ engines: [EngineCatalogue.Entry], durability: Durability, checks: [String] = [],
-    rules: [ContractRule] = [], in directory: URL
-  ) {
-    self.engines = engines.map { engine in
-      let suite = ConformanceSuite(
-        engine.name, capabilities: engine.capabilities, workingDirectory: directory,
-        child: .ofThisCommand(engine, durability)
-      ) { try engine.open($0, durability) }
+  /// Without names of checks or rules it makes all that apply.
+  init(_ suites: [ConformanceSuite], checks: [String] = [], rules: [ContractRule] = []) {
+    engines = suites.map { suite in
       let selected = suite.checks.filter {
         (checks.isEmpty || checks.contains($0.id)) && (rules.isEmpty || rules.contains($0.rule))
       }
-      return (engine, selected)
+      return (suite, selected)
     }
   }
 
@@ -32,24 +25,18 @@ struct ConformanceRun: Sendable {
 
   /// Makes the checks, engine by engine, and shows progress.
   ///
+  /// - Parameter reproduction: Says how to make a failure happen again.
   /// - Throws: `CancellationError` if the task was cancelled.
-  func results() async throws -> ConformanceResults {
-    let line = ProgressLine()
-    defer { line.clear() }
-    var results: [ConformanceResults.Engine] = []
-    for (entry, checks) in engines {
-      var outcomes: [ConformanceResults.Outcome] = []
-      for check in checks {
-        line.show("\(entry.name): check \(outcomes.count + 1) of \(checks.count), \(check.id)")
-        let start = ContinuousClock.now
-        let outcome = await check.outcome()
-        let seconds = start.duration(to: .now) / .seconds(1)
-        // A check that was cancelled says nothing about the engine.
+  func results(reproduction: ConformanceResults.Reproduction? = nil) async throws -> ConformanceResults {
+    try await CheckProgressLine.whileShown { line in
+      var reports: [ConformanceReport] = []
+      for (suite, checks) in engines {
+        reports.append(
+          await suite.run(only: Set(checks.map(\.id))) { line.show($0, of: suite.name) })
+        // Checks that were cancelled say nothing about the engine.
         try Task.checkCancellation()
-        outcomes.append(.init(check, outcome, seconds: seconds))
       }
-      results.append(.init(entry, outcomes))
+      return ConformanceResults(reports, reproduction: reproduction)
     }
-    return ConformanceResults(engines: results)
   }
 }

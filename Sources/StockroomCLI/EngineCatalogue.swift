@@ -1,4 +1,5 @@
 import ArgumentParser
+import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomFileSystem
@@ -14,7 +15,7 @@ enum EngineCatalogue {
     let name: String
     /// What people call it.
     let title: String
-    /// What it promises, and so what it is checked for.
+    /// What it promises at full durability.
     let capabilities: EngineCapabilities
     /// Opens it.
     let open: @Sendable (URL, Durability) throws -> any StorageEngine
@@ -27,6 +28,21 @@ enum EngineCatalogue {
       self.title = title
       self.capabilities = capabilities
       self.open = open
+    }
+
+    /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.
+    func capabilities(at durability: Durability) -> EngineCapabilities {
+      durability == .full ? capabilities : capabilities.subtracting(.durableWrites)
+    }
+
+    /// The checks for it, below a directory.
+    func suite(
+      durability: Durability = .full, effort: ConformanceEffort = ConformanceEffort(), in directory: URL
+    ) -> ConformanceSuite {
+      ConformanceSuite(
+        title, capabilities: capabilities(at: durability), workingDirectory: directory, effort: effort,
+        child: .ofThisCommand(self, durability)
+      ) { [open] in try open($0, durability) }
     }
   }
 

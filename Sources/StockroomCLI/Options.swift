@@ -1,11 +1,17 @@
 import ArgumentParser
 import BenchmarkKit
+import ConformanceKit
 import Foundation
 import StockroomCore
 
 /// How results are printed.
 enum OutputFormat: String, CaseIterable, ExpressibleByArgument {
   case text, markdown, json
+}
+
+/// How the results of checks are printed, and nothing else.
+enum ConformanceFormat: String, CaseIterable, ExpressibleByArgument {
+  case text, markdown, json, junit
 }
 
 extension Durability: ExpressibleByArgument {}
@@ -18,9 +24,6 @@ struct EngineOptions: ParsableArguments {
       "An engine to take; give it again for another one. (values: \(EngineCatalogue.list); default: all)",
       valueName: "name"))
   var names: [String] = []
-
-  @Option(help: "How results are printed.")
-  var format = OutputFormat.text
 
   @Option(
     help: ArgumentHelp(
@@ -35,6 +38,12 @@ struct EngineOptions: ParsableArguments {
 
   var engines: [EngineCatalogue.Entry] {
     get throws { try EngineCatalogue.select(names) }
+  }
+
+  /// The checks for the engines, below a directory.
+  func suites(effort: ConformanceEffort = ConformanceEffort(), in directory: URL) throws -> [ConformanceSuite]
+  {
+    try engines.map { $0.suite(durability: durability, effort: effort, in: directory) }
   }
 
   func validate() throws {

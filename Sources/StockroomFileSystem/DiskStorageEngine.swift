@@ -54,9 +54,11 @@ public final class DiskStorageEngine: StorageEngine {
     connection.release()
   }
 
-  /// Everything but reads of many entries as of one moment, and checksums.
+  /// Everything but reads of many entries as of one moment, and checksums; `EngineCapabilities.durableWrites` only at
+  /// `Durability.full`.
   public var capabilities: EngineCapabilities {
-    [.persistent, .atomicBatches, .orderedScans, .durableWrites, .multiProcess]
+    let always: EngineCapabilities = [.persistent, .atomicBatches, .orderedScans, .multiProcess]
+    return connection.durability == .full ? always.union(.durableWrites) : always
   }
 
   /// Waits for what is under way, then closes every file (rule O3).

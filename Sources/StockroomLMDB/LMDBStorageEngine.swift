@@ -55,9 +55,12 @@ public final class LMDBStorageEngine: StorageEngine {
     if release() { place.thread.stop() }
   }
 
-  /// Everything but `EngineCapabilities.detectsCorruption`.
+  /// Everything but `EngineCapabilities.detectsCorruption`; `durableWrites` only at `Durability.full`.
   public var capabilities: EngineCapabilities {
-    [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess]
+    let always: EngineCapabilities = [
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess,
+    ]
+    return durability == .full ? always.union(.durableWrites) : always
   }
 
   /// Waits for what is under way and releases the database; the last engine of the process on its place closes it.

@@ -23,10 +23,8 @@ import StockroomCore
 /// **Limits.** A value and the batches that are committed together must fit in memory a few times over, since
 /// LevelDB has no way to read or write a part of a value.
 public final class LevelDBStorageEngine: StorageEngine {
-  /// Everything but several processes at once.
-  public let capabilities: EngineCapabilities = [
-    .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .detectsCorruption,
-  ]
+  /// Everything but several processes at once; `EngineCapabilities.durableWrites` only at `Durability.full`.
+  public let capabilities: EngineCapabilities
 
   let gate: Gate
   let connection: LevelDBConnection
@@ -41,6 +39,10 @@ public final class LevelDBStorageEngine: StorageEngine {
   ///   C2, C3); `unsupported` if the directory is another program's LevelDB database; `corrupted` if files have
   ///   been damaged (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` as the system says (rule O2).
   public init(directory: FileManager.Directory, durability: Durability = .full) throws {
+    let always: EngineCapabilities = [
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
+    ]
+    capabilities = durability == .full ? always.union(.durableWrites) : always
     gate = Gate(path: directory.path)
     let connection = try LevelDBConnection(directory: directory, durability: durability)
     self.connection = connection

@@ -26,6 +26,7 @@ import StockroomCore
 public final class SQLiteStorageEngine: StorageEngine {
   /// The open database, or why it could not be opened.
   private let opened: Result<SQLiteDatabase, any Error>
+  private let durability: Durability
 
   /// Opens the database in a directory, or makes both (rules O1, O2).
   ///
@@ -42,9 +43,13 @@ public final class SQLiteStorageEngine: StorageEngine {
     directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full
   ) throws {
     opened = .success(try Self.open(directory, databaseFilename, durability))
+    self.durability = durability
   }
 
-  private init(opened: Result<SQLiteDatabase, any Error>) { self.opened = opened }
+  private init(opened: Result<SQLiteDatabase, any Error>, durability: Durability) {
+    self.opened = opened
+    self.durability = durability
+  }
 
   /// The engine on the database `Data` in the default storage directory.
   ///
@@ -63,12 +68,17 @@ public final class SQLiteStorageEngine: StorageEngine {
   package static func deferringErrors(
     directory: @autoclosure () throws -> FileManager.Directory, durability: Durability = .full
   ) -> SQLiteStorageEngine {
-    SQLiteStorageEngine(opened: Result { try open(directory(), "data", durability) })
+    SQLiteStorageEngine(
+      opened: Result { try open(directory(), "data", durability) }, durability: durability)
   }
 
-  /// Everything but finding damage within values: SQLite keeps no checksums of its pages.
+  /// Everything but finding damage within values, as SQLite keeps no checksums of its pages;
+  /// `EngineCapabilities.durableWrites` only at `Durability.full`.
   public var capabilities: EngineCapabilities {
-    [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess]
+    let always: EngineCapabilities = [
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess,
+    ]
+    return durability == .full ? always.union(.durableWrites) : always
   }
 
   /// Waits for what is under way, moves the log into the database and closes it (rule O3).

@@ -1,3 +1,4 @@
+import ConformanceKit
 import Foundation
 import StockroomCore
 import Testing
@@ -61,6 +62,15 @@ struct Page: CustomTestStringConvertible {
     let table = try Page.readme.text().components(separatedBy: "<!-- engines -->\n").last?
       .components(separatedBy: "\n<!-- end of engines -->").first
     #expect(table == expected.joined(separator: "\n"), "It should be:\n\(expected.joined(separator: "\n"))")
+  }
+
+  @Test("The matrix says how many checks hold each engine to each rule")
+  func matrix() throws {
+    let text = try Page.readme.text()
+    let suites = EngineCatalogue.all.map { $0.suite(in: FileManager.default.temporaryDirectory) }
+    let expected = try #require(MatrixFile.replacing(in: text, with: ConformanceMatrix(suites)))
+    let isUpToDate = text == expected
+    #expect(isUpToDate, "`swift run stockroom conformance --write-matrix README.md` brings it up to date.")
   }
 
   @Test("Every file that the page links to exists", arguments: Page.all)

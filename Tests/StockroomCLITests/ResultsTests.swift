@@ -1,7 +1,6 @@
 import BenchmarkKit
 import Foundation
 import StockroomCore
-import StockroomMemory
 import Testing
 
 @testable import StockroomCLI
@@ -31,7 +30,7 @@ import Testing
     let object = try #require(try jsonObject(output))
     #expect(object["conforms"] as? Bool == true)
     let engines = try #require(object["engines"] as? [[String: Any]])
-    #expect(engines.map { $0["name"] as? String } == ["memory", "sqlite"])
+    #expect(engines.map { $0["name"] as? String } == ["Memory", "SQLite"])
     #expect(engines.map { $0["passed"] as? Int } == [1, 1])
     #expect((engines[1]["checks"] as? [[String: Any]])?.first?["check"] as? String == String(check))
   }
@@ -85,7 +84,7 @@ import Testing
         #expect(output.lines.contains { $0.hasPrefix("rule ") })
         #expect(output.lines.contains { $0.hasPrefix("workload ") })
       case "markdown":
-        #expect(output.lines.contains("| rule | Memory |"))
+        #expect(output.lines.contains("| rule | what it promises | Memory |"))
         #expect(output.lines.contains("| workload | Memory |"))
       default:
         let object = try #require(try jsonObject(output))
@@ -95,30 +94,54 @@ import Testing
     }
   }
 
-  @Test("A failed check is told in a paragraph, a skipped one with its reason, and the table shows both")
-  func failures() async throws {
-    try await withTemporaryDirectory { directory in
-      let good = EngineCatalogue.Entry("good", "Good", []) { _, _ in MemoryStorageEngine() }
-      let bad = EngineCatalogue.Entry("bad", "Bad", []) { _, _ in throw StorageError(.io, "It will not open.")
-      }
-      let run = ConformanceRun([good, bad], durability: .full, rules: [.v1], in: directory)
-      let check = try #require(run.listedChecks.first)
-      let skipped = ConformanceResults.Outcome(check, .skipped("There is no such disk here."), seconds: 0)
-      let found = try await run.results()
-      #expect(!found.conforms)
-      #expect(found.engines.map(\.failed) == [0, run.listedChecks.count])
-
-      let results = ConformanceResults(engines: found.engines + [.init(good, [skipped])])
-      let text = try results.rendered(as: .text)
-      #expect(text.contains("\n✗ Bad, \(check.id)\n  Rule V1 is broken"))
-      #expect(text.contains("It will not open."))
-      #expect(text.contains("\n○ Good, \(check.id): There is no such disk here.\n"))
-      #expect(text.contains(#/\nV1 +\d+ +✗ \d+ +○ 1\n/#))
-      #expect(text.contains("\nBad: contract broken. "))
-      let markdown = try results.rendered(as: .markdown)
-      #expect(markdown.contains("\n- ✗ **Bad**, `\(check.id)`: Rule V1 is broken"))
-      #expect(markdown.contains("\n- ○ Good, `\(check.id)`: There is no such disk here.\n"))
+  @Test("Each failure comes with the command that makes it happen again")
+  func reproduction() async throws {
+    let broken = EngineCatalogue.Entry("broken", "LMDB", []) { _, _ in throw StorageError(.io, "No.") }
+    let suite = broken.suite(in: FileManager.default.temporaryDirectory)
+    let check = try #require(suite.checks.first)
+    func text(_ arguments: [String], effort: [String]) async throws -> String {
+      let reproduction = try EngineOptions.parse(arguments).reproduction(try EffortOptions.parse(effort))
+      return try await ConformanceRun([suite], checks: [check.id]).results(reproduction: reproduction).text
     }
+    let start = "\n  Again: stockroom conformance --engine lmdb --check \(check.id) --seed 1"
+    #expect(try await text([], effort: []).contains(start + "\n"))
+    let surroundings = ["--durability", "process", "--directory", "/a place's"]
+    let effort = [
+      "--operations", "9", "--minutes", "2", "--kills", "3", "--power-cuts", "all", "--damages", "4",
+    ]
+    #expect(
+      try await text(surroundings, effort: ["--seed", "1"] + effort).contains(
+        start + " " + effort.joined(separator: " ") + #" --durability process --directory '/a place'\''s'"#
+          + "\n"))
+    // The suite has found this with a seed that a long search came to later.
+    #expect(try await text([], effort: ["--seed", "5", "--minutes", "2"]).contains(start + "\n"))
+  }
+
+  @Test("JUnit XML has a suite for each engine and says the same as the exit status")
+  func junit() async throws {
+    let output = try await CommandLineTool.run(
+      "conformance", "--engine", "memory", "--engine", "lmdb", "--rule", "V1", "--format", "junit")
+    #expect(output.status == 0)
+    #expect(output.lines.first == #"<?xml version="1.0" encoding="UTF-8"?>"#)
+    #expect(output.lines.contains { $0.hasPrefix(#"  <testsuite name="Memory" tests=""#) })
+    #expect(output.lines.contains { $0.hasPrefix(#"  <testsuite name="LMDB" tests=""#) })
+    #expect(output.lines.last == "</testsuites>")
+  }
+
+  @Test("The effort reaches the checks")
+  func effort() async throws {
+    let output = try await CommandLineTool.run(
+      [
+        "conformance", "--engine", "memory", "--rule", "V1", "--format", "json", "--operations", "11",
+        "--minutes", "0.5", "--kills", "12", "--power-cuts", "13", "--damages", "14", "--seed", "15",
+      ])
+    #expect(output.status == 0)
+    let engines = try #require(try jsonObject(output)?["engines"] as? [[String: Any]])
+    let effort = try #require(engines.first?["effort"] as? [String: Double])
+    #expect(
+      effort == [
+        "operations": 11, "seconds": 30, "kills": 12, "powerCuts": 13, "damages": 14, "seed": 15,
+      ])
   }
 
   @Test("A failed check makes the status 1")

@@ -1,6 +1,8 @@
 import Foundation
 import Testing
 
+@testable import StockroomCLI
+
 #if canImport(Darwin)
   import Darwin
 #elseif canImport(Glibc)
@@ -49,6 +51,28 @@ import Testing
       #expect(process.terminationStatus == 128 + signal)
       #expect(try contents(of: directory) == [])
     }
+  }
+
+  @Test("On a terminal a run of checks says which it is making, and for how long")
+  func checks() async throws {
+    let terminal = try Terminal()
+    let process = Process()
+    process.executableURL = CommandLineTool.url
+    process.arguments = ["conformance", "--engine", "memory", "--rule", "V1"]
+    process.standardOutput = FileHandle.nullDevice
+    process.standardError = terminal.theirs
+    try await process.runToEnd()
+    #expect(process.terminationStatus == 0)
+    let seen = String(decoding: terminal.ours.availableData, as: UTF8.self)
+    #expect(seen.contains(/\r\u{1B}\[KMemory, check 1 of \d+: values\.[a-z-]+\r\u{1B}\[K/))
+    #expect(seen.hasSuffix("\r\u{1B}[K"))
+
+    func line(_ time: Duration) -> String {
+      CheckProgressLine.text("A", number: 2, of: 9, check: "x", for: time)
+    }
+    #expect(line(.milliseconds(999)) == "A, check 2 of 9: x")
+    #expect(line(.milliseconds(59_999)) == "A, check 2 of 9, 59 s: x")
+    #expect(line(.seconds(3_725)) == "A, check 2 of 9, 62 min 5 s: x")
   }
 
   @Test("A reader that goes away ends the command without a word")

@@ -2,6 +2,74 @@ import Foundation
 import Testing
 
 @Suite("The command line") struct UsageTests {
+  /// Command lines that make no sense, and what is said about each. The compiler needs the type to be quick.
+  private static let wrongUsages: [([String], String)] = [
+    (
+      ["conformance", "--engine", "nonsense"], "There is no engine called nonsense. Engines: memory, files,"
+    ),
+    (["compare", "--engine", "memory", "--engine", "nonsense"], "There is no engine called nonsense."),
+    (["bench", "--entries", "-1"], "The number of entries must be between 1 and 10000000, not -1."),
+    (["bench", "--entries", "0"], "The number of entries must be between 1 and 10000000, not 0."),
+    (["bench", "--entries", "ten"], "'ten' is invalid for '--entries"),
+    (["bench", "--repetitions", "0"], "The number of repetitions must be between 1 and 1000, not 0."),
+    (["compare", "--value-size", "-1"], "The value size in bytes must be between 0 and 67108864, not -1."),
+    (["bench", "--entries", "9999999", "--value-size", "67108864"], "this machine's memory"),
+    (["bench", "--seed", "-1"], "'-1' is invalid for '--seed"),
+    (["bench", "--workload", "sleep"], "There is no workload called sleep. Groups: standard, "),
+    (["bench", "--format", "yaml"], "'text', 'markdown' or 'json'"),
+    (["bench", "--durability", "none"], "'none' is invalid"),
+    (["bench", "--directory", ""], "The path for --directory is empty."),
+    (["conformance", "--check", "nope"], "There is no check called nope"),
+    (["conformance", "--rule", "Z9"], "There is no rule called Z9."),
+    (["conformance", "--engine", "memory", "--rule", "W6"], "No check of these rules applies"),
+    (
+      ["conformance", "--operations", "0"],
+      "The number of operations must be between 1 and 1000000000, not 0."
+    ),
+    (
+      ["conformance", "--operations", "-5"],
+      "The number of operations must be between 1 and 1000000000, not -5."
+    ),
+    (["conformance", "--operations", "1e6"], "'1e6' is invalid for '--operations"),
+    (["conformance", "--operations", "99999999999999999999"], "is invalid for '--operations"),
+    (["conformance", "--minutes", "0"], "The number of minutes must be above 0 and at most 10080, not 0."),
+    (["conformance", "--minutes", "-1.5"], "must be above 0 and at most 10080, not -1.5."),
+    (["conformance", "--minutes", "nan"], "must be above 0 and at most 10080, not nan."),
+    (["conformance", "--minutes", "inf"], "must be above 0 and at most 10080, not inf."),
+    (["conformance", "--minutes", "a lot"], "'a lot' is invalid for '--minutes"),
+    (["conformance", "--kills", "0"], "The number of kills must be between 1 and 1000000, not 0."),
+    (
+      ["conformance", "--kills", "1000001"],
+      "The number of kills must be between 1 and 1000000, not 1000001."
+    ),
+    (
+      ["conformance", "--power-cuts", "0"],
+      "The number of power cuts must be between 1 and 1000000000, not 0."
+    ),
+    (["conformance", "--power-cuts", "some"], "'some' is invalid for '--power-cuts <number|all>'"),
+    (["conformance", "--damages", "-1"], "The number of damages must be between 1 and 100000000, not -1."),
+    (["conformance", "--seed", "-1"], "'-1' is invalid for '--seed"),
+    (["conformance", "--format", "xml"], "'text', 'markdown', 'json' or 'junit'"),
+    (["conformance", "--list", "--format", "junit"], "A list of checks has no format junit."),
+    (["conformance", "--list", "--write-matrix", "x"], "--list and --write-matrix exclude each other."),
+    (["conformance", "--write-matrix", ""], "The path for --write-matrix is empty."),
+    (
+      ["conformance", "--write-matrix", "x", "--rule", "K1"], "--write-matrix is about all rules and checks"
+    ),
+    (["conformance", "--write-matrix", "x", "--format", "json"], "and always writes Markdown."),
+    (
+      ["bench", "--format", "junit"],
+      "'junit' is invalid for '--format <format>'. Please provide one of 'text',"
+    ),
+    (
+      ["compare", "--format", "junit"],
+      "'junit' is invalid for '--format <format>'. Please provide one of 'text',"
+    ),
+    (["bench", "--kills", "3"], "Unknown option '--kills'"),
+    (["write-until-killed", "nonsense", "/tmp"], "There is no engine called nonsense."),
+    (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),
+  ]
+
   @Test("Every command explains itself", arguments: ["compare", "conformance", "bench"])
   func help(command: String) async throws {
     let overview = try await CommandLineTool.run("--help")
@@ -31,28 +99,7 @@ import Testing
 
   @Test(
     "Wrong usage gives one line on standard error and status 64",
-    arguments: [
-      (
-        ["conformance", "--engine", "nonsense"], "There is no engine called nonsense. Engines: memory, files,"
-      ),
-      (["compare", "--engine", "memory", "--engine", "nonsense"], "There is no engine called nonsense."),
-      (["bench", "--entries", "-1"], "The number of entries must be between 1 and 10000000, not -1."),
-      (["bench", "--entries", "0"], "The number of entries must be between 1 and 10000000, not 0."),
-      (["bench", "--entries", "ten"], "'ten' is invalid for '--entries"),
-      (["bench", "--repetitions", "0"], "The number of repetitions must be between 1 and 1000, not 0."),
-      (["compare", "--value-size", "-1"], "The value size in bytes must be between 0 and 67108864, not -1."),
-      (["bench", "--entries", "9999999", "--value-size", "67108864"], "this machine's memory"),
-      (["bench", "--seed", "-1"], "'-1' is invalid for '--seed"),
-      (["bench", "--workload", "sleep"], "There is no workload called sleep. Groups: standard, "),
-      (["bench", "--format", "yaml"], "'text', 'markdown' or 'json'"),
-      (["bench", "--durability", "none"], "'none' is invalid"),
-      (["bench", "--directory", ""], "The path for --directory is empty."),
-      (["conformance", "--check", "nope"], "There is no check called nope"),
-      (["conformance", "--rule", "Z9"], "There is no rule called Z9."),
-      (["conformance", "--engine", "memory", "--rule", "W6"], "No check of these rules applies"),
-      (["write-until-killed", "nonsense", "/tmp"], "There is no engine called nonsense."),
-      (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),
-    ])
+    arguments: wrongUsages)
   func wrongUsage(arguments: [String], message: String) async throws {
     let output = try await CommandLineTool.run(arguments)
     #expect(output.status == 64)

@@ -1,3 +1,5 @@
+import StockroomCore
+
 /// What has become faster or slower from one report to another.
 ///
 /// Measurements vary. A change is one that chance does not explain: all samples of one report lie on one side of all of

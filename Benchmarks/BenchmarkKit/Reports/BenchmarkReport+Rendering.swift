@@ -3,6 +3,7 @@
 #else
   import Foundation
 #endif
+import StockroomCore
 
 extension BenchmarkReport {
   /// The report for a terminal: aligned tables of times and of throughput, with the fastest marked.

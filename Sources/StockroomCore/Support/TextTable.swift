@@ -1,11 +1,14 @@
-/// A table whose first column is aligned to the left, the others to the right.
+/// A table of words and figures, as the reports of the kits have.
 package struct TextTable: Sendable {
   package var header: [String]
   package var rows: [[String]]
+  /// How many columns, from the first, are aligned to the left. The others are aligned to the right.
+  package var wordColumns: Int
 
-  package init(header: [String], rows: [[String]] = []) {
+  package init(header: [String], rows: [[String]] = [], wordColumns: Int = 1) {
     self.header = header
     self.rows = rows
+    self.wordColumns = wordColumns
   }
 
   /// The table for a terminal: columns are aligned with blanks, and a line is drawn below the header.
@@ -18,14 +21,14 @@ package struct TextTable: Sendable {
       zip(cells, widths).enumerated().map { column, cell in
         let (content, width) = cell
         let blanks = String(repeating: " ", count: width - content.count)
-        return column == 0 ? content + blanks : blanks + content
+        return column < wordColumns ? content + blanks : blanks + content
       }.joined(separator: "  ").trimmingTrailingBlanks
     }.joined(separator: "\n")
   }
 
   /// The table in GitHub's Markdown.
   package var markdown: String {
-    let alignment = header.indices.map { $0 == 0 ? "---" : "---:" }
+    let alignment = header.indices.map { $0 < wordColumns ? "---" : "---:" }
     return ([header, alignment] + rows).map { cells in
       "| " + cells.map { $0.escapingMarkdown }.joined(separator: " | ") + " |"
     }.joined(separator: "\n")

@@ -1,0 +1,56 @@
+import StockroomCore
+
+/// Which rules engines are held to, and by how many checks, rule by engine.
+///
+/// It follows from the suites alone: no check is made, so it is the same on every machine.
+public struct ConformanceMatrix: Sendable {
+  private let table: TextTable
+
+  /// The matrix of the checks that the suites would make.
+  public init(_ suites: [ConformanceSuite]) {
+    let columns = suites.map { suite in (name: suite.name, rules: suite.checks.map(\.rule)) }
+    table = TextTable(
+      engines: columns.map(\.name), rules: Set(columns.flatMap(\.rules)), isWithSentences: true
+    ) {
+      engine, rule in
+      let count = columns[engine].rules.count { rule == nil || $0 == rule }
+      return count == 0 ? "–" : "\(count)"
+    }
+  }
+
+  /// The matrix in GitHub's Markdown, with the sentence of each rule; – where no check applies to an engine.
+  public var markdown: String { table.markdown }
+}
+
+extension ConformanceResults {
+  /// What the checks have found, rule by engine.
+  func matrix(withSentences isWithSentences: Bool) -> TextTable {
+    let columns = reports.map { Dictionary(grouping: $0.results, by: \.shownRule) }
+    return TextTable(
+      engines: reports.map(\.name.inOneLine.withVisibleControls), rules: Set(columns.flatMap(\.keys)),
+      isWithSentences: isWithSentences
+    ) { engine, rule in
+      Tally(rule.map { columns[engine][$0, default: []] } ?? reports[engine].results).cell
+    }
+  }
+}
+
+extension TextTable {
+  /// A table with a row for each of the rules, in the order of the contract, and a column for each engine.
+  ///
+  /// - Parameter cell: What the cell of an engine says, by its number, about a rule or, if that is nil, in all.
+  fileprivate init(
+    engines: [String], rules: Set<ContractRule>, isWithSentences: Bool, cell: (Int, ContractRule?) -> String
+  ) {
+    func row(_ title: String, _ sentence: String, _ cells: [String]) -> [String] {
+      [title] + (isWithSentences ? [sentence] : []) + cells
+    }
+    let rows = ContractRule.allCases.filter(rules.contains).map { rule in
+      row(rule.rawValue, rule.sentence, engines.indices.map { cell($0, rule) })
+    }
+    let total = row("total", "", engines.indices.map { cell($0, nil) })
+    self.init(
+      header: row("rule", "what it promises", engines), rows: rows + [total],
+      wordColumns: isWithSentences ? 2 : 1)
+  }
+}

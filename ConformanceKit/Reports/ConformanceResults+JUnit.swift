@@ -1,0 +1,58 @@
+extension ConformanceResults {
+  /// The results as JUnit XML, as continuous integration systems read it: a suite for each engine and in it a case for
+  /// each check.
+  public var junit: String {
+    let totals = Tally(reports.flatMap(\.results))
+    let root = MarkupElement(
+      "testsuites",
+      [("name", "conformance")] + totals.attributes(seconds: reports.reduce(0) { $0 + $1.seconds }),
+      .elements(reports.map(suite)))
+    return #"<?xml version="1.0" encoding="UTF-8"?>"# + "\n" + root.lines.joined(separator: "\n") + "\n"
+  }
+
+  private func suite(_ report: ConformanceReport) -> MarkupElement {
+    MarkupElement(
+      "testsuite", [("name", report.name)] + Tally(report.results).attributes(seconds: report.seconds),
+      .elements(report.results.map { testCase($0, in: report) }))
+  }
+
+  private func testCase(_ result: ConformanceReport.Result, in report: ConformanceReport) -> MarkupElement {
+    let content: MarkupElement.Content =
+      switch result.outcome {
+      case .passed: .nothing
+      case .skipped(let reason):
+        .elements([MarkupElement("skipped", [("message", reason.inOneLine)], .nothing)])
+      case .failed(let failure):
+        .elements([
+          MarkupElement(
+            "failure",
+            [("message", failure.happened.inOneLine), ("type", failure.rule.rawValue)],
+            .text("\(failure)\n\nAgain: \(reproduction(report, failure))"))
+        ])
+      }
+    return MarkupElement(
+      "testcase",
+      [
+        ("name", result.check), ("classname", "\(report.name).\(result.rule)"),
+        ("time", result.seconds.inMilliseconds),
+      ], content)
+  }
+}
+
+extension Tally {
+  fileprivate func attributes(seconds: Double) -> [(String, String)] {
+    [
+      ("tests", "\(passed + failed + skipped)"), ("failures", "\(failed)"), ("errors", "0"),
+      ("skipped", "\(skipped)"), ("time", seconds.inMilliseconds),
+    ]
+  }
+}
+
+extension Double {
+  /// Seconds with three decimals and a point, whatever the locale.
+  fileprivate var inMilliseconds: String {
+    let milliseconds = isFinite ? Int(Swift.min(Swift.max(self * 1_000, 0), 1e15)) : 0
+    let fraction = "\(1_000 + milliseconds % 1_000)".dropFirst()
+    return "\(milliseconds / 1_000).\(fraction)"
+  }
+}

@@ -1,0 +1,48 @@
+extension ConformanceResults {
+  /// The results in GitHub's Markdown: the matrix with the sentence of each rule, what failed and what was skipped,
+  /// ending with the end of a line.
+  public var markdown: String {
+    let legend =
+      "Checks passed, by rule and engine. ✗: failed; ○: could not be checked here; –: does not apply."
+    let failures = failures.map { engine, failure, reproduction in
+      let verdict = "- ✗ **\(engine.markdown)**, \(failure.check.markdownCode): \(failure.paragraph.markdown)"
+      let proof = failure.proof.map { [$0.markdownCodeBlock.indented(by: 2)] } ?? []
+      return ([verdict] + proof + ["  Again: \(reproduction.markdownCode)"]).joined(separator: "\n\n")
+    }
+    let skips = skippedChecks.map {
+      "- ○ \($0.engines.joined(separator: ", ").markdown), \($0.check.markdownCode): \($0.reason.inOneLine.markdown)"
+    }
+    return paragraphs(
+      [legend, matrix(withSentences: true).markdown] + failures + [
+        skips.joined(separator: "\n"), verdict.markdown,
+      ]
+    ).withVisibleControls
+  }
+}
+
+extension String {
+  /// The text as Markdown that shows just that.
+  fileprivate var markdown: String {
+    unicodeScalars.reduce(into: "") { text, scalar in
+      if #"\`*_<[&~|"#.unicodeScalars.contains(scalar) { text += "\\" }
+      text.unicodeScalars.append(scalar)
+    }
+  }
+
+  /// The text, which is one line, between so many backticks that those inside do not end it.
+  fileprivate var markdownCode: String {
+    let ticks = String(repeating: "`", count: longestRunOfBackticks + 1)
+    let blank = hasPrefix("`") || hasSuffix("`") ? " " : ""
+    return ticks + blank + self + blank + ticks
+  }
+
+  /// The text as a block of code, whose fences are longer than any inside.
+  fileprivate var markdownCodeBlock: String {
+    let fence = String(repeating: "`", count: max(3, longestRunOfBackticks + 1))
+    return "\(fence)\n\(self)\n\(fence)"
+  }
+
+  private var longestRunOfBackticks: Int {
+    split { $0 != "`" }.map(\.count).max() ?? 0
+  }
+}

@@ -1,0 +1,51 @@
+extension ConformanceResults {
+  /// The results for a terminal: the matrix, what failed and what was skipped, ending with the end of a line.
+  public var text: String {
+    let legend =
+      "Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   – does not apply"
+    let failures = failures.map { engine, failure, reproduction in
+      let proof = failure.proof.map { "\n\n" + $0.indented(by: 6) + "\n" } ?? ""
+      return "✗ \(engine), \(failure.check)\n  \(failure.paragraph)\(proof)\n  Again: \(reproduction)"
+    }
+    let skips = skippedChecks.map {
+      "○ \($0.engines.joined(separator: ", ")), \($0.check): \($0.reason.inOneLine)"
+    }
+    return paragraphs(
+      [legend, matrix(withSentences: false).text] + failures + [skips.joined(separator: "\n"), verdict]
+    ).withVisibleControls
+  }
+}
+
+/// The texts that are not empty, with an empty line between each and the next.
+func paragraphs(_ texts: [String]) -> String {
+  texts.filter { !$0.isEmpty }.joined(separator: "\n\n") + "\n"
+}
+
+extension String {
+  /// The text with line breaks replaced by blanks.
+  var inOneLine: String { split(whereSeparator: \.isNewline).joined(separator: " ") }
+
+  /// The text with blanks before each of its lines, but for empty ones.
+  func indented(by count: Int) -> String {
+    let blanks = String(repeating: " ", count: count)
+    return split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
+      .map { $0.isEmpty ? "" : blanks + $0 }
+      .joined(separator: "\n")
+  }
+
+  /// The text with control characters as Swift writes them in a literal, but for tabs and line feeds: a terminal would
+  /// obey them, and XML has no way to hold most of them.
+  var withVisibleControls: String {
+    var text = ""
+    for scalar in unicodeScalars {
+      switch scalar {
+      case "\t", "\n": text.unicodeScalars.append(scalar)
+      case "\r": text += "\\r"
+      case "\0"..<" ", "\u{7F}"..."\u{9F}", "\u{2028}", "\u{2029}", "\u{FFFE}", "\u{FFFF}":
+        text += "\\u{\(String(scalar.value, radix: 16, uppercase: true))}"
+      default: text.unicodeScalars.append(scalar)
+      }
+    }
+    return text
+  }
+}

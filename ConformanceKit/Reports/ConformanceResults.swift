@@ -1,0 +1,114 @@
+/// What the checks of one engine, or of several, have found, to be shown.
+///
+/// ```swift
+/// let report = await ConformanceSuite("MyEngine", capabilities: [.persistent]) { try MyEngine(directory: $0) }.run()
+/// let results = ConformanceResults([report])
+/// print(results.text)
+/// try results.junit.write(to: URL(filePath: "conformance.xml"), atomically: true, encoding: .utf8)
+/// ```
+///
+/// A failure is shown with its proof, whole, and with what makes the check fail again. In all formats but JSON control
+/// characters appear as Swift writes them, such as `\u{1B}`.
+public struct ConformanceResults: Sendable {
+  /// Says how to make one failure happen again.
+  public typealias Reproduction = @Sendable (ConformanceReport, ConformanceFailure) -> String
+
+  /// The reports, each about one engine, in the order in which they are shown.
+  public let reports: [ConformanceReport]
+
+  let reproduction: Reproduction
+
+  /// The results of several engines, or of one.
+  ///
+  /// - Parameters:
+  ///   - reports: A report about each engine.
+  ///   - reproduction: Says in a line how to make a failure happen again, such as a command. By default it names the
+  ///     check and the effort.
+  public init(_ reports: [ConformanceReport], reproduction: Reproduction? = nil) {
+    self.reports = reports
+    self.reproduction = reproduction ?? Self.reproductionInSwift
+  }
+
+  /// Whether no engine failed any check.
+  public var isConforming: Bool { reports.allSatisfy(\.isConforming) }
+
+  /// What makes a failure happen again, for those who have a suite and no command.
+  private static func reproductionInSwift(_ report: ConformanceReport, _ failure: ConformanceFailure)
+    -> String
+  {
+    "run(only: [\"\(failure.check)\"]) of the suite, with effort.seed = \(failure.seed) and effort.operations = "
+      + "\(report.effort.operations)"
+  }
+}
+
+// What the formats share.
+
+extension ConformanceResults {
+  /// A check that some engines skipped, with these engines, as one reason mostly holds for several.
+  struct SkippedCheck {
+    let check: String
+    let reason: String
+    var engines: [String]
+  }
+
+  var skippedChecks: [SkippedCheck] {
+    var found: [SkippedCheck] = []
+    for report in reports {
+      for (check, _, reason) in report.skipped {
+        if let index = found.firstIndex(where: { $0.check == check && $0.reason == reason }) {
+          found[index].engines.append(report.name)
+        } else {
+          found.append(SkippedCheck(check: check, reason: reason, engines: [report.name]))
+        }
+      }
+    }
+    return found
+  }
+
+  /// Every failure, engine by engine, with what makes it happen again.
+  var failures: [(engine: String, failure: ConformanceFailure, reproduction: String)] {
+    reports.flatMap { report in
+      report.failures.map { (report.name, $0, reproduction(report, $0)) }
+    }
+  }
+
+  /// One sentence: who keeps the contract and who does not, with figures.
+  var verdict: String {
+    let tallies = reports.map { Tally($0.results) }
+    let (passed, failed, skipped) = tallies.reduce((0, 0, 0)) {
+      ($0.0 + $1.passed, $0.1 + $1.failed, $0.2 + $1.skipped)
+    }
+    let figures = "\(passed) checks passed, \(failed) failed, \(skipped) skipped"
+    let breakers = reports.filter { !$0.isConforming }.map(\.name)
+    if !breakers.isEmpty { return "\(breakers.joined(separator: ", ")): contract broken. \(figures)." }
+    return passed == 0
+      ? "No check could be made. \(figures)." : "Every engine keeps the contract. \(figures)."
+  }
+}
+
+/// How often checks ended in each way.
+struct Tally {
+  let passed: Int
+  let failed: Int
+  let skipped: Int
+
+  init(_ results: [ConformanceReport.Result]) {
+    passed = results.count { $0.outcome == .passed }
+    failed = results.count { $0.outcome.failure != nil }
+    skipped = results.count - passed - failed
+  }
+
+  /// What a cell of the matrix says: how many checks were passed, and whether others were not.
+  var cell: String {
+    let parts = [
+      passed > 0 ? "\(passed)" : "", skipped > 0 ? "○ \(skipped)" : "", failed > 0 ? "✗ \(failed)" : "",
+    ]
+    let text = parts.filter { !$0.isEmpty }.joined(separator: " ")
+    return text.isEmpty ? "–" : text
+  }
+}
+
+extension ConformanceReport.Result {
+  /// The rule in whose row the result is counted: the one that is broken, if any is.
+  var shownRule: ContractRule { outcome.failure?.rule ?? rule }
+}

@@ -1,0 +1,55 @@
+import ConformanceKit
+import StockroomCore
+
+/// The line of progress of a run of checks: which check is being made and, once it takes a while, for how long.
+final class CheckProgressLine: Sendable {
+  private let line = ProgressLine()
+  private let current = Guarded<
+    (engine: String, progress: ConformanceProgress, start: ContinuousClock.Instant)?
+  >(nil)
+
+  /// Calls `body` with a line that is redrawn every second, and removed at the end.
+  static func whileShown<Result>(_ body: (CheckProgressLine) async throws -> Result) async throws -> Result {
+    let line = CheckProgressLine()
+    let ticker = Task { @concurrent in
+      while (try? await Task.sleep(for: .seconds(1))) != nil { line.draw() }
+    }
+    defer {
+      ticker.cancel()
+      line.clear()
+    }
+    return try await body(line)
+  }
+
+  /// Shows where the checks of an engine are.
+  func show(_ progress: ConformanceProgress, of engine: String) {
+    current.withLock { $0 = (engine, progress, .now) }
+    draw()
+  }
+
+  private func draw() {
+    // Inside the lock, so that nothing is drawn any more once the line has been removed.
+    current.withLock { current in
+      guard let (engine, progress, start) = current, let check = progress.current else { return }
+      line.show(
+        Self.text(
+          engine, number: progress.completed + 1, of: progress.total, check: check.id,
+          for: start.duration(to: .now)))
+    }
+  }
+
+  private func clear() {
+    current.withLock {
+      $0 = nil
+      line.clear()
+    }
+  }
+
+  /// The text of the line. Times of less than a second are not worth showing.
+  static func text(_ engine: String, number: Int, of total: Int, check: String, for time: Duration) -> String
+  {
+    let (minutes, seconds) = time.components.seconds.quotientAndRemainder(dividingBy: 60)
+    let elapsed = minutes > 0 ? ", \(minutes) min \(seconds) s" : seconds > 0 ? ", \(seconds) s" : ""
+    return "\(engine), check \(number) of \(total)\(elapsed): \(check)"
+  }
+}

@@ -1,0 +1,36 @@
+import ConformanceKit
+import StockroomCore
+
+extension EngineOptions {
+  /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made.
+  ///
+  /// - Parameter effort: How hard the checks tried; nil if as usual.
+  func reproduction(_ effort: EffortOptions? = nil) -> ConformanceResults.Reproduction {
+    let names = Dictionary(EngineCatalogue.all.map { ($0.title, $0.name) }) { first, _ in first }
+    let surroundings =
+      (durability == .full ? [] : ["--durability", durability.rawValue])
+      + (directory.map { ["--directory", $0] } ?? [])
+    return { report, failure in
+      let arguments =
+        ["--engine", names[report.name] ?? report.name, "--check", failure.check]
+        + (effort?.arguments(seed: failure.seed) ?? ["--seed", "\(failure.seed)"]) + surroundings
+      return "stockroom conformance " + arguments.map(\.quotedForShell).joined(separator: " ")
+    }
+  }
+}
+
+extension String {
+  /// The text as one word of a command line.
+  fileprivate var quotedForShell: String {
+    let isPlain =
+      !isEmpty
+      && utf8.allSatisfy { byte in
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): true
+        default: "/._-".utf8.contains(byte)
+        }
+      }
+    return isPlain ? self : "'" + replacing("'", with: #"'\''"#) + "'"
+  }
+}

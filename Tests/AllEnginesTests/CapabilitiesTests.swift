@@ -1,0 +1,19 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import StockroomCLI
+
+@Suite struct CapabilitiesTests {
+  @Test(
+    "An engine promises to survive the death of the machine at full durability only",
+    arguments: EngineCatalogue.all.map(\.name), [Durability.full, .process])
+  func capabilities(name: String, durability: Durability) async throws {
+    let directory = try TemporaryDirectory()
+    let entry = try EngineCatalogue.select([name])[0]
+    let engine = try entry.open(directory.url, durability)
+    #expect(engine.capabilities == entry.capabilities(at: durability))
+    #expect(!engine.capabilities.contains(.durableWrites) || durability == .full)
+    try await engine.close()
+  }
+}

@@ -1,0 +1,125 @@
+import Foundation
+import Testing
+
+@testable import ConformanceKit
+
+#if canImport(FoundationXML)
+  import FoundationXML
+#endif
+
+@Suite("JUnit XML")
+struct JUnitTests {
+  /// Every scalar up to U+00FF, some of which XML cannot hold, and what ends things in XML.
+  private static let everything =
+    String(String.UnicodeScalarView((0...0xFF).compactMap(Unicode.Scalar.init)))
+    + "\u{2028}\u{FFFE}\u{FFFF}\u{1F3B5} ]]> --> <![CDATA[ &amp; \"\u{301} <\u{301} &\u{301} \r\n \r end"
+
+  private func junit(_ results: [(check: String, outcome: ConformanceOutcome, seconds: Double)]) throws
+    -> Parsed
+  {
+    let report = ConformanceReport(
+      name: "A \"<engine>\" & more\n", capabilities: [], effort: ConformanceEffort(),
+      results: results.map {
+        .init(check: $0.check, rule: .c1, expectation: "", outcome: $0.outcome, seconds: $0.seconds)
+      }, seconds: 61.0625)
+    return try Parsed(ConformanceResults([report, report]) { _, _ in "again & again" }.junit)
+  }
+
+  private func failure(_ happened: String, proof: String?) -> ConformanceOutcome {
+    .failed(
+      ConformanceFailure(
+        rule: .w2, check: "c", expectation: "it works", happened: happened, proof: proof, seed: 1))
+  }
+
+  @Test("A parser finds suites, cases, figures and times")
+  func structure() throws {
+    let document = try junit([
+      ("a", .passed, 0.0404), ("b", .skipped("No \"disk\"\nhere."), 0),
+      ("c", failure("it broke", proof: nil), 1_000),
+    ])
+    #expect(
+      document.elements.map(\.name) == ["testsuites"]
+        + Array(
+          repeating: ["testsuite", "testcase", "testcase", "skipped", "testcase", "failure"], count: 2
+        ).flatMap { $0 })
+    #expect(
+      document.elements[0].attributes == [
+        "name": "conformance", "tests": "6", "failures": "2", "errors": "0", "skipped": "2",
+        "time": "122.125",
+      ])
+    #expect(
+      document.elements[1].attributes == [
+        "name": "A \"<engine>\" & more\n", "tests": "3", "failures": "1", "errors": "0", "skipped": "1",
+        "time": "61.062",
+      ])
+    #expect(
+      document.elements[2].attributes == [
+        "name": "a", "classname": "A \"<engine>\" & more\n.C1", "time": "0.040",
+      ])
+    #expect(document.elements[4].attributes == ["message": "No \"disk\" here."])
+    #expect(document.elements[6].attributes == ["message": "it broke", "type": "W2"])
+  }
+
+  @Test("The body of a failure has the paragraph, the proof and the reproduction, with all line breaks")
+  func body() throws {
+    let proof = "let a = 1 < 2 && true\n\n  close()\t// ]]>"
+    let document = try junit([("c", failure("it broke", proof: proof), 1)])
+    let failure = try #require(document.elements.first { $0.name == "failure" })
+    #expect(failure.text.hasPrefix("Rule W2 is broken (c). Expected: it works. But it broke. "))
+    #expect(
+      failure.text.hasSuffix(
+        "\n\n    let a = 1 < 2 && true\n\n      close()\t// ]]>\n\nAgain: again & again"))
+  }
+
+  @Test("Whatever an engine says, the document stays well-formed and shows it")
+  func anyCharacters() throws {
+    let document = try junit([("c", failure(Self.everything, proof: Self.everything), .infinity)])
+    let failure = try #require(document.elements.first { $0.name == "failure" })
+    let kept = "\u{1F3B5} ]]> --> <![CDATA[ &amp; \"\u{301} <\u{301} &\u{301}"
+    for text in [failure.text, try #require(failure.attributes["message"])] {
+      #expect(text.contains(#"\u{0}\u{1}"#))
+      #expect(text.contains(#"\u{1E}\u{1F} !"#))
+      #expect(text.contains(kept))
+      #expect(text.contains(#"\u{FFFE}\u{FFFF}"#))
+    }
+    #expect(document.elements.first { $0.name == "testcase" }?.attributes["time"] == "0.000")
+  }
+}
+
+/// The elements of a document in the order in which they begin.
+private final class Parsed: NSObject, XMLParserDelegate {
+  struct Element {
+    let name: String
+    let attributes: [String: String]
+    var text = ""
+  }
+
+  private(set) var elements: [Element] = []
+  private var open: [Int] = []
+
+  init(_ document: String) throws {
+    super.init()
+    let parser = XMLParser(data: Data(document.utf8))
+    parser.delegate = self
+    let isWellFormed = parser.parse()
+    try #require(
+      isWellFormed, "\(String(describing: parser.parserError)) in line \(parser.lineNumber):\n\(document)")
+  }
+
+  func parser(
+    _ parser: XMLParser, didStartElement name: String, namespaceURI: String?, qualifiedName: String?,
+    attributes: [String: String]
+  ) {
+    open.append(elements.count)
+    elements.append(Element(name: name, attributes: attributes))
+  }
+
+  func parser(_ parser: XMLParser, didEndElement name: String, namespaceURI: String?, qualifiedName: String?)
+  {
+    open.removeLast()
+  }
+
+  func parser(_ parser: XMLParser, foundCharacters characters: String) {
+    if let element = open.last { elements[element].text += characters }
+  }
+}

@@ -1,0 +1,117 @@
+import Dispatch
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("The time limit of checks")
+struct ProgressTests {
+  private let limit = Duration.seconds(2)
+
+  private func outcome(timeLimit: Duration, _ body: @escaping CheckDefinition.Body) async
+    -> ConformanceOutcome
+  {
+    let suite = ConformanceSuite("Any", capabilities: [], timeLimit: timeLimit) { _ in try ReferenceEngine() }
+    let check = Check(.c1, "any.check", "it comes to an end", body: body)
+    return await ConformanceCheck(definition: check, suite: suite).outcome()
+  }
+
+  @Test("Progress gives a check its whole time again, and standing still is told as such")
+  func extends() async throws {
+    let noted = Guarded<ContinuousClock.Instant?>(nil)
+    let outcome = await outcome(timeLimit: limit) { context in
+      try await Task.sleep(for: .milliseconds(200))
+      context.noteProgress()
+      noted.withLock { $0 = .now }
+      try await Task.sleep(for: .seconds(100))
+    }
+    let last = try #require(noted.withLock { $0 })
+    #expect(last.duration(to: .now) >= limit - .milliseconds(10))
+    let failure = try #require(outcome.failure)
+    #expect(failure.happened == "the check got no further for 2.0 seconds after it had taken 1 step")
+  }
+
+  @Test("A check that notes progress may take longer than the limit")
+  func longSearch() async {
+    let outcome = await outcome(timeLimit: limit) { context in
+      let end = ContinuousClock.now.advanced(by: .milliseconds(2_400))
+      while ContinuousClock.now < end {
+        context.noteProgress()
+        try await Task.sleep(for: .milliseconds(50))
+      }
+    }
+    #expect(outcome == .passed)
+  }
+
+  @Test("A check without progress is stopped at the limit")
+  func hang() async throws {
+    let start = ContinuousClock.now
+    let outcome = await outcome(timeLimit: .milliseconds(300)) { _ in try await Task.sleep(for: .seconds(100))
+    }
+    #expect(start.duration(to: .now) < .seconds(60))
+    #expect(outcome.failure?.happened == "the check had not come to an end after 0.3 seconds")
+  }
+
+  @Test("An engine that holds every thread of its callers for ever is convicted, and so is the next one")
+  func deadlock() async {
+    // In a process of its own, where threads that nobody can stop do no harm.
+    await #expect(processExitsWith: .success) {
+      let suite = ConformanceSuite("Deadlock", capabilities: [], timeLimit: .seconds(1)) { _ in
+        NeverReturns(base: try ReferenceEngine())
+      }
+      let ids: Set = [
+        "concurrency.loses-no-write", "concurrency.reads-own-writes", "concurrency.one-key",
+        "cooperation.while-writing",
+      ]
+      let report = await suite.run(only: ids)
+      #expect(report.failures.map(\.rule) == [.c1, .c1, .c1, .c5])
+      #expect(
+        report.failures.allSatisfy { $0.happened == "the check had not come to an end after 1.0 seconds" })
+    }
+  }
+
+  @Test("A violation may carry another rule, a proof and a seed; without them they are the check's")
+  func violation() async throws {
+    let found = await outcome(timeLimit: limit) { _ in
+      throw Violation("it broke", rule: .w2, proof: "one\ntwo", seed: 99)
+    }
+    #expect(
+      found.failure
+        == ConformanceFailure(
+          rule: .w2, check: "any.check", expectation: "it comes to an end", happened: "it broke",
+          proof: "one\ntwo", seed: 99))
+    let plain = await outcome(timeLimit: limit) { _ in throw Violation("it broke") }
+    #expect(plain.failure?.rule == .c1 && plain.failure?.proof == nil)
+    #expect(plain.failure?.seed == ConformanceEffort().seed)
+  }
+
+  @Test("Some checks of a suite can be made alone, and a cancelled run makes none")
+  func selection() async {
+    let suite = ConformanceSuite("Any", capabilities: []) { _ in try ReferenceEngine() }
+    let ids: Set = ["values.empty-is-not-absent", "counting.after-changes", "no.such-check"]
+    let report = await suite.run(only: ids)
+    #expect(Set(report.results.map(\.check)) == ids.subtracting(["no.such-check"]))
+    #expect(report.passedCount == 2)
+
+    let cancelled = await Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      return await suite.run()
+    }.value
+    #expect(cancelled.results.count == suite.checks.count)
+    #expect(cancelled.skipped.count == suite.checks.count)
+    #expect(cancelled.isConforming)
+  }
+}
+
+/// Waits for a lock that is never released, on the thread of whoever calls.
+private struct NeverReturns: Exhibit {
+  let base: ReferenceEngine
+  private let lock = DispatchSemaphore(value: 0)
+
+  init(base: ReferenceEngine) { self.base = base }
+
+  private func waitForever() { lock.wait() }
+
+  func write(_ data: Data, key: CacheKey) async throws { waitForever() }
+}

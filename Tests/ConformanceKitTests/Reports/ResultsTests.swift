@@ -1,0 +1,147 @@
+import Foundation
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("The reports")
+struct ResultsTests {
+  /// What an engine may have said and a search may have printed: nothing of it may break a format.
+  private static let nasty = "a < b && \"c\" ]]> *d* `e` | \u{1B}[31m \0 \u{FFFE} é🎵 >\u{301}\r\nnext"
+  private static let proof = "let engine = try open()\n\n  try await engine.close()\n```\n\u{7}"
+
+  private func result(
+    _ check: String, _ rule: ContractRule, _ outcome: ConformanceOutcome, seconds: Double = 0.25
+  ) -> ConformanceReport.Result {
+    .init(check: check, rule: rule, expectation: "it works", outcome: outcome, seconds: seconds)
+  }
+
+  private func failure(_ rule: ContractRule, proof: String? = nil, happened: String = "it did not")
+    -> ConformanceOutcome
+  {
+    .failed(
+      ConformanceFailure(
+        rule: rule, check: "history.any", expectation: "it works", happened: happened, proof: proof, seed: 7))
+  }
+
+  private func report(_ name: String, _ results: [ConformanceReport.Result]) -> ConformanceReport {
+    ConformanceReport(
+      name: name, capabilities: ["persistent"], effort: ConformanceEffort(), results: results, seconds: 1.5)
+  }
+
+  private var good: ConformanceReport {
+    report(
+      "Good",
+      [
+        result("keys.one", .k1, .passed), result("keys.two", .k1, .passed),
+        result("disk", .f1, .skipped("No disk.")),
+      ])
+  }
+  private var bad: ConformanceReport {
+    report(
+      "Bad",
+      [
+        result("keys.one", .k1, .passed), result("disk", .f1, .skipped("No disk.")),
+        // A search for lost updates that finds a wrong timestamp.
+        result("history.any", .c1, failure(.w2, proof: Self.proof, happened: Self.nasty)),
+      ])
+  }
+  private var both: ConformanceResults { ConformanceResults([good, bad]) { "again \($0.name) \($1.seed)" } }
+
+  @Test("The text has the matrix, each failure whole, each reason for skipping once, and a verdict")
+  func text() {
+    let expected = """
+      Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   – does not apply
+
+      rule    Good        Bad
+      ─────  ─────  ─────────
+      K1         2          1
+      W2         –        ✗ 1
+      F1       ○ 1        ○ 1
+      total  2 ○ 1  1 ○ 1 ✗ 1
+
+      ✗ Bad, history.any
+        Rule W2 is broken (history.any). Expected: it works. But a < b && "c" ]]> *d* `e` | \\u{1B}[31m \\u{0} \
+      \\u{FFFE} é🎵 >\u{301} next. The rule says: \(ContractRule.w2.sentence)
+
+            let engine = try open()
+
+              try await engine.close()
+            ```
+            \\u{7}
+
+        Again: again Bad 7
+
+      ○ Good, Bad, disk: No disk.
+
+      Bad: contract broken. 3 checks passed, 1 failed, 2 skipped.
+
+      """
+    #expect(both.text == expected)
+  }
+
+  @Test("The Markdown has the sentence of each rule and the proof as code")
+  func markdown() {
+    let lines = both.markdown.split(separator: "\n", omittingEmptySubsequences: false)
+    #expect(lines.contains("| rule | what it promises | Good | Bad |"))
+    #expect(lines.contains("| --- | --- | ---: | ---: |"))
+    #expect(lines.contains("| W2 | \(ContractRule.w2.sentence) | – | ✗ 1 |"))
+    #expect(lines.contains("| total |  | 2 ○ 1 | 1 ○ 1 ✗ 1 |"))
+    let verdict = lines.firstIndex { $0.hasPrefix("- ✗ **Bad**, `history.any`: Rule W2 is broken") } ?? 0
+    #expect(lines[verdict].contains(#"a \< b \&\& "c" ]]> \*d\* \`e\` \| \u{1B}\[31m"#))
+    #expect(
+      lines[verdict...].dropFirst().prefix(10) == [
+        "", "  ````", "  let engine = try open()", "", "    try await engine.close()", "  ```", #"  \u{7}"#,
+        "  ````",
+        "", "  Again: `again Bad 7`",
+      ])
+    #expect(lines.contains("- ○ Good, Bad, `disk`: No disk."))
+  }
+
+  @Test("The JSON says everything, and characters come back as they were")
+  func json() throws {
+    let object = try JSONSerialization.jsonObject(with: try both.json()) as? [String: Any]
+    #expect(object?["conforms"] as? Bool == false)
+    let engines = try #require(object?["engines"] as? [[String: Any]])
+    #expect(engines.map { $0["name"] as? String } == ["Good", "Bad"])
+    #expect(engines.map { $0["passed"] as? Int } == [2, 1])
+    #expect(engines.map { $0["skipped"] as? Int } == [1, 1])
+    #expect(engines.map { $0["failed"] as? Int } == [0, 1])
+    #expect(engines[1]["capabilities"] as? [String] == ["persistent"])
+    #expect((engines[1]["effort"] as? [String: Any])?["operations"] as? Int == ConformanceEffort().operations)
+    let checks = try #require(engines[1]["checks"] as? [[String: Any]])
+    #expect(checks.map { $0["status"] as? String } == ["passed", "skipped", "failed"])
+    #expect(checks[1]["reason"] as? String == "No disk.")
+    #expect(checks[2]["rule"] as? String == "C1")
+    #expect(checks[2]["brokenRule"] as? String == "W2")
+    #expect(checks[2]["proof"] as? String == Self.proof)
+    #expect(checks[2]["seed"] as? Int == 7)
+    #expect(checks[2]["reproduction"] as? String == "again Bad 7")
+    #expect((checks[2]["reason"] as? String)?.contains("\u{1B}[31m \0 \u{FFFE}") == true)
+  }
+
+  @Test("Without a command, a failure says what to set to see it again")
+  func reproduction() {
+    #expect(
+      ConformanceResults([bad]).text.contains(
+        #"Again: run(only: ["history.any"]) of the suite, with effort.seed = 7 and effort.operations = "#))
+  }
+
+  @Test("A verdict is no better than what was looked at")
+  func verdicts() {
+    let nothing = report("Nothing", [result("disk", .f1, .skipped("No disk."))])
+    #expect(ConformanceResults([nothing]).verdict.hasPrefix("No check could be made. "))
+    #expect(ConformanceResults([good]).verdict.hasPrefix("Every engine keeps the contract. "))
+    #expect(ConformanceResults([good]).isConforming)
+    #expect(!both.isConforming)
+  }
+
+  @Test("A failure shows its proof below its paragraph, and survives JSON with it")
+  func failureWithProof() throws {
+    let outcome = failure(.w2, proof: "one\n\ntwo")
+    let failure = try #require(outcome.failure)
+    #expect(!failure.paragraph.contains("\n"))
+    #expect("\(failure)" == failure.paragraph + "\n\n    one\n\n    two")
+    let decoded = try JSONDecoder().decode(ConformanceOutcome.self, from: try JSONEncoder().encode(outcome))
+    #expect(decoded == outcome)
+  }
+}

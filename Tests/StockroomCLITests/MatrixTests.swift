@@ -1,0 +1,69 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import StockroomCLI
+
+@Suite("The matrix in a text") struct MatrixTests {
+  private let matrix = ConformanceMatrix(
+    EngineCatalogue.all.map { $0.suite(in: FileManager.default.temporaryDirectory) })
+
+  @Test("The command puts the matrix between its marks, and leaves the rest alone")
+  func command() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = directory.appending(path: "a page.md")
+      let (head, tail) = (
+        "é before\n\n\(MatrixFile.begin)\n", "\(MatrixFile.end)\nafter, without a line break"
+      )
+      try Data((head + "old\n\nolder\n" + tail).utf8).write(to: file)
+      for _ in 1...2 {
+        let output = try await CommandLineTool.run(
+          "conformance", "--write-matrix", file.path(percentEncoded: false))
+        #expect(output.status == 0)
+        #expect(output.standardOutput == "" && output.standardError == "")
+        #expect(try String(contentsOf: file, encoding: .utf8) == head + matrix.markdown + "\n" + tail)
+      }
+      #expect(try contents(of: directory) == ["a page.md"])
+    }
+  }
+
+  @Test("An engine has a figure where checks apply to it and a dash where none do")
+  func cells() throws {
+    let lines = matrix.markdown.split(separator: "\n")
+    #expect(lines.first == "| rule | what it promises | Memory | Files | SQLite | LMDB | LevelDB |")
+    #expect(lines.count == 2 + ContractRule.allCases.count + 1)
+    let w6 = try #require(lines.first { $0.hasPrefix("| W6 | \(ContractRule.w6.sentence) | – | ") })
+    #expect(w6.wholeMatch(of: /.* – \| \d+ \| \d+ \| \d+ \| \d+ \|/) != nil)
+  }
+
+  @Test(
+    "Without its marks, each once and in order, a text is not changed",
+    arguments: [
+      "", "none", "<!-- conformance -->\n", "<!-- end of conformance -->\n<!-- conformance -->\n",
+      "<!-- conformance -->\n<!-- conformance -->\n<!-- end of conformance -->",
+    ])
+  func marks(text: String) async throws {
+    try await withTemporaryDirectory { directory in
+      let file = directory.appending(path: "page.md")
+      try Data(text.utf8).write(to: file)
+      let output = try await CommandLineTool.run(
+        "conformance", "--write-matrix", file.path(percentEncoded: false))
+      #expect(output.status == 64)
+      #expect(output.errorLines.count == 1)
+      #expect(
+        output.standardError.contains(
+          "page.md needs a line <!-- conformance --> and below it a line <!-- end"))
+      #expect(try String(contentsOf: file, encoding: .utf8) == text)
+    }
+  }
+
+  @Test("A file that is not there is named with the cause, and the status is 1")
+  func noFile() async throws {
+    let output = try await CommandLineTool.run("conformance", "--write-matrix", "/nowhere/page.md")
+    #expect(output.status == 1)
+    #expect(
+      output.standardError
+        == "stockroom: io: Reading /nowhere/page.md failed (No such file or directory, errno 2)\n")
+  }
+}
