@@ -12,8 +12,12 @@ final class GRDBPeer: PlainValues {
     let path = directory.appending(path: "peer.sqlite3").path(percentEncoded: false)
     pool = try DatabasePool(path: path)
     try pool.writeWithoutTransaction { database in
-      // The pool itself chooses NORMAL.
-      try database.execute(sql: "PRAGMA synchronous = \(durability == .full ? "FULL" : "NORMAL")")
+      // The pool itself chooses NORMAL, which is 1. With FULL, 2, each commit waits for the disk.
+      let synchronous = durability == .full ? 2 : 1
+      try database.execute(sql: "PRAGMA synchronous = \(synchronous)")
+      guard try Int.fetchOne(database, sql: "PRAGMA synchronous") == synchronous else {
+        throw StorageError.peer("GRDB did not take the durability over.")
+      }
       try database.create(table: "entry", options: [.ifNotExists, .withoutRowID]) { table in
         table.primaryKey("key", .text)
         table.column("value", .blob).notNull()
@@ -26,11 +30,6 @@ final class GRDBPeer: PlainValues {
   }
 
   func close() async throws { try pool.close() }
-
-  /// What SQLite calls the setting with which the pool writes: 2 waits for the disk at each commit.
-  package func synchronous() throws -> Int? {
-    try pool.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA synchronous") }
-  }
 
   // In functions that are not asynchronous, where `read` and `write` are the blocking ones.
 
