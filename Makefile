@@ -1,11 +1,13 @@
 # make compare   verify and race every engine: the main job
+# make peers     measure the engines against the C libraries and against others, and hold them to the limits
 # make test      everything CI tests
 # make lint      formatting
 # make format    puts formatting right
 # make docs      documentation of every module as a site in .docs
 # make test-threads   the tests under the thread sanitizer
+# make test-peers     the tests of what the engines are measured against
 
-.PHONY: compare test test-threads lint format docs libraries
+.PHONY: compare peers test test-threads test-peers lint format docs libraries
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 MODULES = Stockroom StockroomCore StockroomStore StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
@@ -21,12 +23,18 @@ endif
 compare: libraries
 	swift run -c release stockroom compare
 
+peers: libraries
+	swift run -c release --package-path Benchmarks/Peers peers
+
 test: libraries
 	swift test
 	swift test --package-path Examples/CustomEngine
 
 test-threads: libraries
 	swift test --sanitize thread
+
+test-peers: libraries
+	swift test -c release --package-path Benchmarks/Peers
 
 lint:
 	swift format lint --strict --parallel --recursive $(SOURCES)

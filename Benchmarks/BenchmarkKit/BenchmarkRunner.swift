@@ -81,7 +81,9 @@ public struct BenchmarkRunner: Sendable {
       recordSets[set] = BenchmarkRecords(set)
     }
     let start = ContinuousClock.now
-    let total = (configuration.repetitions + 1) * workloads.count * subjects.count
+    let total =
+      (configuration.repetitions + 1)
+      * workloads.reduce(0) { sum, workload in sum + subjects.count { $0.takesPart(in: workload) } }
     var done = 0
     var samples: Samples = [:]
     var warmUp: Samples = [:]
@@ -90,8 +92,8 @@ public struct BenchmarkRunner: Sendable {
       try await withContestants(subjects, in: scratch) { contestants in
         for (turn, workload) in workloads.enumerated() {
           guard let records = recordSets[configuration.recordSet(of: workload)] else { continue }
-          for contestant in contestants.takingTurns(
-            repetition + turn, backwards: !repetition.isMultiple(of: 2))
+          let starters = contestants.filter { $0.subject.takesPart(in: workload) }
+          for contestant in starters.takingTurns(repetition + turn, backwards: !repetition.isMultiple(of: 2))
           {
             try Task.checkCancellation()
             progress(

@@ -88,6 +88,23 @@ import Testing
     #expect(report.standing(of: "forgets", in: "open") == nil)
   }
 
+  @Test("A subject takes part in the workloads that it names, and progress counts no others")
+  func namedWorkloads() async throws {
+    let fractions = Guarded<[Double]>([])
+    let report = try await run(
+      [
+        BenchmarkSubject("all") { _ in SpyEngine() },
+        BenchmarkSubject("some", workloads: ["count", "read-one"]) { _ in SpyEngine() },
+      ],
+      workloads: try ["write-one", "read-one", "count"].flatMap { try #require(Workload.named($0)) }
+    ) { progress in
+      fractions.withLock { $0.append(progress.fraction) }
+    }
+    #expect(report.results.map(\.subject) == ["all", "all", "some", "all", "some"])
+    #expect(report.result(of: "some", in: "write-one") == nil)
+    #expect(fractions.withLock { $0 } == (0..<15).map { Double($0) / 15 })
+  }
+
   @Test("A call that holds up the cooperative pool shows as a stall")
   func stall() async throws {
     let processors = ProcessInfo.processInfo.activeProcessorCount

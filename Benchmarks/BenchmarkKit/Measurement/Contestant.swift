@@ -15,7 +15,7 @@ final class Contestant: Sendable {
   }
 
   let name: String
-  private let subject: BenchmarkSubject
+  let subject: BenchmarkSubject
   private let directory: ScratchDirectory
   private let state: Guarded<(engine: (any StorageEngine)?, contents: Contents)>
 

@@ -1,0 +1,60 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+// What the engines are measured against. A package of its own, so that nobody who uses Stockroom fetches it.
+
+let settings: [SwiftSetting] = [
+  .swiftLanguageMode(.v6),
+  .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+  .enableUpcomingFeature("ExistentialAny"),
+]
+
+func stockroom(_ names: String...) -> [Target.Dependency] {
+  names.map { .product(name: $0, package: "stockroom") }
+}
+
+let package = Package(
+  name: "Peers",
+  platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
+  products: [.executable(name: "peers", targets: ["PeersCommand"])],
+  dependencies: [
+    .package(name: "stockroom", path: "../.."),
+    .package(url: "https://github.com/groue/GRDB.swift", exact: "7.10.0"),
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+  ],
+  targets: [
+    // The C libraries once more: Stockroom's own modules of them are no products.
+    .systemLibrary(
+      name: "PeerSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"]), .brew(["sqlite3"])]),
+    .systemLibrary(
+      name: "PeerLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
+    .systemLibrary(name: "PeerLevelDB", providers: [.apt(["libleveldb-dev"]), .brew(["leveldb"])]),
+    .systemLibrary(name: "PeerSystem"),
+
+    .target(
+      name: "PeerEngines",
+      dependencies: stockroom("StockroomCore", "BenchmarkKit") + [
+        "PeerSQLite", "PeerLMDB", "PeerLevelDB", "PeerSystem", .product(name: "GRDB", package: "GRDB.swift"),
+      ],
+      swiftSettings: settings),
+    .target(
+      name: "SpeedLimits", dependencies: stockroom("StockroomCore", "BenchmarkKit"), swiftSettings: settings),
+    .executableTarget(
+      name: "PeersCommand",
+      dependencies: stockroom(
+        "StockroomCore", "StockroomMemory", "StockroomFileSystem", "StockroomSQLite", "StockroomLMDB",
+        "StockroomLevelDB", "BenchmarkKit") + [
+          "PeerEngines", "SpeedLimits", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        ],
+      swiftSettings: settings),
+
+    .testTarget(
+      name: "PeerEnginesTests", dependencies: stockroom("StockroomCore", "BenchmarkKit") + ["PeerEngines"],
+      swiftSettings: settings),
+    .testTarget(
+      name: "SpeedLimitsTests",
+      dependencies: stockroom("StockroomCore", "StockroomMemory", "BenchmarkKit") + ["SpeedLimits"],
+      swiftSettings: settings),
+  ]
+)

@@ -1,0 +1,106 @@
+import BenchmarkKit
+
+extension Limit {
+  /// Every limit. The workloads run in the order in which they are first named here, so that an engine and its peer
+  /// have done the same things before whatever is compared.
+  public static let all =
+    rawC + onMainActor + memory + files + concurrency + heartbeat + grdb + store + growth
+
+  // MARK: Against the C libraries
+
+  private static let rawC = [
+    ("write-one", 1.25, 1.25, 1.25),
+    ("write-batch-10000", 1.3, 1.5, 2.5),
+    ("read-one", 1.3, 2.0, 1.5),
+    ("read-many", 1.3, 1.5, 1.5),
+    ("read-all", 1.3, 1.5, 1.5),
+  ].flatMap { workload, sqlite, lmdb, levelDB in
+    [("SQLite", sqlite), ("LMDB", lmdb), ("LevelDB", levelDB)].map { engine, bound in
+      time(
+        "\(engine.lowercased())/\(workload)", of: Side(engine, workload),
+        over: Side("raw \(engine)", workload), atMost: bound)
+    }
+  }
+
+  private static let concurrency = ["SQLite", "LMDB", "LevelDB"].map { engine in
+    throughput(
+      "concurrency/\(engine.lowercased())", of: Side(engine, "write-concurrent-64"),
+      over: Side("raw \(engine)", "write-one"), atLeast: 15)
+  }
+
+  // MARK: Against others
+
+  /// Never slower at anything that both do, and ahead where it counts.
+  private static let grdb = (Workload.named("calls") ?? []).map(\.name).map { workload in
+    ["read-one", "write-batch-10000"].contains(workload)
+      ? throughput(
+        "grdb/\(workload)", of: Side("SQLite", workload), over: Side("GRDB", workload), atLeast: 1.5)
+      : time("grdb/\(workload)", of: Side("SQLite", workload), over: Side("GRDB", workload), atMost: 1)
+  }
+
+  private static let files = [
+    // A loop of writes that are atomic and synced, each.
+    throughput(
+      "files/write-batch-10000", of: Side("Files", "write-batch-10000"),
+      over: Side("POSIX files", "write-one"), atLeast: 5),
+    time(
+      "files/read-one", of: Side("Files", "read-one"), over: Side("POSIX files", "read-one"), atMost: 1.5),
+  ]
+
+  private static let memory = [
+    time("memory/read-one", of: Side("Memory", "read-one"), over: Side("Dictionary", "read-one"), atMost: 3)
+  ]
+
+  // MARK: Against themselves
+
+  private static let onMainActor = ["Memory", "LMDB"].map { engine in
+    time(
+      "main-actor/\(engine.lowercased())", of: Side(engine, "read-one-main-actor"),
+      over: Side(engine, "read-one"), atMost: 3)
+  }
+
+  private static let heartbeat = ["Memory", "Files", "SQLite", "LMDB", "LevelDB"].map { engine in
+    stall("heartbeat/\(engine.lowercased())", of: Side(engine, "write-concurrent-64"), atMost: 20)
+  }
+
+  /// What a store costs beside its engine, on the engine that costs least.
+  private static let store = [
+    time(
+      "store/insert-one", of: Side("Memory", "store-insert-one-100000"),
+      over: Side("Memory", "store-insert-one-1000"), atMost: 1.2),
+    time(
+      "store/load-10000", of: Side("Memory", "store-load-10000"), over: Side("Memory", "loop-load-10000"),
+      atMost: 0.6),
+    time(
+      "store/load-100000", of: Side("Memory", "store-load-100000"), over: Side("Memory", "loop-load-100000"),
+      atMost: 0.6),
+    time(
+      "store/insert-many", of: Side("Memory", "store-insert-many"), over: Side("Memory", "loop-insert-many"),
+      atMost: 1.3),
+  ]
+
+  private static let growth = ["Memory", "SQLite", "LMDB", "LevelDB"].flatMap { engine in
+    [("read-one", "read-one-of"), ("write-one", "write-one-beside")].map { name, workload in
+      time(
+        "growth/\(engine.lowercased())/\(name)", of: Side(engine, "\(workload)-1000000"),
+        over: Side(engine, "\(workload)-10000"), atMost: 2)
+    }
+  }
+}
+
+extension Sequence<Limit> {
+  /// What has to be measured, in the order in which it is first named.
+  public var workloads: [Workload] {
+    var names: Set<String> = []
+    return flatMap(\.sides).filter { names.insert($0.workload).inserted }.compactMap { side in
+      Workload.all.first { $0.name == side.workload }
+    }
+  }
+
+  /// Who takes part in what.
+  public var workloadsOfSubjects: [String: Set<String>] {
+    reduce(into: [:]) { workloads, limit in
+      for side in limit.sides { workloads[side.subject, default: []].insert(side.workload) }
+    }
+  }
+}

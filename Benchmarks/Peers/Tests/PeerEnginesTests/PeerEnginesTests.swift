@@ -1,0 +1,77 @@
+import BenchmarkKit
+import Foundation
+import PeerEngines
+import StockroomCore
+import Testing
+
+@Suite("Peers") struct PeerEnginesTests {
+  @Test("A peer answers every call rightly", arguments: Peer.all.map(\.name))
+  func answersRightly(_ name: String) async throws {
+    let peer = try #require(Peer.all.first { $0.name == name })
+    let configuration = BenchmarkConfiguration(
+      entries: 200, valueSize: 100, repetitions: 1, workloads: try #require(Workload.named("calls")))
+    let subject = BenchmarkSubject(name) { try peer.open($0, .full) }
+    let report = try await BenchmarkRunner(configuration: configuration).run([subject])
+    let missing = Set(report.workloads.map(\.name)).subtracting(report.results.map(\.workload))
+    // Opening a dictionary anew says nothing.
+    #expect(missing == (name == "Dictionary" ? ["open"] : []))
+  }
+
+  @Test("A peer keeps empty values, long ones, and any key", arguments: Peer.all.map(\.name))
+  func keepsAnything(_ name: String) async throws {
+    try await withPeer(name) { engine in
+      let values = [
+        "empty": Data(), "long": Data(repeating: 7, count: 100_000), ".dot": Data([1]), "a/b%2F": Data([2]),
+        "4096": Data(repeating: 8, count: 4096),
+      ]
+      for (key, value) in values { try await engine.write(value, key: CacheKey(verbatim: key)) }
+      for (key, value) in values {
+        #expect(try await engine.read(key: CacheKey(verbatim: key)) == value)
+      }
+      #expect(try await Set(engine.allKeys().map(\.value)) == Set(values.keys))
+      #expect(try await engine.readAllData().count == values.count)
+    }
+  }
+
+  @Test("A peer scans what the range says", arguments: Peer.all.map(\.name))
+  func scans(_ name: String) async throws {
+    try await withPeer(name) { engine in
+      let keys = ["a", "b/1", "b/2", "b/3", "c"].map { CacheKey(verbatim: $0) }
+      try await engine.write(keys.map { ($0, Data($0.value.utf8)) })
+      func scan(_ range: KeyRange, limit: Int? = nil) async throws -> [String] {
+        try await engine.scan(range, limit: limit).map(\.key.value)
+      }
+      #expect(try await scan(.all) == keys.map(\.value))
+      #expect(try await scan(.prefix("b/")) == ["b/1", "b/2", "b/3"])
+      #expect(try await scan(.all, limit: 2) == ["a", "b/1"])
+      #expect(try await scan(.all, limit: 0) == [])
+      #expect(try await scan(KeyRange(after: keys[1], upTo: keys[3])) == ["b/2", "b/3"])
+    }
+  }
+
+  @Test("A peer has no timestamps and says so", arguments: Peer.all.map(\.name))
+  func hasNoTimestamps(_ name: String) async throws {
+    try await withPeer(name) { engine in
+      let key = CacheKey("key")
+      try await engine.write(Data([1]), key: key)
+      #expect(try await engine.keyExists(key))
+      await #expect { try await engine.createdAt(key: key) } throws: { Self.isUnsupported($0) }
+      await #expect { try await engine.updatedAt(key: key) } throws: { Self.isUnsupported($0) }
+      await #expect { try await engine.readAllEntries() } throws: { Self.isUnsupported($0) }
+    }
+  }
+
+  private static func isUnsupported(_ error: any Error) -> Bool {
+    (error as? StorageError)?.code == .unsupported
+  }
+
+  private func withPeer(_ name: String, _ body: (any StorageEngine) async throws -> Void) async throws {
+    let peer = try #require(Peer.all.first { $0.name == name })
+    let directory = FileManager.default.temporaryDirectory.appending(path: "peer-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    let engine = try peer.open(directory, .process)
+    try await body(engine)
+    try await engine.close()
+  }
+}

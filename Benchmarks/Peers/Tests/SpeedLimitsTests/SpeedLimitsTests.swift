@@ -1,0 +1,103 @@
+import BenchmarkKit
+import Foundation
+import SpeedLimits
+import StockroomCore
+import StockroomMemory
+import Testing
+
+@Suite("Speed limits") struct SpeedLimitsTests {
+  @Test("Every limit has a name of its own and workloads that exist")
+  func isComplete() {
+    #expect(Set(Limit.all.map(\.name)).count == Limit.all.count)
+    let workloads = Set(Limit.all.workloads.map(\.name))
+    #expect(workloads == Set(Limit.all.flatMap(\.sides).map(\.workload)))
+  }
+
+  @Test("A limit is selected by its name and by the beginnings of it")
+  func selects() throws {
+    let limit = try #require(Limit.all.first { $0.name == "growth/lmdb/read-one" })
+    #expect(limit.isSelected(by: "growth/lmdb/read-one"))
+    #expect(limit.isSelected(by: "growth/lmdb"))
+    #expect(limit.isSelected(by: "growth"))
+    #expect(!limit.isSelected(by: "growth/lm"))
+    #expect(!limit.isSelected(by: "read-one"))
+  }
+
+  @Test("A verdict compares the two sides of each repetition, and takes the median")
+  func judges() async throws {
+    let report = try await report()
+    let (fast, slow) = (Limit.Side("fast", "read-one"), Limit.Side("slow", "read-one"))
+    let mine = try #require(report.result(of: "fast", in: "read-one"))
+    let other = try #require(report.result(of: "slow", in: "read-one"))
+    let operations = Double(mine.operations)
+    let ratios = zip(mine.samples, other.samples).map { ($0 / operations) / ($1 / operations) }.sorted()
+
+    let time = Limit(
+      name: "a", measured: fast, reference: slow, quantity: .time, bound: .atMost(ratios[1]))
+    let verdict = Verdict(time, in: report)
+    #expect(verdict.value?.median == ratios[1])
+    #expect(verdict.value?.minimum == ratios[0])
+    #expect(verdict.value?.maximum == ratios[2])
+    #expect(verdict.isKept)
+    #expect(ratios[1] < 0.9)
+
+    let tighter = Limit(
+      name: "b", measured: fast, reference: slow, quantity: .time, bound: .atMost(ratios[1] * 0.99))
+    #expect(!Verdict(tighter, in: report).isKept)
+
+    let throughput = Limit(
+      name: "c", measured: fast, reference: slow, quantity: .throughput, bound: .atLeast(1))
+    #expect(Verdict(throughput, in: report).isKept)
+    let converse = Limit(
+      name: "d", measured: slow, reference: fast, quantity: .throughput, bound: .atLeast(1))
+    #expect(!Verdict(converse, in: report).isKept)
+
+    let stall = Limit(name: "e", measured: fast, reference: nil, quantity: .stall, bound: .atMost(-1))
+    #expect(!Verdict(stall, in: report).isKept)
+    #expect(Verdict(stall, in: report).value?.median == mine.stall * 1_000)
+  }
+
+  @Test("What was not measured is not kept, and the report says so")
+  func reportsWhatIsMissing() async throws {
+    let report = try await report()
+    let side = Limit.Side("fast", "read-one")
+    let kept = Limit(name: "kept", measured: side, reference: side, quantity: .time, bound: .atMost(1))
+    let missing = Limit(
+      name: "missing", measured: Limit.Side("nobody", "read-one"), reference: side, quantity: .time,
+      bound: .atMost(1))
+    #expect(SpeedReport([kept], in: report).areAllKept)
+    let both = SpeedReport([kept, missing], in: report)
+    #expect(!both.areAllKept)
+    #expect(both.text.contains("NOT MEASURED") && both.text.hasSuffix("1 of 2 limits are missed.\n"))
+    #expect(both.markdown.contains("| kept | 1.00 | ≤ 1.00 |"))
+    let decoder = JSONDecoder()
+    decoder.dateDecodingStrategy = .iso8601
+    #expect(try decoder.decode(SpeedReport.self, from: both.json()).verdicts == both.verdicts)
+  }
+
+  private func report() async throws -> BenchmarkReport {
+    let configuration = BenchmarkConfiguration(
+      entries: 2_000, valueSize: 10, repetitions: 3, workloads: try #require(Workload.named("read-one")))
+    return try await BenchmarkRunner(configuration: configuration).run([
+      BenchmarkSubject("fast") { _ in MemoryStorageEngine() },
+      BenchmarkSubject("slow") { _ in SlowEngine() },
+    ])
+  }
+}
+
+/// Reads everything twenty times more.
+private struct SlowEngine: StorageEngine {
+  private let memory = MemoryStorageEngine()
+
+  func write(_ data: Data, key: CacheKey) async throws { try await memory.write(data, key: key) }
+
+  func read(key: CacheKey) async throws -> Data? {
+    for _ in 0..<20 { _ = try await memory.read(key: key) }
+    return try await memory.read(key: key)
+  }
+
+  func remove(key: CacheKey) async throws { try await memory.remove(key: key) }
+  func allKeys() async throws -> [CacheKey] { try await memory.allKeys() }
+  func createdAt(key: CacheKey) async throws -> Date? { try await memory.createdAt(key: key) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await memory.updatedAt(key: key) }
+}
