@@ -11,13 +11,13 @@ protocol ChildTask: Codable, Sendable {
   ///
   /// - Parameter send: Sends a message to the parent at once, whatever becomes of this process afterwards.
   func run(
-    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
-    send: @Sendable (Message) throws -> Void
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Message) throws -> Void
   ) async throws
 }
 
 extension ChildTask {
-  func answer(makeEngine: @Sendable (URL) async throws -> any StorageEngine) async throws {
+  func answer(makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine) async throws {
     try await run(makeEngine: makeEngine) { message in
       do {
         try writeLine(ChildReply.message(message).line)
@@ -31,7 +31,10 @@ extension ChildTask {
 /// A task as it is sent: one line.
 struct ChildRequest {
   /// Every kind of task.
-  static let kinds: [any ChildTask.Type] = []
+  static let kinds: [any ChildTask.Type] = [
+    DamagedReading.self, FullDiskScenario.self, FileSizeLimit.self, NoDescriptors.self, FailedOpenings.self,
+    NoPermission.self, ClockSetBack.self,
+  ]
 
   let task: any ChildTask
 
