@@ -28,5 +28,7 @@ private func checkClock(_ context: CheckContext, _ question: ClockSetBack.Questi
     // Timers of the system may take the false clock for the right one.
     throw Skip(reason: "The engine does not get along with the false clock that the kit gives it.")
   }
-  child.kill()
+  // What has started the process has to tidy up.
+  child.hangUp()
+  await child.waitUntilEnd()
 }

@@ -105,27 +105,25 @@ private struct ClockHistory {
   }
 }
 
-/// A clock that a process has for itself: libfaketime (https://github.com/wolfcw/libfaketime) gives it to the programs
-/// of Debian's package `faketime` or Homebrew's `libfaketime`.
+/// A clock that a process has for itself, by `faketime` (https://github.com/wolfcw/libfaketime).
 enum FalseClock {
   /// What starts a program with such a clock.
+  ///
+  /// Not the library alone: it changes the environment, beside which Swift looks for a program's arguments.
   ///
   /// - Throws: ``Skip`` where there is none.
   static func tool() throws -> [String] {
     #if os(Linux)
-      var directories = ["/usr/lib", "/usr/lib64", "/usr/local/lib"]
-      // Debian has a directory for each architecture.
-      let names = (try? FileManager.default.contentsOfDirectory(atPath: "/usr/lib")) ?? []
-      directories += names.filter { $0.hasSuffix("-linux-gnu") }.map { "/usr/lib/\($0)" }
-      let library = directories.map { "\($0)/faketime/libfaketimeMT.so.1" }
-        .first { FileManager.default.fileExists(atPath: $0) }
-      guard let library else {
-        throw Skip(reason: "Setting the clock of a process needs libfaketime (package faketime).")
+      let program = ["/usr/bin/faketime", "/usr/local/bin/faketime"].first {
+        FileManager.default.isExecutableFile(atPath: $0)
+      }
+      guard let program else {
+        throw Skip(reason: "Setting the clock of a process needs the program faketime.")
       }
       // What waits for a time to pass must not wait for the false one.
       return [
-        "/usr/bin/env", "LD_PRELOAD=\(library)", "FAKETIME=+0", "FAKETIME_NO_CACHE=1",
-        "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1",
+        "/usr/bin/env", "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1",
+        program, "-m", "--exclude-monotonic", "-f", "+0",
       ]
     #else
       throw Skip(reason: "The kit can set the clock of a process on Linux only.")

@@ -6,6 +6,10 @@ import StockroomCore
 @main enum MuseumChild {
   static func main() async throws {
     let arguments = CommandLine.arguments.dropFirst()
+    if arguments.contains("fragile") {
+      let flaw = arguments.lazy.compactMap(FragileEngine.Flaw.init).first
+      return try await ConformanceChild.serve { try FragileEngine(directory: $0, flaw: flaw) }
+    }
     let isShared = arguments.contains("shared")
     let flaw = arguments.lazy.compactMap(MortalEngine.Flaw.init).first
     try await ConformanceChild.serve { try MortalEngine(directory: $0, isShared: isShared, flaw: flaw) }
