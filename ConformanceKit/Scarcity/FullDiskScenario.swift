@@ -63,13 +63,19 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
     case .opening, .closing, .reopening: []
     case .write: [.write(noise(9_000, seed: 21), key: key("new"))]
     case .overwrite: [.write(noise(12_000, seed: 22), key: keys(1)[0])]
-    case .batch: keys(12, prefix: "batch-").map { .write(noise(5_000, seed: 23), key: $0) }
+    case .batch: writes(12, of: 5_000)
     case .applied:
-      [.remove(key: keys(2)[1])] + keys(6, prefix: "applied-").map { .write(noise(9_000, seed: 24), key: $0) }
-        + [.write(data("small"), key: keys(1)[0])]
+      [.remove(key: keys(2)[1])] + writes(6, of: 9_000) + [.write(data("small"), key: keys(1)[0])]
     case .removal: [.remove(key: keys(3)[2])]
     case .removals: keys(8).map { .remove(key: $0) }
     case .removingAll: [.removeAll]
+    }
+  }
+
+  /// Writes of values no two of which are the same, so that none of them can do without room of its own.
+  private func writes(_ count: Int, of size: Int) -> [StorageOperation] {
+    keys(count, prefix: "\(rawValue)-").enumerated().map {
+      .write(noise(size, seed: UInt64(30 + $0.offset)), key: $0.element)
     }
   }
 

@@ -116,13 +116,31 @@ extension System {
 
   private static func setFileSizeLimit(_ bytes: rlim_t?) -> Bool {
     #if canImport(Glibc)
-      let resource = __rlimit_resource_t(RLIMIT_FSIZE.rawValue)
+      setLimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), to: bytes)
     #else
-      let resource = RLIMIT_FSIZE
+      setLimit(RLIMIT_FSIZE, to: bytes)
     #endif
+  }
+
+  /// Sets how many descriptors the process can have, or as many as it may.
+  @discardableResult static func limitDescriptors(to count: rlim_t?) -> Bool {
+    #if canImport(Glibc)
+      setLimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), to: count)
+    #else
+      setLimit(RLIMIT_NOFILE, to: count)
+    #endif
+  }
+
+  #if canImport(Glibc)
+    private typealias Resource = __rlimit_resource_t
+  #else
+    private typealias Resource = Int32
+  #endif
+
+  private static func setLimit(_ resource: Resource, to value: rlim_t?) -> Bool {
     var limit = rlimit()
     guard getrlimit(resource, &limit) == 0 else { return false }
-    limit.rlim_cur = min(bytes ?? limit.rlim_max, limit.rlim_max)
+    limit.rlim_cur = min(value ?? limit.rlim_max, limit.rlim_max)
     return setrlimit(resource, &limit) == 0
   }
 
@@ -153,15 +171,15 @@ final class DescriptorHold: Sendable {
   private let held: Guarded<[Int32]>
 
   init(leaving count: Int) throws {
+    // More than a process has that does nothing else, and few enough to be taken quickly.
+    guard System.limitDescriptors(to: 512) else {
+      throw Skip(reason: "The number of file descriptors could not be limited: \(SystemError(errno)).")
+    }
     var held: [Int32] = []
     while true {
       let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
       if descriptor < 0 { break }
       held.append(descriptor)
-      if held.count > 1 << 17 {
-        for descriptor in held { close(descriptor) }
-        throw Skip(reason: "The number of file descriptors is not limited here.")
-      }
     }
     for descriptor in held.suffix(count) { close(descriptor) }
     self.held = Guarded(held.dropLast(count))
@@ -175,6 +193,7 @@ final class DescriptorHold: Sendable {
       return held
     }
     for descriptor in descriptors { close(descriptor) }
+    System.limitDescriptors(to: nil)
   }
 }
 
