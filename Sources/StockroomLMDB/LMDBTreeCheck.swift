@@ -75,6 +75,9 @@ struct LMDBTreeCheck {
       }
       try walk(entries, .entries)
     }
+    guard free.flags == Self.integerKeys else {
+      throw Damage(page: free.root, what: "the tree of free pages has the flags \(free.flags)")
+    }
     // The pages that are free come last, since they must be none of the others.
     try walk(free, .free)
   }
@@ -82,6 +85,9 @@ struct LMDBTreeCheck {
   private static let noPage = UInt64.max
   private static let (branch, leaf, overflow): (UInt16, UInt16, UInt16) = (0x01, 0x02, 0x04)
   private static let (bigData, subData): (UInt16, UInt16) = (0x01, 0x02)
+  /// What LMDB gives the tree of free pages. Here are also flags of the environment, of which Stockroom sets none that
+  /// lasts.
+  private static let integerKeys: UInt16 = 0x08
   private static let headerSize = 16
   private static let nodeSize = 8
   /// As many levels as LMDB's cursors have room for.

@@ -41,6 +41,7 @@ import Testing
           let engine = try place.engine()
           let entries = try await engine.readAllDataAndKeys()
           if entries.count != 500 { throw StorageError(.corrupted, "Entries are missing.") }
+          try await engine.write(Data([1]), key: CacheKey(verbatim: "new"))
         }
         // Another root, or other flags, are what another program's database may have.
         #expect(code == nil || code == .corrupted || code == .unsupported, "byte \(offset)")
