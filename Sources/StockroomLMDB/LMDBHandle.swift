@@ -134,11 +134,10 @@ struct LMDBHandle: @unchecked Sendable {
     var statistics = MDB_stat()
     try LMDBError.check(mdb_env_stat(environment, &statistics))
     let pageSize = Int(statistics.ms_psize)
-    var isChecked = false
-    while !isChecked {
+    for _ in 0..<1_000 {
       // The pages of a snapshot stay as they are while it is being read, whatever other processes write.
-      isChecked = try inTransaction(of: environment, flags: MDB_RDONLY) { transaction in
-        let number = UInt64(mdb_txn_id(transaction))
+      let isChecked = try inTransaction(of: environment, flags: MDB_RDONLY) { transaction in
+        let number = UInt64(UInt(bitPattern: mdb_txn_id(transaction)))
         guard
           let snapshot = try LMDBFileHeader.snapshot(
             of: number, pageSize: pageSize, fileDescriptor: descriptor, path: file)
@@ -155,7 +154,10 @@ struct LMDBHandle: @unchecked Sendable {
             "\(file) cannot be used as an LMDB database: page \(damage.page) is damaged, \(damage.what).")
         }
       }
+      if isChecked { return }
     }
+    throw StorageError(
+      .corrupted, "\(file) cannot be used as an LMDB database: no header is that of its transaction.")
   }
 
   /// Reads what the environment says about itself.
