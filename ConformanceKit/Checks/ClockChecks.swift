@@ -22,13 +22,18 @@ private func checkClock(_ context: CheckContext, _ question: ClockSetBack.Questi
   let child = try context.startChild(under: try FalseClock.tool())
   let task = ClockSetBack(
     place: context.place, isPersistent: context.capabilities.contains(.persistent), question: question)
+  var failure: (any Error)?
   do {
     try await context.check(task, in: child, limit: .seconds(20))
-  } catch is ChildHangs {
-    // Timers of the system may take the false clock for the right one.
-    throw Skip(reason: "The engine does not get along with the false clock that the kit gives it.")
+  } catch {
+    failure = error
   }
-  // What has started the process has to tidy up.
+  // What has started the process has to tidy up, which it cannot if it is killed.
   child.hangUp()
   await child.waitUntilEnd()
+  // Timers of the system may take the false clock for the right one.
+  if failure is ChildHangs {
+    throw Skip(reason: "The engine does not get along with the false clock that the kit gives it.")
+  }
+  if let failure { throw failure }
 }
