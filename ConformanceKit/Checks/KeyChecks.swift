@@ -14,6 +14,9 @@ extension CheckDefinition {
     refusal(
       of: key(String(repeating: "🗄", count: 128)), called: "512-bytes-of-emoji",
       "a key of 128 emoji, which are 512 bytes,")
+    refusal(
+      of: key(String(repeating: "k", count: 510) + "é"), called: "512-bytes-with-an-accent",
+      "a key of 510 letters and one accent, which are 511 characters and 512 bytes,")
     refusal(of: key(String(repeating: "k", count: 100_000)), called: "100000-bytes", "a key of 100,000 bytes")
 
     Check(.k1, "keys.511-bytes-are-accepted", "every method takes a key of 511 bytes") { context in
@@ -107,6 +110,7 @@ private let callsThatTakeAKey: [(name: String, call: @Sendable (Subject, CacheKe
     "scan(_:limit:) with such an after", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: nil) }
   ),
   ("scan(_:limit:) with such an upTo", { _ = try await $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
+  ("scan(_:limit:) of no entries", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: 0) }),
   ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
   ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),
   ("remove(keys:)", { try await $0.remove(keys: [$1]) }),

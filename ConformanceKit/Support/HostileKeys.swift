@@ -64,5 +64,12 @@ enum HostileKeys {
   /// 511 bytes, most of them emoji.
   static let longestEmoji = key(long("🗄", 127) + "€")
 
+  /// Keys of 509 to 511 bytes whose last character has several.
+  static let atTheEdge = [
+    long("a", 509) + "é", long("a", 508) + "é", long("a", 508) + "日", long("a", 507) + "🗄",
+    long("a", 506) + "🗄",
+    long("é", 255), long("日", 170),
+  ].map(CacheKey.init(verbatim:))
+
   private static func long(_ text: String, _ count: Int) -> String { String(repeating: text, count: count) }
 }
