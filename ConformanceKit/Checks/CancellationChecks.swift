@@ -43,8 +43,8 @@ extension CheckDefinition {
         try await engine.write(data("v"), key: key("k"))
         if case .failure(let error) = await cancelled(after: delay, { try await engine.close() }) {
           try expectCancellation(error, "close()")
+          try await engine.close()
         }
-        try await engine.close()
         guard context.capabilities.contains(.persistent) else { continue }
         let reopened = try await context.reopen(engine, at: place)
         try await expectStored([(key("k"), data("v"))], in: reopened)

@@ -35,6 +35,21 @@ func expect<Value: Equatable>(
   throw Violation("\(what()) gave \(describe(value)) instead of \(describe(expected))")
 }
 
+/// Convicts the engine unless it gave these values, in that order.
+func expect<Element: Equatable>(
+  _ values: [Element], is expected: [Element], _ what: @autoclosure () -> String
+) throws {
+  guard values != expected else { return }
+  // What is shown of long lists is their beginning.
+  let place = zip(values, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? 0
+  let detail =
+    place < 6
+    ? ""
+    : ", which differ from place \(place) on: \(describe(values[place])) instead of "
+      + describe(expected[place])
+  throw Violation("\(what()) gave \(describe(values)) instead of \(describe(expected))\(detail)")
+}
+
 /// Convicts the engine unless the entries are those expected, in that order.
 func expect(
   _ entries: [(key: CacheKey, data: Data)], are expected: [(key: CacheKey, data: Data)], _ what: String

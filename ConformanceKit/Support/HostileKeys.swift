@@ -41,6 +41,9 @@ enum HostileKeys {
         "'; DROP TABLE entries; --", "*", "?", "[a]", "_", "NULL", "nil",
       ]),
     Family(
+      "numbers", "keys that stand for the same number are different keys",
+      ["1", "01", "1.0", "+1", "1e0", "0x1", "-0", "0", "0.0", "1,0", "0b1", "00"]),
+    Family(
       "devices", "names that some systems reserve are keys like any other",
       ["CON", "con", "NUL", "nul", "PRN", "AUX", "COM1", "LPT1", "CON.txt", "desktop.ini", ".DS_Store"]),
     Family(
