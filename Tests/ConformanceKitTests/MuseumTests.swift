@@ -47,7 +47,10 @@ extension MuseumPiece {
     "values.64-mebibytes", "values.beyond-64-mebibytes", "values.of-megabytes", "write.beyond-10000-entries",
     "write.forgets-what-it-replaced", "reads.of-100000-keys", "faults.full-disk",
     "faults.full-disk-and-batches",
-    "keys.thousands-with-a-long-prefix", "scan.costs-what-it-returns",
+    "keys.thousands-with-a-long-prefix", "scan.costs-what-it-returns", "damage.anywhere", "closing.waits",
+    "batches.appear-in-order", "reads.readAllData-shows-one-moment",
+    "reads.readAllDataAndKeys-shows-one-moment",
+    "reads.readAllEntries-shows-one-moment", "reads.scan-shows-one-moment", "reads.allKeys-shows-one-moment",
   ]
 }
 

@@ -6,7 +6,7 @@ import StockroomCore
 
 extension MuseumPiece {
   static let ofFiles: [MuseumPiece] = [
-    .init(persistent: .o1, "needs its directory", flaw: .needsDirectory, also: [.o2]),
+    .init(persistent: .o1, "needs its directory", flaw: .needsDirectory),
     .init(persistent: .o2, "removes what is in the way", flaw: .clearsTheWay),
     .init(persistent: .o3, "refuses only writes when closed", flaw: .refusesOnlyWrites),
     .init(persistent: .o3, "acknowledges what comes too late", flaw: .acknowledgesWhenClosed),
@@ -18,7 +18,7 @@ extension MuseumPiece {
       OpensItsFileForEachRead(base: $0, directory: $1)
     },
     .init(persistent: .f1, "calls a full disk an input/output error", flaw: .reportsFullDiskAsIO),
-    .init(persistent: .f1, "remembers writes that failed", flaw: .remembersFailedWrites, also: [.f3]),
+    .init(persistent: .f1, "remembers writes that failed", flaw: .remembersFailedWrites),
     .init(persistent: .f2, "starts anew when damaged", flaw: .startsAnewWhenDamaged, also: [.o2]),
     .init(persistent: .f2, "does not look at checksums", flaw: .ignoresChecksums),
     .init(persistent: .f3, "calls read-only media an input/output error", flaw: .reportsReadOnlyAsIO),

@@ -47,7 +47,7 @@ extension MuseumPiece {
     .init(.k2, "takes keys for numbers", also: [.k3, .r3]) {
       RenamingEngine(base: $0) { Double($0).map { "\($0)" } ?? $0 }
     },
-    .init(.k2, "keeps the length of a key in a byte", also: [.k1, .k3]) {
+    .init(.k2, "keeps the length of a key in a byte", also: [.k3]) {
       RenamingEngine(base: $0) { String(decoding: $0.utf8.prefix($0.utf8.count % 256), as: UTF8.self) }
     },
     // The hash is taken for the key, and is too short.
