@@ -55,8 +55,7 @@ extension CheckDefinition {
       context in
       let engine = try await context.open()
       for key in HostileKeys.all { try await engine.write(value(for: key), key: key) }
-      let listed = try await engine.allKeys()
-      try expect(listed.inByteOrder(), is: HostileKeys.all.inByteOrder(), "allKeys(), sorted,")
+      try expect(try await engine.allKeys(), areInAnyOrder: HostileKeys.all, "allKeys()")
     }
     Check(.k3, "keys.are-listed-once", "allKeys() lists a key once, however often it was written") {
       context in
@@ -65,13 +64,13 @@ extension CheckDefinition {
         try await engine.write(value(for: key("k"), version: version), key: key("k"))
         try await engine.write(entries([key("l"), key("k"), key("l")], version: version))
       }
-      try expect(try await engine.allKeys().inByteOrder(), is: [key("k"), key("l")], "allKeys(), sorted,")
+      try expect(try await engine.allKeys(), areInAnyOrder: [key("k"), key("l")], "allKeys()")
     }
     Check(.k3, "keys.removed-are-not-listed", "allKeys() lists no key that was removed") { context in
       let engine = try await context.open()
       try await engine.write(entries([key("a"), key("b"), key("c")]))
       try await engine.remove(key: key("b"))
-      try expect(try await engine.allKeys().inByteOrder(), is: [key("a"), key("c")], "allKeys(), sorted,")
+      try expect(try await engine.allKeys(), areInAnyOrder: [key("a"), key("c")], "allKeys()")
       try await engine.remove(keys: [key("a"), key("c")])
       try expect(try await engine.allKeys(), is: [], "allKeys() of an engine without entries")
     }

@@ -50,6 +50,13 @@ func expect<Element: Equatable>(
   throw Violation("\(what()) gave \(describe(values)) instead of \(describe(expected))\(detail)")
 }
 
+/// Convicts the engine unless it gave these keys, each once, in whatever order.
+func expect(_ keys: [CacheKey], areInAnyOrder expected: [CacheKey], _ what: String) throws {
+  // There may be millions, which are not sorted in vain.
+  try expect(keys.count, is: expected.count, "the number of keys that \(what) lists")
+  try expect(keys.inByteOrder(), is: expected.inByteOrder(), "\(what), sorted,")
+}
+
 /// Convicts the engine unless the entries are those expected, in that order.
 func expect(
   _ entries: [(key: CacheKey, data: Data)], are expected: [(key: CacheKey, data: Data)], _ what: String

@@ -44,7 +44,7 @@ extension MuseumPiece {
       RenamingEngine(base: $0) { $0.contains("/") ? URL(filePath: $0).standardizedFileURL.path() : $0 }
     },
     // A column of type integer or real keeps what looks like a number as one.
-    .init(.k2, "takes keys for numbers", also: [.k3, .r3]) {
+    .init(.k2, "takes keys for numbers", also: [.k3]) {
       RenamingEngine(base: $0) { Double($0).map { "\($0)" } ?? $0 }
     },
     .init(.k2, "keeps the length of a key in a byte", also: [.k3]) {

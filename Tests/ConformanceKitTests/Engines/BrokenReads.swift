@@ -235,7 +235,7 @@ struct ListsKeysInParts: Exhibit {
   func allKeys() async throws -> [CacheKey] {
     let keys = try await base.allKeys()
     guard let middle = keys.dropFirst(keys.count / 2).first, keys.count < 100 else { return keys }
-    for _ in 0..<4 { await Task.yield() }
+    for _ in 0..<30 { await Task.yield() }
     return keys.filter { $0 < middle } + (try await base.allKeys().filter { $0 >= middle })
   }
 }
