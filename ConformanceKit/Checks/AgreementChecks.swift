@@ -46,7 +46,8 @@ extension CheckDefinition {
           try await engine.remove(key: key)
           expected[key] = nil
         } else {
-          let value = step % 7 == 0 ? Data() : noise(step * step % 3_000, seed: UInt64(step))
+          let value =
+            step % 7 == 0 ? Data() : data(String(repeating: "\(step) ", count: step * step % 600 + 1))
           try await engine.write(value, key: key)
           expected[key] = value
         }

@@ -92,14 +92,14 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let (key, size) = (key("k"), 1_000)
-      try await engine.write(noise(size), key: key)
+      try await engine.write(plain(size), key: key)
       for _ in 0..<3 {
         var returned = try await engine.read(key: key) ?? Data()
         for index in returned.indices { returned[index] = 0 }
         var more = try await engine.readAllData().first ?? Data()
         more.replaceSubrange(more.startIndex..<more.endIndex, with: Data(count: size))
         try expect(
-          try await engine.read(key: key), is: noise(size),
+          try await engine.read(key: key), is: plain(size),
           "after the caller had overwritten the data that it was given read(key:)")
       }
     }
@@ -109,19 +109,24 @@ extension CheckDefinition {
     ) { context in
       let size = 50_000
       let returned = try await context.openAndDrop { engine in
-        try await engine.write(noise(size), key: key("k"))
+        try await engine.write(plain(size), key: key("k"))
         return try await everyRead(of: [key("k")], in: engine)
       }
       let next = try await context.open()
-      try await next.write(noise(size, seed: 2), key: key("k"))
+      try await next.write(plain(size, "w"), key: key("k"))
       _ = try await next.read(key: key("k"))
       for (method, values) in returned {
         try expect(
-          values == [noise(size)],
+          values == [plain(size)],
           "a value from \(method) had other bytes after the engine was gone and another had been opened")
       }
     }
   }
+}
+
+/// A value that no engine takes for something else.
+private func plain(_ size: Int, _ letter: Unicode.Scalar = "v") -> Data {
+  Data(repeating: UInt8(ascii: letter), count: size)
 }
 
 /// Bytes that engines are known to take for something else than bytes.

@@ -26,7 +26,7 @@ extension MuseumPiece {
       ChangingEngine(
         base: $0, onTheWayIn: { $0.count < 5_000 ? Data(String(decoding: $0, as: UTF8.self).utf8) : $0 })
     },
-    .init(.v2, "ends values at NUL", also: [.v3, .w1]) {
+    .init(.v2, "ends values at NUL") {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix { $0 != 0 } })
     },
     .init(.v2, "trims zeros") {
@@ -41,7 +41,7 @@ extension MuseumPiece {
           $0.count < 100 ? Data(String(decoding: $0, as: UTF8.self).replacing("\r\n", with: "\n").utf8) : $0
         })
     },
-    .init(.v2, "takes counts for indices", also: [.w1]) {
+    .init(.v2, "takes counts for indices") {
       ChangingEngine(
         base: $0, onTheWayIn: { $0.startIndex == 0 ? $0 : $0.prefix(upTo: max($0.startIndex, $0.count)) })
     },
