@@ -12,6 +12,7 @@ extension MuseumPiece {
     .init(.r1, "throws for times of absent keys", also: [.k2, .k4, .w2, .d2, .c1]) {
       ThrowsForTimesOfAbsentKeys(base: $0)
     },
+    .init(.r1, "throws when there is nothing", also: [.d2]) { ThrowsWhenThereIsNothing(base: $0) },
     .init(.r1, "says that removed keys exist", also: [.c1]) { SaysThatRemovedKeysExist(base: $0) },
     .init(.r1, "finds removed keys among many") { FindsRemovedKeysAmongMany(base: $0) },
 
@@ -61,6 +62,15 @@ struct ThrowsForTimesOfAbsentKeys: Exhibit {
       throw StorageError(.io, "There is no \(key).")
     }
     return date
+  }
+}
+
+struct ThrowsWhenThereIsNothing: Exhibit {
+  let base: ReferenceEngine
+  func readAllData() async throws -> [Data] {
+    let values = try await base.readAllData()
+    if values.isEmpty { throw StorageError(.io, "There is no such table.") }
+    return values
   }
 }
 

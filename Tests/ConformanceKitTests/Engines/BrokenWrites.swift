@@ -19,6 +19,7 @@ extension MuseumPiece {
     .init(.w1, "keeps what was overwritten") { KeepsWhatWasOverwritten(base: $0) },
     // The number of variables of a statement has a limit.
     .init(.w1, "writes 999 entries of a batch", also: [.w3, .r5]) { WritesPartOfBatches(base: $0) },
+    .init(.w1, "drops a batch of one after a write", also: [.v1, .v2]) { DropsABatchOfOne(base: $0) },
     .init(.w1, "drops the neighbour of an overwritten key", also: [.r3, .r5, .r6, .c1, .c4]) {
       DropsANeighbour(base: $0)
     },
@@ -148,6 +149,31 @@ struct WritesPartOfBatches: Exhibit {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await base.write(Array(dataAndKeys.prefix(999)))
+  }
+}
+
+/// Takes a batch of one for the write that it has just done.
+final class DropsABatchOfOne: Wrapping {
+  let base: ReferenceEngine
+  private let hasJustWritten = Guarded(false)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    hasJustWritten.withLock { $0 = false }
+    return try await work()
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    hasJustWritten.withLock { $0 = true }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys { try key.validate() }
+    let isDropped = hasJustWritten.withLock { hasJustWritten in
+      defer { hasJustWritten = false }
+      return hasJustWritten && dataAndKeys.count == 1
+    }
+    if !isDropped { try await base.write(dataAndKeys) }
   }
 }
 
