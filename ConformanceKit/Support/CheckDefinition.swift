@@ -26,8 +26,8 @@ struct CheckDefinition: Sendable {
   /// Every check there is, in the order of the contract.
   static let all: [CheckDefinition] = {
     let checks = [
-      keyChecks, valueChecks, writeChecks, timestampChecks, clockChecks, batchChecks, readChecks, scanChecks,
-      orderChecks,
+      keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks, timestampChecks,
+      clockChecks, batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks, orderChecks,
       removalChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
       openingChecks, closingChecks, faultChecks, damageChecks, storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
