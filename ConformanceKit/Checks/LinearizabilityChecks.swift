@@ -35,7 +35,7 @@ extension CheckDefinition {
         (.read, 4), (.write, 12), (.remove, 3), (.readMany, 3), (.readManyWithKeys, 2), (.keysExist, 2),
         (.readAll, 3), (.readAllData, 1), (.readAllEntries, 1), (.allKeys, 2), (.keyCount, 2), (.scan, 3),
       ]
-      try await checkHistories(of: HistoryWorkload(methods: methods), in: context)
+      try await checkHistories(of: HistoryWorkload(methods: methods, writers: 8), in: context)
     }
     Check(
       .c4, "linearizability.cancellation",
@@ -53,9 +53,9 @@ extension HistoryWorkload {
   fileprivate static var batches: HistoryWorkload {
     HistoryWorkload(
       methods: [
-        (.read, 24), (.exists, 4), (.write, 6), (.remove, 1), (.writeMany, 5), (.removeMany, 1), (.apply, 4),
+        (.read, 12), (.exists, 2), (.write, 6), (.remove, 1), (.writeMany, 6), (.removeMany, 1), (.apply, 4),
         (.removeAll, 1),
-      ], keyCount: 5)
+      ], keyCount: 5, writers: 6)
   }
 }
 

@@ -6,8 +6,8 @@ struct Foresight {
   private struct Outlook {
     var writers = 0
     /// When the last look at the value begins, and when the last look ends.
-    var lastBegin = -1
-    var lastEnd = -1
+    var lastBegin = Int.min
+    var lastEnd: Int?
   }
 
   private var outlooks: [Cell: Outlook] = [:]
@@ -27,8 +27,8 @@ struct Foresight {
         }
       }
       for cell in move.sights where cell.value > 0 {
-        outlooks[cell, default: Outlook()].lastBegin = max(outlooks[cell]?.lastBegin ?? -1, move.begin)
-        outlooks[cell, default: Outlook()].lastEnd = max(outlooks[cell]?.lastEnd ?? -1, move.end)
+        outlooks[cell, default: Outlook()].lastBegin = max(outlooks[cell]?.lastBegin ?? .min, move.begin)
+        outlooks[cell, default: Outlook()].lastEnd = max(outlooks[cell]?.lastEnd ?? .min, move.end)
       }
     }
   }
@@ -39,10 +39,11 @@ struct Foresight {
     return outlook.writers == 1 && outlook.lastBegin > time
   }
 
-  /// The value, or ``Cell/present`` if nobody looks at it any more.
-  func value(of cell: Cell, at time: Int) -> Int {
-    if cell.value <= 0 { return cell.value }
-    return (outlooks[cell]?.lastEnd ?? -1) > time ? cell.value : Cell.present
+  /// The value, or ``Cell/present`` if nobody looks at it from then on.
+  func value(of cell: Cell, from time: Int) -> Int {
+    guard cell.value > 0 else { return cell.value }
+    guard let lastEnd = outlooks[cell]?.lastEnd, lastEnd >= time else { return Cell.present }
+    return cell.value
   }
 
   /// Whether the move writes values that nobody ever looks at, while nothing that is written is removed.
@@ -51,7 +52,7 @@ struct Foresight {
   func isUnseen(_ move: Move) -> Bool {
     !move.isLook
       && move.writes.allSatisfy { cell in
-        cell.value != Cell.absent && value(of: cell, at: -1) == Cell.present
+        cell.value != Cell.absent && value(of: cell, from: .min) == Cell.present
           && !isRemoved(cell.key, during: move)
       }
   }

@@ -7,6 +7,14 @@ struct HistoryCall: Sendable, Hashable {
     case write, writeMany, remove, removeMany, removeAll, apply
     case read, exists, readMany, readManyWithKeys, keysExist
     case readAll, readAllData, readAllEntries, allKeys, keyCount, scan
+
+    /// Whether it changes nothing.
+    var isLook: Bool {
+      switch self {
+      case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: false
+      default: true
+      }
+    }
   }
 
   /// One change that a call makes.

@@ -7,8 +7,8 @@ struct HistoryShrinker {
 
   /// The smallest illegal part that taking calls away leads to, in the order in which the calls began.
   func shrunk(_ calls: [HistoryCall]) -> [HistoryCall] {
-    guard case .illegal(let last) = judge.verdict(on: calls).outcome else { return calls }
-    var left = calls.filter { $0.begin < calls[last].end }.sorted { $0.begin < $1.begin }
+    var left = calls.sorted { $0.begin < $1.begin }
+    guard judge.isIllegal(left) else { return left }
     var count: Int
     repeat {
       count = left.count
@@ -86,9 +86,9 @@ private struct Remainder {
     return model.moves(of: call, number: 0).allSatisfy { move in
       move.writes.allSatisfy { cell in
         let key = keys[cell.key]
+        if cell.value > 0, key.seen.contains(cell.value) { return false }
         if move.end < key.lastUnseenChange { return true }
-        if key.seen.contains(cell.value) { return false }
-        return cell.value == Cell.absent || !key.seen.contains(Cell.present)
+        return !key.seen.contains(cell.value == Cell.absent ? Cell.absent : Cell.present)
       }
     }
   }

@@ -17,7 +17,7 @@ struct HistoryConviction {
 
   /// A clause that says what happened, and the timeline.
   var violation: Violation {
-    let last = calls.max { $0.end < $1.end }
+    let last = calls.filter(\.method.isLook).max { $0.end < $1.end }
     let those = calls.count == 1 ? "this call" : "these \(calls.count) calls in any order"
     let blamed = last.map { "; so \($0) of task \($0.task) is wrong" } ?? ""
     return Violation(
@@ -49,8 +49,7 @@ struct HistoryConviction {
   private static func ruleWithoutConcurrency(_ calls: [HistoryCall]) -> ContractRule? {
     let calls = calls.sorted { $0.begin < $1.begin }
     guard zip(calls, calls.dropFirst()).allSatisfy({ !$0.overlaps($1) }) else { return nil }
-    // Who only goes wrong when one task follows another is wrong about tasks.
-    switch calls.last?.method {
+    switch calls.last(where: \.method.isLook)?.method {
     case .read: return .w1
     case .exists, .keysExist: return .l1
     case .readMany, .readManyWithKeys: return .r2

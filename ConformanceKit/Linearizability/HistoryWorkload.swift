@@ -7,6 +7,11 @@ struct HistoryWorkload: Sendable {
   /// Few, so that tasks get into each other's way.
   var keyCount = 6
   var tasks = 16
+  /// How many of the tasks change anything. The others look, twice as often.
+  ///
+  /// Sixteen changes of several keys that all wait for each other, as behind the one writer of a database, have more
+  /// orders than can be looked at.
+  var writers = 16
   /// Whether some calls are cancelled.
   var cancels = false
   /// Whether a few values are written again and again, as engines may treat equal values alike.
@@ -27,7 +32,7 @@ struct HistoryWorkload: Sendable {
   ) async -> [HistoryCall] {
     let clock = HistoryClock()
     let arrivals = HistoryClock()
-    let share = max(1, calls / tasks)
+    let share = max(1, calls / (2 * tasks - writers))
     let entries = HistoryEntries(count: keyCount)
     return await withTaskGroup { group in
       for task in 1...tasks {
@@ -37,7 +42,7 @@ struct HistoryWorkload: Sendable {
           // All begin together, or the first would be done before the last begins.
           _ = arrivals.step()
           while arrivals.now < tasks { await Task.yield() }
-          for call in 0..<share {
+          for call in 0..<(task <= writers ? share : 2 * share) {
             if call >= 10, Task.isCancelled || deadline.map({ ContinuousClock.now > $0 }) ?? false { break }
             await player.makeOneCall()
           }
@@ -89,8 +94,10 @@ private struct HistoryPlayer {
   mutating func makeOneCall() async {
     // Callers that come and go as they like, as an engine that never suspends would otherwise see few tasks at a time.
     if random.number(below: 4) == 0 { await Task.yield() }
-    var choice = random.number(below: workload.methods.reduce(0) { $0 + $1.weight })
-    for (method, weight) in workload.methods {
+    let methods =
+      recorder.task <= workload.writers ? workload.methods : workload.methods.filter { $0.method.isLook }
+    var choice = random.number(below: methods.reduce(0) { $0 + $1.weight })
+    for (method, weight) in methods {
       if choice < weight { return await make(method) }
       choice -= weight
     }

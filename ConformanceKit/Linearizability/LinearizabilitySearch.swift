@@ -12,7 +12,7 @@
 struct LinearizabilitySearch {
   enum Outcome: Hashable {
     case legal
-    /// There is no order up to the end of this call.
+    /// There is no order. This call is where the search has found out.
     case illegal(call: Int)
     /// There were too many orders to look at them all.
     case undecided
@@ -26,7 +26,7 @@ struct LinearizabilitySearch {
   }
 
   /// How many configurations are looked at for one event, at most.
-  static let limit = 100_000
+  static let limit = 20_000
 
   /// How many configurations have been looked at: the work that was done.
   private(set) var examined = 0
@@ -36,7 +36,7 @@ struct LinearizabilitySearch {
   private let areUnseen: [Bool]
 
   private var front: Set<Configuration>
-  private var now = -1
+  private var now = Int.min
   /// The move in each of the 64 places, and which places hold what.
   private var places = [Int](repeating: 0, count: 64)
   private var pending: UInt64 = 0
@@ -55,7 +55,7 @@ struct LinearizabilitySearch {
     }
     areUnseen = moves.map(foresight.isUnseen)
     let state = initial.enumerated().map {
-      foresight.value(of: Cell(key: $0.offset, value: $0.element), at: -1)
+      foresight.value(of: Cell(key: $0.offset, value: $0.element), from: .min)
     }
     front = [Configuration(done: 0, state: state)]
   }
@@ -110,7 +110,7 @@ struct LinearizabilitySearch {
 
   /// Takes values that nobody will look at any more for the same.
   private mutating func forget(_ sights: [Cell]) {
-    let forgotten = sights.filter { $0.value > 0 && foresight.value(of: $0, at: now) == Cell.present }
+    let forgotten = sights.filter { $0.value > 0 && foresight.value(of: $0, from: now + 1) == Cell.present }
     guard front.contains(where: { c in forgotten.contains { c.state[$0.key] == $0.value } }) else { return }
     front = Set(
       front.map { configuration in
@@ -161,11 +161,12 @@ struct LinearizabilitySearch {
   }
 
   /// The places of the changes under way that can make a difference to the move: those of its keys, those of the keys
-  /// of these, and so on. All others can just as well happen later.
+  /// of these, and so on. All others can just as well happen later. Keys that somebody looks at together belong
+  /// together, since what is between two changes may have been seen.
   private func helpers(of move: Int, at place: Int) -> UInt64 {
     var keys = keyMasks[move]
     var helpers: UInt64 = 0
-    var rest = pending & ~looks & ~(1 << UInt64(place))
+    var rest = pending & ~(1 << UInt64(place))
     var hasGrown = true
     while hasGrown {
       hasGrown = false
@@ -177,7 +178,7 @@ struct LinearizabilitySearch {
         hasGrown = true
       }
     }
-    return helpers
+    return helpers & ~looks
   }
 
   /// Whether it makes a difference to do the change before it must be done.
@@ -207,7 +208,7 @@ struct LinearizabilitySearch {
       }
       if goesUnder { result.done |= 1 << UInt64(other) }
     }
-    for cell in writes { result.state[cell.key] = foresight.value(of: cell, at: now) }
+    for cell in writes { result.state[cell.key] = foresight.value(of: cell, from: now) }
     return settled(result)
   }
 

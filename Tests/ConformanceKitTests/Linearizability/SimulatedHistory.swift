@@ -3,6 +3,8 @@
 /// Histories of an engine that is simulated, and so legal for certain.
 struct SimulatedHistory {
   var tasks = 16
+  /// How many of the tasks change anything.
+  var writers = 16
   var keyCount = 6
   var methods: [HistoryCall.Method] = [
     .read, .read, .read, .exists, .write, .write, .remove, .writeMany, .readAll,
@@ -22,7 +24,8 @@ struct SimulatedHistory {
     while calls.count < count {
       let task = random.number(below: tasks)
       guard let call = open[task] else {
-        open[task] = begin(at: time, &value, &random)
+        let choice = task < writers ? methods : methods.filter(\.isLook)
+        open[task] = begin(choice[random.number(below: choice.count)], at: time, &value, &random)
         if let call = open[task], !call.changes.isEmpty { queue.append(task) }
         time += 1
         continue
@@ -58,8 +61,9 @@ struct SimulatedHistory {
     }
   }
 
-  private func begin(at time: Int, _ value: inout Int, _ random: inout HistoryRandom) -> Open {
-    let method = methods[random.number(below: methods.count)]
+  private func begin(
+    _ method: HistoryCall.Method, at time: Int, _ value: inout Int, _ random: inout HistoryRandom
+  ) -> Open {
     let key = random.number(below: keyCount)
     let others = [key, (key + 1) % keyCount]
     func newValue() -> Int {
