@@ -95,7 +95,8 @@ struct SearchEffortTests {
   @Test("Too many orders are no reason to convict, nor to go on for ever")
   func bounded() {
     // Forty tasks remove and write everything at once, over and over; nobody looks until the end.
-    var simulation = SimulatedHistory(tasks: 60, keyCount: 10, valuesAreFew: true, hasQueue: true)
+    var simulation = SimulatedHistory(
+      tasks: 60, writers: 60, keyCount: 10, valuesAreFew: true, hasQueue: true)
     simulation.methods = [.apply, .removeMany, .writeMany]
     let judge = HistoryJudge(model: HistoryModel(keyCount: 10), initial: Array(repeating: 0, count: 10))
     #expect(!judge.isIllegal(simulation.calls(200, seed: 1)))
