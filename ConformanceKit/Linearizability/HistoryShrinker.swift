@@ -28,7 +28,10 @@ struct HistoryShrinker {
       var start = 0
       while start < left.count {
         let chunk = start..<min(start + size, left.count)
-        let remainder = Remainder(judge.model, left[..<chunk.lowerBound] + left[chunk.upperBound...])
+        // Looks of the chunk that stay see what its changes do.
+        let looks = left[chunk].filter(\.method.isLook)
+        let remainder = Remainder(
+          judge.model, left[..<chunk.lowerBound] + looks + left[chunk.upperBound...])
         let kept = left[chunk].filter { !mayGo($0, remainder) }
         if kept.count < chunk.count {
           let shorter = Array(left[..<chunk.lowerBound] + kept + left[chunk.upperBound...])
