@@ -28,7 +28,8 @@ struct CheckDefinition: Sendable {
     let checks = [
       keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks, timestampChecks,
       clockChecks, batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks, orderChecks,
-      removalChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
+      removalChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks, cancellationChecks,
+      cooperationChecks,
       openingChecks, closingChecks, faultChecks, damageChecks, storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
       storeIdentifierChecks, killChecks, twoProcessesChecks,
