@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-  import FoundationEssentials
-#else
-  import Foundation
-#endif
+import Foundation
 import StockroomCore
 
 #if canImport(Darwin)
@@ -170,7 +166,7 @@ private final class Transcript: Sendable {
     case .output(let bytes):
       for line in output.withLock({ $0.add(bytes) }) { newLines.yield(line) }
     case .errors(let bytes):
-      errors.withLock { $0 = Data(($0 + bytes).suffix(600)) }
+      errors.withLock { $0 = Data(($0 + bytes).suffix(16_384)) }
     case .ended(let ending):
       ended.yield(ending)
       newLines.finish()
@@ -183,10 +179,13 @@ private final class Transcript: Sendable {
     return await iterator.next()
   }
 
-  /// The end of what came through standard error.
+  /// The end of what came through standard error, or the message of a trap, which a trace of the stack may follow.
   var lastWords: String {
     let text = String(decoding: errors.withLock { $0 }, as: UTF8.self)
-    return text.split(whereSeparator: \.isNewline).joined(separator: " ")
+    if let trap = text.range(of: "Fatal error: ", options: .backwards) {
+      return String(text[trap.lowerBound...].prefix { !$0.isNewline }.prefix(600))
+    }
+    return text.suffix(600).split(whereSeparator: \.isNewline).joined(separator: " ")
   }
 }
 

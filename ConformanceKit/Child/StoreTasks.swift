@@ -10,9 +10,9 @@ import StockroomStore
 
 /// The items that are in a store together: all of a generation, or all of the next.
 enum Generation {
-  /// Two hundred items, half of which have identifiers that the generation before has as well.
+  /// Sixty items, half of which have identifiers that the generation before has as well.
   static func items(_ number: Int) -> [CheckedItem] {
-    number == 0 ? [] : (0..<200).map { CheckedItem(number * 100 + $0, version: Double(number)) }
+    number == 0 ? [] : (0..<60).map { CheckedItem(number * 30 + $0, version: Double(number)) }
   }
 }
 

@@ -57,11 +57,11 @@ struct NumberedSteps: Codable, Sendable {
 
   /// What the step with a number does.
   func operations(of number: Int) -> [StorageOperation] {
-    let batch = batches.operations(of: number)
     switch (kind, number % 8) {
-    case (.batches, 3): return someRemovals(number)
-    case (.batches, 0), (.batches, 2), (.batches, 4), (.batches, 5), (.batches, 7): return batch
-    case (.batches, _), (.single, _): return [batch.first { !$0.isRemovalOfEverything } ?? batch[0]]
+    case (.single, _): [singleOperation(number)]
+    case (.batches, 3): someRemovals(number)
+    case (.batches, 1), (.batches, 6): Array(batches.operations(of: number).suffix(1))
+    case (.batches, _): batches.operations(of: number)
     }
   }
 
@@ -87,6 +87,14 @@ struct NumberedSteps: Codable, Sendable {
     var random = SeededRandom(seed: ~batches.seed, number: number)
     return (0..<12).map { _ in .remove(key: NumberedBatches.key(random.next(upTo: NumberedBatches.keyCount)))
     }
+  }
+
+  /// A write or a removal of one of a few keys, so that what is removed is there as a rule.
+  private func singleOperation(_ number: Int) -> StorageOperation {
+    var random = SeededRandom(seed: ~batches.seed, number: number)
+    let key = NumberedBatches.key(random.next(upTo: 50))
+    if random.next(upTo: 5) < 2 { return .remove(key: key) }
+    return .write(NumberedBatches.value("write \(number)", &random), key: key)
   }
 }
 

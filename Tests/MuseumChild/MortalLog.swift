@@ -141,8 +141,8 @@ final class MortalLog {
   func append(_ record: Record) throws {
     let line = try JSONEncoder().encode(record) + [UInt8(ascii: "\n")]
     let start = flaw == .overwritesOthers ? length : lseek(file, 0, SEEK_END)
-    for offset in stride(from: 0, to: line.count, by: 256) {
-      let piece = Array(line[offset..<min(offset + 256, line.count)])
+    for offset in stride(from: 0, to: line.count, by: 32) {
+      let piece = Array(line[offset..<min(offset + 32, line.count)])
       guard pwrite(file, piece, piece.count, start + off_t(offset)) == piece.count else {
         throw StorageError.posix(errno, "Writing to \(path) failed")
       }

@@ -63,7 +63,7 @@ struct MortalPiece: Sendable, CustomTestStringConvertible {
   static let ofTwoProcesses: [MortalPiece] = [
     .init([.c3], "has no lock", .hasNoLock, by: ["processes.second-opening"]),
     .init([.o2], "does not say what is locked", .locksWithoutName, by: ["processes.second-opening"]),
-    .init([.c3], "keeps its lock when it is closed", .keepsItsLock, by: ["processes.second-opening"]),
+    .init([.c3, .w6], "keeps its lock when it is closed", .keepsItsLock, by: ["processes.second-opening"]),
     .init(
       [.c3], "says that it can be shared, and cannot", .prints, by: ["processes.second-opening"],
       claimsToShare: true),
@@ -87,7 +87,7 @@ extension ConformanceSuite {
   /// The checks that need a child, for an engine of the museum.
   static func mortal(
     _ name: String, isShared: Bool, claimsToShare: Bool? = nil, flaw: MortalEngine.Flaw? = nil,
-    kills: Int = 20
+    kills: Int = 30
   ) -> ConformanceSuite {
     var effort = ConformanceEffort()
     effort.kills = kills
@@ -113,7 +113,9 @@ struct MortalEngineTests {
     let suite = ConformanceSuite.mortal(
       piece.name, isShared: piece.isShared, claimsToShare: piece.claimsToShare, flaw: piece.flaw)
     var failures: [ConformanceFailure] = []
-    for check in suite.checksOfProcesses { failures += [await check.outcome().failure].compactMap { $0 } }
+    for check in suite.checks where piece.checks.contains(check.id) {
+      failures += [await check.outcome().failure].compactMap { $0 }
+    }
     let missed = piece.checks.subtracting(failures.map(\.check))
     #expect(missed.isEmpty)
     let unjustified = failures.filter { !piece.rules.contains($0.rule) }
@@ -133,12 +135,13 @@ struct MortalEngineTests {
 
   @Test(
     "A correct engine passes, for one process",
-    arguments: ConformanceSuite.mortal("Log", isShared: false).checksOfProcesses)
+    arguments: ConformanceSuite.mortal("Log", isShared: false, kills: 10).checksOfProcesses)
   func passesAlone(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
     "A correct engine passes, for several processes, even if it prints",
-    arguments: ConformanceSuite.mortal("Shared log", isShared: true, flaw: .prints).checksOfProcesses)
+    arguments: ConformanceSuite.mortal("Shared log", isShared: true, flaw: .prints, kills: 10)
+      .checksOfProcesses)
   func passesShared(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test("An engine with six methods passes, whose batches may be half there")
