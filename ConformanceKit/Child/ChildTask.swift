@@ -31,7 +31,7 @@ extension ChildTask {
 /// A task as it is sent: one line.
 struct ChildRequest {
   /// Every kind of task.
-  static let kinds: [any ChildTask.Type] = []
+  static let kinds: [any ChildTask.Type] = [TakeStepsTask.self, InspectTask.self]
 
   let task: any ChildTask
 
