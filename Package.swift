@@ -79,8 +79,12 @@ let package = Package(
       name: "ReadmeTests",
       dependencies: engineNames + ["Stockroom", "StockroomCLI", "ConformanceKit", "BenchmarkKit"],
       swiftSettings: settings),
+    .executableTarget(
+      name: "MuseumChild", dependencies: ["StockroomCore", "ConformanceKit"], path: "Tests/MuseumChild",
+      swiftSettings: settings),
     .testTarget(
-      name: "ConformanceKitTests", dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit"],
+      name: "ConformanceKitTests",
+      dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit", "MuseumChild"],
       swiftSettings: settings),
     .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),

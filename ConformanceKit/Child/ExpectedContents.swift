@@ -81,19 +81,30 @@ struct ExpectedContents: Sendable {
   ///   for timestamps that have changed although the entry was not written since they were last seen, went back, or
   ///   are not of this time.
   mutating func verify(_ engine: any StorageEngine, underWay: [StorageOperation] = []) async throws {
+    try check(try await Self.agreedEntries(of: engine), underWay: underWay)
+  }
+
+  /// All entries of an engine, if its other ways of telling what it holds agree with them.
+  ///
+  /// - Throws: ``Violation``.
+  static func agreedEntries(of engine: any StorageEngine) async throws -> [StorageEntry] {
     let found = try await engine.readAllEntries()
-    try check(found, underWay: underWay)
-    try expect(found.count, countedBy: try await engine.keyCount(), "keyCount()", .l2)
+    func expect(_ count: Int, _ what: String, _ rule: ContractRule) throws {
+      if count == found.count { return }
+      throw Violation("\(what) was \(count), but readAllEntries() gave \(found.count) entries", rule: rule)
+    }
+    try expect(try await engine.keyCount(), "keyCount()", .l2)
     let keys = try await engine.allKeys()
-    try expect(found.count, countedBy: keys.count, "the number of allKeys()", .k3)
+    try expect(keys.count, "the number of allKeys()", .k3)
     let isListed = Set(keys) == Set(found.map(\.key))
     if !isListed { throw Violation("allKeys() and readAllEntries() gave different keys", rule: .k3) }
     let read = try await engine.readDataAndKeys(keys: found.map(\.key))
-    try expect(found.count, countedBy: read.count, "the number of entries of readDataAndKeys(keys:)", .r2)
+    try expect(read.count, "the number of entries of readDataAndKeys(keys:)", .r2)
     for (entry, read) in zip(found, read) where entry.key != read.key || entry.data != read.data {
       throw Violation(
         "readDataAndKeys(keys:) did not give what readAllEntries() gave for \(entry.key)", rule: .r2)
     }
+    return found
   }
 
   /// The same for entries that were read from the engine.
@@ -179,7 +190,7 @@ private func name(_ value: Data?) -> String {
   return "the value \"\(String(decoding: value[..<end], as: UTF8.self))\" (\(value.count) bytes)"
 }
 
-// MARK: - Order, timestamps and numbers
+// MARK: - Order and timestamps
 
 extension ExpectedContents {
   private func expectOrder(_ found: [StorageEntry]) throws {
@@ -227,11 +238,6 @@ extension ExpectedContents {
     Violation(
       "createdAt and updatedAt of \(entry.key), \(describe(entry.createdAt)) and \(describe(entry.updatedAt)), \(how)",
       rule: .w2)
-  }
-
-  private func expect(_ count: Int, countedBy other: Int, _ what: String, _ rule: ContractRule) throws {
-    guard count != other else { return }
-    throw Violation("\(what) was \(other), but readAllEntries() gave \(count) entries", rule: rule)
   }
 }
 

@@ -26,7 +26,7 @@ struct NumberedBatches: Sendable, Hashable, Codable {
     let removals = removals(in: number)
     var operations: [StorageOperation] = random.once(in: 50) ? [.removeAll] : []
     for index in 0..<count {
-      let key = Self.key(random.next(upTo: 400))
+      let key = Self.key(random.next(upTo: Self.keyCount))
       if random.next(upTo: 10) < removals {
         operations.append(.remove(key: key))
       } else {
@@ -46,7 +46,10 @@ struct NumberedBatches: Sendable, Hashable, Codable {
     }
   }
 
-  private static func key(_ number: Int) -> CacheKey {
+  /// How many keys there are, beside the marker.
+  static let keyCount = 400
+
+  static func key(_ number: Int) -> CacheKey {
     CacheKey(verbatim: "entries/\(number)" + (number % 16 == 0 ? String(repeating: "·", count: 120) : ""))
   }
 

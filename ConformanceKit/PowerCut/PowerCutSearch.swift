@@ -185,6 +185,7 @@ private final class Inspector {
     case .success(.failure(let error)):
       self.child = nil
       try Task.checkCancellation()
+      if error is ChildProcess.Misunderstanding { throw error }
       return PowerCutVerdict(error)
     case .failure:
       child.kill()

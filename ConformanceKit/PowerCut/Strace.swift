@@ -31,17 +31,17 @@ struct Strace {
     let child = try context.startChild(under: command(writingTo: file))
     var messages: [Work.Message] = []
     do {
-      for task in tasks { messages += try await child.perform(task) }
-    } catch let death as ChildProcess.Died {
+      try await judging {
+        for task in tasks { messages += try await child.perform(task) }
+      }
+    } catch {
       // Nothing was recorded: it was not the engine that failed.
       if try Data(contentsOf: file).isEmpty {
-        throw Skip(reason: "strace cannot follow a process here: \(death).")
+        throw Skip(reason: "strace cannot follow a process here: \(error).")
       }
-      throw Violation("while steps were being done one after the other, \(death)")
-    } catch let error as ChildError {
-      throw Violation("while steps were being done one after the other, a call failed: \(error)")
+      throw error
     }
-    try child.hangUp()
+    child.hangUp()
     await child.waitUntilEnd()
     let calls = TraceText.calls(in: try Data(contentsOf: file, options: .alwaysMapped))
     try FileManager.default.removeItem(at: file)

@@ -8,7 +8,7 @@ extension TraceReader {
   /// Does to the books what a call did to the files. Calls that failed have done nothing.
   mutating func read(_ call: TraceCall) throws {
     let arguments = call.arguments + Array(repeating: .number(0, path: nil), count: 6)
-    if call.name == "write", arguments[0].number == 1, let text = arguments[1].text { output(text) }
+    if let message = call.message, self[arguments[0]] == nil { acknowledge(message) }
     guard call.succeeded, let result = call.result else { return }
     switch call.name {
     case "open", "creat": try open(call, arguments[0], in: nil, call.name == "creat" ? creation : arguments[1].symbols)

@@ -44,7 +44,7 @@ struct TraceReader {
   ///   - root: The path of the directory, without symbolic links.
   ///   - initial: What it holds at the beginning.
   ///   - workingDirectory: Where the process is that was traced.
-  ///   - acknowledgement: Which step is acknowledged by a line that the process writes to standard output.
+  ///   - acknowledgement: Which step is acknowledged by a message to the parent process.
   init(
     root: String, initial: DiskTree, workingDirectory: String,
     acknowledgement: @escaping (String) -> Int?
@@ -94,7 +94,7 @@ struct TraceReader {
     recording.events.append(.init(event: .sync(sync), summary: summary))
   }
 
-  mutating func output(_ text: String) {
+  mutating func acknowledge(_ text: String) {
     guard let step = acknowledgement(text) else { return }
     recording.events.append(
       .init(event: .acknowledgement(step), summary: "acknowledgement of step \(step)"))
@@ -197,12 +197,14 @@ extension TraceCall {
   /// The line of the trace at which the call is taken to have had its effect.
   ///
   /// What another thread has done meanwhile is taken to have happened before. But a descriptor may be given out again as
-  /// soon as the call that closes it has begun, and what is being written to standard output has been done.
-  var effectLine: Int {
-    switch name {
-    case "close", "close_range": began
-    case "write" where arguments.first?.number == 1: began
-    default: ended
+  /// soon as the call that closes it has begun, and what is being told to the parent has been done.
+  var effectLine: Int { name == "close" || name == "close_range" || message != nil ? began : ended }
+
+  /// What a child tells its parent: a ``ChildReply`` with a message.
+  var message: String? {
+    guard name == "write", let text = arguments.dropFirst().first?.text, text.hasPrefix(#"{"message""#) else {
+      return nil
     }
+    return text
   }
 }

@@ -30,7 +30,7 @@ struct CheckDefinition: Sendable {
       removalChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
       openingChecks, closingChecks, faultChecks, damageChecks, powerCutChecks, storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
-      storeIdentifierChecks,
+      storeIdentifierChecks, killChecks, twoProcessesChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()
