@@ -10,7 +10,8 @@
 ///
 /// There are three limits to that, without which no engine could get anything done:
 /// - A rename happens as a whole: there is the old name or the new one, and never neither. To make either durable
-///   makes both so.
+///   makes both so. A file is not moved into a directory that has no name yet, unless that was made durable: it would
+///   have neither.
 /// - To rename or remove a name presupposes the change that has put it there.
 /// - A directory is not removed before what was in it.
 ///
@@ -23,6 +24,8 @@ struct Disk: Sendable {
     let change: DiskChange
     /// The earlier changes without which this one cannot be.
     let needs: [Int]
+    /// The earlier changes without which this one cannot be, unless it is durable.
+    let presumes: [Int]
     fileprivate(set) var isDurable = false
   }
 
@@ -42,7 +45,8 @@ struct Disk: Sendable {
 
   /// Makes a change, in memory only.
   mutating func make(_ change: DiskChange) {
-    log.append(Entry(number: nextNumber, change: change, needs: needs(of: change)))
+    log.append(
+      Entry(number: nextNumber, change: change, needs: needs(of: change), presumes: presumptions(of: change)))
     nextNumber += 1
   }
 
@@ -62,7 +66,8 @@ struct Disk: Sendable {
     var missing: Set<Int> = []
     for entry in log {
       let fate = entry.isDurable ? .whole : fate(entry)
-      if fate == .missing || entry.needs.contains(where: missing.contains) {
+      let requirements = entry.isDurable ? [] : entry.needs + entry.presumes
+      if fate == .missing || requirements.contains(where: missing.contains) {
         missing.insert(entry.number)
       } else {
         tree.apply(entry.change, fate)
@@ -72,15 +77,23 @@ struct Disk: Sendable {
   }
 
   /// The changes without which this one cannot be, and those without which they cannot be.
-  func allNeeds(of number: Int) -> Set<Int> {
-    var needs: Set<Int> = []
+  func requirements(of number: Int) -> Set<Int> { closure(of: number) { $0.needs + $0.presumes } }
+
+  private func closure(of number: Int, _ direct: (Entry) -> [Int]) -> Set<Int> {
+    var found: Set<Int> = []
     var open = [number]
     while let next = open.popLast() {
-      for need in log.first(where: { $0.number == next })?.needs ?? [] where needs.insert(need).inserted {
-        open.append(need)
-      }
+      guard let entry = log.first(where: { $0.number == next }) else { continue }
+      for other in direct(entry) where found.insert(other).inserted { open.append(other) }
     }
-    return needs
+    return found
+  }
+
+  private func presumptions(of change: DiskChange) -> [Int] {
+    guard case .rename(_, let new, _) = change else { return [] }
+    return log.filter { entry in
+      if case .link(_, new.directory) = entry.change { true } else { false }
+    }.map(\.number)
   }
 
   private func needs(of change: DiskChange) -> [Int] {
@@ -104,7 +117,7 @@ struct Disk: Sendable {
   }
 
   private mutating func markDurable(_ number: Int) {
-    for number in allNeeds(of: number).union([number]) {
+    for number in closure(of: number, \.needs).union([number]) {
       if let index = log.firstIndex(where: { $0.number == number }) { log[index].isDurable = true }
     }
   }

@@ -7,7 +7,7 @@
 /// Directories and files as they are at one moment.
 struct DiskTree: Sendable {
   struct File: Hashable, Sendable {
-    var bytes: [UInt8] = []
+    var bytes = Data()
     var attributes: [String: Data] = [:]
     /// When it was modified, if the engine has said so itself. Else the time is none that matters.
     var time: FileTime?
@@ -89,12 +89,8 @@ extension DiskTree {
   }
 
   private mutating func resize(_ file: Int, to length: Int) {
-    let current = self.length(of: file)
-    if length < current {
-      files[file]?.bytes.removeLast(current - length)
-    } else if length > current {
-      files[file]?.bytes.append(contentsOf: repeatElement(0, count: length - current))
-    }
+    // Data fills what it grows by with zeros, as files do.
+    if length != self.length(of: file) { files[file]?.bytes.count = length }
   }
 
   private mutating func write(_ bytes: Data, at offset: Int, in file: Int, _ fate: Fate) {

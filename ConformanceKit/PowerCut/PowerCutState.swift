@@ -50,7 +50,7 @@ struct PowerCutStates {
   private var oneKept: [PowerCutState] {
     recent.map { entry in
       var state = PowerCutState(others: .missing, particular: [entry.number: .whole])
-      for need in disk.allNeeds(of: entry.number) { state.particular[need] = .whole }
+      for need in disk.requirements(of: entry.number) { state.particular[need] = .whole }
       return state
     }
   }
