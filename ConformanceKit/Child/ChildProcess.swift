@@ -5,6 +5,14 @@
 #endif
 import StockroomCore
 
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
 /// A child process that is running, or has ended.
 final class ChildProcess: Sendable {
   /// How a process has ended.
@@ -74,19 +82,28 @@ final class ChildProcess: Sendable {
     isGreeted.withLock { $0 = true }
   }
 
-  /// Has the process do something. The stream ends when it has been done; it throws ``ChildError`` if the task threw,
+  /// Has the process do something. The messages end when it has been done; they throw ``ChildError`` if the task threw,
   /// ``Died`` if the process ended first, and ``Misunderstanding`` if it is no ``ConformanceChild``. One task at a time.
-  func start<Work: ChildTask>(_ task: Work) throws -> AsyncThrowingStream<Work.Message, any Error> {
+  func start<Work: ChildTask>(_ task: Work) throws -> Messages<Work.Message> {
     process.send(Data((try ChildRequest(task: task).line + "\n").utf8))
-    return AsyncThrowingStream { [self] in
-      try await waitUntilReady()
-      guard let line = await transcript.nextLine() else {
+    return Messages(process: self)
+  }
+
+  /// What comes from a process while it does something.
+  struct Messages<Message: Codable & Sendable>: AsyncSequence, AsyncIteratorProtocol, Sendable {
+    fileprivate let process: ChildProcess
+
+    func makeAsyncIterator() -> Self { self }
+
+    func next() async throws -> Message? {
+      try await process.waitUntilReady()
+      guard let line = await process.transcript.nextLine() else {
         // A task that is cancelled is told that there are no more lines.
         try Task.checkCancellation()
-        throw await death()
+        throw await process.death()
       }
-      guard let reply = try? JSONDecoder().decode(ChildReply<Work.Message>.self, from: line) else {
-        throw misunderstanding(line)
+      guard let reply = try? JSONDecoder().decode(ChildReply<Message>.self, from: line) else {
+        throw process.misunderstanding(line)
       }
       switch reply {
       case .message(let message): return message
@@ -179,13 +196,25 @@ private struct LineSplitter: Sendable {
 
   /// The lines that are complete with this piece, without their line breaks. Costs the length of the piece and the lines.
   mutating func add(_ piece: Data) -> [Data] {
-    var parts = piece.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)[...]
-    guard let last = parts.popLast() else { return [] }
-    guard let first = parts.popFirst() else {
-      rest += last
-      return []
+    piece.withUnsafeBytes { piece in
+      var lines: [Data] = []
+      var remaining = piece[...]
+      while let end = remaining.offsetOfLineBreak {
+        lines.append(rest + Data(remaining.prefix(end)))
+        rest = Data()
+        remaining = remaining.dropFirst(end + 1)
+      }
+      rest += Data(remaining)
+      return lines
     }
-    defer { rest = Data(last) }
-    return [rest + first] + parts.map { Data($0) }
+  }
+}
+
+extension Slice<UnsafeRawBufferPointer> {
+  fileprivate var offsetOfLineBreak: Int? {
+    let bytes = UnsafeRawBufferPointer(rebasing: self)
+    guard let start = bytes.baseAddress, let found = memchr(start, Int32(UInt8(ascii: "\n")), bytes.count)
+    else { return nil }
+    return UnsafeRawPointer(found) - start
   }
 }

@@ -24,7 +24,8 @@ final class SystemProcess: Sendable {
   let identifier: pid_t
   /// A socket, since a write to one that is closed can be an error and no signal. Nil after ``hangUp()``.
   private let input: Guarded<Descriptor?>
-  private let isRunning = Guarded(true)
+  /// Nil while the process is running.
+  private let ending = Guarded<ChildProcess.Ending?>(nil)
 
   /// Starts a program in the environment of this process.
   ///
@@ -34,11 +35,19 @@ final class SystemProcess: Sendable {
     #if os(Linux) || os(macOS)
       // Sockets for output, too: those can be made without a moment in which another process might inherit them.
       let (input, output, errors) = try (Descriptor.pair(), Descriptor.pair(), Descriptor.pair())
+      let end = try Descriptor.pair()
       identifier = try Self.spawn(command, streams: [input.theirs, output.theirs, errors.theirs])
       self.input = Guarded(input.ours)
-      Thread.detachNewThread { [self, output = output.ours, errors = errors.ours] in
-        Self.read([(output, { receive(.output($0)) }), (errors, { receive(.errors($0)) })])
-        receive(.ended(waitUntilEnd()))
+      // What the process has started may keep its streams open for as long as it likes. So a thread waits for the end,
+      // and closes its end of this socket then.
+      let outputs = Outputs(output: output.ours, errors: errors.ours, end: end.ours)
+      Thread.detachNewThread { [self, signal = end.theirs] in
+        waitUntilEnd()
+        signal.shutDown()
+      }
+      Thread.detachNewThread { [self] in
+        outputs.read(receive)
+        receive(.ended(ending.withLock { $0 } ?? .exited(status: 0)))
       }
     #else
       throw StorageError(.unsupported, "A program cannot start another one on this system.")
@@ -64,43 +73,56 @@ final class SystemProcess: Sendable {
   /// Ends the process's standard input.
   func hangUp() {
     let input = input.withLock { $0.take() }
-    if let input { shutdown(input.number, Int32(SHUT_WR)) }
+    input?.shutDown()
   }
 
   /// Kills the process at once, as nothing inside it can prevent. Does nothing if it has ended.
   func kill() {
     // As long as it has not been waited for, no other process can have its number.
-    isRunning.withLock { if $0 { _ = systemKill(identifier, SIGKILL) } }
+    ending.withLock { if $0 == nil { _ = systemKill(identifier, SIGKILL) } }
     // What a process has started lives on, and may wait for requests.
     hangUp()
   }
 
-  private func waitUntilEnd() -> ChildProcess.Ending {
+  private func waitUntilEnd() {
     var information = siginfo_t()
     while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
-    return isRunning.withLock { isRunning in
-      isRunning = false
+    ending.withLock { ending in
       var status: Int32 = 0
       while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
       let signal = status & 0x7F
-      return signal == 0 ? .exited(status: status >> 8 & 0xFF) : .killed(signal: signal)
+      ending = signal == 0 ? .exited(status: status >> 8 & 0xFF) : .killed(signal: signal)
     }
   }
+}
 
-  /// Reads from all at the same time until each has ended.
-  private static func read(_ sources: [(Descriptor, (Data) -> Void)]) {
-    var sources = sources
+/// What a process writes.
+private struct Outputs: Sendable {
+  let output: Descriptor
+  let errors: Descriptor
+  /// Ends when the process does.
+  let end: Descriptor
+
+  /// Reads until the process has ended and there is no more.
+  func read(_ receive: (SystemProcess.Event) -> Void) {
     var buffer = [UInt8](repeating: 0, count: 65_536)
-    while !sources.isEmpty {
-      var waiting = sources.map { pollfd(fd: $0.0.number, events: Int16(POLLIN), revents: 0) }
-      guard poll(&waiting, nfds_t(waiting.count), -1) >= 0 || errno == EINTR else { return }
-      for (index, entry) in waiting.enumerated().reversed() where entry.revents != 0 {
-        let count = systemRead(entry.fd, &buffer, buffer.count)
+    var hasEnded = false
+    // Those that have not been closed.
+    var open = [output, errors]
+    while !open.isEmpty || !hasEnded {
+      var waiting = (open + [end]).map { pollfd(fd: $0.number, events: Int16(POLLIN), revents: 0) }
+      // Once the process has ended, what is there is all that there will be.
+      guard poll(&waiting, nfds_t(waiting.count), hasEnded ? 0 : -1) >= 0 || errno == EINTR else { return }
+      let ready = zip(open, waiting).filter { $1.revents != 0 }.map(\.0)
+      if ready.isEmpty, hasEnded { return }
+      hasEnded = waiting[open.count].revents != 0
+      for source in ready {
+        let count = systemRead(source.number, &buffer, buffer.count)
         if count > 0 {
-          sources[index].1(Data(buffer.prefix(count)))
+          let bytes = Data(buffer[..<count])
+          receive(source === output ? .output(bytes) : .errors(bytes))
         } else if count == 0 || errno != EINTR {
-          // An error ends it as the end of the process does, which is what can go wrong here.
-          sources.remove(at: index)
+          open.removeAll { $0 === source }
         }
       }
     }
@@ -183,6 +205,9 @@ private final class Descriptor: Sendable {
   }
 
   deinit { close(number) }
+
+  /// Lets whoever reads at the other end know that nothing more will come.
+  func shutDown() { shutdown(number, Int32(SHUT_WR)) }
 
   /// Both ends of a socket.
   static func pair() throws -> (ours: Descriptor, theirs: Descriptor) {

@@ -19,7 +19,7 @@ import Testing
 
   @Test("What only tests use is not shown")
   func hidden() async throws {
-    #expect(try await !CommandLineTool.run("--help").standardOutput.contains("write-until-killed"))
+    #expect(try await !CommandLineTool.run("--help").standardOutput.contains("serve-checks"))
   }
 
   @Test("--version prints a version")
@@ -50,7 +50,7 @@ import Testing
       (["conformance", "--check", "nope"], "There is no check called nope"),
       (["conformance", "--rule", "Z9"], "There is no rule called Z9."),
       (["conformance", "--engine", "memory", "--rule", "W6"], "No check of these rules applies"),
-      (["write-until-killed", "nonsense", "/tmp"], "There is no engine called nonsense."),
+      (["serve-checks", "nonsense"], "There is no engine called nonsense."),
       (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),
     ])
   func wrongUsage(arguments: [String], message: String) async throws {

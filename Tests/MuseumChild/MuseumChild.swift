@@ -1,0 +1,13 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+/// The child of the engines in the museum that break when their process dies, or beside another process.
+@main enum MuseumChild {
+  static func main() async throws {
+    let arguments = CommandLine.arguments.dropFirst()
+    let isShared = arguments.contains("shared")
+    let flaw = arguments.lazy.compactMap(MortalEngine.Flaw.init).first
+    try await ConformanceChild.serve { try MortalEngine(directory: $0, isShared: isShared, flaw: flaw) }
+  }
+}
