@@ -89,11 +89,17 @@ struct Disk: Sendable {
     return found
   }
 
+  /// The changes that give names to the directory that a file is moved into, and to those above it.
   private func presumptions(of change: DiskChange) -> [Int] {
     guard case .rename(_, let new, _) = change else { return [] }
-    return log.filter { entry in
-      if case .link(_, new.directory) = entry.change { true } else { false }
-    }.map(\.number)
+    var presumptions: [Int] = []
+    var directory = new.directory
+    for entry in log.reversed() {
+      guard case .link(let name, directory) = entry.change else { continue }
+      presumptions.append(entry.number)
+      directory = name.directory
+    }
+    return presumptions
   }
 
   private func needs(of change: DiskChange) -> [Int] {

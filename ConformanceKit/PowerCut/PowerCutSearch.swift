@@ -54,9 +54,12 @@ struct PowerCutSearch {
     }
   }
 
-  /// States that power cuts have left at so many moments, and what the engine may hold in each.
+  /// States that power cuts have left at so many moments, and the last step that was acknowledged before each.
+  ///
+  /// Convicts the engine if it cannot stand one of them.
   func samples(_ count: Int) async throws -> [(tree: DiskTree, acknowledged: Int)] {
     try checkRecording()
+    let inspector = Inspector(self)
     var random = SeededRandom(seed: context.effort.seed &+ 1)
     var samples: [(DiskTree, Int)] = []
     let picks = picks(count, &random)
@@ -66,7 +69,11 @@ struct PowerCutSearch {
       }
       let kinds = PowerCutStates(moment.disk, isAfterChange: moment.isAfterChange).kinds(&random)
       let state = kinds[random.next(upTo: kinds.count)].randomElement(using: &random) ?? .everything
-      samples.append((moment.disk.tree { state.fate($0.number) }, acknowledged))
+      let tree = moment.disk.tree { state.fate($0.number) }
+      if let verdict = try await inspector.inspect(tree, moment.histories) {
+        throw try await conviction(verdict, of: state, at: moment, inspector)
+      }
+      samples.append((tree, acknowledged))
     }
     return samples
   }
