@@ -52,7 +52,8 @@ struct Disk: Sendable {
 
   /// Makes changes durable.
   mutating func sync(_ sync: DiskSync) {
-    for entry in log where (sync.from..<sync.before).contains(entry.number) && sync.scope.covers(entry.change) {
+    for entry in log where (sync.from..<sync.before).contains(entry.number) && sync.scope.covers(entry.change)
+    {
       markDurable(entry.number)
     }
     fold()

@@ -29,8 +29,10 @@ struct DiskRecording: Sendable {
   /// What the engine's processes are asked of the system: every call that changes files or says how others are to be
   /// understood. Systems that do not know one of them leave it out.
   static let calls = [
-    "open", "openat", "creat", "close", "close_range", "dup", "dup2", "dup3", "fcntl", "lseek", "read", "readv",
-    "write", "writev", "pwrite64", "pwritev", "pwritev2", "ftruncate", "truncate", "fallocate", "rename", "renameat",
+    "open", "openat", "creat", "close", "close_range", "dup", "dup2", "dup3", "fcntl", "lseek", "read",
+    "readv",
+    "write", "writev", "pwrite64", "pwritev", "pwritev2", "ftruncate", "truncate", "fallocate", "rename",
+    "renameat",
     "renameat2", "link", "linkat", "unlink", "unlinkat", "symlink", "symlinkat", "mkdir", "mkdirat", "rmdir",
     "fsync", "fdatasync", "sync", "syncfs", "mmap", "copy_file_range", "sendfile", "splice", "io_uring_setup",
     "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr", "utimensat", "chdir",

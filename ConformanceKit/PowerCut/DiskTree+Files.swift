@@ -35,7 +35,9 @@ extension DiskTree {
     for path in try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath).sorted() {
       let url = directory.appending(path: path)
       var isDirectory = false
-      guard FileManager.default.fileExists(atPath: url.systemPath, isDirectory: &isDirectory) else { continue }
+      guard FileManager.default.fileExists(atPath: url.systemPath, isDirectory: &isDirectory) else {
+        continue
+      }
       let number = numbers.count
       numbers[path] = number
       if isDirectory { addDirectory(number) } else { addFile(number) }

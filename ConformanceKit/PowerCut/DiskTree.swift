@@ -95,7 +95,8 @@ extension DiskTree {
 
   private mutating func write(_ bytes: Data, at offset: Int, in file: Int, _ fate: Fate) {
     let written = fate.range(ofWriteAt: offset, count: bytes.count)
-    let end = fate.isEndWritten(ofWriteAt: offset, count: bytes.count) ? offset + bytes.count : written.upperBound
+    let end =
+      fate.isEndWritten(ofWriteAt: offset, count: bytes.count) ? offset + bytes.count : written.upperBound
     if end > length(of: file) { resize(file, to: end) }
     files[file]?.time = nil
     guard !written.isEmpty else { return }
@@ -118,7 +119,8 @@ extension Fate {
     case .whole: return all
     case .sectors(let sectors):
       let start = offset / Self.sectorSize * Self.sectorSize
-      let torn = (start + sectors.lowerBound * Self.sectorSize)..<(start + sectors.upperBound * Self.sectorSize)
+      let torn =
+        (start + sectors.lowerBound * Self.sectorSize)..<(start + sectors.upperBound * Self.sectorSize)
       return torn.clamped(to: all)
     }
   }

@@ -36,7 +36,8 @@ struct PowerCutRecorder {
   }
 
   /// Records how the engine is opened on what power cuts have left, and a few steps after that.
-  func recordRecoveries(from samples: [(tree: DiskTree, acknowledged: Int)]) async throws -> [PowerCutSearch] {
+  func recordRecoveries(from samples: [(tree: DiskTree, acknowledged: Int)]) async throws -> [PowerCutSearch]
+  {
     var tasks: [TakeStepsTask] = []
     for (run, sample) in samples.enumerated() {
       let directory = root.appending(path: "recovery-\(run)", directoryHint: .isDirectory)
@@ -89,7 +90,8 @@ struct PowerCutRecorder {
       of: calls, root: path.hasSuffix("/") ? String(path.dropLast()) : path, initial: initial,
       workingDirectory: FileManager.default.currentDirectoryPath
     ) { line in
-      guard case .message(let message) = ChildReply<TakeStepsTask.Message>(line: line), message.run == run else {
+      guard case .message(let message) = ChildReply<TakeStepsTask.Message>(line: line), message.run == run
+      else {
         return nil
       }
       return message.step

@@ -198,7 +198,8 @@ private final class Inspector {
       child.kill()
       self.child = nil
       try Task.checkCancellation()
-      return PowerCutVerdict(Violation("the engine had not been opened and read after \(PowerCutSearch.patience)"))
+      return PowerCutVerdict(
+        Violation("the engine had not been opened and read after \(PowerCutSearch.patience)"))
     }
   }
 }
@@ -237,14 +238,17 @@ extension PowerCutSearch {
       var simpler = state
       simpler.particular[entry.number] = .whole
       let tree = moment.disk.tree { simpler.fate($0.number) }
-      if let found = try await inspector.inspect(tree, moment.histories) { (state, verdict) = (simpler, found) }
+      if let found = try await inspector.inspect(tree, moment.histories) {
+        (state, verdict) = (simpler, found)
+      }
     }
     return (state, verdict)
   }
 
   private func listed(_ items: [String]) -> String {
     items.count > 8
-      ? items.prefix(8).joined(separator: "; ") + "; and \(items.count - 8) more" : items.joined(separator: "; ")
+      ? items.prefix(8).joined(separator: "; ") + "; and \(items.count - 8) more"
+      : items.joined(separator: "; ")
   }
 }
 

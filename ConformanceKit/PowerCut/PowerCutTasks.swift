@@ -103,7 +103,8 @@ struct InspectTask: ChildTask {
       try send(PowerCutVerdict(error, while: doing.isEmpty ? "" : "\(doing), "))
     } catch {
       let failure = error as? CallFailure
-      try send(PowerCutVerdict(error, while: doing.isEmpty ? "" : "\(doing)\(failure == nil ? " threw " : ": ")"))
+      try send(
+        PowerCutVerdict(error, while: doing.isEmpty ? "" : "\(doing)\(failure == nil ? " threw " : ": ")"))
     }
   }
 }

@@ -14,7 +14,8 @@ struct Strace {
       let found = directories.map { "\($0)/strace" }.first(where: FileManager.default.isExecutableFile)
       guard let found else {
         throw Skip(
-          reason: "The file operations of the engine are recorded with strace, which is not installed (on Debian: "
+          reason:
+            "The file operations of the engine are recorded with strace, which is not installed (on Debian: "
             + "apt-get install strace).")
       }
       path = found

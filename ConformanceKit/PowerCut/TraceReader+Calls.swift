@@ -11,10 +11,12 @@ extension TraceReader {
     if let message = call.message, self[arguments[0]] == nil { acknowledge(message) }
     guard call.succeeded, let result = call.result else { return }
     switch call.name {
-    case "open", "creat": try open(call, arguments[0], in: nil, call.name == "creat" ? creation : arguments[1].symbols)
+    case "open", "creat":
+      try open(call, arguments[0], in: nil, call.name == "creat" ? creation : arguments[1].symbols)
     case "openat": try open(call, arguments[1], in: arguments[0], arguments[2].symbols)
     case "close": close((arguments[0].number ?? -1)...(arguments[0].number ?? -1))
-    case "close_range": close((arguments[0].number ?? 0)...max(arguments[0].number ?? 0, arguments[1].number ?? .max))
+    case "close_range":
+      close((arguments[0].number ?? 0)...max(arguments[0].number ?? 0, arguments[1].number ?? .max))
     case "dup", "dup2", "dup3": assign(self[arguments[0]], to: result)
     case "fcntl": control(arguments, result)
     case "chdir": changeDirectory(arguments[0].text ?? "/")
@@ -26,7 +28,8 @@ extension TraceReader {
     case "mmap": map(arguments)
     case "fsync", "fdatasync", "sync", "syncfs": sync(call, arguments[0])
     case "copy_file_range", "sendfile", "splice": try checkCopying(call, arguments)
-    case "io_uring_setup": throw Obstacle(sentence: "What the engine does through io_uring cannot be recorded.")
+    case "io_uring_setup":
+      throw Obstacle(sentence: "What the engine does through io_uring cannot be recorded.")
     case "fork", "vfork", "clone", "clone3": try checkProcess(call)
     case let name where name.contains("xattr"): try setAttribute(call, arguments)
     case "utimensat": try setTime(call, arguments)
@@ -137,7 +140,8 @@ extension TraceReader {
       new = isPlain ? max(old, (arguments[2].number ?? 0) + (arguments[3].number ?? 0)) : old
     }
     if new != old {
-      change(.resize(node, length: new), of: call, "\(call.name) of \(title(node)) from \(old) to \(new) bytes")
+      change(
+        .resize(node, length: new), of: call, "\(call.name) of \(title(node)) from \(old) to \(new) bytes")
     }
   }
 
@@ -166,7 +170,8 @@ extension TraceReader {
     guard let file = self[descriptor] else { return }
     if call.name == "syncfs" { return sync(.everything, of: call, "syncfs") }
     sync(
-      .node(file.node, contentsOnly: call.name == "fdatasync"), of: call, "\(call.name) of \(title(file.node))")
+      .node(file.node, contentsOnly: call.name == "fdatasync"), of: call,
+      "\(call.name) of \(title(file.node))")
   }
 
   // MARK: Attributes
@@ -249,7 +254,9 @@ extension TraceReader {
       if live[new] == node { return }
       change(.rename(old, to: new, of: node), of: call, "rename of \(title(old)) to \(title(new))")
     case (.outside, .outside), (.directory, _), (_, .directory): return
-    default: throw Obstacle(sentence: "A file that is moved into or out of the store's directory cannot be recorded.")
+    default:
+      throw Obstacle(
+        sentence: "A file that is moved into or out of the store's directory cannot be recorded.")
     }
   }
 
@@ -265,7 +272,9 @@ extension TraceReader {
 
   private mutating func link(_ call: TraceCall, _ node: Int?, _ place: Place) throws {
     guard case .name(let name) = place else { return }
-    guard let node else { throw Obstacle(sentence: "The recording lost track of what \(title(name)) links to.") }
+    guard let node else {
+      throw Obstacle(sentence: "The recording lost track of what \(title(name)) links to.")
+    }
     change(.link(name, to: node), of: call, "link of \(title(node)) as \(title(name))")
   }
 }

@@ -126,7 +126,9 @@ struct TraceReader {
   }
 
   mutating func close(_ range: ClosedRange<Int>) {
-    for descriptor in Array(descriptors.keys) where range.contains(descriptor) { descriptors[descriptor] = nil }
+    for descriptor in Array(descriptors.keys) where range.contains(descriptor) {
+      descriptors[descriptor] = nil
+    }
   }
 
   mutating func changeDirectory(_ path: String) { workingDirectory = absolute(path, in: workingDirectory) }

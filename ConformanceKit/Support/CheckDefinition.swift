@@ -28,7 +28,8 @@ struct CheckDefinition: Sendable {
     let checks = [
       keyChecks, valueChecks, writeChecks, timestampChecks, batchChecks, readChecks, scanChecks, orderChecks,
       removalChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
-      openingChecks, closingChecks, faultChecks, damageChecks, powerCutChecks, storeConcurrencyChecks, storeFailureChecks,
+      openingChecks, closingChecks, faultChecks, damageChecks, powerCutChecks, storeConcurrencyChecks,
+      storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
       storeIdentifierChecks, killChecks, twoProcessesChecks,
     ].flatMap { $0 }

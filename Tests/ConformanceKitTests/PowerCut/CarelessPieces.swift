@@ -15,7 +15,8 @@ struct CarelessPiece: Sendable, CustomTestStringConvertible {
 
   var testDescription: String { name }
 
-  init(_ name: String, _ flaw: CarelessEngine.Flaw? = nil, keepsLog: Bool, breaking rules: Set<ContractRule>) {
+  init(_ name: String, _ flaw: CarelessEngine.Flaw? = nil, keepsLog: Bool, breaking rules: Set<ContractRule>)
+  {
     (self.name, self.flaw, self.keepsLog, self.rules) = (name, flaw, keepsLog, rules)
   }
 
@@ -26,7 +27,8 @@ struct CarelessPiece: Sendable, CustomTestStringConvertible {
     .init("does not sync the parents of its directory", .forgetsItsParents, keepsLog: true, breaking: [.w6]),
     .init("syncs when the next write comes", .acknowledgesBeforeTheSync, keepsLog: true, breaking: [.w6]),
     .init("takes a torn batch for a whole one", .takesTornTails, keepsLog: true, breaking: [.w4, .w6]),
-    .init("renames a file before it has been synced", .renamesBeforeTheSync, keepsLog: false, breaking: [.w6]),
+    .init(
+      "renames a file before it has been synced", .renamesBeforeTheSync, keepsLog: false, breaking: [.w6]),
     .init("does not sync the directory after a rename", .forgetsTheRename, keepsLog: false, breaking: [.w6]),
     .init("overwrites its file in place", .overwritesInPlace, keepsLog: false, breaking: [.w6]),
   ]

@@ -87,7 +87,9 @@ struct TraceTests {
     let recording = record(
       open("f", "O_WRONLY|O_CREAT", 3), "1 fsync(3 <unfinished ...>", #"2 write(3, "\x61", 1) = 1"#,
       "1 <... fsync resumed>) = 0")
-    guard case .sync(let sync) = try #require(recording.events.last).event else { return #expect(Bool(false)) }
+    guard case .sync(let sync) = try #require(recording.events.last).event else {
+      return #expect(Bool(false))
+    }
     #expect(sync.before == 1)
   }
 
@@ -103,7 +105,9 @@ struct TraceTests {
   @Test("What cannot be followed is said")
   func obstacles() {
     #expect(record("1 io_uring_setup(8, {flags=0}) = 3").obstacle != nil)
-    #expect(record(open("f", "O_WRONLY|O_CREAT", 3), "1 copy_file_range(9, NULL, 3, NULL, 5, 0) = 5").obstacle != nil)
+    #expect(
+      record(open("f", "O_WRONLY|O_CREAT", 3), "1 copy_file_range(9, NULL, 3, NULL, 5, 0) = 5").obstacle
+        != nil)
     #expect(record("1 clone3({flags=CLONE_VM|CLONE_VFORK, stack=0x7f00}, 88) = 2").obstacle != nil)
     #expect(record(open("f", "O_RDONLY", 3)).obstacle != nil)
   }
