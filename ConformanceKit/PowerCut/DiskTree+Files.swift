@@ -10,6 +10,20 @@ import StockroomCore
 #endif
 
 extension DiskTree {
+  /// Puts everything into a directory, in place of what is there.
+  ///
+  /// - Throws: ``Skip`` if that is not possible, which is not for the engine to answer for.
+  func layOut(in directory: URL) throws {
+    do {
+      if FileManager.default.fileExists(atPath: directory.systemPath) {
+        try FileManager.default.removeItem(at: directory)
+      }
+      try write(to: directory)
+    } catch {
+      throw Skip(reason: "What a power cut may leave could not be laid out: \(error).")
+    }
+  }
+
   /// Writes everything into a directory, which must not exist.
   func write(to directory: URL) throws {
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

@@ -25,7 +25,7 @@ struct PowerCutRecorder {
   /// Records the whole scenario, in a new place.
   func recordScenario() async throws -> PowerCutSearch {
     let directory = root.appending(path: "disk", directoryHint: .isDirectory)
-    try DiskTree().write(to: directory)
+    try DiskTree().layOut(in: directory)
     let task = task(0, in: directory, 1...scenario.length)
     let (_, calls) = try await strace.record([task], in: context)
     return search(calls, 0, directory, DiskTree()) { acknowledged in
@@ -41,7 +41,7 @@ struct PowerCutRecorder {
     var tasks: [TakeStepsTask] = []
     for (run, sample) in samples.enumerated() {
       let directory = root.appending(path: "recovery-\(run)", directoryHint: .isDirectory)
-      try sample.tree.write(to: directory)
+      try sample.tree.layOut(in: directory)
       let last = sample.acknowledged
       var task = task(run, in: directory, (last + 2)...(last + 4))
       task.histories = [PowerCutHistory(through: last), PowerCutHistory(through: last + 1)]

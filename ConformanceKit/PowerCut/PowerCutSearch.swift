@@ -177,8 +177,7 @@ private final class Inspector {
 
   /// What is wrong with what the engine makes of the state. Nil if nothing is.
   func inspect(_ tree: DiskTree, _ histories: [PowerCutHistory]) async throws -> PowerCutVerdict? {
-    try? FileManager.default.removeItem(at: search.directory)
-    try tree.write(to: search.directory)
+    try tree.layOut(in: search.directory)
     let task = InspectTask(
       directory: search.directory.appending(path: PowerCutRecorder.enginePath), scenario: search.scenario,
       histories: histories, capabilities: search.context.capabilities.rawValue, since: search.since)

@@ -27,7 +27,7 @@ package final class CarelessEngine: StorageEngine {
     var files: CarelessFiles?
   }
 
-  package let capabilities = promises
+  package let capabilities = CarelessEngine.promises
   private let state: Guarded<State>
 
   package init(directory: URL, keepsLog: Bool, flaw: Flaw?) throws {

@@ -72,7 +72,7 @@ struct CarelessFiles: Sendable {
       try write(try encode(change), at: 0, to: file)
       if flaw != .renamesBeforeTheSync { fsync(file) }
     }
-    if !isInPlace { Foundation.rename(target, path) }
+    if !isInPlace { rename(target, path) }
     if flaw != .forgetsTheRename { try FileManager.Directory.sync(directory) }
   }
 
