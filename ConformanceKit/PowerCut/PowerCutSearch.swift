@@ -13,7 +13,7 @@ struct PowerCutSearch {
   let histories: ([Int]) -> [PowerCutHistory]
 
   /// A moment of the recording.
-  private struct Moment {
+  struct Moment {
     let index: Int
     let disk: Disk
     let isAfterChange: Bool
@@ -22,7 +22,7 @@ struct PowerCutSearch {
   }
 
   /// How long an engine may take to open and read what a power cut has left: a few hundred entries.
-  fileprivate static let patience = Duration.seconds(60)
+  static let patience = Duration.seconds(60)
 
   /// Convicts the engine if it cannot stand a state that a power cut could have left.
   ///
@@ -30,7 +30,7 @@ struct PowerCutSearch {
   /// - Throws: ``Skip`` if the recording does not show everything that the engine did.
   func run(limit: Int?) async throws {
     try checkRecording()
-    let inspector = Inspector(self)
+    let inspector = PowerCutInspector(self)
     try await checkFinal(inspector)
     var random = SeededRandom(seed: context.effort.seed)
     var chosen: [Int: Int]?
@@ -59,7 +59,7 @@ struct PowerCutSearch {
   /// Convicts the engine if it cannot stand one of them.
   func samples(_ count: Int) async throws -> [(tree: DiskTree, acknowledged: Int)] {
     try checkRecording()
-    let inspector = Inspector(self)
+    let inspector = PowerCutInspector(self)
     var random = SeededRandom(seed: context.effort.seed &+ 1)
     var samples: [(DiskTree, Int)] = []
     let picks = picks(count, &random)
@@ -149,7 +149,7 @@ extension PowerCutSearch {
 
   /// Looks at what the engine has left with everything on the disk. If it misses something there, that was in memory that
   /// no recording shows.
-  private func checkFinal(_ inspector: Inspector) async throws {
+  private func checkFinal(_ inspector: PowerCutInspector) async throws {
     let acknowledged = recording.events.compactMap {
       if case .acknowledgement(let step) = $0.event { step } else { nil }
     }
@@ -161,105 +161,5 @@ extension PowerCutSearch {
           + "\(mapped.joined(separator: ", ")).")
     }
     throw Violation("when it was opened on what it had left, \(verdict.happened)", rule: verdict.rule)
-  }
-}
-
-// MARK: - Looking at a state
-
-/// Opens the engine in a child, one state after the other.
-private final class Inspector {
-  private let search: PowerCutSearch
-  private var child: ChildProcess?
-
-  init(_ search: PowerCutSearch) { self.search = search }
-
-  deinit { child?.kill() }
-
-  /// What is wrong with what the engine makes of the state. Nil if nothing is.
-  func inspect(_ tree: DiskTree, _ histories: [PowerCutHistory]) async throws -> PowerCutVerdict? {
-    try tree.layOut(in: search.directory)
-    let task = InspectTask(
-      directory: search.directory.appending(path: PowerCutRecorder.enginePath), scenario: search.scenario,
-      histories: histories, capabilities: search.context.capabilities.rawValue, since: search.since)
-    let child = try child ?? search.context.startChild()
-    self.child = child
-    let result = await withTimeLimit(PowerCutSearch.patience) { () -> Result<[PowerCutVerdict], any Error> in
-      do { return .success(try await child.perform(task)) } catch { return .failure(error) }
-    }
-    switch result {
-    case .success(.success(let verdicts)): return verdicts.first
-    case .success(.failure(let error)):
-      self.child = nil
-      try Task.checkCancellation()
-      if error is ChildProcess.Misunderstanding { throw error }
-      return PowerCutVerdict(error)
-    case .failure:
-      child.kill()
-      self.child = nil
-      try Task.checkCancellation()
-      return PowerCutVerdict(
-        Violation("the engine had not been opened and read after \(PowerCutSearch.patience)"))
-    }
-  }
-}
-
-// MARK: - The verdict
-
-extension PowerCutSearch {
-  private func conviction(
-    _ verdict: PowerCutVerdict, of state: PowerCutState, at moment: Moment, _ inspector: Inspector
-  ) async throws -> Violation {
-    let (state, verdict) = try await simplified(state, verdict, at: moment, inspector)
-    let events = recording.events
-    let changes = events.indices.filter { if case .change = events[$0].event { true } else { false } }
-    func operation(_ index: Int) -> String { "\(index + 1): \(events[index].summary)" }
-    let pending = moment.disk.pending
-    let differing = pending.filter { state.fate($0.number) != .whole }
-    let fates =
-      differing.isEmpty
-      ? "everything had reached the disk"
-      : "of what had not been synced this was missing: "
-        + listed(differing.map { operation(changes[$0.number]) + state.fate($0.number).remark })
-    let recent = events.indices[max(0, moment.index - 11)...moment.index].map(operation)
-    return Violation(
-      "after a power cut behind operation \(moment.index + 1) of \(events.count), with "
-        + (moment.acknowledged.map { "step \($0) acknowledged" } ?? "nothing acknowledged")
-        + ", when \(fates), \(verdict.happened). The last operations were \(recent.joined(separator: "; "))",
-      rule: verdict.rule)
-  }
-
-  /// The same with less missing, as long as the engine fails for it.
-  private func simplified(
-    _ state: PowerCutState, _ verdict: PowerCutVerdict, at moment: Moment, _ inspector: Inspector
-  ) async throws -> (PowerCutState, PowerCutVerdict) {
-    var (state, verdict) = (state, verdict)
-    for entry in moment.disk.pending.filter({ state.fate($0.number) != .whole }).suffix(60) {
-      var simpler = state
-      simpler.particular[entry.number] = .whole
-      let tree = moment.disk.tree { simpler.fate($0.number) }
-      if let found = try await inspector.inspect(tree, moment.histories) {
-        (state, verdict) = (simpler, found)
-      }
-    }
-    return (state, verdict)
-  }
-
-  private func listed(_ items: [String]) -> String {
-    items.count > 8
-      ? items.prefix(8).joined(separator: "; ") + "; and \(items.count - 8) more"
-      : items.joined(separator: "; ")
-  }
-}
-
-extension Fate {
-  /// What is said behind the operation in a list of those that did not reach the disk as a whole.
-  fileprivate var remark: String {
-    switch self {
-    case .missing, .whole: ""
-    case .lengthOnly: " (but for the length of the file)"
-    case .sectors(let sectors):
-      " (but for \(sectors.count == 1 ? "sector" : "sectors") \(sectors.lowerBound)"
-        + (sectors.count == 1 ? ")" : " to \(sectors.upperBound - 1))")
-    }
   }
 }
