@@ -29,8 +29,8 @@ struct CheckDefinition: Sendable {
       keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks, timestampChecks,
       clockChecks, batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks, orderChecks,
       removalChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks, cancellationChecks,
-      cooperationChecks,
-      openingChecks, closingChecks, faultChecks, damageChecks, storeConcurrencyChecks, storeFailureChecks,
+      cooperationChecks, openingChecks, closingChecks, faultChecks, damageChecks, powerCutChecks,
+      storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
       storeIdentifierChecks, killChecks, twoProcessesChecks,
     ].flatMap { $0 }

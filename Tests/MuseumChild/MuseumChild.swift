@@ -10,6 +10,13 @@ import StockroomCore
       let flaw = arguments.lazy.compactMap(FragileEngine.Flaw.init).first
       return try await ConformanceChild.serve { try FragileEngine(directory: $0, flaw: flaw) }
     }
+    if arguments.contains("careless") {
+      let flaw = arguments.lazy.compactMap(CarelessEngine.Flaw.init).first
+      let keepsLog = arguments.contains("log")
+      return try await ConformanceChild.serve {
+        try CarelessEngine(directory: $0, keepsLog: keepsLog, flaw: flaw)
+      }
+    }
     let isShared = arguments.contains("shared")
     let flaw = arguments.lazy.compactMap(MortalEngine.Flaw.init).first
     try await ConformanceChild.serve { try MortalEngine(directory: $0, isShared: isShared, flaw: flaw) }
