@@ -27,7 +27,7 @@ struct CheckDefinition: Sendable {
   static let all: [CheckDefinition] = {
     let checks = [
       keyChecks, valueChecks, writeChecks, timestampChecks, batchChecks, readChecks, scanChecks, orderChecks,
-      removalChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
+      removalChecks, historyChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
       openingChecks, closingChecks, faultChecks, damageChecks, storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
       storeIdentifierChecks,
