@@ -23,7 +23,7 @@ struct HistoryGenerator {
   }
 
   private mutating func history() -> [HistoryOperation] {
-    let lengths = theme == .largeValues ? [10, 25] : [20, 60, 150, 300]
+    let lengths = theme == .largeValues ? [8, 16] : [12, 25, 50, 150]
     let count = random.pick(lengths) ?? 20
     var operations = (0..<count).map { _ in operation(random.pick(profile.calls, otherwise: .read)) }
     // In the end everything is looked at, from every side that this kind of history has.
@@ -87,7 +87,7 @@ extension HistoryGenerator {
   }
 
   private mutating func batchCount() -> Int {
-    random.pick([0: 1, 1: 3, 2: 4, 3: 4, 5: 3, 9: 2, 40: 1], otherwise: 1)
+    random.pick([0: 2, 1: 6, 2: 8, 3: 8, 5: 6, 9: 3, 40: 1], otherwise: 1)
   }
 
   /// So that one batch of twelve has an invalid key somewhere, however long batches are.

@@ -11,12 +11,14 @@ struct HistoryProfile: Sendable {
 
   /// The check that makes histories of this kind.
   let check: String
+  /// How much of the effort this kind of history is given, in fifths.
+  let share: Int
   /// Each call with its weight.
   let calls: KeyValuePairs<Call, Int>
 
   /// One entry at a time.
   static let singleCalls = HistoryProfile(
-    check: "histories.single-calls",
+    check: "histories.single-calls", share: 1,
     calls: [
       .write: 300, .remove: 100, .removeAll: 10, .wait: 6,
       .read: 200, .keyExists: 60, .createdAt: 60, .updatedAt: 60, .keyCount: 60, .allKeys: 30,
@@ -25,7 +27,7 @@ struct HistoryProfile: Sendable {
 
   /// Many entries at a time.
   static let batches = HistoryProfile(
-    check: "histories.batches",
+    check: "histories.batches", share: 1,
     calls: [
       .writeMany: 120, .removeMany: 60, .apply: 200, .write: 40, .remove: 20, .removeAll: 6, .wait: 6,
       .read: 60, .createdAt: 30, .updatedAt: 30, .keyCount: 60, .allKeys: 20, .readAllEntries: 100,
@@ -34,7 +36,7 @@ struct HistoryProfile: Sendable {
 
   /// Every call there is.
   static let everything = HistoryProfile(
-    check: "histories.everything",
+    check: "histories.everything", share: 2,
     calls: [
       .write: 150, .writeMany: 60, .remove: 60, .removeMany: 30, .removeAll: 6, .apply: 100, .wait: 6,
       .read: 60, .readMany: 50, .readDataAndKeys: 50, .readAllData: 30, .readAllDataAndKeys: 30,
@@ -44,11 +46,11 @@ struct HistoryProfile: Sendable {
 
   /// Changes, and opening anew between them.
   static let reopened = HistoryProfile(
-    check: "histories.reopened",
+    check: "histories.reopened", share: 1,
     calls: [
       .write: 150, .writeMany: 40, .remove: 60, .removeMany: 20, .removeAll: 6, .apply: 80, .wait: 4,
       .read: 60, .createdAt: 30, .updatedAt: 30, .keyCount: 40, .allKeys: 20, .readAllEntries: 80,
-      .scan: 40, .reopen: 40, .drop: 40,
+      .scan: 40, .reopen: 12, .drop: 12,
     ])
 }
 

@@ -17,7 +17,7 @@ struct HistorySearch: Sendable {
   func run() async throws {
     let effort = context.effort
     let end = effort.duration.map { ContinuousClock.now + $0 }
-    var (seed, left) = (effort.seed, effort.operations)
+    var (seed, left) = (effort.seed, effort.operations / 5 * profile.share)
     repeat {
       var operations = HistoryGenerator.history(of: profile, seed: seed)
       if end == nil { operations = Array(operations.prefix(max(0, left))) }

@@ -1,0 +1,98 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+@Suite("The reproduction of a history")
+struct ReproductionTests {
+  @Test("is a test as one writes it by hand")
+  func readsWell() async throws {
+    let piece = try #require(HistoryPiece.all.first { $0.piece.rule == .w5 }).piece
+    let failure = try #require(await piece.firstConviction(of: "histories.batches"))
+    #expect(
+      failure.source ?? "" == """
+        """)
+  }
+
+  #if os(Linux)
+    @Test("compiles, and fails, for every kind of fault")
+    func compilesAndFails() async throws {
+      let directory = FileManager.default.temporaryDirectory.appending(path: "reproductions-\(UUID().uuidString)")
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+      defer { try? FileManager.default.removeItem(at: directory) }
+
+      var count = 0
+      for (index, exhibit) in HistoryPiece.all.enumerated() {
+        let failure = try #require(await exhibit.piece.firstConviction())
+        try paste(try #require(failure.source), forPiece: index)
+          .write(to: directory.appending(path: "Reproduction\(index).swift"), atomically: true, encoding: .utf8)
+        count += 1
+      }
+      let runner = """
+        import Testing
+        @main struct Runner {
+          static func main() async { await Testing.__swiftPMEntryPoint() as Never }
+        }
+        """
+      try runner.write(to: directory.appending(path: "Runner.swift"), atomically: true, encoding: .utf8)
+
+      let compiled = try await run("swiftc", try compilation(in: directory), in: directory)
+      #expect(compiled.status == 0 && !compiled.output.contains("warning:"), "\(compiled.output)")
+      let tested = try await run(
+        directory.appending(path: "tests").path, ["--testing-library", "swift-testing", "--filter", "historyOfSeed"],
+        in: directory)
+      for index in 0..<count {
+        #expect(tested.output.contains("historyOfPiece\(index)() failed"), "\(tested.output)")
+      }
+    }
+
+    /// What an author of an engine does: puts the own engine in its place, and here also gives the test a name that none
+    /// of the others has.
+    private func paste(_ source: Substring, forPiece index: Int) -> String {
+      "@testable import ConformanceKitTests\n"
+        + source
+        .replacing(
+          "try MyEngine(directory: directory)",
+          with: "try await MuseumPiece.ofHistories[\(index)].makeEngine(directory)"
+        )
+        .replacing("@Test(\"A history", with: "@Test(\"\(index): A history")
+        .replacing(/historyOfSeed\d+/, with: "historyOfPiece\(index)")
+    }
+
+    /// Against the modules that the build of these tests has left beside them.
+    private func compilation(in directory: URL) throws -> [String] {
+      let products = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
+      let objects = try ["StockroomCore", "StockroomStore", "ConformanceKit", "ConformanceKitTests"].flatMap { module in
+        let folder = products.appending(path: "\(module).build")
+        return try FileManager.default.subpathsOfDirectory(atPath: folder.path).filter { $0.hasSuffix(".swift.o") }
+          .map { folder.appending(path: $0).path }
+      }
+      let sources = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
+      return ["-swift-version", "6", "-parse-as-library", "-I", products.appending(path: "Modules").path]
+        + ["-o", "tests"] + sources + objects
+    }
+
+    /// Runs a program to its end on a thread of its own.
+    private func run(
+      _ program: String, _ arguments: [String], in directory: URL
+    ) async throws -> (status: Int32, output: String) {
+      try await withCheckedThrowingContinuation { continuation in
+        Thread.detachNewThread {
+          continuation.resume(
+            with: Result {
+              let process = Process()
+              process.executableURL = URL(filePath: "/usr/bin/env")
+              process.arguments = [program] + arguments
+              process.currentDirectoryURL = directory
+              let pipe = Pipe()
+              (process.standardOutput, process.standardError) = (pipe, pipe)
+              try process.run()
+              let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
+              process.waitUntilExit()
+              return (process.terminationStatus, String(decoding: output, as: UTF8.self))
+            })
+        }
+      }
+    }
+  #endif
+}
