@@ -8,26 +8,26 @@ import StockroomCore
 /// Tells which rule a history breaks.
 ///
 /// A wrong answer alone does not: the method that gave it may be at fault, or the call before it that was to change
-/// something. So the same history is made once more with `read(key:)` in place of the last call.
+/// something. So the same history is made once more with `read(key:)` in place of the last call. If that is wrong too,
+/// it is the better proof.
 struct HistoryDiagnosis {
   let attempt: ([HistoryOperation]) async throws -> HistoryFailure?
 
-  func rule(of failure: HistoryFailure) async throws -> ContractRule {
-    let finding = failure.finding
-    switch finding.kind {
-    case .time where failure.operations.lastChange?.isReopening == true: return .w6
+  func diagnose(_ failure: HistoryFailure) async throws -> (rule: ContractRule, proof: HistoryFailure) {
+    let rule = failure.finding.rule
+    switch failure.finding.kind {
+    case .time where failure.operations.lastChange?.isReopening == true: return (.w6, failure)
     case .contents: break
-    default: return finding.rule
+    default: return (rule, failure)
     }
-    if let rule = failure.ruleOfState { return rule }
-    let before = Array(failure.operations.dropLast())
-    var asked: Set<CacheKey> = []
-    let keys = failure.operations.flatMap(\.keys).filter { $0.isValid && asked.insert($0).inserted }
-    let wrong = try await attempt(before + keys.map { .ask(.read($0)) })
-    guard let wrong, wrong.operations.count > before.count, let rule = wrong.ruleOfState else {
-      return finding.rule
+    if let rule = failure.ruleOfState { return (rule, failure) }
+    if failure.namesUnknownKey { return (.k3, failure) }
+    for key in failure.validKeys {
+      let reading = Array(failure.operations.dropLast()) + [.ask(.read(key))]
+      guard let wrong = try await attempt(reading), wrong.operations.count == reading.count else { continue }
+      if let rule = wrong.ruleOfState { return (rule, wrong) }
     }
-    return rule
+    return (rule, failure)
   }
 }
 
@@ -40,6 +40,23 @@ extension HistoryOperation {
 }
 
 extension HistoryFailure {
+  /// Each valid key of the calls, once.
+  fileprivate var validKeys: [CacheKey] {
+    var seen: Set<CacheKey> = []
+    return operations.flatMap(\.keys).filter { $0.isValid && seen.insert($0).inserted }
+  }
+
+  /// Whether the answer has a key that is in no call.
+  fileprivate var namesUnknownKey: Bool {
+    let known = Set(operations.flatMap(\.keys))
+    switch answer {
+    case .keys(let keys): return !known.isSuperset(of: keys)
+    case .pairs(let pairs): return !known.isSuperset(of: pairs.map(\.key))
+    case .entries(let entries): return !known.isSuperset(of: entries.map(\.key))
+    default: return false
+    }
+  }
+
   /// The rule that is broken by the last change before a wrong answer of `read(key:)`; nil if the last call is
   /// another one.
   fileprivate var ruleOfState: ContractRule? {

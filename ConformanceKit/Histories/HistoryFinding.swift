@@ -95,17 +95,17 @@ extension HistoryModel {
     case (.values(let found), .values(let expected)):
       return found == expected ? nil : finding("", found, expected)
     case (.keys(let found), .keys(let expected)):
-      return found == expected ? nil : finding("", found, expected)
+      return found == expected ? nil : finding("", list(found), list(expected))
     case (.exists(let found), .exists(let expected)):
       return found == expected ? nil : finding("", found, expected)
     case (.count(let found), .count(let expected)):
       return found == expected ? nil : finding("", found, expected)
     case (.pairs(let found), .pairs(let expected)):
       if found.map(\.key) != expected.map(\.key) {
-        return finding("of the entries, ", found.map(\.key), expected.map(\.key))
+        return finding("of the entries, ", list(found.map(\.key)), list(expected.map(\.key)))
       }
       let wrong = zip(found, expected).first { $0.data != $1.data }
-      return wrong.map { finding("as the value of \($0.key), ", $0.data, $1.data) }
+      return wrong.map { finding("as the value of \($0.key.value.literal), ", $0.data, $1.data) }
     default:
       return nil
     }
@@ -118,7 +118,7 @@ extension HistoryModel {
   private mutating func judge(
     _ date: Date?, _ time: HistoryTime, of key: CacheKey, by question: HistoryQuestion, call: Int
   ) -> HistoryFinding? {
-    let what = "\(time.method) of \(key), by \(question.name),"
+    let what = "\(time.method) of \(key.value.literal), by \(question.name),"
     guard let entry = self[key], let date else {
       if (self[key] == nil) == (date == nil) { return nil }
       return HistoryFinding(
@@ -171,8 +171,8 @@ extension HistoryModel {
       return HistoryFinding(
         kind: .order, rule: .r6,
         text:
-          "\(question.name) gave \(earlier.key) before \(later.key), which was written first: the keys were "
-          + "\(describe(found.map(\.key))) instead of \(describe(keysInOrder))")
+          "\(question.name) gave \(earlier.key.value.literal) before \(later.key.value.literal), which was written first: the keys were "
+          + "\(list(found.map(\.key))) instead of \(list(keysInOrder))")
     }
     for entry in found {
       for (date, time) in [(entry.createdAt, HistoryTime.created), (entry.updatedAt, .updated)] {
@@ -181,7 +181,7 @@ extension HistoryModel {
       if entry.createdAt > entry.updatedAt {
         return HistoryFinding(
           kind: .updatedFirst(entry.key), rule: .w2,
-          text: "\(question.name) gave \(entry.key) a createdAt after its updatedAt")
+          text: "\(question.name) gave \(entry.key.value.literal) a createdAt after its updatedAt")
       }
     }
     return nil
@@ -204,14 +204,22 @@ extension HistoryModel {
 
 // MARK: - Words
 
+/// Keys as they are shown in a sentence.
+private func list(_ keys: [CacheKey]) -> String {
+  let shown = keys.prefix(6).map(\.value.literal).joined(separator: ", ")
+  return keys.count > 6 ? "[\(shown), … \(keys.count) in all]" : "[\(shown)]"
+}
+
 extension HistoryAnswer {
   /// Which value does not start at index 0.
   fileprivate var slice: String? {
     switch self {
     case .value(let data): data.flatMap { $0.startIndex == 0 ? nil : "a value" }
     case .values(let values): values.contains { $0.startIndex != 0 } ? "a value" : nil
-    case .pairs(let pairs): pairs.first { $0.data.startIndex != 0 }.map { "a value of \($0.key)" }
-    case .entries(let entries): entries.first { $0.data.startIndex != 0 }.map { "a value of \($0.key)" }
+    case .pairs(let pairs):
+      pairs.first { $0.data.startIndex != 0 }.map { "a value of \($0.key.value.literal)" }
+    case .entries(let entries):
+      entries.first { $0.data.startIndex != 0 }.map { "a value of \($0.key.value.literal)" }
     default: nil
     }
   }
@@ -231,9 +239,9 @@ extension HistoryQuestion {
   /// The call, as in a sentence.
   var sentence: String {
     switch self {
-    case .read(let key), .keyExists(let key), .createdAt(let key), .updatedAt(let key): "\(name) of \(key)"
-    case .readMany(let keys), .readDataAndKeys(let keys), .keysExist(let keys):
-      "\(name) of \(describe(keys))"
+    case .read(let key), .keyExists(let key), .createdAt(let key), .updatedAt(let key):
+      "\(name) of \(key.value.literal)"
+    case .readMany(let keys), .readDataAndKeys(let keys), .keysExist(let keys): "\(name) of \(list(keys))"
     default: name
     }
   }
@@ -243,10 +251,10 @@ extension HistoryOperation {
   /// The call, as in a sentence.
   var sentence: String {
     switch self {
-    case .write(let entry): "write(_:key:) of \(entry.key)"
+    case .write(let entry): "write(_:key:) of \(entry.key.value.literal)"
     case .writeMany(let entries): "write(_:) of \(entries.count)"
-    case .remove(let key): "remove(key:) of \(key)"
-    case .removeMany(let keys): "remove(keys:) of \(describe(keys))"
+    case .remove(let key): "remove(key:) of \(key.value.literal)"
+    case .removeMany(let keys): "remove(keys:) of \(list(keys))"
     case .removeAll: "removeAllData()"
     case .apply(let steps): "apply(_:) of \(steps.count)"
     case .ask(let question): question.sentence
@@ -258,6 +266,7 @@ extension HistoryOperation {
   /// The rule that an engine breaks if the call throws although it should not.
   fileprivate func rule(brokenBy failure: CallFailure) -> ContractRule {
     switch self {
+    case _ where steps?.isEmpty == true: .w3
     case .write: .w1
     case .writeMany: .w3
     case .remove, .removeMany: .d1

@@ -7,6 +7,7 @@ struct HistoryGenerator {
   private let keys: [CacheKey]
   private var random: SeededRandom
   private var numberOfValues = 0
+  private var lastValues: [CacheKey: HistoryValue] = [:]
 
   /// The history that belongs to the seed.
   static func history(of profile: HistoryProfile, seed: UInt64) -> [HistoryOperation] {
@@ -34,30 +35,30 @@ struct HistoryGenerator {
 
   private mutating func operation(_ call: HistoryProfile.Call) -> HistoryOperation {
     switch call {
-    case .write: return .write(entry(invalidOnceIn: 60))
+    case .write: return .write(entry(invalidOnceIn: 30))
     case .writeMany:
       let count = batchCount()
       let odds = oddsOfInvalidKey(count)
       return .writeMany((0..<count).map { _ in entry(invalidOnceIn: odds) })
-    case .remove: return .remove(key(invalidOnceIn: 60))
+    case .remove: return .remove(key(invalidOnceIn: 30))
     case .removeMany: return .removeMany(someKeys())
     case .removeAll: return .removeAll
     case .apply:
       let count = batchCount()
       let odds = oddsOfInvalidKey(count)
       return .apply((0..<count).map { _ in step(invalidOnceIn: odds) })
-    case .read: return .ask(.read(key(invalidOnceIn: 60)))
+    case .read: return .ask(.read(key(invalidOnceIn: 30)))
     case .readMany: return .ask(.readMany(someKeys()))
     case .readDataAndKeys: return .ask(.readDataAndKeys(someKeys()))
     case .readAllData: return .ask(.readAllData)
     case .readAllDataAndKeys: return .ask(.readAllDataAndKeys)
     case .readAllEntries: return .ask(.readAllEntries)
-    case .keyExists: return .ask(.keyExists(key(invalidOnceIn: 60)))
+    case .keyExists: return .ask(.keyExists(key(invalidOnceIn: 30)))
     case .keysExist: return .ask(.keysExist(someKeys()))
     case .keyCount: return .ask(.keyCount)
     case .allKeys: return .ask(.allKeys)
-    case .createdAt: return .ask(.createdAt(key(invalidOnceIn: 60)))
-    case .updatedAt: return .ask(.updatedAt(key(invalidOnceIn: 60)))
+    case .createdAt: return .ask(.createdAt(key(invalidOnceIn: 30)))
+    case .updatedAt: return .ask(.updatedAt(key(invalidOnceIn: 30)))
     case .scan: return .ask(.scan(range(), limit: limit()))
     case .reopen: return .reopen(closing: true)
     case .drop: return .reopen(closing: false)
@@ -75,7 +76,12 @@ extension HistoryGenerator {
   }
 
   private mutating func entry(invalidOnceIn odds: Int) -> HistoryEntry {
-    HistoryEntry(key: key(invalidOnceIn: odds), value: value())
+    let key = key(invalidOnceIn: odds)
+    // Now and then the value that it has, as an engine may save itself the trouble.
+    if let last = lastValues[key], random.once(in: 12) { return HistoryEntry(key: key, value: last) }
+    let value = value()
+    lastValues[key] = value
+    return HistoryEntry(key: key, value: value)
   }
 
   private mutating func step(invalidOnceIn odds: Int) -> HistoryStep {
@@ -102,8 +108,7 @@ extension HistoryGenerator {
   }
 
   private mutating func value() -> HistoryValue {
-    // Now and then the last value once more, as an engine may save itself the trouble.
-    if numberOfValues == 0 || !random.once(in: 16) { numberOfValues += 1 }
+    numberOfValues += 1
     let number = numberOfValues
     if theme == .largeValues, random.once(in: 3) {
       let edge = random.pick([65_536: 4, 131_072: 2, 1 << 20: 3], otherwise: 65_536)
@@ -129,8 +134,8 @@ extension HistoryGenerator {
       prefix.append(contentsOf: scalars.prefix(random.below(scalars.count + 1)))
       range.prefix = String(prefix)
     }
-    if random.once(in: 2) { range.after = key(invalidOnceIn: 60) }
-    if random.once(in: 3) { range.upTo = key(invalidOnceIn: 60) }
+    if random.once(in: 2) { range.after = key(invalidOnceIn: 30) }
+    if random.once(in: 3) { range.upTo = key(invalidOnceIn: 30) }
     return range
   }
 

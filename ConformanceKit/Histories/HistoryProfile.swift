@@ -20,7 +20,7 @@ struct HistoryProfile: Sendable {
   static let singleCalls = HistoryProfile(
     check: "histories.single-calls", share: 1,
     calls: [
-      .write: 300, .remove: 100, .removeAll: 10, .wait: 6,
+      .write: 300, .remove: 100, .removeAll: 10, .wait: 8,
       .read: 200, .keyExists: 60, .createdAt: 60, .updatedAt: 60, .keyCount: 60, .allKeys: 30,
       .readAllEntries: 60,
     ])
@@ -29,7 +29,7 @@ struct HistoryProfile: Sendable {
   static let batches = HistoryProfile(
     check: "histories.batches", share: 1,
     calls: [
-      .writeMany: 120, .removeMany: 60, .apply: 200, .write: 40, .remove: 20, .removeAll: 6, .wait: 6,
+      .writeMany: 120, .removeMany: 60, .apply: 200, .write: 40, .remove: 20, .removeAll: 6, .wait: 8,
       .read: 60, .createdAt: 30, .updatedAt: 30, .keyCount: 60, .allKeys: 20, .readAllEntries: 100,
       .readDataAndKeys: 40,
     ])
@@ -38,7 +38,7 @@ struct HistoryProfile: Sendable {
   static let everything = HistoryProfile(
     check: "histories.everything", share: 2,
     calls: [
-      .write: 150, .writeMany: 60, .remove: 60, .removeMany: 30, .removeAll: 6, .apply: 100, .wait: 6,
+      .write: 150, .writeMany: 60, .remove: 60, .removeMany: 30, .removeAll: 6, .apply: 100, .wait: 8,
       .read: 60, .readMany: 50, .readDataAndKeys: 50, .readAllData: 30, .readAllDataAndKeys: 30,
       .readAllEntries: 50, .keyExists: 30, .keysExist: 50, .keyCount: 30, .allKeys: 30, .createdAt: 30,
       .updatedAt: 30, .scan: 100,

@@ -58,11 +58,11 @@ struct HistorySearch: Sendable {
     try await shrinker.shrink()
     let shortest = shrinker.shortest
     guard try await happensAgain(shortest.operations) else { return unsteady(failure, seed: seed) }
-    let rule = try await HistoryDiagnosis(attempt: attempt).rule(of: shortest)
-    let source = HistoryReproduction(shortest, rule: rule, check: profile.check, seed: seed).source
-    let calls = shortest.operations.count
+    let (rule, proof) = try await HistoryDiagnosis(attempt: attempt).diagnose(shortest)
+    let source = HistoryReproduction(proof, rule: rule, check: profile.check, seed: seed).source
+    let calls = proof.operations.count
     return Violation(
-      "\(shortest.finding.text), at the end of the shortest history that shows it (\(calls) "
+      "\(proof.finding.text), at the end of the shortest history that shows it (\(calls) "
         + "\(calls == 1 ? "call" : "calls"), shrunk from \(failure.operations.count)):\n\n\(source)\n\n"
         + "Seed \(seed) makes it happen at once",
       rule: rule)

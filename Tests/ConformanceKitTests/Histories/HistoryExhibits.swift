@@ -93,6 +93,19 @@ struct KeepsEmptyEntries: Exhibit {
 
 // MARK: - What is remembered
 
+/// Finds the key that came first of those that begin with the same 400 bytes.
+final class FirstKeys: Sendable {
+  private let keys = Guarded<[String: String]>([:])
+  func first(like key: String) -> String {
+    let beginning = String(decoding: key.utf8.prefix(400), as: UTF8.self)
+    guard key.utf8.count > 400 else { return key }
+    return keys.withLock { keys in
+      keys[beginning] = keys[beginning] ?? key
+      return keys[beginning] ?? key
+    }
+  }
+}
+
 /// Counts as it writes, and counts a key twice that is twice in a batch.
 final class CountsRepeats: Exhibit {
   let base: ReferenceEngine
@@ -112,7 +125,7 @@ final class CountsRepeats: Exhibit {
   func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
 }
 
-/// Remembers what it has read, and forgets it with every change but `removeAllData()`.
+/// Remembers what it has read, and forgets it with every change of the entry but `removeAllData()`.
 final class ReadsWhatWasRemoved: Exhibit {
   let base: ReferenceEngine
   private let cache = Guarded<[CacheKey: Data]>([:])
@@ -131,7 +144,14 @@ final class ReadsWhatWasRemoved: Exhibit {
   func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
   func apply(_ operations: [StorageOperation]) async throws {
     try await base.apply(operations)
-    cache.withLock { $0 = [:] }
+    cache.withLock { cache in
+      for operation in operations {
+        switch operation {
+        case .write(_, let key), .remove(let key): cache[key] = nil
+        case .removeAll: cache = [:]
+        }
+      }
+    }
   }
 }
 

@@ -1,20 +1,35 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import Testing
 
 /// A broken engine that examples hardly show, and how long its shortest history is.
-struct HistoryPiece: Sendable {
+struct HistoryPiece: Sendable, CustomTestStringConvertible {
   let piece: MuseumPiece
-  /// The number of calls without which nothing goes wrong.
+  /// The number of calls that are enough.
   let calls: Int
+  /// More than what fits into a test suite: some sequences are rare.
+  var effort: ConformanceEffort {
+    var effort = ConformanceEffort()
+    effort.operations = 20_000
+    return effort
+  }
+
+  var testDescription: String { piece.testDescription }
 
   init(_ calls: Int, _ piece: MuseumPiece) { (self.calls, self.piece) = (calls, piece) }
 
   static let all: [HistoryPiece] = [
     .init(2, .init(.k1, "counts characters of keys") { CountsCharacters(base: $0) }),
     .init(
-      3,
-      .init(.k2, "looks at 400 bytes of a key") { base in
+      2,
+      .init(.k2, "compares 400 bytes of keys", also: [.k3]) { base in
+        let keys = FirstKeys()
+        return RenamingEngine(base: base) { keys.first(like: $0) }
+      }),
+    .init(
+      2,
+      .init(.k3, "keeps 400 bytes of a key", also: [.k2]) { base in
         RenamingEngine(base: base) { String(decoding: $0.utf8.prefix(400), as: UTF8.self) }
       }),
     .init(2, .init(.k3, "lists keys as often as a batch has them") { ListsRepeats(base: $0) }),
@@ -27,6 +42,7 @@ struct HistoryPiece: Sendable {
     .init(4, .init(.w2, "skips equal values") { SkipsEqualValues(base: $0) }),
     .init(4, .init(.w2, "freezes times in batches") { FreezesTimesInBatches(base: $0) }),
     .init(2, .init(.w3, "writes the longest of several entries") { LongestEntryWins(base: $0) }),
+    .init(1, .init(.w3, "throws for empty batches") { RefusesEmptyBatches(base: $0) }),
     .init(3, .init(.w4, "removes up to the invalid key") { RemovesUpToTheInvalidKey(base: $0) }),
     .init(
       3,

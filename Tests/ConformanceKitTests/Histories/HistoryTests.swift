@@ -8,18 +8,16 @@ struct HistoryTests {
   @Test(
     "convict engines that go wrong in few sequences, with the shortest of these", arguments: HistoryPiece.all)
   func convict(_ exhibit: HistoryPiece) async throws {
-    var convictions: [ConformanceFailure] = []
-    for check in exhibit.piece.historyChecks() {
+    for check in exhibit.piece.historyChecks(exhibit.effort) {
       guard let failure = await check.outcome().failure else { continue }
-      convictions.append(failure)
       #expect(
         failure.rule == exhibit.piece.rule || exhibit.piece.also.contains(failure.rule), "\(failure.happened)"
       )
-      if failure.rule == exhibit.piece.rule {
-        #expect(failure.numberOfCalls == exhibit.calls, "\(failure.happened)")
-      }
+      if failure.rule != exhibit.piece.rule { continue }
+      #expect(failure.numberOfCalls ?? .max <= exhibit.calls, "\(failure.happened)")
+      return
     }
-    #expect(convictions.contains { $0.rule == exhibit.piece.rule })
+    Issue.record("No history has convicted it.")
   }
 
   @Test("are the same for the same seed")
@@ -29,7 +27,8 @@ struct HistoryTests {
     ).piece
     let first = await piece.historyChecks().first { $0.id == "histories.batches" }?.outcome()
     let second = await piece.historyChecks().first { $0.id == "histories.batches" }?.outcome()
-    #expect(first != nil && first == second)
+    #expect(first?.failure != nil)
+    #expect(first == second)
   }
 
   @Test(
