@@ -90,7 +90,9 @@ let package = Package(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
     .testTarget(
       name: "StockroomCLITests",
-      dependencies: ["StockroomCore", "StockroomMemory", "StockroomStore", "BenchmarkKit", "StockroomCLI"],
+      dependencies: [
+        "StockroomCore", "StockroomMemory", "StockroomStore", "BenchmarkKit", "ConformanceKit", "StockroomCLI",
+      ],
       swiftSettings: settings),
   ]
     + engines.map {

@@ -64,7 +64,7 @@ private func checkHistories(of workload: HistoryWorkload, in context: CheckConte
   let engine = try await context.open()
   let effort = context.effort
   let start = ContinuousClock.now
-  var model = HistoryModel(keyCount: workload.keyCount)
+  var model = AtomicityModel(keyCount: workload.keyCount)
   model.batchesAreAtomic = context.capabilities.contains(.atomicBatches)
   model.readsAreAtomic = context.capabilities.contains(.snapshotReads)
   var state = [Int](repeating: Cell.absent, count: workload.keyCount)

@@ -5,6 +5,7 @@
 #elseif canImport(Musl)
   import Musl
 #endif
+import StockroomCore
 
 /// Kills processes at moments that follow from a seed: after some number of messages, and then a part of the time later
 /// that the work takes between two of them.

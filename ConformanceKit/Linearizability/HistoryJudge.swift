@@ -1,6 +1,6 @@
 /// Says whether a history can have come from an engine that keeps its promises.
 struct HistoryJudge {
-  let model: HistoryModel
+  let model: AtomicityModel
   /// The value of each key before the history.
   let initial: [Int]
 

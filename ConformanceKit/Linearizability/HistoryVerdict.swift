@@ -10,7 +10,7 @@ struct HistoryConviction {
   /// - Parameter ambiguous: The rule that is broken if both batches and reads of many may be to blame.
   init?(_ history: [HistoryCall], judge: HistoryJudge, ambiguous: ContractRule) {
     guard judge.isIllegal(history) else { return nil }
-    calls = HistoryShrinker(judge: judge).shrunk(history)
+    calls = TimelineShrinker(judge: judge).shrunk(history)
     initial = judge.initial
     rule = Self.rule(brokenBy: calls, judge, ambiguous: ambiguous)
   }
@@ -30,7 +30,7 @@ struct HistoryConviction {
   private static func rule(
     brokenBy calls: [HistoryCall], _ judge: HistoryJudge, ambiguous: ContractRule
   ) -> ContractRule {
-    func isLegal(_ relax: (inout HistoryModel) -> Void) -> Bool {
+    func isLegal(_ relax: (inout AtomicityModel) -> Void) -> Bool {
       var model = judge.model
       relax(&model)
       return HistoryJudge(model: model, initial: judge.initial).isLegal(calls)

@@ -77,7 +77,7 @@ private struct HistoryPlayer {
   private let workload: HistoryWorkload
   private let engine: Subject
   private let entries: HistoryEntries
-  private var random: HistoryRandom
+  private var random: SeededRandom
   private var nextValue: Int
 
   init(
@@ -86,17 +86,17 @@ private struct HistoryPlayer {
   ) {
     recorder = HistoryRecorder(task: task, clock: clock)
     (self.workload, self.engine, self.entries) = (workload, engine, entries)
-    random = HistoryRandom(seed: seed &+ UInt64(round) &* 1_000_003 &+ UInt64(task) &* 7_919)
+    random = SeededRandom(seed: seed &+ UInt64(round) &* 1_000_003 &+ UInt64(task) &* 7_919)
     // No more than four values to a call; those of the tasks take turns.
     nextValue = HistoryEntries.firstUnique + (round * share * 4) * workload.tasks + task
   }
 
   mutating func makeOneCall() async {
     // Callers that come and go as they like, as an engine that never suspends would otherwise see few tasks at a time.
-    if random.number(below: 4) == 0 { await Task.yield() }
+    if random.next(upTo: 4) == 0 { await Task.yield() }
     let methods =
       recorder.task <= workload.writers ? workload.methods : workload.methods.filter { $0.method.isLook }
-    var choice = random.number(below: methods.reduce(0) { $0 + $1.weight })
+    var choice = random.next(upTo: methods.reduce(0) { $0 + $1.weight })
     for (method, weight) in methods {
       if choice < weight { return await make(method) }
       choice -= weight
@@ -132,7 +132,7 @@ private struct HistoryPlayer {
       await change(method, removals) { try await engine.remove(keys: keys) }
     case .apply:
       // Every third exchanges one entry for others.
-      let isExchange = random.number(below: 3) == 0
+      let isExchange = random.next(upTo: 3) == 0
       let changes = isExchange ? [removals[0]] + writes.dropFirst() : writes
       let operations = pairs.enumerated().map { index, pair in
         isExchange && index == 0 ? StorageOperation.remove(key: pair.key) : .write(pair.data, key: pair.key)
@@ -221,8 +221,8 @@ private struct HistoryPlayer {
   /// Looks at the keys after one of them, up to the end or to a limit.
   private mutating func scan() async {
     let (engine, entries) = (engine, entries)
-    let first = random.number(below: workload.keyCount)
-    let limit = random.number(below: 2) == 0 ? nil : random.number(below: workload.keyCount) + 1
+    let first = random.next(upTo: workload.keyCount)
+    let limit = random.next(upTo: 2) == 0 ? nil : random.next(upTo: workload.keyCount) + 1
     let range = KeyRange(after: first == 0 ? nil : entries.keys[first - 1], upTo: nil)
     let keys = Array(first..<workload.keyCount)
     await recorder.look(.scan) { found in
@@ -258,13 +258,13 @@ private struct HistoryPlayer {
 
   /// How often other tasks are let run before the call is cancelled; nil if it is not.
   private mutating func cancellation() -> Int? {
-    workload.cancels && random.number(below: 2) == 0 ? random.number(below: 6) : nil
+    workload.cancels && random.next(upTo: 2) == 0 ? random.next(upTo: 6) : nil
   }
 
   // MARK: Choices
 
   private mutating func newValue() -> Int {
-    if workload.usesFewValues { return 1 + random.number(below: HistoryEntries.firstUnique - 1) }
+    if workload.usesFewValues { return 1 + random.next(upTo: HistoryEntries.firstUnique - 1) }
     defer { nextValue += workload.tasks }
     return nextValue
   }
@@ -272,8 +272,8 @@ private struct HistoryPlayer {
   /// Different keys in no particular order.
   private mutating func someKeys(_ count: ClosedRange<Int>) -> [Int] {
     var keys = Array(0..<workload.keyCount)
-    let wanted = count.lowerBound + random.number(below: count.count)
-    for index in 0..<wanted { keys.swapAt(index, index + random.number(below: keys.count - index)) }
+    let wanted = count.lowerBound + random.next(upTo: count.count)
+    for index in 0..<wanted { keys.swapAt(index, index + random.next(upTo: keys.count - index)) }
     return Array(keys.prefix(wanted))
   }
 }
@@ -290,22 +290,4 @@ private func perform<Answer: Sendable>(
   for _ in 0..<yields { await Task.yield() }
   task.cancel()
   return try await task.value
-}
-
-/// Numbers that follow from a seed.
-struct HistoryRandom: RandomNumberGenerator {
-  private var state: UInt64
-
-  init(seed: UInt64) { state = seed }
-
-  mutating func next() -> UInt64 {
-    // A counter, mixed well.
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var mixed = state
-    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-    return mixed ^ (mixed >> 31)
-  }
-
-  mutating func number(below bound: Int) -> Int { Int(next() % UInt64(bound)) }
 }

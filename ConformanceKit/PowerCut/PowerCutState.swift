@@ -1,3 +1,5 @@
+import StockroomCore
+
 /// What became of each change that was not durable when the power went.
 struct PowerCutState: Hashable, Sendable {
   /// What became of those that are not named.

@@ -1,4 +1,5 @@
 import Foundation
+import StockroomCore
 
 /// One thing that is done to one file of a closed store.
 struct Damage: Sendable, CustomStringConvertible {
@@ -100,13 +101,13 @@ extension Damage {
 extension Damage {
   /// One of endlessly many damages to the store: the same for the same number and seed, if the files are the same.
   init(number: Int, seed: UInt64, store: ClosedStore, sizes: [String: Int]) {
-    var random = Source(state: seed &* 0x9E37_79B9_7F4A_7C15 &+ UInt64(number))
+    var random = SeededRandom(seed: seed, number: number)
     // Every other one to each file in turn, small ones too; and the others where the bytes are.
     let file: String
     if number.isMultiple(of: 2) {
       file = store.files[number / 2 % store.files.count]
     } else {
-      var place = random.below(max(1, sizes.values.reduce(0, +)))
+      var place = random.next(upTo: max(1, sizes.values.reduce(0, +)))
       file =
         store.files.first { name in
           place -= sizes[name] ?? 0
@@ -118,46 +119,33 @@ extension Damage {
   }
 
   private static func kind(
-    of file: String, in store: ClosedStore, size: Int, _ random: inout Source
+    of file: String, in store: ClosedStore, size: Int, _ random: inout SeededRandom
   ) -> Kind {
-    let place = random.below(max(1, size))
+    let place = random.next(upTo: max(1, size))
     // Where formats have their headers.
-    let early = random.below(max(1, min(size, 128)))
-    switch random.below(20) {
-    case 0...3: return .bitFlipped(at: place, bit: random.below(8))
-    case 4, 5: return .bitFlipped(at: early, bit: random.below(8))
-    case 6: return .byteChanged(at: place, by: UInt8(1 + random.below(255)))
-    case 7: return .byteChanged(at: early, by: UInt8(1 + random.below(255)))
+    let early = random.next(upTo: max(1, min(size, 128)))
+    switch random.next(upTo: 20) {
+    case 0...3: return .bitFlipped(at: place, bit: random.next(upTo: 8))
+    case 4, 5: return .bitFlipped(at: early, bit: random.next(upTo: 8))
+    case 6: return .byteChanged(at: place, by: UInt8(1 + random.next(upTo: 255)))
+    case 7: return .byteChanged(at: early, by: UInt8(1 + random.next(upTo: 255)))
     case 8: return .zeroed(at: place & ~511, count: 512)
     case 9, 10: return .zeroed(at: place & ~(page - 1), count: page)
-    case 11, 12: return .cut(to: random.below(max(1, size)))
-    case 13: return .extended(by: 1 + random.below(3 * page), noise: random.below(2) == 0)
+    case 11, 12: return .cut(to: random.next(upTo: max(1, size)))
+    case 13: return .extended(by: 1 + random.next(upTo: 3 * page), noise: random.next(upTo: 2) == 0)
     case 14: return .zeroed(at: 0, count: size)
     case 15, 16:
       let pages = size / page
       if pages < 2 { return .byteChanged(at: place, by: 0xFF) }
-      let first = random.below(pages)
-      return .pagesSwapped(first, (first + 1 + random.below(pages - 1)) % pages)
+      let first = random.next(upTo: pages)
+      return .pagesSwapped(first, (first + 1 + random.next(upTo: pages - 1)) % pages)
     case 17: return store.olderFiles[file] == nil ? .bitFlipped(at: place, bit: 7) : .olderCopy
     case 18: return .removed
     default:
-      let other = store.files[random.below(store.files.count)]
+      let other = store.files[random.next(upTo: store.files.count)]
       if other == file { return .replaced(by: text, name: "a text") }
       let bytes = store.olderFiles[other] ?? noise(size, seed: 3)
       return .replaced(by: bytes, name: store.olderFiles[other] == nil ? "noise" : "what \(other) was")
-    }
-  }
-
-  /// Numbers that are as good as random: splitmix64.
-  private struct Source {
-    var state: UInt64
-
-    mutating func below(_ bound: Int) -> Int {
-      state &+= 0x9E37_79B9_7F4A_7C15
-      var number = state
-      number = (number ^ (number >> 30)) &* 0xBF58_476D_1CE4_E5B9
-      number = (number ^ (number >> 27)) &* 0x94D0_49BB_1331_11EB
-      return Int((number ^ (number >> 31)) % UInt64(bound))
     }
   }
 }

@@ -27,8 +27,10 @@ struct CheckDefinition: Sendable {
   static let all: [CheckDefinition] = {
     let checks = [
       keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks, timestampChecks,
-      clockChecks, batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks, orderChecks,
-      removalChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks, cancellationChecks,
+      clockChecks, batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks,
+      orderChecks,
+      removalChecks, historyChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
+      cancellationChecks,
       cooperationChecks, openingChecks, closingChecks, faultChecks, damageChecks, powerCutChecks,
       storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,

@@ -40,7 +40,7 @@ struct BruteForceTests {
       var history = simulation.calls(4 + Int(seed % 3), seed: seed)
       if seed % 4 != 0 { history = history.falsified(seed: seed) }
       if seed % 5 == 0 { history = history.withFailure(seed % 2 == 0 ? .unclear : .cancelled, seed: seed) }
-      var model = HistoryModel(keyCount: simulation.keyCount)
+      var model = AtomicityModel(keyCount: simulation.keyCount)
       model.batchesAreAtomic = seed % 7 != 0
       model.readsAreAtomic = seed % 11 != 0
       model.cancelledMayHaveHappened = seed % 3 == 0
@@ -59,7 +59,7 @@ struct BruteForceTests {
 
   /// What the shrinker leaves is illegal, is a part of the history, and needs each of its looks.
   private func expectProof(_ history: [HistoryCall], _ judge: HistoryJudge) {
-    let proof = HistoryShrinker(judge: judge).shrunk(history)
+    let proof = TimelineShrinker(judge: judge).shrunk(history)
     #expect(judge.isIllegal(proof))
     #expect(Set(proof).isSubset(of: history))
     for (index, call) in proof.enumerated() where call.changes.isEmpty {
@@ -75,7 +75,7 @@ struct SearchEffortTests {
   @Test("The work grows with the number of calls and not faster", arguments: [false, true])
   func linear(hasQueue: Bool) {
     let simulation = SimulatedHistory(writers: 8, hasQueue: hasQueue)
-    let judge = HistoryJudge(model: HistoryModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
+    let judge = HistoryJudge(model: AtomicityModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
     let (short, long) = (simulation.calls(1_000, seed: 1), simulation.calls(4_000, seed: 1))
     let (one, four) = (judge.verdict(on: short), judge.verdict(on: long))
     #expect(one.outcome == .legal && four.outcome == .legal)
@@ -86,7 +86,7 @@ struct SearchEffortTests {
   func narrow() {
     var simulation = SimulatedHistory(writers: 6, hasQueue: true)
     simulation.methods = [.read, .write, .write, .write, .writeMany, .apply]
-    let judge = HistoryJudge(model: HistoryModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
+    let judge = HistoryJudge(model: AtomicityModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
     let verdict = judge.verdict(on: simulation.calls(2_000, seed: 3))
     #expect(verdict.outcome == .legal)
     #expect(verdict.examined < 2_000 * 100, "\(verdict.examined)")
@@ -98,7 +98,7 @@ struct SearchEffortTests {
     var simulation = SimulatedHistory(
       tasks: 60, writers: 60, keyCount: 10, valuesAreFew: true, hasQueue: true)
     simulation.methods = [.apply, .removeMany, .writeMany]
-    let judge = HistoryJudge(model: HistoryModel(keyCount: 10), initial: Array(repeating: 0, count: 10))
+    let judge = HistoryJudge(model: AtomicityModel(keyCount: 10), initial: Array(repeating: 0, count: 10))
     #expect(!judge.isIllegal(simulation.calls(200, seed: 1)))
   }
 }

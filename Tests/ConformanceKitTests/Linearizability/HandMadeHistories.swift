@@ -39,8 +39,8 @@ extension HistoryCall {
 
 extension HistoryJudge {
   /// A judge of histories of three keys that begin with nothing.
-  static func strict(_ relax: (inout HistoryModel) -> Void = { _ in }) -> HistoryJudge {
-    var model = HistoryModel(keyCount: 3)
+  static func strict(_ relax: (inout AtomicityModel) -> Void = { _ in }) -> HistoryJudge {
+    var model = AtomicityModel(keyCount: 3)
     relax(&model)
     return HistoryJudge(model: model, initial: [0, 0, 0])
   }

@@ -158,7 +158,7 @@ struct LiteratureTests {
 
   @Test("The state before a history counts")
   func initialState() {
-    let judge = HistoryJudge(model: HistoryModel(keyCount: 3), initial: [7, 0, 0])
+    let judge = HistoryJudge(model: AtomicityModel(keyCount: 3), initial: [7, 0, 0])
     #expect(judge.isLegal([.read(a, 7, by: 1, 1, 2), .write(a, 8, by: 2, 3, 6), .read(a, 7, by: 1, 4, 5)]))
     #expect(judge.isIllegal([.read(a, nil, by: 1, 1, 2)]))
   }

@@ -139,7 +139,7 @@ final class WrongUnderLoad: Exhibit {
 }
 
 /// A write of what is there already is left out, though it may not be there any more.
-struct SkipsEqualValues: Exhibit {
+struct WritesOnlyWhatDiffers: Exhibit {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
     let isThere = try await base.read(key: key) == data
@@ -278,7 +278,7 @@ extension MuseumPiece {
       ReadsItsOwnWritesOnly(base: $0)
     },
     .init(.c1, "does nothing under load", also: [.w1]) { WrongUnderLoad(base: $0) },
-    .init(.c1, "does not write what is there already", also: [.w1]) { SkipsEqualValues(base: $0) },
+    .init(.c1, "does not write what is there already", also: [.w1]) { WritesOnlyWhatDiffers(base: $0) },
     .init(.w1, "acknowledges too early", also: Set(ContractRule.allCases)) { AcknowledgesTooEarly(base: $0) },
     .init(.w4, "applies in two steps", also: [.c1]) { AppliesInTwoSteps(base: $0) },
     .init(.w4, "removes many in parts") { RemovesInParts(base: $0) },

@@ -1,3 +1,5 @@
+import StockroomCore
+
 @testable import ConformanceKit
 
 /// Histories of an engine that is simulated, and so legal for certain.
@@ -15,17 +17,17 @@ struct SimulatedHistory {
 
   /// - Returns: The calls in the order in which they ended.
   func calls(_ count: Int, seed: UInt64) -> [HistoryCall] {
-    var random = HistoryRandom(seed: seed)
+    var random = SeededRandom(seed: seed)
     var store = [Int](repeating: 0, count: keyCount)
     var (time, value) = (0, 0)
     var calls: [HistoryCall] = []
     var open = [Open?](repeating: nil, count: tasks)
     var queue: [Int] = []
     while calls.count < count {
-      let task = random.number(below: tasks)
+      let task = random.next(upTo: tasks)
       guard let call = open[task] else {
         let choice = task < writers ? methods : methods.filter(\.isLook)
-        open[task] = begin(choice[random.number(below: choice.count)], at: time, &value, &random)
+        open[task] = begin(choice[random.next(upTo: choice.count)], at: time, &value, &random)
         if let call = open[task], !call.changes.isEmpty { queue.append(task) }
         time += 1
         continue
@@ -62,13 +64,13 @@ struct SimulatedHistory {
   }
 
   private func begin(
-    _ method: HistoryCall.Method, at time: Int, _ value: inout Int, _ random: inout HistoryRandom
+    _ method: HistoryCall.Method, at time: Int, _ value: inout Int, _ random: inout SeededRandom
   ) -> Open {
-    let key = random.number(below: keyCount)
+    let key = random.next(upTo: keyCount)
     let others = [key, (key + 1) % keyCount]
     func newValue() -> Int {
       value += 1
-      return valuesAreFew ? 1 + random.number(below: 2) : value
+      return valuesAreFew ? 1 + random.next(upTo: 2) : value
     }
     var (changes, keys): ([HistoryCall.Change], [Int]) = ([], [])
     switch method {
@@ -107,21 +109,21 @@ struct SimulatedHistory {
 extension [HistoryCall] {
   /// The history with one answer changed, which may make it illegal, or may not.
   func falsified(seed: UInt64) -> [HistoryCall] {
-    var random = HistoryRandom(seed: seed)
+    var random = SeededRandom(seed: seed)
     let looks = indices.filter { self[$0].changes.isEmpty }
     guard !looks.isEmpty else { return self }
     var calls = self
-    let index = looks[random.number(below: looks.count)]
+    let index = looks[random.next(upTo: looks.count)]
     let call = calls[index]
     let answer: HistoryCall.Answer
     switch call.answer {
     case .found(var values):
-      let key = call.keys[random.number(below: call.keys.count)]
-      values[key] = random.number(below: 4) == 0 ? nil : 1 + random.number(below: 4)
+      let key = call.keys[random.next(upTo: call.keys.count)]
+      values[key] = random.next(upTo: 4) == 0 ? nil : 1 + random.next(upTo: 4)
       answer = .found(values)
     case .exist(let keys):
-      answer = .exist(keys.symmetricDifference([call.keys[random.number(below: call.keys.count)]]))
-    case .count(let count): answer = .count(Swift.max(0, count + random.number(below: 3) - 1))
+      answer = .exist(keys.symmetricDifference([call.keys[random.next(upTo: call.keys.count)]]))
+    case .count(let count): answer = .count(Swift.max(0, count + random.next(upTo: 3) - 1))
     default: return self
     }
     calls[index] = HistoryCall(
@@ -131,11 +133,11 @@ extension [HistoryCall] {
 
   /// The history in which a change has thrown.
   func withFailure(_ failure: HistoryCall.Failure, seed: UInt64) -> [HistoryCall] {
-    var random = HistoryRandom(seed: seed)
+    var random = SeededRandom(seed: seed)
     let changes = indices.filter { !self[$0].changes.isEmpty }
     guard !changes.isEmpty else { return self }
     var calls = self
-    let index = changes[random.number(below: changes.count)]
+    let index = changes[random.next(upTo: changes.count)]
     let call = calls[index]
     calls[index] = HistoryCall(
       task: call.task, method: call.method, changes: call.changes, answer: .threw(failure), begin: call.begin,

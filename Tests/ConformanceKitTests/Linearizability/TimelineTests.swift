@@ -29,7 +29,7 @@ struct TimelineTests {
     #expect(judge.isLegal(calls))
     let stale = HistoryCall.read(a, 91, by: 9, 1_001, 1_004)
     #expect(judge.isIllegal(calls + [stale]))
-    let proof = HistoryShrinker(judge: judge).shrunk(calls + [stale])
+    let proof = TimelineShrinker(judge: judge).shrunk(calls + [stale])
     #expect(proof.count == 3, "\(HistoryTimeline(calls: proof, initial: [0, 0, 0]))")
     #expect(proof.last == stale)
     #expect(proof.first == HistoryCall.write(a, 91, by: 1, 900, 907))

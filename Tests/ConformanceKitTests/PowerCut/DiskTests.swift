@@ -1,3 +1,4 @@
+import StockroomCore
 import Foundation
 import Testing
 

@@ -2,7 +2,7 @@
 ///
 /// Only what cannot make a legal history illegal is taken away: looks, and changes that nobody who is left looks at. So
 /// what is left proves by itself that the engine is wrong.
-struct HistoryShrinker {
+struct TimelineShrinker {
   let judge: HistoryJudge
 
   /// The smallest illegal part that taking calls away leads to, in the order in which the calls began.
@@ -59,10 +59,10 @@ private struct Remainder {
     var lastUnseenChange = -1
   }
 
-  private let model: HistoryModel
+  private let model: AtomicityModel
   private var keys: [Key]
 
-  init(_ model: HistoryModel, _ calls: ArraySlice<HistoryCall>) {
+  init(_ model: AtomicityModel, _ calls: ArraySlice<HistoryCall>) {
     self.model = model
     keys = Array(repeating: Key(), count: model.keyCount)
     let moves = calls.flatMap { model.moves(of: $0, number: 0) }

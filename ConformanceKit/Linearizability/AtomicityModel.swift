@@ -1,5 +1,5 @@
 /// What an engine promises about concurrent calls: which of them take effect at one moment.
-struct HistoryModel: Sendable {
+struct AtomicityModel: Sendable {
   let keyCount: Int
   /// Whether a batch is one change, or as many as it has parts, in any order (rule W4).
   var batchesAreAtomic = true
