@@ -34,12 +34,6 @@ extension CheckDefinition {
       }
     }
     Check(
-      .w1, "write.forgets-what-it-replaced", "values that were overwritten do not stay in memory for ever"
-    ) { context in
-      try await checkMemory(of: try await context.open())
-    }
-
-    Check(
       .o4, "calls.leave-no-file-open",
       "the number of files that the engine has open does not grow with every call",
       needs: .persistent
@@ -79,31 +73,4 @@ private func callEverything(_ engine: Subject, _ round: Int) async throws {
   try await engine.apply([.remove(key: keys[6]), .write(data("v"), key: keys[6])])
   try await engine.remove(key: key("absent"))
   try await engine.remove(keys: [key("absent"), key("absent too")])
-}
-
-/// Overwrites one key again and again, and sees whether the memory of the process grows by as much, round after round:
-/// in all of them, because others in the process may need more memory at any time, and an engine may keep a few
-/// mebibytes of what it has written for a while.
-private func checkMemory(of engine: Subject) async throws {
-  let (rounds, size) = (6, 128 << 10)
-  let value = noise(size)
-  var growth: [Int] = []
-  for round in 0..<rounds {
-    let (start, before) = (ContinuousClock.now, System.memoryInUse)
-    var written = 0
-    while written < 16 << 20 {
-      try await engine.write(value.dropFirst(written / size % 7) + data("\(round)"), key: key("k"))
-      written += size
-      // So little from a slow engine that nothing can be seen.
-      if ContinuousClock.now - start > .milliseconds(800) { return }
-    }
-    guard let before, let after = System.memoryInUse else {
-      throw Skip(reason: "The kit can ask how much memory is in use on Linux with glibc and on Darwin only.")
-    }
-    growth.append(after - before)
-    if after - before < written / 2 { return }
-  }
-  throw Violation(
-    "in each of \(rounds) rounds in which one key was overwritten with 16 MiB in all, the memory in use grew by at least "
-      + "\((growth.min() ?? 0) >> 20) MiB")
 }

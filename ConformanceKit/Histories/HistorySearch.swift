@@ -32,7 +32,7 @@ struct HistorySearch: Sendable {
     do {
       failure = try await HistoryRunner(context: context).failure(of: operations)
     } catch let failure as CallFailure {
-      throw Violation("\(failure), before or after the calls of the history of seed \(seed)")
+      throw Violation("\(failure), before or after the calls of the history of seed \(seed)", seed: seed)
     }
     if let failure { throw try await verdict(on: failure, seed: seed) }
   }
@@ -63,9 +63,8 @@ struct HistorySearch: Sendable {
     let calls = proof.operations.count
     return Violation(
       "\(proof.finding.text), at the end of the shortest history that shows it (\(calls) "
-        + "\(calls == 1 ? "call" : "calls"), shrunk from \(failure.operations.count)):\n\n\(source)\n\n"
-        + "Seed \(seed) makes it happen at once",
-      rule: rule)
+        + "\(calls == 1 ? "call" : "calls"), shrunk from \(failure.operations.count))",
+      rule: rule, proof: source, seed: seed)
   }
 
   /// What depends on more than the calls is no less wrong.
@@ -73,6 +72,6 @@ struct HistorySearch: Sendable {
     Violation(
       "\(failure.finding.text), in call \(failure.operations.count) of the history of seed \(seed); it did not happen "
         + "each time that the same calls were made, so that it depends on something else as well",
-      rule: failure.finding.rule)
+      rule: failure.finding.rule, seed: seed)
   }
 }

@@ -10,9 +10,13 @@ struct HistoryConviction {
   /// - Parameter ambiguous: The rule that is broken if both batches and reads of many may be to blame.
   init?(_ history: [HistoryCall], judge: HistoryJudge, ambiguous: ContractRule) {
     guard judge.isIllegal(history) else { return nil }
-    calls = TimelineShrinker(judge: judge).shrunk(history)
+    var model = judge.model
+    model.cancelledMayHaveHappened = true
+    let milder = HistoryJudge(model: model, initial: judge.initial)
+    let isAboutCancellation = milder.isLegal(history)
+    calls = TimelineShrinker(judge: judge, milderJudge: isAboutCancellation ? milder : nil).shrunk(history)
     initial = judge.initial
-    rule = Self.rule(brokenBy: calls, judge, ambiguous: ambiguous)
+    rule = isAboutCancellation ? .c4 : Self.rule(brokenBy: calls, judge, ambiguous: ambiguous)
   }
 
   /// A clause that says what happened, and the timeline.
@@ -21,9 +25,8 @@ struct HistoryConviction {
     let those = calls.count == 1 ? "this call" : "these \(calls.count) calls in any order"
     let blamed = last.map { "; so \($0) of task \($0.task) is wrong" } ?? ""
     return Violation(
-      "nothing explains \(those), each at one moment between its beginning and its end\(blamed)\n\n"
-        + "\(HistoryTimeline(calls: calls, initial: initial))\n\n",
-      rule: rule)
+      "nothing explains \(those), each at one moment between its beginning and its end\(blamed)",
+      rule: rule, proof: "\(HistoryTimeline(calls: calls, initial: initial))")
   }
 
   /// The rule without which the calls could be explained.
@@ -35,7 +38,6 @@ struct HistoryConviction {
       relax(&model)
       return HistoryJudge(model: model, initial: judge.initial).isLegal(calls)
     }
-    if isLegal({ $0.cancelledMayHaveHappened = true }) { return .c4 }
     if let rule = ruleWithoutConcurrency(calls) { return rule }
     switch (isLegal { $0.batchesAreAtomic = false }, isLegal { $0.readsAreAtomic = false }) {
     case (true, true): return ambiguous

@@ -221,7 +221,10 @@ struct FullDiskTrial: Sendable {
 }
 
 extension CallFailure {
-  fileprivate var isDiskFull: Bool { (error as? StorageError)?.code == .diskFull }
+  fileprivate var isDiskFull: Bool {
+    // A check in this process passes calls on through two who note what threw.
+    (error as? CallFailure)?.isDiskFull ?? ((error as? StorageError)?.code == .diskFull)
+  }
 }
 
 extension StorageOperation {

@@ -46,7 +46,7 @@ struct MortalPiece: Sendable, CustomTestStringConvertible {
     .init(
       [.w2], "recovers with the time of the recovery", .makesUpTimes, by: ["killed.while-writing-one-by-one"]),
     .init(
-      [.w6, .w2], "rewrites its file in place when it opens it", .rewritesInPlace,
+      [.w6, .w4, .w2], "rewrites its file in place when it opens it", .rewritesInPlace,
       by: ["killed.while-opening"]),
     .init(
       [.w6, .s3], "refuses a file that ends in the middle of a line", .refusesTornLines,

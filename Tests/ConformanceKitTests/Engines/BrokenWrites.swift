@@ -16,7 +16,6 @@ extension MuseumPiece {
     // A cache with a limit that nobody set.
     .init(.w1, "evicts beyond 10,000 entries") { Evicts(base: $0) },
     .init(.w1, "counts versions in a byte") { CountsVersionsInAByte(base: $0) },
-    .init(.w1, "keeps what was overwritten") { KeepsWhatWasOverwritten(base: $0) },
     // The number of variables of a statement has a limit.
     .init(.w1, "writes 999 entries of a batch", also: [.w3, .r5]) { WritesPartOfBatches(base: $0) },
     .init(.w1, "drops a batch of one after a write", also: [.v1, .v2]) { DropsABatchOfOne(base: $0) },
@@ -131,17 +130,6 @@ final class CountsVersionsInAByte: Exhibit {
   func removeAllData() async throws {
     try await base.removeAllData()
     versions.withLock { $0 = [:] }
-  }
-}
-
-final class KeepsWhatWasOverwritten: Exhibit {
-  let base: ReferenceEngine
-  private let history = Guarded<[Data]>([])
-  init(base: ReferenceEngine) { self.base = base }
-  func write(_ data: Data, key: CacheKey) async throws {
-    try await base.write(data, key: key)
-    // A copy that shares no memory with what the caller has.
-    if data.count < 1 << 20 { history.withLock { $0.append(data + [0]) } }
   }
 }
 

@@ -94,11 +94,13 @@ struct ReproductionTests {
       let products = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
       let objects = try ["StockroomCore", "StockroomStore", "ConformanceKit", "ConformanceKitTests"].flatMap {
         module in
+        // Objects of sources that are gone may lie there as well, so the list of sources is what counts.
         let folder = products.appending(path: "\(module).build")
-        return try FileManager.default.subpathsOfDirectory(atPath: folder.path).filter {
-          $0.hasSuffix(".swift.o")
-        }
-        .map { folder.appending(path: $0).path }
+        return try String(contentsOf: folder.appending(path: "sources"), encoding: .utf8).split(
+          separator: "\n"
+        )
+        .compactMap { $0.split(separator: "/").last }.filter { $0.hasSuffix(".swift") }
+        .map { folder.appending(path: "\($0).o").path }
       }
       let sources = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
       return ["-swift-version", "6", "-parse-as-library", "-I", products.appending(path: "Modules").path]

@@ -33,7 +33,8 @@ struct LinearizabilityCheckTests {
     #expect(failures.contains { $0.rule == piece.rule }, "\(happened)")
     #expect(failures.allSatisfy { $0.rule == piece.rule || piece.also.contains($0.rule) }, "\(happened)")
     #expect(
-      failures.allSatisfy { $0.happened.contains("task ") && $0.happened.contains("|-") }, "\(happened)")
+      failures.allSatisfy { $0.proof.map { $0.contains("task ") && $0.contains("|-") } ?? false },
+      "\(happened)")
   }
 
   @Test("Correct engines are not convicted, whatever they claim", arguments: 1...4 as ClosedRange<UInt64>)

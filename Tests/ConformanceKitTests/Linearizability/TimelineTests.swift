@@ -59,7 +59,7 @@ struct TimelineTests {
         HistoryConviction(history, judge: .strict(), ambiguous: .c1))
       #expect(conviction.rule == rule)
       #expect(conviction.calls.count == history.count)
-      #expect(conviction.violation.description.contains("task 1"))
+      #expect(conviction.violation.proof?.contains("task 1") == true)
     }
     #expect(HistoryConviction([batch], judge: .strict(), ambiguous: .c1) == nil)
   }

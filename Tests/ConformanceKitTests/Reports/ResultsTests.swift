@@ -46,7 +46,7 @@ struct ResultsTests {
       ])
   }
   private var both: ConformanceResults {
-    ConformanceResults([good, bad]) { "again \($0.name) \($1.seed.map(String.init) ?? "nil")" }
+    ConformanceResults([good, bad]) { "again \($0.name) \($1.seed)" }
   }
 
   @Test("The text has the matrix, each failure whole, each reason for skipping once, and a verdict")
