@@ -79,14 +79,20 @@ let package = Package(
       name: "ReadmeTests",
       dependencies: engineNames + ["Stockroom", "StockroomCLI", "ConformanceKit", "BenchmarkKit"],
       swiftSettings: settings),
+    .executableTarget(
+      name: "MuseumChild", dependencies: ["StockroomCore", "ConformanceKit"], path: "Tests/MuseumChild",
+      swiftSettings: settings),
     .testTarget(
-      name: "ConformanceKitTests", dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit"],
+      name: "ConformanceKitTests",
+      dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit", "MuseumChild"],
       swiftSettings: settings),
     .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
     .testTarget(
       name: "StockroomCLITests",
-      dependencies: ["StockroomCore", "StockroomMemory", "StockroomStore", "BenchmarkKit", "StockroomCLI"],
+      dependencies: [
+        "StockroomCore", "StockroomMemory", "StockroomStore", "BenchmarkKit", "ConformanceKit", "StockroomCLI",
+      ],
       swiftSettings: settings),
   ]
     + engines.map {

@@ -32,13 +32,15 @@ extension CheckDefinition {
         try await engine.write(entries(keys(3)))
       }
     }
-    Check(.w3, "batches.of-many", "a batch of 10,000 entries stores every one of them") { context in
+    Check(
+      .w3, "batches.later-entry-wins-far-apart",
+      "the last of several entries for a key is what is stored, also with thousands of others between them"
+    ) { context in
       let engine = try await context.open()
-      let keys = keys(10_000)
-      try await engine.write(entries(keys))
-      try await expectStored(entries(keys), in: engine)
-      try await engine.remove(keys: keys)
-      try await expectStored([], absent: keys, in: engine)
+      let keys = keys(900)
+      try await engine.write((1...3).flatMap { entries(keys, version: $0) } + entries([keys[0]], version: 4))
+      let last = entries([keys[0]], version: 4) + entries(Array(keys.dropFirst()), version: 3)
+      try await expectStored(last, in: engine)
     }
 
     for position in [0, 5, 10] {
@@ -51,27 +53,6 @@ extension CheckDefinition {
         }
       }
     }
-    Check(
-      .w4, "batches.appear-at-once", "a reader of many keys never sees a part of a batch",
-      needs: .atomicBatches
-    ) { context in
-      try await checkAtomicity(in: try await context.open(), with: .readMany)
-    }
-    Check(
-      .w4, "batches.appear-in-order",
-      "who has seen one key of a batch sees the whole batch in every later read of a key",
-      needs: .atomicBatches
-    ) { context in
-      try await checkAtomicity(in: try await context.open(), with: .readOneByOne)
-    }
-    Check(
-      .w4, "batches.replace-at-once",
-      "a reader never sees the state between the removals and the writes of one apply(_:)",
-      needs: .atomicBatches
-    ) { context in
-      try await checkReplacement(in: try await context.open())
-    }
-
     Check(.w5, "apply.keeps-the-order", "the operations of apply(_:) take effect in the order given") {
       context in
       let engine = try await context.open()
@@ -99,6 +80,31 @@ extension CheckDefinition {
       try await expectStored([], absent: [key("k"), key("after")], in: engine)
       try await engine.apply([.removeAll, .write(data("1"), key: key("k")), .removeAll, .removeAll])
       try await expectStored([], absent: [key("k")], in: engine)
+    }
+    Check(
+      .w5, "apply.removes-all-at-any-place",
+      "removeAll takes effect in its place, wherever in apply(_:) it is"
+    ) { context in
+      let engine = try await context.open()
+      let (a, b, c) = (key("a"), key("b"), key("c"))
+      let others: [StorageOperation] = [
+        .write(data("1"), key: a), .write(data("2"), key: b), .remove(key: a), .write(data("3"), key: c),
+        .write(data("4"), key: b), .remove(key: c), .write(data("5"), key: a),
+      ]
+      for place in 0...others.count {
+        try await engine.write(entries([a, b, c, key("old")]))
+        try await engine.apply(others.prefix(place) + [.removeAll] + others.dropFirst(place))
+        var expected: [CacheKey: Data] = [:]
+        for operation in others.dropFirst(place) {
+          switch operation {
+          case .write(let data, let key): expected[key] = data
+          case .remove(let key): expected[key] = nil
+          case .removeAll: expected = [:]
+          }
+        }
+        let absent = [a, b, c, key("old")].filter { expected[$0] == nil }
+        try await expectStored(expected.map { ($0.key, $0.value) }, absent: absent, in: engine)
+      }
     }
     Check(.w5, "apply.mixes-operations", "a long apply(_:) leaves what its operations leave one by one") {
       context in
@@ -148,76 +154,5 @@ private func checkRejection(of bad: CacheKey, at position: Int, in engine: Subje
       try await engine.apply(withBad(operations, operation))
     }
     try await expectStored(entries(kept), absent: new, in: engine)
-  }
-}
-
-private enum WayOfReading: Sendable {
-  case readMany, readOneByOne
-}
-
-/// Every batch gives all keys the same version. Readers look at them while the batches are written.
-private func checkAtomicity(in engine: Subject, with way: WayOfReading) async throws {
-  let keys = keys(16)
-  try await engine.write(batch(of: keys, version: 0))
-  try await whileRunning {
-    let start = ContinuousClock.now
-    for version in 1...200 {
-      if version > 20, ContinuousClock.now - start > enough { break }
-      if version.isMultiple(of: 2) {
-        try await engine.write(batch(of: keys, version: version))
-      } else {
-        try await engine.apply(keys.map { .write(data("\(version)"), key: $0) })
-      }
-      await Task.yield()
-    }
-  } readers: { reader in
-    switch way {
-    case .readMany:
-      let versions = try await engine.read(keys: keys).map(version)
-      try expect(versions.count, is: keys.count, "the number of values of a read(keys:) during a batch")
-      try expect(
-        Set(versions).count == 1, "one read(keys:) during a batch gave the versions \(describe(versions))")
-    case .readOneByOne:
-      // Forwards and backwards, as an engine may work through a batch in either order.
-      var last = 0
-      for key in reader.isMultiple(of: 2) ? keys : keys.reversed() {
-        let version = try await engine.read(key: key).map(version) ?? -1
-        try expect(
-          version >= last,
-          "after version \(last) of one key had been read, \(key) of the same batch was still at \(version)")
-        last = version
-      }
-    }
-  }
-}
-
-/// How long a slow engine is watched while it writes batch after batch.
-private let enough = Duration.seconds(2)
-
-private func batch(of keys: [CacheKey], version: Int) -> [(key: CacheKey, data: Data)] {
-  keys.map { ($0, data("\(version)")) }
-}
-
-private func version(_ value: Data) -> Int {
-  Int(String(decoding: value, as: UTF8.self)) ?? -1
-}
-
-/// Every batch removes one key and writes the next, so that exactly one is there at any time.
-private func checkReplacement(in engine: Subject) async throws {
-  let keys = keys(4)
-  try await engine.write(data("v"), key: keys[0])
-  try await whileRunning {
-    let start = ContinuousClock.now
-    for round in 0..<200 {
-      if round > 20, ContinuousClock.now - start > enough { break }
-      let (old, new) = (keys[round % 4], keys[(round + 1) % 4])
-      try await engine.apply([.remove(key: old), .write(data("v"), key: new)])
-      await Task.yield()
-    }
-  } readers: { _ in
-    let found = try await engine.readDataAndKeys(keys: keys)
-    try expect(
-      found.count, is: 1,
-      "the number of keys that readDataAndKeys(keys:) found while one was exchanged for another")
   }
 }

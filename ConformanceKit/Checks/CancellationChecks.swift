@@ -34,6 +34,25 @@ extension CheckDefinition {
       }
     }
     Check(
+      .c4, "cancellation.of-close",
+      "a cancelled close() has closed the engine, or throws CancellationError and can be called again"
+    ) { context in
+      for delay in [nil, 0, 1, 2] {
+        let place = context.root.appending(path: "after \(delay ?? -1)", directoryHint: .isDirectory)
+        let engine = try await context.open(place)
+        try await engine.write(data("v"), key: key("k"))
+        if case .failure(let error) = await cancelled(after: delay, { try await engine.close() }) {
+          try expectCancellation(error, "close()")
+          try await engine.close()
+        }
+        guard context.capabilities.contains(.persistent) else { continue }
+        // Whether it can be closed twice is for rule O3 to say.
+        engine.letGo()
+        let reopened = try await context.open(place)
+        try await expectStored([(key("k"), data("v"))], in: reopened)
+      }
+    }
+    Check(
       .c4, "cancellation.leaves-a-working-engine", "after many cancelled calls the engine works as before"
     ) {
       context in

@@ -75,6 +75,20 @@ extension CheckDefinition {
       }
       try await expectNoOpenFiles(context, after: "openings on damaged files, some of which may have thrown")
     }
+    Check(
+      .o4, "dropping.after-many-failed-openings",
+      "two hundred openings that throw leave no file descriptor open",
+      needs: .persistent
+    ) { context in
+      let child = try context.startChild()
+      let store = try await ClosedStore(in: context)
+      for file in store.files.prefix(12) {
+        let copy = try store.copy { try data("no such thing\n").write(to: $0.appending(path: file)) }
+        if (try? await context.openAndDrop(copy) { _ in }) != nil { continue }
+        return try await context.check(FailedOpenings(place: copy, count: 200), in: child)
+      }
+      throw Skip(reason: "The engine refuses no place whose files are damaged.")
+    }
   }
 }
 

@@ -108,6 +108,24 @@ extension CheckDefinition {
     }
 
     Check(
+      .c1, "concurrency.of-hundreds-of-tasks",
+      "two hundred tasks that call every method at the same time all get their answers"
+    ) { context in
+      let engine = try await context.open()
+      let shared = keys(24)
+      let own = try await gather(0..<200) { task in
+        let mine = key("task-\(task)")
+        try await engine.write(value(for: mine), key: mine)
+        for step in 0..<3 { try await disturb(engine, shared, task: task, step: step) }
+        let found = try await engine.read(key: mine)
+        try expect(
+          found, is: value(for: mine), "beside 199 other tasks read(key:) of what the same task had written")
+        return mine
+      }
+      try await expectStored(entries(own), in: engine)
+    }
+
+    Check(
       .c2, "opening.twice", "one place opened twice is shared, or the second opening throws locked",
       needs: .persistent
     ) { context in

@@ -33,6 +33,36 @@ extension CheckDefinition {
         }
       }
     }
+    Check(
+      .c5, "cooperation.while-writing-batches",
+      "a task that has nothing to do with the engine keeps running while many write batches"
+    ) { context in
+      let engine = try await context.open()
+      let keys = keys(16)
+      try await checkHeartbeat { index in
+        if index.isMultiple(of: 2) {
+          try await engine.apply([.remove(key: keys[index % 16]), .write(data("v"), key: keys[index % 5])])
+        } else {
+          try await engine.write(entries([keys[index % 16], keys[index % 7], keys[index % 3]]))
+        }
+      }
+    }
+    Check(
+      .c5, "cooperation.while-reading",
+      "a task that has nothing to do with the engine keeps running while many read, also all there is"
+    ) { context in
+      let engine = try await context.open()
+      let keys = keys(16)
+      try await engine.write(keys.map { ($0, noise(10_000)) })
+      try await checkHeartbeat { index in
+        switch index % 4 {
+        case 0: _ = try await engine.readAllDataAndKeys()
+        case 1: _ = try await engine.read(keys: keys)
+        case 2: _ = try await engine.scan(.all, limit: nil)
+        default: _ = try await engine.read(key: keys[index % 16])
+        }
+      }
+    }
   }
 }
 

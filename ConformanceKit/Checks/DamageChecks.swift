@@ -1,22 +1,21 @@
-#if canImport(FoundationEssentials)
-  import FoundationEssentials
-#else
-  import Foundation
-#endif
+import Foundation
 import StockroomCore
 
 // Damaged files: rule F2.
 
 extension CheckDefinition {
   @CheckList static var damageChecks: [CheckDefinition] {
-    for damage in Damage.allCases {
+    for damage in NamedDamage.allCases {
       Check(
-        .f2, "damage.\(damage.name)",
+        .f2, "damage.\(damage.rawValue)",
         "a store with a file \(damage.what) throws corrupted when it is opened or read, or gives what is still there",
         needs: .persistent
       ) { context in
-        let store = try await ClosedStore(in: context)
-        for file in store.files { try await check(damage, of: file, in: store) }
+        var run = try await DamageRun(in: context, history: .short)
+        for file in run.files(atMost: max(12, context.effort.damages / 5)) where run.violations.isEmpty {
+          try await run.check(damage.damage(to: file, size: run.size(of: file)))
+        }
+        try run.finish("")
       }
     }
     Check(
@@ -24,18 +23,34 @@ extension CheckDefinition {
       "wherever a file is damaged, a read gives the right value or throws corrupted",
       needs: .detectsCorruption
     ) { context in
-      let store = try await ClosedStore(in: context)
-      for file in store.files {
-        for part in 0..<24 { try await checkFlippedBytes(at: part, of: 24, in: file, of: store) }
+      var run = try await DamageRun(in: context, history: .short)
+      for file in run.files {
+        let size = run.size(of: file)
+        for part in 0..<12 where run.violations.isEmpty {
+          try await run.check(Damage(file: file, kind: .bytesChanged(at: size * part / 12)))
+        }
       }
+      try run.finish("")
+    }
+    Check(
+      .f2, "damage.at-random",
+      "whatever happens to a file of a closed store, opening, reading and writing it neither trap nor hang, they throw "
+        + "corrupted or give what is left, which is not nothing, and an engine that detects corruption gives no wrong "
+        + "value", needs: .persistent
+    ) { context in
+      var run = try await DamageRun(in: context, history: .long, mustHaveChild: true)
+      let seed = context.effort.seed
+      for number in 0..<context.effort.damages where run.violations.count < 5 {
+        try await run.check(run.damage(number: number, seed: seed))
+      }
+      try run.finish(", seed \(seed)")
     }
   }
 }
 
-private enum Damage: String, CaseIterable, Sendable {
+/// What rule F2 names.
+private enum NamedDamage: String, CaseIterable, Sendable {
   case truncatedFile, emptiedFile, zeroedHeader, replacedFile
-
-  var name: String { rawValue }
 
   var what: String {
     switch self {
@@ -46,85 +61,14 @@ private enum Damage: String, CaseIterable, Sendable {
     }
   }
 
-  func apply(to bytes: Data) -> Data {
-    switch self {
-    case .truncatedFile: bytes.prefix(bytes.count / 2)
-    case .emptiedFile: Data()
-    case .zeroedHeader: Data(count: min(512, bytes.count)) + bytes.dropFirst(512)
-    case .replacedFile: data(String(repeating: "This is no database.\n", count: 1 + bytes.count / 40))
-    }
+  func damage(to file: String, size: Int) -> Damage {
+    let kind: Damage.Kind =
+      switch self {
+      case .truncatedFile: .cut(to: size / 2)
+      case .emptiedFile: .cut(to: 0)
+      case .zeroedHeader: .zeroed(at: 0, count: 512)
+      case .replacedFile: .replaced(by: Damage.text, name: "a text")
+      }
+    return Damage(file: file, kind: kind)
   }
-
-  /// What is not recognised at all may be taken for a file of another program.
-  var codes: [StorageError.Code] {
-    switch self {
-    case .truncatedFile, .emptiedFile: [.corrupted]
-    case .zeroedHeader, .replacedFile: [.corrupted, .unsupported]
-    }
-  }
-}
-
-private func check(_ damage: Damage, of file: String, in store: ClosedStore) async throws {
-  let copy = try store.copy { directory in
-    let path = directory.appending(path: file)
-    try damage.apply(to: try Data(contentsOf: path)).write(to: path)
-  }
-  try await checkReads(of: store, at: copy, codes: damage.codes, "with \(file) \(damage.what)")
-  try FileManager.default.removeItem(at: copy)
-}
-
-private func checkFlippedBytes(at part: Int, of parts: Int, in file: String, of store: ClosedStore)
-  async throws
-{
-  let copy = try store.copy { directory in
-    let path = directory.appending(path: file)
-    var bytes = try Data(contentsOf: path)
-    let start = bytes.count * part / parts
-    for offset in start..<min(start + 3, bytes.count) { bytes[offset] ^= 0xA5 }
-    try bytes.write(to: path)
-  }
-  try await checkReads(
-    of: store, at: copy, codes: [.corrupted, .unsupported],
-    "with bytes changed at \(part)/\(parts) of \(file)")
-  try FileManager.default.removeItem(at: copy)
-}
-
-/// Opens the damaged store and reads everything. To throw is fine; what is given must not be made up, and may not
-/// be nothing at all.
-private func checkReads(
-  of store: ClosedStore, at directory: URL, codes: [StorageError.Code], _ what: String
-) async throws {
-  func isReported(_ failure: CallFailure) throws -> Bool {
-    if let error = failure.error as? StorageError, codes.contains(error.code) { return true }
-    throw Violation("\(what), \(failure), which is not StorageError with code corrupted")
-  }
-  let engine: Subject
-  do {
-    engine = try await store.context.open(directory)
-  } catch let failure as CallFailure {
-    _ = try isReported(failure)
-    return
-  }
-  var (found, reported) = (0, false)
-  for entry in store.entries {
-    do {
-      let value = try await engine.read(key: entry.key)
-      if value != nil { found += 1 }
-      guard store.context.capabilities.contains(.detectsCorruption) else { continue }
-      try expect(
-        value == entry.data,
-        "\(what), read(key:) of \(entry.key) gave \(describe(value as Any)), which is not what was written")
-    } catch let failure as CallFailure {
-      reported = try isReported(failure) || reported
-    }
-  }
-  do {
-    found += try await engine.readAllDataAndKeys().count
-    found += try await engine.keyCount()
-  } catch let failure as CallFailure {
-    reported = try isReported(failure) || reported
-  }
-  try expect(found > 0 || reported, "\(what), the store was empty, and no call threw")
-  // Closing may report the damage as well.
-  try? await store.context.close(engine)
 }

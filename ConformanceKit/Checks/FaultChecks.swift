@@ -23,6 +23,31 @@ extension CheckDefinition {
       try await checkFullDiskWithBatches(context)
     }
     Check(
+      .f1, "faults.full-disk-at-every-step",
+      "whichever step meets a full disk, it is done or throws diskFull and leaves no trace; what was there can be read, "
+        + "and the step can be taken once there is room", needs: .persistent
+    ) { context in
+      let disk = try context.smallDisk(mebibytes: SmallFileSystem.usualSize)
+      try await context.check(
+        FullDiskScenario(disk: disk.directory, isAtomic: context.capabilities.contains(.atomicBatches)))
+    }
+    Check(
+      .f1, "faults.file-size-limit",
+      "a write that meets a limit on the size of files throws diskFull, valueTooLarge or io and leaves no trace, what "
+        + "was there can be read, and writing works again without the limit", needs: .persistent
+    ) { context in
+      try await context.check(FileSizeLimit(place: context.place), in: context.startChild())
+    }
+    Check(
+      .r4, "faults.no-descriptors-while-open",
+      "when no file descriptors are left, every read gives what is there or throws why it cannot, nothing is lost, and "
+        + "everything works again later", needs: .persistent
+    ) { context in
+      let child = try context.startChild()
+      _ = try await ClosedStore(in: context)
+      try await context.check(NoDescriptors(place: context.place, history: .short, moment: .using), in: child)
+    }
+    Check(
       .f3, "faults.read-only-store",
       "a store on read-only media can be read, or throws readOnly or permissionDenied when it is opened; so does every "
         + "write", needs: .persistent
@@ -149,6 +174,7 @@ private func checkReadOnly(_ store: ClosedStore) async throws {
     throw Violation("opening a store on read-only media threw \(failure.error)")
   }
   try await expectStored(store.entries, in: engine)
+  try await expectReads(of: store.entries, in: engine)
   let changes: [(String, @Sendable () async throws -> Void)] = [
     ("write(_:key:)", { try await engine.write(data("v"), key: key("k")) }),
     ("write(_:) of many", { try await engine.write(entries(keys(3))) }),
@@ -165,12 +191,32 @@ private func checkReadOnly(_ store: ClosedStore) async throws {
   }
 }
 
+/// Convicts the engine unless every way of reading works.
+private func expectReads(of entries: [(key: CacheKey, data: Data)], in engine: Subject) async throws {
+  let keys = entries.map(\.key)
+  try expect(try await engine.readDataAndKeys(keys: keys), are: entries, "readDataAndKeys(keys:)")
+  try expect(try await engine.read(keys: keys), is: entries.map(\.data), "read(keys:)")
+  try expect(
+    try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }, are: entries, "readAllDataAndKeys()")
+  try expect(try await engine.scan(.all, limit: nil), are: entries, "scan(.all)")
+  try expect(try await engine.readAllData().count, is: entries.count, "the number of values in readAllData()")
+  try expect(try await engine.readAllEntries().count, is: entries.count, "the number of readAllEntries()")
+  try expect(try await engine.allKeys().sorted(), is: keys, "allKeys()")
+  try expect(try await engine.keyCount(), is: entries.count, "keyCount()")
+  try expect(try await engine.keysExist(keys), is: keys, "keysExist(_:)")
+  for key in keys.prefix(3) {
+    try expect(try await engine.keyExists(key), is: true, "keyExists(_:)")
+    let (created, updated) = (try await engine.createdAt(key: key), try await engine.updatedAt(key: key))
+    try expect(created != nil && updated != nil, "a timestamp of \(key) was nil")
+  }
+}
+
 extension CheckContext {
   /// A file system of its own for the check, which is taken away when the check is over.
-  fileprivate func smallDisk() throws -> SmallFileSystem {
+  fileprivate func smallDisk(mebibytes: Int = diskSize) throws -> SmallFileSystem {
     let directory = root.appending(path: "disk", directoryHint: .isDirectory)
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-    let disk = try SmallFileSystem(on: directory, mebibytes: diskSize)
+    let disk = try SmallFileSystem(on: directory, mebibytes: mebibytes)
     atEnd { disk.unmount() }
     return disk
   }

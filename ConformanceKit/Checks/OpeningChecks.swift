@@ -48,19 +48,60 @@ extension CheckDefinition {
     }
     Check(
       .o2, "opening.without-permission",
-      "opening without permission throws a StorageError that names the directory", needs: .persistent
+      "without permission, opening or the first use throws a StorageError that names the path and the cause, and "
+        + "everything is as it was once there is permission", needs: .persistent
     ) { context in
-      if System.isSuperuser { throw Skip(reason: "The superuser has every permission.") }
-      let closed = context.root.appending(path: "no-permission", directoryHint: .isDirectory)
-      try FileManager.default.createDirectory(at: closed, withIntermediateDirectories: true)
-      try FileManager.default.setAttributes([.posixPermissions: 0], ofItemAtPath: closed.systemPath)
-      defer {
-        try? FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: closed.systemPath)
-      }
-      try await expectRefusal("opening without permission", naming: "no-permission") {
-        try await context.open(closed.appending(path: "below", directoryHint: .isDirectory))
-      }
+      try await checkPermissions(context)
     }
+    Check(
+      .o2, "opening.without-descriptors",
+      "with few file descriptors left, or none, opening works or throws a StorageError that names the path, and works "
+        + "as soon as there are some", needs: .persistent
+    ) { context in
+      let child = try context.startChild()
+      _ = try await ClosedStore(in: context)
+      try await context.check(
+        NoDescriptors(place: context.place, history: .short, moment: .opening), in: child)
+    }
+  }
+}
+
+/// Takes permission away in three ways, and then only that of writing.
+private func checkPermissions(_ context: CheckContext) async throws {
+  // The superuser has every permission, so another process has to give that up.
+  let child = System.isSuperuser ? try context.startChild() : nil
+  let store = try await ClosedStore(in: context)
+  let none = context.root.appending(path: "no-permission", directoryHint: .isDirectory)
+  let noneToWrite = context.root.appending(path: "no-permission-to-write", directoryHint: .isDirectory)
+  for directory in [none, noneToWrite] {
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+  }
+  let unreadable = try store.copy { try System.setPermissions(of: $0, directories: 0o755, files: 0) }
+  let readable = try store.copy { try System.setPermissions(of: $0, directories: 0o555, files: 0o444) }
+  try System.setPermissions(of: none, directories: 0, files: 0)
+  try System.setPermissions(of: noneToWrite, directories: 0o555, files: 0o444)
+  context.atEnd {
+    // Else the directories could not be removed.
+    for directory in [none, noneToWrite, readable] {
+      try? System.setPermissions(of: directory, directories: 0o755, files: 0o644)
+    }
+  }
+  let task = NoPermission(
+    closed: [
+      none.appending(path: "below", directoryHint: .isDirectory), unreadable,
+      noneToWrite.appending(path: "new", directoryHint: .isDirectory),
+    ],
+    readable: readable, history: .short)
+  if let child {
+    try await context.check(task, in: child)
+  } else {
+    try await task.check(makeEngine: { try await context.openUnkept($0) }, note: { _ in })
+  }
+  for directory in [unreadable, readable] {
+    try System.setPermissions(of: directory, directories: 0o755, files: 0o644)
+    let engine = try await context.open(directory)
+    try await expectStored(store.entries, in: engine)
+    try await context.close(engine)
   }
 }
 

@@ -53,6 +53,37 @@ extension CheckDefinition {
       try await engine.apply(second.map { .write(value(for: $0), key: $0) })
       try await expectOrder(first + second, in: engine)
     }
+    Check(
+      .r6, "order.of-repeats",
+      "an entry that a batch writes twice has the place of its first write in that batch"
+    ) { context in
+      let engine = try await context.open()
+      let (a, b, c, d) = (key("a"), key("b"), key("c"), key("d"))
+      try await engine.write([(c, data("1")), (a, data("1")), (c, data("2")), (b, data("1")), (a, data("2"))])
+      try await expectOrder([c, a, b], in: engine)
+      try await letClockAdvance()
+      // A removal in between makes it a new entry.
+      try await engine.apply([
+        .write(data("1"), key: d), .write(data("2"), key: b), .remove(key: c), .write(data("3"), key: c),
+      ])
+      try await expectOrder([a, b, d, c], in: engine)
+    }
+    Check(
+      .r6, "order.after-removing-everything",
+      "what is written after everything was removed is in an order of its own"
+    ) { context in
+      let engine = try await context.open()
+      let order = try await writeShuffled(in: engine)
+      for round in 0..<2 {
+        if round == 0 { try await engine.removeAllData() } else { try await engine.apply([.removeAll]) }
+        let next = Array(order.reversed().dropFirst(round * 3))
+        for key in next {
+          try await engine.write(value(for: key), key: key)
+          try await letClockTick()
+        }
+        try await expectOrder(next, in: engine)
+      }
+    }
     Check(.r6, "order.survives-opening-anew", "the order is the same after opening anew", needs: .persistent)
     {
       context in

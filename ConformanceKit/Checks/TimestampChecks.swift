@@ -177,7 +177,7 @@ private enum WayOfRemoving: CaseIterable, Sendable {
 }
 
 /// Convicts the engine unless the timestamps of the key lie in the windows.
-private func expect(
+func expect(
   created: ClosedRange<Date>, updated: ClosedRange<Date>, _ key: CacheKey, in engine: Subject
 ) async throws {
   for (name, window, date) in [

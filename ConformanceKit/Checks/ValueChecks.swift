@@ -99,13 +99,13 @@ extension CheckDefinition {
       for (key, size) in zip(keys, sizes) { try await engine.write(noise(size), key: key) }
       let returned = try await everyRead(of: keys, in: engine)
       // Copies made byte by byte share no memory with the engine.
-      let copies = returned.map { $0.values.map { Array($0) } }
+      let copies = returned.map { $0.values.map { Data(Array($0)) } }
 
       func expectStable(after what: String) throws {
         for ((method, values), copies) in zip(returned, copies) {
           for (value, copy) in zip(values, copies) {
             try expect(
-              value.elementsEqual(copy),
+              value == copy,
               "a value of \(copy.count) bytes from \(method) had other bytes after \(what)")
           }
         }

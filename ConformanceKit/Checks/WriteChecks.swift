@@ -125,6 +125,29 @@ extension CheckDefinition {
       }
     }
     Check(
+      .w6, "persistence.over-many-openings",
+      "what any of many sessions wrote or removed is so in all later ones",
+      needs: .persistent
+    ) { context in
+      let keys = keys(12)
+      var expected: [CacheKey: Data] = [:]
+      for session in 0..<6 {
+        let engine = try await context.open()
+        let absent = keys.filter { expected[$0] == nil }
+        try await expectStored(expected.map { ($0.key, $0.value) }, absent: absent, in: engine)
+        let (new, changed, gone) = (keys[session * 2], keys[session], keys[max(0, session * 2 - 3)])
+        try await engine.write(entries([new, changed], version: session))
+        if session % 2 == 1 {
+          try await engine.remove(key: gone)
+        } else {
+          try await engine.apply([.remove(key: gone)])
+        }
+        for key in [new, changed] { expected[key] = value(for: key, version: session) }
+        expected[gone] = nil
+        if session % 3 == 2 { engine.letGo() } else { try await context.close(engine) }
+      }
+    }
+    Check(
       .w6, "persistence.of-emptiness", "what was removed stays removed after opening anew", needs: .persistent
     ) { context in
       var engine = try await context.open()

@@ -35,63 +35,73 @@ final class ChildProcess: Sendable {
     }
   }
 
-  private let process: Process
-  private let input = Pipe()
-  private let lines: AsyncStream<String>
-  private let ending: Task<Ending, Never>
-  private let errors: URL
+  /// A process that is not what a suite should be given. It says nothing about the engine.
+  struct Misunderstanding: Error, CustomStringConvertible {
+    let command: String
+    let what: String
 
-  /// Starts a process.
-  ///
-  /// - Parameters:
-  ///   - root: A directory for what the process writes to standard error.
-  ///   - tool: A program, with its arguments, that runs the child instead of the system itself.
-  init(_ child: ConformanceChild, in root: URL, under tool: [String] = []) throws {
-    errors = root.appending(path: "child-\(UUID().uuidString).txt")
-    try Data().write(to: errors)
-    let command = tool + [child.executable.systemPath] + child.arguments
-    let process = Process()
-    let output = Pipe()
-    process.executableURL = URL(filePath: command[0])
-    process.arguments = Array(command.dropFirst())
-    process.standardInput = input
-    process.standardOutput = output
-    process.standardError = try FileHandle(forWritingTo: errors)
-    let (endings, ended) = AsyncStream<Ending>.makeStream()
-    process.terminationHandler = { process in
-      let status = process.terminationStatus
-      ended.yield(process.terminationReason == .exit ? .exited(status: status) : .killed(signal: status))
-      ended.finish()
-    }
-    do {
-      try process.run()
-    } catch {
-      throw StorageError(
-        .io, "The child process \(command.joined(separator: " ")) could not be started.", underlying: error)
-    }
-    self.process = process
-    lines = output.fileHandleForReading.lineStream()
-    ending = Task {
-      for await ending in endings { return ending }
-      return .exited(status: 0)
+    var description: String {
+      "the child process \(command) \(what), so it does not call ConformanceChild.serve(makeEngine:)"
     }
   }
 
-  deinit { kill() }
+  private let command: [String]
+  private let process: SystemProcess
+  private let transcript = Transcript()
+  private let isGreeted = Guarded(false)
+
+  /// Starts a process.
+  ///
+  /// - Parameter tool: A program, with its arguments, that runs the child instead of the system itself.
+  /// - Throws: `StorageError` with code `io` if there is no such program.
+  init(_ child: ConformanceChild, under tool: [String] = []) throws {
+    command = tool + [child.executable.systemPath] + child.arguments
+    process = try SystemProcess(command) { [transcript] in transcript.add($0) }
+  }
+
+  deinit { process.kill() }
 
   /// The identifier of the process.
-  var identifier: Int32 { process.processIdentifier }
+  var identifier: Int32 { process.identifier }
 
-  /// Has the process do something. The stream ends when it has been done; it throws ``ChildError`` if the task threw
-  /// that, and ``Died`` if the process ended first. One task at a time.
-  func start<Work: ChildTask>(_ task: Work) throws -> AsyncThrowingStream<Work.Message, any Error> {
-    let request = try ChildRequest(task: task).line
-    // A process that has ended cannot be written to. The end of its output says so.
-    try? input.fileHandleForWriting.write(contentsOf: Data((request + "\n").utf8))
-    var iterator = lines.makeAsyncIterator()
-    return AsyncThrowingStream { [self] in
-      guard let line = await iterator.next() else { throw await death() }
-      switch try JSONDecoder().decode(ChildReply<Work.Message>.self, from: Data(line.utf8)) {
+  /// Waits until the process takes requests.
+  ///
+  /// - Throws: ``Misunderstanding`` if it does something else.
+  func waitUntilReady() async throws {
+    if isGreeted.withLock({ $0 }) { return }
+    guard let line = await transcript.nextLine() else {
+      try Task.checkCancellation()
+      throw Misunderstanding(
+        command: command.joined(separator: " "), what: "\(await death()), before it took requests")
+    }
+    guard line == Data(ConformanceChild.greeting.utf8) else { throw misunderstanding(line) }
+    isGreeted.withLock { $0 = true }
+  }
+
+  /// Has the process do something. The messages end when it has been done; they throw ``ChildError`` if the task threw,
+  /// ``Died`` if the process ended first, and ``Misunderstanding`` if it is no ``ConformanceChild``. One task at a time.
+  func start<Work: ChildTask>(_ task: Work) throws -> Messages<Work.Message> {
+    process.send(Data((try ChildRequest(task: task).line + "\n").utf8))
+    return Messages(process: self)
+  }
+
+  /// What comes from a process while it does something.
+  struct Messages<Message: Codable & Sendable>: AsyncSequence, AsyncIteratorProtocol, Sendable {
+    fileprivate let process: ChildProcess
+
+    func makeAsyncIterator() -> Self { self }
+
+    func next() async throws -> Message? {
+      try await process.waitUntilReady()
+      guard let line = await process.transcript.nextLine() else {
+        // A task that is cancelled is told that there are no more lines.
+        try Task.checkCancellation()
+        throw await process.death()
+      }
+      guard let reply = try? JSONDecoder().decode(ChildReply<Message>.self, from: line) else {
+        throw process.misunderstanding(line)
+      }
+      switch reply {
       case .message(let message): return message
       case .failed(let error): throw error
       case .done: return nil
@@ -108,42 +118,102 @@ final class ChildProcess: Sendable {
   }
 
   /// Kills the process at once, as nothing inside it can prevent. Does nothing if it has ended.
-  func kill() {
-    if process.isRunning { _ = systemKill(process.processIdentifier, SIGKILL) }
-  }
+  func kill() { process.kill() }
 
   /// Asks the process to end by closing its standard input.
-  func hangUp() throws { try input.fileHandleForWriting.close() }
+  func hangUp() { process.hangUp() }
 
   /// Waits until the process has ended.
   @discardableResult
-  func waitUntilEnd() async -> Ending { await ending.value }
+  func waitUntilEnd() async -> Ending { await transcript.ending.value }
 
   private func death() async -> Died {
-    let ending = await waitUntilEnd()
-    let words = (try? String(contentsOf: errors, encoding: .utf8)) ?? ""
-    return Died(ending: ending, lastWords: String(words.suffix(600)))
+    Died(ending: await waitUntilEnd(), lastWords: transcript.lastWords)
+  }
+
+  private func misunderstanding(_ line: Data) -> Misunderstanding {
+    let text = String(decoding: line.prefix(80), as: UTF8.self)
+    return Misunderstanding(command: command.joined(separator: " "), what: "wrote \(text.debugDescription)")
   }
 }
 
-private func systemKill(_ process: Int32, _ signal: Int32) -> Int32 { kill(process, signal) }
+/// What has come from a process.
+private final class Transcript: Sendable {
+  let ending: Task<ChildProcess.Ending, Never>
 
-extension FileHandle {
-  /// The lines that are read from here, by a thread that waits for them. What follows the last line break is no line.
-  fileprivate func lineStream() -> AsyncStream<String> {
-    let (stream, continuation) = AsyncStream<String>.makeStream()
-    Thread.detachNewThread { [self] in
-      var rest = Data()
-      // An error ends the lines, as the end of the process does, which is what can go wrong here.
-      while let more = try? read(upToCount: 65_536), !more.isEmpty {
-        rest += more
-        while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
-          continuation.yield(String(decoding: rest[rest.startIndex..<end], as: UTF8.self))
-          rest.removeSubrange(rest.startIndex...end)
-        }
-      }
-      continuation.finish()
+  private let lines: AsyncStream<Data>
+  private let newLines: AsyncStream<Data>.Continuation
+  private let ended: AsyncStream<ChildProcess.Ending>.Continuation
+  private let output = Guarded(LineSplitter())
+  private let errors = Guarded(Data())
+
+  init() {
+    (lines, newLines) = AsyncStream.makeStream()
+    let (endings, ended) = AsyncStream<ChildProcess.Ending>.makeStream()
+    self.ended = ended
+    ending = Task {
+      for await ending in endings { return ending }
+      // Only a task that is cancelled gets here, and nobody cancels this one.
+      return .exited(status: 0)
     }
-    return stream
+  }
+
+  /// Ends the waiting for a process that was never started.
+  deinit { ended.finish() }
+
+  func add(_ event: SystemProcess.Event) {
+    switch event {
+    case .output(let bytes):
+      for line in output.withLock({ $0.add(bytes) }) { newLines.yield(line) }
+    case .errors(let bytes):
+      errors.withLock { $0 = Data(($0 + bytes).suffix(16_384)) }
+    case .ended(let ending):
+      ended.yield(ending)
+      newLines.finish()
+    }
+  }
+
+  /// Nil after the end of the process, and if the task is cancelled. What follows the last line break is no line.
+  func nextLine() async -> Data? {
+    var iterator = lines.makeAsyncIterator()
+    return await iterator.next()
+  }
+
+  /// The end of what came through standard error, or the message of a trap, which a trace of the stack may follow.
+  var lastWords: String {
+    let text = String(decoding: errors.withLock { $0 }, as: UTF8.self)
+    if let trap = text.range(of: "Fatal error: ", options: .backwards) {
+      return String(text[trap.lowerBound...].prefix { !$0.isNewline }.prefix(600))
+    }
+    return text.suffix(600).split(whereSeparator: \.isNewline).joined(separator: " ")
+  }
+}
+
+/// Puts lines together from the pieces in which they come.
+private struct LineSplitter: Sendable {
+  private var rest = Data()
+
+  /// The lines that are complete with this piece, without their line breaks. Costs the length of the piece and the lines.
+  mutating func add(_ piece: Data) -> [Data] {
+    piece.withUnsafeBytes { piece in
+      var lines: [Data] = []
+      var remaining = piece[...]
+      while let end = remaining.offsetOfLineBreak {
+        lines.append(rest + Data(remaining.prefix(end)))
+        rest = Data()
+        remaining = remaining.dropFirst(end + 1)
+      }
+      rest += Data(remaining)
+      return lines
+    }
+  }
+}
+
+extension Slice<UnsafeRawBufferPointer> {
+  fileprivate var offsetOfLineBreak: Int? {
+    let bytes = UnsafeRawBufferPointer(rebasing: self)
+    guard let start = bytes.baseAddress, let found = memchr(start, Int32(UInt8(ascii: "\n")), bytes.count)
+    else { return nil }
+    return UnsafeRawPointer(found) - start
   }
 }

@@ -1,4 +1,8 @@
-import Foundation
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 import StockroomCore
 
 /// Something that a check has a child process do with the engine.
@@ -9,21 +13,27 @@ protocol ChildTask: Codable, Sendable {
 
   /// Does the work, in the child. What it throws reaches the parent as ``ChildError``.
   ///
-  /// - Parameter send: Sends a message to the parent at once, whatever becomes of this process afterwards.
+  /// - Parameter send: Sends a message to the parent at once, whatever becomes of this process afterwards. Any number of
+  ///   tasks may call it at the same time.
   func run(
-    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
-    send: @Sendable (Message) throws -> Void
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Message) throws -> Void
   ) async throws
 }
 
 extension ChildTask {
-  func answer(makeEngine: @Sendable (URL) async throws -> any StorageEngine) async throws {
-    try await run(makeEngine: makeEngine) { message in
-      do {
-        try writeLine(ChildReply.message(message).line)
-      } catch {
-        throw LostParent(error: error)
-      }
+  func answer(makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine) async throws {
+    try await run(makeEngine: makeEngine) { try AnswerChannel.shared.send(ChildReply.message($0).line) }
+  }
+
+  /// Opens the engine, for a task.
+  func open(
+    _ place: URL, _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  ) async throws -> Subject {
+    do {
+      return Subject(try await makeEngine(place))
+    } catch {
+      throw CallFailure(call: "opening the engine", error: error)
     }
   }
 }
@@ -31,7 +41,12 @@ extension ChildTask {
 /// A task as it is sent: one line.
 struct ChildRequest {
   /// Every kind of task.
-  static let kinds: [any ChildTask.Type] = []
+  static let kinds: [any ChildTask.Type] = [
+    ReadEverything.self, WriteSteps.self, WriteInTasks.self, RunChains.self, ReadStore.self, CallEngine.self,
+    DamagedReading.self, FullDiskScenario.self, FileSizeLimit.self, NoDescriptors.self, FailedOpenings.self,
+    NoPermission.self, ClockSetBack.self,
+    TakeStepsTask.self, InspectTask.self,
+  ]
 
   let task: any ChildTask
 
@@ -65,21 +80,13 @@ enum ChildReply<Message: Codable & Sendable>: Codable {
 struct ChildError: Error, Codable, Hashable, CustomStringConvertible {
   /// The code, if it was a `StorageError`.
   let code: String?
+  /// The rule, if it was a ``Violation`` that names one.
+  let rule: ContractRule?
   let description: String
 
   init(_ error: any Error) {
     code = ((error as? CallFailure)?.error as? StorageError ?? error as? StorageError)?.code.name
+    rule = (error as? Violation)?.rule
     description = String(describing: error)
   }
-}
-
-/// Nobody reads what the child sends.
-struct LostParent: Error {
-  let error: any Error
-}
-
-/// Writes a line to standard output with one call of the system, so that a process which is killed never leaves half
-/// a line, unless it is longer than a pipe holds.
-func writeLine(_ line: String) throws {
-  try FileHandle.standardOutput.write(contentsOf: Data((line + "\n").utf8))
 }

@@ -104,7 +104,7 @@ final class CheckContext: Sendable {
     guard let child else {
       throw Skip(reason: "The suite was given no child process to do this in (see ConformanceChild).")
     }
-    let process = try ChildProcess(child, in: root, under: tool)
+    let process = try ChildProcess(child, under: tool)
     atEnd { process.kill() }
     return process
   }

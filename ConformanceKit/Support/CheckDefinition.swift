@@ -26,11 +26,15 @@ struct CheckDefinition: Sendable {
   /// Every check there is, in the order of the contract.
   static let all: [CheckDefinition] = {
     let checks = [
-      keyChecks, valueChecks, writeChecks, timestampChecks, batchChecks, readChecks, scanChecks, orderChecks,
-      removalChecks, capabilityChecks, concurrencyChecks, cancellationChecks, cooperationChecks,
-      openingChecks, closingChecks, faultChecks, damageChecks, storeConcurrencyChecks, storeFailureChecks,
+      keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks, timestampChecks,
+      clockChecks, batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks,
+      orderChecks,
+      removalChecks, historyChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
+      cancellationChecks,
+      cooperationChecks, openingChecks, closingChecks, faultChecks, damageChecks, powerCutChecks,
+      storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
-      storeIdentifierChecks,
+      storeIdentifierChecks, killChecks, twoProcessesChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

@@ -12,16 +12,26 @@ struct ClosedStore {
   let entries: [(key: CacheKey, data: Data)]
   /// The engine's files, relative to the directory.
   let files: [String]
+  /// The files as they were some sessions earlier; empty for a store with a single session.
+  let olderFiles: [String: Data]
 
   /// Fills an engine with small and large values, one by one and in a batch, and closes it.
-  init(in context: CheckContext, at directory: URL? = nil) async throws {
+  ///
+  /// - Parameter history: Which sessions the store goes through. It is closed after each.
+  init(in context: CheckContext, at directory: URL? = nil, history: StoreHistory = .short) async throws {
     self.context = context
     self.directory = directory ?? context.place
-    entries = keys(40).enumerated().map { ($0.element, noise($0.offset * 97 + 20, seed: UInt64($0.offset))) }
-    let engine = try await context.open(self.directory)
-    for entry in entries.prefix(30) { try await engine.write(entry.data, key: entry.key) }
-    try await engine.write(Array(entries.suffix(10)))
-    try await context.close(engine)
+    var olderFiles: [String: Data] = [:]
+    for (number, session) in history.sessions.enumerated() {
+      let engine = try await context.open(self.directory)
+      for step in session { try await step.perform(on: engine) }
+      try await context.close(engine)
+      if number == history.olderSession {
+        olderFiles = try DirectoryContents(of: self.directory).files.compactMapValues { $0 }
+      }
+    }
+    entries = history.contents().sorted { $0.key < $1.key }.map { (key: $0.key, data: $0.value) }
+    self.olderFiles = olderFiles
     files = try DirectoryContents(of: self.directory).files.filter { $0.value != nil }.keys.sorted()
   }
 
@@ -59,4 +69,70 @@ struct ClosedStore {
       return false
     }
   }
+}
+
+/// What a store has gone through. The same in every process, so that a child knows what there should be.
+enum StoreHistory: String, Codable, Sendable {
+  /// One session of writes.
+  case short
+  /// Three sessions, with overwrites, removals and values of many pages.
+  case long
+
+  enum Step: Sendable {
+    case write(CacheKey, Data)
+    case batch([(key: CacheKey, data: Data)])
+    case remove(CacheKey)
+    case removals([CacheKey])
+
+    func perform(on engine: Subject) async throws {
+      switch self {
+      case .write(let key, let data): try await engine.write(data, key: key)
+      case .batch(let entries): try await engine.write(entries)
+      case .remove(let key): try await engine.remove(key: key)
+      case .removals(let keys): try await engine.remove(keys: keys)
+      }
+    }
+
+    func apply(to contents: inout [CacheKey: Data]) {
+      switch self {
+      case .write(let key, let data): contents[key] = data
+      case .batch(let entries): for entry in entries { contents[entry.key] = entry.data }
+      case .remove(let key): contents[key] = nil
+      case .removals(let keys): for key in keys { contents[key] = nil }
+      }
+    }
+  }
+
+  var sessions: [[Step]] { self == .short ? [Self.first] : [Self.first, Self.second, Self.third] }
+
+  /// The session after which the files are kept.
+  var olderSession: Int? { self == .short ? nil : 1 }
+
+  /// What the store holds after some of the sessions, or after all.
+  func contents(after count: Int? = nil) -> [CacheKey: Data] {
+    var contents: [CacheKey: Data] = [:]
+    for step in sessions.prefix(count ?? sessions.count).joined() { step.apply(to: &contents) }
+    return contents
+  }
+
+  private static let first: [Step] = {
+    let entries = keys(40).enumerated().map {
+      (key: $0.element, data: noise($0.offset * 97 + 20, seed: UInt64($0.offset)))
+    }
+    return entries.prefix(30).map { .write($0.key, $0.data) } + [.batch(Array(entries.suffix(10)))]
+  }()
+
+  private static let second: [Step] = {
+    let large = zip(keys(5, prefix: "large-"), [5_000, 16_400, 40_000, 70_000, 100])
+    return keys(10).enumerated().map { .write($0.element, noise(600 - $0.offset * 41, seed: 77)) }
+      + keys(15).suffix(5).map { .remove($0) } + large.map { .write($0.0, noise($0.1, seed: 5)) }
+  }()
+
+  private static let third: [Step] = [
+    .batch(keys(25).suffix(5).enumerated().map { ($0.element, noise(300 + $0.offset, seed: 13)) }),
+    .write(keys(2, prefix: "large-")[1], noise(20_000, seed: 14)),
+    .removals(Array(keys(33).suffix(3))),
+    .batch(keys(6, prefix: "late-").map { ($0, noise(1_000, seed: 15)) }),
+    .write(keys(1)[0], Data()),
+  ]
 }

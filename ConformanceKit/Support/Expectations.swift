@@ -41,6 +41,28 @@ func expect<Value: Equatable>(
   throw Violation("\(what()) gave \(describe(value)) instead of \(describe(expected))")
 }
 
+/// Convicts the engine unless it gave these values, in that order.
+func expect<Element: Equatable>(
+  _ values: [Element], is expected: [Element], _ what: @autoclosure () -> String
+) throws {
+  guard values != expected else { return }
+  // What is shown of long lists is their beginning.
+  let place = zip(values, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? 0
+  let detail =
+    place < 6
+    ? ""
+    : ", which differ from place \(place) on: \(describe(values[place])) instead of "
+      + describe(expected[place])
+  throw Violation("\(what()) gave \(describe(values)) instead of \(describe(expected))\(detail)")
+}
+
+/// Convicts the engine unless it gave these keys, each once, in whatever order.
+func expect(_ keys: [CacheKey], areInAnyOrder expected: [CacheKey], _ what: String) throws {
+  // There may be millions, which are not sorted in vain.
+  try expect(keys.count, is: expected.count, "the number of keys that \(what) lists")
+  try expect(keys.inByteOrder(), is: expected.inByteOrder(), "\(what), sorted,")
+}
+
 /// Convicts the engine unless the entries are those expected, in that order.
 func expect(
   _ entries: [(key: CacheKey, data: Data)], are expected: [(key: CacheKey, data: Data)], _ what: String
@@ -73,7 +95,7 @@ func expectError<Result>(
 func describe(_ value: Any) -> String {
   switch value {
   case let data as Data: describe(data)
-  case let list as [Any]: describe(list)
+  case let list as any ListValue: list.shown
   case let optional as any OptionalValue:
     if let wrapped = optional.wrappedValue { describe(wrapped) } else { "nil" }
   case let date as Date: "\(date.timeIntervalSince1970) s"
@@ -90,9 +112,16 @@ private func describe(_ data: Data) -> String {
   return shown.isEmpty ? bytes : "\(bytes) (\(shown.joined())\(data.count > 16 ? "…" : ""))"
 }
 
-private func describe(_ list: [Any]) -> String {
-  let shown = list.prefix(6).map(describe).joined(separator: ", ")
-  return list.count > 6 ? "[\(shown), … \(list.count) in all]" : "[\(shown)]"
+private protocol ListValue {
+  var shown: String { get }
+}
+
+extension Array: ListValue {
+  /// The first few elements: an engine may give millions.
+  fileprivate var shown: String {
+    let shown = prefix(6).map { describe($0) }.joined(separator: ", ")
+    return count > 6 ? "[\(shown), … \(count) in all]" : "[\(shown)]"
+  }
 }
 
 /// A text cut to what fits into a paragraph.
@@ -110,16 +139,33 @@ extension Optional: OptionalValue {
 
 /// Convicts the engine unless it gives these values, and nil for the keys that are absent.
 ///
-/// Asks with read(key:) alone, so that a fault of another method is put down to the rule for that method.
+/// Asks with read(key:) alone, so that a fault of another method is put down to the rule for that method. A slow engine
+/// is asked for some of many keys, from all over them, as ``patience`` lasts.
 func expectStored(
   _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in engine: Subject
 ) async throws {
-  for entry in entries {
+  try await forEach(entries) { entry in
     let value = try await engine.read(key: entry.key)
     try expect(value, is: entry.data, "read(key:) of \(entry.key)")
   }
-  for key in absent {
+  try await forEach(absent) { key in
     try expect(try await engine.read(key: key), is: nil, "read(key:) of \(key), which should be absent,")
+  }
+}
+
+/// How long a slow engine is asked the same question about one key after the other.
+private let patience = Duration.seconds(3)
+
+/// Does it for all elements, or for as many from all over them as there is time for, and for 500 in any case.
+private func forEach<Element>(_ elements: [Element], _ body: (Element) async throws -> Void) async throws {
+  let start = ContinuousClock.now
+  var done = 0
+  for offset in 0..<17 {
+    for index in stride(from: offset, to: elements.count, by: 17) {
+      if done >= 500, ContinuousClock.now - start > patience { return }
+      try await body(elements[index])
+      done += 1
+    }
   }
 }
 

@@ -41,6 +41,9 @@ enum HostileKeys {
         "'; DROP TABLE entries; --", "*", "?", "[a]", "_", "NULL", "nil",
       ]),
     Family(
+      "numbers", "keys that stand for the same number are different keys",
+      ["1", "01", "1.0", "+1", "1e0", "0x1", "-0", "0", "0.0", "1,0", "0b1", "00"]),
+    Family(
       "devices", "names that some systems reserve are keys like any other",
       ["CON", "con", "NUL", "nul", "PRN", "AUX", "COM1", "LPT1", "CON.txt", "desktop.ini", ".DS_Store"]),
     Family(
@@ -63,6 +66,13 @@ enum HostileKeys {
 
   /// 511 bytes, most of them emoji.
   static let longestEmoji = key(long("🗄", 127) + "€")
+
+  /// Keys of 509 to 511 bytes whose last character has several.
+  static let atTheEdge = [
+    long("a", 509) + "é", long("a", 508) + "é", long("a", 508) + "日", long("a", 507) + "🗄",
+    long("a", 506) + "🗄",
+    long("é", 255), long("日", 170),
+  ].map(CacheKey.init(verbatim:))
 
   private static func long(_ text: String, _ count: Int) -> String { String(repeating: text, count: count) }
 }

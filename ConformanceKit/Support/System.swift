@@ -53,6 +53,9 @@ enum System {
 
 /// A small file system of the check's own, to be filled up or made read-only.
 struct SmallFileSystem: Sendable {
+  /// The size in MiB of one that is filled up again and again.
+  static let usualSize = 8
+
   let directory: URL
 
   /// Mounts one on the directory, which exists.
@@ -87,6 +90,110 @@ struct SmallFileSystem: Sendable {
     #if os(Linux)
       umount2(directory.systemPath, Int32(MNT_DETACH))
     #endif
+  }
+}
+
+// MARK: - For a process that belongs to a check alone
+
+extension System {
+  /// How many file descriptors the process has open.
+  static var descriptorCount: Int { (0..<descriptorLimit).count { fcntl($0, F_GETFD) >= 0 } }
+
+  /// No descriptor is as large as this.
+  private static var descriptorLimit: Int32 { Int32(clamping: min(sysconf(Int32(_SC_OPEN_MAX)), 1 << 16)) }
+
+  /// Makes every write that would make a file longer than this fail, with EFBIG.
+  static func limitFileSize(to bytes: Int) throws {
+    // Else the system would end the process.
+    signal(SIGXFSZ, SIG_IGN)
+    guard setFileSizeLimit(rlim_t(bytes)) else {
+      throw Skip(reason: "The size of files could not be limited: \(SystemError(errno)).")
+    }
+  }
+
+  /// Takes the limit away again.
+  static func unlimitFileSize() { _ = setFileSizeLimit(nil) }
+
+  private static func setFileSizeLimit(_ bytes: rlim_t?) -> Bool {
+    #if canImport(Glibc)
+      setLimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), to: bytes)
+    #else
+      setLimit(RLIMIT_FSIZE, to: bytes)
+    #endif
+  }
+
+  /// Sets how many descriptors the process can have, or as many as it may.
+  @discardableResult static func limitDescriptors(to count: rlim_t?) -> Bool {
+    #if canImport(Glibc)
+      setLimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), to: count)
+    #else
+      setLimit(RLIMIT_NOFILE, to: count)
+    #endif
+  }
+
+  #if canImport(Glibc)
+    private typealias Resource = __rlimit_resource_t
+  #else
+    private typealias Resource = Int32
+  #endif
+
+  private static func setLimit(_ resource: Resource, to value: rlim_t?) -> Bool {
+    var limit = rlimit()
+    guard getrlimit(resource, &limit) == 0 else { return false }
+    limit.rlim_cur = min(value ?? limit.rlim_max, limit.rlim_max)
+    return setrlimit(resource, &limit) == 0
+  }
+
+  /// Gives up the superuser's permissions, for good.
+  static func becomeNobody() throws {
+    let nobody: UInt32 = 65_534
+    guard setgroups(0, nil) == 0, setgid(nobody) == 0, setuid(nobody) == 0, geteuid() == nobody else {
+      throw Skip(reason: "The superuser's permissions could not be given up: \(SystemError(errno)).")
+    }
+  }
+
+  /// Whether the directory may be looked at.
+  static func canRead(_ directory: URL) -> Bool { access(directory.systemPath, R_OK | X_OK) == 0 }
+
+  /// Sets the permissions of everything below a directory, and of itself.
+  static func setPermissions(of directory: URL, directories: mode_t, files: mode_t) throws {
+    let contents = try DirectoryContents(of: directory).files
+    // The deepest first, as one cannot get below what may not be entered.
+    for (path, bytes) in contents.sorted(by: { $0.key.count > $1.key.count }) {
+      chmod(directory.appending(path: path).systemPath, bytes == nil ? directories : files)
+    }
+    chmod(directory.systemPath, directories)
+  }
+}
+
+/// Takes all file descriptors that a process can have but for some, until they are released.
+final class DescriptorHold: Sendable {
+  private let held: Guarded<[Int32]>
+
+  init(leaving count: Int) throws {
+    // More than a process has that does nothing else, and few enough to be taken quickly.
+    guard System.limitDescriptors(to: 512) else {
+      throw Skip(reason: "The number of file descriptors could not be limited: \(SystemError(errno)).")
+    }
+    var held: [Int32] = []
+    while true {
+      let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
+      if descriptor < 0 { break }
+      held.append(descriptor)
+    }
+    for descriptor in held.suffix(count) { close(descriptor) }
+    self.held = Guarded(held.dropLast(count))
+  }
+
+  deinit { release() }
+
+  func release() {
+    let descriptors = held.withLock { held in
+      defer { held = [] }
+      return held
+    }
+    for descriptor in descriptors { close(descriptor) }
+    System.limitDescriptors(to: nil)
   }
 }
 

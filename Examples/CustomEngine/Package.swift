@@ -11,9 +11,14 @@ let package = Package(
   ],
   targets: [
     .target(name: "CustomEngine", dependencies: [.product(name: "StockroomCore", package: "stockroom")]),
+    .executableTarget(
+      name: "custom-engine-child",
+      dependencies: ["CustomEngine", .product(name: "ConformanceKit", package: "stockroom")]),
     .testTarget(
       name: "CustomEngineTests",
-      dependencies: ["CustomEngine", .product(name: "ConformanceKit", package: "stockroom")]),
+      dependencies: [
+        "CustomEngine", "custom-engine-child", .product(name: "ConformanceKit", package: "stockroom"),
+      ]),
   ],
   swiftLanguageModes: [.v6]
 )

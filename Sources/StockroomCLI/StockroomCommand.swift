@@ -12,7 +12,7 @@ import StockroomCore
       """,
     version: "0.1.0",
     subcommands: [
-      CompareCommand.self, ConformanceCommand.self, BenchCommand.self, WriteUntilKilledCommand.self,
+      CompareCommand.self, ConformanceCommand.self, BenchCommand.self,
       ServeChecksCommand.self,
     ])
 

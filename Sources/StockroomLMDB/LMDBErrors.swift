@@ -34,7 +34,8 @@ extension StorageError {
     let code: Code =
       switch error.code {
       case 1...: StorageError.code(forErrno: error.code)
-      case MDB_CORRUPTED, MDB_PAGE_NOTFOUND, MDB_INVALID, MDB_INCOMPATIBLE: .corrupted
+      // What is looked for in vain is one of LMDB's own records: absent keys are no errors here.
+      case MDB_CORRUPTED, MDB_PAGE_NOTFOUND, MDB_INVALID, MDB_INCOMPATIBLE, MDB_NOTFOUND: .corrupted
       case MDB_VERSION_MISMATCH: .unsupported
       case MDB_MAP_FULL: .diskFull
       case MDB_BAD_VALSIZE, MDB_TXN_FULL: .valueTooLarge

@@ -20,6 +20,30 @@ enum LMDBFileHeader {
     let mainFlags: UInt16
   }
 
+  /// Where one transaction found everything.
+  struct Snapshot {
+    let pageSize: Int
+    let lastPage: UInt64
+    let free, main: LMDBTreeCheck.Tree
+  }
+
+  /// What the meta page of a transaction says, or nil if that has been written over by a later one.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` or `io`.
+  static func snapshot(
+    of transaction: UInt64, pageSize: Int, fileDescriptor: Int32, path: String
+  ) throws -> Snapshot? {
+    let offset = UInt64(pageSize) * (transaction & 1)
+    let meta = try meta(at: offset, of: fileDescriptor, path: path)
+    guard meta.transaction == transaction, meta.lastPage < (1 << 47) / UInt64(pageSize) else { return nil }
+    let trees = try read(2 * LMDBTreeCheck.Tree.size, at: offset + 40, of: fileDescriptor, path: path)
+    return trees.withUnsafeBytes {
+      Snapshot(
+        pageSize: pageSize, lastPage: meta.lastPage, free: .init($0),
+        main: .init(UnsafeRawBufferPointer(rebasing: $0[LMDBTreeCheck.Tree.size...])))
+    }
+  }
+
   /// Reads and judges the header of an open file that is not empty.
   ///
   /// - Throws: `StorageError` with code `corrupted` or `io`.

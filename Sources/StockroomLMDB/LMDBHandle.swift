@@ -40,13 +40,14 @@ struct LMDBHandle: @unchecked Sendable {
     if fileSize > 0 && !hasLockFile {
       let environment = try Self.open(path, flags: MDB_RDONLY | MDB_NOLOCK, mapSize: fileSize)
       defer { mdb_env_close(environment) }
-      try Self.mapErrors(path) { _ = try Self.recognise(environment, path: path) }
+      try Self.mapErrors(path) { try Self.checkTrees(of: environment, path: path) }
     }
     if !hasLockFile { try Self.makeLockFile(path: path) }
     do {
       let environment = try Self.open(path, flags: 0, mapSize: fileSize)
       do {
-        try self.init(environment: environment, path: path)
+        // What nobody else has open is as it was a moment ago.
+        try self.init(environment: environment, path: path, isChecked: !hasLockFile)
       } catch {
         mdb_env_close(environment)
         throw error
@@ -64,7 +65,7 @@ struct LMDBHandle: @unchecked Sendable {
     try mapErrors(path) { try handle.trimFile() }
   }
 
-  private init(environment: OpaquePointer, path: String) throws {
+  private init(environment: OpaquePointer, path: String, isChecked: Bool) throws {
     self.environment = environment
     (main, entries, fileDescriptor, pageSize) = try Self.mapErrors(path) {
       // A process that died while it read would keep pages from being used again for ever.
@@ -75,6 +76,7 @@ struct LMDBHandle: @unchecked Sendable {
       _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
       var statistics = MDB_stat()
       try LMDBError.check(mdb_env_stat(environment, &statistics))
+      if !isChecked { try Self.checkTrees(of: environment, path: path) }
       let databases = try Self.databases(of: environment, path: path)
       return (databases.main, databases.entries, descriptor, Int(statistics.ms_psize))
     }
@@ -122,6 +124,40 @@ struct LMDBHandle: @unchecked Sendable {
       unlink(path)
       throw StorageError.posix(number, "Creating \(path) failed")
     }
+  }
+
+  /// Throws if LMDB must not be let near the trees of the environment, or if they are another program's.
+  private static func checkTrees(of environment: OpaquePointer, path: String) throws {
+    let file = path + "/data.mdb"
+    var descriptor: Int32 = -1
+    try LMDBError.check(mdb_env_get_fd(environment, &descriptor))
+    var statistics = MDB_stat()
+    try LMDBError.check(mdb_env_stat(environment, &statistics))
+    let pageSize = Int(statistics.ms_psize)
+    for _ in 0..<1_000 {
+      // The pages of a snapshot stay as they are while it is being read, whatever other processes write.
+      let isChecked = try inTransaction(of: environment, flags: MDB_RDONLY) { transaction in
+        let number = UInt64(UInt(bitPattern: mdb_txn_id(transaction)))
+        guard
+          let snapshot = try LMDBFileHeader.snapshot(
+            of: number, pageSize: pageSize, fileDescriptor: descriptor, path: file)
+        else { return false }
+        do {
+          var check = LMDBTreeCheck(file: descriptor, snapshot)
+          try check.lookAtMainTree()
+          _ = try recognise(environment, path: path)
+          try check.lookAtOtherTrees()
+          return true
+        } catch let damage as LMDBTreeCheck.Damage {
+          throw StorageError(
+            .corrupted,
+            "\(file) cannot be used as an LMDB database: page \(damage.page) is damaged, \(damage.what).")
+        }
+      }
+      if isChecked { return }
+    }
+    throw StorageError(
+      .corrupted, "\(file) cannot be used as an LMDB database: no header is that of its transaction.")
   }
 
   /// Reads what the environment says about itself.

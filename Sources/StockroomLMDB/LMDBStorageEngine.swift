@@ -23,7 +23,8 @@ import StockroomCore
 /// `data.mdb` with everything, `lock.mdb` with the table of readers. While the engine writes, `data.mdb` may look
 /// up to twice as large as its contents (what is added takes no room on disk), and closing trims it. Removed
 /// entries leave room for later ones; the file itself does not become smaller. The database must be on a local
-/// file system. Damage within it is not recognised, other than to its header and its length.
+/// file system. Damage to what holds it together is recognised when it is opened; damage within keys and values is
+/// not.
 ///
 /// ## Several engines
 /// Engines on the same place share what they open and may be in one process or in several. One in a process that
@@ -36,12 +37,13 @@ public final class LMDBStorageEngine: StorageEngine {
 
   /// Opens the database in a directory, and creates both if they do not exist.
   ///
-  /// Costs time that does not depend on the number of entries.
+  /// The first engine of a process on a place looks at every page of the file but those of large values, since LMDB
+  /// would end the process over one that is damaged (rule F2). Further ones cost no time that depends on the entries.
   ///
   /// - Parameters:
   ///   - directory: Where `data.mdb` and `lock.mdb` are. The directory is best left to the engine alone.
   ///   - durability: When a write counts as done.
-  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is no LMDB file, is damaged in its header or has
+  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is no LMDB file, is damaged in its header or its pages, or has
   ///   been cut off; `unsupported` if it is another program's; `readOnly`, `permissionDenied`, `diskFull` or `io`
   ///   if the system does not let it be opened (rules O2, F2, F3). Nothing has been touched then.
   public init(directory: FileManager.Directory, durability: Durability = .full) throws {

@@ -18,6 +18,7 @@ import StockroomCore
 final class LevelDBConnection: Sendable {
   private struct State {
     var ledger: Ledger
+    var names: LevelDBNames
     /// A write has failed. LevelDB's log may end in the middle of a batch, and it may refuse all further ones.
     var isBroken = false
     var isClosed = false
@@ -40,7 +41,7 @@ final class LevelDBConnection: Sendable {
     let handle = try LevelDBHandle(path: path, writeBufferSize: writeBufferSize, durability: durability)
     let ledger = try Self.readLedger(handle, isNew: isNew)
     lease = LevelDBLease(handle)
-    state = Guarded(State(ledger: ledger, place: place))
+    state = Guarded(State(ledger: ledger, names: try LevelDBNames(syncing: place.path), place: place))
   }
 
   /// Calls `body` with the open database. Suspends while a failed write is being mended.
@@ -56,7 +57,9 @@ final class LevelDBConnection: Sendable {
       transaction.expect(operations.reduce(0) { $0 + $1.count })
       for operation in operations.joined() { try transaction.add(operation) }
       do {
-        state.ledger = try transaction.commit()
+        let ledger = try transaction.commit()
+        if durability == .full { try state.names.synchronizeLog(in: path) }
+        state.ledger = ledger
       } catch {
         state.isBroken = true
         try dropUnacknowledged(state.ledger)
@@ -79,8 +82,9 @@ final class LevelDBConnection: Sendable {
 
   private func leaveMark(_ state: State) throws {
     if state.isBroken { try dropUnacknowledged(state.ledger) }
+    // The mark must not reach the disk before what it describes, and before what LevelDB has removed is gone.
+    try LevelDBFiles.synchronize(path)
     if durability == .process {
-      // The mark must not reach the disk before what it describes.
       for log in try LevelDBFileList(in: path).logs { try LevelDBFiles.synchronize(path + "/" + log) }
     }
     try LevelDBClosingMark(describing: path).write(to: path)
@@ -94,11 +98,18 @@ extension LevelDBConnection {
   private static func recover(_ path: String) throws -> Bool {
     let files = try LevelDBFileList(in: path)
     let isMarked = LevelDBClosingMark.exists(in: path)
-    if isMarked { try LevelDBClosingMark.verify(in: path) }
+    if isMarked {
+      try LevelDBClosingMark.verify(in: path)
+    } else if files.current != nil {
+      try LevelDBManifest.completeSwitch(in: path)
+      try LevelDBManifest.dropUnfinished(in: path)
+    }
+    let isEmpty =
+      try files.tables.isEmpty && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) == 0 }
     if files.current != nil {
       try LevelDBManifest(in: path).verifyTables(in: path)
-    } else if isMarked || !files.tables.isEmpty || !files.logs.isEmpty || files.manifests.count > 1 {
-      // A crash while the database is being made leaves one manifest and nothing else.
+    } else if isMarked || !isEmpty {
+      // A crash while the database is being made leaves manifests and a log without batches, and nothing else.
       throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its file CURRENT.")
     }
     if isMarked {
@@ -106,6 +117,7 @@ extension LevelDBConnection {
     } else {
       for log in files.logs { try LevelDBLog.removeTornBatch(at: path + "/" + log) }
     }
+    // What was cut off from a log may have been all that was in it.
     return try files.tables.isEmpty
       && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) == 0 }
   }
@@ -148,6 +160,7 @@ extension LevelDBConnection {
     try lease.exchange {
       try LevelDBHandle(path: path, writeBufferSize: writeBufferSize, durability: durability)
     }
+    state.names = try LevelDBNames(syncing: path)
     let ledger = try Self.readLedger(try lease.current.get(), isNew: state.ledger == Ledger())
     guard ledger == state.ledger else {
       throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its last batches.")

@@ -9,21 +9,49 @@ struct LevelDBManifest {
   /// The sizes of the tables by their numbers.
   private(set) var tables: [UInt64: UInt64] = [:]
 
+  /// The oldest log that holds batches which are in no table.
+  private(set) var logNumber: UInt64 = 0
+  /// Where each of its records ends.
+  let ends: [Int]
+  private let isWhole: Bool
+  private(set) var fields: Set<Field> = []
+  /// What LevelDB needs to open a database.
+  static let required: Set<Field> = [.logNumber, .nextFileNumber, .lastSequence]
+
+  /// Whether it has all that LevelDB needs to open the database, and ends where a record does.
+  var isComplete: Bool { isWhole && fields.isSuperset(of: Self.required) }
+
   /// Reads the manifest that the file CURRENT names.
   ///
   /// - Throws: `StorageError` with code `corrupted` if there is none or it is damaged.
   init(in directory: String) throws {
-    let current = try LevelDBFiles.read(directory + "/CURRENT", count: 64)
-    let name = String(decoding: current.dropLast(), as: UTF8.self)
-    guard current.last == UInt8(ascii: "\n"), name.hasPrefix("MANIFEST-"), !name.contains("/"),
-      LevelDBFiles.exists(directory + "/" + name)
-    else {
+    try self.init(Self.currentName(in: directory), in: directory)
+  }
+
+  /// Reads the manifest of that name.
+  ///
+  /// - Parameter count: How many of its records are taken into account, from the first.
+  /// - Throws: `StorageError` with code `corrupted` if there is none or it is damaged.
+  init(_ name: String, in directory: String, records count: Int = .max) throws {
+    guard LevelDBFiles.exists(directory + "/" + name) else {
       throw StorageError(.corrupted, "\(directory)/CURRENT does not name the manifest of the database.")
     }
     let log = try LevelDBFiles.read(directory + "/" + name).withUnsafeBytes { LevelDBLog($0) }
-    guard log.ending != .damaged, log.records.allSatisfy({ apply($0.content) }) else {
+    isWhole = log.ending == .whole
+    ends = log.records.map(\.end)
+    guard log.ending != .damaged, log.records.prefix(count).allSatisfy({ apply($0.content) }) else {
       throw StorageError(.corrupted, "\(directory)/\(name), the manifest of a LevelDB database, is damaged.")
     }
+  }
+
+  /// What the file CURRENT says.
+  static func currentName(in directory: String) throws -> String {
+    let current = try LevelDBFiles.read(directory + "/CURRENT", count: 64)
+    let name = String(decoding: current.dropLast(), as: UTF8.self)
+    guard current.last == UInt8(ascii: "\n"), name.hasPrefix("MANIFEST-"), !name.contains("/") else {
+      throw StorageError(.corrupted, "\(directory)/CURRENT does not name the manifest of the database.")
+    }
+    return name
   }
 
   /// Verifies that the tables are there and have their size and an end.
@@ -41,7 +69,7 @@ struct LevelDBManifest {
     }
   }
 
-  private enum Field: UInt64 {
+  enum Field: UInt64 {
     case comparator = 1
     case logNumber, nextFileNumber, lastSequence, compactPointer, deletedFile, newFile
     case previousLogNumber = 9
@@ -52,10 +80,14 @@ struct LevelDBManifest {
     var reader = LevelDBReader(record[...])
     while !reader.isAtEnd {
       guard let field = reader.number().flatMap(Field.init(rawValue:)) else { return false }
+      fields.insert(field)
       switch field {
       case .comparator:
         guard reader.skipString() else { return false }
-      case .logNumber, .nextFileNumber, .lastSequence, .previousLogNumber:
+      case .logNumber:
+        guard let number = reader.number() else { return false }
+        logNumber = number
+      case .nextFileNumber, .lastSequence, .previousLogNumber:
         guard reader.number() != nil else { return false }
       case .compactPointer:
         guard reader.number() != nil, reader.skipString() else { return false }

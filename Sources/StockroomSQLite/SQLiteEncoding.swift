@@ -29,6 +29,11 @@ enum SQLiteEncoding {
     guard header.count == headerLength, header.starts(with: Array("SQLite format 3\0".utf8)) else {
       throw StorageError(.corrupted, "\(path) is not an SQLite database, or it is damaged.")
     }
+    // The versions for writing and for reading: with a rollback journal, or with a write-ahead log. SQLite only reads
+    // what has an unknown version for writing, as if somebody had forbidden to write.
+    guard header[18...19].allSatisfy({ (1...2).contains($0) }) else {
+      throw StorageError(.corrupted, "\(path) is damaged: its header has an unknown version.")
+    }
     func number(at offset: Int) -> UInt32 { header[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) } }
     guard number(at: 68) == applicationID else {
       throw StorageError(.unsupported, "\(path) is an SQLite database of another program.")

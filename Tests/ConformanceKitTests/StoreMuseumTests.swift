@@ -16,6 +16,9 @@ struct StoreMuseumPiece: Sendable, CustomTestStringConvertible {
     (self.rule, self.flaw, self.also) = (rule, flaw, also)
   }
 
+  /// The checks that are made of the piece.
+  var checks: [ConformanceCheck] { StoreMuseumTests.checks(flaw: flaw) }
+
   static let all: [StoreMuseumPiece] = [
     .init(.s1, .losesConcurrentChanges, also: [.s2, .s5]),
     .init(.s1, .appendsWhatItLoads, also: [.s2]),
@@ -59,7 +62,7 @@ extension ContractRule {
 
 @Suite("Stores that break a rule are convicted of breaking it")
 struct StoreMuseumTests {
-  private static func checks(
+  fileprivate static func checks(
     flaw: PlainStore.Flaw? = nil, capabilities: EngineCapabilities = [.atomicBatches],
     makeEngine: @escaping @Sendable (URL) throws -> any StorageEngine = { _ in try ReferenceEngine() }
   ) -> [ConformanceCheck] {
@@ -78,7 +81,7 @@ struct StoreMuseumTests {
     "Each broken store fails for its rule, and for no other that it could keep",
     arguments: StoreMuseumPiece.all)
   func isConvicted(_ piece: StoreMuseumPiece) async {
-    let failures = await Self.failures(of: Self.checks(flaw: piece.flaw))
+    let failures = await Examinations.shared.outcomes(of: piece).values.compactMap(\.failure)
     #expect(failures.contains { $0.rule == piece.rule })
     let unjustified = failures.filter { $0.rule != piece.rule && !piece.also.contains($0.rule) }
     #expect(

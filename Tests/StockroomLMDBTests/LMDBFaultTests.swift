@@ -41,6 +41,7 @@ import Testing
           let engine = try place.engine()
           let entries = try await engine.readAllDataAndKeys()
           if entries.count != 500 { throw StorageError(.corrupted, "Entries are missing.") }
+          try await engine.write(Data([1]), key: CacheKey(verbatim: "new"))
         }
         // Another root, or other flags, are what another program's database may have.
         #expect(code == nil || code == .corrupted || code == .unsupported, "byte \(offset)")
@@ -55,6 +56,31 @@ import Testing
     bytes.replaceSubrange(start..., with: Data(count: bytes.count - start))
     try bytes.write(to: place.dataFile)
     #expect(await code { _ = try place.engine() } == .corrupted)
+  }
+
+  @Test("A page of zeros, of noise or of another kind is refused, wherever it is in use", arguments: 0..<3)
+  func damagedPage(kind: Int) async throws {
+    let place = try await filled()
+    let whole = try Data(contentsOf: place.dataFile)
+    var refused = 0
+    for start in stride(from: 8_192, to: whole.count, by: 4_096) {
+      var bytes = whole
+      let other = [
+        Data(count: 4_096), Data((0..<4_096).map { UInt8(truncatingIfNeeded: $0 &* 197 &+ 31) }),
+        Data(whole[(start == 8_192 ? 12_288 : 8_192)...].prefix(4_096)),
+      ][kind]
+      bytes.replaceSubrange(start..<start + 4_096, with: other)
+      try bytes.write(to: place.dataFile)
+      let code = await code {
+        let engine = try place.engine()
+        #expect(try await engine.readAllDataAndKeys().count == 500)
+        try await engine.write(Data([1]), key: CacheKey(verbatim: "new"))
+      }
+      #expect(code == nil || code == .corrupted || code == .unsupported, "page at \(start)")
+      if code != nil { refused += 1 }
+    }
+    // All but those few that are free.
+    #expect(refused > whole.count / 4_096 / 2)
   }
 
   @Test("A text file in place of the database is refused and left alone")

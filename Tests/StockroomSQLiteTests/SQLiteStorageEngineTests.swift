@@ -115,6 +115,18 @@ import Testing
     }
   }
 
+  @Test(
+    "A header that asks for a way of reading or writing that does not exist is damaged", arguments: [18, 19])
+  func unknownVersions(offset: Int) async throws {
+    try await cleaningUp {
+      try await SQLiteStorageEngine(directory: directory).close()
+      var bytes = try Data(contentsOf: URL(filePath: file))
+      bytes[offset] ^= 0x20
+      try bytes.write(to: URL(filePath: file))
+      #expect(try openingFails() == .corrupted)
+    }
+  }
+
   @Test("A write-ahead log without its database is not applied to a new one")
   func logWithoutDatabase() async throws {
     try await cleaningUp {

@@ -40,10 +40,14 @@ extension Exhibit {
 /// An engine that takes one key for another: uses what `rename` makes of each key.
 struct RenamingEngine: Exhibit {
   let base: ReferenceEngine
+  /// What it takes for the length of a key, of which 1 to 511 are allowed.
+  var length: @Sendable (String) -> Int = { $0.utf8.count }
   let rename: @Sendable (String) -> String
 
   private func renamed(_ key: CacheKey) throws -> CacheKey {
-    try key.validate()
+    guard (1...511).contains(length(key.value)) else {
+      throw StorageError(.invalidKey, "The key is empty or too long.")
+    }
     let name = rename(key.value)
     return CacheKey(verbatim: name.isEmpty ? "empty" : name)
   }
@@ -101,4 +105,71 @@ struct ChangingEngine: Exhibit {
   }
   func read(key: CacheKey) async throws -> Data? { try await base.read(key: key).map(onTheWayOut) }
   func read(keys: [CacheKey]) async throws -> [Data] { try await base.read(keys: keys).map(onTheWayOut) }
+}
+
+/// An engine that does something around every call.
+protocol Wrapping: Exhibit {
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result
+}
+
+extension Wrapping {
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await call(isChange: true) { [base] in try await base.write(data, key: key) }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await call(isChange: true) { [base] in try await base.write(dataAndKeys) }
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    try await call(isChange: false) { [base] in try await base.read(key: key) }
+  }
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    try await call(isChange: false) { [base] in try await base.read(keys: keys) }
+  }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await call(isChange: false) { [base] in try await base.readDataAndKeys(keys: keys) }
+  }
+  func readAllData() async throws -> [Data] {
+    try await call(isChange: false) { [base] in try await base.readAllData() }
+  }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await call(isChange: false) { [base] in try await base.readAllDataAndKeys() }
+  }
+  func remove(key: CacheKey) async throws {
+    try await call(isChange: true) { [base] in try await base.remove(key: key) }
+  }
+  func remove(keys: [CacheKey]) async throws {
+    try await call(isChange: true) { [base] in try await base.remove(keys: keys) }
+  }
+  func removeAllData() async throws {
+    try await call(isChange: true) { [base] in try await base.removeAllData() }
+  }
+  func keyExists(_ key: CacheKey) async throws -> Bool {
+    try await call(isChange: false) { [base] in try await base.keyExists(key) }
+  }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await call(isChange: false) { [base] in try await base.keysExist(keys) }
+  }
+  func keyCount() async throws -> Int {
+    try await call(isChange: false) { [base] in try await base.keyCount() }
+  }
+  func allKeys() async throws -> [CacheKey] {
+    try await call(isChange: false) { [base] in try await base.allKeys() }
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await call(isChange: false) { [base] in try await base.createdAt(key: key) }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await call(isChange: false) { [base] in try await base.updatedAt(key: key) }
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await call(isChange: false) { [base] in try await base.readAllEntries() }
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await call(isChange: true) { [base] in try await base.apply(operations) }
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await call(isChange: false) { [base] in try await base.scan(range, limit: limit) }
+  }
 }

@@ -70,12 +70,23 @@ struct LogFile: ~Copyable {
   }
 
   mutating func append(_ operations: [StorageOperation], at time: Date) throws {
-    let payload = Self.encode(operations, at: time)
+    let payload = Self.encode(saved(operations), at: flaw == .savesWholeSeconds ? time.inWholeSeconds : time)
     var record = Data()
     record.append(UInt64(payload.count))
     record.append(Self.sum(payload))
     record.append(payload)
     try append(record)
+  }
+
+  /// What a flaw leaves of the operations.
+  private func saved(_ operations: [StorageOperation]) -> [StorageOperation] {
+    operations.compactMap { operation in
+      switch (flaw, operation) {
+      case (.forgetsRemovals, .remove), (.forgetsRemoveAll, .removeAll): nil
+      case (.savesLittle, .write(let data, let key)): .write(data.prefix(65_536), key: key)
+      default: operation
+      }
+    }
   }
 
   private mutating func append(_ bytes: Data) throws {
@@ -101,6 +112,7 @@ struct LogFile: ~Copyable {
   func records(ignoringChecksums: Bool) throws -> [(Date, [StorageOperation])] {
     let bytes = try Data(contentsOf: URL(filePath: path))
     guard bytes.starts(with: Self.magic) else {
+      if flaw == .leaksWhenDamaged { _ = open(path, O_RDONLY | O_CLOEXEC) }
       throw StorageError(.corrupted, "\(path) is no log of this engine.")
     }
     var reader = Reader(bytes: bytes, position: Self.magic.count, path: path)
@@ -184,6 +196,12 @@ private struct Reader {
     case 2: return .write(try data(try number()), key: key)
     default: throw damaged
     }
+  }
+}
+
+extension Date {
+  fileprivate var inWholeSeconds: Date {
+    Date(timeIntervalSinceReferenceDate: timeIntervalSinceReferenceDate.rounded(.down))
   }
 }
 

@@ -10,7 +10,10 @@ final class ReferenceEngine: StorageEngine {
   enum Flaw: Sendable {
     case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
     case remembersFailedWrites, startsAnewWhenDamaged, ignoresChecksums, reportsReadOnlyAsIO,
-      refusesOnlyWrites
+      refusesOnlyWrites, forgetsRemovals, forgetsRemoveAll, savesWholeSeconds, savesLittle, rotatesAway,
+      keepsLock
+    case acknowledgesWhenClosed, closesOnce, leaksWhenDamaged, knowsPathsByName, ordersByKeyWhenOpened
+    case countsWritesWhenOpened
   }
 
   static let promises: EngineCapabilities = [
@@ -72,7 +75,7 @@ final class ReferenceEngine: StorageEngine {
 
   func keyExists(_ key: CacheKey) async throws -> Bool { try await read(key: key) != nil }
 
-  func keyCount() async throws -> Int { try look { $0.sortedKeys.count } }
+  func keyCount() async throws -> Int { try look { $0.sortedKeys.count + $0.surplus } }
 
   func allKeys() async throws -> [CacheKey] { try look { $0.sortedKeys } }
 
@@ -97,6 +100,7 @@ final class ReferenceEngine: StorageEngine {
   func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     try Task.checkCancellation()
+    if flaw == .acknowledgesWhenClosed, shelf.withLock({ $0 == nil }) { return }
     if refusesWrites.withLock({ $0 }) { throw StorageError(.closed, "The engine has been closed.") }
     if !operations.isEmpty { try open().commit(operations) }
   }
@@ -117,7 +121,11 @@ final class ReferenceEngine: StorageEngine {
   }
 
   func close() async throws {
-    guard let shelf = shelf.withLock({ flaw == .refusesOnlyWrites ? $0 : $0.take() }) else { return }
+    guard let shelf = shelf.withLock({ flaw == .refusesOnlyWrites ? $0 : $0.take() }) else {
+      if flaw == .closesOnce { throw StorageError(.io, "The engine cannot be closed again.") }
+      return
+    }
+    if flaw == .keepsLock { shelf.unlock() }
     if flaw == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
     try shelf.flush()
   }
@@ -134,7 +142,13 @@ struct Contents {
 
   var entries: [CacheKey: Entry] = [:]
   var sortedKeys: [CacheKey] = []
+  /// What a flaw adds to the count of keys.
+  var surplus = 0
   private var sequence = 0
+
+  mutating func orderByKey() {
+    for (index, key) in sortedKeys.enumerated() { entries[key]?.sequence = index - sortedKeys.count }
+  }
 
   mutating func apply(_ operations: [StorageOperation], at now: Date) {
     for operation in operations {
@@ -191,8 +205,13 @@ private final class Shelf: Sendable {
     let ignoresChecksums = flaw == .ignoresChecksums
     do {
       for (time, operations) in try state.log?.records(ignoringChecksums: ignoresChecksums) ?? [] {
+        let count = state.contents.entries.count
         state.contents.apply(operations, at: time)
+        if flaw == .countsWritesWhenOpened, state.contents.entries.count == count {
+          state.contents.surplus += 1
+        }
       }
+      if flaw == .ordersByKeyWhenOpened { state.contents.orderByKey() }
     } catch  where flaw == .startsAnewWhenDamaged {
       state.contents = Contents()
       try state.log?.clear()
@@ -224,6 +243,12 @@ private final class Shelf: Sendable {
     }
   }
 
+  /// Lets others open the place, which only an engine with a flaw forbids.
+  func unlock() { Self.locked.withLock { $0 = $0.filter { $0.value != ObjectIdentifier(self) } } }
+
+  private static let locked = Guarded<[String: ObjectIdentifier]>([:])
+  private static let openings = Guarded<[String: Int]>([:])
+
   private struct Weak: Sendable { weak var shelf: Shelf? }
 
   private static let open = Guarded<[String: Weak]>([:])
@@ -231,10 +256,25 @@ private final class Shelf: Sendable {
   static func shared(at directory: URL, flaw: ReferenceEngine.Flaw?) throws -> Shelf {
     try open.withLock { open in
       try LogFile.makeDirectory(directory, flaw: flaw)
-      let path = directory.resolvingSymlinksInPath().standardizedFileURL.path(percentEncoded: false)
+      let path =
+        flaw == .knowsPathsByName
+        ? directory.path(percentEncoded: false)
+        : directory.resolvingSymlinksInPath().standardizedFileURL.path(percentEncoded: false)
+      if flaw == .keepsLock, locked.withLock({ $0[path] != nil }) {
+        throw StorageError(.locked, "\(path) is locked.")
+      }
+      if flaw == .rotatesAway,
+        openings.withLock({ openings in
+          if open[path]?.shelf == nil { openings[path, default: 0] += 1 }
+          return openings[path] == 4
+        })
+      {
+        try? FileManager.default.removeItem(at: directory.appending(path: "reference.log"))
+      }
       if flaw != .sharesNothing, let shelf = open[path]?.shelf { return shelf }
       let shelf = try Shelf(log: LogFile(in: directory, flaw: flaw), flaw: flaw)
       open[path] = Weak(shelf: shelf)
+      if flaw == .keepsLock { locked.withLock { $0[path] = ObjectIdentifier(shelf) } }
       return shelf
     }
   }

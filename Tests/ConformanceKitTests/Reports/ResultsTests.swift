@@ -45,7 +45,9 @@ struct ResultsTests {
         result("history.any", .c1, failure(.w2, proof: Self.proof, happened: Self.nasty)),
       ])
   }
-  private var both: ConformanceResults { ConformanceResults([good, bad]) { "again \($0.name) \($1.seed)" } }
+  private var both: ConformanceResults {
+    ConformanceResults([good, bad]) { "again \($0.name) \($1.seed)" }
+  }
 
   @Test("The text has the matrix, each failure whole, each reason for skipping once, and a verdict")
   func text() {

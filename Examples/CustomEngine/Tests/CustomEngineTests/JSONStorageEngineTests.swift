@@ -2,8 +2,9 @@ import ConformanceKit
 import CustomEngine
 import Testing
 
-@Test(
-  "The engine keeps the contract",
-  arguments: ConformanceSuite("JSON", capabilities: [.persistent]) { try JSONStorageEngine(directory: $0) }
-    .checks)
+private let suite = ConformanceSuite(
+  "JSON", capabilities: .persistent, child: ConformanceChild(product: "custom-engine-child")
+) { try JSONStorageEngine(directory: $0) }
+
+@Test("The engine keeps the contract", arguments: suite.checks)
 func conforms(_ check: ConformanceCheck) async throws { try await check.run() }

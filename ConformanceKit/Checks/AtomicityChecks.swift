@@ -1,0 +1,134 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What readers see of a batch: rule W4.
+
+extension CheckDefinition {
+  @CheckList static var atomicityChecks: [CheckDefinition] {
+    Check(
+      .w4, "batches.appear-at-once", "a reader of many keys never sees a part of a batch",
+      needs: .atomicBatches
+    ) { context in
+      try await checkAtomicity(in: try await context.open(), with: .readMany)
+    }
+    Check(
+      .w4, "batches.appear-in-order",
+      "who has seen one key of a batch sees the whole batch in every later read of a key",
+      needs: .atomicBatches
+    ) { context in
+      try await checkAtomicity(in: try await context.open(), with: .readOneByOne)
+    }
+    Check(
+      .w4, "batches.replace-at-once",
+      "a reader never sees the state between the removals and the writes of one apply(_:)",
+      needs: .atomicBatches
+    ) { context in
+      try await checkReplacement(in: try await context.open())
+    }
+    Check(
+      .w4, "batches.disappear-at-once", "a reader of many keys never sees a part of what one batch removes",
+      needs: .atomicBatches
+    ) { context in
+      try await checkRemovals(in: try await context.open())
+    }
+  }
+}
+
+private enum WayOfReading: Sendable {
+  case readMany, readOneByOne
+}
+
+/// Every batch gives all keys the same version. Readers look at them while the batches are written.
+private func checkAtomicity(in engine: Subject, with way: WayOfReading) async throws {
+  let keys = keys(16)
+  try await engine.write(batch(of: keys, version: 0))
+  try await whileRunning {
+    let start = ContinuousClock.now
+    for version in 1...200 {
+      if version > 20, ContinuousClock.now - start > enough { break }
+      if version.isMultiple(of: 2) {
+        try await engine.write(batch(of: keys, version: version))
+      } else {
+        try await engine.apply(keys.map { .write(data("\(version)"), key: $0) })
+      }
+      await Task.yield()
+    }
+  } readers: { reader in
+    switch way {
+    case .readMany:
+      let versions = try await engine.read(keys: keys).map(version)
+      try expect(versions.count, is: keys.count, "the number of values of a read(keys:) during a batch")
+      try expect(
+        Set(versions).count == 1, "one read(keys:) during a batch gave the versions \(describe(versions))")
+    case .readOneByOne:
+      // Forwards and backwards, as an engine may work through a batch in either order.
+      var last = 0
+      for key in reader.isMultiple(of: 2) ? keys : keys.reversed() {
+        let version = try await engine.read(key: key).map(version) ?? -1
+        try expect(
+          version >= last,
+          "after version \(last) of one key had been read, \(key) of the same batch was still at \(version)")
+        last = version
+      }
+    }
+  }
+}
+
+/// How long a slow engine is watched while it writes batch after batch.
+private let enough = Duration.seconds(2)
+
+private func batch(of keys: [CacheKey], version: Int) -> [(key: CacheKey, data: Data)] {
+  keys.map { ($0, data("\(version)")) }
+}
+
+private func version(_ value: Data) -> Int {
+  Int(String(decoding: value, as: UTF8.self)) ?? -1
+}
+
+/// Every batch removes one key and writes the next, so that exactly one is there at any time.
+private func checkReplacement(in engine: Subject) async throws {
+  let keys = keys(4)
+  try await engine.write(data("v"), key: keys[0])
+  try await whileRunning {
+    let start = ContinuousClock.now
+    for round in 0..<200 {
+      if round > 20, ContinuousClock.now - start > enough { break }
+      let (old, new) = (keys[round % 4], keys[(round + 1) % 4])
+      try await engine.apply([.remove(key: old), .write(data("v"), key: new)])
+      await Task.yield()
+    }
+  } readers: { _ in
+    let found = try await engine.readDataAndKeys(keys: keys)
+    try expect(
+      found.count, is: 1,
+      "the number of keys that readDataAndKeys(keys:) found while one was exchanged for another")
+  }
+}
+
+/// Batches write all keys and remove all keys, so that all are there or none.
+private func checkRemovals(in engine: Subject) async throws {
+  let keys = keys(16)
+  try await whileRunning {
+    let start = ContinuousClock.now
+    for round in 0..<120 {
+      if round > 20, ContinuousClock.now - start > enough { break }
+      try await engine.write(entries(keys))
+      await Task.yield()
+      switch round % 3 {
+      case 0: try await engine.remove(keys: keys)
+      case 1: try await engine.apply(keys.map { .remove(key: $0) })
+      default: try await engine.apply([.removeAll])
+      }
+      await Task.yield()
+    }
+  } readers: { _ in
+    let count = try await engine.read(keys: keys).count
+    try expect(
+      count == 0 || count == keys.count,
+      "while batches wrote and removed \(keys.count) keys, one read(keys:) found \(count) of them")
+  }
+}

@@ -1,0 +1,39 @@
+import StockroomCore
+
+// A clock that is set back: rules W2 and R6.
+
+extension CheckDefinition {
+  @CheckList static var clockChecks: [CheckDefinition] {
+    Check(
+      .w2, "clock.set-back",
+      "when the clock is set back, updatedAt does not go back, createdAt is not the later one, and both are the same "
+        + "after opening anew"
+    ) { try await checkClock($0, .timestamps) }
+    // With single writes alone an engine may have readAllEntries() by default, which knows the times only.
+    Check(
+      .r6, "clock.set-back-and-order",
+      "when the clock is set back, readAllEntries() keeps the order in which the keys were first written",
+      needs: .atomicBatches
+    ) { try await checkClock($0, .order) }
+  }
+}
+
+private func checkClock(_ context: CheckContext, _ question: ClockSetBack.Question) async throws {
+  let child = try context.startChild(under: try FalseClock.tool())
+  let task = ClockSetBack(
+    place: context.place, isPersistent: context.capabilities.contains(.persistent), question: question)
+  var failure: (any Error)?
+  do {
+    try await context.check(task, in: child, limit: .seconds(20))
+  } catch {
+    failure = error
+  }
+  // What has started the process has to tidy up, which it cannot if it is killed.
+  child.hangUp()
+  await child.waitUntilEnd()
+  // Timers of the system may take the false clock for the right one.
+  if failure is ChildHangs {
+    throw Skip(reason: "The engine does not get along with the false clock that the kit gives it.")
+  }
+  if let failure { throw failure }
+}

@@ -1,0 +1,135 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Keys at the edges, in requests for many, and in lists: rules K1 to K4.
+
+extension CheckDefinition {
+  @CheckList static var keyEdgeChecks: [CheckDefinition] {
+    Check(.k1, "keys.of-every-length", "a key of any length from 1 to 511 bytes is a key like any other") {
+      context in
+      let engine = try await context.open()
+      let keys = (1...511).map { key(String(repeating: "k", count: $0)) } + HostileKeys.atTheEdge
+      try await engine.write(entries(keys))
+      // Whether it is told apart from others is for rule K2 to say.
+      for key in keys {
+        try expect(
+          try await engine.read(key: key) != nil, "read(key:) of \(key.value.utf8.count) bytes gave nil")
+      }
+    }
+    Check(
+      .k1, "keys.refused-in-requests",
+      "one invalid key anywhere in a request for many makes it throw invalidKey"
+    ) { context in
+      let engine = try await context.open()
+      let valid = keys(100)
+      try await engine.write(entries(Array(valid.prefix(50))))
+      for bad in [key(""), key(String(repeating: "k", count: 512))] {
+        for place in [0, 1, 50, 100] {
+          let request = valid.prefix(place) + [bad] + valid.dropFirst(place)
+          try await expectRefusal(of: Array(request), at: place, in: engine)
+        }
+        try await expectRefusal(of: [bad, bad], at: 0, in: engine)
+      }
+    }
+
+    Check(.k2, "keys.in-every-question", "every question about a key is about that very key, byte for byte") {
+      context in
+      let engine = try await context.open()
+      let all = HostileKeys.all
+      let present = all.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
+      try await engine.write(entries(present))
+      for key in all {
+        let isThere = present.contains(key)
+        let what = isThere ? "of \(key), which was written," : "of \(key), which was never written,"
+        try expect(try await engine.keyExists(key), is: isThere, "keyExists(_:) \(what)")
+        try expect(try await engine.keysExist([key]), is: isThere ? [key] : [], "keysExist(_:) \(what)")
+        try expect(
+          try await engine.createdAt(key: key) != nil, is: isThere,
+          "whether createdAt(key:) \(what) is a date")
+        try expect(
+          try await engine.updatedAt(key: key) != nil, is: isThere,
+          "whether updatedAt(key:) \(what) is a date")
+        let found = try await engine.read(keys: [key])
+        try expect(found, is: isThere ? [value(for: key)] : [], "read(keys:) \(what)")
+      }
+    }
+    Check(
+      .k2, "keys.thousands-with-a-long-prefix",
+      "two thousand keys that share their first 400 bytes are different keys"
+    ) { context in
+      let engine = try await context.open()
+      let keys = keys(2_000, prefix: String(repeating: "p", count: 400))
+      try await engine.write(entries(keys))
+      try await expectStored(entries(keys), in: engine)
+      let (kept, removed) = (Array(keys.prefix(1_000)), Array(keys.suffix(1_000)))
+      try await engine.remove(keys: removed)
+      try await expectStored(entries(kept), absent: removed, in: engine)
+    }
+
+    Check(
+      .k3, "keys.in-every-list", "every method that gives keys gives them as they were written, byte for byte"
+    ) { context in
+      let engine = try await context.open()
+      let all = HostileKeys.all
+      try await engine.write(entries(all))
+      let lists: [(String, [CacheKey])] = [
+        ("readAllDataAndKeys()", try await engine.readAllDataAndKeys().map(\.key)),
+        ("readAllEntries()", try await engine.readAllEntries().map(\.key)),
+        ("readDataAndKeys(keys:)", try await engine.readDataAndKeys(keys: all).map(\.key)),
+        ("keysExist(_:)", try await engine.keysExist(all)),
+        ("scan(_:limit:)", try await engine.scan(.all, limit: nil).map(\.key)),
+      ]
+      for (method, keys) in lists { try expect(keys, areInAnyOrder: all, method) }
+    }
+
+    Check(
+      .k4, "keys.reach-nothing-outside-in-batches",
+      "no key in a batch, and no question about a key, reaches what is outside the directory"
+    ) { try await checkConfinementOfBatches($0) }
+  }
+}
+
+/// Hands the request to every method that takes a request for many.
+private func expectRefusal(of request: [CacheKey], at place: Int, in engine: Subject) async throws {
+  let what = "with the invalid key in place \(place) of \(request.count)"
+  try await expectError(.invalidKey, from: "read(keys:) \(what)") { try await engine.read(keys: request) }
+  try await expectError(.invalidKey, from: "readDataAndKeys(keys:) \(what)") {
+    try await engine.readDataAndKeys(keys: request)
+  }
+  try await expectError(.invalidKey, from: "keysExist(_:) \(what)") { try await engine.keysExist(request) }
+}
+
+/// Asks about, writes and removes keys that look like the paths of files around the engine's directory.
+private func checkConfinementOfBatches(_ context: CheckContext) async throws {
+  let outer = context.root.appending(path: "outer", directoryHint: .isDirectory)
+  let place = outer.appending(path: "a/place", directoryHint: .isDirectory)
+  try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+  for name in ["guard", "a/guard"] { try data("guard").write(to: outer.appending(path: name)) }
+  let before = try DirectoryContents(of: outer, without: place)
+
+  let engine = try await context.open(place)
+  let outward = [
+    "../guard", "../../guard", "../new", "../../new", "x/../../guard", "./../guard", "..\\guard",
+    outer.systemPath + "guard", outer.systemPath + "new", "file://" + outer.systemPath + "guard",
+  ].map(CacheKey.init(verbatim:))
+  for key in outward {
+    try expect(
+      try await engine.keyExists(key), is: false, "keyExists(_:) of \(key), which was never written,")
+    let times = [try await engine.createdAt(key: key), try await engine.updatedAt(key: key)]
+    try expect(
+      times, is: [nil, nil], "createdAt(key:) and updatedAt(key:) of \(key), which was never written,")
+  }
+  let found = try await engine.readDataAndKeys(keys: outward)
+  try expect(found, are: [], "readDataAndKeys(keys:) of keys that were never written")
+
+  try await engine.write(entries(outward))
+  try await engine.apply(outward.map { .write(value(for: $0, version: 2), key: $0) })
+  try expectUnchanged(before, in: outer, without: place, after: "batches of keys that look like paths")
+  try await engine.apply(outward.prefix(5).map { .remove(key: $0) })
+  try await engine.remove(keys: outward)
+  try expectUnchanged(before, in: outer, without: place, after: "removals of keys that look like paths")
+}

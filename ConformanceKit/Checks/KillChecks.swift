@@ -1,0 +1,186 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// The death of a process: rules W4, W6 and S3. Each check kills one process after another on the same files.
+
+extension CheckDefinition {
+  @CheckList static var killChecks: [CheckDefinition] {
+    Check(
+      .w6, "killed.while-writing-batches",
+      "after the death of a process that was writing batches, what was acknowledged is there with its timestamps and in "
+        + "order, all or nothing of what was under way, and nothing else", needs: .persistent
+    ) { try await checkSteps($0, .batches) }
+    Check(
+      .w6, "killed.while-writing-one-by-one",
+      "after the death of a process that was writing and removing single entries, what was acknowledged is there with its "
+        + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent
+    ) { try await checkSteps($0, .single) }
+    Check(
+      .w6, "killed.while-opening",
+      "after the death of a process that was opening what another had left when it died, what was acknowledged is there",
+      needs: .persistent
+    ) { try await checkOpening($0) }
+    Check(
+      .w6, "killed.while-several-tasks-write",
+      "after the death of a process in which several tasks were writing, what each of them was acknowledged is there",
+      needs: .persistent
+    ) { try await checkTasks($0) }
+    Check(
+      .s3, "killed.while-chains-run",
+      "after the death of a process in which a chain was running, a store has all of the old items or all of the new",
+      needs: [.persistent, .atomicBatches]
+    ) { try await checkChains($0) }
+  }
+}
+
+// MARK: - Steps
+
+private func checkSteps(_ context: CheckContext, _ kind: NumberedSteps.Kind) async throws {
+  var experiment = StepExperiment(context, kind)
+  for _ in 0..<context.effort.kills {
+    try await context.withChild { child in
+      try await experiment.look(in: child)
+      try await experiment.kill(child, after: 24)
+    }
+  }
+  try await context.withChild { try await experiment.look(in: $0) }
+}
+
+private func checkOpening(_ context: CheckContext) async throws {
+  var experiment = StepExperiment(context, .batches)
+  let killsOfOpening = 2
+  for _ in 0...(context.effort.kills / (1 + killsOfOpening)) {
+    try await context.withChild { try await experiment.kill($0, after: 6) }
+    for _ in 0..<killsOfOpening {
+      try await context.withChild { try await experiment.killWhileOpening($0) }
+    }
+    try await context.withChild { try await experiment.look(in: $0) }
+  }
+}
+
+/// Processes that take one numbered step after the other, on the same files, until they are killed.
+private struct StepExperiment {
+  private let place: URL
+  private let steps: NumberedSteps
+  private var killer: Killer
+  private var expected: ExpectedContents
+  /// The step that was under way when the last process was killed. It is never begun again: values tell steps apart.
+  private var underWay: Int?
+  private var next = 1
+  private var killCount = 0
+
+  init(_ context: CheckContext, _ kind: NumberedSteps.Kind) {
+    place = context.place
+    steps = NumberedSteps(batches: NumberedBatches(seed: context.effort.seed), kind: kind)
+    killer = Killer(seed: context.effort.seed)
+    expected = ExpectedContents(in: context.capabilities)
+  }
+
+  /// Has a process read everything, and compares that with what was acknowledged.
+  mutating func look(in child: ChildProcess) async throws {
+    let entries = try await afterKills(killCount) {
+      try await judging { try await child.perform(ReadEverything(place: place)) }
+    }
+    let operations = underWay.map(steps.operations) ?? []
+    underWay = nil
+    try await afterKills(killCount) {
+      try expected.check(entries.flatMap { $0 }.map(\.entry), underWay: operations)
+    }
+  }
+
+  /// Kills a process that takes steps, after no more than so many. There must have been a look since the last time.
+  mutating func kill(_ child: ChildProcess, after limit: Int) async throws {
+    let work = WriteSteps(place: place, steps: steps, first: next)
+    let acknowledged = try await killer.kill(child, at: .working(limit: limit), of: work).filter { $0 > 0 }
+    for number in acknowledged { expected.apply(steps.operations(of: number)) }
+    let last = acknowledged.last ?? next - 1
+    (underWay, next) = (last + 1, last + 2)
+    killCount += 1
+  }
+
+  /// Kills a process that opens what is there, if need be while it reads that or closes it again.
+  mutating func killWhileOpening(_ child: ChildProcess) async throws {
+    _ = try await killer.kill(child, at: .opening, of: ReadEverything(place: place))
+    killCount += 1
+  }
+}
+
+// MARK: - Tasks
+
+private func checkTasks(_ context: CheckContext) async throws {
+  let tasks = TasksOfWriters(seed: context.effort.seed, writerCount: 8)
+  let writers = 0..<tasks.writerCount
+  var killer = Killer(seed: context.effort.seed)
+  var expected = writers.map { _ in ExpectedContents(in: context.capabilities) }
+  var next = writers.map { _ in 1 }
+
+  for killed in 1...max(1, context.effort.kills) {
+    let work = WriteInTasks(place: context.place, tasks: tasks, first: next)
+    let messages = try await context.withChild { child in
+      try await killer.kill(child, at: .working(limit: 60), of: work)
+    }
+    for message in messages {
+      expected[message.writer].apply([tasks.operation(message.number, of: message.writer)])
+      next[message.writer] = message.number + 1
+    }
+    let found = try await afterKills(killed) {
+      try await context.withChild { try await $0.perform(ReadEverything(place: context.place)) }
+    }
+    let entries = found.flatMap { $0 }.map(\.entry)
+    try await afterKills(killed) {
+      for writer in writers {
+        let own = entries.filter { $0.key.value.hasPrefix(tasks.prefix(of: writer)) }
+        try expected[writer].check(own, underWay: [tasks.operation(next[writer], of: writer)])
+        next[writer] += 1
+      }
+      try expect(entries.count, is: expected.map(\.count).reduce(0, +), "the number of entries")
+    }
+  }
+}
+
+// MARK: - Chains
+
+private func checkChains(_ context: CheckContext) async throws {
+  var killer = Killer(seed: context.effort.seed)
+  var generation = 0
+  for killed in 1...max(1, context.effort.kills) {
+    let work = RunChains(place: context.place, first: generation + 1)
+    let acknowledged = try await context.withChild { child in
+      try await killer.kill(child, at: .working(limit: 6), of: work)
+    }
+    let last = max(generation, acknowledged.last ?? 0)
+    let items = try await afterKills(killed) {
+      try await context.withChild { try await $0.perform(ReadStore(place: context.place)) }
+    }.flatMap { $0 }
+    try await afterKills(killed) { generation = try identify(items, last) }
+  }
+}
+
+/// Tells which generation the items are, which is the last that was acknowledged or the next.
+private func identify(_ items: [CheckedItem], _ last: Int) throws -> Int {
+  for generation in [last, last + 1] where items == Generation.items(generation) { return generation }
+  let found = Set(items.map(\.version))
+  if found.count == 1, let version = found.first, version < Double(last) {
+    throw Violation(
+      "there were the items of chain \(version), but chain \(last) had been acknowledged", rule: .w6)
+  }
+  for generation in [last, last + 1] where Set(items) == Set(Generation.items(generation)) {
+    throw Violation("the items of chain \(generation) were not in the order of their insertion", rule: .s4)
+  }
+  throw Violation(
+    "there were \(items.count) items of the chains \(describe(found.sorted())), of which number \(last) had been "
+      + "acknowledged")
+}
+
+/// Has a violation say after how many kills it was seen.
+private func afterKills<Result>(_ count: Int, _ body: () async throws -> Result) async throws -> Result {
+  do {
+    return try await body()
+  } catch let violation as Violation where count > 0 {
+    throw Violation("after \(count == 1 ? "a kill" : "\(count) kills"), \(violation)", rule: violation.rule)
+  }
+}

@@ -1,0 +1,76 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What shows only after many writes: rules W1 and O4.
+
+extension CheckDefinition {
+  @CheckList static var manyEntriesChecks: [CheckDefinition] {
+    Check(
+      .w1, "write.beyond-10000-entries",
+      "a batch of 10,400 entries stores every one of them, and what comes afterwards is kept like what came before"
+    ) { context in
+      let engine = try await context.open()
+      let keys = keys(10_400)
+      try await engine.write(entries(keys))
+      try await engine.write(data("later"), key: key("later"))
+      try await expectStored([(key("later"), data("later"))] + entries(keys), in: engine)
+      try await engine.remove(keys: keys)
+      try await expectStored([(key("later"), data("later"))], absent: keys, in: engine)
+    }
+    Check(.w1, "write.hundreds-of-versions", "of hundreds of writes of one key the last one is what is read")
+    {
+      context in
+      let engine = try await context.open()
+      for version in 1...300 {
+        try await engine.write(value(for: key("k"), version: version), key: key("k"))
+        guard version % 32 < 2 || (254...260).contains(version) || version == 300 else { continue }
+        let found = try await engine.read(key: key("k"))
+        try expect(
+          found, is: value(for: key("k"), version: version), "after write \(version) of a key read(key:)")
+      }
+    }
+    Check(
+      .o4, "calls.leave-no-file-open",
+      "the number of files that the engine has open does not grow with every call",
+      needs: .persistent
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(entries(keys(20)))
+      var counts: [Int] = []
+      for _ in 0..<4 {
+        for round in 0..<25 { try await callEverything(engine, round) }
+        counts.append(System.openFiles(in: context.root).count)
+      }
+      try expect(
+        !(1..<4).allSatisfy { counts[$0] >= counts[$0 - 1] + 20 },
+        "after 25, 50, 75 and 100 calls of every method the engine had \(counts) files open")
+    }
+  }
+}
+
+/// Calls each method once, with few and small values.
+private func callEverything(_ engine: Subject, _ round: Int) async throws {
+  let keys = keys(20)
+  try await engine.write(data("\(round)"), key: keys[round % 20])
+  _ = try await engine.read(key: keys[3])
+  _ = try await engine.read(keys: keys)
+  _ = try await engine.readDataAndKeys(keys: keys)
+  _ = try await engine.readAllData()
+  _ = try await engine.readAllDataAndKeys()
+  _ = try await engine.readAllEntries()
+  _ = try await engine.scan(.all, limit: 3)
+  _ = try await engine.keyExists(keys[0])
+  _ = try await engine.keysExist(keys)
+  _ = try await engine.keyCount()
+  _ = try await engine.allKeys()
+  _ = try await engine.createdAt(key: keys[1])
+  _ = try await engine.updatedAt(key: keys[2])
+  try await engine.write(entries([keys[4], keys[5]], version: round))
+  try await engine.apply([.remove(key: keys[6]), .write(data("v"), key: keys[6])])
+  try await engine.remove(key: key("absent"))
+  try await engine.remove(keys: [key("absent"), key("absent too")])
+}

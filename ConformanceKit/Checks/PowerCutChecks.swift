@@ -1,0 +1,36 @@
+import StockroomCore
+
+// Death of the machine: rules W4 and W6.
+
+extension CheckDefinition {
+  @CheckList static var powerCutChecks: [CheckDefinition] {
+    Check(
+      .w6, "power.cut-while-writing-batches",
+      "whatever a power cut leaves of what was not synced, the engine opens, has everything that was acknowledged and "
+        + "no half batch, and takes writes", needs: [.persistent, .durableWrites]
+    ) { context in
+      let recorder = try PowerCutRecorder(context, PowerCutScenario(context.effort))
+      try await recorder.recordScenario().run(limit: context.effort.powerCuts)
+    }
+    Check(
+      .w6, "power.cut-while-recovering",
+      "after a power cut while the engine is opened on what another one has left, and while it goes on from there, "
+        + "everything that was acknowledged is there and no half batch",
+      needs: [.persistent, .durableWrites, .atomicBatches]
+    ) { context in
+      let limit = context.effort.powerCuts
+      let recorder = try PowerCutRecorder(context, PowerCutScenario(context.effort))
+      let samples = try await recorder.recordScenario().samples(limit.map { min(30, 1 + $0 / 60) } ?? 30)
+      let searches = try await recorder.recordRecoveries(from: samples)
+      for search in searches { try await search.run(limit: limit.map { $0 / 2 / searches.count }) }
+    }
+  }
+}
+
+extension PowerCutScenario {
+  /// A scenario that is worth so many states.
+  fileprivate init(_ effort: ConformanceEffort) {
+    let states = effort.powerCuts ?? .max
+    self.init(seed: effort.seed, length: states < 1_000 ? 14 : 40, isLarge: effort.powerCuts == nil)
+  }
+}

@@ -1,0 +1,134 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Scans of what engines are known to get wrong: rule R5.
+
+extension CheckDefinition {
+  @CheckList static var scanEdgeChecks: [CheckDefinition] {
+    Check(
+      .r5, "scan.prefix-is-no-pattern", "a prefix stands for its very bytes, not for a pattern, in any case"
+    ) {
+      context in
+      let engine = try await context.open()
+      let names = [
+        "%", "%a", "_", "_a", "a%b", "a_b", "aXb", "ab", "A%", "*", "*a", "?", "?a", "[ab]c", "ac", "[", "\\",
+        "\\%", "^a",
+        "a.c", "abc", "a'b", "a\"b", "(a", "+", "$",
+      ]
+      try await expectScans(
+        of: names.map(CacheKey.init(verbatim:)),
+        (names + ["a", "A"]).map { Bounds(prefix: $0) },
+        limits: [nil], in: engine)
+    }
+    Check(
+      .r5, "scan.edge-of-a-prefix",
+      "every key that starts with a prefix is inside it, whatever comes after, and none that is just behind it"
+    ) { context in
+      let engine = try await context.open()
+      let prefixes = [
+        "p", "p\u{7F}", "p\u{7FF}", "p\u{D7FF}", "p\u{FFFF}", "p\u{10FFFF}", "\u{10FFFF}",
+        "\u{10FFFF}\u{10FFFF}",
+      ]
+      let endings = [
+        "", "\0", "\u{7F}", "\u{80}", "\u{FFFF}", "\u{10000}", "\u{10FFFF}", "\u{10FFFF}\u{10FFFF}z", "z",
+      ]
+      let behind = ["q", "p\u{80}", "p\u{800}", "p\u{E000}", "p\u{10000}", "o\u{10FFFF}"]
+      let names = Set(prefixes.flatMap { prefix in endings.map { prefix + $0 } } + behind)
+      try await expectScans(
+        of: names.map(CacheKey.init(verbatim:)), prefixes.map { Bounds(prefix: $0) }, limits: [nil, 3],
+        in: engine
+      )
+    }
+    Check(.r5, "scan.long-bounds", "prefixes and bounds of hundreds of bytes are compared to their last byte")
+    {
+      context in
+      let engine = try await context.open()
+      let long = String(repeating: "l", count: 400)
+      let longest = String(repeating: "l", count: 510)
+      let names = [
+        "l", String(long.dropLast()), long, long + "a", long + "b", long + "ba", long + "c", longest,
+        longest + "a", longest + "z",
+        String(repeating: "l", count: 255), String(repeating: "l", count: 256),
+        String(repeating: "l", count: 257) + "x",
+      ]
+      var ranges = (names + [longest + "abc", String(repeating: "l", count: 600)]).map { Bounds(prefix: $0) }
+      for name in names {
+        ranges += [
+          Bounds(after: name), Bounds(upTo: name), Bounds(prefix: long, after: name, upTo: long + "b"),
+        ]
+      }
+      try await expectScans(of: names.map(CacheKey.init(verbatim:)), ranges, limits: [nil], in: engine)
+    }
+    Check(
+      .r5, "scan.limits-in-ranges",
+      "a limit counts entries of the range: the first so many, none for zero and less, all if there are fewer"
+    ) { context in
+      let engine = try await context.open()
+      let names = (0..<24).map { "\(["a", "b", "c"][$0 % 3])/\($0 + 10)" }
+      let ranges = [
+        Bounds(), Bounds(prefix: "b/"), Bounds(after: "b/11"), Bounds(upTo: "b/20"),
+        Bounds(prefix: "b/", after: "b/14"), Bounds(prefix: "b/", upTo: "b/20"),
+        Bounds(after: "a/99", upTo: "c/13"),
+        Bounds(prefix: "b/", after: "b/14", upTo: "b/26"), Bounds(prefix: "b/", after: "a", upTo: "c"),
+        Bounds(prefix: "b/", after: "c"), Bounds(prefix: "b/", upTo: "a"), Bounds(after: "b", upTo: "b"),
+        Bounds(prefix: "z"),
+      ]
+      try await expectScans(
+        of: names.map(CacheKey.init(verbatim:)), ranges, limits: [nil, .min, -1, 0, 1, 2, 7, 8, 9, .max],
+        in: engine)
+    }
+    Check(
+      .r5, "scan.among-thousands",
+      "a scan of a few among thousands of keys yields those few, wherever they are"
+    ) {
+      context in
+      let engine = try await context.open()
+      let keys = keys(2_500)
+      try await engine.write(entries(keys))
+      for start in [0, 1, 99, 255, 256, 1_023, 1_999, 2_000, 2_490, 2_498] {
+        let expected = entries(Array(keys[(start + 1)...].prefix(20)))
+        let found = try await engine.scan(KeyRange(after: keys[start], upTo: nil), limit: 20)
+        try expect(found, are: expected, "scan(after: \(keys[start]), limit: 20)")
+        let range = KeyRange(after: keys[start], upTo: expected.last?.key)
+        try expect(try await engine.scan(range, limit: nil), are: expected, "scan(after:upTo:) of 20 keys")
+      }
+      let all = try await engine.scan(.all, limit: nil)
+      try expect(all, are: entries(keys), "scan(.all) of 2,500 entries")
+    }
+  }
+}
+
+/// A range, written shortly.
+private struct Bounds {
+  var prefix: String?
+  var after: String?
+  var upTo: String?
+
+  var range: KeyRange {
+    var range = KeyRange(after: after.map { key($0) }, upTo: upTo.map { key($0) })
+    range.prefix = prefix
+    return range
+  }
+}
+
+/// Writes the keys, and compares what each scan gives with what the bytes of the keys say.
+private func expectScans(
+  of keys: [CacheKey], _ ranges: [Bounds], limits: [Int?], in engine: Subject
+) async throws {
+  try await engine.write(entries(keys))
+  // Whether all of these are there is for rules K2 and K3 to say.
+  let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
+  for bounds in ranges {
+    let range = bounds.range
+    let inside = sorted.filter { range.contains($0.key) }
+    for limit in limits {
+      let found = try await engine.scan(range, limit: limit)
+      let expected = Array(inside.prefix(max(0, limit ?? .max)))
+      try expect(found, are: expected, describe(range, limit))
+    }
+  }
+}

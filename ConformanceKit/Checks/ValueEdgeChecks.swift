@@ -1,0 +1,150 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Values that engines are known to spoil, and values in the caller's hands: rules V1 to V3.
+
+extension CheckDefinition {
+  @CheckList static var valueEdgeChecks: [CheckDefinition] {
+    Check(
+      .v1, "values.empty-among-others",
+      "an empty value among others is given by every method that gives values"
+    ) {
+      context in
+      let engine = try await context.open()
+      let all = keys(5).enumerated().map { (key: $0.element, data: $0.offset == 2 ? Data() : data("v")) }
+      try await engine.write(all)
+      for (method, values) in try await everyRead(of: all.map(\.key), in: engine) {
+        try expect(values.count(where: \.isEmpty), is: 1, "the number of empty values of \(method)")
+      }
+      try expect(
+        try await engine.keysExist(all.map(\.key)), is: all.map(\.key), "keysExist(_:) with empty values")
+      try expect(try await engine.allKeys().count, is: 5, "the number of keys of allKeys() with empty values")
+    }
+
+    Check(
+      .v2, "values.that-look-like-something",
+      "values that look like text, numbers or another program's files come back as they are"
+    ) { context in
+      let engine = try await context.open()
+      let written = lookalikes.enumerated().map { (key: key("value \($0.offset)"), data: $0.element) }
+      for (key, data) in written.prefix(10) { try await engine.write(data, key: key) }
+      try await engine.write(Array(written.dropFirst(10)))
+      try await expectStored(written, in: engine)
+    }
+    Check(
+      .v2, "values.by-every-method",
+      "a value of any size is the same for every method that writes or reads it"
+    ) { context in
+      let engine = try await context.open()
+      for size in [1, 4_097, 70_000, (1 << 20) + 1] {
+        let written = ["one", "batch", "applied"].enumerated().map { number, name in
+          (key: key("\(name) \(size)"), data: noise(size, seed: UInt64(number + size)))
+        }
+        try await engine.write(written[0].data, key: written[0].key)
+        try await engine.write([written[1]])
+        try await engine.apply([.write(written[2].data, key: written[2].key)])
+        let expected = Set(written.map(\.data))
+        for (method, values) in try await everyRead(of: written.map(\.key), in: engine) {
+          let found = Set(values)
+          let count = expected.subtracting(found).count
+          try expect(
+            count == 0,
+            "\(method) did not give \(count) of the 3 values of \(size) bytes as they were written")
+        }
+      }
+    }
+    Check(.v2, "values.of-megabytes", "values of 2, 4, 8, 16 and 32 MiB and one byte come back as written") {
+      context in
+      let engine = try await context.open()
+      for mebibytes in [2, 4, 8, 16, 32] {
+        let value = noise((mebibytes << 20) + 1, seed: UInt64(mebibytes))
+        try await engine.write(value, key: key("large"))
+        let found = try await engine.read(key: key("large"))
+        try expect(found == value, "a value of \(mebibytes) MiB and one byte came back different")
+      }
+    }
+    Check(
+      .v2, "values.beyond-64-mebibytes",
+      "a value of more than 64 MiB comes back as written, or its write throws valueTooLarge and the earlier value stays"
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(data("earlier"), key: key("k"))
+      let large = noise((64 << 20) + 1)
+      do {
+        try await engine.write(large, key: key("k"))
+        try expect(try await engine.read(key: key("k")) == large, "64 MiB and one byte came back different")
+      } catch let failure as CallFailure {
+        guard (failure.error as? StorageError)?.code == .valueTooLarge else {
+          throw Violation("of 64 MiB and one byte \(failure), not valueTooLarge")
+        }
+        let found = try await engine.read(key: key("k"))
+        try expect(found, is: data("earlier"), "after write(_:key:) had thrown valueTooLarge read(key:)")
+      }
+    }
+
+    Check(
+      .v3, "values.belong-to-the-caller",
+      "what the caller does to returned data changes nothing in the engine"
+    ) { context in
+      let engine = try await context.open()
+      let (key, size) = (key("k"), 1_000)
+      try await engine.write(plain(size), key: key)
+      for _ in 0..<3 {
+        var returned = try await engine.read(key: key) ?? Data()
+        for index in returned.indices { returned[index] = 0 }
+        var more = try await engine.readAllData().first ?? Data()
+        more.replaceSubrange(more.startIndex..<more.endIndex, with: Data(count: size))
+        try expect(
+          try await engine.read(key: key), is: plain(size),
+          "after the caller had overwritten the data that it was given read(key:)")
+      }
+    }
+    Check(
+      .v3, "values.outlive-the-engine",
+      "returned data does not change when the engine is gone, nor when there is a new one"
+    ) { context in
+      let size = 50_000
+      let returned = try await context.openAndDrop { engine in
+        try await engine.write(plain(size), key: key("k"))
+        return try await everyRead(of: [key("k")], in: engine)
+      }
+      let next = try await context.open()
+      try await next.write(plain(size, "w"), key: key("k"))
+      _ = try await next.read(key: key("k"))
+      for (method, values) in returned {
+        try expect(
+          values == [plain(size)],
+          "a value from \(method) had other bytes after the engine was gone and another had been opened")
+      }
+    }
+  }
+}
+
+/// A value that no engine takes for something else.
+private func plain(_ size: Int, _ letter: Unicode.Scalar = "v") -> Data {
+  Data(repeating: UInt8(ascii: letter), count: size)
+}
+
+/// Bytes that engines are known to take for something else than bytes.
+private let lookalikes: [Data] = {
+  let texts = [
+    "\n", "\r\n", "a\r\nb\nc\r", " padded ", "\t", "null", "NULL", "nil", "0", "-1", "1e400", "true",
+    "\"quoted\"",
+    "it's", "\\", "\\0", "%00", "{}", "[]", "<?xml version=\"1.0\"?>", "SGVsbG8=", "é", "e\u{301}",
+    "\u{FEFF}text",
+    "\u{2028}", "日本語", "👩‍👩‍👧‍👦",
+  ]
+  let bytes: [[UInt8]] = [
+    [0], [0, 0, 0, 0], [0x61, 0], [0x61, 0, 0x62], [0, 0x61], [0xFF], [0xFF, 0xFE, 0x61, 0], [0xC3],
+    [0xC3, 0x28],
+    [0xED, 0xA0, 0x80], [0x80, 0x80], [0x1F, 0x8B, 8, 0], [0x78, 0x9C], [0x28, 0xB5, 0x2F, 0xFD],
+    [0x50, 0x4B, 3, 4],
+    Array("bplist00".utf8), Array("SQLite format 3\0".utf8), [UInt8](repeating: 0, count: 5_000),
+    [UInt8](repeating: 0xFF, count: 5_000), [UInt8](repeating: 0x20, count: 600),
+  ]
+  return texts.map { Data($0.utf8) } + bytes.map { Data($0) }
+}()

@@ -1,0 +1,55 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// A history whose last call goes wrong.
+struct HistoryFailure: Sendable {
+  /// The calls, up to the one that goes wrong.
+  let operations: [HistoryOperation]
+  let finding: HistoryFinding
+  /// What came of the last call.
+  let answer: HistoryAnswer
+  /// What the contract says of the moment of the last call.
+  let model: HistoryModel
+}
+
+/// Makes the calls of histories, each history in a fresh place.
+struct HistoryRunner: Sendable {
+  let context: CheckContext
+
+  /// Makes the calls one after the other until one goes wrong.
+  ///
+  /// - Throws: `CallFailure` if the engine cannot be opened or closed; `CancellationError`.
+  func failure(of operations: [HistoryOperation]) async throws -> HistoryFailure? {
+    let place = context.place.appending(path: "history-\(UUID().uuidString)", directoryHint: .isDirectory)
+    // There is none if the engine uses no files.
+    defer { try? FileManager.default.removeItem(at: place) }
+    var engine = try await context.openUnkept(place)
+    defer { engine.letGo() }
+    let failure = try await failure(of: operations, on: &engine, at: place)
+    // An engine that has been convicted need not close properly.
+    if failure == nil { try await engine.close() } else { try? await engine.close() }
+    return failure
+  }
+
+  private func failure(
+    of operations: [HistoryOperation], on engine: inout Subject, at place: URL
+  ) async throws -> HistoryFailure? {
+    let ordersBatches = context.capabilities.contains(.atomicBatches)
+    var model = HistoryModel()
+    for (call, operation) in operations.enumerated() {
+      try Task.checkCancellation()
+      let before = Date()
+      let answer = try await operation.perform(on: &engine) { try await context.openUnkept(place) }
+      let moment = HistoryModel.Moment(call: call, before: before, after: Date())
+      if let finding = model.judge(operation, answer, at: moment, ordersBatches: ordersBatches) {
+        return HistoryFailure(
+          operations: Array(operations.prefix(call + 1)), finding: finding, answer: answer, model: model)
+      }
+    }
+    return nil
+  }
+}

@@ -1,0 +1,106 @@
+/// What an engine promises about concurrent calls: which of them take effect at one moment.
+struct AtomicityModel: Sendable {
+  let keyCount: Int
+  /// Whether a batch is one change, or as many as it has parts, in any order (rule W4).
+  var batchesAreAtomic = true
+  /// Whether a read of many shows one moment, or one for each key (rule R3).
+  var readsAreAtomic = true
+  /// Whether what was cancelled may have happened all the same, even in part, as rule C4 does not allow.
+  var cancelledMayHaveHappened = false
+
+  /// The moves that the call is made of, each of which takes effect at one moment. None if the call says nothing.
+  func moves(of call: HistoryCall, number: Int) -> [Move] {
+    if call.changes.isEmpty { return sights(of: call, number: number) }
+    let end: Int
+    switch call.answer {
+    case .threw(.refused): return []
+    case .threw(.cancelled) where !cancelledMayHaveHappened: return []
+    // Nobody knows whether it happens, nor until when.
+    case .threw: end = .max
+    default: end = call.end
+    }
+    var writes: [Int: Int] = [:]
+    for change in call.changes {
+      switch change {
+      case .write(let key, let value): writes[key] = value
+      case .remove(let key): writes[key] = Cell.absent
+      case .removeAll: for key in 0..<keyCount { writes[key] = Cell.absent }
+      }
+    }
+    let cells = writes.sorted { $0.key < $1.key }.map { Cell(key: $0.key, value: $0.value) }
+    let isWhole = batchesAreAtomic && !(call.answer == .threw(.cancelled))
+    return (isWhole ? [cells] : cells.map { [$0] }).map {
+      Move(call: number, begin: call.begin, end: end, writes: $0)
+    }
+  }
+
+  private func sights(of call: HistoryCall, number: Int) -> [Move] {
+    let sights: [Cell]
+    switch call.answer {
+    case .threw, .done: return []
+    case .nonsense:
+      let key = call.keys.first ?? 0
+      return [
+        Move(call: number, begin: call.begin, end: call.end, sights: [Cell(key: key, value: Cell.nonsense)])
+      ]
+    case .count(let count):
+      // The number of keys at no moment in particular says nothing that could be wrong.
+      if !readsAreAtomic { return [] }
+      return [Move(call: number, begin: call.begin, end: call.end, count: count)]
+    case .found(let values):
+      sights = call.keys.map { Cell(key: $0, value: values[$0] ?? Cell.absent) }
+    case .exist(let keys):
+      sights = call.keys.map { Cell(key: $0, value: keys.contains($0) ? Cell.present : Cell.absent) }
+    }
+    return (isOneMoment(call.method) ? [sights] : sights.map { [$0] }).map {
+      Move(call: number, begin: call.begin, end: call.end, sights: $0)
+    }
+  }
+
+  /// Whether the call shows one moment. Two methods have defaults that cannot, however well the others are made:
+  /// `readAllEntries()`, which reads the times after the values, and `keysExist(_:)`, which asks one by one, as only
+  /// an engine with atomic batches must not (rule W4).
+  private func isOneMoment(_ method: HistoryCall.Method) -> Bool {
+    switch method {
+    case .read, .exists: true
+    case .readAllEntries: false
+    case .keysExist: readsAreAtomic && batchesAreAtomic
+    default: readsAreAtomic
+    }
+  }
+}
+
+/// A key and its value.
+struct Cell: Sendable, Hashable {
+  /// There is no entry.
+  static let absent = 0
+  /// There is an entry, with a value that nobody looks at.
+  static let present = -1
+  /// A value that no entry ever has.
+  static let nonsense = -2
+
+  var key: Int
+  var value: Int
+}
+
+/// What takes effect at one moment: a change of some keys, or a look at some.
+struct Move: Sendable {
+  /// The call that it is a part of.
+  let call: Int
+  let begin: Int
+  /// When it has taken effect at the latest; the greatest number if it need not.
+  let end: Int
+  var writes: [Cell] = []
+  var sights: [Cell] = []
+  /// The number of keys that was seen.
+  var count: Int?
+
+  /// Whether it changes nothing.
+  var isLook: Bool { writes.isEmpty }
+
+  /// The keys that it has to do with, unless it counts them, which has to do with all.
+  var keys: [Int] { (writes.isEmpty ? sights : writes).map(\.key) }
+
+  /// Whether it has taken effect for certain.
+  var isCertain: Bool { end != .max }
+}

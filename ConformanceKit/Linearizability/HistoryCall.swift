@@ -1,0 +1,135 @@
+/// A call that some task has made, when, and what came of it.
+///
+/// Keys and values are numbers. Key 0 is the first in byte order; value 0 stands for absent.
+struct HistoryCall: Sendable, Hashable {
+  /// The method that was called.
+  enum Method: Sendable, Hashable, CaseIterable {
+    case write, writeMany, remove, removeMany, removeAll, apply
+    case read, exists, readMany, readManyWithKeys, keysExist
+    case readAll, readAllData, readAllEntries, allKeys, keyCount, scan
+
+    /// Whether it changes nothing.
+    var isLook: Bool {
+      switch self {
+      case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: false
+      default: true
+      }
+    }
+  }
+
+  /// One change that a call makes.
+  enum Change: Sendable, Hashable {
+    case write(key: Int, value: Int)
+    case remove(key: Int)
+    case removeAll
+  }
+
+  /// What came of the call.
+  enum Answer: Sendable, Hashable {
+    /// The changes are acknowledged.
+    case done
+    /// Of the keys asked for, these have these values and the others are absent.
+    case found([Int: Int])
+    /// Of the keys asked for, these exist and the others are absent.
+    case exist(Set<Int>)
+    /// This is how many keys there are.
+    case count(Int)
+    /// There was something in the answer that nobody has written.
+    case nonsense
+    /// The call threw.
+    case threw(Failure)
+  }
+
+  /// Why a call threw.
+  enum Failure: Sendable, Hashable {
+    /// It was refused: nothing has happened.
+    case refused
+    /// It was cancelled: nothing has happened, says rule C4.
+    case cancelled
+    /// Something else: what it was to do may have happened, or may yet.
+    case unclear
+  }
+
+  let task: Int
+  let method: Method
+  /// What the call changes, in order.
+  var changes: [Change] = []
+  /// The keys that the call asks for. All of them unless it says so.
+  var keys: [Int] = []
+  let answer: Answer
+  /// The steps of the clock at which the call began and ended, which no two calls share.
+  let begin: Int
+  let end: Int
+
+  /// Whether the two calls were under way at the same time.
+  func overlaps(_ other: HistoryCall) -> Bool { begin < other.end && other.begin < end }
+}
+
+extension HistoryCall: CustomStringConvertible {
+  /// The call and its answer, as in the timeline: `read("a") → 7`.
+  var description: String {
+    var text = "\(name)(\(arguments))"
+    switch answer {
+    case .done: break
+    case .found(let values):
+      let isOne = method == .read
+      let found = values.sorted { $0.key < $1.key }
+      text +=
+        isOne
+        ? " → \(found.first.map { "\($0.value)" } ?? "nil")"
+        : " → [\(found.map { "\(Self.name(of: $0.key)): \($0.value)" }.joined(separator: ", "))]"
+    case .exist(let keys):
+      let isOne = method == .exists
+      text += isOne ? " → \(!keys.isEmpty)" : " → [\(keys.sorted().map(Self.name).joined(separator: ", "))]"
+    case .count(let count): text += " → \(count)"
+    case .nonsense: text += " → what nobody wrote"
+    case .threw(.cancelled): text += " threw CancellationError"
+    case .threw(.refused), .threw(.unclear): text += " threw"
+    }
+    return text
+  }
+
+  /// The name of a key in the timeline: "a" is the first.
+  static func name(of key: Int) -> String {
+    key < 26 ? "\"\(Character(UnicodeScalar(UInt8(97 + key))))\"" : "\"\(key)\""
+  }
+
+  private var name: String {
+    switch method {
+    case .write, .writeMany: "write"
+    case .remove, .removeMany: "remove"
+    case .removeAll: "removeAllData"
+    case .apply: "apply"
+    case .read, .readMany: "read"
+    case .exists: "keyExists"
+    case .readManyWithKeys: "readDataAndKeys"
+    case .keysExist: "keysExist"
+    case .readAll: "readAllDataAndKeys"
+    case .readAllData: "readAllData"
+    case .readAllEntries: "readAllEntries"
+    case .allKeys: "allKeys"
+    case .keyCount: "keyCount"
+    case .scan: "scan"
+    }
+  }
+
+  private var arguments: String {
+    let isPlain = method == .write || method == .remove
+    let changes = changes.map { change in
+      switch change {
+      case .write(let key, let value):
+        isPlain ? "\(Self.name(of: key)), \(value)" : "\(Self.name(of: key)): \(value)"
+      case .remove(let key):
+        method == .apply ? "remove \(Self.name(of: key))" : Self.name(of: key)
+      case .removeAll: method == .apply ? "remove all" : ""
+      }
+    }
+    switch method {
+    case .write, .remove, .removeAll: return changes.joined()
+    case .writeMany, .removeMany, .apply: return "[\(changes.joined(separator: ", "))]"
+    case .read, .exists: return keys.map(Self.name).joined()
+    case .readMany, .readManyWithKeys, .keysExist, .scan: return keys.map(Self.name).joined(separator: ", ")
+    case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount: return ""
+    }
+  }
+}

@@ -1,0 +1,65 @@
+/// The conviction of an engine for a history that it cannot have: which rule it breaks, and the proof.
+struct HistoryConviction {
+  /// The calls that cannot be ordered.
+  let calls: [HistoryCall]
+  let rule: ContractRule
+  private let initial: [Int]
+
+  /// Nil if the history is legal, or too wide to be judged.
+  ///
+  /// - Parameter ambiguous: The rule that is broken if both batches and reads of many may be to blame.
+  init?(_ history: [HistoryCall], judge: HistoryJudge, ambiguous: ContractRule) {
+    guard judge.isIllegal(history) else { return nil }
+    var model = judge.model
+    model.cancelledMayHaveHappened = true
+    let milder = HistoryJudge(model: model, initial: judge.initial)
+    let isAboutCancellation = milder.isLegal(history)
+    calls = TimelineShrinker(judge: judge, milderJudge: isAboutCancellation ? milder : nil).shrunk(history)
+    initial = judge.initial
+    rule = isAboutCancellation ? .c4 : Self.rule(brokenBy: calls, judge, ambiguous: ambiguous)
+  }
+
+  /// A clause that says what happened, and the timeline.
+  var violation: Violation {
+    let last = calls.filter(\.method.isLook).max { $0.end < $1.end }
+    let those = calls.count == 1 ? "this call" : "these \(calls.count) calls in any order"
+    let blamed = last.map { "; so \($0) of task \($0.task) is wrong" } ?? ""
+    return Violation(
+      "nothing explains \(those), each at one moment between its beginning and its end\(blamed)",
+      rule: rule, proof: "\(HistoryTimeline(calls: calls, initial: initial))")
+  }
+
+  /// The rule without which the calls could be explained.
+  private static func rule(
+    brokenBy calls: [HistoryCall], _ judge: HistoryJudge, ambiguous: ContractRule
+  ) -> ContractRule {
+    func isLegal(_ relax: (inout AtomicityModel) -> Void) -> Bool {
+      var model = judge.model
+      relax(&model)
+      return HistoryJudge(model: model, initial: judge.initial).isLegal(calls)
+    }
+    if let rule = ruleWithoutConcurrency(calls) { return rule }
+    switch (isLegal { $0.batchesAreAtomic = false }, isLegal { $0.readsAreAtomic = false }) {
+    case (true, true): return ambiguous
+    case (true, false): return .w4
+    case (false, true): return .r3
+    case (false, false): return .c1
+    }
+  }
+
+  /// If the calls came one after the other, the rule for the method that gave the last answer.
+  private static func ruleWithoutConcurrency(_ calls: [HistoryCall]) -> ContractRule? {
+    let calls = calls.sorted { $0.begin < $1.begin }
+    guard zip(calls, calls.dropFirst()).allSatisfy({ !$0.overlaps($1) }) else { return nil }
+    switch calls.last(where: \.method.isLook)?.method {
+    case .read: return .w1
+    case .exists, .keysExist: return .l1
+    case .readMany, .readManyWithKeys: return .r2
+    case .readAll, .readAllData, .readAllEntries: return .r3
+    case .allKeys: return .k3
+    case .keyCount: return .l2
+    case .scan: return .r5
+    default: return nil
+    }
+  }
+}

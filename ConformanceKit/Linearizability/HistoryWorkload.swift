@@ -1,0 +1,293 @@
+import StockroomCore
+
+/// What the tasks of a history do: the choices of a seed.
+struct HistoryWorkload: Sendable {
+  /// The methods that are called, each as often as its number says in relation to the others.
+  let methods: [(method: HistoryCall.Method, weight: Int)]
+  /// Few, so that tasks get into each other's way.
+  var keyCount = 6
+  var tasks = 16
+  /// How many of the tasks change anything. The others look, twice as often.
+  ///
+  /// Sixteen changes of several keys that all wait for each other, as behind the one writer of a database, have more
+  /// orders than can be looked at.
+  var writers = 16
+  /// Whether some calls are cancelled.
+  var cancels = false
+  /// Whether a few values are written again and again, as engines may treat equal values alike.
+  var usesFewValues = false
+
+  /// How many calls come between two moments at which no call is under way, and the engine's state is looked at.
+  static let callsInRound = 4_000
+
+  /// Makes calls from all tasks, then looks at every key from one.
+  ///
+  /// - Parameters:
+  ///   - number: The number of the round, as every value is new.
+  ///   - deadline: When the tasks stop, if they have not made all of their calls.
+  /// - Returns: The calls in no particular order.
+  func round(
+    _ number: Int, on engine: Subject, calls: Int, seed: UInt64,
+    until deadline: ContinuousClock.Instant? = nil
+  ) async -> [HistoryCall] {
+    let clock = HistoryClock()
+    let arrivals = HistoryClock()
+    let share = max(1, calls / (2 * tasks - writers))
+    let entries = HistoryEntries(count: keyCount)
+    return await withTaskGroup { group in
+      for task in 1...tasks {
+        group.addTask { @concurrent in
+          var player = HistoryPlayer(
+            self, task: task, round: number, share: share, seed: seed, clock, engine, entries)
+          // All begin together, or the first would be done before the last begins.
+          _ = arrivals.step()
+          while arrivals.now < tasks { await Task.yield() }
+          for call in 0..<(task <= writers ? share : 2 * share) {
+            if call >= 10, Task.isCancelled || deadline.map({ ContinuousClock.now > $0 }) ?? false { break }
+            await player.makeOneCall()
+          }
+          return player.recorder.calls
+        }
+      }
+      var history: [HistoryCall] = []
+      for await calls in group { history += calls }
+      return await history + audit(engine, entries, clock)
+    }
+  }
+
+  /// Looks at every key when nothing else is under way, so that the next round begins with what is known.
+  private func audit(_ engine: Subject, _ entries: HistoryEntries, _ clock: HistoryClock) async
+    -> [HistoryCall]
+  {
+    var recorder = HistoryRecorder(task: 0, clock: clock)
+    for number in 0..<keyCount {
+      await recorder.look(.read, at: [number]) {
+        try await engine.read(key: entries.keys[number])
+      } answer: { data in
+        entries.answer(data.map { [(entries.keys[number], $0)] } ?? [], of: [number])
+      }
+    }
+    return recorder.calls
+  }
+}
+
+/// One task of a history.
+private struct HistoryPlayer {
+  private(set) var recorder: HistoryRecorder
+  private let workload: HistoryWorkload
+  private let engine: Subject
+  private let entries: HistoryEntries
+  private var random: SeededRandom
+  private var nextValue: Int
+
+  init(
+    _ workload: HistoryWorkload, task: Int, round: Int, share: Int, seed: UInt64, _ clock: HistoryClock,
+    _ engine: Subject, _ entries: HistoryEntries
+  ) {
+    recorder = HistoryRecorder(task: task, clock: clock)
+    (self.workload, self.engine, self.entries) = (workload, engine, entries)
+    random = SeededRandom(seed: seed &+ UInt64(round) &* 1_000_003 &+ UInt64(task) &* 7_919)
+    // No more than four values to a call; those of the tasks take turns.
+    nextValue = HistoryEntries.firstUnique + (round * share * 4) * workload.tasks + task
+  }
+
+  mutating func makeOneCall() async {
+    // Callers that come and go as they like, as an engine that never suspends would otherwise see few tasks at a time.
+    if random.next(upTo: 4) == 0 { await Task.yield() }
+    let methods =
+      recorder.task <= workload.writers ? workload.methods : workload.methods.filter { $0.method.isLook }
+    var choice = random.next(upTo: methods.reduce(0) { $0 + $1.weight })
+    for (method, weight) in methods {
+      if choice < weight { return await make(method) }
+      choice -= weight
+    }
+  }
+
+  private mutating func make(_ method: HistoryCall.Method) async {
+    switch method {
+    case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: await change(method)
+    case .read, .exists, .readMany, .readManyWithKeys, .keysExist: await lookAtSome(method)
+    case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount, .scan: await lookAtAll(method)
+    }
+  }
+
+  private mutating func change(_ method: HistoryCall.Method) async {
+    let (engine, entries) = (engine, entries)
+    let cells = someKeys(method == .write || method == .remove ? 1...1 : 2...3).map {
+      Cell(key: $0, value: newValue())
+    }
+    let pairs = cells.map { (key: entries.keys[$0.key], data: entries.data(of: $0)) }
+    let writes = cells.map { HistoryCall.Change.write(key: $0.key, value: $0.value) }
+    let removals = cells.map { HistoryCall.Change.remove(key: $0.key) }
+    switch method {
+    case .write:
+      let (key, data) = pairs[0]
+      await change(method, writes) { try await engine.write(data, key: key) }
+    case .writeMany: await change(method, writes) { try await engine.write(pairs) }
+    case .remove:
+      let key = pairs[0].key
+      await change(method, removals) { try await engine.remove(key: key) }
+    case .removeMany:
+      let keys = pairs.map(\.key)
+      await change(method, removals) { try await engine.remove(keys: keys) }
+    case .apply:
+      // Every third exchanges one entry for others.
+      let isExchange = random.next(upTo: 3) == 0
+      let changes = isExchange ? [removals[0]] + writes.dropFirst() : writes
+      let operations = pairs.enumerated().map { index, pair in
+        isExchange && index == 0 ? StorageOperation.remove(key: pair.key) : .write(pair.data, key: pair.key)
+      }
+      await change(method, changes) { try await engine.apply(operations) }
+    default: await change(.removeAll, [.removeAll]) { try await engine.removeAllData() }
+    }
+  }
+
+  private mutating func lookAtSome(_ method: HistoryCall.Method) async {
+    let (engine, entries) = (engine, entries)
+    let asked = someKeys(method == .read || method == .exists ? 1...1 : 2...4)
+    let keys = asked.map { entries.keys[$0] }
+    switch method {
+    case .exists:
+      await look(method, at: asked) {
+        try await engine.keyExists(keys[0])
+      } answer: {
+        .exist($0 ? Set(asked) : [])
+      }
+    case .readMany:
+      await look(method, at: asked) {
+        try await engine.read(keys: keys)
+      } answer: {
+        entries.answer($0, of: asked)
+      }
+    case .readManyWithKeys:
+      await look(method, at: asked) {
+        try await engine.readDataAndKeys(keys: keys)
+      } answer: {
+        entries.answer($0, of: asked)
+      }
+    case .keysExist:
+      await look(method, at: asked) {
+        try await engine.keysExist(keys)
+      } answer: {
+        entries.answer(keys: $0, of: asked)
+      }
+    default:
+      await look(.read, at: asked) {
+        try await engine.read(key: keys[0])
+      } answer: {
+        entries.answer($0.map { [(keys[0], $0)] } ?? [], of: asked)
+      }
+    }
+  }
+
+  private mutating func lookAtAll(_ method: HistoryCall.Method) async {
+    let (engine, entries) = (engine, entries)
+    let all = Array(0..<workload.keyCount)
+    switch method {
+    case .readAllData:
+      await look(method, at: all) {
+        try await engine.readAllData()
+      } answer: {
+        entries.answer($0, of: all)
+      }
+    case .readAllEntries:
+      await look(method, at: all) {
+        try await engine.readAllEntries()
+      } answer: {
+        entries.answer($0.map { ($0.key, $0.data) }, of: all)
+      }
+    case .allKeys:
+      await look(method, at: all) {
+        try await engine.allKeys()
+      } answer: {
+        entries.answer(keys: $0, of: all)
+      }
+    case .keyCount:
+      await look(method, at: all) {
+        try await engine.keyCount()
+      } answer: {
+        .count($0)
+      }
+    case .scan: await scan()
+    default:
+      await look(.readAll, at: all) {
+        try await engine.readAllDataAndKeys()
+      } answer: {
+        entries.answer($0, of: all)
+      }
+    }
+  }
+
+  /// Looks at the keys after one of them, up to the end or to a limit.
+  private mutating func scan() async {
+    let (engine, entries) = (engine, entries)
+    let first = random.next(upTo: workload.keyCount)
+    let limit = random.next(upTo: 2) == 0 ? nil : random.next(upTo: workload.keyCount) + 1
+    let range = KeyRange(after: first == 0 ? nil : entries.keys[first - 1], upTo: nil)
+    let keys = Array(first..<workload.keyCount)
+    await recorder.look(.scan) { found in
+      // What comes after the last of as many as were wanted has not been looked at.
+      guard let limit, let found, found.count == limit,
+        let last = found.last.flatMap({ entries.number(of: $0.key) })
+      else { return keys }
+      return keys.filter { $0 <= last }
+    } _: {
+      try await engine.scan(range, limit: limit)
+    } answer: {
+      entries.answer($0, of: keys)
+    }
+  }
+
+  // MARK: Calls that may be cancelled
+
+  private mutating func change(
+    _ method: HistoryCall.Method, _ changes: [HistoryCall.Change],
+    _ call: @escaping @Sendable () async throws -> Void
+  ) async {
+    let delay = cancellation()
+    await recorder.change(method, changes) { try await perform(call, cancelledAfter: delay) }
+  }
+
+  private mutating func look<Answer: Sendable>(
+    _ method: HistoryCall.Method, at keys: [Int], _ call: @escaping @Sendable () async throws -> Answer,
+    answer: (Answer) -> HistoryCall.Answer
+  ) async {
+    let delay = cancellation()
+    await recorder.look(method, at: keys, { try await perform(call, cancelledAfter: delay) }, answer: answer)
+  }
+
+  /// How often other tasks are let run before the call is cancelled; nil if it is not.
+  private mutating func cancellation() -> Int? {
+    workload.cancels && random.next(upTo: 2) == 0 ? random.next(upTo: 6) : nil
+  }
+
+  // MARK: Choices
+
+  private mutating func newValue() -> Int {
+    if workload.usesFewValues { return 1 + random.next(upTo: HistoryEntries.firstUnique - 1) }
+    defer { nextValue += workload.tasks }
+    return nextValue
+  }
+
+  /// Different keys in no particular order.
+  private mutating func someKeys(_ count: ClosedRange<Int>) -> [Int] {
+    var keys = Array(0..<workload.keyCount)
+    let wanted = count.lowerBound + random.next(upTo: count.count)
+    for index in 0..<wanted { keys.swapAt(index, index + random.next(upTo: keys.count - index)) }
+    return Array(keys.prefix(wanted))
+  }
+}
+
+/// Makes a call in a task of its own, which is cancelled after this task has let others run that many times.
+private func perform<Answer: Sendable>(
+  _ call: @escaping @Sendable () async throws -> Answer, cancelledAfter yields: Int?
+) async throws -> Answer {
+  guard let yields else { return try await call() }
+  let task = Task { @concurrent in
+    if yields == 0 { withUnsafeCurrentTask { $0?.cancel() } }
+    return try await call()
+  }
+  for _ in 0..<yields { await Task.yield() }
+  task.cancel()
+  return try await task.value
+}

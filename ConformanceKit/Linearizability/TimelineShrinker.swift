@@ -1,0 +1,101 @@
+/// Finds the few calls of an illegal history that cannot be ordered, whatever the others did.
+///
+/// Only what cannot make a legal history illegal is taken away: looks, and changes that nobody who is left looks at. So
+/// what is left proves by itself that the engine is wrong.
+struct TimelineShrinker {
+  let judge: HistoryJudge
+  /// Somebody who finds all of the calls legal, and has to find legal what is left as well: so that what is broken
+  /// shows in what is left.
+  var milderJudge: HistoryJudge?
+
+  /// The smallest illegal part that taking calls away leads to, in the order in which the calls began.
+  func shrunk(_ calls: [HistoryCall]) -> [HistoryCall] {
+    var left = calls.sorted { $0.begin < $1.begin }
+    guard judge.isIllegal(left) else { return left }
+    var count: Int
+    repeat {
+      count = left.count
+      left = thinned(left) { call, _ in call.changes.isEmpty }
+      left = thinned(left) { call, rest in rest.canDo(without: call) }
+    } while left.count < count
+    return left
+  }
+
+  /// Takes calls away that may go, first many at a time, while the history stays illegal.
+  private func thinned(
+    _ calls: [HistoryCall], where mayGo: (HistoryCall, Remainder) -> Bool
+  ) -> [HistoryCall] {
+    var left = calls
+    var size = left.count
+    while size > 0 {
+      var start = 0
+      while start < left.count {
+        let chunk = start..<min(start + size, left.count)
+        // Looks of the chunk that stay see what its changes do.
+        let looks = left[chunk].filter(\.method.isLook)
+        let remainder = Remainder(
+          judge.model, left[..<chunk.lowerBound] + looks + left[chunk.upperBound...])
+        let kept = left[chunk].filter { !mayGo($0, remainder) }
+        if kept.count < chunk.count {
+          let shorter = Array(left[..<chunk.lowerBound] + kept + left[chunk.upperBound...])
+          if judge.isIllegal(shorter), milderJudge?.isLegal(shorter) ?? true {
+            left = shorter
+            start += kept.count
+            continue
+          }
+        }
+        start += size
+      }
+      size /= 2
+    }
+    return left
+  }
+}
+
+/// What is left of a history when some calls are taken away.
+private struct Remainder {
+  private struct Key {
+    /// What somebody sees of the key.
+    var seen: Set<Int> = []
+    var firstLook = Int.max
+    /// When the last change begins that has ended before anybody looks.
+    var lastUnseenChange = -1
+  }
+
+  private let model: AtomicityModel
+  private var keys: [Key]
+
+  init(_ model: AtomicityModel, _ calls: ArraySlice<HistoryCall>) {
+    self.model = model
+    keys = Array(repeating: Key(), count: model.keyCount)
+    let moves = calls.flatMap { model.moves(of: $0, number: 0) }
+    for move in moves where move.isLook {
+      let sights =
+        move.count == nil
+        ? move.sights
+        : keys.indices.flatMap { [Cell(key: $0, value: Cell.present), Cell(key: $0, value: Cell.absent)] }
+      for sight in sights {
+        keys[sight.key].seen.insert(sight.value)
+        keys[sight.key].firstLook = min(keys[sight.key].firstLook, move.begin)
+      }
+    }
+    for move in moves where !move.isLook && move.isCertain {
+      for cell in move.writes where move.end < keys[cell.key].firstLook {
+        keys[cell.key].lastUnseenChange = max(keys[cell.key].lastUnseenChange, move.begin)
+      }
+    }
+  }
+
+  /// Whether nobody sees what the call does: no look is at what it leaves, or another change has come between.
+  func canDo(without call: HistoryCall) -> Bool {
+    if call.changes.isEmpty { return false }
+    return model.moves(of: call, number: 0).allSatisfy { move in
+      move.writes.allSatisfy { cell in
+        let key = keys[cell.key]
+        if cell.value > 0, key.seen.contains(cell.value) { return false }
+        if move.end < key.lastUnseenChange { return true }
+        return !key.seen.contains(cell.value == Cell.absent ? Cell.absent : Cell.present)
+      }
+    }
+  }
+}

@@ -1,0 +1,114 @@
+import Foundation
+import StockroomCore
+
+/// What a ``CheckTask`` tells.
+enum CheckMessage: Codable, Sendable {
+  /// What it does next, in case that is the last it does.
+  case step(String)
+  /// The engine breaks a rule: the check's own if none is named.
+  case broken(rule: ContractRule?, happened: String)
+  /// The check cannot be made here.
+  case impossible(reason: String)
+}
+
+/// A check, or a part of one, that may end the process that makes it.
+protocol CheckTask: ChildTask where Message == CheckMessage {
+  /// Makes the check; throws ``Violation``, ``CallFailure`` or ``Skip`` as the body of a check does.
+  ///
+  /// - Parameter note: Tells what comes next, as a clause after "during".
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws
+}
+
+extension CheckTask {
+  func run(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (CheckMessage) throws -> Void
+  ) async throws {
+    do {
+      try await check(makeEngine: makeEngine) { try send(.step($0)) }
+    } catch let violation as Violation {
+      try send(.broken(rule: violation.rule, happened: violation.description))
+    } catch let failure as CallFailure {
+      try send(.broken(rule: nil, happened: failure.description))
+    } catch let skip as Skip {
+      try send(.impossible(reason: skip.reason))
+    }
+  }
+}
+
+/// The process did not come to an end of what it had to do.
+struct ChildHangs: Error {
+  let step: String
+}
+
+/// How far a process had come, as a clause after "during".
+private final class LatestStep: Sendable {
+  private let text = Guarded("the beginning")
+
+  var clause: String {
+    get { text.withLock { $0 } }
+    set { text.withLock { $0 = newValue } }
+  }
+}
+
+extension CheckContext {
+  /// Makes the check in a child process, or in this one if there is no other.
+  func check(_ task: some CheckTask) async throws {
+    let child: ChildProcess
+    do {
+      child = try startChild()
+    } catch is Skip {
+      return try await task.check(makeEngine: { try await self.openUnkept($0) }, note: { _ in })
+    }
+    try await check(task, in: child)
+    child.kill()
+  }
+
+  /// Makes the check in a child process. A process that ends on the way is a violation.
+  func check(_ task: some CheckTask, in child: ChildProcess) async throws {
+    try await child.verdict(of: task, step: LatestStep())
+  }
+
+  /// Makes the check in a child process, which is killed when the limit is over.
+  ///
+  /// - Throws: Also ``ChildHangs``.
+  func check(_ task: some CheckTask, in child: ChildProcess, limit: Duration) async throws {
+    let step = LatestStep()
+    let outcome = await withTimeLimit(limit) { () -> Result<Void, any Error> in
+      do {
+        return .success(try await child.verdict(of: task, step: step))
+      } catch {
+        return .failure(error)
+      }
+    }
+    switch outcome {
+    case .success(let result): try result.get()
+    case .failure:
+      child.kill()
+      throw ChildHangs(step: step.clause)
+    }
+  }
+}
+
+extension ChildProcess {
+  fileprivate func verdict(of task: some CheckTask, step: LatestStep) async throws {
+    var verdict: (any Error)?
+    do {
+      for try await message in try start(task) {
+        switch message {
+        case .step(let next): step.clause = next
+        case .broken(let rule, let happened): verdict = Violation(happened, rule: rule)
+        case .impossible(let reason): verdict = Skip(reason: reason)
+        }
+      }
+    } catch let death as Died {
+      throw Violation("during \(step.clause) \(death)")
+    } catch let error as ChildError {
+      throw Violation("during \(step.clause) \(error)")
+    }
+    if let verdict { throw verdict }
+  }
+}

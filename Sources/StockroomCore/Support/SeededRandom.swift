@@ -1,0 +1,69 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// Random numbers that follow from a seed, the same on every system and with every compiler: SplitMix64, described by
+/// Steele, Lea and Flood in "Fast splittable pseudorandom number generators" (2014).
+package struct SeededRandom: RandomNumberGenerator, Sendable {
+  private static let step: UInt64 = 0x9e37_79b9_7f4a_7c15
+
+  private var state: UInt64
+
+  package init(seed: UInt64) { state = seed }
+
+  /// The same for each number of a series, so that any of them can be made without the others.
+  package init(seed: UInt64, number: Int) {
+    self.init(seed: seed &+ UInt64(truncatingIfNeeded: number) &* 0xd134_2543_de82_ef95)
+  }
+
+  /// The same for the seeds of a series made by ``seed(after:)``, whose sequences would otherwise overlap.
+  package init(scrambling seed: UInt64) { state = Self.scramble(seed ^ 0x5dee_ce66_d1ce_4e5b) }
+
+  /// The seed that comes after this one. All of the 2^64 seeds come before one comes again.
+  package static func seed(after seed: UInt64) -> UInt64 { seed &+ step }
+
+  package mutating func next() -> UInt64 {
+    state &+= Self.step
+    return Self.scramble(state)
+  }
+
+  /// A number from 0 up to, and without, the bound; 0 if there is none.
+  package mutating func next(upTo bound: Int) -> Int {
+    guard bound > 1 else { return 0 }
+    return Int(truncatingIfNeeded: next().multipliedFullWidth(by: UInt64(bound)).high)
+  }
+
+  /// True once in so many times.
+  package mutating func once(in times: Int) -> Bool { next(upTo: times) == 0 }
+
+  /// One of the elements; nil if there is none.
+  package mutating func pick<Element>(_ elements: [Element]) -> Element? {
+    elements.isEmpty ? nil : elements[next(upTo: elements.count)]
+  }
+
+  /// One of the choices, each as often as its weight says.
+  package mutating func pick<Choice>(_ choices: KeyValuePairs<Choice, Int>, otherwise: Choice) -> Choice {
+    var number = next(upTo: choices.reduce(0) { $0 + $1.value })
+    for (choice, weight) in choices {
+      if number < weight { return choice }
+      number -= weight
+    }
+    return otherwise
+  }
+
+  /// So many bytes.
+  package mutating func bytes(_ count: Int) -> Data {
+    var bytes = Data(capacity: count + 8)
+    while bytes.count < count { withUnsafeBytes(of: next()) { bytes.append(contentsOf: $0) } }
+    return bytes.prefix(count)
+  }
+
+  private static func scramble(_ number: UInt64) -> UInt64 {
+    var number = number
+    number = (number ^ (number >> 30)) &* 0xbf58_476d_1ce4_e5b9
+    number = (number ^ (number >> 27)) &* 0x94d0_49bb_1331_11eb
+    return number ^ (number >> 31)
+  }
+}

@@ -1,0 +1,204 @@
+import Foundation
+import MuseumChild
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("A child process", .timeLimit(.minutes(2)))
+struct ChildProcessTests {
+  private let good = ConformanceChild(product: "MuseumChild", arguments: ["shared"])
+
+  private static func shell(_ script: String) -> ConformanceChild {
+    ConformanceChild(executable: URL(filePath: "/bin/sh"), arguments: ["-c", script])
+  }
+
+  @Test("A program that does not exist is an error that names it")
+  func noSuchProgram() throws {
+    let error = #expect(throws: StorageError.self) {
+      try ChildProcess(ConformanceChild(product: "no-such-child"))
+    }
+    #expect(error?.code == .io)
+    #expect(error?.message.contains("no-such-child could not be started") == true)
+  }
+
+  @Test(
+    "A program that is no child is told from an engine that fails",
+    arguments: [
+      ("echo Hello; sleep 60", #"wrote "Hello""#), ("true", "exited with status 0, before it took requests"),
+      ("echo Trouble >&2; exit 3", "exited with status 3 after saying: Trouble, before it took requests"),
+      ("kill -9 $$", "was ended by signal 9, before it took requests"),
+      ("exec 0<&-; echo conformance child 1; echo Nonsense; sleep 60", #"wrote "Nonsense""#),
+    ])
+  func noChild(script: String, what: String) async throws {
+    let process = try ChildProcess(Self.shell(script))
+    let error = await #expect(throws: ChildProcess.Misunderstanding.self) {
+      try await process.perform(ReadEverything(place: URL(filePath: "/")))
+    }
+    #expect(error?.description.contains(what) == true, "\(String(describing: error))")
+    process.kill()
+    await process.waitUntilEnd()
+  }
+
+  @Test("A check whose child is none fails and says so")
+  func checkWithoutChild() async throws {
+    let suite = ConformanceSuite("", capabilities: .persistent, child: Self.shell("echo Hello")) { _ in
+      try MortalEngine(directory: FileManager.default.temporaryDirectory)
+    }
+    let check = try #require(suite.checks.first { $0.id == "killed.while-opening" })
+    #expect(await check.outcome().failure?.happened.contains(#"wrote "Hello""#) == true)
+  }
+
+  @Test("What a task throws comes back, and the next task is done")
+  func throwing() async throws {
+    try await withDirectory { directory in
+      let child = try ChildProcess(good)
+      let error = await #expect(throws: ChildError.self) {
+        try await child.perform(CallEngine(.read, at: directory))
+      }
+      #expect(error?.code == "closed")
+      try await child.perform(CallEngine(.open, at: directory))
+      #expect(try await child.perform(CallEngine(.read, at: directory)).flatMap { $0 }.isEmpty)
+    }
+  }
+
+  @Test("A request that the child does not know is answered")
+  func unknownRequest() async throws {
+    struct Unheard: ChildTask {
+      func run(
+        makeEngine: @Sendable (URL) async throws -> any StorageEngine, send: @Sendable (Int) throws -> Void
+      ) async throws {}
+    }
+    let error = await #expect(throws: ChildError.self) { try await ChildProcess(good).perform(Unheard()) }
+    #expect(error?.code == "unsupported")
+  }
+
+  @Test("A task that traps ends the child only, which leaves its last words, cut short")
+  func trapping() async throws {
+    try await withDirectory { directory in
+      let child = try ChildProcess(ConformanceChild(product: "MuseumChild", arguments: ["trapsWhenOpened"]))
+      let died = await #expect(throws: ChildProcess.Died.self) {
+        try await child.perform(CallEngine(.open, at: directory))
+      }
+      #expect(died?.ending == .killed(signal: SIGILL) || died?.ending == .killed(signal: SIGTRAP))
+      #expect(died?.lastWords.contains("These are the last words.") == true)
+      #expect((died?.lastWords.utf8.count ?? 0) <= 600)
+      // A process that has ended can be asked and killed again.
+      await #expect(throws: ChildProcess.Died.self) {
+        try await child.perform(CallEngine(.open, at: directory))
+      }
+      child.kill()
+    }
+  }
+
+  @Test("Long requests and long messages arrive whole")
+  func longMessages() async throws {
+    try await withDirectory { directory in
+      let child = try ChildProcess(good)
+      let values = (0..<3).map { noise(5 << 20, seed: UInt64($0)) }
+      try await child.perform(CallEngine(.open, at: directory))
+      let entries = values.enumerated().map { SharedWork.Entry(key: "\($0.offset)", data: $0.element) }
+      try await child.perform(CallEngine(.write(entries), at: directory))
+      let found = try await child.perform(CallEngine(.read, at: directory)).flatMap { $0 }
+      let isSame = found.map(\.data) == values
+      #expect(isSame)
+    }
+  }
+
+  @Test("Several children work at the same time")
+  func several() async throws {
+    try await withDirectory { directory in
+      try await gather(0..<6) { number in
+        let child = try ChildProcess(good)
+        try await child.perform(CallEngine(.open, at: directory))
+        try await child.perform(
+          CallEngine(.work(SharedWork(batchCount: 10), share: "child \(number)"), at: directory))
+      }
+      let child = try ChildProcess(good)
+      let found = try await child.perform(ReadEverything(place: directory)).flatMap { $0 }.map(\.entry)
+      try SharedWork(batchCount: 10).verify(found, by: (0..<6).map { "child \($0)" }, isAtomic: true)
+    }
+  }
+
+  @Test("A child whose standard input ends does so too, whatever it is doing")
+  func hangingUp() async throws {
+    try await withDirectory { directory in
+      let child = try ChildProcess(good)
+      let steps = NumberedSteps(batches: NumberedBatches(seed: 1), kind: .single)
+      let died = await #expect(throws: ChildProcess.Died.self) {
+        for try await number in try child.start(WriteSteps(place: directory, steps: steps, first: 1))
+        where number == 3 {
+          child.hangUp()
+        }
+      }
+      #expect(died?.ending == .exited(status: 0))
+    }
+  }
+
+  @Test("A child ends with its parent")
+  func orphans() async throws {
+    try await withDirectory { directory in
+      let path = directory.path(percentEncoded: false)
+      await #expect(processExitsWith: .exitCode(7)) { [path = path as String] in
+        let child = try ChildProcess(ConformanceChild(product: "MuseumChild"))
+        try await child.perform(CallEngine(.open, at: URL(filePath: path)))
+        exit(7)
+      }
+      // The place is locked for as long as the child lives.
+      var engine: MortalEngine?
+      while engine == nil {
+        do {
+          engine = try MortalEngine(directory: directory)
+        } catch let error as StorageError where error.code == .locked {
+          try await Task.sleep(for: .milliseconds(1))
+        }
+      }
+    }
+  }
+
+  @Test("A task that is cancelled does not take that for the death of the child")
+  func cancelled() async throws {
+    try await withDirectory { directory in
+      let child = try ChildProcess(good)
+      let work = Task {
+        withUnsafeCurrentTask { $0?.cancel() }
+        try await child.perform(CallEngine(.open, at: directory))
+      }
+      await #expect(throws: CancellationError.self) { try await work.value }
+    }
+  }
+
+  #if os(Linux)
+    @Test("Five hundred children leave no descriptor, no thread and no zombie behind")
+    func leaks() async throws {
+      // In a process of its own, where nothing else opens files.
+      await #expect(processExitsWith: .success) {
+        func count(_ what: String) throws -> Int {
+          try FileManager.default.contentsOfDirectory(atPath: "/proc/self/\(what)").count
+        }
+        let child = ConformanceChild(executable: URL(filePath: "/bin/sh"), arguments: ["-c", "read line"])
+        func start(_ number: Int) async throws {
+          let process = try ChildProcess(child)
+          if number.isMultiple(of: 2) { process.kill() } else { process.hangUp() }
+          await process.waitUntilEnd()
+        }
+        try await start(0)
+        let (files, threads) = (try count("fd"), try count("task"))
+        for number in 1...500 { try await start(number) }
+        // The last threads may be on their way out.
+        for _ in 0..<1_000 where try count("task") > threads + 2 { usleep(1_000) }
+        #expect(try count("fd") <= files + 3)
+        #expect(try count("task") <= threads + 2)
+        #expect(waitpid(-1, nil, WNOHANG) == -1 && errno == ECHILD)
+      }
+    }
+  #endif
+
+  private func withDirectory(_ body: (URL) async throws -> Void) async throws {
+    let directory = FileManager.default.temporaryDirectory.appending(
+      path: "children-\(UUID().uuidString)", directoryHint: .isDirectory)
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    try await body(directory)
+  }
+}

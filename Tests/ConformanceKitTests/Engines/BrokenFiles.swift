@@ -1,0 +1,63 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+// Engines that do not open, close or fail as they should, and those that say less than they can.
+
+extension MuseumPiece {
+  static let ofFiles: [MuseumPiece] = [
+    .init(persistent: .o1, "needs its directory", flaw: .needsDirectory),
+    .init(persistent: .o2, "removes what is in the way", flaw: .clearsTheWay),
+    .init(persistent: .o3, "refuses only writes when closed", flaw: .refusesOnlyWrites),
+    .init(persistent: .o3, "acknowledges what comes too late", flaw: .acknowledgesWhenClosed),
+    .init(persistent: .o3, "can be closed once", flaw: .closesOnce),
+    .init(persistent: .o4, "keeps its file open", flaw: .keepsFileOpen),
+    .init(persistent: .o4, "keeps its lock unless it is closed", flaw: .keepsLock, also: [.w6, .v3]),
+    .init(persistent: .o4, "keeps its file open when it is damaged", flaw: .leaksWhenDamaged),
+    .init(persistent: .o4, "opens its file for each read") {
+      OpensItsFileForEachRead(base: $0, directory: $1)
+    },
+    .init(persistent: .f1, "calls a full disk an input/output error", flaw: .reportsFullDiskAsIO),
+    .init(persistent: .f1, "remembers writes that failed", flaw: .remembersFailedWrites),
+    .init(persistent: .f2, "starts anew when damaged", flaw: .startsAnewWhenDamaged, also: [.o2]),
+    .init(persistent: .f2, "does not look at checksums", flaw: .ignoresChecksums),
+    .init(persistent: .f3, "calls read-only media an input/output error", flaw: .reportsReadOnlyAsIO),
+  ]
+
+  static let ofClaims: [MuseumPiece] = [
+    (.persistent, .w6), (.durableWrites, .w6), (.atomicBatches, .w4), (.snapshotReads, .r3),
+    (.orderedScans, .r5),
+    (.detectsCorruption, .f2),
+  ].map { (capability: EngineCapabilities, rule: ContractRule) in
+    .init(
+      persistent: rule, "does not report \(capability)", claiming: ReferenceEngine.promises.union(capability)
+    ) { base, _ in KeepsQuiet(base: base, silence: capability) }
+  }
+}
+
+/// Closes its files when it is closed, and no earlier.
+final class OpensItsFileForEachRead: Exhibit {
+  let base: ReferenceEngine
+  private let path: String
+  private let files = Guarded<[Int32]>([])
+  init(base: ReferenceEngine, directory: URL) {
+    self.base = base
+    path = directory.appending(path: "reference.log").path(percentEncoded: false)
+  }
+  deinit { closeFiles() }
+  private func closeFiles() {
+    files.withLock { files in
+      for file in files { _ = Foundation.close(file) }
+      files = []
+    }
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    let file = open(path, O_RDONLY | O_CLOEXEC)
+    if file >= 0 { files.withLock { $0.append(file) } }
+    return try await base.read(key: key)
+  }
+  func close() async throws {
+    try await base.close()
+    closeFiles()
+  }
+}

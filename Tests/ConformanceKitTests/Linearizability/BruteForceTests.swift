@@ -1,0 +1,104 @@
+import Testing
+
+@testable import ConformanceKit
+
+/// Tries every order: too slow for more than a few calls, and too simple to be wrong.
+private func isLegalByForce(_ moves: [Move], _ store: [Int]) -> Bool {
+  if moves.allSatisfy({ !$0.isCertain }) { return true }
+  let firstEnd = moves.map(\.end).min() ?? .max
+  for (index, move) in moves.enumerated() where move.begin < firstEnd {
+    let count = store.count { $0 != 0 }
+    guard move.count.map({ $0 == count }) ?? true,
+      move.sights.allSatisfy({ $0.value == store[$0.key] || ($0.value == Cell.present && store[$0.key] != 0) }
+      )
+    else { continue }
+    var (rest, next) = (moves, store)
+    rest.remove(at: index)
+    for cell in move.writes { next[cell.key] = cell.value }
+    if isLegalByForce(rest, next) { return true }
+  }
+  return false
+}
+
+@Suite("The search agrees with trying every order")
+struct BruteForceTests {
+  static let kinds: [(String, [HistoryCall.Method])] = [
+    ("one key at a time", [.read, .read, .exists, .write, .write, .remove]),
+    ("batches", [.read, .read, .exists, .write, .remove, .writeMany, .apply, .removeMany, .removeAll]),
+    (
+      "reads of many", [.read, .write, .write, .remove, .readMany, .keysExist, .readAll, .allKeys, .keyCount]
+    ),
+    ("everything", [.read, .exists, .write, .remove, .writeMany, .apply, .readMany, .readAll, .keyCount]),
+  ]
+
+  @Test("Thousands of small histories get the same verdict", arguments: 0..<4, [false, true])
+  func agreement(kind: Int, valuesAreFew: Bool) {
+    let simulation = SimulatedHistory(
+      tasks: 4, keyCount: 2 + kind % 2, methods: Self.kinds[kind].1, valuesAreFew: valuesAreFew)
+    var legal = 0
+    for seed in 0..<600 as Range<UInt64> {
+      var history = simulation.calls(4 + Int(seed % 3), seed: seed)
+      if seed % 4 != 0 { history = history.falsified(seed: seed) }
+      if seed % 5 == 0 { history = history.withFailure(seed % 2 == 0 ? .unclear : .cancelled, seed: seed) }
+      var model = AtomicityModel(keyCount: simulation.keyCount)
+      model.batchesAreAtomic = seed % 7 != 0
+      model.readsAreAtomic = seed % 11 != 0
+      model.cancelledMayHaveHappened = seed % 3 == 0
+      let initial = (0..<simulation.keyCount).map { seed % 4 == 0 ? 0 : $0 + Int(seed % 3) }
+      let moves = history.enumerated().flatMap { model.moves(of: $0.element, number: $0.offset) }
+      let expected = isLegalByForce(moves, initial)
+      legal += expected ? 1 : 0
+      let judge = HistoryJudge(model: model, initial: initial)
+      #expect(
+        judge.isLegal(history) == expected,
+        "seed \(seed): \n\(HistoryTimeline(calls: history, initial: initial))")
+      if !expected { expectProof(history, judge) }
+    }
+    #expect((60...540).contains(legal), "\(legal) of 600 were legal, which says little")
+  }
+
+  /// What the shrinker leaves is illegal, is a part of the history, and needs each of its looks.
+  private func expectProof(_ history: [HistoryCall], _ judge: HistoryJudge) {
+    let proof = TimelineShrinker(judge: judge).shrunk(history)
+    #expect(judge.isIllegal(proof))
+    #expect(Set(proof).isSubset(of: history))
+    for (index, call) in proof.enumerated() where call.changes.isEmpty {
+      var shorter = proof
+      shorter.remove(at: index)
+      #expect(judge.isLegal(shorter))
+    }
+  }
+}
+
+@Suite("The search is fast")
+struct SearchEffortTests {
+  @Test("The work grows with the number of calls and not faster", arguments: [false, true])
+  func linear(hasQueue: Bool) {
+    let simulation = SimulatedHistory(writers: 8, hasQueue: hasQueue)
+    let judge = HistoryJudge(model: AtomicityModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
+    let (short, long) = (simulation.calls(1_000, seed: 1), simulation.calls(4_000, seed: 1))
+    let (one, four) = (judge.verdict(on: short), judge.verdict(on: long))
+    #expect(one.outcome == .legal && four.outcome == .legal)
+    #expect(four.examined < 6 * max(one.examined, 1_000), "\(one.examined) and \(four.examined)")
+  }
+
+  @Test("Six tasks that write and wait in a queue leave few configurations to look at")
+  func narrow() {
+    var simulation = SimulatedHistory(writers: 6, hasQueue: true)
+    simulation.methods = [.read, .write, .write, .write, .writeMany, .apply]
+    let judge = HistoryJudge(model: AtomicityModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
+    let verdict = judge.verdict(on: simulation.calls(2_000, seed: 3))
+    #expect(verdict.outcome == .legal)
+    #expect(verdict.examined < 2_000 * 100, "\(verdict.examined)")
+  }
+
+  @Test("Too many orders are no reason to convict, nor to go on for ever")
+  func bounded() {
+    // Forty tasks remove and write everything at once, over and over; nobody looks until the end.
+    var simulation = SimulatedHistory(
+      tasks: 60, writers: 60, keyCount: 10, valuesAreFew: true, hasQueue: true)
+    simulation.methods = [.apply, .removeMany, .writeMany]
+    let judge = HistoryJudge(model: AtomicityModel(keyCount: 10), initial: Array(repeating: 0, count: 10))
+    #expect(!judge.isIllegal(simulation.calls(200, seed: 1)))
+  }
+}

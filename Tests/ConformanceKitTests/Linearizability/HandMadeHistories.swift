@@ -1,0 +1,47 @@
+@testable import ConformanceKit
+
+// Calls as they are written down by hand: what, by which task, from which step to which.
+
+extension HistoryCall {
+  static func write(_ key: Int, _ value: Int, by task: Int, _ begin: Int, _ end: Int) -> HistoryCall {
+    change(.write, [.write(key: key, value: value)], by: task, begin, end)
+  }
+
+  static func remove(_ key: Int, by task: Int, _ begin: Int, _ end: Int) -> HistoryCall {
+    change(.remove, [.remove(key: key)], by: task, begin, end)
+  }
+
+  static func change(
+    _ method: HistoryCall.Method, _ changes: [HistoryCall.Change], by task: Int, _ begin: Int, _ end: Int,
+    threw failure: HistoryCall.Failure? = nil
+  ) -> HistoryCall {
+    HistoryCall(
+      task: task, method: method, changes: changes, answer: failure.map { .threw($0) } ?? .done, begin: begin,
+      end: end)
+  }
+
+  /// A read of one key that gave a value, or nil.
+  static func read(_ key: Int, _ value: Int?, by task: Int, _ begin: Int, _ end: Int) -> HistoryCall {
+    look(.read, [key], .found(value.map { [key: $0] } ?? [:]), by: task, begin, end)
+  }
+
+  static func exists(_ key: Int, _ exists: Bool, by task: Int, _ begin: Int, _ end: Int) -> HistoryCall {
+    look(.exists, [key], .exist(exists ? [key] : []), by: task, begin, end)
+  }
+
+  static func look(
+    _ method: HistoryCall.Method, _ keys: [Int], _ answer: HistoryCall.Answer, by task: Int, _ begin: Int,
+    _ end: Int
+  ) -> HistoryCall {
+    HistoryCall(task: task, method: method, keys: keys, answer: answer, begin: begin, end: end)
+  }
+}
+
+extension HistoryJudge {
+  /// A judge of histories of three keys that begin with nothing.
+  static func strict(_ relax: (inout AtomicityModel) -> Void = { _ in }) -> HistoryJudge {
+    var model = AtomicityModel(keyCount: 3)
+    relax(&model)
+    return HistoryJudge(model: model, initial: [0, 0, 0])
+  }
+}

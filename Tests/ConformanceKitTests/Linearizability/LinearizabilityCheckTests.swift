@@ -1,0 +1,155 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("Recorded histories convict engines that go wrong with many tasks, and no others")
+struct LinearizabilityCheckTests {
+  private func outcomes(
+    _ capabilities: EngineCapabilities, seed: UInt64 = 1,
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine
+  ) async -> [(check: String, outcome: ConformanceOutcome)] {
+    var effort = ConformanceEffort()
+    effort.seed = seed
+    let suite = ConformanceSuite("", capabilities: capabilities, effort: effort, makeEngine: makeEngine)
+    var outcomes: [(check: String, outcome: ConformanceOutcome)] = []
+    for check in suite.checks where check.id.hasPrefix("linearizability.") {
+      outcomes.append((check.id, await check.outcome()))
+    }
+    return outcomes
+  }
+
+  @Test("Each broken engine is convicted by a history, of its rule", arguments: MuseumPiece.ofRaces)
+  func isConvicted(_ piece: MuseumPiece) async {
+    var failures: [ConformanceFailure] = []
+    // Tasks meet by chance, so a second seed may see what a first has not.
+    for seed in 1...5 as ClosedRange<UInt64> where !failures.contains(where: { $0.rule == piece.rule }) {
+      failures += await outcomes(piece.capabilities, seed: seed, makeEngine: piece.makeEngine).compactMap {
+        $0.outcome.failure
+      }
+    }
+    let happened = failures.map { "\($0.rule) \($0.check): \($0.happened)" }.joined(separator: "\n")
+    #expect(failures.contains { $0.rule == piece.rule }, "\(happened)")
+    #expect(failures.allSatisfy { $0.rule == piece.rule || piece.also.contains($0.rule) }, "\(happened)")
+    #expect(
+      failures.allSatisfy { $0.proof.map { $0.contains("task ") && $0.contains("|-") } ?? false },
+      "\(happened)")
+  }
+
+  @Test("Correct engines are not convicted, whatever they claim", arguments: 1...4 as ClosedRange<UInt64>)
+  func areAcquitted(seed: UInt64) async {
+    let claims: EngineCapabilities = [.atomicBatches, .snapshotReads]
+    let engines: [(claims: EngineCapabilities, make: @Sendable (URL) async throws -> any StorageEngine)] = [
+      ([], { _ in LockedEngine() }), ([], { _ in ActorEngine() }),
+      ([], { _ in WaitsAWhile(base: try ReferenceEngine()) }),
+      (claims, { _ in WaitsAWhile(base: try ReferenceEngine()) }), (claims, { _ in try ReferenceEngine() }),
+    ]
+    for engine in engines {
+      for (check, outcome) in await outcomes(engine.claims, seed: seed, makeEngine: engine.make) {
+        #expect(outcome == .passed, "\(check)")
+      }
+    }
+  }
+
+  @Test("An engine that throws all the time is convicted, one that throws now and then is not")
+  func failures() async {
+    let always = await outcomes([]) { _ in try ThrowsOften(base: ReferenceEngine(), every: 3) }
+    #expect(always.contains { $0.outcome.failure?.happened.contains("threw although") ?? false })
+    let rarely = await outcomes([]) { _ in try ThrowsOften(base: ReferenceEngine(), every: 400) }
+    #expect(rarely.allSatisfy { $0.outcome == .passed }, "\(rarely)")
+  }
+
+  @Test("Calls to an engine that suspends overlap, and all are recorded")
+  func overlap() async throws {
+    for (engine, least) in [
+      (try ReferenceEngine() as any StorageEngine, 0), (LockedEngine(), 0),
+      (WaitsAWhile(base: try ReferenceEngine()), 0.5),
+    ] {
+      let workload = HistoryWorkload(methods: [(.read, 3), (.write, 3), (.remove, 1)])
+      let history = await workload.round(0, on: Subject(engine), calls: 2_000, seed: 1)
+      let calls = history.sorted { $0.begin < $1.begin }
+      let share = Double(zip(calls, calls.dropFirst()).count { $0.overlaps($1) }) / Double(calls.count)
+      #expect(history.count == 16 * 125 + 6)
+      #expect(share >= least, "\(type(of: engine)): \(share)")
+    }
+  }
+
+  @Test("The same seed makes the same choices, and values are written once")
+  func choices() async throws {
+    let workload = HistoryWorkload(methods: [(.read, 2), (.write, 2), (.writeMany, 1), (.apply, 1)])
+    func changes(_ round: Int, seed: UInt64) async throws -> [Int: [[HistoryCall.Change]]] {
+      let history = await workload.round(round, on: Subject(try ReferenceEngine()), calls: 800, seed: seed)
+      return Dictionary(grouping: history.sorted { $0.begin < $1.begin }, by: \.task).mapValues {
+        $0.map(\.changes)
+      }
+    }
+    let first = try await changes(0, seed: 7)
+    #expect(try await changes(0, seed: 7) == first)
+    #expect(try await changes(0, seed: 8) != first)
+    let values = try await (Array(first.values) + changes(1, seed: 7).values).joined().joined().compactMap {
+      change in
+      if case .write(_, let value) = change { value } else { nil }
+    }
+    #expect(Set(values).count == values.count)
+  }
+
+  @Test("Values and keys come back as numbers, and what was not written does not")
+  func values() {
+    let entries = HistoryEntries(count: 6)
+    for cell in [
+      Cell(key: 2, value: 1), Cell(key: 3, value: 4), Cell(key: 0, value: 55), Cell(key: 5, value: 110),
+    ] {
+      let data = entries.data(of: cell)
+      #expect(entries.cell(of: data, key: cell.key) == cell)
+      #expect(entries.cell(of: data) == (cell.value < 4 ? nil : cell))
+      #expect(entries.cell(of: data.dropLast(), key: cell.key) == nil)
+      #expect(entries.cell(of: data + [46], key: cell.key) == nil)
+      if cell.value >= 4 { #expect(entries.cell(of: data, key: cell.key + 1) == nil) }
+    }
+    #expect(entries.cell(of: Data(), key: 1) == nil)
+    #expect(
+      entries.answer([(entries.keys[0], entries.data(of: Cell(key: 0, value: 4)))], of: [1]) == .nonsense)
+    #expect(entries.answer(keys: [CacheKey(verbatim: "zz")], of: [0, 1]) == .nonsense)
+  }
+}
+
+/// A correct engine in which every call takes its time before and after its effect.
+private struct WaitsAWhile: Exhibit {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    await Task.yield()
+    try await base.write(data, key: key)
+    // Acknowledged a little after it can be seen.
+    await Task.yield()
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    await Task.yield()
+    let data = try await base.read(key: key)
+    await Task.yield()
+    return data
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    await Task.yield()
+    try await base.apply(operations)
+    await Task.yield()
+  }
+}
+
+/// An engine whose writes fail now and then, half of them after they have been done.
+private final class ThrowsOften: Exhibit {
+  let base: ReferenceEngine
+  private let interval: Int
+  private let count = Guarded(0)
+  init(base: ReferenceEngine, every interval: Int) { (self.base, self.interval) = (base, interval) }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    if number % (2 * interval) == interval { throw StorageError(.io, "The network is gone.") }
+    try await base.write(data, key: key)
+    if number % (2 * interval) == 0 { throw StorageError(.io, "The network was gone.") }
+  }
+}

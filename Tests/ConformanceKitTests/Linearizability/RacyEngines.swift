@@ -1,0 +1,291 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+// Engines that are right as long as one task calls them, or that are wrong with many. Each has one fault.
+
+/// Lets other tasks run, as an engine does that waits for a disk.
+private func pause(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
+
+/// A cache that is filled after the read, maybe with what has been replaced meanwhile.
+final class FillsItsCacheLate: Exhibit {
+  let base: ReferenceEngine
+  private let cache = Guarded<[CacheKey: Data]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+
+  func read(key: CacheKey) async throws -> Data? {
+    if let data = cache.withLock({ $0[key] }) { return data }
+    let data = try await base.read(key: key)
+    await pause()
+    cache.withLock { $0[key] = data }
+    return data
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await forgetting { try await base.write(data, key: key) }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await forgetting { try await base.write(dataAndKeys) }
+  }
+  func remove(key: CacheKey) async throws { try await forgetting { try await base.remove(key: key) } }
+  func remove(keys: [CacheKey]) async throws { try await forgetting { try await base.remove(keys: keys) } }
+  func removeAllData() async throws { try await forgetting { try await base.removeAllData() } }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await forgetting { try await base.apply(operations) }
+  }
+
+  private func forgetting(_ change: () async throws -> Void) async throws {
+    try await change()
+    cache.withLock { $0 = [:] }
+  }
+}
+
+/// A cache of the number of keys, filled in the same way.
+final class CountsLate: Exhibit {
+  let base: ReferenceEngine
+  private let cached = Guarded<Int?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+
+  func keyCount() async throws -> Int {
+    if let count = cached.withLock({ $0 }) { return count }
+    let count = try await base.keyCount()
+    await pause(2)
+    cached.withLock { $0 = count }
+    return count
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await forgetting { try await base.write(data, key: key) }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await forgetting { try await base.write(dataAndKeys) }
+  }
+  func remove(key: CacheKey) async throws { try await forgetting { try await base.remove(key: key) } }
+  func remove(keys: [CacheKey]) async throws { try await forgetting { try await base.remove(keys: keys) } }
+  func removeAllData() async throws { try await forgetting { try await base.removeAllData() } }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await forgetting { try await base.apply(operations) }
+  }
+
+  private func forgetting(_ change: () async throws -> Void) async throws {
+    try await change()
+    cached.withLock { $0 = nil }
+  }
+}
+
+/// Two entries to a page, and a page is read, changed and written back.
+struct LosesUpdatesOfAPage: Exhibit {
+  let base: ReferenceEngine
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    guard let neighbour = neighbour(of: key), let kept = try await base.read(key: neighbour) else {
+      return try await base.write(data, key: key)
+    }
+    await pause()
+    try await base.write([(key, data), (neighbour, kept)])
+  }
+
+  private func neighbour(of key: CacheKey) -> CacheKey? {
+    guard let byte = key.value.utf8.first, key.value.utf8.count == 1 else { return nil }
+    return CacheKey(verbatim: String(UnicodeScalar(byte ^ 1)))
+  }
+}
+
+/// Every task sees at once what it has written itself; the others see it a few writes later.
+final class ReadsItsOwnWritesOnly: Exhibit {
+  let base: ReferenceEngine
+  private let private_ = Guarded<[CacheKey: (task: Int, old: Data?, writes: Int)]>([:])
+  private let writes = Guarded(0)
+  init(base: ReferenceEngine) { self.base = base }
+
+  private var task: Int { withUnsafeCurrentTask { $0?.hashValue ?? 0 } }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    let old = try await base.read(key: key)
+    try await base.write(data, key: key)
+    let count = writes.withLock { writes in
+      writes += 1
+      return writes
+    }
+    let task = task
+    private_.withLock { $0[key] = (task, old, count) }
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    let (task, count) = (task, writes.withLock { $0 })
+    if let hidden = private_.withLock({ $0[key] }), hidden.task != task, count < hidden.writes + 3,
+      try await base.read(key: key) != nil
+    {
+      return hidden.old
+    }
+    return try await base.read(key: key)
+  }
+}
+
+/// Goes wrong when a dozen calls are under way.
+final class WrongUnderLoad: Exhibit {
+  let base: ReferenceEngine
+  private let load = Guarded(0)
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    let isTooMuch = load.withLock { load in
+      load += 1
+      return load >= 8
+    }
+    await pause(3)
+    if !isTooMuch { try await base.write(data, key: key) }
+    load.withLock { $0 -= 1 }
+  }
+}
+
+/// A write of what is there already is left out, though it may not be there any more.
+struct WritesOnlyWhatDiffers: Exhibit {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    let isThere = try await base.read(key: key) == data
+    await pause()
+    if !isThere { try await base.write(data, key: key) }
+  }
+}
+
+/// Acknowledges a write, and does it a little later.
+struct AcknowledgesTooEarly: Exhibit {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    guard data.count < 100 else { return try await base.write(data, key: key) }
+    Task { [base] in
+      await pause()
+      try await base.write(data, key: key)
+    }
+  }
+}
+
+/// Makes the removals of a batch seen before its writes.
+struct AppliesInTwoSteps: Exhibit {
+  let base: ReferenceEngine
+  func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    try Task.checkCancellation()
+    try await Task { [base] in
+      let half = operations.count / 2
+      try await base.apply(Array(operations.prefix(half)))
+      await pause()
+      try await base.apply(Array(operations.suffix(from: half)))
+    }.value
+  }
+}
+
+/// Removes many keys one by one.
+struct RemovesInParts: Exhibit {
+  let base: ReferenceEngine
+  func remove(keys: [CacheKey]) async throws {
+    try keys.validate()
+    try Task.checkCancellation()
+    try await Task { [base] in
+      for key in keys {
+        try await base.remove(key: key)
+        if keys.count < 100 { await pause() }
+      }
+    }.value
+  }
+}
+
+/// Reads everything in two halves.
+struct ReadsInTwoHalves: Exhibit {
+  let base: ReferenceEngine
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    let keys = try await base.allKeys()
+    let half = try await base.readDataAndKeys(keys: Array(keys.prefix(keys.count / 2)))
+    await pause()
+    return try await half + base.readDataAndKeys(keys: Array(keys.suffix(from: keys.count / 2)))
+  }
+}
+
+/// Scans a page of two entries at a time.
+struct ScansInPages: Exhibit {
+  let base: ReferenceEngine
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    var found: [(key: CacheKey, data: Data)] = []
+    var range = range
+    while found.count < limit ?? .max {
+      let page = try await base.scan(range, limit: min(2, (limit ?? .max) - found.count))
+      guard let last = page.last else { break }
+      found += page
+      range.after = last.key
+      if found.count < 20 { await pause() }
+    }
+    return found
+  }
+}
+
+/// Looks whether keys exist in an index that lags behind.
+final class ExistsInALateIndex: Exhibit {
+  let base: ReferenceEngine
+  private let index = Guarded<Set<CacheKey>>([])
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    await pause()
+    index.withLock { _ = $0.insert(key) }
+  }
+  func keyExists(_ key: CacheKey) async throws -> Bool {
+    let exists = try await base.keyExists(key)
+    // As long as the index has never heard of it, it is not there.
+    return exists && (index.withLock { $0.contains(key) } || key.value.utf8.count > 1)
+  }
+}
+
+/// Notices too late that a batch was cancelled: when half of it is written.
+struct GivesUpABatch: Exhibit {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    guard (2...3).contains(dataAndKeys.count) else { return try await base.write(dataAndKeys) }
+    try dataAndKeys.map(\.key).validate()
+    try Task.checkCancellation()
+    await pause(2)
+    if !Task.isCancelled { return try await base.write(dataAndKeys) }
+    try await Task { [base] in try await base.write([dataAndKeys[0]]) }.value
+    throw CancellationError()
+  }
+}
+
+/// Says that a removal was cancelled when it has been done.
+struct RemovesAndSaysNo: Exhibit {
+  let base: ReferenceEngine
+  func remove(key: CacheKey) async throws {
+    try Task.checkCancellation()
+    try await Task { [base] in try await base.remove(key: key) }.value
+    await pause()
+    try Task.checkCancellation()
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try Task.checkCancellation()
+    try await Task { [base] in try await base.write(data, key: key) }.value
+    await pause()
+    try Task.checkCancellation()
+  }
+}
+
+extension MuseumPiece {
+  /// Engines that break a rule when many tasks use them.
+  static let ofRaces: [MuseumPiece] = [
+    .init(.c1, "fills its cache with old values", also: [.w1, .w4]) { FillsItsCacheLate(base: $0) },
+    .init(.l2, "counts from a cache that is filled late", also: [.c1, .r3]) { CountsLate(base: $0) },
+    .init(.c1, "loses updates of a page", also: [.w1]) { LosesUpdatesOfAPage(base: $0) },
+    .init(.c1, "shows a task its own writes first", also: [.w1, .w4, .l1]) {
+      ReadsItsOwnWritesOnly(base: $0)
+    },
+    .init(.c1, "does nothing under load", also: [.w1]) { WrongUnderLoad(base: $0) },
+    .init(.c1, "does not write what is there already", also: [.w1]) { WritesOnlyWhatDiffers(base: $0) },
+    .init(.w1, "acknowledges too early", also: Set(ContractRule.allCases)) { AcknowledgesTooEarly(base: $0) },
+    .init(.w4, "applies in two steps", also: [.c1]) { AppliesInTwoSteps(base: $0) },
+    .init(.w4, "removes many in parts") { RemovesInParts(base: $0) },
+    .init(.r3, "reads everything in two halves") { ReadsInTwoHalves(base: $0) },
+    .init(.r3, "scans in pages") { ScansInPages(base: $0) },
+    .init(.l1, "finds keys in a late index", also: [.c1, .r1]) { ExistsInALateIndex(base: $0) },
+    .init(.c4, "gives up half a batch") { GivesUpABatch(base: $0) },
+    .init(.c4, "removes and says no") { RemovesAndSaysNo(base: $0) },
+  ]
+}

@@ -1,0 +1,87 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+/// A correct engine that is like no other.
+struct OddEngine: Sendable, CustomTestStringConvertible {
+  let name: String
+  let capabilities: EngineCapabilities
+  let makeEngine: @Sendable () throws -> any StorageEngine
+
+  var testDescription: String { name }
+
+  init(
+    _ name: String,
+    claiming capabilities: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans],
+    makeEngine: @escaping @Sendable () throws -> any StorageEngine
+  ) {
+    (self.name, self.capabilities, self.makeEngine) = (name, capabilities, makeEngine)
+  }
+
+  static let all: [OddEngine] = [
+    .init("slow") { SlowEngine(base: try ReferenceEngine()) },
+    .init("slow, with six methods", claiming: []) { SlowSixMethods() },
+    .init("remote") { RemoteEngine(base: try ReferenceEngine()) },
+    .init("yields at every step") { YieldingEngine(base: try ReferenceEngine()) },
+    .init("works in tasks of its own") { DetachedEngine(base: try ReferenceEngine()) },
+    .init("works on a thread of its own") { ThreadEngine(base: try ReferenceEngine()) },
+    .init("gives another order each time") { ShufflingEngine(base: try ReferenceEngine()) },
+    .init("has room for 64 MiB") { LimitedEngine(base: try ReferenceEngine()) },
+    .init("keeps times in milliseconds") { MillisecondEngine(base: try ReferenceEngine()) },
+    .init("claims less than it can", claiming: []) { try ReferenceEngine() },
+  ]
+}
+
+@Suite("Engines that are odd but correct pass")
+struct OddEngineTests {
+  @Test("Every check", arguments: OddEngine.all)
+  func passes(_ odd: OddEngine) async {
+    let suite = ConformanceSuite(odd.name, capabilities: odd.capabilities) { _ in try odd.makeEngine() }
+    let failures = await withTaskGroup { group in
+      for check in suite.checks { group.addTask { await check.outcome().failure } }
+      return await group.reduce(into: [ConformanceFailure]()) { failures, failure in
+        failures += [failure].compactMap { $0 }
+      }
+    }
+    #expect(failures.isEmpty, "\(failures.map { "\($0.check): \($0.happened)" }.joined(separator: "\n"))")
+  }
+}
+
+@Suite("Engines that misbehave do not harm the kit")
+struct MisbehaviourTests {
+  private func failures(
+    timeLimit: Duration = .seconds(60), of rules: Set<ContractRule>,
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) async -> [ConformanceFailure] {
+    let suite = ConformanceSuite("Misbehaving", capabilities: [], timeLimit: timeLimit) { _ in
+      makeEngine(try ReferenceEngine())
+    }
+    var failures: [ConformanceFailure] = []
+    for check in suite.checks where rules.contains(check.rule) {
+      failures += [await check.outcome().failure].compactMap { $0 }
+    }
+    return failures
+  }
+
+  @Test("Ten million entries where there are none are a failure that can be read")
+  func millions() async {
+    let failures = await failures(of: [.k3, .d2, .r3]) { GivesMillions(base: $0) }
+    #expect(Set(failures.map(\.rule)) == [.k3, .d2, .r3])
+    #expect(failures.allSatisfy { $0.happened.utf8.count < 2_000 })
+  }
+
+  @Test("Errors that are not StorageError are a failure that can be read")
+  func foreignErrors() async {
+    let failures = await failures(of: [.k1, .w4, .c4, .o3]) { ThrowsForeignErrors(base: $0) }
+    #expect(Set(failures.map(\.rule)) == [.k1, .w4, .c4, .o3])
+    #expect(failures.allSatisfy { $0.happened.utf8.count < 2_000 })
+  }
+
+  @Test("A CancellationError that nobody asked for is a failure, not a cancelled check")
+  func cancellation() async {
+    let failures = await failures(of: [.w1]) { ThrowsCancellation(base: $0) }
+    #expect(failures.map(\.rule).contains(.w1))
+    #expect(failures.contains { $0.happened.contains("CancellationError") })
+  }
+}
