@@ -11,7 +11,7 @@ import Testing
 
   @Test("The generator gives the published sequence of SplitMix64")
   func splitMix64() {
-    var random = SplitMix64(seed: 1_234_567)
+    var random = SeededRandom(seed: 1_234_567)
     #expect(random.next() == 6_457_827_717_110_365_317)
     #expect(random.next() == 3_203_168_211_198_807_973)
   }

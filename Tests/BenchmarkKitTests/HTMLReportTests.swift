@@ -13,7 +13,7 @@ import Testing
   private static func report(_ workloads: [Workload] = Workload.all) -> BenchmarkReport {
     BenchmarkReport(BenchmarkConfiguration(workloads: workloads), subjects: subjects) { subject, workload in
       guard subject != "LMDB" || workload != "open" else { return [] }
-      var random = SplitMix64(seed: UInt64(subject.utf8.count * 31 + workload.utf8.count))
+      var random = SeededRandom(seed: UInt64(subject.utf8.count * 31 + workload.utf8.count))
       let usual = exp(Double.random(in: log(5e1)...log(5e8), using: &random))
       var latencies = LatencyHistogram()
       for call in 1...1_000 { latencies.add(nanoseconds: UInt64(usual * (1 + Double(call * call) / 2e5))) }

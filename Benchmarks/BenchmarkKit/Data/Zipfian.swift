@@ -1,3 +1,5 @@
+import StockroomCore
+
 #if canImport(Darwin)
   import Darwin
 #elseif canImport(Glibc)
@@ -29,7 +31,7 @@ struct Zipfian: Sendable {
     zeta += 1 / pow(Double(count), Self.exponent)
   }
 
-  func next(_ random: inout SplitMix64) -> Int {
+  func next(_ random: inout SeededRandom) -> Int {
     let uniform = Double.random(in: 0..<1, using: &random)
     let scaled = uniform * zeta
     if scaled < 1 || count < 2 { return 0 }
@@ -41,7 +43,7 @@ struct Zipfian: Sendable {
   }
 
   /// The same with the frequent ones spread over all numbers.
-  func nextScattered(_ random: inout SplitMix64) -> Int {
+  func nextScattered(_ random: inout SeededRandom) -> Int {
     Int(Self.hash(UInt64(next(&random))) % UInt64(count))
   }
 

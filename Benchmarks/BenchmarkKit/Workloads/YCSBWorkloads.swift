@@ -78,14 +78,14 @@ struct YCSB: Sendable {
   }
 
   private let shares: Shares
-  private var random: SplitMix64
+  private var random: SeededRandom
   private var zipfian: Zipfian
   /// What was there before the first step.
   let initialRecords: [(key: CacheKey, data: Data)]
 
   init(_ shares: Shares, count: Int, seed: UInt64) {
     self.shares = shares
-    var random = SplitMix64(seed: seed &+ 0x79_6373_62)
+    var random = SeededRandom(seed: seed &+ 0x79_6373_62)
     initialRecords = (0..<count).map { (Self.key($0), Self.record(&random)) }
     self.random = random
     zipfian = Zipfian(count: count)
@@ -152,7 +152,7 @@ struct YCSB: Sendable {
   }
 
   /// Ten fields of a hundred bytes.
-  private static func record(_ random: inout SplitMix64) -> Data {
+  private static func record(_ random: inout SeededRandom) -> Data {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(1_000)
     while bytes.count < 1_000 {
