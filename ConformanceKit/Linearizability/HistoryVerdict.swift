@@ -14,9 +14,14 @@ struct HistoryConviction {
     model.cancelledMayHaveHappened = true
     let milder = HistoryJudge(model: model, initial: judge.initial)
     let isAboutCancellation = milder.isLegal(history)
-    calls = TimelineShrinker(judge: judge, milderJudge: isAboutCancellation ? milder : nil).shrunk(history)
+    let left = TimelineShrinker(judge: judge, milderJudge: isAboutCancellation ? milder : nil).shrunk(history)
+    // A long history may be too wide to be explained as a whole; what is left of it is not.
+    let culprits = Self.cancelledCalls(of: history, seenBy: left, milder.model)
+    let explained = (left + culprits).sorted { $0.begin < $1.begin }
+    let isExplained = isAboutCancellation || (!culprits.isEmpty && milder.isLegal(explained))
+    calls = isExplained ? explained : left
     initial = judge.initial
-    rule = isAboutCancellation ? .c4 : Self.rule(brokenBy: calls, judge, ambiguous: ambiguous)
+    rule = isExplained ? .c4 : Self.rule(brokenBy: left, judge, ambiguous: ambiguous)
   }
 
   /// A clause that says what happened, and the timeline.
@@ -27,6 +32,19 @@ struct HistoryConviction {
     return Violation(
       "nothing explains \(those), each at one moment between its beginning and its end\(blamed)",
       rule: rule, proof: "\(HistoryTimeline(calls: calls, initial: initial))")
+  }
+
+  /// The cancelled calls, not among those that are left, whose values somebody sees who is.
+  private static func cancelledCalls(
+    of history: [HistoryCall], seenBy left: [HistoryCall], _ model: AtomicityModel
+  ) -> [HistoryCall] {
+    let seen = left.flatMap { model.moves(of: $0, number: 0).flatMap(\.sights) }.filter { $0.value > 0 }
+    return history.filter { call in
+      guard case .threw(.cancelled) = call.answer, !left.contains(call) else { return false }
+      return model.moves(of: call, number: 0).flatMap(\.writes).contains { write in
+        seen.contains { $0.key == write.key && $0.value == write.value }
+      }
+    }
   }
 
   /// The rule without which the calls could be explained.

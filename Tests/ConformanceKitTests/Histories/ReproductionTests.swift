@@ -92,7 +92,10 @@ struct ReproductionTests {
     /// Against the modules that the build of these tests has left beside them.
     private func compilation(in directory: URL) throws -> [String] {
       let products = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
-      let objects = try ["StockroomCore", "StockroomStore", "ConformanceKit", "ConformanceKitTests"].flatMap {
+      let modules = [
+        "StockroomCore", "StockroomStore", "ConformanceKit", "MuseumChild", "ConformanceKitTests",
+      ]
+      let objects = try modules.flatMap {
         module in
         // Objects of sources that are gone may lie there as well, so the list of sources is what counts.
         let folder = products.appending(path: "\(module).build")

@@ -23,8 +23,8 @@ struct LinearizabilityCheckTests {
   @Test("Each broken engine is convicted by a history, of its rule", arguments: MuseumPiece.ofRaces)
   func isConvicted(_ piece: MuseumPiece) async {
     var failures: [ConformanceFailure] = []
-    // Tasks meet by chance, so a second seed may see what a first has not.
-    for seed in 1...5 as ClosedRange<UInt64> where !failures.contains(where: { $0.rule == piece.rule }) {
+    // Tasks meet by chance, so another seed may see what the first ones have not.
+    for seed in 1...40 as ClosedRange<UInt64> where !failures.contains(where: { $0.rule == piece.rule }) {
       failures += await outcomes(piece.capabilities, seed: seed, makeEngine: piece.makeEngine).compactMap {
         $0.outcome.failure
       }
