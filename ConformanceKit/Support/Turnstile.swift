@@ -11,7 +11,7 @@ import StockroomCore
 /// tell an engine that hangs from one that has to share two processors with all the others.
 final class Turnstile: Sendable {
   /// The one that all checks of the process go through.
-  static let shared = Turnstile(width: max(2, ProcessInfo.processInfo.activeProcessorCount))
+  static let shared = Turnstile(width: ProcessInfo.processInfo.activeProcessorCount + 2)
 
   private struct State {
     var free: Int
