@@ -7,7 +7,7 @@
 # make test-threads   the tests under the thread sanitizer
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: compare peers test test-threads test-peers lint format docs libraries
+.PHONY: compare peers test test-threads test-peers lint format docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 MODULES = Stockroom StockroomCore StockroomStore StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
@@ -26,11 +26,11 @@ compare: libraries
 peers: libraries
 	swift run -c release --package-path Benchmarks/Peers peers
 
-test: libraries
+test: libraries test-tools
 	swift test
 	swift test --package-path Examples/CustomEngine
 
-test-threads: libraries
+test-threads: libraries test-tools
 	swift test --sanitize thread
 
 test-peers: libraries
@@ -47,3 +47,6 @@ docs: libraries
 
 libraries:
 	@Scripts/install-libraries
+
+test-tools:
+	@Scripts/install-test-tools
