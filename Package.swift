@@ -55,7 +55,8 @@ let package = Package(
       name: "ConformanceKit", dependencies: ["StockroomCore", "StockroomStore"], path: "ConformanceKit",
       swiftSettings: settings),
     .target(
-      name: "BenchmarkKit", dependencies: ["StockroomCore", "StockroomStore"], path: "Benchmarks/BenchmarkKit",
+      name: "BenchmarkKit", dependencies: ["StockroomCore", "StockroomStore"],
+      path: "Benchmarks/BenchmarkKit",
       swiftSettings: settings),
     .executableTarget(
       name: "StockroomCLI",
@@ -91,7 +92,8 @@ let package = Package(
     .testTarget(
       name: "StockroomCLITests",
       dependencies: [
-        "StockroomCore", "StockroomMemory", "StockroomStore", "BenchmarkKit", "ConformanceKit", "StockroomCLI",
+        "StockroomCore", "StockroomMemory", "StockroomStore", "BenchmarkKit", "ConformanceKit",
+        "StockroomCLI",
       ],
       swiftSettings: settings),
   ]
@@ -101,7 +103,7 @@ let package = Package(
     + engines.map {
       .testTarget(
         name: "\($0.name)Tests",
-        dependencies: ["StockroomCore", "ConformanceKit", .init(stringLiteral: $0.name)],
+        dependencies: ["StockroomCore", "ConformanceKit", "StockroomCLI", .init(stringLiteral: $0.name)],
         swiftSettings: settings)
     }
 )

@@ -203,15 +203,19 @@ struct LMDBTreeCheck {
 
   /// Looks at the pages of a large value. Reads it, or else only what tells that it is one.
   private mutating func large(_ first: UInt64, size: Int, isRead: Bool) throws -> [UInt8] {
-    let count = (Self.headerSize + size + pageSize - 1) / pageSize
-    try meet(first, count: count)
+    let least = (Self.headerSize + size + pageSize - 1) / pageSize
+    guard first <= lastPage else { throw Damage(page: first, what: "there is no such page") }
     let bytes = try read(isRead ? Self.headerSize + size : Self.headerSize, of: first)
-    let isRight = bytes.withUnsafeBytes {
-      $0.loadUnaligned(as: UInt64.self) == first
-        && $0.loadUnaligned(fromByteOffset: 10, as: UInt16.self) == Self.overflow
-        && $0.loadUnaligned(fromByteOffset: 12, as: UInt32.self) == UInt32(count)
+    let (isRight, count) = bytes.withUnsafeBytes {
+      let count = Int($0.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
+      // A value that was overwritten by a smaller one in the same transaction keeps the pages of the larger one.
+      let isRight =
+        $0.loadUnaligned(as: UInt64.self) == first
+        && $0.loadUnaligned(fromByteOffset: 10, as: UInt16.self) == Self.overflow && count >= least
+      return (isRight, count)
     }
     guard isRight else { throw Damage(page: first, what: "it is not the large value that it should be") }
+    try meet(first, count: count)
     return Array(bytes.dropFirst(Self.headerSize))
   }
 

@@ -5,9 +5,12 @@ import Testing
 
 @Suite struct FileSystemConformanceTests {
   static let suites = Durability.allCases.map { durability in
-    ConformanceSuite(
-      "file system, \(durability)",
-      capabilities: [.persistent, .atomicBatches, .orderedScans, .durableWrites, .multiProcess]
+    var capabilities: EngineCapabilities = [.persistent, .atomicBatches, .orderedScans, .multiProcess]
+    if durability == .full { capabilities.insert(.durableWrites) }
+    return ConformanceSuite(
+      "file system, \(durability)", capabilities: capabilities,
+      child: ConformanceChild(
+        product: "stockroom", arguments: ["serve-checks", "files", "--durability", durability.rawValue])
     ) { try DiskStorageEngine(directory: .init(url: $0), durability: durability) }
   }
 

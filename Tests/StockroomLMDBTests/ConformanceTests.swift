@@ -7,7 +7,10 @@ import Testing
 @Suite struct LMDBConformanceTests {
   static let suite = ConformanceSuite(
     "LMDB",
-    capabilities: [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess]
+    capabilities: [
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
+    ],
+    child: ConformanceChild(product: "stockroom", arguments: ["serve-checks", "lmdb"])
   ) { try LMDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
   @Test("The LMDB engine keeps the contract", arguments: suite.checks)

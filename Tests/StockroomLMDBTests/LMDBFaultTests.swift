@@ -28,6 +28,27 @@ import Testing
     #expect(try await place.engine().keyCount() == 500)
   }
 
+  @Test(
+    "A large value that was overwritten by smaller ones in a batch is no damage",
+    arguments: [1, 5_000, 12_000])
+  func shrunk(size: Int) async throws {
+    let place = try TemporaryDirectory()
+    for round in 0..<3 {
+      let engine = try place.engine()
+      try await engine.apply([
+        .write(value(round, count: 40_000), key: key(1)), .write(value(1, count: 20_000), key: key(1)),
+        .write(value(2, count: size), key: key(1)), .write(value(3, count: 30_000), key: key(round + 2)),
+      ])
+      try await engine.close()
+    }
+    let engine = try place.engine()
+    #expect(try await engine.read(key: key(1)) == value(2, count: size))
+    #expect(try await engine.keyCount() == 4)
+    try await engine.removeAllData()
+    try await engine.close()
+    #expect(try await place.engine().keyCount() == 0)
+  }
+
   @Test("Any damage to the meta pages gives the entries or an error")
   func damagedHeader() async throws {
     let place = try await filled()

@@ -7,7 +7,10 @@ import Testing
 @Suite struct SQLiteConformanceTests {
   static let suite = ConformanceSuite(
     "SQLite",
-    capabilities: [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess]
+    capabilities: [
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
+    ],
+    child: ConformanceChild(product: "stockroom", arguments: ["serve-checks", "sqlite"])
   ) { try SQLiteStorageEngine(directory: FileManager.Directory(url: $0)) }
 
   @Test("The SQLite engine keeps the contract", arguments: suite.checks)

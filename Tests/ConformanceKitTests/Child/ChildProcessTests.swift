@@ -5,7 +5,7 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("A child process", .timeLimit(.minutes(2)))
+@Suite("A child process", .timeLimit(.minutes(10)))
 struct ChildProcessTests {
   private let good = ConformanceChild(product: "MuseumChild", arguments: ["shared"])
 
@@ -46,7 +46,9 @@ struct ChildProcessTests {
       try MortalEngine(directory: FileManager.default.temporaryDirectory)
     }
     let check = try #require(suite.checks.first { $0.id == "killed.while-opening" })
-    #expect(await check.outcome().failure?.happened.contains(#"wrote "Hello""#) == true)
+    let happened = await check.outcome().failure?.happened ?? ""
+    // Whether it has ended before it is asked is nobody's business.
+    #expect(happened.contains(#"wrote "Hello""#) || happened.contains("ended"), "\(happened)")
   }
 
   @Test("What a task throws comes back, and the next task is done")

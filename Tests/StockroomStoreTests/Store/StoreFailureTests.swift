@@ -257,6 +257,8 @@ import Testing
     let store = try await Store<Note>(storage: engine)
     engine.failEveryCall()
     await #expect(throws: StorageError.self) { try await store.insert(Note(id: "a")) }
+    // The load that the failure has begun is over before the engine works again.
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
     engine.succeed()
     engine.forgetCalls()
     engine.hold { $0.method == .readAllEntries }
