@@ -11,9 +11,9 @@
 public struct ConformanceEffort: Sendable, Hashable, Codable {
   /// What every random choice is made from. The same seed makes the same choices.
   public var seed: UInt64 = 1
-  /// The operations of each generated history, and of each concurrent history.
+  /// The calls of all generated histories together, and those of each check that records what many tasks do.
   public var operations = 2_000
-  /// If it is set, histories go on for as long as this, each with a new seed, however many operations that takes.
+  /// If it is set, each of these checks goes on for as long as this, with new seeds, however many calls that takes.
   public var duration: Duration?
   /// How often a process is killed while it writes.
   public var kills = 10

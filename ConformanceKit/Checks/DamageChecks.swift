@@ -41,6 +41,7 @@ extension CheckDefinition {
       var run = try await DamageRun(in: context, history: .long, mustHaveChild: true)
       let seed = context.effort.seed
       for number in 0..<context.effort.damages where run.violations.count < 5 {
+        context.noteProgress()
         try await run.check(run.damage(number: number, seed: seed))
       }
       try run.finish(", seed \(seed)")

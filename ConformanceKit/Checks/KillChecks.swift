@@ -42,6 +42,7 @@ extension CheckDefinition {
 private func checkSteps(_ context: CheckContext, _ kind: NumberedSteps.Kind) async throws {
   var experiment = StepExperiment(context, kind)
   for _ in 0..<context.effort.kills {
+    context.noteProgress()
     try await context.withChild { child in
       try await experiment.look(in: child)
       try await experiment.kill(child, after: 24)
@@ -54,6 +55,7 @@ private func checkOpening(_ context: CheckContext) async throws {
   var experiment = StepExperiment(context, .batches)
   let killsOfOpening = 2
   for _ in 0...(context.effort.kills / (1 + killsOfOpening)) {
+    context.noteProgress()
     try await context.withChild { try await experiment.kill($0, after: 6) }
     for _ in 0..<killsOfOpening {
       try await context.withChild { try await experiment.killWhileOpening($0) }
@@ -119,6 +121,7 @@ private func checkTasks(_ context: CheckContext) async throws {
   var next = writers.map { _ in 1 }
 
   for killed in 1...max(1, context.effort.kills) {
+    context.noteProgress()
     let work = WriteInTasks(place: context.place, tasks: tasks, first: next)
     let messages = try await context.withChild { child in
       try await killer.kill(child, at: .working(limit: 60), of: work)
@@ -148,6 +151,7 @@ private func checkChains(_ context: CheckContext) async throws {
   var killer = Killer(seed: context.effort.seed)
   var generation = 0
   for killed in 1...max(1, context.effort.kills) {
+    context.noteProgress()
     let work = RunChains(place: context.place, first: generation + 1)
     let acknowledged = try await context.withChild { child in
       try await killer.kill(child, at: .working(limit: 6), of: work)

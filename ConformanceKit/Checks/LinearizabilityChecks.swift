@@ -70,6 +70,7 @@ private func checkHistories(of workload: HistoryWorkload, in context: CheckConte
   var state = [Int](repeating: Cell.absent, count: workload.keyCount)
   var (calls, rounds, undecided) = (0, 0, 0)
   repeat {
+    context.noteProgress()
     let history = await workload.round(
       rounds, on: engine, calls: min(HistoryWorkload.callsInRound, max(160, effort.operations - calls)),
       seed: effort.seed, until: effort.deadline(from: start))

@@ -180,6 +180,7 @@ private func checkOutliving(_ context: CheckContext) async throws {
   let engine = try await context.open()
   var next = 1
   for _ in 0...(context.effort.kills / 2) {
+    context.noteProgress()
     let work = WriteSteps(place: context.place, steps: steps, first: next)
     let acknowledged = try await context.withChild { child in
       try await killer.kill(child, at: .working(limit: 12), of: work).filter { $0 > 0 }

@@ -19,6 +19,7 @@ struct HistorySearch: Sendable {
     let end = effort.duration.map { ContinuousClock.now + $0 }
     var (seed, left) = (effort.seed, effort.operations / 5 * profile.share)
     repeat {
+      context.noteProgress()
       var operations = HistoryGenerator.history(of: profile, seed: seed)
       if end == nil { operations = Array(operations.prefix(max(0, left))) }
       try await make(operations, seed: seed)

@@ -43,6 +43,7 @@ struct PowerCutSearch {
       for candidates in selection(kinds, wanted, &random) {
         // Of a few candidates for one pick, the first that is new.
         for state in candidates {
+          context.noteProgress()
           let tree = moment.disk.tree { state.fate($0.number) }
           guard seen.insert([tree.fingerprint, moment.histories.hashValue]).inserted else { continue }
           if let verdict = try await inspector.inspect(tree, moment.histories) {
