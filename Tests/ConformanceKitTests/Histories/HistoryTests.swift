@@ -14,7 +14,9 @@ struct HistoryTests {
         failure.rule == exhibit.piece.rule || exhibit.piece.also.contains(failure.rule), "\(failure.happened)"
       )
       if failure.rule != exhibit.piece.rule { continue }
-      #expect(failure.numberOfCalls ?? .max <= exhibit.calls, "\(failure.happened)")
+      // What depends on the clock need not happen again each time, and then is not shrunk.
+      let isShortest = failure.numberOfCalls.map { $0 <= exhibit.calls } ?? (failure.rule == .w2)
+      #expect(isShortest, "\(failure.happened)")
       return
     }
     Issue.record("No history has convicted it.")

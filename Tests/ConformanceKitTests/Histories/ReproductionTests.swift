@@ -46,8 +46,12 @@ struct ReproductionTests {
 
       var count = 0
       for (index, exhibit) in HistoryPiece.all.enumerated() {
-        let failure = try #require(await exhibit.piece.firstConviction(exhibit.effort))
-        try paste(try #require(failure.source), forPiece: index)
+        var source: Substring?
+        // What depends on the clock need not happen again each time, and then has no reproduction.
+        for _ in 0..<10 where source == nil {
+          source = try #require(await exhibit.piece.firstConviction(exhibit.effort)).source
+        }
+        try paste(try #require(source), forPiece: index)
           .write(
             to: directory.appending(path: "Reproduction\(index).swift"), atomically: true, encoding: .utf8)
         count += 1
