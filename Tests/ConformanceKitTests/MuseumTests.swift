@@ -124,7 +124,10 @@ struct MuseumTests {
   func blocking(_ id: String) async {
     // In a process of its own, since it holds up everything else in the process.
     await #expect(processExitsWith: .success) { [id = id as String] in
-      #expect(await MuseumPiece.failureOfCooperation(id)?.rule == .c5)
+      // On a machine that is busy with all the other tests, it takes now and then a second look.
+      var rule: ContractRule?
+      for _ in 0..<5 where rule == nil { rule = await MuseumPiece.failureOfCooperation(id)?.rule }
+      #expect(rule == .c5)
     }
   }
 

@@ -10,6 +10,7 @@ import Testing
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
     ],
+    timeLimit: .seconds(600),
     child: ConformanceChild(product: "stockroom", arguments: ["serve-checks", "lmdb"])
   ) { try LMDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
