@@ -62,14 +62,15 @@ import Testing
     defer { try? scratch.remove() }
     try FileManager.default.createDirectory(
       at: scratch.url.appending(path: "below"), withIntermediateDirectories: true)
-    #expect(bytesOnDisk(in: scratch.url) == 0)
+    #expect(try bytesOnDisk(in: scratch.url) == 0)
     try Data(repeating: 1, count: 100_000).write(to: scratch.url.appending(path: "below/full"))
     let sparse = scratch.url.appending(path: "sparse")
     try Data().write(to: sparse)
     let handle = try FileHandle(forWritingTo: sparse)
     try handle.truncate(atOffset: 50_000_000)
     try handle.close()
-    #expect((100_000..<200_000).contains(bytesOnDisk(in: scratch.url)))
+    #expect((100_000..<200_000).contains(try bytesOnDisk(in: scratch.url)))
+    #expect(throws: (any Error).self) { try bytesOnDisk(in: scratch.url.appending(path: "missing")) }
   }
 
   @Test("A zipfian number comes about as often as Zipf's law says")

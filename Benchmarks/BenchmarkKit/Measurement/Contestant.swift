@@ -66,7 +66,12 @@ final class Contestant: Sendable {
     guard var measurement = run.measurement else {
       throw BenchmarkError("The workload measured nothing.", subject: name, workload: workload.name)
     }
-    measurement.bytesOnDisk = bytesOnDisk(in: directory.url)
+    do {
+      measurement.bytesOnDisk = try bytesOnDisk(in: directory.url)
+    } catch {
+      throw BenchmarkError.wrapping(
+        error, "the size of the files could not be found out", subject: name, workload: workload.name)
+    }
     if workload.leaves == .records { measurement.bytesStored = records.bytes }
     state.withLock { state in
       state.contents =

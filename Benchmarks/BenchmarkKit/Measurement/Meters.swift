@@ -3,6 +3,7 @@
 #else
   import Foundation
 #endif
+import StockroomCore
 
 #if canImport(Darwin)
   import Darwin
@@ -48,6 +49,7 @@ struct Meters: Sendable {
 
   private static func memory(_ field: String) -> UInt64? {
     #if os(Linux)
+      // Nil also where /proc is not mounted: the report then shows no figure in place of a wrong one.
       guard let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8) else { return nil }
       let line = status.split(separator: "\n").first { $0.hasPrefix(field + ":") }
       return line?.split(separator: " ").dropLast().last.flatMap { UInt64($0) }.map { $0 * 1024 }
@@ -58,13 +60,17 @@ struct Meters: Sendable {
 }
 
 /// What the files below a directory take on the disk, in bytes: whole blocks, and holes not counted.
-func bytesOnDisk(in directory: URL) -> UInt64 {
+///
+/// - Throws: what the system says if it cannot be found out, so that it is not reported as nothing.
+func bytesOnDisk(in directory: URL) throws -> UInt64 {
   let path = directory.path(percentEncoded: false)
-  // A file may go while it is looked at.
-  let files = (try? FileManager.default.subpathsOfDirectory(atPath: path)) ?? []
-  return files.reduce(0) { sum, file in
+  return try FileManager.default.subpathsOfDirectory(atPath: path).reduce(0) { sum, file in
     var status = stat()
-    guard lstat("\(path)/\(file)", &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return sum }
-    return sum + UInt64(status.st_blocks) * 512
+    guard lstat("\(path)/\(file)", &status) == 0 else {
+      // A file may go while it is looked at.
+      if errno == ENOENT { return sum }
+      throw StorageError.posix(errno, "Looking at \(path)/\(file) failed.")
+    }
+    return status.st_mode & S_IFMT == S_IFREG ? sum + UInt64(status.st_blocks) * 512 : sum
   }
 }

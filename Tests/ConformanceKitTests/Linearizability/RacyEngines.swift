@@ -8,7 +8,7 @@ import StockroomCore
 private func pause(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
 
 /// A cache that is filled after the read, maybe with what has been replaced meanwhile.
-final class FillsItsCacheLate: Exhibit {
+final class FillsItsCacheLate: Wrapping {
   let base: ReferenceEngine
   private let cache = Guarded<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
@@ -20,27 +20,17 @@ final class FillsItsCacheLate: Exhibit {
     cache.withLock { $0[key] = data }
     return data
   }
-  func write(_ data: Data, key: CacheKey) async throws {
-    try await forgetting { try await base.write(data, key: key) }
-  }
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await forgetting { try await base.write(dataAndKeys) }
-  }
-  func remove(key: CacheKey) async throws { try await forgetting { try await base.remove(key: key) } }
-  func remove(keys: [CacheKey]) async throws { try await forgetting { try await base.remove(keys: keys) } }
-  func removeAllData() async throws { try await forgetting { try await base.removeAllData() } }
-  func apply(_ operations: [StorageOperation]) async throws {
-    try await forgetting { try await base.apply(operations) }
-  }
-
-  private func forgetting(_ change: () async throws -> Void) async throws {
-    try await change()
-    cache.withLock { $0 = [:] }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let result = try await work()
+    if isChange { cache.withLock { $0 = [:] } }
+    return result
   }
 }
 
 /// A cache of the number of keys, filled in the same way.
-final class CountsLate: Exhibit {
+final class CountsLate: Wrapping {
   let base: ReferenceEngine
   private let cached = Guarded<Int?>(nil)
   init(base: ReferenceEngine) { self.base = base }
@@ -52,22 +42,12 @@ final class CountsLate: Exhibit {
     cached.withLock { $0 = count }
     return count
   }
-  func write(_ data: Data, key: CacheKey) async throws {
-    try await forgetting { try await base.write(data, key: key) }
-  }
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await forgetting { try await base.write(dataAndKeys) }
-  }
-  func remove(key: CacheKey) async throws { try await forgetting { try await base.remove(key: key) } }
-  func remove(keys: [CacheKey]) async throws { try await forgetting { try await base.remove(keys: keys) } }
-  func removeAllData() async throws { try await forgetting { try await base.removeAllData() } }
-  func apply(_ operations: [StorageOperation]) async throws {
-    try await forgetting { try await base.apply(operations) }
-  }
-
-  private func forgetting(_ change: () async throws -> Void) async throws {
-    try await change()
-    cached.withLock { $0 = nil }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let result = try await work()
+    if isChange { cached.withLock { $0 = nil } }
+    return result
   }
 }
 
