@@ -67,7 +67,7 @@ extension StorageEngine {
     try await createdAt(key: key) != nil
   }
 
-  /// One question for each key.
+  /// One question for each key, each at its own moment.
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try keys.validate()
     var existing: [CacheKey] = []

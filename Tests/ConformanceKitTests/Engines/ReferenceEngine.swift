@@ -75,6 +75,11 @@ final class ReferenceEngine: StorageEngine {
 
   func keyExists(_ key: CacheKey) async throws -> Bool { try await read(key: key) != nil }
 
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try keys.validate()
+    return try look { contents in keys.filter { contents.entries[$0] != nil } }
+  }
+
   func keyCount() async throws -> Int { try look { $0.sortedKeys.count + $0.surplus } }
 
   func allKeys() async throws -> [CacheKey] { try look { $0.sortedKeys } }

@@ -10,14 +10,35 @@ struct LinearizabilityCheckTests {
     _ capabilities: EngineCapabilities, seed: UInt64 = 1,
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine
   ) async -> [(check: String, outcome: ConformanceOutcome)] {
-    var effort = ConformanceEffort()
-    effort.seed = seed
-    let suite = ConformanceSuite("", capabilities: capabilities, effort: effort, makeEngine: makeEngine)
     var outcomes: [(check: String, outcome: ConformanceOutcome)] = []
-    for check in suite.checks where check.id.hasPrefix("linearizability.") {
+    for check in Self.checks(capabilities, seed: seed, makeEngine: makeEngine) {
       outcomes.append((check.id, await check.outcome()))
     }
     return outcomes
+  }
+
+  private static func checks(
+    _ capabilities: EngineCapabilities, seed: UInt64 = 1,
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine
+  ) -> [ConformanceCheck] {
+    var effort = ConformanceEffort()
+    effort.seed = seed
+    return ConformanceSuite("", capabilities: capabilities, effort: effort, makeEngine: makeEngine).checks
+      .filter { $0.id.hasPrefix("linearizability.") }
+  }
+
+  @Test(
+    "Every check convicts an engine",
+    arguments: checks(ReferenceEngine.promises) { _ in try ReferenceEngine() }.map(\.id))
+  func convicts(_ id: String) async {
+    for seed in 1...40 as ClosedRange<UInt64> {
+      for piece in MuseumPiece.ofRaces {
+        let check = Self.checks(piece.capabilities, seed: seed, makeEngine: piece.makeEngine)
+          .first { $0.id == id }
+        if await check?.outcome().failure != nil { return }
+      }
+    }
+    Issue.record("It has convicted none.")
   }
 
   @Test("Each broken engine is convicted by a history, of its rule", arguments: MuseumPiece.ofRaces)
