@@ -76,11 +76,11 @@ final class SystemProcess: Sendable {
     input?.shutDown()
   }
 
-  /// Kills the process at once, as nothing inside it can prevent. Does nothing if it has ended.
+  /// Kills the process and what it has started at once, as nothing inside can prevent. Does nothing if it has ended.
   func kill() {
-    // As long as it has not been waited for, no other process can have its number.
-    ending.withLock { if $0 == nil { _ = systemKill(identifier, SIGKILL) } }
-    // What a process has started lives on, and may wait for requests.
+    // The group that it leads. As long as it has not been waited for, no other process can have its number.
+    ending.withLock { if $0 == nil { _ = systemKill(-identifier, SIGKILL) } }
+    // What has left the group lives on, and may wait for requests.
     hangUp()
   }
 
@@ -137,11 +137,12 @@ private struct Outputs: Sendable {
       #if os(macOS)
         var actions: posix_spawn_file_actions_t?
         var attributes: posix_spawnattr_t?
-        let flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_CLOEXEC_DEFAULT
+        let flags =
+          POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_CLOEXEC_DEFAULT
       #else
         var actions = posix_spawn_file_actions_t()
         var attributes = posix_spawnattr_t()
-        let flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
+        let flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP
       #endif
       posix_spawn_file_actions_init(&actions)
       defer { posix_spawn_file_actions_destroy(&actions) }
@@ -160,6 +161,8 @@ private struct Outputs: Sendable {
       posix_spawnattr_setsigmask(&attributes, &signals)
       sigaddset(&signals, SIGPIPE)
       posix_spawnattr_setsigdefault(&attributes, &signals)
+      // A tool may start the child as a process of its own; whoever kills the one means the other too.
+      posix_spawnattr_setpgroup(&attributes, 0)
       posix_spawnattr_setflags(&attributes, Int16(flags))
 
       let arguments = command.map { strdup($0) } + [nil]

@@ -171,6 +171,24 @@ struct ChildProcessTests {
   }
 
   #if os(Linux)
+    @Test("What a process has started is killed with it", .timeLimit(.minutes(1)))
+    func killsGroup() async throws {
+      let (output, continuation) = AsyncStream<Data>.makeStream()
+      let process = try SystemProcess(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"]) { event in
+        if case .output(let bytes) = event { continuation.yield(bytes) }
+      }
+      var iterator = output.makeAsyncIterator()
+      let line = String(decoding: try #require(await iterator.next()), as: UTF8.self)
+      let started = try #require(Int32(line.trimmingCharacters(in: .whitespacesAndNewlines)))
+      process.kill()
+      // It is gone, or a zombie that the system's first process has not looked at yet.
+      func isRunning() -> Bool {
+        let status = try? String(contentsOfFile: "/proc/\(started)/stat", encoding: .utf8)
+        return status.map { !$0.contains(") Z ") } ?? false
+      }
+      while isRunning() { try await Task.sleep(for: .milliseconds(1)) }
+    }
+
     @Test("Five hundred children leave no descriptor, no thread and no zombie behind")
     func leaks() async throws {
       // In a process of its own, where nothing else opens files.
