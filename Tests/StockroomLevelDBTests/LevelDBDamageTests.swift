@@ -125,7 +125,8 @@ struct LevelDBDamageTests {
     return entries
   }
 
-  private func inflict(_ damage: Damage, on file: URL, within range: Int, _ random: inout SeededRandom) throws {
+  private func inflict(_ damage: Damage, on file: URL, within range: Int, _ random: inout SeededRandom) throws
+  {
     var bytes = try Data(contentsOf: file)
     let place = Int.random(in: max(0, bytes.count - range)..<max(1, bytes.count), using: &random)
     switch damage {
