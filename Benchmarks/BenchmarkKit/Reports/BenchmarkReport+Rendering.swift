@@ -78,7 +78,7 @@ extension BenchmarkReport {
   }
 
   private var detailTables: [(caption: String, table: TextTable)] {
-    [
+    let tables = [
       ("Calls: the median, and what 99 of 100 and 999 of 1,000 did not exceed.", table(\.latencies)),
       ("Work of all processors for one operation.", table(\.processorTime)),
       ("Growth of the process's memory at its peak.", table(\.memory)),
@@ -88,6 +88,12 @@ extension BenchmarkReport {
         table(\.stallTime)
       ),
     ]
+    return tables.compactMap { caption, table in
+      var table = table
+      // Some workloads have nothing to say about some of it.
+      table.rows.removeAll { row in row.dropFirst().allSatisfy { $0 == "–" } }
+      return table.rows.isEmpty ? nil : (caption, table)
+    }
   }
 
   /// A row for each workload, a column for each subject.
