@@ -166,7 +166,7 @@ private struct LogarithmicScale {
   /// Powers of ten on the scale, evenly spread.
   func ticks(atMost count: Int) -> [Double] {
     let powers = Int(low.rounded(.up))...Int(high.rounded(.down))
-    let step = max(1, (powers.count + count - 2) / max(1, count - 1))
+    let step = max(1, (powers.count + count - 3) / max(1, count - 1))
     return stride(from: powers.lowerBound, through: powers.upperBound, by: step).map { pow(10, Double($0)) }
   }
 
