@@ -78,7 +78,7 @@ struct Page: CustomTestStringConvertible {
     let results = try String(contentsOf: Page.root.appending(path: "RESULTS.md"), encoding: .utf8)
     let expected = try #require(MarkedSection.results.content(of: results))
     let isUpToDate = MarkedSection.results.content(of: try Page.readme.text()) == expected
-    #expect(isUpToDate, "`stockroom bench --write-results RESULTS.md --write-summary README.md` writes both.")
+    #expect(isUpToDate, "`make results` writes both.")
     #expect(FileManager.default.fileExists(atPath: Page.root.appending(path: "RESULTS.svg").path()))
   }
 
