@@ -1,5 +1,6 @@
 # make compare   verify and race every engine: the main job
 # make peers     measure the engines against the C libraries and against others, and hold them to the limits
+# make results   measure everything that RESULTS.md shows, and write it and its headlines in README.md again
 # make test      everything CI tests
 # make lint      formatting
 # make format    puts formatting right
@@ -7,7 +8,7 @@
 # make test-threads   the tests under the thread sanitizer
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: compare peers test test-threads test-peers lint format docs libraries test-tools
+.PHONY: compare peers results test test-threads test-peers lint format docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 MODULES = Stockroom StockroomCore StockroomStore StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
@@ -25,6 +26,10 @@ compare: libraries
 
 peers: libraries
 	swift run -c release --package-path Benchmarks/Peers peers
+
+results: libraries
+	swift run -c release stockroom bench --workload calls --workload ycsb --workload headline --entries 2000 \
+		--write-results RESULTS.md --write-summary README.md
 
 test: libraries test-tools
 	swift test

@@ -61,7 +61,7 @@ let package = Package(
     .executableTarget(
       name: "StockroomCLI",
       dependencies: engineNames + [
-        "StockroomCore", "StockroomStore", "ConformanceKit", "BenchmarkKit",
+        "StockroomCore", "StockroomStore", "ConformanceKit", "BenchmarkKit", "CSQLite", "CLMDB", "CLevelDB",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),

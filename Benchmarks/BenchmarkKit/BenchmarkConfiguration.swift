@@ -23,12 +23,14 @@ public struct BenchmarkConfiguration: Sendable {
   public var directory: URL
   /// What the caller's engines promise of an acknowledged write, for the report.
   public var durability: String?
+  /// What the caller's engines are built on, with versions, for the report.
+  public var software: [String]?
 
   /// A configuration. The defaults take five engines through all workloads in about a minute.
   public init(
     entries: Int = 5_000, valueSize: Int = 1_024, repetitions: Int = 5, seed: UInt64 = 1,
     workloads: [Workload] = Workload.standard, directory: URL = FileManager.default.temporaryDirectory,
-    durability: String? = nil
+    durability: String? = nil, software: [String]? = nil
   ) {
     self.entries = entries
     self.valueSize = valueSize
@@ -37,6 +39,7 @@ public struct BenchmarkConfiguration: Sendable {
     self.workloads = workloads
     self.directory = directory
     self.durability = durability
+    self.software = software
   }
 
   /// Throws unless the configuration can be run on this machine.

@@ -14,10 +14,18 @@ let package = Package(
     .executableTarget(
       name: "custom-engine-child",
       dependencies: ["CustomEngine", .product(name: "ConformanceKit", package: "stockroom")]),
+    .executableTarget(
+      name: "custom-engine-bench",
+      dependencies: [
+        "CustomEngine", .product(name: "BenchmarkKit", package: "stockroom"),
+        .product(name: "StockroomSQLite", package: "stockroom"),
+      ]),
     .testTarget(
       name: "CustomEngineTests",
       dependencies: [
-        "CustomEngine", "custom-engine-child", .product(name: "ConformanceKit", package: "stockroom"),
+        "CustomEngine", "custom-engine-child", "custom-engine-bench",
+        .product(name: "ConformanceKit", package: "stockroom"),
+        .product(name: "BenchmarkKit", package: "stockroom"),
       ]),
   ],
   swiftLanguageModes: [.v6]

@@ -19,17 +19,13 @@ struct BenchCommand: AsyncParsableCommand {
 
   @OptionGroup var engineOptions: EngineOptions
   @OptionGroup var benchmarkOptions: BenchmarkOptions
+  @OptionGroup(title: "Files") var fileOptions: ReportFileOptions
 
   @Option(help: "How results are printed.")
   var format = OutputFormat.text
 
   @Flag(help: "Shows what was measured beside time: latency, processors, memory, disk and stalls.")
   var details = false
-
-  @Option(
-    help: ArgumentHelp(
-      "Where to write the report as an HTML page with charts, which needs no network.", valueName: "file"))
-  var html: String?
 
   @Option(
     help: ArgumentHelp(
@@ -47,10 +43,13 @@ struct BenchCommand: AsyncParsableCommand {
 
   func run() async throws {
     let earlier = try earlierReport()
+    try fileOptions.check()
     let report = try await engineOptions.withScratchDirectory { directory in
       try await Self.measure(engineOptions, benchmarkOptions, in: directory)
     }
-    if let html { try report.writeHTML(to: html) }
+    try fileOptions.write(
+      report,
+      apart: Set(try engineOptions.engines.filter { !$0.capabilities.contains(.persistent) }.map(\.title)))
     try writeToStandardOutput(try report.rendered(as: format))
     if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
     guard let earlier else { return }
@@ -98,15 +97,6 @@ extension BenchmarkReport {
     case .text: text
     case .markdown: markdown
     case .json: String(decoding: try json(), as: UTF8.self) + "\n"
-    }
-  }
-
-  /// Writes the page with charts, in place of what was there.
-  fileprivate func writeHTML(to path: String) throws {
-    do {
-      try Data(html.utf8).write(to: URL(filePath: path), options: .atomic)
-    } catch {
-      throw StorageError(.io, "The page cannot be written to \(path).", underlying: error)
     }
   }
 

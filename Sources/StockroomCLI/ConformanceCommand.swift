@@ -41,7 +41,7 @@ struct ConformanceCommand: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp(
       "Makes no check, but puts a table of how many hold each engine to each rule into a text, between the lines "
-        + "\(MatrixFile.begin) and \(MatrixFile.end).",
+        + "\(MarkedSection.conformance.begin) and \(MarkedSection.conformance.end).",
       valueName: "file"))
   var writeMatrix: String?
 
@@ -76,8 +76,8 @@ struct ConformanceCommand: AsyncParsableCommand {
   func run() async throws {
     let anywhere = FileManager.default.temporaryDirectory
     if let writeMatrix {
-      return try MatrixFile(url: URL(filePath: writeMatrix)).write(
-        ConformanceMatrix(try suites(in: anywhere)))
+      return try MarkedSection.conformance.write(
+        ConformanceMatrix(try suites(in: anywhere)).markdown, to: OutputFile(writeMatrix))
     }
     if list {
       let list = CheckList(try run(in: anywhere).listedChecks)

@@ -21,7 +21,7 @@ extension EngineOptions {
 
 extension String {
   /// The text as one word of a command line.
-  fileprivate var quotedForShell: String {
+  var quotedForShell: String {
     let isPlain =
       !isEmpty
       && utf8.allSatisfy { byte in

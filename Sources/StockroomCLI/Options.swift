@@ -120,7 +120,7 @@ struct BenchmarkOptions: ParsableArguments {
     return BenchmarkConfiguration(
       entries: entries, valueSize: valueSize, repetitions: repetitions, seed: seed,
       workloads: names.isEmpty ? Workload.standard : Workload.all.filter { chosen.contains($0.name) },
-      directory: directory, durability: durability.rawValue)
+      directory: directory, durability: durability.rawValue, software: softwareVersions)
   }
 
   private static var groups: String { Workload.groups.map(\.name).joined(separator: ", ") }

@@ -1,3 +1,5 @@
+import Foundation
+import StockroomCore
 import Testing
 
 @testable import BenchmarkKit
@@ -38,7 +40,7 @@ import Testing
   @Test(
     "A difference that may be chance is none",
     arguments: [
-      [1.05, 1.06, 1.08, 1.07, 1.06], [1.4, 1.5, 1.01, 1.6, 1.3], [1.2, 2.4, 1.3, 1.25, 1.6], [1.0],
+      [1.05, 1.06, 1.08, 1.07, 1.06], [1.4, 1.5, 1.01, 1.6, 1.3], [1.2, 2.4, 1.5, 1.45, 1.6], [1.0],
     ])
   func noise(samples: [Double]) {
     let comparison = BenchmarkComparison(before: report(["a": usual]), after: report(["a": samples]))
@@ -57,4 +59,113 @@ import Testing
     #expect(other.compared == 0)
     #expect(other.incomparable == ["a, read-one", "gone, read-one"])
   }
+
+  /// What the standard workloads take three engines on a machine that others use too.
+  ///
+  /// - Parameters:
+  ///   - run: Decides on chance.
+  ///   - factor: How much longer a subject takes than it usually does.
+  private func noisyReport(run: UInt64, factor: (String, Workload) -> Double = { _, _ in 1 })
+    -> BenchmarkReport
+  {
+    var random = SeededRandom(scrambling: run)
+    // Others keep the disk busy for all of a run, and the processors for some of its measurements.
+    let disk = 1 + Double(random.next(upTo: 300)) / 100
+    return BenchmarkReport(BenchmarkConfiguration(), subjects: ["a", "b", "c"]) { subject, name in
+      let workload = Workload.standard.first { $0.name == name }
+      return (0..<5).map { _ in
+        let isDisturbed = random.once(in: 8)
+        let processor = 0.01 * (1 + Double(random.next(upTo: isDisturbed ? 50 : 10)) / 100)
+        let wait = waits(name) ? 0.05 * disk * (1 + Double(random.next(upTo: 20)) / 100) : 0
+        let scale = workload.map { factor(subject, $0) } ?? 1
+        return Measurement(
+          operations: 1_000, seconds: scale * (processor + wait), processorSeconds: scale * processor,
+          peakMemory: nil,
+          stall: 0, latencies: LatencyHistogram())
+      }
+    }
+  }
+
+  private func waits(_ workload: String) -> Bool {
+    ["write-one", "write-concurrent-64", "overwrite", "remove-one"].contains(workload)
+  }
+
+  @Test("Nine of ten runs of the same code report no change, though others use the processors and the disk")
+  func sameCode() {
+    let quiet = (UInt64(0)..<200).count { run in
+      BenchmarkComparison(before: noisyReport(run: 2 * run), after: noisyReport(run: 2 * run + 1)).changes
+        .isEmpty
+    }
+    #expect(quiet >= 190)
+  }
+
+  @Test(
+    "In the same noise a slowdown of 30 % is reported, whether of all that an engine does or of one workload")
+  func slowdown() {
+    var found = (all: 0, one: 0, falsely: 0)
+    for run in UInt64(0)..<100 {
+      let before = noisyReport(run: 2 * run)
+      let all = BenchmarkComparison(
+        before: before, after: noisyReport(run: 2 * run + 1) { subject, _ in subject == "b" ? 1.3 : 1 })
+      if all.changes.contains(where: { $0.subject != "b" }) { found.falsely += 1 }
+      if all.slower.count(where: { $0.subject == "b" }) >= 3 { found.all += 1 }
+      let one = BenchmarkComparison(
+        before: before,
+        after: noisyReport(run: 2 * run + 1) { $0 == "c" && $1.name == "read-all" ? 1.3 : 1 })
+      if one.slower.contains(where: { $0.subject == "c" && $0.workload == "read-all" }) { found.one += 1 }
+    }
+    #expect(found.all >= 95 && found.one >= 65 && found.falsely <= 5, "\(found)")
+  }
+
+  @Test("What a disk does to all engines is told, but is no change; what processors do to all of them is one")
+  func shared() {
+    let before = noisyReport(run: 1)
+    let disk = BenchmarkComparison(before: before, after: noisyReport(run: 1) { waits($1.name) ? 3 : 1 })
+    #expect(disk.changes == [])
+    #expect(
+      disk.text
+        == "! Disk: what waits for it takes 3.00 times as long as before, with most engines, and is compared as if it "
+        + "did not.\nNo change beyond the noise in 33 measurements.\n")
+    let processors = BenchmarkComparison(
+      before: before, after: noisyReport(run: 1) { waits($1.name) ? 1 : 3 })
+    #expect(processors.slower.count == 3 * 7)
+  }
+
+  @Test("An engine that is made slower by 30 % is found out", .timeLimit(.minutes(5)))
+  func slowedEngine() async throws {
+    func measure(_ time: Duration) async throws -> BenchmarkReport {
+      let configuration = BenchmarkConfiguration(
+        entries: 20, valueSize: 10, workloads: Workload.named("read-one") ?? [])
+      return try await BenchmarkRunner(configuration: configuration).run([
+        BenchmarkSubject("a") { _ in SlowEngine(time) }
+      ])
+    }
+    // Other tests take the processor away at times, and what they disturb is not called a change.
+    for _ in 1...30 {
+      let comparison = BenchmarkComparison(
+        before: try await measure(.microseconds(50)), after: try await measure(.microseconds(65)))
+      if comparison.slower.map(\.workload) == ["read-one"] { return }
+    }
+    Issue.record("In none of 30 attempts.")
+  }
+}
+
+/// A spy that takes its time to read.
+private struct SlowEngine: StorageEngine {
+  private let spy = SpyEngine()
+  private let time: Duration
+
+  init(_ time: Duration) { self.time = time }
+
+  func read(key: CacheKey) async throws -> Data? {
+    let end = ContinuousClock.now + time
+    while ContinuousClock.now < end {}
+    return try await spy.read(key: key)
+  }
+
+  func write(_ data: Data, key: CacheKey) async throws { try await spy.write(data, key: key) }
+  func remove(key: CacheKey) async throws { try await spy.remove(key: key) }
+  func allKeys() async throws -> [CacheKey] { try await spy.allKeys() }
+  func createdAt(key: CacheKey) async throws -> Date? { try await spy.createdAt(key: key) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await spy.updatedAt(key: key) }
 }

@@ -55,6 +55,8 @@ import Testing
     let excess: Double
     let paper: String
     let faint: [String]
+    /// How wide the images are by nature; 0 where one cannot be shown.
+    let images: [Double]
   }
 
   @Test(
@@ -85,6 +87,46 @@ import Testing
     #expect(findings.overlaps == ["one, two"])
     #expect(findings.clipped == ["outside"])
     #expect(findings.faint == ["pale"])
+  }
+
+  @Test(
+    "The same holds for the chart of the headlines, which is an image that a browser shows",
+    .enabled(if: browser != nil), .timeLimit(.minutes(10)),
+    arguments: [[], ["read-one"], ["scan", "count"]], [false, true])
+  func image(names: [String], isDark: Bool) async throws {
+    let workloads = names.isEmpty ? Workload.all : names.flatMap { Workload.named($0) ?? [] }
+    let chart = Self.report(workloads).headlineChart
+    #expect(!chart.contains("<Files") && !chart.contains("href"))
+    let page = """
+      <!doctype html><title>A page</title><style>body { margin: 0; background: var(--paper) }</style>
+      <body>\(chart)<img src="data:image/svg+xml;base64,\(Data(chart.utf8).base64EncodedString())"></body>
+      """
+    let findings = try await look(at: page, width: 800, isDark: isDark)
+    #expect(findings.charts == (names.isEmpty ? 8 : 1))
+    #expect(findings.overlaps == [])
+    #expect(findings.clipped == [])
+    #expect(findings.faint == [])
+    #expect(findings.paper == (isDark ? "rgb(14, 17, 22)" : "rgb(255, 255, 255)"))
+    // A browser shows no image that is not well-formed.
+    #expect(findings.images == [696])
+  }
+
+  @Test("Only a bar that is far ahead of all others is cut short")
+  func gap() {
+    func chart(_ values: [Double]) -> String {
+      BarChart(
+        title: "", note: "", bars: values.map { .init(label: "", value: $0, text: "", color: "") }
+      ).drawing.svg
+    }
+    func lengths(_ svg: String) -> [Double] {
+      svg.matches(of: /width="([0-9.]+)" height="14"/).compactMap { Double($0.1) }
+    }
+    #expect(!chart([300, 100, 50]).contains("gap") && !chart([900, 100]).contains("gap"))
+    #expect(lengths(chart([100, 50, 25])) == [136, 68, 34])
+    let cut = chart([10, 1_000, 5])
+    #expect(cut.components(separatedBy: "class=\"gap\"").count == 2)
+    let bars = lengths(cut)
+    #expect(bars[1] == 136 && bars[0] < 110 && abs(bars[0] - 2 * bars[2]) < 0.2)
   }
 
   private func look(at page: String, width: Int, isDark: Bool) async throws -> Findings {
@@ -121,6 +163,7 @@ import Testing
 
   /// Looks at every label of every chart as it has been drawn, and leaves what it finds in the page.
   private static let inspection = """
+    window.addEventListener("load", () => {
     const overlaps = [], clipped = [], faint = [];
     const luminance = color => {
       const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
@@ -148,8 +191,10 @@ import Testing
     const result = document.createElement("pre");
     result.textContent = "FINDINGS" + JSON.stringify({
       charts: document.querySelectorAll("svg[role=img]").length, overlaps, clipped,
-      excess: document.documentElement.scrollWidth - window.innerWidth, paper, faint
+      excess: document.documentElement.scrollWidth - window.innerWidth, paper, faint,
+      images: [...document.images].map(image => image.naturalWidth)
     }) + "FINDINGS";
     document.body.append(result);
+    });
     """
 }

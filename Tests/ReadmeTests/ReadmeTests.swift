@@ -59,8 +59,7 @@ struct Page: CustomTestStringConvertible {
       row([name] + engines.map { $0.capabilities.contains(capability) ? "yes" : "–" })
     }
     let expected = [row([""] + engines.map(\.title)), row(["---"] + engines.map { _ in ":-:" })] + rows
-    let table = try Page.readme.text().components(separatedBy: "<!-- engines -->\n").last?
-      .components(separatedBy: "\n<!-- end of engines -->").first
+    let table = MarkedSection(name: "engines", content: "the table").content(of: try Page.readme.text())
     #expect(table == expected.joined(separator: "\n"), "It should be:\n\(expected.joined(separator: "\n"))")
   }
 
@@ -68,9 +67,19 @@ struct Page: CustomTestStringConvertible {
   func matrix() throws {
     let text = try Page.readme.text()
     let suites = EngineCatalogue.all.map { $0.suite(in: FileManager.default.temporaryDirectory) }
-    let expected = try #require(MatrixFile.replacing(in: text, with: ConformanceMatrix(suites)))
+    let expected = try #require(
+      MarkedSection.conformance.replacing(in: text, with: ConformanceMatrix(suites).markdown))
     let isUpToDate = text == expected
     #expect(isUpToDate, "`swift run stockroom conformance --write-matrix README.md` brings it up to date.")
+  }
+
+  @Test("The chart and the table of speeds are those of the results")
+  func results() throws {
+    let results = try String(contentsOf: Page.root.appending(path: "RESULTS.md"), encoding: .utf8)
+    let expected = try #require(MarkedSection.results.content(of: results))
+    let isUpToDate = MarkedSection.results.content(of: try Page.readme.text()) == expected
+    #expect(isUpToDate, "`make results` writes both.")
+    #expect(FileManager.default.fileExists(atPath: Page.root.appending(path: "RESULTS.svg").path()))
   }
 
   @Test("Every file that the page links to exists", arguments: Page.all)

@@ -14,7 +14,8 @@ import Testing
     try await withTemporaryDirectory { directory in
       let file = directory.appending(path: "a page.md")
       let (head, tail) = (
-        "é before\n\n\(MatrixFile.begin)\n", "\(MatrixFile.end)\nafter, without a line break"
+        "é before\n\n\(MarkedSection.conformance.begin)\n",
+        "\(MarkedSection.conformance.end)\nafter, without a line break"
       )
       try Data((head + "old\n\nolder\n" + tail).utf8).write(to: file)
       for _ in 1...2 {

@@ -9,21 +9,12 @@ struct LevelDBDamageTests {
     case flippedBit, zeros, cutOff, emptied, removed, appended
   }
 
-  /// Small numbers that look random and are the same each time.
-  struct Dice: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-      state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-      return state ^ state >> 29
-    }
-  }
-
   @Test(
     "Damage anywhere in a closed database gives the right values or .corrupted", arguments: Damage.allCases)
   func sweep(_ damage: Damage) async throws {
     let original = try TemporaryDirectory()
     let entries = try await fill(original)
-    var dice = Dice(state: UInt64(damage.rawValue.utf8.reduce(7) { $0 * 31 + Int($1) }))
+    var random = SeededRandom(seed: UInt64(damage.rawValue.utf8.reduce(7) { $0 * 31 + Int($1) }))
     let names = try FileManager.default.contentsOfDirectory(atPath: original.database.path)
       .filter { !$0.hasPrefix("LO") }.sorted()
     #expect(names.count { $0.hasSuffix(".ldb") } > 2)
@@ -35,7 +26,7 @@ struct LevelDBDamageTests {
         try FileManager.default.copyItem(at: original.database, to: copy.database)
         // Half of it near the end, where the tables say where their parts are.
         let range = attempt.isMultiple(of: 2) ? Int.max : 64
-        try inflict(damage, on: copy.database.appending(path: name), within: range, &dice)
+        try inflict(damage, on: copy.database.appending(path: name), within: range, &random)
         let verdict = try await verdict(on: copy, entries, isRemoval: damage == .removed)
         verdicts["\(name) \(verdict)", default: 0] += 1
       }
@@ -118,14 +109,14 @@ struct LevelDBDamageTests {
 
   private func fill(_ directory: TemporaryDirectory) async throws -> [CacheKey: Data] {
     var entries: [CacheKey: Data] = [:]
-    var dice = Dice(state: 1)
+    var random = SeededRandom(seed: 1)
     // Each opening turns the log of the one before into a table.
     for round in 0..<4 {
       let engine = try directory.open()
       for number in 0..<100 {
         let key = CacheKey(verbatim: "key/\(number * 7 % 100 + round * 50)")
         let data = Data(
-          (0..<Int.random(in: 0..<600, using: &dice)).map { _ in UInt8(truncatingIfNeeded: dice.next()) })
+          (0..<Int.random(in: 0..<600, using: &random)).map { _ in UInt8(truncatingIfNeeded: random.next()) })
         try await engine.write(data, key: key)
         entries[key] = data
       }
@@ -134,11 +125,12 @@ struct LevelDBDamageTests {
     return entries
   }
 
-  private func inflict(_ damage: Damage, on file: URL, within range: Int, _ dice: inout Dice) throws {
+  private func inflict(_ damage: Damage, on file: URL, within range: Int, _ random: inout SeededRandom) throws
+  {
     var bytes = try Data(contentsOf: file)
-    let place = Int.random(in: max(0, bytes.count - range)..<max(1, bytes.count), using: &dice)
+    let place = Int.random(in: max(0, bytes.count - range)..<max(1, bytes.count), using: &random)
     switch damage {
-    case .flippedBit: bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &dice)
+    case .flippedBit: bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &random)
     case .zeros: bytes.resetBytes(in: place..<min(place + 64, bytes.count))
     case .cutOff: bytes = bytes.prefix(place)
     case .emptied: bytes = Data()

@@ -6,12 +6,12 @@ import Testing
 @Suite struct MemoryStorageEngineTests {
   @Test("Scans stay in byte order through thousands of random writes and removals", arguments: [1, 2, 3])
   func order(seed: UInt64) async throws {
-    var random = SplitMix64(state: seed)
+    var random = SeededRandom(seed: seed)
     let engine: some StorageEngine = .memory()
     var model: [CacheKey: Data] = [:]
     for step in 0..<6_000 {
-      let key = CacheKey(verbatim: "\(random.next() % 2_000)")
-      if random.next() % 3 == 0 {
+      let key = CacheKey(verbatim: "\(random.next(upTo: 2_000))")
+      if random.once(in: 3) {
         try await engine.remove(key: key)
         model[key] = nil
       } else {
@@ -83,18 +83,5 @@ import Testing
       }
       try await group.waitForAll()
     }
-  }
-}
-
-/// A small generator with a seed: https://prng.di.unimi.it/splitmix64.c
-private struct SplitMix64 {
-  var state: UInt64
-
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var mixed = state
-    mixed = (mixed ^ mixed >> 30) &* 0xbf58_476d_1ce4_e5b9
-    mixed = (mixed ^ mixed >> 27) &* 0x94d0_49bb_1331_11eb
-    return mixed ^ mixed >> 31
   }
 }

@@ -2,10 +2,12 @@ import StockroomCore
 
 /// What has become faster or slower from one report to another.
 ///
-/// Measurements vary. A change is one that chance does not explain: all samples of one report lie on one side of all of
-/// the other's, and the medians differ by more than ``threshold`` and by more than the samples do among themselves.
+/// Measurements vary, and two runs of the same code more than the samples within one of them. A change is one that
+/// chance does not explain: all samples of one report lie on one side of all of the other's, and the least of them, which
+/// were disturbed least, differ by more than ``threshold``, by more than the best samples of each report do, and by
+/// far more than those of most other measurements.
 public struct BenchmarkComparison: Sendable, Hashable, Codable {
-  /// What is never called a change: a twelfth, which two runs of the same code may differ by.
+  /// What is never called a change, as two runs of the same code may differ by so much.
   public static let threshold = 0.12
 
   /// A subject in a workload that took another time than before.
@@ -14,15 +16,23 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
     public let subject: String
     /// The name of the workload.
     public let workload: String
-    /// The median time of an operation before, in seconds.
+    /// The least time of an operation before, in seconds.
     public let before: Double
-    /// The median time of an operation now, in seconds.
+    /// The least time of an operation now, in seconds.
     public let after: Double
 
     /// The time now in units of the time before: 2 if it takes twice as long.
     public var ratio: Double { after / before }
     /// Whether it takes longer than before.
     public var isSlower: Bool { after > before }
+
+    init(_ pair: ComparedResults) {
+      let operations = Double(max(1, pair.after.operations))
+      subject = pair.after.subject
+      workload = pair.after.workload
+      before = pair.before.seconds.minimum / operations
+      after = pair.after.seconds.minimum / operations
+    }
   }
 
   /// What has changed, the greatest slowdown first and the greatest gain last.
@@ -36,8 +46,7 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
 
   /// Compares a report with an earlier one.
   public init(before: BenchmarkReport, after: BenchmarkReport) {
-    var changes: [Change] = []
-    var compared = 0
+    var pairs: [ComparedResults] = []
     var incomparable: [String] = []
     for result in after.results {
       guard let earlier = before.result(of: result.subject, in: result.workload),
@@ -47,30 +56,21 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
         incomparable.append("\(result.subject), \(result.workload)")
         continue
       }
-      compared += 1
-      guard Self.differ(earlier.seconds, result.seconds) else { continue }
-      changes.append(
-        Change(
-          subject: result.subject, workload: result.workload, before: earlier.secondsPerOperation,
-          after: result.secondsPerOperation))
+      pairs.append(ComparedResults(before: earlier, after: result))
     }
     for result in before.results where after.result(of: result.subject, in: result.workload) == nil {
       incomparable.append("\(result.subject), \(result.workload)")
     }
-    self.changes = changes.sorted { $0.ratio > $1.ratio }
-    self.compared = compared
+    let waiting = ComparedGroup(pairs.filter(\.waits), sharesDisk: true)
+    let computing = ComparedGroup(pairs.filter { !$0.waits }, sharesDisk: false)
+    changes = (waiting.changes + computing.changes).map(Change.init).sorted { $0.ratio > $1.ratio }
+    compared = pairs.count
     self.incomparable = incomparable
-    caveats = Self.caveats(before, after)
+    caveats = Self.caveats(before, after) + waiting.caveats
   }
 
   /// What has become slower.
   public var slower: [Change] { changes.filter(\.isSlower) }
-
-  private static func differ(_ one: Statistics, _ other: Statistics) -> Bool {
-    guard !one.overlaps(other) else { return false }
-    let ratio = max(one.median, other.median) / max(1e-12, min(one.median, other.median))
-    return ratio - 1 > max(threshold, 2 * (one.relativeSpread + other.relativeSpread))
-  }
 
   private static func caveats(_ before: BenchmarkReport, _ after: BenchmarkReport) -> [String] {
     var caveats: [String] = []
@@ -80,7 +80,9 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
       }
     }
     compare("Machine", \.machine.summary)
+    compare("File system", \.fileSystemText)
     compare("Durability", \.durabilityText)
+    compare("Software", \.softwareText)
     compare("Seed", \.seed)
     return caveats
   }
@@ -92,6 +94,8 @@ extension BenchmarkReport {
   }
 
   fileprivate var durabilityText: String { durability ?? "unknown" }
+  fileprivate var fileSystemText: String { fileSystem ?? "unknown" }
+  fileprivate var softwareText: String { software?.joined(separator: ", ") ?? "unknown" }
 }
 
 extension BenchmarkComparison {
@@ -101,7 +105,7 @@ extension BenchmarkComparison {
     if changes.isEmpty {
       lines.append("No change beyond the noise in \(compared) measurements.")
     } else {
-      lines.append("Beyond the noise, of \(compared) measurements:")
+      lines.append("Beyond the noise, of \(compared) measurements, each by its least time:")
       let rows = changes.map { change in
         [
           "\(change.isSlower ? "slower" : "faster")  \(change.subject), \(change.workload)",

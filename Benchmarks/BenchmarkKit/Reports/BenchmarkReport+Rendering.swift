@@ -69,7 +69,7 @@ extension BenchmarkReport {
   var summary: String {
     let durability = durability.map { ", durability \($0)" } ?? ""
     return "\(entries) entries, values of \(Units.bytes(UInt64(valueSize))) on average, seed \(seed)"
-      + "\(durability), \(date.formatted(.iso8601))"
+      + "\(durability)\(fileSystem.map { " on \($0)" } ?? ""), \(date.formatted(.iso8601))"
   }
 
   /// How often it was measured, as the end of a sentence.
@@ -78,7 +78,7 @@ extension BenchmarkReport {
   }
 
   private var detailTables: [(caption: String, table: TextTable)] {
-    [
+    let tables = [
       ("Calls: the median, and what 99 of 100 and 999 of 1,000 did not exceed.", table(\.latencies)),
       ("Work of all processors for one operation.", table(\.processorTime)),
       ("Growth of the process's memory at its peak.", table(\.memory)),
@@ -88,19 +88,32 @@ extension BenchmarkReport {
         table(\.stallTime)
       ),
     ]
+    return tables.compactMap { caption, table in
+      var table = table
+      // Some workloads have nothing to say about some of it.
+      table.rows.removeAll { row in row.dropFirst().allSatisfy { $0 == "–" } }
+      return table.rows.isEmpty ? nil : (caption, table)
+    }
   }
 
   /// A row for each workload, a column for each subject.
-  private func table(
-    _ cell: KeyPath<BenchmarkResult, String>, fastest: ((String) -> String)? = nil
+  ///
+  /// - Parameters:
+  ///   - chosen: The workloads; nil for all.
+  ///   - apart: Subjects that are not in the race for the fastest.
+  ///   - fastest: How the fastest is marked; nil if the race is not about what the table shows.
+  func table(
+    _ cell: KeyPath<BenchmarkResult, String>, of chosen: [WorkloadDescription]? = nil,
+    apart: Set<String> = [], fastest: ((String) -> String)? = nil
   ) -> TextTable {
-    let rows = workloads.map { workload in
+    let racers = subjects.filter { !apart.contains($0) }
+    let rows = (chosen ?? workloads).map { workload in
       [workload.name]
         + subjects.map { subject in
           guard let result = result(of: subject, in: workload.name) else { return "–" }
           let content = result[keyPath: cell]
-          guard let fastest, subjects.count > 1 else { return content }
-          return switch standing(of: subject, in: workload.name) {
+          guard let fastest, racers.count > 1 else { return content }
+          return switch standing(of: subject, in: workload.name, among: racers) {
           case .fastest: fastest(content)
           case .tied: "≈ " + content
           default: content
@@ -112,11 +125,9 @@ extension BenchmarkReport {
 }
 
 extension BenchmarkResult {
-  fileprivate var timeAndSpread: String {
-    "\(Units.seconds(secondsPerOperation)) ±\(Units.percent(seconds.relativeSpread))"
-  }
-
-  fileprivate var throughput: String { Units.perSecond(operationsPerSecond) }
+  var time: String { Units.seconds(secondsPerOperation) }
+  var timeAndSpread: String { "\(time) ±\(Units.percent(seconds.relativeSpread))" }
+  var throughput: String { Units.perSecond(operationsPerSecond) }
 
   fileprivate var latencies: String {
     latency.map { [$0.p50, $0.p99, $0.p999].map(Units.seconds).joined(separator: " / ") } ?? "–"

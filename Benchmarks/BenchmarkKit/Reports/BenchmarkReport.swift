@@ -22,6 +22,10 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
   public let seed: UInt64
   /// What the engines promised of an acknowledged write, as the caller put it.
   public let durability: String?
+  /// The kind of file system that the engines' directories were on, such as `ext4`; nil where that is not known.
+  public let fileSystem: String?
+  /// What the engines are built on, with versions, as the caller put it.
+  public let software: [String]?
   /// The names of the subjects, in the order in which they were given.
   public let subjects: [String]
   /// The workloads, in the order in which they ran.
@@ -40,6 +44,8 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     repetitions = configuration.repetitions
     seed = configuration.seed
     durability = configuration.durability
+    fileSystem = BenchmarkKit.fileSystem(of: configuration.directory)
+    software = configuration.software
     self.subjects = subjects
     workloads = configuration.workloads.map { workload in
       let set = configuration.recordSet(of: workload)
@@ -58,7 +64,11 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
 
   /// How a subject did in a workload compared with the others; nil if it has no result there.
   public func standing(of subject: String, in workload: String) -> Standing? {
-    let rivals = results.filter { $0.workload == workload }
+    standing(of: subject, in: workload, among: subjects)
+  }
+
+  func standing(of subject: String, in workload: String, among racers: [String]) -> Standing? {
+    let rivals = results.filter { $0.workload == workload && racers.contains($0.subject) }
     guard let result = rivals.first(where: { $0.subject == subject }),
       let fastest = rivals.min(by: { $0.seconds.median < $1.seconds.median })
     else { return nil }

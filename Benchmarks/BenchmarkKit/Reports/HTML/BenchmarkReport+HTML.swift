@@ -4,7 +4,7 @@ extension BenchmarkReport {
   public var html: String {
     let sections = [
       Section(
-        "Throughput", "Operations per second at the median; longer is better.", charts(throughputChart)),
+        "Throughput", "Operations per second at the median; \(Self.barsNote)", charts(throughputChart)),
       Section(
         "Latency",
         "Time of one call on a logarithmic scale; further left is better. From left to right: the median, then what "
@@ -12,7 +12,7 @@ extension BenchmarkReport {
       Section(
         "Cost against the number of entries",
         "Time of one operation beside so many entries, both on logarithmic scales; level is what one wants.",
-        growthSeries.map { LineChart($0, colors: colors).svg }),
+        growthSeries.map { LineChart($0, colors: colors).drawing.svg }),
     ].filter { !$0.figures.isEmpty }
     return """
       <!doctype html>
@@ -22,7 +22,8 @@ extension BenchmarkReport {
       <meta name="viewport" content="width=device-width, initial-scale=1">
       <title>Stockroom benchmark</title>
       <style>
-      \(stylesheet)
+      \(chartStyle)
+      \(pageStyle)
       </style>
       </head>
       <body>
@@ -43,6 +44,8 @@ extension BenchmarkReport {
       """
   }
 
+  static let barsNote = "longer is better, and a bar with a gap is longer than it is drawn."
+
   /// The colour of each subject, by its place.
   private var colors: [String: String] {
     Dictionary(uniqueKeysWithValues: subjects.enumerated().map { ($1, "var(--color-\($0 % paletteSize))") })
@@ -55,22 +58,24 @@ extension BenchmarkReport {
     }.joined()
   }
 
-  private func charts(_ chart: (WorkloadDescription) -> String?) -> [String] { workloads.compactMap(chart) }
+  private func charts(_ chart: (WorkloadDescription) -> Drawing?) -> [String] {
+    workloads.compactMap { chart($0)?.svg }
+  }
 
   private func results(in workload: WorkloadDescription) -> [BenchmarkResult] {
     subjects.compactMap { result(of: $0, in: workload.name) }
   }
 
-  private func throughputChart(_ workload: WorkloadDescription) -> String? {
+  func throughputChart(_ workload: WorkloadDescription) -> Drawing? {
     let bars = results(in: workload).map {
       BarChart.Bar(
         label: $0.subject, value: $0.operationsPerSecond, text: Units.perSecond($0.operationsPerSecond),
         color: colors[$0.subject] ?? "")
     }
-    return bars.isEmpty ? nil : BarChart(title: workload.name, note: workload.summary, bars: bars).svg
+    return bars.isEmpty ? nil : BarChart(title: workload.name, note: workload.summary, bars: bars).drawing
   }
 
-  private func latencyChart(_ workload: WorkloadDescription) -> String? {
+  private func latencyChart(_ workload: WorkloadDescription) -> Drawing? {
     let rows = results(in: workload).compactMap { result in
       result.latency.map {
         DotChart.Row(
@@ -78,7 +83,7 @@ extension BenchmarkReport {
           color: colors[result.subject] ?? "")
       }
     }
-    return rows.isEmpty ? nil : DotChart(title: workload.name, note: workload.summary, rows: rows).svg
+    return rows.isEmpty ? nil : DotChart(title: workload.name, note: workload.summary, rows: rows).drawing
   }
 
   /// Workloads that differ only in the number at the end of their names.

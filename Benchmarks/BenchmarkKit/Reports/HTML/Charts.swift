@@ -7,7 +7,7 @@
 #endif
 
 /// The measures that all charts share, in pixels. A chart is as wide as the narrowest screen.
-private enum Layout {
+enum Layout {
   static let width = 320.0
   static let title = 18.0
   static let row = 20.0
@@ -16,6 +16,8 @@ private enum Layout {
 }
 
 /// Bars from left to right, one for each subject.
+///
+/// A bar much longer than all others would leave nothing of them to compare. It is cut short, and a gap says so.
 struct BarChart {
   struct Bar {
     let label: String
@@ -28,19 +30,26 @@ struct BarChart {
   let note: String
   let bars: [Bar]
 
-  var svg: String {
-    let longest = bars.map(\.value).max() ?? 0
+  var drawing: Drawing {
+    let lengths = bars.map(\.value).sorted(by: >)
+    let isCut = lengths.count > 2 && lengths[0] > 4 * lengths[1]
+    let longest = isCut ? 1.3 * lengths[1] : lengths.first ?? 0
     // The figure stands behind its bar.
     let space = Layout.width - Layout.labels - 92
     let rows = bars.enumerated().map { index, bar in
       let y = Layout.title + Double(index) * Layout.row + Layout.padding
-      let length = longest > 0 ? max(1, bar.value / longest * space) : 1
+      let length = longest > 0 ? max(1, min(1, bar.value / longest) * space) : 1
+      let gap = Layout.labels + space * 0.88
       return text(bar.label.shortened, x: 0, y: y + 13)
         + "<rect x=\"\(px(Layout.labels))\" y=\"\(px(y + 2))\" width=\"\(px(length))\" height=\"14\" rx=\"2\" "
         + "fill=\"\(bar.color)\"/>"
+        + (isCut && bar.value > longest
+          ? "<line class=\"gap\" x1=\"\(px(gap + 3))\" y1=\"\(px(y))\" x2=\"\(px(gap - 3))\" y2=\"\(px(y + 18))\"/>"
+          : "")
         + text(bar.text, x: Layout.labels + length + 6, y: y + 13)
     }
-    return drawing(title, note, height: Layout.title + Double(bars.count) * Layout.row + 8, rows)
+    return Drawing(
+      title: title, note: note, height: Layout.title + Double(bars.count) * Layout.row + 8, parts: rows)
   }
 }
 
@@ -57,7 +66,7 @@ struct DotChart {
   let note: String
   let rows: [Row]
 
-  var svg: String {
+  var drawing: Drawing {
     let scale = LogarithmicScale(rows.flatMap(\.values), from: Layout.labels + 6, to: Layout.width - 10)
     let bottom = Layout.title + Double(rows.count) * Layout.row + Layout.padding
     let ticks = scale.ticks(atMost: 4).map { tick in
@@ -77,7 +86,7 @@ struct DotChart {
       }
       return text(row.label.shortened, x: 0, y: y + 4) + line + circles.joined()
     }
-    return drawing(title, note, height: bottom + 20, ticks + dots)
+    return Drawing(title: title, note: note, height: bottom + 20, parts: ticks + dots)
   }
 }
 
@@ -104,7 +113,7 @@ struct LineChart {
     self.colors = colors
   }
 
-  var svg: String {
+  var drawing: Drawing {
     let points = series.lines.flatMap(\.points)
     let across = LogarithmicScale(points.map(\.entries), from: 62, to: Layout.width - 24, isWhole: false)
     let up = LogarithmicScale(points.map(\.seconds), from: Self.height - 24, to: Layout.title + 10)
@@ -128,7 +137,8 @@ struct LineChart {
     }
     let note =
       "Time of one operation by number of entries, for \(series.lines.map(\.label).joined(separator: ", "))."
-    return drawing(series.title, note, height: Self.height, horizontal + entries + lines)
+    return Drawing(
+      title: series.title, note: note, height: Self.height, parts: horizontal + entries + lines)
   }
 }
 
@@ -156,7 +166,7 @@ private struct LogarithmicScale {
   /// Powers of ten on the scale, evenly spread.
   func ticks(atMost count: Int) -> [Double] {
     let powers = Int(low.rounded(.up))...Int(high.rounded(.down))
-    let step = max(1, (powers.count + count - 2) / max(1, count - 1))
+    let step = max(1, (powers.count + count - 3) / max(1, count - 1))
     return stride(from: powers.lowerBound, through: powers.upperBound, by: step).map { pow(10, Double($0)) }
   }
 
@@ -166,22 +176,6 @@ private struct LogarithmicScale {
     return x < min(from, to) + 14 ? "start" : "middle"
   }
 }
-
-private func drawing(_ title: String, _ note: String, height: Double, _ parts: [String]) -> String {
-  "<svg viewBox=\"0 0 \(px(Layout.width)) \(px(height))\" role=\"img\" aria-label=\"\(title.escapingHTML)\">"
-    + "<title>\("\(title): \(note)".escapingHTML)</title>"
-    + text(title, x: 0, y: 13, kind: "title") + parts.joined() + "</svg>"
-}
-
-private func text(
-  _ content: String, x: Double, y: Double, kind: String? = nil, anchor: String = "start"
-) -> String {
-  let kind = kind.map { " class=\"\($0)\"" } ?? ""
-  return "<text x=\"\(px(x))\" y=\"\(px(y))\" text-anchor=\"\(anchor)\"\(kind)>\(content.escapingHTML)</text>"
-}
-
-/// Tenths of a pixel are enough.
-private func px(_ value: Double) -> String { "\((value * 10).rounded() / 10)" }
 
 extension String {
   /// What fits beside a chart.

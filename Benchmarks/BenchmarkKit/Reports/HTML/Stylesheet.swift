@@ -1,8 +1,8 @@
 /// How many subjects have colours of their own.
 let paletteSize = 8
 
-/// How the report looks. The colours of subjects can be told apart by people who see few colours, on light and on dark.
-let stylesheet = """
+/// How charts look. The colours of subjects can be told apart by people who see few colours, on light and on dark.
+let chartStyle = """
   :root {
     color-scheme: light dark;
     --paper: #ffffff; --ink: #1b1f24; --faint: #59636e; --line: #d1d9e0;
@@ -16,6 +16,15 @@ let stylesheet = """
       --color-4: #e3c341; --color-5: #4fc9d4; --color-6: #ff7b86; --color-7: #a99cff;
     }
   }
+  svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+  svg text.title { font-weight: 600; font-size: 13px; }
+  svg text.faint { fill: var(--faint); font-size: 11px; }
+  svg .line { stroke: var(--line); }
+  svg .gap { stroke: var(--paper); stroke-width: 4; }
+  """
+
+/// How the rest of the page looks.
+let pageStyle = """
   body {
     margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 76rem; background: var(--paper); color: var(--ink);
     font: 15px/1.5 system-ui, sans-serif;
@@ -26,10 +35,6 @@ let stylesheet = """
   .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; list-style: none; margin: 0; padding: 0; }
   .charts { display: grid; grid-template-columns: repeat(auto-fill, 320px); gap: 1.2rem 2rem; }
   .charts svg { display: block; width: 320px; max-width: 100%; height: auto; }
-  svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
-  svg text.title { font-weight: 600; font-size: 13px; }
-  svg text.faint { fill: var(--faint); font-size: 11px; }
-  svg .line { stroke: var(--line); }
   .scroll { overflow-x: auto; }
   table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap; font-size: 13px; }
   th, td { text-align: right; padding: .2rem .7rem; border-bottom: 1px solid var(--line); }

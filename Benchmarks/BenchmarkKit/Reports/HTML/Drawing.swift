@@ -1,0 +1,32 @@
+/// A chart as it is drawn, to be put into a page or into another drawing.
+struct Drawing {
+  let title: String
+  /// What somebody learns who asks what the drawing shows.
+  let note: String
+  let height: Double
+  let parts: [String]
+
+  /// As wide as the page lets it be.
+  var svg: String { element("") }
+
+  /// At a place in another drawing.
+  func svg(x: Double, y: Double) -> String {
+    element(" x=\"\(px(x))\" y=\"\(px(y))\" width=\"\(px(Layout.width))\" height=\"\(px(height))\"")
+  }
+
+  private func element(_ place: String) -> String {
+    "<svg\(place) viewBox=\"0 0 \(px(Layout.width)) \(px(height))\" role=\"img\" "
+      + "aria-label=\"\(title.escapingHTML)\"><title>\("\(title): \(note)".escapingHTML)</title>"
+      + text(title, x: 0, y: 13, kind: "title") + parts.joined() + "</svg>"
+  }
+}
+
+func text(
+  _ content: String, x: Double, y: Double, kind: String? = nil, anchor: String = "start"
+) -> String {
+  let kind = kind.map { " class=\"\($0)\"" } ?? ""
+  return "<text x=\"\(px(x))\" y=\"\(px(y))\" text-anchor=\"\(anchor)\"\(kind)>\(content.escapingHTML)</text>"
+}
+
+/// Tenths of a pixel are enough.
+func px(_ value: Double) -> String { "\((value * 10).rounded() / 10)" }

@@ -1,0 +1,48 @@
+import Foundation
+import StockroomCore
+
+/// A file that a command is told to write. Errors name its path and the cause.
+struct OutputFile {
+  let url: URL
+
+  init(_ path: String) { url = URL(filePath: path) }
+
+  var path: String { url.path(percentEncoded: false) }
+
+  /// A file of the same name beside this one, but for what follows its last dot.
+  func beside(withExtension suffix: String) -> OutputFile {
+    OutputFile(url.deletingPathExtension().appendingPathExtension(suffix).path(percentEncoded: false))
+  }
+
+  func read() throws -> String {
+    try naming("Reading \(path) failed") { try String(contentsOf: url, encoding: .utf8) }
+  }
+
+  /// Writes the file, in place of what was there and as a whole.
+  func write(_ text: String) throws {
+    try naming("Writing \(path) failed") { try Data(text.utf8).write(to: url, options: .atomic) }
+  }
+
+  /// Throws what writing would throw, so that nobody waits for what cannot be kept.
+  func check() throws {
+    var isDirectory: ObjCBool = false
+    if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory.boolValue {
+      throw StorageError.posix(EISDIR, "Writing \(path) failed")
+    }
+    let trial = url.deletingLastPathComponent().appending(path: ".\(UUID().uuidString)")
+    try naming("Writing \(path) failed") {
+      try Data().write(to: trial)
+      try FileManager.default.removeItem(at: trial)
+    }
+  }
+
+  private func naming<Result>(_ message: String, _ body: () throws -> Result) throws -> Result {
+    do {
+      return try body()
+    } catch {
+      let cause = (error as? CocoaError)?.underlying as? POSIXError
+      throw cause.map { StorageError.posix($0.code.rawValue, message) }
+        ?? StorageError(.io, message, underlying: error)
+    }
+  }
+}

@@ -1,0 +1,15 @@
+import CLMDB
+import CLevelDB
+import CSQLite
+
+/// What the built-in engines are, and what they are built on, with versions.
+let softwareVersions: [String] = {
+  var (major, minor, patch): (CInt, CInt, CInt) = (0, 0, 0)
+  _ = mdb_version(&major, &minor, &patch)
+  return [
+    "Stockroom \(StockroomCommand.configuration.version)",
+    "SQLite \(String(cString: sqlite3_libversion()))",
+    "LMDB \(major).\(minor).\(patch)",
+    "LevelDB \(leveldb_major_version()).\(leveldb_minor_version())",
+  ]
+}()
