@@ -11,7 +11,9 @@
 extension CacheKey: Hashable {
   /// Whether both values have the same bytes.
   public static func == (left: CacheKey, right: CacheKey) -> Bool {
-    left.withUTF8 { left in right.withUTF8 { right in left.compare(with: right) == 0 } }
+    left.withUTF8 { left in
+      right.withUTF8 { right in left.count == right.count && left.compare(with: right) == 0 }
+    }
   }
 
   /// Feeds the bytes of ``value`` to the hasher.
@@ -34,7 +36,9 @@ extension CacheKey: CustomStringConvertible {
 
 extension CacheKey {
   /// Calls `body` with the bytes that identify the entry. Costs no copy.
-  package func withUTF8<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+  @inlinable package func withUTF8<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows
+    -> Result
+  {
     if let result = try value.utf8.withContiguousStorageIfAvailable({ try body(UnsafeRawBufferPointer($0)) })
     {
       return result
@@ -52,7 +56,7 @@ extension CacheKey {
 
 extension UnsafeRawBufferPointer {
   /// Below zero, zero or above, as these bytes come before the others, equal them, or come after.
-  package func compare(with other: UnsafeRawBufferPointer) -> Int {
+  @inlinable package func compare(with other: UnsafeRawBufferPointer) -> Int {
     let common = Swift.min(count, other.count)
     if common > 0, let left = baseAddress, let right = other.baseAddress {
       let order = memcmp(left, right, common)

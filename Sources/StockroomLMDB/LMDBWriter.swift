@@ -51,22 +51,25 @@ struct LMDBWriter {
 
   // The cursor belongs to the transaction, which closes it when it ends.
 
-  mutating func perform(_ operation: StorageOperation) throws {
-    switch operation {
-    case .write(let data, let key): try write(data, key: key)
-    case .remove(let key): try remove(key: key)
-    case .removeAll: try LMDBError.check(mdb_drop(transaction, entries, 0))
+  /// Each operation has a sequence of its own, so that those on keys which are there already leave gaps.
+  mutating func perform(_ operations: [StorageOperation]) throws {
+    let order = BatchOrder(operations)
+    if order.removesAll { try LMDBError.check(mdb_drop(transaction, entries, 0)) }
+    let sequence = record.lastSequence + 1
+    for position in order.positions {
+      switch operations[position] {
+      case .write(let data, let key): try write(data, key: key, sequence: sequence + UInt64(position))
+      case .remove(let key): try remove(key: key)
+      case .removeAll: break  // Done.
+      }
     }
-  }
-
-  /// Puts the record away, if sequences have been handed out.
-  func finish() throws {
+    // Put away only if sequences have been handed out.
     if record != recordAtStart { try record.store(in: transaction, main: main) }
   }
 
-  private mutating func write(_ data: Data, key: CacheKey) throws {
+  private mutating func write(_ data: Data, key: CacheKey, sequence: UInt64) throws {
     let size = EntryHeader.encodedSize + data.count
-    var header = EntryHeader(createdAt: now, sequence: record.lastSequence + 1)
+    var header = EntryHeader(createdAt: now, sequence: sequence)
     var room = MDB_val(mv_size: size, mv_data: nil)
     try key.withMDBValue { key in
       // A new key, the common case, costs one search. For one that is there the cursor then already stands on
@@ -78,7 +81,7 @@ struct LMDBWriter {
         room = MDB_val(mv_size: size, mv_data: nil)
         result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_RESERVE))
       } else if result == MDB_SUCCESS {
-        record.lastSequence += 1
+        record.lastSequence = max(record.lastSequence, sequence)
       }
       try LMDBError.check(result)
     }

@@ -17,10 +17,19 @@ final class SQLiteDatabase: Sendable {
     let writer = try SQLiteFile(path: path).connect(durability: durability)
     self.writer = writer
     gate = Gate(path: path)
-    committer = GroupCommitter(on: thread) { try writer.commit($0) }
+    committer = GroupCommitter(on: thread) { group in
+      try writer.transaction(.beginWriting) {
+        var transaction = try SQLiteWriter(on: writer)
+        try transaction.perform(Array(group.joined()))
+      }
+    }
     readers = ResourcePool(
       capacity: Self.idleReaders,
-      make: { try SQLiteConnection(path: path, role: .reader) },
+      make: {
+        let reader = try SQLiteConnection(path: path, role: .reader)
+        try reader.enlargeCache()
+        return reader
+      },
       destroy: { $0.close() })
   }
 
@@ -64,42 +73,5 @@ final class SQLiteDatabase: Sendable {
     readers.drain()
     // Last, since the last connection to close takes the log away.
     writer.close()
-  }
-}
-
-extension SQLiteConnection {
-  /// Does all of the operations in one transaction.
-  fileprivate func commit(_ group: [[StorageOperation]]) throws {
-    try transaction(.beginWriting) {
-      let now = Timestamp.now().nanoseconds
-      for operations in group {
-        for operation in operations { try perform(operation, at: now) }
-      }
-    }
-  }
-
-  private func perform(_ operation: StorageOperation, at now: Int64) throws {
-    switch operation {
-    case .write(let data, let key):
-      try key.withUTF8 { key in
-        try data.withUnsafeBytes { data in
-          try run(.write) { statement in
-            try statement.bind(key, at: 1)
-            try statement.bind(now, at: 2)
-            try statement.bind(data, at: 3)
-            _ = try statement.step()
-          }
-        }
-      }
-    case .remove(let key):
-      try key.withUTF8 { key in
-        try run(.remove) { statement in
-          try statement.bind(key, at: 1)
-          _ = try statement.step()
-        }
-      }
-    case .removeAll:
-      try run(.removeAll)
-    }
   }
 }

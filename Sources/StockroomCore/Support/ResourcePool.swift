@@ -2,10 +2,12 @@
 ///
 /// There are never more than callers at the same time, and no caller ever waits for another.
 package final class ResourcePool<Resource: Sendable>: Sendable {
-  private let idle = Guarded<[Resource]>([])
-  private let capacity: Int
-  private let make: @Sendable () throws -> Resource
-  private let destroy: @Sendable (Resource) -> Void
+  // Visible to the engines' modules, so that the compiler makes a version for the engine's own type there: without
+  // that, lending costs as much as finding an entry does.
+  @usableFromInline let idle = Guarded<[Resource]>([])
+  @usableFromInline let capacity: Int
+  @usableFromInline let make: @Sendable () throws -> Resource
+  @usableFromInline let destroy: @Sendable (Resource) -> Void
 
   /// - Parameter capacity: How many resources are kept while nobody uses them.
   package init(
@@ -18,7 +20,7 @@ package final class ResourcePool<Resource: Sendable>: Sendable {
   }
 
   /// Lends a resource to `body`. Makes one if none is idle.
-  package func withResource<Result>(_ body: (Resource) throws -> Result) throws -> Result {
+  @inlinable package func withResource<Result>(_ body: (Resource) throws -> Result) throws -> Result {
     let resource = try idle.withLock { $0.popLast() } ?? make()
     defer {
       let isKept = idle.withLock { idle in
