@@ -4,13 +4,11 @@ import StockroomCore
 ///
 /// With a write-ahead log readers never wait for the writer, nor it for them: https://sqlite.org/wal.html
 final class SQLiteDatabase: Sendable {
-  private static let idleReaders = 8
-
   private let gate: Gate
   private let thread = OwnThread()
   private let writer: SQLiteConnection
   private let committer: GroupCommitter<[StorageOperation]>
-  private let readers: ResourcePool<SQLiteConnection>
+  private let readers: SQLiteReaders
 
   /// Opens the database at a path, or makes it.
   init(path: String, durability: Durability) throws {
@@ -23,14 +21,7 @@ final class SQLiteDatabase: Sendable {
         try transaction.perform(Array(group.joined()))
       }
     }
-    readers = ResourcePool(
-      capacity: Self.idleReaders,
-      make: {
-        let reader = try SQLiteConnection(path: path, role: .reader)
-        try reader.enlargeCache()
-        return reader
-      },
-      destroy: { $0.close() })
+    readers = SQLiteReaders(path: path)
   }
 
   deinit {
@@ -48,7 +39,7 @@ final class SQLiteDatabase: Sendable {
     try gate.enter()
     defer { gate.leave() }
     do {
-      return try readers.withResource(body)
+      return try readers.withReader(body)
     } catch let error as StorageError where error.code == .locked {
       return try await thread.run { [writer] in try body(writer) }
     }
