@@ -128,7 +128,7 @@ extension LMDBEnvironment {
       try handle.extendFile(to: handle.mapSize)
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
-      try writer.perform(Array(requests.map(\.operations).joined()))
+      try writer.perform(SortedBatch(joining: requests.map(\.operations)))
     } catch {
       mdb_txn_abort(transaction)
       throw error

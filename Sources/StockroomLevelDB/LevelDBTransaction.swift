@@ -23,21 +23,17 @@ struct LevelDBTransaction {
     self.ledger = ledger
   }
 
-  /// Looks for what the operations find, and puts into the batch what they come to.
+  /// Looks for what the operations find, and puts into LevelDB's batch what they come to.
   ///
   /// Each operation has a sequence of its own, so that those on keys which are there already leave gaps.
-  mutating func add(_ operations: [StorageOperation]) throws {
-    let order = BatchOrder(operations)
-    if order.removesAll { try removeAll() }
+  mutating func add(_ operations: SortedBatch) throws {
+    if operations.removesAll { try removeAll() }
     // Where nothing is, nothing need be looked for.
     let isEmpty = ledger.count == 0
-    var rest = order.positions[...]
-    while let first = rest.first, let key = operations[first].key {
-      let ofOneKey = rest.prefix { operations[$0].key == key }
-      rest = rest[ofOneKey.endIndex...]
-      try perform(operations, at: ofOneKey, on: key, existing: isEmpty ? nil : handle.header(of: key))
+    try operations.forEachKey { key, positions in
+      try perform(operations, at: positions, on: key, existing: isEmpty ? nil : handle.header(of: key))
     }
-    if hasChanges { ledger.nextSequence += UInt64(operations.count) }
+    if hasChanges { ledger.nextSequence += UInt64(operations.operations.count) }
   }
 
   /// Writes the batch, if there is anything in it. Returns the ledger that holds from now on.
@@ -51,12 +47,13 @@ struct LevelDBTransaction {
 
   /// Does to an entry what all of the operations on its key come to, of which only the last one can be seen.
   private mutating func perform(
-    _ operations: [StorageOperation], at positions: ArraySlice<Int>, on key: CacheKey, existing: EntryHeader?
+    _ operations: SortedBatch, at positions: ArraySlice<Int>, on key: UnsafeRawBufferPointer,
+    existing: EntryHeader?
   ) throws {
     var header = existing
     var value: Data?
     for position in positions {
-      if case .write(let data, _) = operations[position] {
+      if case .write(let data, _) = operations.operations[position] {
         header?.overwrite(at: now)
         header = header ?? EntryHeader(createdAt: now, sequence: ledger.nextSequence + UInt64(position))
         value = data
@@ -68,7 +65,7 @@ struct LevelDBTransaction {
       put(header, value, key: key)
       if existing == nil { ledger.count += 1 }
     } else if existing != nil {
-      key.withUTF8 { batch.delete($0) }
+      batch.delete(key)
       ledger.count -= 1
     } else {
       return
@@ -77,14 +74,14 @@ struct LevelDBTransaction {
   }
 
   /// Copies the value three times: into the record, the batch and the log.
-  private mutating func put(_ header: EntryHeader, _ value: Data, key: CacheKey) {
+  private mutating func put(_ header: EntryHeader, _ value: Data, key: UnsafeRawBufferPointer) {
     let size = EntryHeader.encodedSize + value.count
     if record.count < size { record = [UInt8](repeating: 0, count: size) }
     record.withUnsafeMutableBytes { record in
       header.encode(into: record)
       let room = UnsafeMutableRawBufferPointer(rebasing: record[EntryHeader.encodedSize..<size])
       value.withUnsafeBytes { room.copyMemory(from: $0) }
-      key.withUTF8 { batch.put($0, UnsafeRawBufferPointer(rebasing: record[..<size])) }
+      batch.put(key, UnsafeRawBufferPointer(rebasing: record[..<size]))
     }
   }
 

@@ -16,9 +16,10 @@ final class SQLiteDatabase: Sendable {
     self.writer = writer
     gate = Gate(path: path)
     committer = GroupCommitter(on: thread) { group in
+      let batch = SortedBatch(joining: group)
       try writer.transaction(.beginWriting) {
         var transaction = try SQLiteWriter(on: writer)
-        try transaction.perform(Array(group.joined()))
+        try transaction.perform(batch)
       }
     }
     readers = SQLiteReaders(path: path)

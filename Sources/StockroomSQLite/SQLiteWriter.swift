@@ -1,11 +1,5 @@
 import StockroomCore
 
-#if canImport(FoundationEssentials)
-  import FoundationEssentials
-#else
-  import Foundation
-#endif
-
 /// The operations of one write transaction, on the thread that writes.
 struct SQLiteWriter {
   private let connection: SQLiteConnection
@@ -30,21 +24,21 @@ struct SQLiteWriter {
   }
 
   /// Each operation has a sequence of its own, so that those of keys which are there already leave gaps.
-  mutating func perform(_ batch: [StorageOperation]) throws {
-    let order = BatchOrder(batch)
-    if order.removesAll {
+  mutating func perform(_ batch: SortedBatch) throws {
+    if batch.removesAll {
       try connection.run(.removeAll)
       try connection.run(.removeAllLarge)
       hasLargeValues = false
     }
-    for position in order.positions {
-      switch batch[position] {
-      case .write(let data, let key):
-        let sequence = lastSequence + 1 + Int64(position)
-        try write(data, key: key, sequence: sequence)
-        newLastSequence = max(newLastSequence, sequence)
-      case .remove(let key): try remove(key)
-      case .removeAll: break  // Done.
+    try batch.forEachKey { key, positions in
+      for position in positions {
+        if case .write(let data, _) = batch.operations[position] {
+          let sequence = lastSequence + 1 + Int64(position)
+          try data.withUnsafeBytes { try write($0, key: key, sequence: sequence) }
+          newLastSequence = max(newLastSequence, sequence)
+        } else {
+          try remove(key)
+        }
       }
     }
     guard newLastSequence > lastSequence else { return }
@@ -54,37 +48,33 @@ struct SQLiteWriter {
     }
   }
 
-  private mutating func write(_ data: Data, key: CacheKey, sequence: Int64) throws {
-    try key.withUTF8 { key in
-      try data.withUnsafeBytes { data in
-        try removeLargeValue(of: key)
-        let isLarge = key.count + data.count > SQLiteEncoding.largestRow
-        if isLarge {
-          try connection.run(.writeLarge) { statement in
-            try statement.bind(sequence, at: 1)
-            try statement.bind(data, at: 2)
-            _ = try statement.step()
-          }
-          hasLargeValues = true
-        }
-        try connection.run(.write) { statement in
-          try statement.bind(key, at: 1)
-          try statement.bind(sequence, at: 2)
-          try statement.bind(now, at: 3)
-          if isLarge { try statement.bind(sequence, at: 4) } else { try statement.bind(data, at: 4) }
-          _ = try statement.step()
-        }
+  private mutating func write(
+    _ value: UnsafeRawBufferPointer, key: UnsafeRawBufferPointer, sequence: Int64
+  ) throws {
+    try removeLargeValue(of: key)
+    let isLarge = key.count + value.count > SQLiteEncoding.largestRow
+    if isLarge {
+      try connection.run(.writeLarge) { statement in
+        try statement.bind(sequence, at: 1)
+        try statement.bind(value, at: 2)
+        _ = try statement.step()
       }
+      hasLargeValues = true
+    }
+    try connection.run(.write) { statement in
+      try statement.bind(key, at: 1)
+      try statement.bind(sequence, at: 2)
+      try statement.bind(now, at: 3)
+      if isLarge { try statement.bind(sequence, at: 4) } else { try statement.bind(value, at: 4) }
+      _ = try statement.step()
     }
   }
 
-  private func remove(_ key: CacheKey) throws {
-    try key.withUTF8 { key in
-      try removeLargeValue(of: key)
-      try connection.run(.remove) { statement in
-        try statement.bind(key, at: 1)
-        _ = try statement.step()
-      }
+  private func remove(_ key: UnsafeRawBufferPointer) throws {
+    try removeLargeValue(of: key)
+    try connection.run(.remove) { statement in
+      try statement.bind(key, at: 1)
+      _ = try statement.step()
     }
   }
 
