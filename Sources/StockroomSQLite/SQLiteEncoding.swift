@@ -8,14 +8,15 @@ enum SQLiteEncoding {
   /// a table of its own.
   ///
   /// `key` is a BLOB, compared byte for byte, NUL included (K2). `sequence` grows from each first write of a key to the
-  /// next (R6), and `ledger` holds the greatest one. Times are nanoseconds since 1970.
+  /// next (R6), and `ledger` holds the greatest one. `created` is in nanoseconds since 1970; the last write was `age`
+  /// nanoseconds later, which takes no room as long as there was only one.
   static let schema = [
     """
     CREATE TABLE entries (
       key BLOB PRIMARY KEY,
       sequence INTEGER NOT NULL,
       created INTEGER NOT NULL,
-      updated INTEGER NOT NULL,
+      age INTEGER NOT NULL,
       value BLOB NOT NULL
     ) WITHOUT ROWID
     """,

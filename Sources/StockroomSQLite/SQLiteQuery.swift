@@ -21,8 +21,8 @@ enum SQLiteQuery: Int, CaseIterable {
     // An overwrite keeps sequence and created; time does not move backwards for an entry (rule W2).
     case .write:
       """
-      INSERT INTO entries (key, sequence, created, updated, value) VALUES (?1, ?2, ?3, ?3, ?4)
-      ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated = max(updated, excluded.updated)
+      INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, 0, ?4)
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value, age = max(age, excluded.created - created)
       """
     case .remove: "DELETE FROM entries WHERE key = ?1"
     case .removeAll: "DELETE FROM entries"
@@ -37,13 +37,13 @@ enum SQLiteQuery: Int, CaseIterable {
 
     case .value: "SELECT value FROM entries WHERE key = ?1"
     case .largeValue: "SELECT value FROM large_values WHERE number = ?1"
-    case .times: "SELECT created, updated FROM entries WHERE key = ?1"
+    case .times: "SELECT created, created + age FROM entries WHERE key = ?1"
     case .exists: "SELECT 1 FROM entries WHERE key = ?1"
 
     case .allValues: "SELECT value FROM entries"
     case .allKeys: "SELECT key FROM entries"
     case .allKeysAndValues: "SELECT key, value FROM entries"
-    case .allEntries: "SELECT key, value, created, updated, sequence FROM entries"
+    case .allEntries: "SELECT key, value, created, created + age, sequence FROM entries"
     case .keysAndValuesFrom: "SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key"
     case .count: "SELECT count(*) FROM entries"
     }
