@@ -50,7 +50,7 @@ extension CacheKey {
   /// The key that has these bytes, or nil if they are not UTF-8 and so cannot be a key.
   package init?(utf8 bytes: UnsafeRawBufferPointer) {
     guard let value = String(validating: bytes, as: UTF8.self) else { return nil }
-    self.init(value: value, rawValue: value)
+    self.init(contiguous: value)
   }
 }
 

@@ -42,6 +42,12 @@ public struct CacheKey: Sendable {
     self.rawValue = rawValue
   }
 
+  /// A key that is its own raw value, and contiguous already.
+  init(contiguous value: String) {
+    self.value = value
+    rawValue = value
+  }
+
   /// Throws unless the key has 1 to ``maximumLength`` bytes: the check that all engines share (rule K1).
   ///
   /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``.

@@ -41,7 +41,7 @@ struct SQLiteStatement {
   /// The time in a column of the current row.
   func date(at column: Int32) -> Date { Timestamp(nanoseconds: number(at: column)).date }
 
-  /// The value in a column of the current row, which may stand for one in the table of large ones.
+  /// The value in a column of the current row, copied. It may stand for one in the table of large ones.
   func value(at column: Int32) throws -> Data {
     guard sqlite3_column_type(handle, column) == SQLITE_INTEGER else { return try data(at: column) }
     let number = number(at: column)
