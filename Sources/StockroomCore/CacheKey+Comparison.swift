@@ -11,7 +11,9 @@
 extension CacheKey: Hashable {
   /// Whether both values have the same bytes.
   public static func == (left: CacheKey, right: CacheKey) -> Bool {
-    left.withUTF8 { left in right.withUTF8 { right in left.compare(with: right) == 0 } }
+    left.withUTF8 { left in
+      right.withUTF8 { right in left.count == right.count && left.compare(with: right) == 0 }
+    }
   }
 
   /// Feeds the bytes of ``value`` to the hasher.
@@ -34,7 +36,9 @@ extension CacheKey: CustomStringConvertible {
 
 extension CacheKey {
   /// Calls `body` with the bytes that identify the entry. Costs no copy.
-  package func withUTF8<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+  @inlinable package func withUTF8<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows
+    -> Result
+  {
     if let result = try value.utf8.withContiguousStorageIfAvailable({ try body(UnsafeRawBufferPointer($0)) })
     {
       return result
@@ -45,14 +49,16 @@ extension CacheKey {
 
   /// The key that has these bytes, or nil if they are not UTF-8 and so cannot be a key.
   package init?(utf8 bytes: UnsafeRawBufferPointer) {
-    guard let value = String(validating: bytes, as: UTF8.self) else { return nil }
-    self.init(value: value, rawValue: value)
+    // String(validating:as:) looks types up each time it is called, which takes longer than decoding. What decoding
+    // repairs, on the other hand, is not what it was.
+    self.init(contiguous: String(decoding: bytes, as: UTF8.self))
+    guard withUTF8({ $0.count == bytes.count && $0.compare(with: bytes) == 0 }) else { return nil }
   }
 }
 
 extension UnsafeRawBufferPointer {
   /// Below zero, zero or above, as these bytes come before the others, equal them, or come after.
-  package func compare(with other: UnsafeRawBufferPointer) -> Int {
+  @inlinable package func compare(with other: UnsafeRawBufferPointer) -> Int {
     let common = Swift.min(count, other.count)
     if common > 0, let left = baseAddress, let right = other.baseAddress {
       let order = memcmp(left, right, common)

@@ -42,20 +42,28 @@ public struct CacheKey: Sendable {
     self.rawValue = rawValue
   }
 
+  /// A key that is its own raw value, and contiguous already.
+  init(contiguous value: String) {
+    self.value = value
+    rawValue = value
+  }
+
   /// Throws unless the key has 1 to ``maximumLength`` bytes: the check that all engines share (rule K1).
   ///
   /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``.
-  public func validate() throws {
+  @inlinable public func validate() throws {
+    guard 1...Self.maximumLength ~= value.utf8.count else { throw lengthError }
+  }
+
+  @usableFromInline var lengthError: StorageError {
     let length = value.utf8.count
-    guard length > 0 else {
-      throw StorageError(.invalidKey, "A key must have at least 1 byte, and this one is empty.")
+    if length == 0 {
+      return StorageError(.invalidKey, "A key must have at least 1 byte, and this one is empty.")
     }
-    guard length <= Self.maximumLength else {
-      throw StorageError(
-        .invalidKey,
-        "A key may have \(Self.maximumLength) bytes of UTF-8, and this one has \(length): "
-          + "\(value.prefix(40).debugDescription)…")
-    }
+    return StorageError(
+      .invalidKey,
+      "A key may have \(Self.maximumLength) bytes of UTF-8, and this one has \(length): "
+        + "\(value.prefix(40).debugDescription)…")
   }
 }
 
@@ -63,7 +71,7 @@ extension Sequence<CacheKey> {
   /// Throws unless every key has 1 to ``CacheKey/maximumLength`` bytes.
   ///
   /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``, for the first key that has not.
-  public func validate() throws {
+  @inlinable public func validate() throws {
     for key in self { try key.validate() }
   }
 }

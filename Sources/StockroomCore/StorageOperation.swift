@@ -18,7 +18,7 @@ extension Sequence<StorageOperation> {
   /// Throws unless every key in the batch is valid, so that a batch is refused before any of it is done (W4).
   ///
   /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``, for the first key that is not.
-  public func validate() throws {
+  @inlinable public func validate() throws {
     for operation in self {
       switch operation {
       case .write(_, let key), .remove(let key): try key.validate()

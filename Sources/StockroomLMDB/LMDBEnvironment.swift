@@ -97,12 +97,15 @@ extension LMDBEnvironment {
   /// Commits the requests as one transaction, or none of them.
   func commit(_ requests: [LMDBRequest]) throws {
     do {
+      let size = requests.reduce(0) { $0 + $1.estimatedSize }
+      // What turns out not to fit has been done for nothing. If there can be no more room, it may fit all the same.
+      if try handle.get().unusedMap < size { try? makeRoom(forBytes: size) }
       var repairs = 0
       while true {
         do {
           return try commitOnce(requests)
         } catch let error as LMDBError where error.code == MDB_MAP_FULL {
-          try makeRoom(forBytes: requests.reduce(0) { $0 + $1.estimatedSize })
+          try makeRoom(forBytes: size)
         } catch let error as LMDBError where Self.isRepairable(error) && repairs < 3 {
           repairs += 1
           try repair()
@@ -125,10 +128,7 @@ extension LMDBEnvironment {
       try handle.extendFile(to: handle.mapSize)
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
-      for request in requests {
-        for operation in request.operations { try writer.perform(operation) }
-      }
-      try writer.finish()
+      try writer.perform(SortedBatch(joining: requests.map(\.operations)))
     } catch {
       mdb_txn_abort(transaction)
       throw error

@@ -11,11 +11,19 @@ import StockroomCore
 
 extension LMDBHandle {
   /// How many bytes of the file are mapped: what the database can grow to before the map has to be moved.
-  var mapSize: Int {
+  var mapSize: Int { information.me_mapsize }
+
+  /// How many bytes of the map no page has been put to yet. There may be free ones before them.
+  var unusedMap: Int {
+    let information = information
+    return information.me_mapsize - (information.me_last_pgno + 1) * pageSize
+  }
+
+  private var information: MDB_envinfo {
     var information = MDB_envinfo()
     // Fails only without an environment or without a place for the answer.
     _ = mdb_env_info(environment, &information)
-    return information.me_mapsize
+    return information
   }
 
   /// Moves the map, which then covers at least what is in use. No transaction of this process may be open.

@@ -86,12 +86,18 @@ struct LMDBEntry {
   }
 }
 
+extension MDB_val {
+  /// The bytes as LMDB wants them, where they are. It does not change what it is given to read.
+  init(_ bytes: UnsafeRawBufferPointer) {
+    self.init(mv_size: bytes.count, mv_data: UnsafeMutableRawPointer(mutating: bytes.baseAddress))
+  }
+}
+
 extension CacheKey {
   /// Calls `body` with the bytes of the key as LMDB wants them, which does not change them.
   func withMDBValue<Result>(_ body: (inout MDB_val) throws -> Result) rethrows -> Result {
     try withUTF8 { bytes in
-      var value = MDB_val(
-        mv_size: bytes.count, mv_data: UnsafeMutableRawPointer(mutating: bytes.baseAddress))
+      var value = MDB_val(bytes)
       return try body(&value)
     }
   }

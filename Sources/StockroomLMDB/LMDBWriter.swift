@@ -51,37 +51,39 @@ struct LMDBWriter {
 
   // The cursor belongs to the transaction, which closes it when it ends.
 
-  mutating func perform(_ operation: StorageOperation) throws {
-    switch operation {
-    case .write(let data, let key): try write(data, key: key)
-    case .remove(let key): try remove(key: key)
-    case .removeAll: try LMDBError.check(mdb_drop(transaction, entries, 0))
+  /// Each operation has a sequence of its own, so that those on keys which are there already leave gaps.
+  mutating func perform(_ batch: SortedBatch) throws {
+    if batch.removesAll { try LMDBError.check(mdb_drop(transaction, entries, 0)) }
+    let sequence = record.lastSequence + 1
+    try batch.forEachKey { key, positions in
+      for position in positions {
+        if case .write(let data, _) = batch.operations[position] {
+          try write(data, key: MDB_val(key), sequence: sequence + UInt64(position))
+        } else {
+          try remove(key: MDB_val(key))
+        }
+      }
     }
-  }
-
-  /// Puts the record away, if sequences have been handed out.
-  func finish() throws {
+    // Put away only if sequences have been handed out.
     if record != recordAtStart { try record.store(in: transaction, main: main) }
   }
 
-  private mutating func write(_ data: Data, key: CacheKey) throws {
+  private mutating func write(_ data: Data, key: MDB_val, sequence: UInt64) throws {
+    var key = key
     let size = EntryHeader.encodedSize + data.count
-    var header = EntryHeader(createdAt: now, sequence: record.lastSequence + 1)
+    var header = EntryHeader(createdAt: now, sequence: sequence)
     var room = MDB_val(mv_size: size, mv_data: nil)
-    try key.withMDBValue { key in
-      // A new key, the common case, costs one search. For one that is there the cursor then already stands on
-      // its page.
-      var result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_NOOVERWRITE | MDB_RESERVE))
-      if result == MDB_KEYEXIST {
-        header = try LMDBEntry(room).header()
-        header.overwrite(at: now)
-        room = MDB_val(mv_size: size, mv_data: nil)
-        result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_RESERVE))
-      } else if result == MDB_SUCCESS {
-        record.lastSequence += 1
-      }
-      try LMDBError.check(result)
+    // A new key, the common case, costs one search. For one that is there the cursor then already stands on its page.
+    var result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_NOOVERWRITE | MDB_RESERVE))
+    if result == MDB_KEYEXIST {
+      header = try LMDBEntry(room).header()
+      header.overwrite(at: now)
+      room = MDB_val(mv_size: size, mv_data: nil)
+      result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_RESERVE))
+    } else if result == MDB_SUCCESS {
+      record.lastSequence = max(record.lastSequence, sequence)
     }
+    try LMDBError.check(result)
     let bytes = UnsafeMutableRawBufferPointer(start: room.mv_data, count: size)
     header.encode(into: bytes)
     data.withUnsafeBytes {
@@ -89,8 +91,9 @@ struct LMDBWriter {
     }
   }
 
-  private func remove(key: CacheKey) throws {
-    let result = key.withMDBValue { key in mdb_del(transaction, entries, &key, nil) }
+  private func remove(key: MDB_val) throws {
+    var key = key
+    let result = mdb_del(transaction, entries, &key, nil)
     if result != MDB_NOTFOUND { try LMDBError.check(result) }
   }
 }

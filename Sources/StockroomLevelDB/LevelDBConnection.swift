@@ -54,8 +54,7 @@ final class LevelDBConnection: Sendable {
     try state.withLock { state in
       if state.isBroken { try mend(&state) }
       var transaction = LevelDBTransaction(on: try lease.current.get(), ledger: state.ledger)
-      transaction.expect(operations.reduce(0) { $0 + $1.count })
-      for operation in operations.joined() { try transaction.add(operation) }
+      try transaction.add(SortedBatch(joining: operations))
       do {
         let ledger = try transaction.commit()
         if durability == .full { try state.names.synchronizeLog(in: path) }

@@ -176,7 +176,11 @@ extension LevelDBHandle {
   }
 
   func header(of key: CacheKey, in snapshot: LevelDBSnapshot? = nil) throws -> EntryHeader? {
-    try key.withUTF8 { try read($0, in: snapshot) { try LevelDBEncoding.header($0, path: path) } }
+    try key.withUTF8 { try header(of: $0, in: snapshot) }
+  }
+
+  func header(of key: UnsafeRawBufferPointer, in snapshot: LevelDBSnapshot? = nil) throws -> EntryHeader? {
+    try read(key, in: snapshot) { try LevelDBEncoding.header($0, path: path) }
   }
 
   func ledger() throws -> Ledger? {

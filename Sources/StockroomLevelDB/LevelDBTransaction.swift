@@ -14,29 +14,26 @@ struct LevelDBTransaction {
   private let now = Timestamp.now()
   private let batch = LevelDBBatch()
   /// What the database holds once the batch is written.
-  private(set) var ledger: Ledger
-  /// The keys that the batch has touched; nil means absent.
-  private var touched: [CacheKey: EntryHeader?] = [:]
-  /// Nothing of what is in the database will be left, so it need not be asked.
-  private var isCleared: Bool
+  private var ledger: Ledger
   private var hasChanges = false
   private var record: [UInt8] = []
 
   init(on handle: LevelDBHandle, ledger: Ledger) {
     self.handle = handle
     self.ledger = ledger
-    isCleared = ledger.count == 0
   }
 
-  /// Makes room for that many operations.
-  mutating func expect(_ count: Int) { touched.reserveCapacity(count) }
-
-  mutating func add(_ operation: StorageOperation) throws {
-    switch operation {
-    case .write(let data, let key): try write(data, key: key)
-    case .remove(let key): try remove(key)
-    case .removeAll: try removeAll()
+  /// Looks for what the operations find, and puts into LevelDB's batch what they come to.
+  ///
+  /// Each operation has a sequence of its own, so that those on keys which are there already leave gaps.
+  mutating func add(_ operations: SortedBatch) throws {
+    if operations.removesAll { try removeAll() }
+    // Where nothing is, nothing need be looked for.
+    let isEmpty = ledger.count == 0
+    try operations.forEachKey { key, positions in
+      try perform(operations, at: positions, on: key, existing: isEmpty ? nil : handle.header(of: key))
     }
+    if hasChanges { ledger.nextSequence += UInt64(operations.operations.count) }
   }
 
   /// Writes the batch, if there is anything in it. Returns the ledger that holds from now on.
@@ -48,58 +45,54 @@ struct LevelDBTransaction {
     return ledger
   }
 
-  /// Costs a look for the key, and copies the value three times: into the record, the batch and the log.
-  private mutating func write(_ data: Data, key: CacheKey) throws {
-    var header: EntryHeader
-    if let existing = try self.header(of: key) {
-      header = existing
-      header.overwrite(at: now)
+  /// Does to an entry what all of the operations on its key come to, of which only the last one can be seen.
+  private mutating func perform(
+    _ operations: SortedBatch, at positions: ArraySlice<Int>, on key: UnsafeRawBufferPointer,
+    existing: EntryHeader?
+  ) throws {
+    var header = existing
+    var value: Data?
+    for position in positions {
+      if case .write(let data, _) = operations.operations[position] {
+        header?.overwrite(at: now)
+        header = header ?? EntryHeader(createdAt: now, sequence: ledger.nextSequence + UInt64(position))
+        value = data
+      } else {
+        header = nil
+      }
+    }
+    if let header, let value {
+      put(header, value, key: key)
+      if existing == nil { ledger.count += 1 }
+    } else if existing != nil {
+      batch.delete(key)
+      ledger.count -= 1
     } else {
-      header = EntryHeader(createdAt: now, sequence: ledger.nextSequence)
-      ledger.nextSequence += 1
-      ledger.count += 1
+      return
     }
-    let size = EntryHeader.encodedSize + data.count
-    if record.count < size { record = [UInt8](repeating: 0, count: size) }
-    record.withUnsafeMutableBytes { record in
-      header.encode(into: record)
-      let value = UnsafeMutableRawBufferPointer(rebasing: record[EntryHeader.encodedSize..<size])
-      data.withUnsafeBytes { value.copyMemory(from: $0) }
-      key.withUTF8 { batch.put($0, UnsafeRawBufferPointer(rebasing: record[..<size])) }
-    }
-    touched[key] = .some(header)
     hasChanges = true
   }
 
-  private mutating func remove(_ key: CacheKey) throws {
-    guard try header(of: key) != nil else { return }
-    key.withUTF8 { batch.delete($0) }
-    touched[key] = .some(nil)
-    ledger.count -= 1
-    hasChanges = true
+  /// Copies the value three times: into the record, the batch and the log.
+  private mutating func put(_ header: EntryHeader, _ value: Data, key: UnsafeRawBufferPointer) {
+    let size = EntryHeader.encodedSize + value.count
+    if record.count < size { record = [UInt8](repeating: 0, count: size) }
+    record.withUnsafeMutableBytes { record in
+      header.encode(into: record)
+      let room = UnsafeMutableRawBufferPointer(rebasing: record[EntryHeader.encodedSize..<size])
+      value.withUnsafeBytes { room.copyMemory(from: $0) }
+      batch.put(key, UnsafeRawBufferPointer(rebasing: record[..<size]))
+    }
   }
 
   /// Removes key by key, since LevelDB knows no other way: costs time proportional to the number of entries.
   private mutating func removeAll() throws {
-    for (key, header) in touched where header != nil {
-      key.withUTF8 { batch.delete($0) }
+    guard ledger.count > 0 else { return }
+    try handle.forEachEntry { key, _ in
+      batch.delete(key)
+      return true
     }
-    if !isCleared {
-      try handle.forEachEntry { key, _ in
-        batch.delete(key)
-        return true
-      }
-    }
-    hasChanges = hasChanges || ledger.count > 0
-    touched = [:]
-    isCleared = true
+    hasChanges = true
     ledger.count = 0
-  }
-
-  /// The header of an entry as the operations before have left it, or nil if it is absent.
-  private func header(of key: CacheKey) throws -> EntryHeader? {
-    if let known = touched[key] { return known }
-    if isCleared { return nil }
-    return try handle.header(of: key)
   }
 }

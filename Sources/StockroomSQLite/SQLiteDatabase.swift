@@ -4,24 +4,25 @@ import StockroomCore
 ///
 /// With a write-ahead log readers never wait for the writer, nor it for them: https://sqlite.org/wal.html
 final class SQLiteDatabase: Sendable {
-  private static let idleReaders = 8
-
   private let gate: Gate
   private let thread = OwnThread()
   private let writer: SQLiteConnection
   private let committer: GroupCommitter<[StorageOperation]>
-  private let readers: ResourcePool<SQLiteConnection>
+  private let readers: SQLiteReaders
 
   /// Opens the database at a path, or makes it.
   init(path: String, durability: Durability) throws {
     let writer = try SQLiteFile(path: path).connect(durability: durability)
     self.writer = writer
     gate = Gate(path: path)
-    committer = GroupCommitter(on: thread) { try writer.commit($0) }
-    readers = ResourcePool(
-      capacity: Self.idleReaders,
-      make: { try SQLiteConnection(path: path, role: .reader) },
-      destroy: { $0.close() })
+    committer = GroupCommitter(on: thread) { group in
+      let batch = SortedBatch(joining: group)
+      try writer.transaction(.beginWriting) {
+        var transaction = try SQLiteWriter(on: writer)
+        try transaction.perform(batch)
+      }
+    }
+    readers = SQLiteReaders(path: path)
   }
 
   deinit {
@@ -39,7 +40,7 @@ final class SQLiteDatabase: Sendable {
     try gate.enter()
     defer { gate.leave() }
     do {
-      return try readers.withResource(body)
+      return try readers.withReader(body)
     } catch let error as StorageError where error.code == .locked {
       return try await thread.run { [writer] in try body(writer) }
     }
@@ -64,42 +65,5 @@ final class SQLiteDatabase: Sendable {
     readers.drain()
     // Last, since the last connection to close takes the log away.
     writer.close()
-  }
-}
-
-extension SQLiteConnection {
-  /// Does all of the operations in one transaction.
-  fileprivate func commit(_ group: [[StorageOperation]]) throws {
-    try transaction(.beginWriting) {
-      let now = Timestamp.now().nanoseconds
-      for operations in group {
-        for operation in operations { try perform(operation, at: now) }
-      }
-    }
-  }
-
-  private func perform(_ operation: StorageOperation, at now: Int64) throws {
-    switch operation {
-    case .write(let data, let key):
-      try key.withUTF8 { key in
-        try data.withUnsafeBytes { data in
-          try run(.write) { statement in
-            try statement.bind(key, at: 1)
-            try statement.bind(now, at: 2)
-            try statement.bind(data, at: 3)
-            _ = try statement.step()
-          }
-        }
-      }
-    case .remove(let key):
-      try key.withUTF8 { key in
-        try run(.remove) { statement in
-          try statement.bind(key, at: 1)
-          _ = try statement.step()
-        }
-      }
-    case .removeAll:
-      try run(.removeAll)
-    }
   }
 }

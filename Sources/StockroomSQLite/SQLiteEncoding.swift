@@ -2,18 +2,31 @@ import StockroomCore
 
 /// How a Stockroom database is laid out and recognised.
 enum SQLiteEncoding {
-  /// `sequence` is the rowid, so that the table itself is in the order in which keys were first written (R6).
-  /// `key` is a BLOB, compared byte for byte, NUL included (K2). `value` comes last, since SQLite has to walk over
-  /// a large column to reach those behind it. Times are nanoseconds since 1970.
-  static let schema = """
-    CREATE TABLE entries (
-      sequence INTEGER PRIMARY KEY,
-      key BLOB NOT NULL UNIQUE,
-      created INTEGER NOT NULL,
-      updated INTEGER NOT NULL,
-      value BLOB NOT NULL
-    )
+  /// One tree in the order of keys holds the entries, so that finding one is one search, and those that follow each
+  /// other are next to each other. Such a tree is good for rows that are small beside a page
+  /// (https://sqlite.org/withoutrowid.html, section 3), so where a value is large, `value` is the number of its row in
+  /// a table of its own.
+  ///
+  /// `key` is a BLOB, compared byte for byte, NUL included (K2). `sequence` grows from each first write of a key to the
+  /// next (R6), and `ledger` holds the greatest one. `created` is in nanoseconds since 1970; the last write was `age`
+  /// nanoseconds later, which takes no room as long as there was only one.
+  static let schema = [
     """
+    CREATE TABLE entries (
+      key BLOB PRIMARY KEY,
+      sequence INTEGER NOT NULL,
+      created INTEGER NOT NULL,
+      age INTEGER NOT NULL,
+      value BLOB NOT NULL
+    ) WITHOUT ROWID
+    """,
+    "CREATE TABLE large_values (number INTEGER PRIMARY KEY, value BLOB NOT NULL)",
+    "CREATE TABLE ledger (sequence INTEGER NOT NULL)",
+    "INSERT INTO ledger VALUES (0)",
+  ]
+
+  /// The most bytes that a key and its value have together in one row: an eighth of a page.
+  static let largestRow = 512
 
   /// "STKR", in the field of the header that tells whose database a file is.
   static let applicationID: UInt32 = 0x5354_4b52

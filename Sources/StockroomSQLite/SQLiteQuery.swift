@@ -1,8 +1,10 @@
 /// Every statement that an engine prepares, once for each connection.
 enum SQLiteQuery: Int, CaseIterable {
   case beginReading, beginWriting, commit, rollback
+  case ledger, setLedger
   case write, remove, removeAll
-  case value, times, exists
+  case writeLarge, removeLarge, removeAllLarge
+  case value, largeValue, times, exists
   case allValues, allKeys, allKeysAndValues, allEntries, keysAndValuesFrom, count
 
   var sql: String {
@@ -13,23 +15,35 @@ enum SQLiteQuery: Int, CaseIterable {
     case .commit: "COMMIT"
     case .rollback: "ROLLBACK"
 
+    case .ledger: "SELECT sequence, EXISTS (SELECT 1 FROM large_values) FROM ledger"
+    case .setLedger: "UPDATE ledger SET sequence = ?1"
+
     // An overwrite keeps sequence and created; time does not move backwards for an entry (rule W2).
     case .write:
       """
-      INSERT INTO entries (key, created, updated, value) VALUES (?1, ?2, ?2, ?3)
-      ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated = max(updated, excluded.updated)
+      INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, 0, ?4)
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value, age = max(age, excluded.created - created)
       """
     case .remove: "DELETE FROM entries WHERE key = ?1"
     case .removeAll: "DELETE FROM entries"
 
+    case .writeLarge: "INSERT INTO large_values (number, value) VALUES (?1, ?2)"
+    case .removeLarge:
+      """
+      DELETE FROM large_values WHERE number =
+        (SELECT value FROM entries WHERE key = ?1 AND typeof(value) = 'integer')
+      """
+    case .removeAllLarge: "DELETE FROM large_values"
+
     case .value: "SELECT value FROM entries WHERE key = ?1"
-    case .times: "SELECT created, updated FROM entries WHERE key = ?1"
+    case .largeValue: "SELECT value FROM large_values WHERE number = ?1"
+    case .times: "SELECT created, created + age FROM entries WHERE key = ?1"
     case .exists: "SELECT 1 FROM entries WHERE key = ?1"
 
     case .allValues: "SELECT value FROM entries"
     case .allKeys: "SELECT key FROM entries"
     case .allKeysAndValues: "SELECT key, value FROM entries"
-    case .allEntries: "SELECT key, value, created, updated FROM entries ORDER BY sequence"
+    case .allEntries: "SELECT key, value, created, created + age, sequence FROM entries"
     case .keysAndValuesFrom: "SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key"
     case .count: "SELECT count(*) FROM entries"
     }

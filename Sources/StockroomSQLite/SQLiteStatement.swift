@@ -41,6 +41,20 @@ struct SQLiteStatement {
   /// The time in a column of the current row.
   func date(at column: Int32) -> Date { Timestamp(nanoseconds: number(at: column)).date }
 
+  /// The value in a column of the current row, copied. It may stand for one in the table of large ones.
+  func value(at column: Int32) throws -> Data {
+    guard sqlite3_column_type(handle, column) == SQLITE_INTEGER else { return try data(at: column) }
+    let number = number(at: column)
+    // As long as this statement is under way, the other one sees the same moment.
+    return try connection.run(.largeValue) { statement in
+      try statement.bind(number, at: 1)
+      guard try statement.step() else {
+        throw StorageError(.corrupted, "The database \(connection.path) has lost a value.")
+      }
+      return try statement.data(at: 0)
+    }
+  }
+
   /// The bytes in a column of the current row, copied.
   func data(at column: Int32) throws -> Data {
     let bytes = try bytes(at: column)

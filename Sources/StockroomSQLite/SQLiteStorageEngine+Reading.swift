@@ -31,25 +31,28 @@ extension SQLiteStorageEngine {
 
   /// O(N).
   @concurrent public func readAllData() async throws -> [Data] {
-    try await database.read { try $0.rows(of: .allValues) { try $0.data(at: 0) } }
+    try await database.read { try $0.rows(of: .allValues) { try $0.value(at: 0) } }
   }
 
   /// O(N).
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await database.read { reader in
-      try reader.rows(of: .allKeysAndValues) { (try $0.key(at: 0), try $0.data(at: 1)) }
+      try reader.rows(of: .allKeysAndValues) { (try $0.key(at: 0), try $0.value(at: 1)) }
     }
   }
 
-  /// O(N): the table is in the order in which keys were first written.
+  /// O(N log N): the entries are sorted by when their keys were first written.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    try await database.read { reader in
+    var entries = try await database.read { reader in
       try reader.rows(of: .allEntries) { row in
-        StorageEntry(
-          key: try row.key(at: 0), data: try row.data(at: 1), createdAt: row.date(at: 2),
+        let entry = StorageEntry(
+          key: try row.key(at: 0), data: try row.value(at: 1), createdAt: row.date(at: 2),
           updatedAt: row.date(at: 3))
+        return (sequence: row.number(at: 4), entry: entry)
       }
     }
+    entries.sort { $0.sequence < $1.sequence }
+    return entries.map(\.entry)
   }
 
   /// O(log N + R) for R entries returned.
@@ -72,14 +75,14 @@ extension SQLiteStorageEngine {
     }
   }
 
-  /// O(N), over the index of keys alone.
+  /// O(N).
   @concurrent public func keyCount() async throws -> Int {
     try await database.read { reader in
       try reader.rows(of: .count) { Int($0.number(at: 0)) }.first ?? 0
     }
   }
 
-  /// O(N), over the index of keys alone.
+  /// O(N).
   @concurrent public func allKeys() async throws -> [CacheKey] {
     try await database.read { try $0.rows(of: .allKeys) { try $0.key(at: 0) } }
   }
@@ -102,7 +105,7 @@ extension SQLiteConnection {
   private static let cancellationInterval = 1024
 
   fileprivate func value(of key: CacheKey) throws -> Data? {
-    try first(.value, key) { try $0.data(at: 0) }
+    try first(.value, key) { try $0.value(at: 0) }
   }
 
   fileprivate func exists(_ key: CacheKey) throws -> Bool {
@@ -161,7 +164,7 @@ extension SQLiteConnection {
         switch cursor.position(of: try statement.bytes(at: 0)) {
         case .before: continue
         case .behind: return found
-        case .inside: found.append((try statement.key(at: 0), try statement.data(at: 1)))
+        case .inside: found.append((try statement.key(at: 0), try statement.value(at: 1)))
         }
       }
       return found

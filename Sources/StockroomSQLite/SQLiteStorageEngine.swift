@@ -16,6 +16,9 @@ import StockroomCore
 /// memory beside it, with `-wal` and `-shm` at the end of their names. Removing entries leaves room in the file for
 /// others; it does not make the file smaller.
 ///
+/// In memory, the writer and each of the readers at the same time cache what they use of the database, up to 64 MB each.
+/// Entries of up to 512 bytes with their keys are found fastest.
+///
 /// ## Durability
 ///
 /// - `Durability.full`: the log is synced at each commit. Nothing acknowledged is lost when the machine dies.

@@ -94,4 +94,15 @@ import Testing
       try CacheKey(verbatim: String(repeating: "é", count: 256)).validate()
     }
   }
+
+  @Test(
+    "Bytes that are not UTF-8 are no key",
+    arguments: [
+      (Array("é\0😀".utf8), true), ([0xEF, 0xBF, 0xBD], true), ([0xFF], false), ([0x61, 0xC3], false),
+      ([0xF0, 0x90, 0x80], false), ([0xED, 0xA0, 0x80], false), ([0xC0, 0x80], false),
+    ])
+  func decoding(bytes: [UInt8], isKey: Bool) {
+    let key = bytes.withUnsafeBytes { CacheKey(utf8: $0) }
+    #expect(key.map { Array($0.value.utf8) } == (isKey ? bytes : nil))
+  }
 }

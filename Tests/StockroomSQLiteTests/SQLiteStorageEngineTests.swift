@@ -220,11 +220,15 @@ import Testing
     }
   }
 
-  @Test("A database without the table of entries is damaged, not empty")
-  func missingTable() async throws {
+  @Test(
+    "A database without one of its tables is damaged, not empty",
+    arguments: [
+      "DROP TABLE entries", "DROP TABLE large_values", "DROP TABLE ledger", "DELETE FROM ledger",
+    ])
+  func missingTable(sql: String) async throws {
     try await cleaningUp {
       try await SQLiteStorageEngine(directory: directory).close()
-      try run("DROP TABLE entries", on: file)
+      try run(sql, on: file)
       #expect(try openingFails() == .corrupted)
     }
   }

@@ -36,10 +36,13 @@ package final class OwnThread: @unchecked Sendable {
   /// - Throws: ``StorageError`` with code `closed` after ``stop()``, `io` if the system has no thread to give.
   package func enqueue(_ job: @escaping @Sendable () -> Void) throws {
     pthread_mutex_lock(mutex)
-    defer { pthread_mutex_unlock(mutex) }
-    guard !isStopping else { throw StorageError(.closed, "The engine's thread has been stopped.") }
-    if thread == nil { thread = try start() }
-    jobs.append(job)
+    do {
+      defer { pthread_mutex_unlock(mutex) }
+      guard !isStopping else { throw StorageError(.closed, "The engine's thread has been stopped.") }
+      if thread == nil { thread = try start() }
+      jobs.append(job)
+    }
+    // Only now, so that the thread does not wake up to wait for the lock.
     pthread_cond_signal(condition)
   }
 

@@ -23,6 +23,7 @@ final class SQLiteConnection {
         PRAGMA journal_mode = WAL;
         PRAGMA synchronous = \(durability == .full ? "FULL" : "NORMAL");
         PRAGMA cache_size = -65536;
+        PRAGMA secure_delete = FAST;
         CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID
         """
       try Self.check(sqlite3_exec(database, settings, nil, nil, nil), database)

@@ -1,0 +1,85 @@
+/// A batch in the order in which a sorted tree does it best: that of the keys, so that what lies together is looked for
+/// and changed together. The result is that of the order given, since operations on different keys do not see each
+/// other.
+package struct SortedBatch: Sendable {
+  /// What is to be done, in the order given.
+  package let operations: [StorageOperation]
+  /// Whether everything that there was is removed first.
+  package let removesAll: Bool
+  /// Where the operations behind the last `removeAll` are: in byte order of their keys, and those on the same key in
+  /// the order given.
+  private let positions: [Int]
+  /// The bytes of the keys behind the last `removeAll`, one after the other. Beside each other they are compared and
+  /// looked for with less cost than in strings all over the memory.
+  private let bytes: [UInt8]
+  /// Where in ``bytes`` each key begins, and at last where they end.
+  private let starts: [Int]
+
+  /// O(N log N) for N operations in all batches together.
+  package init(joining batches: [[StorageOperation]]) {
+    operations = batches.count == 1 ? batches[0] : Array(batches.joined())
+    let first = operations.lastIndex { if case .removeAll = $0 { true } else { false } }.map { $0 + 1 } ?? 0
+    removesAll = first > 0
+
+    var bytes: [UInt8] = []
+    var starts = [0]
+    var sortable: [(beginning: UInt128, index: Int)] = []
+    bytes.reserveCapacity(48 * (operations.count - first))
+    starts.reserveCapacity(operations.count - first + 1)
+    sortable.reserveCapacity(operations.count - first)
+    for operation in operations[first...] {
+      switch operation {
+      case .write(_, let key), .remove(let key):
+        key.withUTF8 { key in
+          sortable.append((Self.beginning(of: key), starts.count - 1))
+          bytes.append(contentsOf: key)
+          starts.append(bytes.count)
+        }
+      case .removeAll: break  // There is none behind the last one.
+      }
+    }
+    bytes.withUnsafeBytes { bytes in
+      func key(_ index: Int) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(rebasing: bytes[starts[index]..<starts[index + 1]])
+      }
+      sortable.sort { left, right in
+        if left.beginning != right.beginning { return left.beginning < right.beginning }
+        let order = key(left.index).compare(with: key(right.index))
+        return order == 0 ? left.index < right.index : order < 0
+      }
+    }
+    positions = sortable.map { first + $0.index }
+    self.bytes = bytes
+    self.starts = starts
+  }
+
+  /// Calls `body` for each key in byte order, with the positions of the operations on it in the order given.
+  package func forEachKey(
+    _ body: (_ key: UnsafeRawBufferPointer, _ positions: ArraySlice<Int>) throws -> Void
+  ) rethrows {
+    let offset = operations.count - (starts.count - 1)
+    try bytes.withUnsafeBytes { bytes in
+      func key(at place: Int) -> UnsafeRawBufferPointer {
+        let index = positions[place] - offset
+        return UnsafeRawBufferPointer(rebasing: bytes[starts[index]..<starts[index + 1]])
+      }
+      var place = 0
+      while place < positions.count {
+        let first = key(at: place)
+        var end = place + 1
+        while end < positions.count, key(at: end).compare(with: first) == 0 { end += 1 }
+        try body(first, positions[place..<end])
+        place = end
+      }
+    }
+  }
+
+  /// The first bytes of a key as one number, which is less than that of another key only if the key is.
+  private static func beginning(of key: UnsafeRawBufferPointer) -> UInt128 {
+    var number: UInt128 = 0
+    withUnsafeMutableBytes(of: &number) {
+      $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: key.prefix(16)))
+    }
+    return UInt128(bigEndian: number)
+  }
+}
