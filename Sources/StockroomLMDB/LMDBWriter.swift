@@ -119,6 +119,8 @@ extension LMDBRecord {
     } else {
       try LMDBError.check(result)
       self.init(decoding: UnsafeRawBufferPointer(start: value.mv_data, count: value.mv_size))
+      // Beyond this there would be no room to count on.
+      if lastSequence > UInt64(Int64.max) { throw LMDBError.damagedEntry }
     }
   }
 

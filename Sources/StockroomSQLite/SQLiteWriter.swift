@@ -20,6 +20,10 @@ struct SQLiteWriter {
       }
       return (ledger.number(at: 0), ledger.number(at: 1) != 0)
     }
+    // Beyond this there would be no room to count on.
+    guard 0..<Int64.max / 2 ~= lastSequence else {
+      throw StorageError(.corrupted, "The ledger of the database \(connection.path) makes no sense.")
+    }
     newLastSequence = lastSequence
   }
 

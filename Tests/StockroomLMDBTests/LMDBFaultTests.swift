@@ -70,6 +70,22 @@ import Testing
     }
   }
 
+  @Test("A record that leaves nothing to count on is damage")
+  func senselessRecord() async throws {
+    let place = try await filled()
+    var bytes = try Data(contentsOf: place.dataFile)
+    // Its signature, the version, and the number.
+    let signature = Data("STKR\u{1}\0\0\0".utf8)
+    var rest = bytes.startIndex..<bytes.endIndex
+    while let found = bytes.range(of: signature, in: rest) {
+      bytes.replaceSubrange(found.upperBound..<found.upperBound + 8, with: Data(repeating: 0xFF, count: 8))
+      rest = found.upperBound..<bytes.endIndex
+    }
+    try bytes.write(to: place.dataFile)
+    #expect(
+      await code { try await place.engine().write(Data([1]), key: CacheKey(verbatim: "new")) } == .corrupted)
+  }
+
   @Test("Zeros in place of the file or its pages are refused", arguments: [0, 8192])
   func zeros(from start: Int) async throws {
     let place = try await filled()

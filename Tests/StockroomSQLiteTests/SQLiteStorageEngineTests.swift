@@ -221,11 +221,12 @@ import Testing
   }
 
   @Test(
-    "A database without one of its tables is damaged, not empty",
+    "A database without one of its tables, or with a senseless ledger, is damaged",
     arguments: [
       "DROP TABLE entries", "DROP TABLE large_values", "DROP TABLE ledger", "DELETE FROM ledger",
+      "UPDATE ledger SET sequence = -1", "UPDATE ledger SET sequence = 9223372036854775807",
     ])
-  func missingTable(sql: String) async throws {
+  func damagedTables(sql: String) async throws {
     try await cleaningUp {
       try await SQLiteStorageEngine(directory: directory).close()
       try run(sql, on: file)
