@@ -171,7 +171,7 @@ struct ChildProcessTests {
   }
 
   #if os(Linux)
-    @Test("What a process has started is killed with it", .timeLimit(.minutes(1)))
+    @Test("What a process has started is killed with it")
     func killsGroup() async throws {
       let (output, continuation) = AsyncStream<Data>.makeStream()
       let process = try SystemProcess(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"]) { event in
