@@ -130,42 +130,4 @@ import Testing
       before: before, after: noisyReport(run: 1) { waits($1.name) ? 1 : 3 })
     #expect(processors.slower.count == 3 * 7)
   }
-
-  @Test("An engine that is made slower by 30 % is found out", .timeLimit(.minutes(5)))
-  func slowedEngine() async throws {
-    func measure(_ time: Duration) async throws -> BenchmarkReport {
-      let configuration = BenchmarkConfiguration(
-        entries: 20, valueSize: 10, workloads: Workload.named("read-one") ?? [])
-      return try await BenchmarkRunner(configuration: configuration).run([
-        BenchmarkSubject("a") { _ in SlowEngine(time) }
-      ])
-    }
-    // Other tests take the processor away at times, and what they disturb is not called a change.
-    for _ in 1...30 {
-      let comparison = BenchmarkComparison(
-        before: try await measure(.microseconds(50)), after: try await measure(.microseconds(65)))
-      if comparison.slower.map(\.workload) == ["read-one"] { return }
-    }
-    Issue.record("In none of 30 attempts.")
-  }
-}
-
-/// A spy that takes its time to read.
-private struct SlowEngine: StorageEngine {
-  private let spy = SpyEngine()
-  private let time: Duration
-
-  init(_ time: Duration) { self.time = time }
-
-  func read(key: CacheKey) async throws -> Data? {
-    let end = ContinuousClock.now + time
-    while ContinuousClock.now < end {}
-    return try await spy.read(key: key)
-  }
-
-  func write(_ data: Data, key: CacheKey) async throws { try await spy.write(data, key: key) }
-  func remove(key: CacheKey) async throws { try await spy.remove(key: key) }
-  func allKeys() async throws -> [CacheKey] { try await spy.allKeys() }
-  func createdAt(key: CacheKey) async throws -> Date? { try await spy.createdAt(key: key) }
-  func updatedAt(key: CacheKey) async throws -> Date? { try await spy.updatedAt(key: key) }
 }
