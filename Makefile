@@ -21,6 +21,10 @@ export CPATH := $(BREW)/include:$(CPATH)
 export LIBRARY_PATH := $(BREW)/lib:$(LIBRARY_PATH)
 endif
 
+# Otherwise Swift Testing starts all tests at once, and each of them has files open and gets a thousandth of the time that it
+# should take.
+export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 12
+
 compare: libraries
 	swift run -c release stockroom compare
 
