@@ -79,7 +79,8 @@ private let diskSize = 16
 /// Writes until the disk is full, looks, makes room, and goes on.
 private func checkFullDisk(_ context: CheckContext) async throws {
   let disk = try context.smallDisk()
-  let ballast = try Ballast(on: disk)
+  let ballast = BallastFile(on: disk.directory)
+  try ballast.take(diskSize << 19)
   let engine = try await context.open(disk.directory.appending(path: "store", directoryHint: .isDirectory))
   try await engine.write(data("small"), key: key("overwritten"))
   let written = try await fillUp(engine)
@@ -110,7 +111,8 @@ private func checkFullDisk(_ context: CheckContext) async throws {
 
 private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
   let disk = try context.smallDisk()
-  let ballast = try Ballast(on: disk)
+  let ballast = BallastFile(on: disk.directory)
+  try ballast.take(diskSize << 19)
   let place = disk.directory.appending(path: "store", directoryHint: .isDirectory)
   let engine = try await context.open(place)
   let kept = entries(keys(10))
@@ -149,18 +151,6 @@ private func fillUp(_ engine: Subject) async throws -> [(key: CacheKey, data: Da
     }
   }
   throw Skip(reason: "The engine does not fill the disk that it was opened on.")
-}
-
-/// A file that takes up room until it is thrown off.
-private struct Ballast {
-  let file: URL
-
-  init(on disk: SmallFileSystem) throws {
-    file = disk.directory.appending(path: "ballast")
-    try Data(count: diskSize << 19).write(to: file)
-  }
-
-  func throwOff() throws { try FileManager.default.removeItem(at: file) }
 }
 
 private func checkReadOnly(_ store: ClosedStore) async throws {

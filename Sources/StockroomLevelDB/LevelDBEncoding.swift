@@ -48,6 +48,8 @@ struct Ledger: Sendable, Hashable {
   static let firstByte: UInt8 = 0xFF
 
   static let format: UInt64 = 1
+  /// No number gets there, and there is room to count on.
+  static let greatest = UInt64(Int64.max / 2)
   static let encodedSize = 32
 
   var encoded: [UInt8] {
@@ -58,27 +60,24 @@ struct Ledger: Sendable, Hashable {
 
   init() {}
 
-  /// - Throws: `StorageError` with code `corrupted` for another size, `unsupported` for another format.
+  /// - Throws: `StorageError` with code `corrupted` for another size or numbers that cannot be, `unsupported` for
+  ///   another format.
   init(decoding bytes: UnsafeRawBufferPointer, path: String) throws {
-    if let ledger = Ledger(decoding: bytes) {
-      self = ledger
-    } else if bytes.count == Self.encodedSize {
-      throw StorageError(
-        .unsupported, "The LevelDB database in \(path) was made by another version of this engine.")
-    } else {
+    guard bytes.count == Self.encodedSize else {
       throw StorageError(.corrupted, "The ledger of the LevelDB database in \(path) has the wrong size.")
     }
-  }
-
-  /// Nil for another size or format.
-  init?(decoding bytes: UnsafeRawBufferPointer) {
-    guard bytes.count == Self.encodedSize else { return nil }
     func word(_ index: Int) -> UInt64 {
       UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
     }
-    guard word(0) == Self.format else { return nil }
+    guard word(0) == Self.format else {
+      throw StorageError(
+        .unsupported, "The LevelDB database in \(path) was made by another version of this engine.")
+    }
     count = word(1)
     nextSequence = word(2)
     generation = word(3)
+    guard count <= nextSequence, max(nextSequence, generation) <= Self.greatest else {
+      throw StorageError(.corrupted, "The ledger of the LevelDB database in \(path) makes no sense.")
+    }
   }
 }

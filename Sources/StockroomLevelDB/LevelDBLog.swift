@@ -115,7 +115,10 @@ extension LevelDBLog {
   static func removeBatches(after generation: UInt64, at path: String) throws {
     let bytes = try LevelDBFiles.read(path)
     let log = bytes.withUnsafeBytes { LevelDBLog($0, keeping: ledgerSize) }
-    let kept = log.records.prefix { Self.generation(in: $0.content).map { $0 <= generation } ?? true }
+    let kept = try log.records.prefix { record in
+      guard let ledger = try Self.ledger(in: record.content, path: path) else { return true }
+      return ledger.generation <= generation
+    }
     let end = kept.last?.end ?? 0
     if end < bytes.count { try LevelDBFiles.truncate(path, to: end) }
   }
@@ -123,11 +126,11 @@ extension LevelDBLog {
   /// The key of the ledger, its length, and its bytes.
   private static let ledgerSize = Ledger.key.count + 1 + Ledger.encodedSize
 
-  private static func generation(in tail: [UInt8]) -> UInt64? {
+  private static func ledger(in tail: [UInt8], path: String) throws -> Ledger? {
     let lead = Ledger.key + [UInt8(Ledger.encodedSize)]
     guard tail.count == ledgerSize, tail.starts(with: lead) else { return nil }
-    return tail.withUnsafeBytes { bytes in
-      Ledger(decoding: UnsafeRawBufferPointer(rebasing: bytes[lead.count...]))?.generation
+    return try tail.withUnsafeBytes { bytes in
+      try Ledger(decoding: UnsafeRawBufferPointer(rebasing: bytes[lead.count...]), path: path)
     }
   }
 }

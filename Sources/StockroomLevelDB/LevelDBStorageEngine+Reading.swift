@@ -159,7 +159,8 @@ extension LevelDBStorageEngine {
   ) async throws -> [Value] {
     try await reading { handle in
       var values: [Value] = []
-      values.reserveCapacity(Int(clamping: try handle.ledger()?.count ?? 0))
+      // Not more than a little memory for a number that nothing vouches for.
+      values.reserveCapacity(Int(min(try handle.ledger()?.count ?? 0, 1 << 20)))
       try handle.forEachEntry { key, stored in
         if values.count.isMultiple(of: 1000) { try Task.checkCancellation() }
         values.append(try read(handle, key, stored))

@@ -65,6 +65,10 @@ struct LevelDBTransaction {
       put(header, value, key: key)
       if existing == nil { ledger.count += 1 }
     } else if existing != nil {
+      guard ledger.count > 0 else {
+        throw StorageError(
+          .corrupted, "The LevelDB database in \(handle.path) has more entries than its ledger counts.")
+      }
       batch.delete(key)
       ledger.count -= 1
     } else {

@@ -1,3 +1,4 @@
+import CLevelDB
 import Foundation
 import StockroomCore
 import StockroomLevelDB
@@ -105,6 +106,61 @@ struct LevelDBDamageTests {
     try bytes.write(to: file)
     #expect { try copy.open() } throws: { ($0 as? StorageError)?.code == .corrupted }
     _ = engine
+  }
+
+  @Test(
+    "A ledger that cannot be true is damage, even where LevelDB's checksums are right",
+    arguments: [
+      [1, .max, 5, 5], [1, 5, .max, 5], [1, 5, 5, .max], [1, 6, 5, 5], [1, 1, 5, 5], [1, 0, 5, 5],
+    ] as [[UInt64]])
+  func senselessLedger(_ words: [UInt64]) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try directory.open()
+    let keys = (0..<5).map { CacheKey(verbatim: "\($0)") }
+    try await engine.write(keys.map { ($0, Data([1])) })
+    try await engine.close()
+    try putLedger(words, in: directory)
+    await #expect {
+      let engine = try directory.open()
+      _ = try await engine.readAllEntries()
+      try await engine.write(Data([2]), key: CacheKey(verbatim: "new"))
+      try await engine.remove(keys: keys)
+    } throws: {
+      ($0 as? StorageError)?.code == .corrupted
+    }
+  }
+
+  @Test("A count that is far too great takes no memory")
+  func boastfulLedger() async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try directory.open()
+    try await engine.write(Data([1]), key: CacheKey(verbatim: "a"))
+    try await engine.close()
+    try putLedger([1, 1 << 60, 1 << 61, 5], in: directory)
+    #expect(try await directory.open().readAllEntries().count == 1)
+  }
+
+  /// Writes a ledger as LevelDB itself would, with the right checksums.
+  private func putLedger(_ words: [UInt64], in directory: TemporaryDirectory) throws {
+    // What the engine looks for after it has closed a database would see the change.
+    try FileManager.default.removeItem(at: directory.database.appending(path: "STOCKROOM.closed"))
+    let options = leveldb_options_create()
+    defer { leveldb_options_destroy(options) }
+    var message: UnsafeMutablePointer<CChar>?
+    let database = try #require(leveldb_open(options, directory.database.path, &message))
+    defer { leveldb_close(database) }
+    let key = [0xFF] + Array("ledger".utf8)
+    let value = words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) } }
+    let writeOptions = leveldb_writeoptions_create()
+    defer { leveldb_writeoptions_destroy(writeOptions) }
+    key.withUnsafeBytes { key in
+      value.withUnsafeBytes { value in
+        leveldb_put(
+          database, writeOptions, key.bindMemory(to: CChar.self).baseAddress, key.count,
+          value.bindMemory(to: CChar.self).baseAddress, value.count, &message)
+      }
+    }
+    #expect(message == nil)
   }
 
   private func fill(_ directory: TemporaryDirectory) async throws -> [CacheKey: Data] {

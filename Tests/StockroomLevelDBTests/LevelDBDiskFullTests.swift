@@ -30,7 +30,10 @@ import Testing
     }
 
     func makeRoom() throws {
-      try FileManager.default.removeItem(at: directory.url.appending(path: "ballast"))
+      let ballast = directory.url.appending(path: "ballast")
+      // A process that is just being started, by another test, may have inherited the file, which then keeps its room.
+      try FileHandle(forWritingTo: ballast).truncate(atOffset: 0)
+      try FileManager.default.removeItem(at: ballast)
     }
 
     /// Whether this process may mount.
