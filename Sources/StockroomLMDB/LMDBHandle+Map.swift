@@ -77,7 +77,8 @@ extension LMDBHandle {
   func hasLessRoom(than size: Int) -> Bool {
     var status = statvfs()
     guard fstatvfs(fileDescriptor, &status) == 0 else { return false }
-    return UInt64(status.f_bavail) * UInt64(status.f_frsize) < UInt64(size)
+    let (room, isTooLarge) = UInt64(status.f_bavail).multipliedReportingOverflow(by: UInt64(status.f_frsize))
+    return !isTooLarge && room < UInt64(size)
   }
 }
 

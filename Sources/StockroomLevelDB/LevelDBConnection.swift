@@ -5,13 +5,6 @@ import StockroomCore
 #else
   import Foundation
 #endif
-#if canImport(Darwin)
-  import Darwin
-#elseif canImport(Glibc)
-  import Glibc
-#elseif canImport(Musl)
-  import Musl
-#endif
 
 /// A database from opening to closing: recovers it, writes to it, mends it after a failed write, and leaves it in a
 /// state that the next opening can verify.
@@ -131,9 +124,8 @@ extension LevelDBConnection {
 
   /// On a small device the log must not take up a large part of it.
   private static func writeBufferSize(at path: String) -> Int {
-    var status = statvfs()
-    guard statvfs(path, &status) == 0 else { return 4 << 20 }
-    return max(64 << 10, min(8 << 20, Int(clamping: UInt64(status.f_blocks) * UInt64(status.f_frsize) / 64)))
+    guard let size = FileManager.Directory.volumeSize(at: path) else { return 4 << 20 }
+    return max(64 << 10, min(8 << 20, size / 64))
   }
 }
 

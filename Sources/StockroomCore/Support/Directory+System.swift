@@ -52,6 +52,15 @@ extension FileManager.Directory {
     try sync(URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false))
   }
 
+  /// The bytes that the file system has room for which something is on, whether they are used or not. Nil if it does
+  /// not tell.
+  package static func volumeSize(at path: String) -> Int? {
+    var status = statvfs()
+    guard statvfs(path, &status) == 0 else { return nil }
+    let (size, isTooLarge) = UInt64(status.f_blocks).multipliedReportingOverflow(by: UInt64(status.f_frsize))
+    return isTooLarge ? Int.max : Int(clamping: size)
+  }
+
   private static func make(_ path: String, withParents: Bool) throws {
     let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
     if mkdir(path, 0o777) == 0 { return try sync(parent) }

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Commits what many tasks write at the same time together, on one thread: group commit.
 ///
 /// While one group is on its way to the disk, the writes that arrive wait and make up the next one. So 64 tasks
@@ -10,6 +12,8 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
 
   private let thread: OwnThread
   private let waiting = Guarded<[Waiting]>([])
+  /// How many requests the last group had.
+  private let lastCount = Atomic(1)
   private let commit: @Sendable ([Request]) throws -> Void
 
   /// - Parameter commit: Makes the requests durable, in this order, as a whole or, if it throws, not at all.
@@ -38,6 +42,13 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     }
   }
 
+  /// Waits for a moment as long as fewer requests are there than were committed last: those who wrote then have just
+  /// been told, and most of them are about to write again. One task alone waits for nobody.
+  private func awaitCompany() {
+    let expected = lastCount.load(ordering: .relaxed)
+    OwnThread.linger { waiting.withLock { $0.count } >= expected }
+  }
+
   private func takeGroup() -> [Waiting] {
     waiting.withLock { waiting in
       defer { waiting = [] }
@@ -48,7 +59,9 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
   /// done takes no other with it.
   private func commitGroup() {
+    awaitCompany()
     let group = takeGroup()
+    lastCount.store(group.count, ordering: .relaxed)
     let result = Result { try commit(group.map(\.request)) }
     for waiting in group {
       if case .failure = result, group.count > 1 {
