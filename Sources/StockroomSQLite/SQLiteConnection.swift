@@ -121,6 +121,17 @@ final class SQLiteConnection: @unchecked Sendable {
     return bytes
   }
 
+  /// A number that is another one after each change to the database, by whomever:
+  /// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html
+  ///
+  /// During a transaction it tells what the transaction sees, without looking into the database.
+  func dataVersion() throws -> UInt32 {
+    var version: UInt32 = 0
+    let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_DATA_VERSION, &version)
+    guard result == SQLITE_OK else { throw error(result, "Looking for changes") }
+    return version
+  }
+
   /// The error for a result code of a call on this connection.
   func error(_ result: Int32, _ action: String) -> StorageError {
     .sqlite(result, handle, "\(action) failed in the database \(path).")

@@ -14,12 +14,22 @@ final class SQLiteDatabase: Sendable {
   init(path: String, durability: Durability) throws {
     let writer = try SQLiteFile(path: path).connect(durability: durability)
     self.writer = writer
+    // Touched by the engine's own thread only.
+    let ledger = Guarded<SQLiteLedger?>(nil)
     gate = Gate(path: path)
     committer = GroupCommitter(on: thread) { group in
       let batch = SortedBatch(joining: group)
-      try writer.transaction(.beginWriting) {
-        var transaction = try SQLiteWriter(on: writer)
-        try transaction.perform(batch)
+      try ledger.withLock { ledger in
+        // Forgotten if the transaction fails, since it is not known then what was kept.
+        let known = ledger.take()
+        var left = try writer.transaction(.beginWriting) {
+          var transaction = try SQLiteWriter(on: writer, knowing: known)
+          return try transaction.perform(batch)
+        }
+        // The transaction has been committed, and an error here must not say otherwise.
+        guard let version = try? writer.dataVersion() else { return }
+        left.version = version
+        ledger = left
       }
     }
     readers = SQLiteReaders(path: path)

@@ -8,8 +8,8 @@ enum SQLiteEncoding {
   /// a table of its own.
   ///
   /// `key` is a BLOB, compared byte for byte, NUL included (K2). `sequence` grows from each first write of a key to the
-  /// next (R6), and `ledger` holds the greatest one. `created` is in nanoseconds since 1970; the last write was `age`
-  /// nanoseconds later, which takes no room as long as there was only one.
+  /// next (R6), and none is greater than the one in `ledger`. `created` is in nanoseconds since 1970; the last write was
+  /// `age` nanoseconds later, which takes no room as long as there was only one.
   static let schema = [
     """
     CREATE TABLE entries (

@@ -1,55 +1,82 @@
 import StockroomCore
 
+/// What a writer knows about the database as a whole, which is true as long as nobody else writes to it.
+struct SQLiteLedger: Sendable {
+  /// The greatest sequence handed out.
+  var lastSequence: Int64
+  /// The greatest sequence that the database itself takes for handed out. Up to there nothing need be written.
+  var reservedSequence: Int64
+  /// Whether any value lies in the table of large ones. If none does, there is none to be removed from it.
+  var hasLargeValues: Bool
+  /// The `SQLiteConnection.dataVersion` of which all this is true.
+  var version: UInt32
+
+  /// How many sequences are reserved at a time, so that not every transaction has to write one more page. When somebody
+  /// else writes, or the process ends, those left over stay a gap.
+  static let reserve: Int64 = 1000
+}
+
 /// The operations of one write transaction, on the thread that writes.
 struct SQLiteWriter {
   private let connection: SQLiteConnection
   private let now = Timestamp.now().nanoseconds
-  /// The greatest sequence handed out before this transaction.
-  private let lastSequence: Int64
-  /// The same as the transaction leaves it.
-  private var newLastSequence: Int64
-  /// Whether any value lies in the table of large ones. If none does, there is none to be removed from it.
-  private var hasLargeValues: Bool
+  /// What the database holds once the transaction has been committed.
+  private var ledger: SQLiteLedger
 
   /// Looks where the transaction before has left off.
-  init(on connection: SQLiteConnection) throws {
+  ///
+  /// - Parameter known: What the last transaction of this connection has left.
+  init(on connection: SQLiteConnection, knowing known: SQLiteLedger? = nil) throws {
     self.connection = connection
-    (lastSequence, hasLargeValues) = try connection.run(.ledger) { ledger in
-      guard try ledger.step() else {
+    let version = try connection.dataVersion()
+    if let known, known.version == version {
+      ledger = known
+      return
+    }
+    ledger = try connection.run(.ledger) { row in
+      guard try row.step() else {
         throw StorageError(.corrupted, "The database \(connection.path) has lost its ledger.")
       }
-      return (ledger.number(at: 0), ledger.number(at: 1) != 0)
+      let sequence = row.number(at: 0)
+      // Beyond this there would be no room to count on.
+      guard 0..<Int64.max / 2 ~= sequence else {
+        throw StorageError(.corrupted, "The ledger of the database \(connection.path) makes no sense.")
+      }
+      return SQLiteLedger(
+        lastSequence: sequence, reservedSequence: sequence, hasLargeValues: row.number(at: 1) != 0,
+        version: version)
     }
-    // Beyond this there would be no room to count on.
-    guard 0..<Int64.max / 2 ~= lastSequence else {
-      throw StorageError(.corrupted, "The ledger of the database \(connection.path) makes no sense.")
-    }
-    newLastSequence = lastSequence
   }
 
   /// Each operation has a sequence of its own, so that those of keys which are there already leave gaps.
-  mutating func perform(_ batch: SortedBatch) throws {
+  ///
+  /// - Returns: What holds if the transaction is committed, but for the version.
+  mutating func perform(_ batch: SortedBatch) throws -> SQLiteLedger {
     if batch.removesAll {
       try connection.run(.removeAll)
       try connection.run(.removeAllLarge)
-      hasLargeValues = false
+      ledger.hasLargeValues = false
     }
+    let firstSequence = ledger.lastSequence + 1
     try batch.forEachKey { key, positions in
       for position in positions {
         if case .write(let data, _) = batch.operations[position] {
-          let sequence = lastSequence + 1 + Int64(position)
+          let sequence = firstSequence + Int64(position)
           try data.withUnsafeBytes { try write($0, key: key, sequence: sequence) }
-          newLastSequence = max(newLastSequence, sequence)
+          ledger.lastSequence = max(ledger.lastSequence, sequence)
         } else {
           try remove(key)
         }
       }
     }
-    guard newLastSequence > lastSequence else { return }
-    try connection.run(.setLedger) { ledger in
-      try ledger.bind(newLastSequence, at: 1)
-      _ = try ledger.step()
+    if ledger.lastSequence > ledger.reservedSequence {
+      ledger.reservedSequence = ledger.lastSequence + SQLiteLedger.reserve
+      try connection.run(.setLedger) { row in
+        try row.bind(ledger.reservedSequence, at: 1)
+        _ = try row.step()
+      }
     }
+    return ledger
   }
 
   private mutating func write(
@@ -63,7 +90,7 @@ struct SQLiteWriter {
         try statement.bind(value, at: 2)
         _ = try statement.step()
       }
-      hasLargeValues = true
+      ledger.hasLargeValues = true
     }
     try connection.run(.write) { statement in
       try statement.bind(key, at: 1)
@@ -83,7 +110,7 @@ struct SQLiteWriter {
   }
 
   private func removeLargeValue(of key: UnsafeRawBufferPointer) throws {
-    guard hasLargeValues else { return }
+    guard ledger.hasLargeValues else { return }
     try connection.run(.removeLarge) { statement in
       try statement.bind(key, at: 1)
       _ = try statement.step()

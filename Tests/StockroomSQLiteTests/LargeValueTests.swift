@@ -81,4 +81,37 @@ import Testing
       #expect(error?.code == .corrupted)
     }
   }
+
+  @Test("Two engines on one database keep one order of writing and know of each other's large values")
+  func twoEngines() async throws {
+    try await withEngine { engine in
+      let engines = [engine, try SQLiteStorageEngine(directory: directory)]
+      var random = SeededRandom(seed: 1)
+      var keys: [CacheKey] = []
+      for number in 0..<300 {
+        let engine = engines[Int.random(in: 0...1, using: &random)]
+        let size = Bool.random(using: &random) ? 10 : 2_000
+        if let key = keys.randomElement(using: &random) {
+          try await engine.write(Data(repeating: 2, count: 2_010 - size), key: key)
+        }
+        let new = (0..<Int.random(in: 0..<3, using: &random)).map { CacheKey(verbatim: "\(number)/\($0)") }
+        try await engine.write(new.map { ($0, Data(repeating: 1, count: size)) })
+        keys += new
+      }
+      for engine in engines { #expect(try await engine.readAllEntries().map(\.key) == keys) }
+      #expect(try run("SELECT count(*) - count(DISTINCT sequence) FROM entries") == 0)
+      let unused = """
+        SELECT count(*) FROM large_values
+        WHERE number NOT IN (SELECT value FROM entries WHERE typeof(value) = 'integer')
+        """
+      #expect(try run(unused) == 0)
+      try await engines[1].close()
+
+      let reopened = try SQLiteStorageEngine(directory: directory)
+      keys.append(key)
+      try await reopened.write(Data(), key: key)
+      #expect(try await engine.readAllEntries().map(\.key) == keys)
+      try await reopened.close()
+    }
+  }
 }

@@ -39,7 +39,8 @@ extension StoreBackend {
     guard let engine else { return loaded }
     let entries = try await engine.readAllEntries()
     let total = entries.count
-    loaded.table.reserveCapacity(total)
+    // With room for more, so that the first insertion need not move all of them, on the main actor.
+    loaded.table.reserveCapacity(total + total / 8)
     var completed = 0
     var reported = 0
     // Decoding even two entries may be worth distributing, since they may be large.
