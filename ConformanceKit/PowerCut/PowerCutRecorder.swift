@@ -85,6 +85,8 @@ struct PowerCutRecorder {
     _ calls: [TraceCall], _ run: Int, _ directory: URL, _ initial: DiskTree,
     _ histories: @escaping ([Int]) -> [PowerCutHistory]
   ) -> PowerCutSearch {
+    // There may be many calls to be read.
+    context.noteProgress()
     let path = directory.systemPath
     let recording = TraceReader.recording(
       of: calls, root: path.hasSuffix("/") ? String(path.dropLast()) : path, initial: initial,

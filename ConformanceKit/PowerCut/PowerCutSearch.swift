@@ -29,6 +29,7 @@ struct PowerCutSearch {
   /// - Parameter limit: How many states there are at most. Nil for all of the enumeration.
   /// - Throws: ``Skip`` if the recording does not show everything that the engine did.
   func run(limit: Int?) async throws {
+    context.noteProgress()
     try checkRecording()
     let inspector = PowerCutInspector(self)
     try await checkFinal(inspector)
@@ -71,6 +72,7 @@ struct PowerCutSearch {
       let kinds = PowerCutStates(moment.disk, isAfterChange: moment.isAfterChange).kinds(&random)
       let state = kinds[random.next(upTo: kinds.count)].randomElement(using: &random) ?? .everything
       let tree = moment.disk.tree { state.fate($0.number) }
+      context.noteProgress()
       if let verdict = try await inspector.inspect(tree, moment.histories) {
         throw try await conviction(verdict, of: state, at: moment, inspector)
       }

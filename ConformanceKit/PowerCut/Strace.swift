@@ -33,7 +33,12 @@ struct Strace {
     var messages: [Work.Message] = []
     do {
       try await judging {
-        for task in tasks { messages += try await child.perform(task) }
+        for task in tasks {
+          for try await message in try child.start(task) {
+            messages.append(message)
+            context.noteProgress()
+          }
+        }
       }
     } catch {
       // Nothing was recorded: it was not the engine that failed.
