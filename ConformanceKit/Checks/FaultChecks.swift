@@ -42,11 +42,7 @@ extension CheckDefinition {
       .r4, "faults.no-descriptors-while-open",
       "when no file descriptors are left, every read gives what is there or throws why it cannot, nothing is lost, and "
         + "everything works again later", needs: .persistent
-    ) { context in
-      let child = try context.startChild()
-      _ = try await ClosedStore(in: context)
-      try await context.check(NoDescriptors(place: context.place, history: .short, moment: .using), in: child)
-    }
+    ) { try await $0.checkWithoutDescriptors(.using) }
     Check(
       .f3, "faults.read-only-store",
       "a store on read-only media can be read, or throws readOnly or permissionDenied when it is opened; so does every "

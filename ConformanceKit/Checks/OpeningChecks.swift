@@ -57,12 +57,7 @@ extension CheckDefinition {
       .o2, "opening.without-descriptors",
       "with few file descriptors left, or none, opening works or throws a StorageError that names the path, and works "
         + "as soon as there are some", needs: .persistent
-    ) { context in
-      let child = try context.startChild()
-      _ = try await ClosedStore(in: context)
-      try await context.check(
-        NoDescriptors(place: context.place, history: .short, moment: .opening), in: child)
-    }
+    ) { try await $0.checkWithoutDescriptors(.opening) }
   }
 }
 

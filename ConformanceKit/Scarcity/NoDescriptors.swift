@@ -132,6 +132,28 @@ struct NoDescriptors: CheckTask {
   }
 }
 
+extension CheckContext {
+  /// Takes the descriptors away from a process of its own, at the given moment.
+  ///
+  /// On Linux the library that runs Swift's tasks opens a file once a second to look after its threads, and ends the
+  /// process if it cannot. A process that was ended like that gets another chance, which is of no use to an engine that
+  /// traps.
+  func checkWithoutDescriptors(_ moment: NoDescriptors.Moment) async throws {
+    for attempt in 1... {
+      let child = try startChild()
+      let place = place.appending(path: "\(attempt)", directoryHint: .isDirectory)
+      _ = try await ClosedStore(in: self, at: place)
+      do {
+        return try await check(NoDescriptors(place: place, history: .short, moment: moment), in: child)
+      } catch {
+        // Does nothing to a process that has ended by itself.
+        child.kill()
+        guard attempt < 3, await child.waitUntilEnd() == .killed(signal: SIGILL) else { throw error }
+      }
+    }
+  }
+}
+
 /// Opens a place again and again that cannot be opened, and counts the descriptors.
 struct FailedOpenings: CheckTask {
   let place: URL
