@@ -5,7 +5,7 @@ import StockroomCore
 /// started anew when it has died, or in this one if there is no other.
 struct DamageRun {
   /// Far more than it takes to read a few hundred kilobytes, on a machine that is busy with other things too.
-  static let limit = Duration.seconds(10)
+  static let limit = Duration.seconds(30)
 
   private let store: ClosedStore
   private let history: StoreHistory

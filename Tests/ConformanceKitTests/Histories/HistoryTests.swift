@@ -8,8 +8,10 @@ struct HistoryTests {
   @Test(
     "convict engines that go wrong in few sequences, with the shortest of these", arguments: HistoryPiece.all)
   func convict(_ exhibit: HistoryPiece) async throws {
+    var isConvicted = false
     for check in exhibit.piece.historyChecks(exhibit.effort) {
       guard let failure = await check.outcome().failure else { continue }
+      isConvicted = true
       #expect(
         failure.rule == exhibit.piece.rule || exhibit.piece.also.contains(failure.rule), "\(failure.happened)"
       )
@@ -19,7 +21,8 @@ struct HistoryTests {
       #expect(isShortest, "\(failure.happened)")
       return
     }
-    Issue.record("No history has convicted it.")
+    // Where the clock decides which of two rules is seen to be broken first, it may be the other one in every check.
+    #expect(isConvicted, "No history has convicted it.")
   }
 
   @Test("convict in every check", arguments: ReferenceEngine.historyChecks)
