@@ -19,7 +19,8 @@ package final class FragileEngine: StorageEngine {
     // A full disk
     case writesInPlace, writesBatchesInParts, staysFull, forgetsWhenFull, callsFullClosed, cannotOpenWhenFull
     // Descriptors and permission
-    case leaksDescriptors, emptyWithoutDescriptors, nilWithoutDescriptors, callsDescriptorsCorrupted
+    case leaksDescriptors, emptyWithoutDescriptors, nilWithoutDescriptors, trapsWithoutDescriptors
+    case callsDescriptorsCorrupted
     case concealsPath, concealsCause, emptyWithoutPermission
     // The clock
     case updatesBackwards, remembersTimesUntilClosed, listsByTime
@@ -52,10 +53,14 @@ package final class FragileEngine: StorageEngine {
   private func look<Result>(_ body: ([String: FragileEntry]) throws -> Result) throws -> Result {
     try state.withLock { state in
       if state.isClosed { throw StorageError(.closed, "The engine has been closed.") }
-      if flaw == .nilWithoutDescriptors {
+      if flaw == .nilWithoutDescriptors || flaw == .trapsWithoutDescriptors {
         let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { return try body([:]) }
-        systemClose(descriptor)
+        if descriptor >= 0 {
+          systemClose(descriptor)
+        } else {
+          precondition(flaw == .nilWithoutDescriptors, "There is no descriptor left.")
+          return try body([:])
+        }
       }
       return try body(state.entries)
     }

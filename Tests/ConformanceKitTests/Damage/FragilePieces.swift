@@ -48,6 +48,7 @@ struct FragilePiece: Sendable, CustomTestStringConvertible {
     .init(
       .r4, "finds nothing without descriptors", .nilWithoutDescriptors, by: "faults.no-descriptors-while-open"
     ),
+    .init(.r4, "traps without descriptors", .trapsWithoutDescriptors, by: "faults.no-descriptors-while-open"),
     .init(
       .o2, "takes a lack of descriptors for damage", .callsDescriptorsCorrupted,
       by: "opening.without-descriptors"),
