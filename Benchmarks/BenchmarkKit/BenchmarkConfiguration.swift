@@ -46,9 +46,12 @@ public struct BenchmarkConfiguration: Sendable {
   ///
   /// - Throws: ``BenchmarkError``, which says which setting is wrong and what is allowed.
   public func validate() throws {
-    try Self.require("The number of entries", entries, in: 1...10_000_000)
-    try Self.require("The value size in bytes", valueSize, in: 0...(64 << 20))
     try Self.require("The number of repetitions", repetitions, in: 1...1_000)
+    try Self.require(entries: entries, valueSize: valueSize, of: "")
+    for workload in workloads {
+      let set = recordSet(of: workload)
+      try Self.require(entries: set.entries, valueSize: set.valueSize, of: " of \(workload.name)")
+    }
 
     // The records are in memory once, and once more while what was read is compared with them.
     let available = ProcessInfo.processInfo.physicalMemory / 4
@@ -63,6 +66,11 @@ public struct BenchmarkConfiguration: Sendable {
     if let name = workloads.map(\.name).firstRepeated {
       throw BenchmarkError("The workload \(name) is listed twice.")
     }
+  }
+
+  private static func require(entries: Int, valueSize: Int, of whom: String) throws {
+    try require("The number of entries\(whom)", entries, in: 1...10_000_000)
+    try require("The value size in bytes\(whom)", valueSize, in: 0...(64 << 20))
   }
 
   private static func require(_ what: String, _ value: Int, in range: ClosedRange<Int>) throws {

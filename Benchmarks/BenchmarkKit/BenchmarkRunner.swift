@@ -7,8 +7,8 @@ import StockroomCore
 
 /// Measures how fast engines do the same things with the same records on the same machine.
 ///
-/// The subjects take turns at every workload, in an order that rotates and changes direction, so that what
-/// slows the machine down for a moment does not slow down just one of them. A first round warms up and is not
+/// The subjects take turns at every workload, beginning with another one each time and in changing directions, so that
+/// what slows the machine down for a moment does not slow down just one of them. A first round warms up and is not
 /// counted. All that is read is compared with what was written; a wrong answer ends the run.
 ///
 /// ```swift
@@ -118,30 +118,32 @@ public struct BenchmarkRunner: Sendable {
     return samples
   }
 
-  /// Opens every subject on a fresh directory, and closes and removes them all once `body` is through.
+  /// Opens every subject on a fresh directory, and closes and removes them all once `body` is through, whatever
+  /// happens.
   private func withContestants(
     _ subjects: [BenchmarkSubject], in scratch: ScratchDirectory,
     body: ([Contestant]) async throws -> Void
   ) async throws {
     var contestants: [Contestant] = []
+    // The first error is the one that counts.
+    var failure: (any Error)?
     do {
       for subject in subjects { contestants.append(try await Contestant(subject, in: scratch)) }
       try await body(contestants)
     } catch {
-      // The same here: the first error is the one that counts.
-      for contestant in contestants { try? await contestant.leave() }
-      throw error
+      failure = error
     }
-    for contestant in contestants { try await contestant.leave() }
+    for contestant in contestants {
+      do { try await contestant.leave() } catch { failure = failure ?? error }
+    }
+    if let failure { throw failure }
   }
 }
 
 extension Array {
   /// The elements, beginning with another one each turn. Backwards, each comes after another one as well.
   func takingTurns(_ turn: Int, backwards: Bool) -> [Element] {
-    guard !isEmpty else { return [] }
-    let rotated = Array(self[(turn % count)...] + self[..<(turn % count)])
-    return backwards ? rotated.reversed() : rotated
+    indices.map { self[(turn + (backwards ? count - $0 : $0)) % count] }
   }
 }
 

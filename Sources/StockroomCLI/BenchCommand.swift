@@ -33,7 +33,8 @@ struct BenchCommand: AsyncParsableCommand {
       valueName: "file"))
   var baseline: String?
 
-  @Flag(help: "With --baseline: exits with status 1 if something became slower.")
+  @Flag(
+    help: "With --baseline: exits with status 1 if something became slower, or if nothing can be compared.")
   var failIfSlower = false
 
   func validate() throws {
@@ -47,11 +48,12 @@ struct BenchCommand: AsyncParsableCommand {
     let report = try await engineOptions.withScratchDirectory { directory in
       try await Self.measure(engineOptions, benchmarkOptions, in: directory)
     }
+    // First, so that what was measured is seen even if a file cannot be written after all.
+    try writeToStandardOutput(try report.rendered(as: format))
+    if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
     try fileOptions.write(
       report,
       apart: Set(try engineOptions.engines.filter { !$0.capabilities.contains(.persistent) }.map(\.title)))
-    try writeToStandardOutput(try report.rendered(as: format))
-    if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
     guard let earlier else { return }
     let comparison = BenchmarkComparison(before: earlier, after: report)
     // In JSON the report is what is wanted: it is the next baseline.
@@ -60,7 +62,7 @@ struct BenchCommand: AsyncParsableCommand {
     } else {
       try writeToStandardOutput("\n" + comparison.text)
     }
-    if failIfSlower, !comparison.slower.isEmpty { throw ExitCode.failure }
+    if failIfSlower, !comparison.slower.isEmpty || comparison.compared == 0 { throw ExitCode.failure }
   }
 
   private func earlierReport() throws -> BenchmarkReport? {

@@ -27,6 +27,16 @@ import Testing
     #expect(error?.description == message)
   }
 
+  @Test("A workload's own records have bounds too", arguments: [-1, 0, 10_000_001, .max])
+  func ownRecords(entries: Int) {
+    let workload = Workload("own", "Does nothing.", entries: entries) { _ in }
+    let error = #expect(throws: BenchmarkError.self) {
+      try BenchmarkConfiguration(workloads: [workload]).validate()
+    }
+    #expect(
+      error?.description == "The number of entries of own must be between 1 and 10000000, not \(entries).")
+  }
+
   @Test("More data than the memory can hold is refused")
   func tooLarge() {
     let configuration = BenchmarkConfiguration(entries: 10_000_000, valueSize: 64 << 20)

@@ -87,4 +87,34 @@ import Testing
     #expect(object["machine"] is [String: Any])
     #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data("{}".utf8)) }
   }
+
+  @Test(
+    "Figures that no run gives are refused",
+    arguments: [
+      ("\"valueSize\" : 1536", "\"valueSize\" : -1536"), ("\"operations\" : 1000", "\"operations\" : 0"),
+      ("\"median\" : 0.011", "\"median\" : -0.011"), ("\"median\" : 0.011", "\"median\" : 1e300"),
+    ])
+  func impossible(figure: String, instead: String) throws {
+    let json = String(decoding: try report.json(), as: UTF8.self)
+    #expect(json.contains(figure))
+    let damaged = json.replacingOccurrences(of: figure, with: instead)
+    #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data(damaged.utf8)) }
+  }
+
+  @Test("A workload with records of its own says so, and what is too short for a stall has none")
+  func ownRecords() {
+    let own = Workload("own", "Reads.", entries: 7, valueSize: 2_048) { _ in }
+    let report = BenchmarkReport(BenchmarkConfiguration(workloads: [own]), subjects: ["a"]) { _, _ in
+      [
+        Measurement(
+          operations: 1, seconds: 1e-5, processorSeconds: 0, peakMemory: nil, stall: nil,
+          latencies: LatencyHistogram())
+      ]
+    }
+    #expect(
+      report.text.hasPrefix("5000 entries, values of 1.00 KiB on average where a workload has no others,"))
+    #expect(report.text.contains("own: Reads. (7 entries, values of 2.00 KiB on average)"))
+    #expect(!report.details.contains("Longest time"))
+    #expect(report.html.contains("<td>–</td>"))
+  }
 }

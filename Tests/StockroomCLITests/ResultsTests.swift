@@ -44,6 +44,25 @@ import Testing
     #expect(markdown.lines.allSatisfy { $0.hasPrefix("- K1 `") })
   }
 
+  @Test("A baseline that has nothing in common with a run is no reason to call it as fast")
+  func baselineOfSomethingElse() async throws {
+    let file = FileManager.default.temporaryDirectory.appending(path: "baseline-\(UUID().uuidString).json")
+    defer { try? FileManager.default.removeItem(at: file) }
+    func bench(_ more: String...) async throws -> CommandLineTool.Output {
+      try await CommandLineTool.run(
+        ["bench", "--engine", "memory", "--workload", "count", "--repetitions", "2"] + more)
+    }
+    let before = try await bench("--entries", "100", "--format", "json")
+    try Data(before.standardOutput.utf8).write(to: file)
+
+    let other = try await bench("--entries", "200", "--baseline", file.path(), "--fail-if-slower")
+    #expect(other.status == 1)
+    #expect(other.standardOutput.contains("Nothing can be compared"))
+    let same = try await bench("--entries", "100", "--baseline", file.path())
+    #expect(same.status == 0)
+    #expect(!same.standardOutput.contains("Nothing can be compared"))
+  }
+
   @Test("A benchmark as JSON is a report that can be read back")
   func benchmarkJSON() async throws {
     let output = try await CommandLineTool.run(

@@ -102,7 +102,9 @@ extension BenchmarkComparison {
   /// The comparison for a terminal: what became slower, what became faster, or that nothing did.
   public var text: String {
     var lines = caveats.map { "! " + $0 }
-    if changes.isEmpty {
+    if compared == 0 {
+      lines.append("Nothing can be compared: the reports have no measurement in common.")
+    } else if changes.isEmpty {
       lines.append("No change beyond the noise in \(compared) measurements.")
     } else {
       lines.append("Beyond the noise, of \(compared) measurements, each by its least time:")

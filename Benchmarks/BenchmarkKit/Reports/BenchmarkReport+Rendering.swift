@@ -19,7 +19,7 @@ extension BenchmarkReport {
       "Operations per second, at the median.",
       table(\.throughput, fastest: { "* " + $0 }).text,
       "What an operation is:\n"
-        + workloads.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"),
+        + workloads.map { "  \($0.name): \(explanation(of: $0))" }.joined(separator: "\n"),
     ].joined(separator: "\n\n") + "\n"
   }
 
@@ -32,7 +32,7 @@ extension BenchmarkReport {
       table(\.timeAndSpread, fastest: { "**\($0)**" }).markdown,
       "Operations per second, at the median.",
       table(\.throughput, fastest: { "**\($0)**" }).markdown,
-      workloads.map { "- `\($0.name)`: \($0.summary)" }.joined(separator: "\n"),
+      workloads.map { "- `\($0.name)`: \(explanation(of: $0))" }.joined(separator: "\n"),
     ].joined(separator: "\n\n") + "\n"
   }
 
@@ -63,13 +63,47 @@ extension BenchmarkReport {
     let decoder = JSONDecoder()
     decoder.dateDecodingStrategy = .iso8601
     self = try decoder.decode(BenchmarkReport.self, from: json)
+    guard isPossible else {
+      throw DecodingError.dataCorrupted(
+        .init(codingPath: [], debugDescription: "There are figures that no run can give."))
+    }
+  }
+
+  /// Whether a run can have given the figures that others are calculated from.
+  private var isPossible: Bool {
+    ([valueSize] + workloads.map(\.valueSize)).allSatisfy { $0 >= 0 }
+      && results.allSatisfy { result in
+        let seconds = [result.seconds.minimum, result.seconds.median, result.seconds.maximum]
+        return result.operations > 0 && !result.samples.isEmpty
+          && (seconds + result.samples).allSatisfy { (1e-12...1e12).contains($0) }
+      }
   }
 
   /// What was run, in one line.
   var summary: String {
     let durability = durability.map { ", durability \($0)" } ?? ""
-    return "\(entries) entries, values of \(Units.bytes(UInt64(valueSize))) on average, seed \(seed)"
+    return "\(recordsText), seed \(seed)"
       + "\(durability)\(fileSystem.map { " on \($0)" } ?? ""), \(date.formatted(.iso8601))"
+  }
+
+  /// How many records there were, and of what size.
+  var recordsText: String {
+    Self.text(entries, valueSize)
+      + (workloads.contains(where: hasOwnRecords) ? " where a workload has no others" : "")
+  }
+
+  /// What a workload does, and with what records if not with those of the rest.
+  func explanation(of workload: WorkloadDescription) -> String {
+    hasOwnRecords(workload)
+      ? "\(workload.summary) (\(Self.text(workload.entries, workload.valueSize)))" : workload.summary
+  }
+
+  private func hasOwnRecords(_ workload: WorkloadDescription) -> Bool {
+    workload.entries != entries || workload.valueSize != valueSize
+  }
+
+  private static func text(_ entries: Int, _ valueSize: Int) -> String {
+    "\(entries) entries, values of \(Units.bytes(UInt64(clamping: valueSize))) on average"
   }
 
   /// How often it was measured, as the end of a sentence.
@@ -79,9 +113,13 @@ extension BenchmarkReport {
 
   private var detailTables: [(caption: String, table: TextTable)] {
     let tables = [
-      ("Calls: the median, and what 99 of 100 and 999 of 1,000 did not exceed.", table(\.latencies)),
+      (
+        "Calls: the median, and what 99 of 100 and 999 of 1,000 did not exceed. Of calls below a microsecond several are "
+          + "timed together, and each counts as their mean.",
+        table(\.latencies)
+      ),
       ("Work of all processors for one operation.", table(\.processorTime)),
-      ("Growth of the process's memory at its peak.", table(\.memory)),
+      ("Growth of the process's memory at its peak, with the pages of mapped files.", table(\.memory)),
       ("Bytes on disk for each byte of keys and values.", table(\.bytesPerByte)),
       (
         "Longest time for which a task that wanted to run every millisecond was kept from it.",
@@ -136,5 +174,5 @@ extension BenchmarkResult {
   fileprivate var processorTime: String { Units.seconds(processorSecondsPerOperation) }
   fileprivate var memory: String { peakMemory.map(Units.bytes) ?? "–" }
   fileprivate var bytesPerByte: String { bytesOnDiskPerByte.map(Units.digits) ?? "–" }
-  fileprivate var stallTime: String { Units.seconds(stall) }
+  fileprivate var stallTime: String { stall.map(Units.seconds) ?? "–" }
 }

@@ -61,7 +61,10 @@ extension BenchmarkReport {
         table(\.throughput, apart: apart, fastest: { "**\($0)**" }).markdown
       ),
       ("Besides time", detailsMarkdown.trimmingCharacters(in: .newlines)),
-      ("What an operation is", workloads.map { "- `\($0.name)`: \($0.summary)" }.joined(separator: "\n")),
+      (
+        "What an operation is",
+        workloads.map { "- `\($0.name)`: \(explanation(of: $0))" }.joined(separator: "\n")
+      ),
     ]
     return
       (["# Results\n\nMade by this command:\n\n```\n\(command)\n```\n\n\(setting.markdown)"]
@@ -71,8 +74,7 @@ extension BenchmarkReport {
   /// What the figures depend on, in a line.
   private var conditions: String {
     [
-      "\(entries) entries", "values of \(Units.bytes(UInt64(valueSize))) on average",
-      durability.map { "durability \($0)" },
+      recordsText, durability.map { "durability \($0)" },
       "\(machine.cores) cores of \(machine.processor ?? machine.architecture)", fileSystem,
     ].compactMap(\.self).joined(separator: ", ")
   }
@@ -87,7 +89,7 @@ extension BenchmarkReport {
       ("file system", fileSystem),
       ("Swift", machine.swift + (machine.isOptimized ? "" : ", **not optimised**")),
       ("software", software?.joined(separator: ", ")),
-      ("records", "\(entries), values of \(Units.bytes(UInt64(valueSize))) on average"),
+      ("records", recordsText),
       ("seed", "\(seed)"),
       ("durability", durability),
       ("repetitions", "\(repetitions), after a warm-up"),

@@ -117,15 +117,17 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
   public let processorSecondsPerOperation: Double
   /// How much the memory of the process grew at most, in bytes, at the median; nil where the system does not tell.
   public let peakMemory: UInt64?
-  /// How long a task that wants to run each millisecond was kept from it at most, in seconds, at the median (rule C5).
-  public let stall: Double
+  /// How long a task that wants to run each millisecond was kept from it at most, in seconds, at the median (rule C5);
+  /// nil if the work never took that long.
+  public let stall: Double?
   /// What the engine's files took afterwards, in bytes, at the median.
   public let bytesOnDisk: UInt64
   /// What the files took for each byte of keys and values in them; nil if there are no files, or if the workload left
   /// something else than the records.
   public let bytesOnDiskPerByte: Double?
 
-  /// How long calls took, in seconds. Of very short ones several are timed together.
+  /// How long calls took, in seconds. Of calls that usually take less than a microsecond several are timed together, and
+  /// each counts as the mean of them.
   public struct Latency: Sendable, Hashable, Codable {
     /// Half of the calls took no longer.
     public let p50: Double
@@ -135,7 +137,7 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
     public let p99: Double
     /// All but one of a thousand took no longer.
     public let p999: Double
-    /// The longest of all.
+    /// The longest of all, or of all means.
     public let maximum: Double
 
     init?(_ histogram: LatencyHistogram) {
@@ -163,7 +165,7 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
     peakMemory = Statistics(measurements.compactMap(\.peakMemory).map { Double($0) }).map {
       UInt64($0.median)
     }
-    stall = Statistics(measurements.map(\.stall))?.median ?? 0
+    stall = Statistics(measurements.compactMap(\.stall))?.median
     bytesOnDisk = UInt64(Statistics(measurements.map { Double($0.bytesOnDisk) })?.median ?? 0)
     let stored = first.bytesStored ?? 0
     bytesOnDiskPerByte = stored > 0 && bytesOnDisk > 0 ? Double(bytesOnDisk) / Double(stored) : nil

@@ -15,28 +15,33 @@ extension Workload {
     + [insertMany, encodeInOneLoop, chain]
 
   static let headline: [Workload] = [
-    Workload(
-      "load-10000-objects", "Opens a store on 10,000 objects: reads and decodes all of them.",
-      startsFrom: .nothing, leaves: .somethingElse, body: { try await loadStore($0, 10_000) }),
-    Workload(
-      "write-5000-objects", "Inserts 5,000 objects into an empty store with one call.", startsFrom: .nothing,
-      leaves: .somethingElse, body: { try await insertManyItems($0) }),
+    ofItems(10_000, "load-10000-objects", "Opens a store on 10,000 objects: reads and decodes all of them.") {
+      try await loadStore($0, 10_000)
+    },
+    ofItems(5_000, "write-5000-objects", "Inserts 5,000 objects into an empty store with one call.") {
+      try await insertManyItems($0)
+    },
   ]
 
-  private static func load(_ count: Int) -> Workload {
+  /// A workload that has items of its own, so many.
+  private static func ofItems(
+    _ count: Int, _ name: String, _ summary: String, body: @escaping Body
+  ) -> Workload {
     Workload(
-      "store-load-\(count)", "Opens a store on \(count) items: reads and decodes all of them.",
-      startsFrom: .nothing, leaves: .somethingElse
-    ) { run in
-      try await loadStore(run, count)
+      name, summary, startsFrom: .nothing, leaves: .somethingElse, entries: count,
+      valueSize: StoredItem.meanSize, body: body)
+  }
+
+  private static func load(_ count: Int) -> Workload {
+    ofItems(count, "store-load-\(count)", "Opens a store on \(count) items: reads and decodes all of them.") {
+      try await loadStore($0, count)
     }
   }
 
   /// What the above is compared with.
   private static func decodeInOneLoop(_ count: Int) -> Workload {
-    Workload(
-      "loop-load-\(count)", "Reads \(count) items without a store and decodes each in one loop.",
-      startsFrom: .nothing, leaves: .somethingElse
+    ofItems(
+      count, "loop-load-\(count)", "Reads \(count) items without a store and decodes each in one loop."
     ) { run in
       try await run.engine.write(StoredItem.entries(0..<count))
       let decoder = JSONDecoder()
@@ -45,23 +50,21 @@ extension Workload {
         laps.lap()
         return items
       }
-      guard items.count == count else { throw WrongAnswer("there were \(items.count) items") }
+      try verify(inAnyOrder: items, are: StoredItem.numbered(0..<count))
     }
   }
 
   private static func insertOne(beside count: Int) -> Workload {
-    Workload(
-      "store-insert-one-\(count)", "Inserts 200 items into a store of \(count), one after another.",
-      startsFrom: .nothing, leaves: .somethingElse
+    ofItems(
+      count, "store-insert-one-\(count)", "Inserts 200 items into a store of \(count), one after another."
     ) { run in
       try await change(run, count, StoredItem.numbered(count..<count + 200)) { try await $0.insert($1) }
     }
   }
 
   private static func replaceOne(among count: Int) -> Workload {
-    Workload(
-      "store-replace-one-\(count)", "Replaces 200 items of a store of \(count), one after another.",
-      startsFrom: .nothing, leaves: .somethingElse
+    ofItems(
+      count, "store-replace-one-\(count)", "Replaces 200 items of a store of \(count), one after another."
     ) { run in
       let replaced = StoredItem.numbered(0..<200, name: "another name")
       try await change(run, count, replaced) { try await $0.insert($1) }
@@ -69,23 +72,24 @@ extension Workload {
   }
 
   private static func removeOne(among count: Int) -> Workload {
-    Workload(
-      "store-remove-one-\(count)", "Removes 200 items of a store of \(count), one after another.",
-      startsFrom: .nothing, leaves: .somethingElse
+    ofItems(
+      count, "store-remove-one-\(count)", "Removes 200 items of a store of \(count), one after another."
     ) { run in
       let removed = StoredItem.numbered(0..<200).map { $0 }
       try await change(run, count, removed) { try await $0.remove($1) }
     }
   }
 
-  private static let insertMany = Workload(
-    "store-insert-many", "Inserts 5,000 items into an empty store with one call.", startsFrom: .nothing,
-    leaves: .somethingElse, body: { try await insertManyItems($0) })
+  private static let insertMany = ofItems(
+    5_000, "store-insert-many", "Inserts 5,000 items into an empty store with one call."
+  ) {
+    try await insertManyItems($0)
+  }
 
   /// What the above is compared with.
-  private static let encodeInOneLoop = Workload(
-    "loop-insert-many", "Encodes 5,000 items in one loop and writes them as one batch, without a store.",
-    startsFrom: .nothing, leaves: .somethingElse
+  private static let encodeInOneLoop = ofItems(
+    5_000, "loop-insert-many",
+    "Encodes 5,000 items in one loop and writes them as one batch, without a store."
   ) { run in
     let items = StoredItem.numbered(0..<5_000)
     let encoder = JSONEncoder()
@@ -93,14 +97,13 @@ extension Workload {
       try await run.engine.write(items.map { (CacheKey(verbatim: $0.id), try encoder.encode($0)) })
       laps.lap()
     }
-    try verify(count: try await run.engine.keyCount(), is: items.count)
+    try await verify(run.engine, holds: items)
   }
 
-  private static let chain = Workload(
-    "store-chain", "Replaces all of 1,000 items with a chain of removeAll and insert, 20 times.",
-    startsFrom: .nothing, leaves: .somethingElse
-  ) { run in
-    try await replaceAll(run)
+  private static let chain = ofItems(
+    1_000, "store-chain", "Replaces all of 1,000 items with a chain of removeAll and insert, 20 times."
+  ) {
+    try await replaceAll($0)
   }
 }
 
@@ -124,7 +127,7 @@ extension Workload {
     laps.lap()
   }
   try verify(store, items)
-  try verify(count: try await run.engine.keyCount(), is: items.count)
+  try await verify(run.engine, holds: items)
 }
 
 /// Makes one change after another to a store of so many items.
@@ -155,6 +158,19 @@ extension Workload {
     }
   }
   try verify(store, generations[19])
+  try await verify(Store(storage: run.engine), generations[19])
+}
+
+private func verify(_ engine: any StorageEngine, holds items: [StoredItem]) async throws {
+  let codec = JSONCodec()
+  let found = try await engine.readAllData().map { try codec.decode(StoredItem.self, from: $0) }
+  try verify(inAnyOrder: found, are: items)
+}
+
+private func verify(inAnyOrder found: [StoredItem], are items: [StoredItem]) throws {
+  guard found.sorted(by: { $0.id < $1.id }) == items.sorted(by: { $0.id < $1.id }) else {
+    throw WrongAnswer("there are \(found.count) items that are not the \(items.count) expected")
+  }
 }
 
 @MainActor private func verify(_ store: Store<StoredItem>, _ items: [StoredItem]) throws {
@@ -178,6 +194,9 @@ private struct StoredItem: StorableItem, Identifiable, Equatable {
         tags: ["a tag", "tag \(number % 7)"])
     }
   }
+
+  /// How many bytes such an item has as JSON, on average of 10,000.
+  static let meanSize = 100
 
   /// What a store writes for such items.
   static func entries(_ numbers: Range<Int>) throws -> [(key: CacheKey, data: Data)] {

@@ -37,9 +37,9 @@ public struct Workload: Sendable {
   public let startsFrom: Contents
   /// What the engine holds afterwards.
   public let leaves: Contents
-  /// How many records there are; nil for as many as the configuration says.
+  /// How many records there are, 1 to 10,000,000; nil for as many as the configuration says.
   public let entries: Int?
-  /// The mean size of a value in bytes; nil for what the configuration says.
+  /// The mean size of a value in bytes, from 0 to 64 MiB; nil for what the configuration says.
   public let valueSize: Int?
   /// What an engine must promise to take part.
   public let needs: EngineCapabilities

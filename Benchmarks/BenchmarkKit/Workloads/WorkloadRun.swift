@@ -109,8 +109,9 @@ struct Measurement: Sendable {
   let processorSeconds: Double
   /// How much the memory of the process grew at most, in bytes, where the system tells.
   let peakMemory: UInt64?
-  /// The longest time that a task which wanted to run each millisecond was kept from it, in seconds.
-  let stall: Double
+  /// The longest time that a task which wanted to run each millisecond was kept from it, in seconds; nil if all was over
+  /// sooner.
+  let stall: Double?
   let latencies: LatencyHistogram
   /// What the engine's files took, in bytes, when it had been measured.
   var bytesOnDisk: UInt64 = 0

@@ -82,16 +82,19 @@ extension Workload {
     "write-one-beside", "Writes 500 new entries one after another, beside the records."
   ) { run in
     let records = run.records
-    let keys = records.absentKeys(500)
-    try await run.measure(operations: keys.count) { laps in
+    let written = records.absentKeys(500).enumerated().map { index, key in
+      (key: key, data: records.all[index % records.count].data)
+    }
+    try await run.measure(operations: written.count) { laps in
       let engine = run.engine
-      for (index, key) in keys.enumerated() {
-        try await engine.write(records.all[index % records.count].data, key: key)
+      for (key, data) in written {
+        try await engine.write(data, key: key)
         laps.lap()
       }
     }
-    try verify(count: try await run.engine.keyCount(), is: records.count + keys.count)
-    try await run.engine.remove(keys: keys)
+    try verify(count: try await run.engine.keyCount(), is: records.count + written.count)
+    try await run.engine.has(written)
+    try await run.engine.remove(keys: written.map(\.key))
   }
 
   static let removeOne = Workload(

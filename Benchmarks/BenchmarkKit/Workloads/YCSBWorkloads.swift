@@ -20,7 +20,7 @@ extension Workload {
   private static func ycsb(_ letter: String, _ mix: String, _ shares: YCSB.Shares) -> Workload {
     Workload(
       "ycsb-\(letter)", "YCSB \(letter.uppercased()): \(mix); a fifth as many operations as records of 1 KB.",
-      startsFrom: .nothing, leaves: .somethingElse
+      startsFrom: .nothing, leaves: .somethingElse, valueSize: YCSB.recordSize
     ) { run in
       var client = YCSB(shares, count: run.records.count, seed: run.seed)
       try await run.engine.write(client.initialRecords)
@@ -152,10 +152,12 @@ struct YCSB: Sendable {
   }
 
   /// Ten fields of a hundred bytes.
+  static let recordSize = 1_000
+
   private static func record(_ random: inout SeededRandom) -> Data {
     var bytes: [UInt8] = []
-    bytes.reserveCapacity(1_000)
-    while bytes.count < 1_000 {
+    bytes.reserveCapacity(recordSize)
+    while bytes.count < recordSize {
       // Printable, as the benchmark's fields are.
       withUnsafeBytes(of: random.next() & 0x3f3f_3f3f_3f3f_3f3f &+ 0x2020_2020_2020_2020) { bytes += $0 }
     }

@@ -126,7 +126,7 @@ extension BenchmarkReport {
         latency.map { Units.seconds($0.p999) } ?? "–", Units.seconds(result.processorSecondsPerOperation),
         result.peakMemory.map(Units.bytes) ?? "–",
         result.bytesOnDiskPerByte.map { "\(Units.digits($0))×" } ?? "–",
-        Units.seconds(result.stall),
+        result.stall.map(Units.seconds) ?? "–",
       ]
     }
     func row(_ cells: [String], _ tag: String) -> String {

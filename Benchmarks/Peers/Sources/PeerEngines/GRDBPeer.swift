@@ -3,14 +3,27 @@ import GRDB
 import StockroomCore
 
 /// SQLite by GRDB, as its documentation recommends: a pool of connections, one table, cached statements.
-///
-/// Its blocking calls, which are faster than the asynchronous ones: those change threads twice.
 final class GRDBPeer: PlainValues {
-  private let pool: DatabasePool
+  /// Which of its functions are called.
+  enum Calls {
+    /// Those that block the thread until the disk has answered. They are the faster ones.
+    case blocking
+    /// Those that can be awaited, as Stockroom's can; they change threads twice.
+    case awaited
+  }
 
-  init(directory: URL, durability: Durability) throws {
+  private let pool: DatabasePool
+  private let calls: Calls
+
+  init(directory: URL, durability: Durability, calls: Calls) throws {
+    self.calls = calls
     let path = directory.appending(path: "peer.sqlite3").path(percentEncoded: false)
-    pool = try DatabasePool(path: path)
+    var configuration = Configuration()
+    configuration.prepareDatabase { database in
+      // As much as the others have, where SQLite would take 2 MB.
+      try database.execute(sql: "PRAGMA cache_size = -65536")
+    }
+    pool = try DatabasePool(path: path, configuration: configuration)
     try pool.writeWithoutTransaction { database in
       // The pool itself chooses NORMAL, which is 1. With FULL, 2, each commit waits for the disk.
       let synchronous = durability == .full ? 2 : 1
@@ -31,38 +44,48 @@ final class GRDBPeer: PlainValues {
 
   func close() async throws { try pool.close() }
 
-  // In functions that are not asynchronous, where `read` and `write` are the blocking ones.
+  private func reading<Result: Sendable>(
+    _ body: @Sendable (Database) throws -> Result
+  ) async throws -> Result {
+    switch calls {
+    case .blocking: try pool.readBlocking(body)
+    case .awaited: try await pool.read(body)
+    }
+  }
 
-  private func reading<Result>(_ body: (Database) throws -> Result) throws -> Result { try pool.read(body) }
-
-  private func writing(_ body: (Database) throws -> Void) throws { try pool.write(body) }
+  private func writing(_ body: @Sendable (Database) throws -> Void) async throws {
+    switch calls {
+    case .blocking: try pool.writeBlocking(body)
+    case .awaited: try await pool.write(body)
+    }
+  }
 
   func write(_ data: Data, key: CacheKey) async throws {
-    try writing { try $0.cachedStatement(sql: Query.write).execute(arguments: [key.value, data]) }
+    try await writing { try $0.cachedStatement(sql: Query.write).execute(arguments: [key.value, data]) }
   }
 
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try writing { database in
+    try await writing { database in
       let statement = try database.cachedStatement(sql: Query.write)
       for (key, data) in dataAndKeys { try statement.execute(arguments: [key.value, data]) }
     }
   }
 
   func read(key: CacheKey) async throws -> Data? {
-    try reading { database in
+    try await reading { database in
       try Data.fetchOne(database.cachedStatement(sql: Query.read), arguments: [key.value])
     }
   }
 
   func read(keys: [CacheKey]) async throws -> [Data] {
-    try reading { database in
+    try await reading { database in
       let statement = try database.cachedStatement(sql: Query.read)
       return try keys.compactMap { try Data.fetchOne(statement, arguments: [$0.value]) }
     }
   }
 
   func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-    try reading { database in
+    try await reading { database in
       let statement = try database.cachedStatement(sql: Query.read)
       return try keys.compactMap { key in
         try Data.fetchOne(statement, arguments: [key.value]).map { (key, $0) }
@@ -73,7 +96,7 @@ final class GRDBPeer: PlainValues {
   func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
 
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try reading { database in
+    try await reading { database in
       let rows = try Row.fetchCursor(database.cachedStatement(sql: Query.all))
       var entries: [(key: CacheKey, data: Data)] = []
       while let row = try rows.next() { entries.append((CacheKey(verbatim: row[0]), row[1])) }
@@ -82,33 +105,33 @@ final class GRDBPeer: PlainValues {
   }
 
   func allKeys() async throws -> [CacheKey] {
-    try reading { database in
+    try await reading { database in
       try String.fetchAll(database.cachedStatement(sql: Query.keys)).map { CacheKey(verbatim: $0) }
     }
   }
 
   func keyCount() async throws -> Int {
-    try reading { try Int.fetchOne($0.cachedStatement(sql: Query.count)) ?? 0 }
+    try await reading { try Int.fetchOne($0.cachedStatement(sql: Query.count)) ?? 0 }
   }
 
   func remove(key: CacheKey) async throws {
-    try writing { try $0.cachedStatement(sql: Query.remove).execute(arguments: [key.value]) }
+    try await writing { try $0.cachedStatement(sql: Query.remove).execute(arguments: [key.value]) }
   }
 
   func remove(keys: [CacheKey]) async throws {
-    try writing { database in
+    try await writing { database in
       let statement = try database.cachedStatement(sql: Query.remove)
       for key in keys { try statement.execute(arguments: [key.value]) }
     }
   }
 
   func removeAllData() async throws {
-    try writing { try $0.cachedStatement(sql: Query.removeAll).execute() }
+    try await writing { try $0.cachedStatement(sql: Query.removeAll).execute() }
   }
 
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     let bounds = ScanBounds(range, limit: limit)
-    return try reading { database in
+    return try await reading { database in
       let start = String(decoding: bounds.start, as: UTF8.self)
       let rows = try Row.fetchCursor(database.cachedStatement(sql: Query.from), arguments: [start])
       var found: [(key: CacheKey, data: Data)] = []
@@ -123,6 +146,16 @@ final class GRDBPeer: PlainValues {
       return found
     }
   }
+}
+
+extension DatabasePool {
+  // In functions that are not asynchronous, `read` and `write` are the blocking ones.
+
+  fileprivate func readBlocking<Result>(_ body: (Database) throws -> Result) throws -> Result {
+    try read(body)
+  }
+
+  fileprivate func writeBlocking(_ body: (Database) throws -> Void) throws { try write(body) }
 }
 
 private enum Query {

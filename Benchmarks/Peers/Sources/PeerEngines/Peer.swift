@@ -15,7 +15,8 @@ public struct Peer: Sendable {
     Peer(name: "raw LevelDB") { try LevelDBPeer(directory: $0, durability: $1) },
     Peer(name: "POSIX files") { try FilesPeer(directory: $0, durability: $1) },
     Peer(name: "Dictionary") { _, _ in DictionaryPeer() },
-    Peer(name: "GRDB") { try GRDBPeer(directory: $0, durability: $1) },
+    Peer(name: "GRDB") { try GRDBPeer(directory: $0, durability: $1, calls: .blocking) },
+    Peer(name: "GRDB awaited") { try GRDBPeer(directory: $0, durability: $1, calls: .awaited) },
   ]
 }
 

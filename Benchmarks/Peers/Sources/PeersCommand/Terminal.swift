@@ -1,22 +1,31 @@
 import ArgumentParser
 import Dispatch
 import Foundation
+import StockroomCore
 
-/// Cancels the work when somebody presses Ctrl-C, so that what is on the disk is removed, and then ends as one who was
-/// interrupted.
+/// Cancels the work when the process is told to end (Ctrl-C, SIGTERM), so that what is on the disk is removed, and then
+/// ends as one who was interrupted. Told so again, it ends at once.
 func untilInterrupted<Result: Sendable>(
   _ work: @escaping @Sendable () async throws -> Result
 ) async throws -> Result {
-  signal(SIGINT, SIG_IGN)
+  let received = Guarded<Int32?>(nil)
   let task = Task { try await work() }
-  let source = DispatchSource.makeSignalSource(signal: SIGINT)
-  source.setEventHandler { task.cancel() }
-  source.activate()
-  defer { source.cancel() }
+  let sources = [SIGINT, SIGTERM].map { number in
+    signal(number, SIG_IGN)
+    let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+    source.setEventHandler {
+      if received.withLock({ $0 }) != nil { _exit(128 + number) }
+      received.withLock { $0 = number }
+      task.cancel()
+    }
+    source.activate()
+    return source
+  }
+  defer { for source in sources { source.cancel() } }
   do {
     return try await task.value
   } catch is CancellationError {
-    throw ExitCode(128 + SIGINT)
+    throw ExitCode(128 + (received.withLock { $0 } ?? SIGINT))
   }
 }
 

@@ -2,9 +2,9 @@ import BenchmarkKit
 
 extension Limit {
   /// Every limit. The workloads run in the order in which they are first named here, so that an engine and its peer
-  /// have done the same things before whatever is compared.
+  /// have done the same things before whatever is compared, as far as both do them.
   public static let all =
-    rawC + onMainActor + memory + files + concurrency + heartbeat + grdb + store + growth
+    rawC + onMainActor + memory + files + concurrency + heartbeat + grdb + grdbAwaited + store + growth
 
   // MARK: Against the C libraries
 
@@ -30,12 +30,20 @@ extension Limit {
 
   // MARK: Against others
 
+  /// Its calls that block the thread.
+  private static let grdb = againstGRDB("grdb", "GRDB")
+
+  /// Its calls that can be awaited, as ours can.
+  private static let grdbAwaited = againstGRDB("grdb-awaited", "GRDB awaited")
+
   /// Never slower at anything that both do, and ahead where it counts.
-  private static let grdb = (Workload.named("calls") ?? []).map(\.name).map { workload in
-    ["read-one", "write-batch-10000"].contains(workload)
-      ? throughput(
-        "grdb/\(workload)", of: Side("SQLite", workload), over: Side("GRDB", workload), atLeast: 1.5)
-      : time("grdb/\(workload)", of: Side("SQLite", workload), over: Side("GRDB", workload), atMost: 1)
+  private static func againstGRDB(_ name: String, _ peer: String) -> [Limit] {
+    (Workload.named("calls") ?? []).map(\.name).map { workload in
+      let (ours, theirs) = (Side("SQLite", workload), Side(peer, workload))
+      return ["read-one", "write-batch-10000"].contains(workload)
+        ? throughput("\(name)/\(workload)", of: ours, over: theirs, atLeast: 1.5)
+        : time("\(name)/\(workload)", of: ours, over: theirs, atMost: 1)
+    }
   }
 
   private static let files = [

@@ -47,7 +47,7 @@ public struct Verdict: Sendable, Hashable, Codable {
     _ quantity: Limit.Quantity, _ result: BenchmarkResult?, _ other: BenchmarkResult?
   ) -> Statistics? {
     guard let result else { return nil }
-    if quantity == .stall { return Statistics([result.stall * 1_000]) }
+    if quantity == .stall { return result.stall.flatMap { Statistics([$0 * 1_000]) } }
     guard let other else { return nil }
     let ratios = zip(result.samples, other.samples).map { seconds, otherSeconds in
       (seconds / Double(result.operations)) / (otherSeconds / Double(other.operations))

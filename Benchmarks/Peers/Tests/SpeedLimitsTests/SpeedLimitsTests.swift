@@ -54,7 +54,7 @@ import Testing
 
     let stall = Limit(name: "e", measured: fast, reference: nil, quantity: .stall, bound: .atMost(-1))
     #expect(!Verdict(stall, in: report).isKept)
-    #expect(Verdict(stall, in: report).value?.median == mine.stall * 1_000)
+    #expect(Verdict(stall, in: report).value?.median == mine.stall.map { $0 * 1_000 })
   }
 
   @Test("What was not measured is not kept, and the report says so")
