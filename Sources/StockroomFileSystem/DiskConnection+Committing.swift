@@ -132,7 +132,7 @@ private struct Commit {
   private func applyEach() throws {
     var done: [Step] = []
     let result: Result<Void, any Error> = Result {
-      try connection.whileUnstable(\.version) {
+      try connection.whileUnstable {
         var failure: (any Error)?
         for step in steps {
           do {
@@ -206,6 +206,8 @@ extension DiskConnection {
 
   /// Moves a staged entry to its place. Does nothing if that has been done.
   func moveIn(_ staged: StagedName, to name: FileName) throws {
+    // Nor does it make directories then, for which there may be no room.
+    if name.directoryCount > 0, try !staging.contains(staged) { return }
     if !usesAttributes { try sidecars?.moveIn(staged.metadata, from: staging.directory, to: name) }
     try entries.moveIn(staged, from: staging.directory, to: name)
   }
@@ -215,18 +217,13 @@ extension DiskConnection {
     try sidecars?.remove(name)
   }
 
-  /// Lets readers know that what they see may be half done, while it is.
-  ///
-  /// If the work throws, they are not told that it is over unless the work has been undone: see
-  /// ``complete(_:)``.
-  func whileUnstable(
-    _ version: WritableKeyPath<SharedState.Contents, UInt64>, _ work: () throws -> Void
-  ) throws {
+  /// Lets listings wait while some of the work is done and some is not; also if it throws, after which they need not.
+  func whileUnstable(_ work: () throws -> Void) throws {
     var contents = try state.read()
-    contents[keyPath: version] |= 1
+    contents.version |= 1
     try state.write(contents)
     let result = Result { try work() }
-    contents[keyPath: version] &+= 1
+    contents.version += 1
     try state.write(contents)
     try result.get()
   }

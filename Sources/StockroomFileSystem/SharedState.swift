@@ -99,8 +99,9 @@ struct SharedState: Sendable {
     let contents = Contents(
       batchVersion: Self.word(bytes, 0), version: Self.word(bytes, 8), lastSequence: Self.word(bytes, 16),
       reservedSequence: Self.word(bytes, 24))
-    // Nanoseconds since 1970. Beyond this there would be no room to count on.
-    guard max(contents.lastSequence, contents.reservedSequence) < UInt64(Int64.max) else {
+    // Sequences are nanoseconds since 1970, at least. Beyond this there would be no room to count on.
+    let numbers = [contents.batchVersion, contents.version, contents.lastSequence, contents.reservedSequence]
+    guard numbers.allSatisfy({ $0 < UInt64(Int64.max) }) else {
       throw StorageError.damagedState(file.path, "its numbers make no sense")
     }
     return contents

@@ -135,6 +135,41 @@ struct CrashTests {
     #expect(try await place.open().read(key: "kept") == data("later"))
   }
 
+  #if os(Linux)
+    @Test(
+      "One that comes back takes nothing back for which there is no room any more",
+      .enabled(if: MountedFileSystem.isPossible, "this user may not mount file systems"))
+    func reappearedWithoutRoom() async throws {
+      let system = try MountedFileSystem("tmpfs", options: "nr_inodes=100")
+      let engine = try system.open()
+      let connection = try DiskConnection(
+        directory: system.url.appending(path: "store").path, durability: .full)
+      let transaction = try connection.withLock {
+        let transaction = try stage(connection)
+        try connection.journal.begin(transaction)
+        try connection.complete(transaction, isReplay: false)
+        return transaction
+      }
+      try await engine.remove(key: Self.long)
+      try connection.withLock { try connection.journal.begin(transaction) }
+      connection.release()
+      try await engine.close()
+
+      // Now there is room for no directory.
+      let others = system.url.appending(path: "others")
+      try FileManager.default.createDirectory(at: others, withIntermediateDirectories: false)
+      var count = 0
+      while FileManager.default.createFile(atPath: "\(others.path)/\(count)", contents: nil) { count += 1 }
+      #expect(throws: CocoaError.self) {
+        try FileManager.default.createDirectory(
+          at: others.appending(path: "one more"), withIntermediateDirectories: false)
+      }
+      do { try await system.open().close() } catch { #expect((error as? StorageError)?.code == .diskFull) }
+      try FileManager.default.removeItem(at: others)
+      #expect(try await state(system.open()) == ["new", nil, "new", nil, nil])
+    }
+  #endif
+
   @Test("What a killed process left in the staging directory is removed, and in nobody's way")
   func leftovers() async throws {
     let engine = try place.open()

@@ -55,6 +55,14 @@ struct OpeningTests {
     var wild = original
     wild[47] = 0xFF
     try await check(wild, .corrupted)
+    // The numbers by which readers notice a change.
+    for start in [24, 32] {
+      for last: UInt8 in [0xFE, 0xFF] {
+        var endless = original
+        endless.replaceSubrange(start..<start + 8, with: [last] + Array(repeating: 0xFF, count: 7))
+        try await check(endless, .corrupted)
+      }
+    }
     #expect(try place.visibleFiles() == ["a.entry"])
 
     try original.write(to: file)
