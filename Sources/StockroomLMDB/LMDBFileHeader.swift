@@ -71,7 +71,7 @@ enum LMDBFileHeader {
       throw corrupted(path, "it is cut off: \(status.st_size) of at least \(needed) bytes are left")
     }
     for root in [newest.freeRoot, newest.mainRoot] where root != noPage {
-      guard (2...newest.lastPage).contains(root),
+      guard root >= 2, root <= newest.lastPage,
         try isTreePage(root, size: UInt64(pageSize), of: fileDescriptor, path: path)
       else { throw corrupted(path, "a root of its trees is damaged") }
     }

@@ -8,8 +8,8 @@ import StockroomCore
 
 /// An engine that keeps entries in an LMDB database: a B+ tree in a file that is mapped into memory.
 ///
-/// Choose it for the fastest reads. A read is a search in memory that is shared with the system's file cache,
-/// takes no lock that a write could hold, and never waits for one. Values of any size, keys in byte order, several
+/// Choose it for the fastest reads. A read is a search in memory that is shared with the system's file cache, and waits
+/// for a write only if that makes the map larger. Values of any size, keys in byte order, several
 /// processes at once. Writes of single entries wait for the disk twice each at `Durability.full`; many tasks
 /// that write at the same time share that.
 ///

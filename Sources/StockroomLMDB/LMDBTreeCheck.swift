@@ -159,6 +159,10 @@ struct LMDBTreeCheck {
       let (low, high, flags, keySize) = (
         number(offset), number(offset + 2), number(offset + 4), number(offset + 6)
       )
+      // No tree here has several values for a key, which is what the other flag says.
+      guard !isLeaf || [0, Int(bigData), Int(subData)].contains(flags) else {
+        throw Damage(page: page, what: "an entry has the flags \(flags)")
+      }
       let dataSize = low | high << 16
       let inPage = !isLeaf ? 0 : UInt16(flags) & bigData != 0 ? 8 : dataSize
       let node = Node(

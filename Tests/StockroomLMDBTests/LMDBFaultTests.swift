@@ -70,6 +70,50 @@ import Testing
     }
   }
 
+  @Test("A header that leaves no room for a root is damage")
+  func noRoomForRoot() async throws {
+    let place = try await filled()
+    var bytes = try Data(contentsOf: place.dataFile)
+    for meta in [0, 4096] {
+      // The last page that is in use.
+      bytes.replaceSubrange(meta + 136..<meta + 144, with: [1, 0, 0, 0, 0, 0, 0, 0])
+    }
+    try bytes.write(to: place.dataFile)
+    #expect(await code { _ = try place.engine() } == .corrupted)
+  }
+
+  @Test(
+    "An entry with flags that none has here is damage", arguments: ["stockroom", "entries", "large value"],
+    [UInt8(2), 4, 8])
+  func wildFlags(name: String, flag: UInt8) async throws {
+    let place = try await filled()
+    let engine = try place.engine()
+    try await engine.write(value(1, count: 10_000), key: CacheKey(verbatim: "large value"))
+    try await engine.close()
+    var bytes = try Data(contentsOf: place.dataFile)
+    // Before the key of an entry there are its flags and the size of the key, two bytes each.
+    var rest = bytes.startIndex..<bytes.endIndex
+    var count = 0
+    while let found = bytes.range(of: Data(name.utf8), in: rest) {
+      rest = found.upperBound..<bytes.endIndex
+      let flags = found.lowerBound - 4
+      guard bytes[flags + 2] == name.utf8.count, bytes[flags + 3] == 0, bytes[flags + 1] == 0 else {
+        continue
+      }
+      bytes[flags] |= flag
+      count += 1
+    }
+    #expect(count > 0)
+    try bytes.write(to: place.dataFile)
+    let code = await code {
+      let engine = try place.engine()
+      _ = try await engine.readAllDataAndKeys()
+      try await engine.write(Data([1]), key: CacheKey(verbatim: "new"))
+    }
+    // To take the name of a tree for an entry is what another program's database may ask for.
+    #expect(code == .corrupted || (flag == 2 && code == (name == "entries" ? nil : .unsupported)))
+  }
+
   @Test("A record that leaves nothing to count on is damage")
   func senselessRecord() async throws {
     let place = try await filled()
