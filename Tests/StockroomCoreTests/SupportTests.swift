@@ -28,6 +28,26 @@ private struct Refused: Error {}
     #expect(groups.withLock { $0.joined().sorted() } == Array(0..<64))
   }
 
+  @Test("A group that somebody else keeps from writing waits once, not for each of its requests")
+  func locked() async throws {
+    let thread = OwnThread()
+    defer { thread.stop() }
+    let attempts = Guarded(0)
+    let committer = GroupCommitter<Int>(on: thread) { _ in
+      attempts.withLock { $0 += 1 }
+      throw StorageError(.locked, "Somebody else writes.")
+    }
+    let isReleased = DispatchSemaphore(value: 0)
+    try thread.enqueue { isReleased.wait() }
+    let submissions = (0..<64).map { number in
+      Task { try? await committer.submit(number) == () }
+    }
+    // All of them are waiting by now, or come while the first ones are refused.
+    isReleased.signal()
+    for submission in submissions { #expect(await submission.value == nil) }
+    #expect(attempts.withLock { $0 } < 64)
+  }
+
   @Test("A request that cannot be committed takes no other with it")
   func failure() async throws {
     let thread = OwnThread()

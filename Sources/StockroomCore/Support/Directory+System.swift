@@ -45,6 +45,7 @@ extension FileManager.Directory {
     if link(finished, path) != 0, errno != EEXIST {
       // Not every file system has hard links. An empty file then keeps others away until it is replaced.
       let claim = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o666)
+      if claim < 0, errno == EEXIST { return }
       guard claim >= 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
       close(claim)
       guard rename(finished, path) == 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }

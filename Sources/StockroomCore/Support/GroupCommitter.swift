@@ -16,7 +16,8 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   private let lastCount = Atomic(1)
   private let commit: @Sendable ([Request]) throws -> Void
 
-  /// - Parameter commit: Makes the requests durable, in this order, as a whole or, if it throws, not at all.
+  /// - Parameter commit: Makes the requests durable, in this order, each as a whole. If it throws, it is called again with
+  ///   each request alone, and does nothing for those that have been done.
   package init(on thread: OwnThread, commit: @escaping @Sendable ([Request]) throws -> Void) {
     self.thread = thread
     self.commit = commit
@@ -57,18 +58,23 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   }
 
   /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
-  /// done takes no other with it.
+  /// done takes no other with it; but not if it is the fault of none of them.
   private func commitGroup() {
     awaitCompany()
     let group = takeGroup()
     lastCount.store(group.count, ordering: .relaxed)
     let result = Result { try commit(group.map(\.request)) }
+    let isEachTried =
+      if case .failure(let error) = result { group.count > 1 && !isNobodysFault(error) } else { false }
     for waiting in group {
-      if case .failure = result, group.count > 1 {
-        waiting.continuation.resume(with: Result { try commit([waiting.request]) })
-      } else {
-        waiting.continuation.resume(with: result)
-      }
+      waiting.continuation.resume(
+        with: isEachTried ? Result { try commit([waiting.request]) } : result)
     }
+  }
+
+  /// Somebody else writes, for whom each would wait as long again; or nothing is open any more.
+  private func isNobodysFault(_ error: any Error) -> Bool {
+    let code = (error as? StorageError)?.code
+    return code == .locked || code == .closed
   }
 }

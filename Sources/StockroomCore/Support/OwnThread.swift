@@ -13,7 +13,7 @@ import Synchronization
 /// The thread starts with the first job, so that an engine which only reads has none. ``stop()`` must be called
 /// before the last reference is dropped.
 package final class OwnThread: @unchecked Sendable {
-  // Safe to share: `jobs`, `isStopping` and `thread` are touched only between lock() and unlock(), except that
+  // Safe to share: `jobs`, `isStopping` and `thread` are touched only with `mutex` locked, except that
   // `thread` is joined once, by the one caller of stop() that took it out.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
