@@ -48,13 +48,17 @@ final class LevelDBConnection: Sendable {
       if state.isBroken { try mend(&state) }
       var transaction = LevelDBTransaction(on: try lease.current.get(), ledger: state.ledger)
       try transaction.add(SortedBatch(joining: operations))
+      var isVisible = false
       do {
         let ledger = try transaction.commit()
+        isVisible = true
         if durability == .full { try state.names.synchronizeLog(in: path) }
         state.ledger = ledger
       } catch {
         state.isBroken = true
         try dropUnacknowledged(state.ledger)
+        // Opened anew, LevelDB has forgotten it too.
+        if isVisible { try mend(&state) }
         throw error
       }
     }

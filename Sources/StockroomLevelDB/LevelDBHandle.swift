@@ -85,7 +85,7 @@ final class LevelDBHandle: @unchecked Sendable {
     try Self.check("Reading from", path: path) { leveldb_iter_get_error(iterator, $0) }
   }
 
-  /// Does everything in the batch, or, if it throws, nothing that a reader of this handle would see.
+  /// Does everything in the batch, or, if it throws, nothing that a reader of this handle sees.
   func write(_ batch: LevelDBBatch) throws {
     try Self.check("Writing to", path: path) {
       leveldb_write(database, resources.writing, batch.batch, $0)

@@ -13,7 +13,7 @@ import StockroomCore
 /// LevelDB cannot go on after some failures: the database must be closed and opened anew. A reader that comes
 /// meanwhile is suspended, without holding its thread (rule C5).
 final class LevelDBLease: @unchecked Sendable {
-  // Safe to share: everything below is touched only between lock() and unlock().
+  // Safe to share: everything below is touched only with `mutex` locked.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let isIdle = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
   private var handle: Result<LevelDBHandle, any Error>

@@ -36,9 +36,18 @@ extension LevelDBStorageEngine {
   /// Costs, for each operation, what the method of the same name costs.
   public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
+    for case .write(let data, let key) in operations where data.count > Self.maximumValueSize {
+      throw StorageError(
+        .valueTooLarge,
+        "LevelDB holds values of \(Self.maximumValueSize) bytes, and that of \(key) has \(data.count).")
+    }
     try gate.enter()
     defer { gate.leave() }
     if operations.isEmpty { return }
     try await committer.submit(operations)
   }
+
+  /// LevelDB counts the bytes of a value in 32 bits, and does not look whether they are enough. Half of that leaves room
+  /// for what it puts around it in a table.
+  private static let maximumValueSize = 0x7FFF_FFFF - EntryHeader.encodedSize
 }

@@ -30,6 +30,23 @@ import Testing
     try await engine.close()
   }
 
+  /// Files may be as large as the file system lets them, and memory as large as there is.
+  @Test("A value beyond the engine's maximum is refused", arguments: ["sqlite", "lmdb", "leveldb"])
+  func tooLargeValue(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
+    let key = CacheKey(verbatim: "large")
+    try await engine.write(Data([1]), key: key)
+    // Zeros that nobody looks at take no memory.
+    let value = Data(count: 1 << 32)
+    for write in [{ try await engine.write(value, key: key) }, { try await engine.write([(key, value)]) }] {
+      let error = await #expect(throws: StorageError.self) { try await write() }
+      #expect(error?.code == .valueTooLarge)
+    }
+    #expect(try await engine.readAllData() == [Data([1])])
+    try await engine.close()
+  }
+
   @Test("100,000 entries fit in one batch", arguments: EngineCatalogue.all.map(\.name))
   func largeBatch(name: String) async throws {
     let directory = try TemporaryDirectory()
