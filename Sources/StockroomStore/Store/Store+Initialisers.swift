@@ -17,7 +17,8 @@ extension Store {
   ///
   /// - Parameters:
   ///   - storage: The engine that keeps the items.
-  ///   - cacheIdentifier: What tells items apart. Any text will do, however long (rule S8).
+  ///   - cacheIdentifier: What tells items apart. Any text will do, however long (rule S8). It is read on any thread, so
+  ///     not a property that belongs to an actor.
   ///   - codec: How items become bytes.
   public convenience init(
     storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>, codec: some Codec = JSONCodec()
@@ -40,7 +41,7 @@ extension Store {
     loadingInBackground storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>,
     codec: some Codec = JSONCodec()
   ) {
-    // Safe to share: a key path never changes, and reading through it reads only the item.
+    // Safe to share: a key path never changes, and what it leads to belongs to no actor, as is asked for above.
     nonisolated(unsafe) let cacheIdentifier = cacheIdentifier
     self.init(
       backend: StoreBackend(engine: storage, codec: codec, identifier: { $0[keyPath: cacheIdentifier] }))

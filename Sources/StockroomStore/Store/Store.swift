@@ -94,8 +94,8 @@ public final class Store<Item: StorableItem> {
 
   /// Waits until the items have been loaded.
   ///
-  /// - Throws: what the engine threw when the items were read. Nothing has been changed by that, and the next call
-  ///   tries again.
+  /// - Throws: what the engine threw when the items were read, also in the background before this was called. Nothing
+  ///   has been changed by that, and the next call tries again.
   public func itemsHaveLoaded() async throws {
     if knowledge == .current { return }
     if load == nil, !isLoadFailureKnown, let loadFailure {

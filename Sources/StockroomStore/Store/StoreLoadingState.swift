@@ -6,7 +6,8 @@ public enum StoreLoadingState: Sendable {
   case loading(completed: Int, total: Int?)
   /// The items are those that the engine holds.
   case loaded
-  /// The engine could not read them. ``Store/itemsHaveLoaded()`` tries again.
+  /// The engine could not read them. ``Store/itemsHaveLoaded()`` throws why if nobody has been told yet; after that it
+  /// tries again.
   case failed(any Error)
 }
 
