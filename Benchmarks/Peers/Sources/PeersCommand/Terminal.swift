@@ -1,14 +1,14 @@
 import ArgumentParser
 import Dispatch
 import Foundation
-import StockroomCore
+import Synchronization
 
 /// Cancels the work when the process is told to end (Ctrl-C, SIGTERM), so that what is on the disk is removed, and then
 /// ends as one who was interrupted. Told so again, it ends at once.
 func untilInterrupted<Result: Sendable>(
   _ work: @escaping @Sendable () async throws -> Result
 ) async throws -> Result {
-  let received = Guarded<Int32?>(nil)
+  let received = Mutex<Int32?>(nil)
   let task = Task { try await work() }
   let sources = [SIGINT, SIGTERM].map { number in
     signal(number, SIG_IGN)
