@@ -15,13 +15,14 @@ import StockroomCore
 
 /// What the process has taken since this was made.
 struct Meters: Sendable {
-  private let processorTimeAtStart = Self.processorTime
+  private let processorTimeAtStart: Double
   private let memoryAtStart: UInt64?
 
   init() {
     Self.returnFreeMemory()
     Self.forgetPeakMemory()
     memoryAtStart = Self.memory("VmRSS")
+    processorTimeAtStart = Self.processorTime
   }
 
   /// How long the processors have worked for it, in seconds.
