@@ -101,7 +101,8 @@ extension LevelDBConnection {
       try LevelDBManifest.dropUnfinished(in: path)
     }
     let isEmpty =
-      try files.tables.isEmpty && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) == 0 }
+      try files.tables.isEmpty
+      && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) ?? 0 == 0 }
     if files.current != nil {
       try LevelDBManifest(in: path).verifyTables(in: path)
     } else if isMarked || !isEmpty {
@@ -115,7 +116,7 @@ extension LevelDBConnection {
     }
     // What was cut off from a log may have been all that was in it.
     return try files.tables.isEmpty
-      && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) == 0 }
+      && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) ?? 0 == 0 }
   }
 
   private static func readLedger(_ handle: LevelDBHandle, isNew: Bool) throws -> Ledger {
@@ -149,7 +150,7 @@ extension LevelDBConnection {
     try dropUnacknowledged(state.ledger)
     let files = try LevelDBFileList(in: path)
     let needed = try (files.logs + files.manifests).reduce(256 << 10) {
-      try $0 + LevelDBFiles.size(of: path + "/" + $1)
+      try $0 + (LevelDBFiles.size(of: path + "/" + $1) ?? 0)
     }
     try LevelDBFiles.reserve(needed, at: path + "/STOCKROOM.room")
     try lease.exchange {

@@ -17,10 +17,12 @@ enum LevelDBFiles {
     return lstat(path, &status) == 0
   }
 
-  static func size(of path: String) throws -> Int {
+  /// Nil if there is no such file.
+  static func size(of path: String) throws -> Int? {
     var status = stat()
-    guard stat(path, &status) == 0 else { throw StorageError.posix(errno, "\(path) could not be examined") }
-    return Int(status.st_size)
+    if stat(path, &status) == 0 { return Int(status.st_size) }
+    guard errno == ENOENT else { throw StorageError.posix(errno, "\(path) could not be examined") }
+    return nil
   }
 
   /// The names in a directory, in no order.
@@ -49,10 +51,25 @@ enum LevelDBFiles {
 
   /// The bytes of a file from an offset, as many as there are up to `count`.
   static func read(_ path: String, from offset: Int = 0, count: Int? = nil) throws -> [UInt8] {
+    guard let bytes = try readIfPresent(path, from: offset, count: count) else {
+      throw StorageError.posix(ENOENT, "\(path) could not be opened")
+    }
+    return bytes
+  }
+
+  /// The same; nil if there is no such file. LevelDB removes files at any time while it has a database open.
+  static func readIfPresent(_ path: String, from offset: Int = 0, count: Int? = nil) throws -> [UInt8]? {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { throw StorageError.posix(errno, "\(path) could not be opened") }
+    guard descriptor >= 0 else {
+      guard errno == ENOENT else { throw StorageError.posix(errno, "\(path) could not be opened") }
+      return nil
+    }
     defer { close(descriptor) }
-    let wanted = try count ?? max(0, size(of: path) - offset)
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else {
+      throw StorageError.posix(errno, "\(path) could not be examined")
+    }
+    let wanted = max(0, count ?? Int(status.st_size) - offset)
     var failure: Int32 = 0
     let bytes = [UInt8](unsafeUninitializedCapacity: wanted) { buffer, filled in
       while filled < wanted, let start = buffer.baseAddress {
@@ -103,17 +120,18 @@ enum LevelDBFiles {
     try synchronize(parent(of: path))
   }
 
-  /// Cuts a file off, durably.
+  /// Cuts a file off, durably. Its absence is no error.
   static func truncate(_ path: String, to size: Int) throws {
-    #if canImport(Darwin)
-      let result = Darwin.truncate(path, off_t(size))
-    #elseif canImport(Glibc)
-      let result = Glibc.truncate(path, off_t(size))
-    #else
-      let result = Musl.truncate(path, off_t(size))
-    #endif
-    guard result == 0 else { throw StorageError.posix(errno, "\(path) could not be truncated") }
-    try synchronize(path)
+    let descriptor = open(path, O_WRONLY | O_CLOEXEC)
+    guard descriptor >= 0 else {
+      guard errno == ENOENT else { throw StorageError.posix(errno, "\(path) could not be opened") }
+      return
+    }
+    defer { close(descriptor) }
+    guard ftruncate(descriptor, off_t(size)) == 0 else {
+      throw StorageError.posix(errno, "\(path) could not be truncated")
+    }
+    try synchronize(descriptor, path)
   }
 
   /// Waits until a file or directory is on disk.

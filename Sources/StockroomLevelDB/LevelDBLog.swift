@@ -111,9 +111,10 @@ extension LevelDBLog {
     }
   }
 
-  /// After a failed write: cuts off all batches behind the one with this number.
+  /// After a failed write: cuts off all batches behind the one with this number. None is in a log that is gone, since
+  /// LevelDB has put all of it into a table.
   static func removeBatches(after generation: UInt64, at path: String) throws {
-    let bytes = try LevelDBFiles.read(path)
+    guard let bytes = try LevelDBFiles.readIfPresent(path) else { return }
     let log = bytes.withUnsafeBytes { LevelDBLog($0, keeping: ledgerSize) }
     let kept = try log.records.prefix { record in
       guard let ledger = try Self.ledger(in: record.content, path: path) else { return true }

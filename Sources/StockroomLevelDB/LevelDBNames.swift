@@ -16,12 +16,9 @@ struct LevelDBNames {
   ///
   /// Costs a look at a file, mostly.
   mutating func synchronizeLog(in directory: String) throws {
-    if let log, LevelDBFiles.exists(log.path) {
-      let size = try LevelDBFiles.size(of: log.path)
-      if size > log.size {
-        self.log?.size = size
-        return
-      }
+    if let log, let size = try LevelDBFiles.size(of: log.path), size > log.size {
+      self.log?.size = size
+      return
     }
     try synchronize(directory)
   }
@@ -31,7 +28,7 @@ struct LevelDBNames {
     // Six digits at least: the order of names is that of numbers, as far as anybody will get.
     log = try LevelDBFileList(in: directory).logs.last.map { name in
       let path = directory + "/" + name
-      return (path, try LevelDBFiles.size(of: path))
+      return (path, try LevelDBFiles.size(of: path) ?? 0)
     }
   }
 }

@@ -15,10 +15,9 @@ enum LevelDBTableFooter {
   /// - Throws: `StorageError` with code `corrupted` if the table is missing, has another size, or if its
   ///   footer points outside of it.
   static func verify(_ path: String, size expected: UInt64) throws {
-    guard LevelDBFiles.exists(path) else {
+    guard let fileSize = try LevelDBFiles.size(of: path) else {
       throw StorageError(.corrupted, "\(path), a table of a LevelDB database, is missing.")
     }
-    let fileSize = try LevelDBFiles.size(of: path)
     guard UInt64(fileSize) == expected, fileSize >= size else {
       throw StorageError(
         .corrupted, "\(path), a table of a LevelDB database, has \(fileSize) bytes instead of \(expected).")
