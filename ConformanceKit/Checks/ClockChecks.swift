@@ -19,7 +19,7 @@ extension CheckDefinition {
 }
 
 private func checkClock(_ context: CheckContext, _ question: ClockSetBack.Question) async throws {
-  let child = try context.startChild(under: try FalseClock.tool())
+  let child = try await startChildWithFalseClock(context)
   let task = ClockSetBack(
     place: context.place, isPersistent: context.capabilities.contains(.persistent), question: question)
   var failure: (any Error)?
@@ -31,9 +31,27 @@ private func checkClock(_ context: CheckContext, _ question: ClockSetBack.Questi
   // What has started the process has to tidy up, which it cannot if it is killed.
   child.hangUp()
   await child.waitUntilEnd()
+  FalseClock.removeTraces(ofProcess: child.identifier)
   // Timers of the system may take the false clock for the right one.
   if failure is ChildHangs {
     throw Skip(reason: "The engine does not get along with the false clock that the kit gives it.")
   }
   if let failure { throw failure }
+}
+
+/// A process that was killed earlier, of somebody else's, may have left something behind that keeps a later one of the
+/// same number from starting. It belongs to nobody then.
+private func startChildWithFalseClock(_ context: CheckContext) async throws -> ChildProcess {
+  var attempt = 0
+  while true {
+    attempt += 1
+    let child = try context.startChild(under: try FalseClock.tool())
+    do {
+      try await child.waitUntilReady()
+      return child
+    } catch let misunderstanding as ChildProcess.Misunderstanding {
+      guard attempt < 3, misunderstanding.what.contains("faketime:") else { throw misunderstanding }
+      FalseClock.removeTraces(ofProcess: child.identifier)
+    }
+  }
 }

@@ -115,7 +115,9 @@ private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
   // Far more than there is room for, with the small entries first.
   let tooMuch =
     keys(10, prefix: "small-").map { (key: $0, data: data("small")) }
-    + keys(diskSize, prefix: "large-").map { (key: $0, data: noise(2 << 20)) }
+    + keys(diskSize, prefix: "large-").enumerated().map { index, key in
+      (key: key, data: incompressible(3 << 19, seed: UInt64(index)))
+    }
   for _ in 0..<2 {
     try await expectError(.diskFull, from: "write(_:) of more than fits") { try await engine.write(tooMuch) }
     try await expectStored(kept, absent: tooMuch.map(\.key), in: engine)

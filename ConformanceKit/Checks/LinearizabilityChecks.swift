@@ -94,8 +94,12 @@ private func checkHistories(of workload: HistoryWorkload, in context: CheckConte
   }
 }
 
-/// Convicts an engine that throws again and again though nothing is wrong, and whose other answers so say little.
+/// Convicts an engine that throws again and again though nothing is wrong, and whose other answers so say little; or that
+/// cancels calls by itself.
 private func expectMostlyAnswers(_ history: [HistoryCall]) throws {
+  if let call = history.first(where: { $0.answer == .threw(.cancelledByNobody) }) {
+    throw Violation("\(call), although nobody had cancelled its task", rule: .c4)
+  }
   let failures = history.count { $0.answer == .threw(.unclear) || $0.answer == .threw(.refused) }
   let audit = history.contains { $0.task == 0 && $0.answer == .threw(.unclear) }
   try expect(

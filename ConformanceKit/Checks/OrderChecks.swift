@@ -118,7 +118,7 @@ private func writeShuffled(in engine: Subject) async throws -> [CacheKey] {
 /// Waits for the clock to show another time, so that engines which order by time alone can tell two writes apart.
 func letClockTick() async throws {
   let now = Date()
-  while Date().timeIntervalSince(now) < 0.000_01, Date() >= now { await Task.yield() }
+  while Date().timeIntervalSince(now) < 0.001_1, Date() >= now { await Task.yield() }
 }
 
 /// Convicts the engine unless its entries are in this order.

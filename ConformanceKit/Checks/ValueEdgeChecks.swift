@@ -85,6 +85,13 @@ extension CheckDefinition {
         try expect(found, is: data("earlier"), "after write(_:key:) had thrown valueTooLarge read(key:)")
       }
     }
+    Check(
+      .v2, "values.beyond-64-mebibytes-in-batches",
+      "a batch with a value of more than 64 MiB is done wholly, or throws valueTooLarge and leaves that key as it was, "
+        + "and with atomicBatches all others as well"
+    ) { context in
+      try await checkTooLargeValues(context)
+    }
 
     Check(
       .v3, "values.belong-to-the-caller",
@@ -148,3 +155,31 @@ private let lookalikes: [Data] = {
   ]
   return texts.map { Data($0.utf8) } + bytes.map { Data($0) }
 }()
+
+private func checkTooLargeValues(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let (small, large) = (key("small"), key("large"))
+  let value = noise((64 << 20) + 1)
+  let ways: [(String, @Sendable () async throws -> Void)] = [
+    ("write(_:) of many", { try await engine.write([(small, data("new")), (large, value)]) }),
+    ("apply(_:)", { try await engine.apply([.write(data("new"), key: small), .write(value, key: large)]) }),
+  ]
+  for (method, write) in ways {
+    try await engine.write([(small, data("earlier")), (large, data("earlier"))])
+    do {
+      try await write()
+      try expect(
+        try await engine.read(key: large) == value, "64 MiB and one byte came back different after \(method)")
+      try expect(try await engine.read(key: small), is: data("new"), "after \(method) read(key:)")
+    } catch let failure as CallFailure {
+      guard (failure.error as? StorageError)?.code == .valueTooLarge else {
+        throw Violation("with a value of 64 MiB and one byte \(failure), not valueTooLarge")
+      }
+      let what = "after \(method) had thrown valueTooLarge read(key:)"
+      try expect(try await engine.read(key: large), is: data("earlier"), what)
+      guard context.capabilities.contains(.atomicBatches) else { continue }
+      try expect(
+        try await engine.read(key: small), is: data("earlier"), "\(what) of another key of the batch")
+    }
+  }
+}

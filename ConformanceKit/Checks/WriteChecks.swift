@@ -120,7 +120,7 @@ extension CheckDefinition {
       let after = try await timestamps(of: [key("a"), key("b")], in: try await context.reopen(engine))
       for (before, after) in zip(before, after) {
         try expect(
-          abs(before.timeIntervalSince(after)) <= 0.000_001,
+          abs(before.timeIntervalSince(after)) <= precisionOfTime,
           "a timestamp was \(describe(before)) before and \(describe(after)) after opening anew")
       }
     }

@@ -131,12 +131,12 @@ extension HistoryModel {
     }
     let (moment, seen) =
       time == .created ? (entry.created, entry.seenCreated) : (entry.updated, entry.seenUpdated)
-    if let seen, seen.date != date {
+    if let seen, abs(seen.date.timeIntervalSince(date)) > precisionOfTime {
       let by = difference(date, seen.date)
       return finding(
         .changed(since: seen.call), "was \(by) what it had been, although nothing had changed it")
     }
-    if time == .updated, let before = entry.seenUpdatedBefore, date < before.date {
+    if time == .updated, let before = entry.seenUpdatedBefore, date < before.date - precisionOfTime {
       return finding(.wentBack(since: before.call), "was \(difference(date, before.date)) what it had been")
     }
     let window = moment.window

@@ -20,8 +20,7 @@ struct HistorySearch: Sendable {
     var (seed, left) = (effort.seed, effort.operations / 5 * profile.share)
     repeat {
       context.noteProgress()
-      var operations = HistoryGenerator.history(of: profile, seed: seed)
-      if end == nil { operations = Array(operations.prefix(max(0, left))) }
+      let operations = HistoryGenerator.history(of: profile, seed: seed)
       try await make(operations, seed: seed)
       left -= operations.count
       seed = SeededRandom.seed(after: seed)

@@ -46,6 +46,8 @@ struct HistoryCall: Sendable, Hashable {
     case refused
     /// It was cancelled: nothing has happened, says rule C4.
     case cancelled
+    /// It says that it was cancelled, which it was not.
+    case cancelledByNobody
     /// Something else: what it was to do may have happened, or may yet.
     case unclear
   }
@@ -83,7 +85,7 @@ extension HistoryCall: CustomStringConvertible {
       text += isOne ? " → \(!keys.isEmpty)" : " → [\(keys.sorted().map(Self.name).joined(separator: ", "))]"
     case .count(let count): text += " → \(count)"
     case .nonsense: text += " → what nobody wrote"
-    case .threw(.cancelled): text += " threw CancellationError"
+    case .threw(.cancelled), .threw(.cancelledByNobody): text += " threw CancellationError"
     case .threw(.refused), .threw(.unclear): text += " threw"
     }
     return text

@@ -74,7 +74,11 @@ extension HistoryCall.Failure {
   init(_ error: any Error) {
     let error = (error as? CallFailure)?.error ?? error
     self =
-      if error is CancellationError { .cancelled } else if (error as? StorageError)?.code == .invalidKey {
+      if error is CancelledByNobody {
+        .cancelledByNobody
+      } else if error is CancellationError {
+        .cancelled
+      } else if (error as? StorageError)?.code == .invalidKey {
         .refused
       } else { .unclear }
   }

@@ -36,8 +36,15 @@ public struct ConformanceResults: Sendable {
   private static func reproductionInSwift(_ report: ConformanceReport, _ failure: ConformanceFailure)
     -> String
   {
-    "run(only: [\"\(failure.check)\"]) of the suite, with effort.seed = \(failure.seed) and effort.operations = "
-      + "\(report.effort.operations)"
+    let (effort, usual) = (report.effort, ConformanceEffort())
+    var settings = ["effort.seed = \(failure.seed)", "effort.operations = \(effort.operations)"]
+    if let duration = effort.duration { settings.append("effort.duration = .seconds(\(duration.inSeconds))") }
+    if effort.kills != usual.kills { settings.append("effort.kills = \(effort.kills)") }
+    if effort.powerCuts != usual.powerCuts {
+      settings.append("effort.powerCuts = \(effort.powerCuts.map { "\($0)" } ?? "nil")")
+    }
+    if effort.damages != usual.damages { settings.append("effort.damages = \(effort.damages)") }
+    return "run(only: [\"\(failure.check)\"]) of the suite, with \(settings.joined(separator: ", "))"
   }
 }
 

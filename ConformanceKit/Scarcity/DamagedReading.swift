@@ -78,6 +78,7 @@ private final class Look {
   private let expected: [CacheKey: Data]
   /// What the store held at earlier times, if that counts as right.
   private let earlier: [[CacheKey: Data]]
+  /// How many values were given.
   private var found = 0
   private var isReported = false
 
@@ -117,8 +118,8 @@ private final class Look {
     let engine = engine
     try await expectRight("readDataAndKeys(keys:)") { try await engine.readDataAndKeys(keys: keys) }
     try await attempt("read(keys:)") { found += try await engine.read(keys: keys).count }
-    try await attempt("keysExist(_:)") { found += try await engine.keysExist(keys).count }
-    try await attempt("keyExists(_:)") { found += try await engine.keyExists(keys[0]) ? 1 : 0 }
+    try await attempt("keysExist(_:)") { _ = try await engine.keysExist(keys) }
+    try await attempt("keyExists(_:)") { _ = try await engine.keyExists(keys[0]) }
     try await attempt("createdAt(key:)") { _ = try await engine.createdAt(key: keys[1]) }
     try await attempt("updatedAt(key:)") { _ = try await engine.updatedAt(key: keys[1]) }
   }
@@ -129,8 +130,8 @@ private final class Look {
     try await expectRight("scan(.all)") { try await engine.scan(.all, limit: nil) }
     try await expectRight("readAllEntries()") { try await engine.readAllEntries().map { ($0.key, $0.data) } }
     try await attempt("readAllData()") { found += try await engine.readAllData().count }
-    try await attempt("keyCount()") { found += try await engine.keyCount() }
-    try await attempt("allKeys()") { found += try await engine.allKeys().count }
+    try await attempt("keyCount()") { _ = try await engine.keyCount() }
+    try await attempt("allKeys()") { _ = try await engine.allKeys() }
   }
 
   func write() async throws {

@@ -31,6 +31,14 @@ func entries(_ keys: [CacheKey], version: Int = 1) -> [(key: CacheKey, data: Dat
   keys.map { ($0, value(for: $0, version: version)) }
 }
 
+/// Bytes that nobody can make fewer of, neither by compression nor by keeping what is equal once.
+func incompressible(_ count: Int, seed: UInt64) -> Data {
+  var random = SeededRandom(seed: seed)
+  var data = Data(capacity: count + 8)
+  while data.count < count { withUnsafeBytes(of: random.next()) { data.append(contentsOf: $0) } }
+  return data.prefix(count)
+}
+
 /// Bytes that repeat nowhere: a block of noise, again and again, each time with its number.
 func noise(_ count: Int, seed: UInt64 = 1) -> Data {
   let blockSize = min(count, 16_384)
@@ -57,12 +65,17 @@ extension Sequence<CacheKey> {
   func inByteOrder() -> [CacheKey] { sorted() }
 }
 
+/// How much a timestamp may differ from what it was before the engine was closed, in seconds: an engine may store it as a
+/// number with as many digits, and answer with what it remembers while it is open.
+let precisionOfTime = 0.000_001
+
 /// The clock readings around a call, with the 2 ms that rule W2 allows on both sides.
 func window<Result>(_ call: () async throws -> Result) async throws -> ClosedRange<Date> {
   let before = Date()
   _ = try await call()
-  // The clock may be set back at any time; the window is then the smallest that is left.
-  return before.addingTimeInterval(-0.002)...max(before, Date()).addingTimeInterval(0.002)
+  let after = Date()
+  // The clock may be set back at any time.
+  return min(before, after).addingTimeInterval(-0.002)...max(before, after).addingTimeInterval(0.002)
 }
 
 /// Waits until the clock shows a time that differs from now by more than the tolerance of rule W2.

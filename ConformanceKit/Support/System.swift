@@ -31,8 +31,10 @@ enum System {
 
   /// The files inside a directory that this process has open.
   static func openFiles(in directory: URL) -> [String] {
-    // The system names files by their true path.
-    let path = directory.resolvingSymlinksInPath().systemPath
+    // The system names files by their true path, which `resolvingSymlinksInPath` does not give everywhere.
+    guard let resolved = realpath(directory.systemPath, nil) else { return [] }
+    defer { free(resolved) }
+    let path = String(cString: resolved)
     #if canImport(Darwin)
       let paths = (0..<getdtablesize()).compactMap { descriptor -> String? in
         var buffer = [CChar](repeating: 0, count: Int(MAXPATHLEN))

@@ -3,14 +3,14 @@ import StockroomCore
 /// The time within which a check has to get anywhere is over.
 struct TimeLimitExceeded: Error {}
 
-/// When a check last got anywhere, to begin with by starting.
+/// When a check last got anywhere, to begin with by starting. While the machine sleeps, no time goes by.
 final class CheckProgress: Sendable {
-  private let state = Guarded((last: ContinuousClock.now, count: 0))
+  private let state = Guarded((last: SuspendingClock.now, count: 0))
 
-  var last: ContinuousClock.Instant { state.withLock { $0.last } }
+  var last: SuspendingClock.Instant { state.withLock { $0.last } }
 
   func note() {
-    let now = ContinuousClock.now
+    let now = SuspendingClock.now
     state.withLock { $0 = (now, $0.count + 1) }
   }
 
@@ -41,7 +41,7 @@ func withTimeLimit<Result: Sendable>(
   let timer = Task { @concurrent in
     while case let end = progress.last.advanced(by: limit), end > .now {
       // Sleeping ends early only when the work is done and the timer has been cancelled.
-      guard (try? await Task.sleep(until: end, clock: .continuous)) != nil else { return }
+      guard (try? await Task.sleep(until: end, clock: .suspending)) != nil else { return }
     }
     race.finish(with: .failure(TimeLimitExceeded()))
   }

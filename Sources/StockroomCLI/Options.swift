@@ -65,7 +65,12 @@ struct EngineOptions: ParsableArguments {
       try? scratch.remove()
       throw error
     }
-    try scratch.remove()
+    do {
+      try scratch.remove()
+    } catch {
+      // An engine that hangs may still write there. What was found out is not to be lost because of that.
+      writeToStandardError("\(error)\n")
+    }
     return result
   }
 }

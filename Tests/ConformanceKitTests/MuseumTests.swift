@@ -57,7 +57,8 @@ extension MuseumPiece {
   }
 
   private static let longChecks: Set<String> = [
-    "values.64-mebibytes", "values.beyond-64-mebibytes", "values.of-megabytes", "write.beyond-10000-entries",
+    "values.64-mebibytes", "values.beyond-64-mebibytes", "values.beyond-64-mebibytes-in-batches",
+    "values.of-megabytes", "write.beyond-10000-entries",
     "reads.of-100000-keys", "faults.full-disk",
     "faults.full-disk-and-batches",
     "keys.thousands-with-a-long-prefix", "scan.costs-what-it-returns", "damage.anywhere", "closing.waits",

@@ -40,6 +40,7 @@ struct StoreMuseumPiece: Sendable, CustomTestStringConvertible {
     .init(.s5, .tellsTheLastSubscriber),
     .init(.s5, .tellsOnlyChanges),
     .init(.s5, .waitsForSubscribers),
+    .init(.s5, .forgetsForSlowSubscribers),
     .init(.s6, .hidesUnreadable),
     .init(.s6, .deletesUnreadable),
     .init(.s6, .failsOnUnreadable),

@@ -50,6 +50,7 @@ extension MuseumPiece {
       RefusesLargeValues(base: $0, code: .io)
     },
     .init(.v2, "forgets the earlier value when the new one is too large") { MakesRoomFirst(base: $0) },
+    .init(.v2, "writes a batch up to the value that is too large") { LooksAtSizesLate(base: $0) },
 
     .init(.v3, "returns slices") { ReturnsSlices(base: $0) },
     // What a database returns points into its pages.
@@ -105,6 +106,19 @@ struct MakesRoomFirst: Exhibit {
       throw StorageError(.valueTooLarge, "The value has \(data.count) bytes.")
     }
     try await base.write(data, key: key)
+  }
+}
+
+/// Writes the entries of a batch one by one, until one is too large.
+struct LooksAtSizesLate: Exhibit {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    guard let index = dataAndKeys.firstIndex(where: { $0.data.count > 64 << 20 }) else {
+      return try await base.write(dataAndKeys)
+    }
+    try dataAndKeys.map(\.key).validate()
+    try await base.write(Array(dataAndKeys[..<index]))
+    throw StorageError(.valueTooLarge, "The value has \(dataAndKeys[index].data.count) bytes.")
   }
 }
 

@@ -41,6 +41,16 @@ struct LinearizabilityCheckTests {
     Issue.record("It has convicted none.")
   }
 
+  @Test("An engine that cancels calls by itself is convicted of that, even if it is rare")
+  func cancelsByItself() async {
+    let outcomes = await outcomes(ReferenceEngine.promises) { _ in
+      CancelsNowAndThen(base: try ReferenceEngine())
+    }
+    let failures = outcomes.compactMap(\.outcome.failure)
+    #expect(!failures.isEmpty)
+    #expect(failures.allSatisfy { $0.rule == .c4 && $0.happened.contains("although nobody had cancelled") })
+  }
+
   @Test("Each broken engine is convicted by a history, of its rule", arguments: MuseumPiece.ofRaces)
   func isConvicted(_ piece: MuseumPiece) async {
     var failures: [ConformanceFailure] = []

@@ -207,6 +207,23 @@ final class ExistsInALateIndex: Exhibit {
   }
 }
 
+/// Takes the cancellation of one task for that of another, once in a hundred writes.
+final class CancelsNowAndThen: Exhibit {
+  let base: ReferenceEngine
+  private let count = Guarded(0)
+
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    let isHit = count.withLock { count in
+      count += 1
+      return count.isMultiple(of: 100)
+    }
+    if isHit { throw CancellationError() }
+    try await base.write(data, key: key)
+  }
+}
+
 /// Notices too late that a batch was cancelled: when half of it is written.
 struct GivesUpABatch: Exhibit {
   let base: ReferenceEngine

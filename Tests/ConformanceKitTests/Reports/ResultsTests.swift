@@ -125,7 +125,7 @@ struct ResultsTests {
   func reproduction() {
     #expect(
       ConformanceResults([bad]).text.contains(
-        #"Again: run(only: ["history.any"]) of the suite, with effort.seed = 7 and effort.operations = "#))
+        #"Again: run(only: ["history.any"]) of the suite, with effort.seed = 7, effort.operations = "#))
   }
 
   @Test("A verdict is no better than what was looked at")

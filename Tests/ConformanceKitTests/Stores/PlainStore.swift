@@ -15,7 +15,7 @@ final class PlainStore: CheckedStore {
     case runsChainsInParts, changesItemsStepByStep, runsChainsAtOnce, runsChainsAgain
     case ordersByKey, ordersByLastWrite, replacesAtTheEnd
     case announcesEarly, announcesEachItem, announcesChainsBackwards, tellsTheLastSubscriber,
-      waitsForSubscribers
+      waitsForSubscribers, forgetsForSlowSubscribers
     case tellsOnlyChanges
     case hidesUnreadable, deletesUnreadable, failsOnUnreadable, stopsAtUnreadable
     case writesEverything, readsEverything, copiesItems
@@ -45,7 +45,8 @@ final class PlainStore: CheckedStore {
 
   var events: AsyncStream<StoreEvent<CheckedItem>> {
     let (stream, continuation) = AsyncStream<StoreEvent<CheckedItem>>.makeStream(
-      bufferingPolicy: flaw == .waitsForSubscribers ? .bufferingOldest(8) : .unbounded)
+      bufferingPolicy: flaw == .waitsForSubscribers || flaw == .forgetsForSlowSubscribers
+        ? .bufferingOldest(8) : .unbounded)
     if flaw != .tellsOnlyChanges || !hasLoaded {
       continuation.yield(hasLoaded ? StoreEvent(.loaded, table.items) : StoreEvent(.initialized, []))
     }
@@ -227,7 +228,9 @@ extension PlainStore {
       let parts = isDivided ? event.items.map { StoreEvent(.insert, [$0]) } : [event]
       for part in parts {
         for subscriber in subscribers {
-          while case .dropped = subscriber.yield(part) { try? await Task.sleep(for: .milliseconds(1)) }
+          while case .dropped = subscriber.yield(part), flaw == .waitsForSubscribers {
+            try? await Task.sleep(for: .milliseconds(1))
+          }
         }
       }
     }
