@@ -129,7 +129,7 @@ struct SuiteTests {
     let report = await suite.run()
     let decoded = try JSONDecoder().decode(ConformanceReport.self, from: JSONEncoder().encode(report))
     #expect(decoded == report)
-    #expect(decoded.brokenRules == [.c2])
+    #expect(decoded.brokenRules == [.c2], "\(report)")
   }
 
   @Test("A check whose task is cancelled throws CancellationError and convicts nobody")
