@@ -112,9 +112,17 @@ struct MuseumTests {
     let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
     let checks = ConformanceSuite("", capabilities: all) { _ in try ReferenceEngine() }.checks.map(\.id)
     // What cannot be made here convicts nobody here, and what waits has a test of its own.
-    let idle = checks.filter {
+    var idle = checks.filter {
       !convicting.contains($0) && !skipped.contains($0) && MuseumPiece.ofCooperation[$0] == nil
         && !MuseumPiece.isSearch($0)
+    }
+    // Where readers have to come at the right moment, it takes another look now and then on a busy machine.
+    for _ in 0..<10 where !idle.isEmpty {
+      for piece in MuseumPiece.all {
+        for check in piece.checks where check.rule == piece.rule && idle.contains(check.id) {
+          if await check.outcome().failure != nil { idle.removeAll { $0 == check.id } }
+        }
+      }
     }
     #expect(idle.isEmpty, "\(idle.joined(separator: "\n"))")
   }
