@@ -104,12 +104,11 @@ private func useMuch(_ engine: Subject) async throws {
   }
 }
 
-/// A thread of the engine may need a moment to end. Five seconds are not a moment.
+/// A thread of the engine may need a moment to end. A thousand turns of all threads are more than that.
 private func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws {
-  let deadline = ContinuousClock.now + .seconds(5)
   var files = System.openFiles(in: context.root)
-  while !files.isEmpty && ContinuousClock.now < deadline {
-    try await Task.sleep(for: .milliseconds(10))
+  for _ in 0..<1_000 where !files.isEmpty {
+    try await letAllThreadsTakeATurn()
     files = System.openFiles(in: context.root)
   }
   try expect(files.isEmpty, "after \(what) these files were still open: \(describe(files))")

@@ -55,15 +55,14 @@ private struct Heard: Equatable, CustomStringConvertible {
 
   deinit { task?.cancel() }
 
-  /// Waits until the condition holds. That is a matter of moments since something was heard, if it ever happens: they are
-  /// counted in turns of the main actor, which on a busy machine take longer.
+  /// Waits until the condition holds. That is a matter of turns since something was heard, if it ever happens.
   func wait(for what: String, until condition: ([Heard]) -> Bool) async throws {
     var (last, turns) = (0, 0)
     while !condition(heard) {
       if heard.count > last { (last, turns) = (heard.count, 0) }
       turns += 1
-      guard turns <= 5_000 else { throw Violation("a subscriber did not hear of \(what)") }
-      try await Task.sleep(for: .milliseconds(1))
+      guard turns <= 2_000 else { throw Violation("a subscriber did not hear of \(what)") }
+      try await letAllThreadsTakeATurn()
     }
   }
 
@@ -216,8 +215,7 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
       )
     }
     _ = try await fixture.subject.keyCount()
-    await Task.detached {}.value
-    try await Task.sleep(for: .milliseconds(1))
+    try await letAllThreadsTakeATurn()
   }
   try await calls.value
   try await subscriber.wait(forInsertionOf: items[23])

@@ -48,6 +48,24 @@ struct OddEngineTests {
   }
 }
 
+@Suite("A process that has other things to do accuses no engine")
+struct BusyProcessTests {
+  @Test("Events that wait for a thread of the cooperative pool are not lost ones")
+  func busyPool() async {
+    // In a process of its own, since it holds up everything else in the process.
+    await #expect(processExitsWith: .success) {
+      let suite = ConformanceSuite("Busy", capabilities: []) { _ in
+        EngineBesideBusyTasks(base: try ReferenceEngine())
+      }
+      let report = await Task(priority: .background) {
+        await suite.run(only: ["store.events-before-loading"])
+      }.value
+      #expect(report.failures.isEmpty, "\(report.failures.map(\.happened))")
+      #expect(report.results.count == 1)
+    }
+  }
+}
+
 @Suite("Engines that misbehave do not harm the kit")
 struct MisbehaviourTests {
   private func failures(

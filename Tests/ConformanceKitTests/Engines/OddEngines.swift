@@ -67,6 +67,36 @@ final class ThreadEngine: Wrapping {
   }
 }
 
+/// Is used beside something that holds, after the first change and for six seconds, all threads of the cooperative pool
+/// that tasks of the lowest priority run on.
+final class EngineBesideBusyTasks: Wrapping {
+  let base: ReferenceEngine
+  /// How many threads are held. Nil before the first change.
+  private let busy = Guarded<Int?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let result = try await work()
+    let isFirst = busy.withLock { busy in
+      guard isChange, busy == nil else { return false }
+      busy = 0
+      return true
+    }
+    if isFirst {
+      let count = ProcessInfo.processInfo.activeProcessorCount
+      for _ in 0..<count {
+        Task.detached(priority: .background) { [self] in
+          busy.withLock { $0? += 1 }
+          usleep(6_000_000)
+        }
+      }
+      while busy.withLock({ $0 ?? 0 }) < count { await Task.yield() }
+    }
+    return result
+  }
+}
+
 /// Gives what is in no particular order in another order each time.
 struct ShufflingEngine: Exhibit {
   let base: ReferenceEngine
