@@ -13,6 +13,8 @@ final class CheckContext: Sendable {
   let place: URL
   let capabilities: EngineCapabilities
   let effort: ConformanceEffort
+  /// How long the check may go without getting any further.
+  let timeLimit: Duration
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
 
@@ -31,6 +33,7 @@ final class CheckContext: Sendable {
     place = root.appending(path: "deep/down/in/here/place", directoryHint: .isDirectory)
     capabilities = suite.capabilities
     effort = suite.effort
+    timeLimit = suite.timeLimit
     child = suite.child
     makeEngine = suite.makeEngine
     makeStore = suite.makeStore

@@ -16,11 +16,13 @@ final class CheckProgress: Sendable {
 
   /// What happened if the check got nowhere within the limit, as a clause.
   func standstill(of limit: Duration) -> String {
-    switch state.withLock({ $0.count }) {
-    case 0: "the check had not come to an end after \(limit)"
-    case 1: "the check got no further for \(limit) after it had taken 1 step"
-    case let count: "the check got no further for \(limit) after it had taken \(count) steps"
-    }
+    let standstill =
+      switch state.withLock({ $0.count }) {
+      case 0: "the check had not come to an end after \(limit)"
+      case 1: "the check got no further for \(limit) after it had taken 1 step"
+      case let count: "the check got no further for \(limit) after it had taken \(count) steps"
+      }
+    return standstill + "; an engine that is slow, and does not hang, needs a suite with a longer timeLimit"
   }
 }
 

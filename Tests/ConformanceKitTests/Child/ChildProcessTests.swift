@@ -51,6 +51,36 @@ struct ChildProcessTests {
     #expect(happened.contains(#"wrote "Hello""#) || happened.contains("ended"), "\(happened)")
   }
 
+  #if os(Linux)
+    @Test("A process that does not start with a false clock accuses no engine")
+    func noFalseClock() async throws {
+      let suite = ConformanceSuite(
+        "", capabilities: .persistent, timeLimit: .seconds(4), child: Self.shell("exec sleep 600")
+      ) { _ in try MortalEngine(directory: FileManager.default.temporaryDirectory) }
+      let check = try #require(suite.checks.first { $0.id == "clock.set-back" })
+      guard case .skipped(let reason) = await check.outcome() else {
+        Issue.record("The check was made.")
+        return
+      }
+      #expect(reason.contains("false clock"))
+    }
+
+    @Test("A false clock that cannot be given to a process once is given to another one")
+    func falseClockAgain() async throws {
+      try await withDirectory { directory in
+        let mark = directory.appending(path: "tried").systemPath
+        let script =
+          "if [ -e '\(mark)' ]; then exec '\(good.executable.systemPath)' shared; fi; touch '\(mark)'; "
+          + "echo 'faketime: sem_open: File exists' >&2; exit 1"
+        let suite = ConformanceSuite(
+          "", capabilities: .persistent, workingDirectory: directory, child: Self.shell(script)
+        ) { try MortalEngine(directory: $0) }
+        let check = try #require(suite.checks.first { $0.id == "clock.set-back" })
+        #expect(await check.outcome() == .passed)
+      }
+    }
+  #endif
+
   @Test("What a task throws comes back, and the next task is done")
   func throwing() async throws {
     try await withDirectory { directory in
