@@ -9,7 +9,9 @@ extension CheckDefinition {
       "whatever a power cut leaves of what was not synced, the engine opens, has everything that was acknowledged and "
         + "no half batch, and takes writes", needs: [.persistent, .durableWrites]
     ) { context in
-      let recorder = try PowerCutRecorder(context, PowerCutScenario(context.effort))
+      var scenario = PowerCutScenario(context.effort)
+      scenario.isLarge = context.effort.powerCuts == nil
+      let recorder = try PowerCutRecorder(context, scenario)
       try await recorder.recordScenario().run(limit: context.effort.powerCuts)
     }
     Check(
@@ -31,6 +33,6 @@ extension PowerCutScenario {
   /// A scenario that is worth so many states.
   fileprivate init(_ effort: ConformanceEffort) {
     let states = effort.powerCuts ?? .max
-    self.init(seed: effort.seed, length: states < 1_000 ? 14 : 40, isLarge: effort.powerCuts == nil)
+    self.init(seed: effort.seed, length: states < 1_000 ? 14 : 40)
   }
 }

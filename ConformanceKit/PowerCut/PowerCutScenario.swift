@@ -11,13 +11,15 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
   let seed: UInt64
   /// How many steps there are.
   let length: Int
-  /// Whether there are values so large that every engine has to begin new files.
+  /// Whether there are values so large, written again and again without closing in between, that every engine has to
+  /// begin new files or to use its old ones again.
   var isLarge = false
 
   /// What a step does, numbered from 1. There is no end to them.
   func operations(of number: Int) -> [StorageOperation] {
     let batches = NumberedBatches(seed: seed)
     let everything = 1 + length * 2 / 3
+    if isLarge, let operations = largeOperations(of: number) { return operations }
     switch number % 6 {
     case _ where number == everything: return [.removeAll]
     case 2 where number < everything || number > everything + 2:
@@ -27,11 +29,20 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     case 5:
       for case .write(_, let key) in batches.operations(of: number - 1) { return [.remove(key: key)] }
       return batches.operations(of: number)
-    case 0 where isLarge:
-      var random = SeededRandom(seed: seed, number: number)
-      let values = (0..<2).map { Data("large \(number), \($0)\n".utf8) + random.bytes(900_000) }
-      return values.enumerated().map { .write($0.element, key: CacheKey(verbatim: "large/\($0.offset)")) }
     default: return batches.operations(of: number)
+    }
+  }
+
+  /// What the steps do in which large values come and go. Nil for all others. With 8.6 MB between two openings they are more
+  /// than SQLite, with 4 MB, and LevelDB, with up to 8 MiB, put into their logs before they begin them anew.
+  private func largeOperations(of number: Int) -> [StorageOperation]? {
+    let keys = (0..<3).map { CacheKey(verbatim: "large/\($0)") }
+    switch number {
+    case 15...18:
+      var random = SeededRandom(seed: seed, number: number)
+      return keys.map { .write(Data("large \(number), \($0)\n".utf8) + random.bytes(720_000), key: $0) }
+    case 20: return keys.map { .remove(key: $0) }
+    default: return nil
     }
   }
 

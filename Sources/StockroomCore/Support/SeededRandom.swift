@@ -55,8 +55,12 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
 
   /// So many bytes.
   package mutating func bytes(_ count: Int) -> Data {
-    var bytes = Data(capacity: count + 8)
-    while bytes.count < count { withUnsafeBytes(of: next()) { bytes.append(contentsOf: $0) } }
+    var bytes = Data(count: (count + 7) / 8 * 8)
+    bytes.withUnsafeMutableBytes { bytes in
+      for offset in stride(from: 0, to: bytes.count, by: 8) {
+        bytes.storeBytes(of: next(), toByteOffset: offset, as: UInt64.self)
+      }
+    }
     return bytes.prefix(count)
   }
 
