@@ -40,12 +40,7 @@ extension LMDBStorageEngine {
   }
 
   private func perform(_ operations: [StorageOperation]) async throws {
-    try operations.validate()
-    for case .write(let data, let key) in operations where data.count > Self.maximumValueSize {
-      throw StorageError(
-        .valueTooLarge,
-        "LMDB holds values of \(Self.maximumValueSize) bytes, and that of \(key) has \(data.count).")
-    }
+    try operations.validate(maximumValueSize: Self.maximumValueSize, of: "LMDB")
     try gate.enter()
     defer { gate.leave() }
     if operations.isEmpty { return }

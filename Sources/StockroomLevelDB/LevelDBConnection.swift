@@ -100,12 +100,13 @@ extension LevelDBConnection {
       try LevelDBManifest.completeSwitch(in: path)
       try LevelDBManifest.dropUnfinished(in: path)
     }
-    let isEmpty =
+    func isEmpty() throws -> Bool {
       try files.tables.isEmpty
-      && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) ?? 0 == 0 }
+        && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) ?? 0 == 0 }
+    }
     if files.current != nil {
       try LevelDBManifest(in: path).verifyTables(in: path)
-    } else if isMarked || !isEmpty {
+    } else if try isMarked || !isEmpty() {
       // A crash while the database is being made leaves manifests and a log without batches, and nothing else.
       throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its file CURRENT.")
     }
@@ -115,8 +116,7 @@ extension LevelDBConnection {
       for log in files.logs { try LevelDBLog.removeTornBatch(at: path + "/" + log) }
     }
     // What was cut off from a log may have been all that was in it.
-    return try files.tables.isEmpty
-      && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) ?? 0 == 0 }
+    return try isEmpty()
   }
 
   private static func readLedger(_ handle: LevelDBHandle, isNew: Bool) throws -> Ledger {

@@ -35,12 +35,7 @@ extension LevelDBStorageEngine {
 
   /// Costs, for each operation, what the method of the same name costs.
   public func apply(_ operations: [StorageOperation]) async throws {
-    try operations.validate()
-    for case .write(let data, let key) in operations where data.count > Self.maximumValueSize {
-      throw StorageError(
-        .valueTooLarge,
-        "LevelDB holds values of \(Self.maximumValueSize) bytes, and that of \(key) has \(data.count).")
-    }
+    try operations.validate(maximumValueSize: Self.maximumValueSize, of: "LevelDB")
     try gate.enter()
     defer { gate.leave() }
     if operations.isEmpty { return }
