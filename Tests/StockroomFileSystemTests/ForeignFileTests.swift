@@ -109,6 +109,7 @@ struct ForeignFileTests {
     await expectError(.corrupted, naming: "b.entry") { try await engine.read(key: "b") }
     try await engine.write(data("again"), key: "b")
     #expect(try await engine.read(key: "b") == data("again"))
-    #expect(try #require(try await engine.updatedAt(key: "a")) >= date)
+    // What others do to a file is stamped by the system, whose clock for that may be a tick behind.
+    #expect(try #require(try await engine.updatedAt(key: "a")) >= date.addingTimeInterval(-0.01))
   }
 }
