@@ -11,7 +11,7 @@
 public struct ConformanceEffort: Sendable, Hashable, Codable {
   /// What every random choice is made from. The same seed makes the same choices.
   public var seed: UInt64 = 1
-  /// The calls of all generated histories together, and those of each check that records what many tasks do.
+  /// The calls of all generated histories together, at least, and those of each check that records what many tasks do.
   public var operations = 2_000
   /// If it is set, each of these checks goes on for as long as this, with new seeds, however many calls that takes.
   public var duration: Duration?

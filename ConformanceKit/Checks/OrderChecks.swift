@@ -115,7 +115,7 @@ private func writeShuffled(in engine: Subject) async throws -> [CacheKey] {
   return order
 }
 
-/// Waits for the clock to show another time, so that engines which order by time alone can tell two writes apart.
+/// Waits for the clock to show another millisecond, so that engines which order by time alone can tell two writes apart.
 func letClockTick() async throws {
   let now = Date()
   while Date().timeIntervalSince(now) < 0.001_1, Date() >= now { await Task.yield() }

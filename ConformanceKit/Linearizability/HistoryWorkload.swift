@@ -288,7 +288,7 @@ private func perform<Answer: Sendable>(
   guard let yields else {
     do {
       return try await call()
-    } catch  where (error as? CallFailure)?.error is CancellationError && !Task.isCancelled {
+    } catch let failure as CallFailure where failure.error is CancellationError && !Task.isCancelled {
       throw CancelledByNobody()
     }
   }
