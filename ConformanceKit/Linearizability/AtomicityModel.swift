@@ -5,8 +5,9 @@ struct AtomicityModel: Sendable {
   var batchesAreAtomic = true
   /// Whether a read of many shows one moment, or one for each key (rule R3).
   var readsAreAtomic = true
-  /// Whether what was cancelled may have happened all the same, even in part, as rule C4 does not allow.
-  var cancelledMayHaveHappened = false
+  /// For how many steps of the clock after its end a cancelled call may happen all the same, even in part, as rule C4
+  /// does not allow. Nil if it may not.
+  var delayOfCancelled: Int?
 
   /// The moves that the call is made of, each of which takes effect at one moment. None if the call says nothing.
   func moves(of call: HistoryCall, number: Int) -> [Move] {
@@ -14,7 +15,10 @@ struct AtomicityModel: Sendable {
     let end: Int
     switch call.answer {
     case .threw(.refused): return []
-    case .threw(.cancelled) where !cancelledMayHaveHappened: return []
+    case .threw(.cancelled):
+      guard let delayOfCancelled else { return [] }
+      let (sum, isEndless) = call.end.addingReportingOverflow(delayOfCancelled)
+      end = isEndless ? .max : sum
     // Nobody knows whether it happens, nor until when.
     case .threw: end = .max
     default: end = call.end
@@ -30,7 +34,7 @@ struct AtomicityModel: Sendable {
     let cells = writes.sorted { $0.key < $1.key }.map { Cell(key: $0.key, value: $0.value) }
     let isWhole = batchesAreAtomic && !(call.answer == .threw(.cancelled))
     return (isWhole ? [cells] : cells.map { [$0] }).map {
-      Move(call: number, begin: call.begin, end: end, writes: $0)
+      Move(call: number, begin: call.begin, end: end, isCertain: call.answer == .done, writes: $0)
     }
   }
 
@@ -88,8 +92,10 @@ struct Move: Sendable {
   /// The call that it is a part of.
   let call: Int
   let begin: Int
-  /// When it has taken effect at the latest; the greatest number if it need not.
+  /// When it takes effect at the latest; the greatest number if nobody knows.
   let end: Int
+  /// Whether it takes effect at all.
+  var isCertain = true
   var writes: [Cell] = []
   var sights: [Cell] = []
   /// The number of keys that was seen.
@@ -100,7 +106,4 @@ struct Move: Sendable {
 
   /// The keys that it has to do with, unless it counts them, which has to do with all.
   var keys: [Int] { (writes.isEmpty ? sights : writes).map(\.key) }
-
-  /// Whether it has taken effect for certain.
-  var isCertain: Bool { end != .max }
 }

@@ -10,15 +10,14 @@ struct HistoryConviction {
   /// - Parameter ambiguous: The rule that is broken if both batches and reads of many may be to blame.
   init?(_ history: [HistoryCall], judge: HistoryJudge, ambiguous: ContractRule) {
     guard judge.isIllegal(history) else { return nil }
-    var model = judge.model
-    model.cancelledMayHaveHappened = true
-    let milder = HistoryJudge(model: model, initial: judge.initial)
-    let isAboutCancellation = milder.isLegal(history)
-    let left = TimelineShrinker(judge: judge, milderJudge: isAboutCancellation ? milder : nil).shrunk(history)
-    // A long history may be too wide to be explained as a whole; what is left of it is not.
-    let culprits = Self.cancelledCalls(of: history, seenBy: left, milder.model)
+    // As a rule it has happened before it threw. The later it may be, the more orders there are.
+    let milder = [0, 64].lazy.map { Self.milder(judge, delayOfCancelled: $0) }.first { $0.isLegal(history) }
+    let left = TimelineShrinker(judge: judge, milderJudge: milder).shrunk(history)
+    // A long history may have other faults as well, or be too wide to be explained as a whole; what is left of it is not.
+    let mildest = Self.milder(judge, delayOfCancelled: .max)
+    let culprits = Self.cancelledCalls(of: history, seenBy: left, mildest.model)
     let explained = (left + culprits).sorted { $0.begin < $1.begin }
-    let isExplained = isAboutCancellation || (!culprits.isEmpty && milder.isLegal(explained))
+    let isExplained = milder != nil || (!culprits.isEmpty && mildest.isLegal(explained))
     calls = isExplained ? explained : left
     initial = judge.initial
     rule = isExplained ? .c4 : Self.rule(brokenBy: left, judge, ambiguous: ambiguous)
@@ -32,6 +31,14 @@ struct HistoryConviction {
     return Violation(
       "nothing explains \(those), each at one moment between its beginning and its end\(blamed)",
       rule: rule, proof: "\(HistoryTimeline(calls: calls, initial: initial))")
+  }
+
+  /// The judge to whom it is no crime that a cancelled call has happened, even in part, up to so many steps of the clock
+  /// after it has thrown.
+  private static func milder(_ judge: HistoryJudge, delayOfCancelled: Int) -> HistoryJudge {
+    var model = judge.model
+    model.delayOfCancelled = delayOfCancelled
+    return HistoryJudge(model: model, initial: judge.initial)
   }
 
   /// The cancelled calls, not among those that are left, whose values somebody sees who is.

@@ -64,7 +64,7 @@ struct LinearizabilitySearch {
     var events: [(time: Int, isEnd: Bool, move: Int)] = []
     for (index, move) in moves.enumerated() {
       events.append((move.begin, false, index))
-      if move.isCertain { events.append((move.end, true, index)) }
+      if move.end != .max { events.append((move.end, true, index)) }
     }
     events.sort { ($0.time, $0.isEnd ? 1 : 0) < ($1.time, $1.isEnd ? 1 : 0) }
     for event in events {
@@ -90,7 +90,7 @@ struct LinearizabilitySearch {
     return true
   }
 
-  /// Keeps the configurations in which the move has taken effect, or can still. False if there are too many.
+  /// Keeps the configurations in which the move has taken effect, or can still, or need not. False if there are too many.
   private mutating func end(_ move: Int) -> Bool {
     guard let place = places.indices.first(where: { pending & 1 << UInt64($0) != 0 && places[$0] == move })
     else { return true }
@@ -99,7 +99,7 @@ struct LinearizabilitySearch {
       front = Set(front.map { Configuration(done: $0.done ^ bit, state: $0.state) })
     } else {
       guard let next = configurations(after: move, at: place) else { return false }
-      front = next
+      front = moves[move].isCertain ? next : next.union(front.filter { $0.done & bit == 0 })
     }
     pending &= ~bit
     looks &= ~bit

@@ -14,6 +14,7 @@ private func isLegalByForce(_ moves: [Move], _ store: [Int]) -> Bool {
     else { continue }
     var (rest, next) = (moves, store)
     rest.remove(at: index)
+    if !move.isCertain, isLegalByForce(rest, store) { return true }
     for cell in move.writes { next[cell.key] = cell.value }
     if isLegalByForce(rest, next) { return true }
   }
@@ -43,7 +44,7 @@ struct BruteForceTests {
       var model = AtomicityModel(keyCount: simulation.keyCount)
       model.batchesAreAtomic = seed % 7 != 0
       model.readsAreAtomic = seed % 11 != 0
-      model.cancelledMayHaveHappened = seed % 3 == 0
+      model.delayOfCancelled = [nil, 0, 3, .max][Int(seed / 10) % 4]
       let initial = (0..<simulation.keyCount).map { seed % 4 == 0 ? 0 : $0 + Int(seed % 3) }
       let moves = history.enumerated().flatMap { model.moves(of: $0.element, number: $0.offset) }
       let expected = isLegalByForce(moves, initial)

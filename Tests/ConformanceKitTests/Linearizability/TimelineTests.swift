@@ -63,4 +63,18 @@ struct TimelineTests {
     }
     #expect(HistoryConviction([batch], judge: .strict(), ambiguous: .c1) == nil)
   }
+
+  @Test("A removal that was cancelled and happened is found among more than can be looked at together")
+  func cancelledRemoval() throws {
+    var calls: [HistoryCall] = []
+    for step in 0...100 {
+      let time = step * 10
+      calls.append(.write(a, step + 1, by: 1, time, time + 1))
+      calls.append(.change(.remove, [.remove(key: a)], by: 2, time + 2, time + 3, threw: .cancelled))
+      calls.append(.read(a, step == 50 ? nil : step + 1, by: 3, time + 4, time + 5))
+    }
+    let conviction = try #require(HistoryConviction(calls, judge: .strict(), ambiguous: .c1))
+    #expect(conviction.rule == .c4)
+    #expect(conviction.calls.map(\.method) == [.write, .remove, .read])
+  }
 }
