@@ -10,14 +10,15 @@ struct HistoryConviction {
   /// - Parameter ambiguous: The rule that is broken if both batches and reads of many may be to blame.
   init?(_ history: [HistoryCall], judge: HistoryJudge, ambiguous: ContractRule) {
     guard judge.isIllegal(history) else { return nil }
-    // As a rule it has happened before it threw. The later it may be, the more orders there are.
-    let milder = [0, 64].lazy.map { Self.milder(judge, delayOfCancelled: $0) }.first { $0.isLegal(history) }
-    let left = TimelineShrinker(judge: judge, milderJudge: milder).shrunk(history)
-    // A long history may have other faults as well, or be too wide to be explained as a whole; what is left of it is not.
+    // As a rule it has happened before it threw.
+    let milder = Self.milder(judge, delayOfCancelled: 0)
+    let isAboutCancellation = milder.isLegal(history)
+    let left = TimelineShrinker(judge: judge, milderJudge: isAboutCancellation ? milder : nil).shrunk(history)
+    // It may have happened later, which is too much to look for in all of a long history, but not in what is left of it.
     let mildest = Self.milder(judge, delayOfCancelled: .max)
     let culprits = Self.cancelledCalls(of: history, seenBy: left, mildest.model)
     let explained = (left + culprits).sorted { $0.begin < $1.begin }
-    let isExplained = milder != nil || (!culprits.isEmpty && mildest.isLegal(explained))
+    let isExplained = isAboutCancellation || (!culprits.isEmpty && mildest.isLegal(explained))
     calls = isExplained ? explained : left
     initial = judge.initial
     rule = isExplained ? .c4 : Self.rule(brokenBy: left, judge, ambiguous: ambiguous)

@@ -10,20 +10,29 @@ struct TimelineShrinker {
 
   /// The smallest illegal part that taking calls away leads to, in the order in which the calls began.
   func shrunk(_ calls: [HistoryCall]) -> [HistoryCall] {
-    var left = calls.sorted { $0.begin < $1.begin }
+    var left = upToTheFault(calls.sorted { $0.begin < $1.begin })
     guard judge.isIllegal(left) else { return left }
     var count: Int
     repeat {
       count = left.count
       left = thinned(left) { call, _ in call.changes.isEmpty }
-      left = thinned(left) { call, rest in rest.canDo(without: call) }
+      left = thinned(left) { call, rest in rest().canDo(without: call) }
     } while left.count < count
     return left
   }
 
+  /// The calls without those that come after the search has found out, of which no look that stays sees anything.
+  private func upToTheFault(_ calls: [HistoryCall]) -> [HistoryCall] {
+    guard case .illegal(let number) = judge.verdict(on: calls).outcome else { return calls }
+    let end = calls[number].end
+    let beginning = calls.filter { $0.method.isLook ? $0.end <= end : $0.begin < end }
+    // It may have known what comes.
+    return judge.isIllegal(beginning) ? beginning : calls
+  }
+
   /// Takes calls away that may go, first many at a time, while the history stays illegal.
   private func thinned(
-    _ calls: [HistoryCall], where mayGo: (HistoryCall, Remainder) -> Bool
+    _ calls: [HistoryCall], where mayGo: (HistoryCall, () -> Remainder) -> Bool
   ) -> [HistoryCall] {
     var left = calls
     var size = left.count
@@ -32,10 +41,10 @@ struct TimelineShrinker {
       while start < left.count {
         let chunk = start..<min(start + size, left.count)
         // Looks of the chunk that stay see what its changes do.
-        let looks = left[chunk].filter(\.method.isLook)
-        let remainder = Remainder(
-          judge.model, left[..<chunk.lowerBound] + looks + left[chunk.upperBound...])
-        let kept = left[chunk].filter { !mayGo($0, remainder) }
+        lazy var remainder = Remainder(
+          judge.model,
+          left[..<chunk.lowerBound] + left[chunk].filter(\.method.isLook) + left[chunk.upperBound...])
+        let kept = left[chunk].filter { call in !mayGo(call) { remainder } }
         if kept.count < chunk.count {
           let shorter = Array(left[..<chunk.lowerBound] + kept + left[chunk.upperBound...])
           if judge.isIllegal(shorter), milderJudge?.isLegal(shorter) ?? true {

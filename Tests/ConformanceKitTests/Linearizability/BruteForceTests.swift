@@ -2,23 +2,31 @@ import Testing
 
 @testable import ConformanceKit
 
-/// Tries every order: too slow for more than a few calls, and too simple to be wrong.
-private func isLegalByForce(_ moves: [Move], _ store: [Int]) -> Bool {
-  if moves.allSatisfy({ !$0.isCertain }) { return true }
-  let firstEnd = moves.map(\.end).min() ?? .max
-  for (index, move) in moves.enumerated() where move.begin < firstEnd {
-    let count = store.count { $0 != 0 }
-    guard move.count.map({ $0 == count }) ?? true,
-      move.sights.allSatisfy({ $0.value == store[$0.key] || ($0.value == Cell.present && store[$0.key] != 0) }
-      )
-    else { continue }
-    var (rest, next) = (moves, store)
-    rest.remove(at: index)
-    if !move.isCertain, isLegalByForce(rest, store) { return true }
-    for cell in move.writes { next[cell.key] = cell.value }
-    if isLegalByForce(rest, next) { return true }
+/// Tries every order, though not twice what comes to the same: too slow for more than a few calls, and too simple to be
+/// wrong.
+private func isLegalByForce(_ moves: [Move], _ initial: [Int]) -> Bool {
+  var tried: Set<[[Int]]> = []
+  func isLegal(_ rest: [Int], _ store: [Int]) -> Bool {
+    if rest.allSatisfy({ !moves[$0].isCertain }) { return true }
+    guard tried.insert([rest, store]).inserted else { return false }
+    let firstEnd = rest.map { moves[$0].end }.min() ?? .max
+    for index in rest where moves[index].begin < firstEnd {
+      let move = moves[index]
+      let others = rest.filter { $0 != index }
+      if !move.isCertain, isLegal(others, store) { return true }
+      let isRight =
+        move.count.map { $0 == store.count { $0 != Cell.absent } }
+        ?? move.sights.allSatisfy {
+          $0.value == store[$0.key] || ($0.value == Cell.present && store[$0.key] != Cell.absent)
+        }
+      guard isRight else { continue }
+      var next = store
+      for cell in move.writes { next[cell.key] = cell.value }
+      if isLegal(others, next) { return true }
+    }
+    return false
   }
-  return false
+  return isLegal(Array(moves.indices), initial)
 }
 
 @Suite("The search agrees with trying every order")
