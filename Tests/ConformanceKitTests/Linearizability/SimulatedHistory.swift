@@ -131,17 +131,18 @@ extension [HistoryCall] {
     return calls
   }
 
-  /// The history in which a change has thrown.
+  /// The history with a call that has thrown: a change, which has happened, or in the place of a look one that has not.
   func withFailure(_ failure: HistoryCall.Failure, seed: UInt64) -> [HistoryCall] {
     var random = SeededRandom(seed: seed)
-    let changes = indices.filter { !self[$0].changes.isEmpty }
-    guard !changes.isEmpty else { return self }
+    guard !isEmpty else { return self }
     var calls = self
-    let index = changes[random.next(upTo: changes.count)]
+    let index = random.next(upTo: count)
     let call = calls[index]
+    let isLook = call.changes.isEmpty
     calls[index] = HistoryCall(
-      task: call.task, method: call.method, changes: call.changes, answer: .threw(failure), begin: call.begin,
-      end: call.end)
+      task: call.task, method: isLook ? .remove : call.method,
+      changes: isLook ? [.remove(key: call.keys.first ?? 0)] : call.changes, answer: .threw(failure),
+      begin: call.begin, end: call.end)
     return calls
   }
 }
