@@ -28,6 +28,8 @@ struct HistoryFinding: Sendable {
   let rule: ContractRule
   /// What happened, as a clause.
   let text: String
+  /// By how many seconds a time is wrong: less than 0 if it is too early.
+  var deviation: TimeInterval?
 }
 
 /// What is wrong with a time.
@@ -126,36 +128,35 @@ extension HistoryModel {
         text: "\(what) was \(describe(date as Any)), although the key was \(date == nil ? "there" : "absent")"
       )
     }
-    func finding(_ fault: HistoryTimeFault, _ happened: String) -> HistoryFinding {
-      HistoryFinding(kind: .time(of: key, time, fault), rule: .w2, text: "\(what) \(happened)")
+    func finding(_ fault: HistoryTimeFault, from other: Date, _ happened: (String) -> String)
+      -> HistoryFinding
+    {
+      let seconds = date.timeIntervalSince(other)
+      let difference = "\(abs(seconds)) s \(seconds < 0 ? "before" : "after")"
+      return HistoryFinding(
+        kind: .time(of: key, time, fault), rule: .w2, text: "\(what) was \(happened(difference))",
+        deviation: seconds)
     }
     let (moment, seen) =
       time == .created ? (entry.created, entry.seenCreated) : (entry.updated, entry.seenUpdated)
     if let seen, abs(seen.date.timeIntervalSince(date)) > precisionOfTime {
-      let by = difference(date, seen.date)
-      return finding(
-        .changed(since: seen.call), "was \(by) what it had been, although nothing had changed it")
+      return finding(.changed(since: seen.call), from: seen.date) {
+        "\($0) what it had been, although nothing had changed it"
+      }
     }
     if time == .updated, let before = entry.seenUpdatedBefore, date < before.date - precisionOfTime {
-      return finding(.wentBack(since: before.call), "was \(difference(date, before.date)) what it had been")
+      return finding(.wentBack(since: before.call), from: before.date) { "\($0) what it had been" }
     }
-    let window = moment.window
     // What rule W2 allows on both sides.
-    if date < window.lowerBound - 0.002 {
-      return finding(
-        .isNot(of: moment.call), "was \(difference(date, window.lowerBound)) it should have been")
-    }
-    if date > window.upperBound + 0.002 {
-      return finding(
-        .isNot(of: moment.call), "was \(difference(date, window.upperBound)) it should have been")
+    let window = moment.window
+    for (bound, isBeyond) in [
+      (window.lowerBound, date < window.lowerBound - 0.002),
+      (window.upperBound, date > window.upperBound + 0.002),
+    ] where isBeyond {
+      return finding(.isNot(of: moment.call), from: bound) { "\($0) it should have been" }
     }
     see(date, time, of: key, call: call)
     return nil
-  }
-
-  private func difference(_ date: Date, _ other: Date) -> String {
-    let seconds = date.timeIntervalSince(other)
-    return "\(abs(seconds)) s \(seconds < 0 ? "before" : "after")"
   }
 
   private mutating func judge(

@@ -14,6 +14,22 @@ struct HistoryFailure: Sendable {
   let answer: HistoryAnswer
   /// What the contract says of the moment of the last call.
   let model: HistoryModel
+  /// How long the calls have taken, without those that only wait.
+  let time: Duration
+}
+
+extension HistoryFailure {
+  /// Where the history would have to wait in order to go wrong also when the calls take no time: nil if it would anyway,
+  /// or waits there. A busy machine takes its time where another does not.
+  var lackOfWaiting: Int? {
+    // Two answers that differ do so by as little as can be told apart, which takes no wait.
+    guard case .time(_, _, .isNot(let call)) = finding.kind, let deviation = finding.deviation,
+      abs(deviation) < time.inSeconds
+    else { return nil }
+    let place = deviation < 0 ? call : call + 1
+    let isThere = [place - 1, place].contains { operations.indices.contains($0) && operations[$0] == .wait }
+    return isThere ? nil : place
+  }
 }
 
 /// Makes the calls of histories, each history in a fresh place.
@@ -40,14 +56,18 @@ struct HistoryRunner: Sendable {
   ) async throws -> HistoryFailure? {
     let ordersBatches = context.capabilities.contains(.atomicBatches)
     var model = HistoryModel()
+    var waiting = Duration.zero
+    let start = ContinuousClock.now
     for (call, operation) in operations.enumerated() {
       try Task.checkCancellation()
-      let before = Date()
+      let (before, beginning) = (Date(), ContinuousClock.now)
       let answer = try await operation.perform(on: &engine) { try await context.openUnkept(place) }
       let moment = HistoryModel.Moment(call: call, before: before, after: Date())
+      if operation == .wait { waiting += .now - beginning }
       if let finding = model.judge(operation, answer, at: moment, ordersBatches: ordersBatches) {
         return HistoryFailure(
-          operations: Array(operations.prefix(call + 1)), finding: finding, answer: answer, model: model)
+          operations: Array(operations.prefix(call + 1)), finding: finding, answer: answer, model: model,
+          time: .now - start - waiting)
       }
     }
     return nil

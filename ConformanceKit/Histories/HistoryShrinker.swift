@@ -3,7 +3,8 @@ import StockroomCore
 /// Looks for the shortest history that goes wrong, beginning with one that does.
 ///
 /// Drops calls, many at a time at first and then one by one; then makes those that are left simpler. Every attempt is
-/// made in a fresh place, and kept if it goes wrong, in whichever way: what counts is a short proof.
+/// made in a fresh place, and kept if it goes wrong, in whichever way: what counts is a short proof. It also has to be
+/// one elsewhere, so where the time that calls have taken plays a part, the history waits instead.
 struct HistoryShrinker {
   /// Makes the calls and tells whether one goes wrong.
   private let attempt: ([HistoryOperation]) async throws -> HistoryFailure?
@@ -25,6 +26,7 @@ struct HistoryShrinker {
     var before: [HistoryOperation]
     repeat {
       before = shortest.operations
+      try await waitInstead()
       try await dropCalls()
       try await simplifyCalls()
       try await simplifyKeys()
@@ -39,11 +41,20 @@ struct HistoryShrinker {
     if isSpent || candidate == shortest.operations || candidate.isEmpty { return false }
     attemptsLeft -= 1
     guard let failure = try await attempt(candidate) else { return false }
+    if failure.lackOfWaiting != nil, shortest.lackOfWaiting == nil { return false }
     shortest = failure
     return true
   }
 
   // MARK: Calls
+
+  /// Puts a wait where calls have taken the time without which nothing would be wrong.
+  private mutating func waitInstead() async throws {
+    guard let place = shortest.lackOfWaiting else { return }
+    var candidate = shortest.operations
+    candidate.insert(.wait, at: place)
+    _ = try await keep(candidate)
+  }
 
   private mutating func dropCalls() async throws {
     var count = max(1, shortest.operations.count / 2)

@@ -36,6 +36,22 @@ struct ReproductionTests {
         """)
   }
 
+  @Test("waits where only a busy machine takes the time that makes it fail")
+  func waits() async throws {
+    let piece = try #require(HistoryPiece.all.first { $0.piece.name == "freezes times in batches" }).piece
+    let busy = MuseumPiece(piece.rule, piece.name) { base in
+      let engine = FailingStorageEngine(FreezesTimesInBatches(base: base))
+      engine.failEveryCall { _ in
+        usleep(10_000)
+        return false
+      }
+      return engine
+    }
+    let failure = try #require(await busy.firstConviction())
+    let source = try #require(failure.source)
+    #expect(source.contains("Task.sleep"), "\(source)")
+  }
+
   #if os(Linux)
     @Test("compiles, and fails if the engine is broken, and only then, for every kind of fault")
     func compilesAndFails() async throws {
