@@ -127,25 +127,30 @@ struct HistoryEntries: Sendable {
 
   /// What entries say, if each is there once and was asked for.
   func answer(_ found: [(key: CacheKey, data: Data)], of asked: [Int]) -> HistoryCall.Answer {
-    answer(found.map { entry in number(of: entry.key).flatMap { cell(of: entry.data, key: $0) } }, of: asked)
+    answer(found, of: asked) { entry in number(of: entry.key).flatMap { cell(of: entry.data, key: $0) } }
   }
 
   /// What values say, which tell their keys.
   func answer(_ values: [Data], of asked: [Int]) -> HistoryCall.Answer {
-    answer(values.map { cell(of: $0) }, of: asked)
+    answer(values, of: asked) { cell(of: $0) }
   }
 
   /// What a list of keys says.
   func answer(keys found: [CacheKey], of asked: [Int]) -> HistoryCall.Answer {
+    // There may be millions.
+    guard found.count <= asked.count else { return .nonsense }
     let numbers = found.compactMap(number)
     let isSound = numbers.count == found.count && Set(numbers).count == found.count
     return isSound && Set(numbers).isSubset(of: asked) ? .exist(Set(numbers)) : .nonsense
   }
 
-  private func answer(_ cells: [Cell?], of asked: [Int]) -> HistoryCall.Answer {
+  private func answer<Element>(
+    _ found: [Element], of asked: [Int], cell: (Element) -> Cell?
+  ) -> HistoryCall.Answer {
     var values: [Int: Int] = [:]
-    for cell in cells {
-      guard let cell, asked.contains(cell.key), values.updateValue(cell.value, forKey: cell.key) == nil
+    for element in found {
+      guard let cell = cell(element), asked.contains(cell.key),
+        values.updateValue(cell.value, forKey: cell.key) == nil
       else { return .nonsense }
     }
     return .found(values)

@@ -22,7 +22,9 @@ import Testing
     let directory = try TemporaryDirectory()
     let engine = try EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
     let key = CacheKey(verbatim: "large")
-    let value = Data((0..<64 << 20).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 7) })
+    var random = SeededRandom(seed: 1)
+    let mebibyte = random.bytes(1 << 20)
+    let value = (1...64).reduce(into: Data()) { $0 += mebibyte.dropLast() + [UInt8($1)] }
     try await engine.write(value, key: key)
     #expect(try await engine.read(key: key) == value)
     try await engine.write(Data([1]), key: key)

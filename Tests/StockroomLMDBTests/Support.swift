@@ -37,5 +37,6 @@ func key(_ number: Int) -> CacheKey {
 }
 
 func value(_ number: Int, count: Int = 100) -> Data {
-  Data((0..<count).map { UInt8(truncatingIfNeeded: number &* 31 &+ $0) })
+  var random = SeededRandom(seed: UInt64(bitPattern: Int64(number)))
+  return random.bytes(count)
 }
