@@ -77,4 +77,20 @@ struct TimelineTests {
     #expect(conviction.rule == .c4)
     #expect(conviction.calls.map(\.method) == [.write, .remove, .read])
   }
+
+  @Test("A cancelled call that may have happened need not have")
+  func cancelledInVain() {
+    let calls: [HistoryCall] = [
+      .write(a, 1, by: 1, 0, 1), .change(.remove, [.remove(key: a)], by: 2, 2, 3, threw: .cancelled),
+      .read(a, 1, by: 3, 4, 5),
+    ]
+    for delay in [nil, 0, 10, .max] as [Int?] {
+      #expect(HistoryJudge.strict { $0.delayOfCancelled = delay }.isLegal(calls))
+    }
+    let happened = Array(calls.dropLast()) + [.read(a, nil, by: 3, 4, 5)]
+    let legal = ([nil, 0, 10, .max] as [Int?]).map { delay in
+      HistoryJudge.strict { $0.delayOfCancelled = delay }.isLegal(happened)
+    }
+    #expect(legal == [false, true, true, true])
+  }
 }
