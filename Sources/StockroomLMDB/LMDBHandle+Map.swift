@@ -84,7 +84,20 @@ extension LMDBHandle {
 
 extension LMDBHandle {
   /// Begins a read transaction in place of `reader`, which is renewed if there is one.
+  ///
+  /// LMDB first takes the number of the latest commit and then the roots of its trees, from the one of two meta pages to
+  /// which every second commit writes. A thread that is held up in between finds the roots of a later commit there, maybe of
+  /// one that is not acknowledged yet; whoever reads next would see what was before it (rule W4). So it begins again then.
   func begin(_ reader: inout LMDBReader?) throws -> LMDBReader {
+    var begun = try beginOnce(&reader)
+    while isOvertaken(begun.transaction) {
+      mdb_txn_reset(begun.transaction)
+      begun = try beginOnce(&reader)
+    }
+    return begun
+  }
+
+  private func beginOnce(_ reader: inout LMDBReader?) throws -> LMDBReader {
     if let reader {
       try LMDBError.check(mdb_txn_renew(reader.transaction))
       return reader
@@ -101,6 +114,14 @@ extension LMDBHandle {
     let new = LMDBReader(transaction: transaction)
     reader = new
     return new
+  }
+
+  /// Whether the meta page of the transaction may have been written since it was to begin: by the next commit but one.
+  private func isOvertaken(_ transaction: OpaquePointer) -> Bool {
+    var information = MDB_envinfo()
+    // It fails only for want of an environment.
+    mdb_env_info(environment, &information)
+    return information.me_last_txnid > mdb_txn_id(transaction) + 1
   }
 
   /// What beginning a read transaction returns at the moment.
