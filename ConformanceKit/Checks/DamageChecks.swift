@@ -51,7 +51,10 @@ extension CheckDefinition {
 
 /// What rule F2 names.
 private enum NamedDamage: String, CaseIterable, Sendable {
-  case truncatedFile, emptiedFile, zeroedHeader, replacedFile
+  case truncatedFile = "truncated-file"
+  case emptiedFile = "emptied-file"
+  case zeroedHeader = "zeroed-header"
+  case replacedFile = "replaced-file"
 
   var what: String {
     switch self {

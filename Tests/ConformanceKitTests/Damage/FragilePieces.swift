@@ -21,13 +21,15 @@ struct FragilePiece: Sendable, CustomTestStringConvertible {
 
   static let all: [FragilePiece] = [
     .init(
-      .f2, "traps on damage", .trapsOnDamage, by: "damage.at-random", "damage.zeroedHeader", "damage.anywhere"
+      .f2, "traps on damage", .trapsOnDamage, by: "damage.at-random", "damage.zeroed-header",
+      "damage.anywhere"
     ),
-    .init(.f2, "hangs on damage", .hangsOnDamage, by: "damage.replacedFile"),
-    .init(.f2, "starts anew when damaged", .emptiesOnDamage, by: "damage.at-random", "damage.truncatedFile"),
+    .init(.f2, "hangs on damage", .hangsOnDamage, by: "damage.replaced-file"),
+    .init(.f2, "starts anew when damaged", .emptiesOnDamage, by: "damage.at-random", "damage.truncated-file"),
     .init(.f2, "does not look at sums", .ignoresSums, by: "damage.at-random"),
     .init(
-      .f2, "calls damage an input/output error", .callsDamageIO, by: "damage.at-random", "damage.emptiedFile"),
+      .f2, "calls damage an input/output error", .callsDamageIO, by: "damage.at-random", "damage.emptied-file"
+    ),
     .init(.f2, "removes what is damaged", .removesWhatIsDamaged, by: "damage.at-random"),
     .init(
       .f1, "writes over what is there", .writesInPlace, by: "faults.full-disk-at-every-step",
