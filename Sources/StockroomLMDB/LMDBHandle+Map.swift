@@ -66,8 +66,6 @@ extension LMDBHandle {
     // Nobody in any process writes during a write transaction.
     let transaction = try beginWriting()
     defer { mdb_txn_abort(transaction) }
-    var information = MDB_envinfo()
-    try LMDBError.check(mdb_env_info(environment, &information))
     guard ftruncate(fileDescriptor, off_t((information.me_last_pgno + 1) * pageSize)) == 0 else {
       throw LMDBError(code: errno)
     }
@@ -118,10 +116,7 @@ extension LMDBHandle {
 
   /// Whether the meta page of the transaction may have been written since it was to begin: by the next commit but one.
   private func isOvertaken(_ transaction: OpaquePointer) -> Bool {
-    var information = MDB_envinfo()
-    // It fails only for want of an environment.
-    mdb_env_info(environment, &information)
-    return information.me_last_txnid > mdb_txn_id(transaction) + 1
+    information.me_last_txnid > mdb_txn_id(transaction) + 1
   }
 
   /// What beginning a read transaction returns at the moment.

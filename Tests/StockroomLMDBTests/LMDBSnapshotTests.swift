@@ -1,0 +1,66 @@
+#if os(Linux)
+  import Foundation
+  import Glibc
+  import StockroomCore
+  import StockroomLMDB
+  import Testing
+
+  /// The table of readers of a database that is open, as LMDB 0.9 lays it out: the number of the latest commit, and of which
+  /// commit each reader is.
+  private struct ReaderTable {
+    private let file: Int32
+    private let latestOffset = 8 + MemoryLayout<pthread_mutex_t>.size
+    private let readersOffset = 2 * 64
+
+    /// The file stays open for good, since closing it would take LMDB's locks away from this process.
+    init(_ place: TemporaryDirectory) throws {
+      file = open(place.url.appending(path: "lock.mdb").path, O_RDWR)
+      try #require(file >= 0)
+    }
+
+    func latest() throws -> Int { try number(at: latestOffset) }
+
+    func setLatest(_ number: Int) throws {
+      try #require(withUnsafeBytes(of: number) { pwrite(file, $0.baseAddress, 8, off_t(latestOffset)) } == 8)
+    }
+
+    func hasReader(of commit: Int) throws -> Bool {
+      try (0..<8).contains { try number(at: readersOffset + 64 * $0) == commit }
+    }
+
+    private func number(at offset: Int) throws -> Int {
+      var number = 0
+      try #require(withUnsafeMutableBytes(of: &number) { pread(file, $0.baseAddress, 8, off_t(offset)) } == 8)
+      return number
+    }
+  }
+
+  @Suite("Snapshots of LMDB")
+  struct LMDBSnapshotTests {
+    @Test(
+      "A reader that was held up while two commits came does not see the one that is not acknowledged yet")
+    func overtaken() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine()
+      for version in 1...3 { try await engine.write(value(version), key: key(1)) }
+      let table = try ReaderTable(place)
+      let third = try table.latest()
+
+      // So the table was when the reader began, and since then the third version has been written.
+      try table.setLatest(third - 2)
+      let isOver = Guarded(false)
+      let read = Task {
+        defer { isOver.withLock { $0 = true } }
+        return try await engine.read(key: key(1))
+      }
+      while try !isOver.withLock({ $0 }) && !table.hasReader(of: third - 2) { await Task.yield() }
+      // So it is while the third version is being synced.
+      try table.setLatest(third - 1)
+      #expect(try await read.value == value(2))
+      #expect(try await engine.read(key: key(1)) == value(2))
+      try table.setLatest(third)
+      #expect(try await engine.read(key: key(1)) == value(3))
+      try await engine.close()
+    }
+  }
+#endif
