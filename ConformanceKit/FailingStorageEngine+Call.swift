@@ -24,6 +24,7 @@ extension FailingStorageEngine {
       case readAllEntries = "readAllEntries()"
       case apply = "apply(_:)"
       case scan = "scan(_:limit:)"
+      case verify = "verify()"
       case close = "close()"
     }
 

@@ -119,6 +119,11 @@ extension FailingStorageEngine: StorageEngine {
   }
 
   /// Noted, then done by the engine underneath.
+  public func verify() async throws {
+    try await pass(Call(.verify)) { try await base.verify() }
+  }
+
+  /// Noted, then done by the engine underneath.
   public func close() async throws {
     try await pass(Call(.close)) { try await base.close() }
   }

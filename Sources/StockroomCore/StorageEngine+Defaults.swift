@@ -22,7 +22,9 @@ extension StorageEngine {
     try keys.validate()
     var values: [Data] = []
     values.reserveCapacity(keys.count)
+    var timer = YieldTimer()
     for key in keys {
+      try await timer.yieldIfDue()
       if let data = try await read(key: key) { values.append(data) }
     }
     return values
@@ -33,7 +35,9 @@ extension StorageEngine {
     try keys.validate()
     var entries: [(key: CacheKey, data: Data)] = []
     entries.reserveCapacity(keys.count)
+    var timer = YieldTimer()
     for key in keys {
+      try await timer.yieldIfDue()
       if let data = try await read(key: key) { entries.append((key, data)) }
     }
     return entries
@@ -72,7 +76,11 @@ extension StorageEngine {
     try keys.validate()
     var existing: [CacheKey] = []
     existing.reserveCapacity(keys.count)
-    for key in keys where try await keyExists(key) { existing.append(key) }
+    var timer = YieldTimer()
+    for key in keys {
+      try await timer.yieldIfDue()
+      if try await keyExists(key) { existing.append(key) }
+    }
     return existing
   }
 
@@ -82,17 +90,31 @@ extension StorageEngine {
   }
 
   /// Reads each entry and its timestamps; O(N log N) to sort them.
+  ///
+  /// - Throws: ``StorageError`` with code `corrupted` if a key has a value and no timestamps, so that the entry is not
+  ///   left out in silence (rule R4).
   public func readAllEntries() async throws -> [StorageEntry] {
     var entries: [StorageEntry] = []
+    var timer = YieldTimer()
     for (key, data) in try await readAllDataAndKeys() {
-      // An entry without timestamps was removed since it was read.
-      guard let createdAt = try await createdAt(key: key), let updatedAt = try await updatedAt(key: key)
-      else {
-        continue
-      }
-      entries.append(StorageEntry(key: key, data: data, createdAt: createdAt, updatedAt: updatedAt))
+      try await timer.yieldIfDue()
+      if let entry = try await entry(of: key, data) { entries.append(entry) }
     }
     return entries.sorted { ($0.createdAt, $0.key) < ($1.createdAt, $1.key) }
+  }
+
+  /// The entry of a key that had a value a moment ago, or nil if it has been removed since.
+  private func entry(of key: CacheKey, _ data: Data) async throws -> StorageEntry? {
+    var data = data
+    // Each further attempt means that somebody removed the key and wrote it again in between.
+    for _ in 0..<3 {
+      if let createdAt = try await createdAt(key: key), let updatedAt = try await updatedAt(key: key) {
+        return StorageEntry(key: key, data: data, createdAt: createdAt, updatedAt: updatedAt)
+      }
+      guard let again = try await read(key: key) else { return nil }
+      data = again
+    }
+    throw StorageError(.corrupted, "The key \(key.value.debugDescription) has a value, but no timestamps.")
   }
 
   /// Does the operations one by one, once every key has been found valid.
@@ -118,11 +140,18 @@ extension StorageEngine {
     let keys = try await allKeys().filter { cursor.position(of: $0) == .inside }.sorted()
     var entries: [(key: CacheKey, data: Data)] = []
     entries.reserveCapacity(min(limit, keys.count))
+    var timer = YieldTimer()
     for key in keys {
+      try await timer.yieldIfDue()
       if let data = try await read(key: key) { entries.append((key, data)) }
       if entries.count == limit { break }
     }
     return entries
+  }
+
+  /// Reads every entry.
+  public func verify() async throws {
+    _ = try await readAllEntries()
   }
 
   /// Does nothing.

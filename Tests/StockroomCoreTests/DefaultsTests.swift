@@ -146,9 +146,55 @@ private actor SixMethods: StorageEngine {
     #expect(await engine.allKeys().count == batch.count)
   }
 
-  @Test("An engine that says nothing promises nothing, and can be closed")
+  @Test("An entry without timestamps is an error, not an entry that is left out")
+  func missingTimestamps() async throws {
+    let engine = WithoutTimestamps()
+    for read in [{ _ = try await engine.readAllEntries() }, { try await engine.verify() }] {
+      let error = await #expect(throws: StorageError.self) { try await read() }
+      #expect(error?.code == .corrupted)
+      #expect(error?.description.contains("there") == true)
+    }
+  }
+
+  @Test("A read of many lets other tasks run, even if the engine never suspends")
+  @MainActor func givingWay() async throws {
+    let engine = SlowWithoutSuspending()
+    var othersRan = false
+    // Both run on the main actor, so the second has its turn only if the first gives way.
+    let other = Task { othersRan = true }
+    _ = try await engine.read(keys: [CacheKey](repeating: keys[0], count: 10))
+    #expect(othersRan)
+    await other.value
+  }
+
+  @Test("An engine that says nothing promises nothing, can be verified and closed")
   func rest() async throws {
     #expect(engine.capabilities == [])
+    try await engine.verify()
     try await engine.close()
   }
+}
+
+/// An engine that forgets when it wrote something, and never suspends.
+private struct WithoutTimestamps: StorageEngine {
+  func write(_ data: Data, key: CacheKey) {}
+  func read(key: CacheKey) -> Data? { key.value == "there" ? Data() : nil }
+  func remove(key: CacheKey) {}
+  func allKeys() -> [CacheKey] { [CacheKey(verbatim: "there")] }
+  func createdAt(key: CacheKey) -> Date? { nil }
+  func updatedAt(key: CacheKey) -> Date? { nil }
+}
+
+/// An engine whose reads keep the thread of their caller for a while.
+private struct SlowWithoutSuspending: StorageEngine {
+  func write(_ data: Data, key: CacheKey) {}
+  func read(key: CacheKey) -> Data? {
+    let end = ContinuousClock.now + .milliseconds(3)
+    while ContinuousClock.now < end {}
+    return Data()
+  }
+  func remove(key: CacheKey) {}
+  func allKeys() -> [CacheKey] { [] }
+  func createdAt(key: CacheKey) -> Date? { nil }
+  func updatedAt(key: CacheKey) -> Date? { nil }
 }

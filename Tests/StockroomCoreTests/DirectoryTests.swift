@@ -44,7 +44,39 @@ import Testing
     }
   }
 
+  @Test(
+    "It belongs to its owner alone, or to the group if told so, whatever the umask is",
+    arguments: [FilePermissions.owner, .group])
+  func permissions(_ permissions: FilePermissions) throws {
+    let place = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
+    defer { try? FileManager.default.removeItem(at: place.url) }
+    let below = FileManager.Directory(url: place.url.appending(path: "below/"))
+    try below.create(permissions)
+    for path in [place.path, below.path] {
+      let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+      #expect(mode == (permissions == .owner ? 0o700 : 0o770))
+    }
+  }
+
   #if os(Linux)
+    @Test("It can be made below one that may be entered but not read")
+    func unreadableParent() async throws {
+      await #expect(processExitsWith: .success) {
+        let parent = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: parent.url, withIntermediateDirectories: false)
+        defer { rmdir(parent.path) }
+        // Nothing is forbidden to root.
+        chmod(parent.path, 0o733)
+        chown(parent.path, 0, 0)
+        if geteuid() == 0 { seteuid(65534) } else { chmod(parent.path, 0o333) }
+        let below = FileManager.Directory(url: parent.url.appending(path: "below/"))
+        try below.create()
+        try below.create()
+        rmdir(below.path)
+        seteuid(getuid())
+      }
+    }
+
     @Test("Where nobody can make a directory there is an error, and no end of trying")
     func impossible() {
       #expect(throws: StorageError.self) {

@@ -11,19 +11,19 @@ import StockroomCore
 extension StorageEngine {
   /// Throws unless the engine holds just these entries.
   func holds(_ expected: [(key: CacheKey, data: Data)]) async throws {
-    try verify(count: try await keyCount(), is: expected.count)
+    try BenchmarkKit.verify(count: try await keyCount(), is: expected.count)
     try await has(expected)
   }
 
   /// Throws unless these entries are among those that the engine holds.
   func has(_ expected: [(key: CacheKey, data: Data)]) async throws {
     let found = try await readDataAndKeys(keys: expected.map(\.key))
-    try verify(count: found.count, is: expected.count)
+    try BenchmarkKit.verify(count: found.count, is: expected.count)
     for (found, expected) in zip(found, expected) {
       guard found.key == expected.key else {
         throw WrongAnswer("asked for the key \(expected.key) it gave \(found.key)")
       }
-      try verify(found.data, is: expected.data, under: expected.key)
+      try BenchmarkKit.verify(found.data, is: expected.data, under: expected.key)
     }
   }
 }

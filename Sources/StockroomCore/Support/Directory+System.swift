@@ -20,12 +20,12 @@ extension FileManager.Directory {
   }
 
   /// Makes the directory and those above it, as far as they are missing, and waits until they are on disk (rules
-  /// O1, O2, W6).
+  /// O1, O2, O5, W6).
   ///
   /// - Throws: ``StorageError`` that names the path that is in the way.
-  package func create() throws {
+  package func create(_ permissions: FilePermissions = .owner) throws {
     guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
-    try Self.make(path, withParents: true)
+    try Self.make(path, permissions, withParents: true)
   }
 
   /// Waits until the names in a directory are on disk.
@@ -44,7 +44,7 @@ extension FileManager.Directory {
   package static func name(_ finished: String, _ path: String) throws {
     if link(finished, path) != 0, errno != EEXIST {
       // Not every file system has hard links. An empty file then keeps others away until it is replaced.
-      let claim = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o666)
+      let claim = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600)
       if claim < 0, errno == EEXIST { return }
       guard claim >= 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
       close(claim)
@@ -62,9 +62,16 @@ extension FileManager.Directory {
     return isTooLarge ? Int.max : Int(clamping: size)
   }
 
-  private static func make(_ path: String, withParents: Bool) throws {
+  private static func make(_ path: String, _ permissions: FilePermissions, withParents: Bool) throws {
     let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
-    if mkdir(path, 0o777) == 0 { return try sync(parent) }
+    let mode = mode_t(permissions.directoryMode)
+    if mkdir(path, mode) == 0 {
+      // The process's umask may have taken away what the group is to have.
+      if permissions != .owner, chmod(path, mode) != 0 {
+        throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
+      }
+      return try syncNew(path, in: parent)
+    }
     switch errno {
     case EEXIST:
       var status = stat()
@@ -73,10 +80,20 @@ extension FileManager.Directory {
         throw StorageError.posix(ENOTDIR, "\(path) is in the way of a directory.")
       }
     case ENOENT where withParents && parent.count < path.count:
-      try make(parent, withParents: true)
-      try make(path, withParents: false)
+      try make(parent, permissions, withParents: true)
+      try make(path, permissions, withParents: false)
     case let failure:
       throw StorageError.posix(failure, "Making the directory \(path) failed.")
+    }
+  }
+
+  /// Waits until a new directory is on disk. A parent that may be entered but not read cannot be synced; the directory
+  /// itself can, which in the file systems with a journal writes the name as well.
+  private static func syncNew(_ path: String, in parent: String) throws {
+    do {
+      try sync(parent)
+    } catch let error as StorageError where error.code == .permissionDenied {
+      try sync(path)
     }
   }
 }

@@ -70,13 +70,18 @@ package final class OwnThread: @unchecked Sendable {
   }
 
   private func start() throws -> pthread_t {
-    #if canImport(Darwin)
-      var thread: pthread_t?
-    #else
+    // A number in Glibc, a pointer elsewhere.
+    #if canImport(Glibc)
       var thread = pthread_t()
+    #else
+      var thread: pthread_t?
     #endif
+    var attributes = pthread_attr_t()
+    pthread_attr_init(&attributes)
+    defer { pthread_attr_destroy(&attributes) }
+    pthread_attr_setstacksize(&attributes, Self.stackSize)
     let me = Unmanaged.passRetained(self)
-    let result = pthread_create(&thread, nil, Self.main, me.toOpaque())
+    let result = pthread_create(&thread, &attributes, Self.main, me.toOpaque())
     guard result == 0, let started = Optional(thread) else {
       me.release()
       throw StorageError.posix(result, "Starting a thread failed")
@@ -84,10 +89,18 @@ package final class OwnThread: @unchecked Sendable {
     return started
   }
 
-  /// What the thread does: takes all waiting jobs at a time until it is told to stop and none are left.
-  private static let main: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = {
-    argument in
-    guard let argument else { return nil }
+  /// Musl gives a thread 128 KiB and Apple's systems 512, which a deep call of a database can exceed.
+  private static let stackSize = 1 << 20
+
+  #if canImport(Darwin)
+    private typealias Main = @convention(c) (UnsafeMutableRawPointer) -> UnsafeMutableRawPointer?
+  #else
+    private typealias Main = @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer?
+  #endif
+
+  /// What the thread does: takes all waiting jobs at a time until it has to stop and none are left.
+  private static let main: Main = { argument in
+    guard let argument = argument as UnsafeMutableRawPointer? else { return nil }
     let me = Unmanaged<OwnThread>.fromOpaque(argument).takeRetainedValue()
     while let jobs = me.next() {
       for job in jobs { job() }

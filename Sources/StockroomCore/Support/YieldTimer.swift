@@ -1,0 +1,33 @@
+/// Lets a long call on the cooperative pool give way to others (rule C5).
+///
+/// A call that never suspends keeps its thread of the pool, and as many of them as there are processors keep all. So a
+/// call that reads many entries begins with ``yield()`` and calls ``yieldIfDue()`` between one portion of them and the
+/// next.
+package struct YieldTimer: ~Copyable {
+  /// How long a call may keep its thread.
+  private static let slice = Duration.milliseconds(10)
+
+  private var end = ContinuousClock.now
+
+  package init() {}
+
+  /// Lets every task go first that is ready to run.
+  ///
+  /// - Throws: `CancellationError` if the task has been cancelled.
+  package mutating func yield() async throws {
+    try Task.checkCancellation()
+    await Task.yield()
+    end = .now + Self.slice
+  }
+
+  /// Whether this call has kept its thread for long enough.
+  package var isDue: Bool { ContinuousClock.now >= end }
+
+  /// Lets other tasks go first if this call has kept its thread for long enough.
+  ///
+  /// - Throws: `CancellationError` if the task has been cancelled.
+  package mutating func yieldIfDue() async throws {
+    try Task.checkCancellation()
+    if isDue { try await yield() }
+  }
+}
