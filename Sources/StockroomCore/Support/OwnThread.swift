@@ -71,10 +71,10 @@ package final class OwnThread: @unchecked Sendable {
 
   private func start() throws -> pthread_t {
     // A number in Glibc, a pointer elsewhere.
-    #if canImport(Glibc)
-      var thread = pthread_t()
-    #else
+    #if canImport(Darwin) || canImport(Musl)
       var thread: pthread_t?
+    #else
+      var thread = pthread_t()
     #endif
     var attributes = pthread_attr_t()
     pthread_attr_init(&attributes)
@@ -82,7 +82,7 @@ package final class OwnThread: @unchecked Sendable {
     pthread_attr_setstacksize(&attributes, Self.stackSize)
     let me = Unmanaged.passRetained(self)
     let result = pthread_create(&thread, &attributes, Self.main, me.toOpaque())
-    guard result == 0, let started = Optional(thread) else {
+    guard result == 0, let started = thread as pthread_t? else {
       me.release()
       throw StorageError.posix(result, "Starting a thread failed")
     }
