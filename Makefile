@@ -3,12 +3,13 @@
 # make results   measure everything that RESULTS.md shows, and write it and its headlines in README.md again
 # make test      everything CI tests
 # make lint      formatting
+# make check-apple  whether every module compiles for Apple's systems, on any system
 # make format    puts formatting right
 # make docs      documentation of every module as a site in .docs
 # make test-threads   the tests under the thread sanitizer
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: compare peers results test test-threads test-peers lint format docs libraries test-tools
+.PHONY: compare peers results test test-threads test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 MODULES = Stockroom StockroomCore StockroomStore StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
@@ -50,6 +51,10 @@ lint:
 
 format:
 	swift format --in-place --parallel --recursive $(SOURCES)
+
+check-apple: libraries
+	swift build
+	Scripts/check-apple
 
 docs: libraries
 	Scripts/make-docs .docs $(MODULES)

@@ -134,7 +134,7 @@ private struct Outputs: Sendable {
 #if os(Linux) || os(macOS)
   extension SystemProcess {
     private static func spawn(_ command: [String], streams: [Descriptor]) throws -> pid_t {
-      #if os(macOS)
+      #if canImport(Darwin)
         var actions: posix_spawn_file_actions_t?
         var attributes: posix_spawnattr_t?
         let flags =
@@ -184,7 +184,7 @@ private struct Outputs: Sendable {
 
     /// The descriptors that a process started now might inherit.
     private static var inheritable: [Int32] {
-      #if os(Linux)
+      #if !canImport(Darwin)
         (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd"))?.compactMap { Int32($0) }
           ?? []
       #else
@@ -214,10 +214,12 @@ private final class Descriptor: Sendable {
 
   /// Both ends of a socket.
   static func pair() throws -> (ours: Descriptor, theirs: Descriptor) {
-    #if os(Linux)
-      let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
-    #else
+    #if canImport(Darwin)
       let type = SOCK_STREAM
+    #elseif canImport(Musl)
+      let type = SOCK_STREAM | SOCK_CLOEXEC
+    #else
+      let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
     #endif
     var numbers: [Int32] = [-1, -1]
     guard socketpair(AF_UNIX, type, 0, &numbers) == 0 else {
@@ -227,10 +229,10 @@ private final class Descriptor: Sendable {
   }
 }
 
-#if os(Linux)
-  private let noSignal = Int32(MSG_NOSIGNAL)
-#else
+#if canImport(Darwin)
   private let noSignal: Int32 = 0
+#else
+  private let noSignal = Int32(MSG_NOSIGNAL)
 #endif
 
 private func systemKill(_ process: pid_t, _ signal: Int32) -> Int32 { kill(process, signal) }

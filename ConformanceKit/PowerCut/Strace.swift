@@ -9,7 +9,7 @@ struct Strace {
   ///
   /// - Throws: ``Skip`` if none is, or where there is none.
   init() throws {
-    #if os(Linux)
+    #if !canImport(Darwin)
       let directories = (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin").split(separator: ":")
       let found = directories.map { "\($0)/strace" }.first(where: FileManager.default.isExecutableFile)
       guard let found else {

@@ -115,7 +115,7 @@ enum FalseClock {
   ///
   /// - Throws: ``Skip`` where there is none.
   static func tool() throws -> [String] {
-    #if os(Linux)
+    #if !canImport(Darwin)
       let program = ["/usr/bin/faketime", "/usr/local/bin/faketime"].first {
         FileManager.default.isExecutableFile(atPath: $0)
       }

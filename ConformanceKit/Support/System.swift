@@ -65,7 +65,7 @@ struct SmallFileSystem: Sendable {
   /// - Throws: ``Skip`` where that is not possible.
   init(on directory: URL, mebibytes: Int) throws {
     self.directory = directory
-    #if os(Linux)
+    #if !canImport(Darwin)
       guard System.isSuperuser else {
         throw Skip(reason: "Mounting a small file system needs the superuser.")
       }
@@ -79,7 +79,7 @@ struct SmallFileSystem: Sendable {
 
   /// Lets nobody write any more. Nobody may have a file open for writing.
   func makeReadOnly() throws {
-    #if os(Linux)
+    #if !canImport(Darwin)
       guard
         mount("tmpfs", directory.systemPath, "tmpfs", UInt(MS_REMOUNT | MS_RDONLY), nil)
           == 0
@@ -89,7 +89,7 @@ struct SmallFileSystem: Sendable {
 
   /// Takes the file system away, at once if nobody uses it and else as soon as nobody does any more.
   func unmount() {
-    #if os(Linux)
+    #if !canImport(Darwin)
       umount2(directory.systemPath, Int32(MNT_DETACH))
     #endif
   }
@@ -117,26 +117,26 @@ extension System {
   static func unlimitFileSize() { _ = setFileSizeLimit(nil) }
 
   private static func setFileSizeLimit(_ bytes: rlim_t?) -> Bool {
-    #if canImport(Glibc)
-      setLimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), to: bytes)
-    #else
+    #if canImport(Darwin) || canImport(Musl)
       setLimit(RLIMIT_FSIZE, to: bytes)
+    #else
+      setLimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), to: bytes)
     #endif
   }
 
   /// Sets how many descriptors the process can have, or as many as it may.
   @discardableResult static func limitDescriptors(to count: rlim_t?) -> Bool {
-    #if canImport(Glibc)
-      setLimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), to: count)
-    #else
+    #if canImport(Darwin) || canImport(Musl)
       setLimit(RLIMIT_NOFILE, to: count)
+    #else
+      setLimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), to: count)
     #endif
   }
 
-  #if canImport(Glibc)
-    private typealias Resource = __rlimit_resource_t
-  #else
+  #if canImport(Darwin) || canImport(Musl)
     private typealias Resource = Int32
+  #else
+    private typealias Resource = __rlimit_resource_t
   #endif
 
   private static func setLimit(_ resource: Resource, to value: rlim_t?) -> Bool {

@@ -21,3 +21,7 @@ public var S_IFLNK: mode_t { mode_t(0o120000) }
 public var MAP_FAILED: UnsafeMutableRawPointer! { UnsafeMutableRawPointer(bitPattern: -1) }
 public var SIG_IGN: (@convention(c) (Int32) -> Void)! { nil }
 public var SIG_DFL: (@convention(c) (Int32) -> Void)! { nil }
+
+public func ioctl(_ fd: Int32, _ request: UInt) -> Int32 { 0 }
+public func ioctl(_ fd: Int32, _ request: UInt, _ value: CInt) -> Int32 { 0 }
+public func ioctl(_ fd: Int32, _ request: UInt, _ ptr: UnsafeMutableRawPointer) -> Int32 { 0 }

@@ -21,6 +21,7 @@ typedef unsigned int d_fsblkcnt_t SWIFT("fsblkcnt_t");
 typedef unsigned int d_fsfilcnt_t SWIFT("fsfilcnt_t");
 
 struct SWIFT("timespec") d_timespec { d_time_t tv_sec; long tv_nsec; };
+struct SWIFT("winsize") d_winsize { unsigned short ws_row, ws_col, ws_xpixel, ws_ypixel; };
 struct SWIFT("timeval") d_timeval { d_time_t tv_sec; int tv_usec; };
 struct SWIFT("stat") d_stat {
   d_dev_t st_dev; d_mode_t st_mode; d_nlink_t st_nlink; d_ino_t st_ino; d_uid_t st_uid; d_gid_t st_gid; d_dev_t st_rdev;
@@ -31,11 +32,19 @@ struct SWIFT("statvfs") d_statvfs {
   unsigned long f_bsize, f_frsize; d_fsblkcnt_t f_blocks, f_bfree, f_bavail; d_fsfilcnt_t f_files, f_ffree, f_favail;
   unsigned long f_fsid, f_flag, f_namemax;
 };
+struct SWIFT("statfs") d_statfs {
+  unsigned int f_bsize; int f_iosize;
+  unsigned long long f_blocks, f_bfree, f_bavail, f_files, f_ffree;
+  int f_fsid[2]; d_uid_t f_owner; unsigned int f_type, f_flags, f_fssubtype;
+  char f_fstypename[16], f_mntonname[1024], f_mntfromname[1024]; unsigned int f_flags_ext, f_reserved[7];
+};
 struct SWIFT("flock") d_flock { d_off_t l_start, l_len; int l_pid; short l_type, l_whence; };
 struct SWIFT("dirent") d_dirent {
   d_ino_t d_ino; unsigned long long d_seekoff; unsigned short d_reclen, d_namlen; unsigned char d_type; char d_name[1024];
 };
 typedef struct { int __dd_fd; long __dd_loc; } d_DIR SWIFT("DIR");
+
+struct SWIFT("FILE") d_FILE { unsigned char *_p; int _r, _w; short _flags, _file; };
 
 // Files
 
@@ -45,6 +54,7 @@ int d_fstat(int, struct d_stat *) SWIFT("fstat(_:_:)");
 int d_fstatat(int, const char *, struct d_stat *, int) SWIFT("fstatat(_:_:_:_:)");
 int d_statvfs(const char *restrict, struct d_statvfs *restrict) SWIFT("statvfs(_:_:)");
 int d_fstatvfs(int, struct d_statvfs *) SWIFT("fstatvfs(_:_:)");
+int d_statfs(const char *, struct d_statfs *) SWIFT("statfs(_:_:)");
 int d_chmod(const char *, d_mode_t) SWIFT("chmod(_:_:)");
 int d_fchmod(int, d_mode_t) SWIFT("fchmod(_:_:)");
 int d_fchmodat(int, const char *, d_mode_t, int) SWIFT("fchmodat(_:_:_:_:)");
@@ -70,6 +80,7 @@ ssize_t d_write(int, const void *, size_t) SWIFT("write(_:_:_:)");
 ssize_t d_pread(int, void *, size_t, d_off_t) SWIFT("pread(_:_:_:_:)");
 ssize_t d_pwrite(int, const void *, size_t, d_off_t) SWIFT("pwrite(_:_:_:_:)");
 d_off_t d_lseek(int, d_off_t, int) SWIFT("lseek(_:_:_:)");
+char *d_realpath(const char *restrict, char *restrict) SWIFT("realpath(_:_:)");
 ssize_t d_readlink(const char *, char *, size_t) SWIFT("readlink(_:_:_:)");
 d_DIR *d_opendir(const char *) SWIFT("opendir(_:)");
 d_DIR *d_fdopendir(int) SWIFT("fdopendir(_:)");
@@ -78,7 +89,69 @@ int d_closedir(d_DIR *) SWIFT("closedir(_:)");
 ssize_t d_fgetxattr(int, const char *, void *, size_t, unsigned, int) SWIFT("fgetxattr(_:_:_:_:_:_:)");
 int d_fsetxattr(int, const char *, const void *, size_t, unsigned, int) SWIFT("fsetxattr(_:_:_:_:_:_:)");
 
-// Memory, processes, time
+// Processes and signals
+
+typedef unsigned int d_sigset_t SWIFT("sigset_t");
+typedef unsigned int d_nfds_t SWIFT("nfds_t");
+typedef unsigned long long d_rlim_t SWIFT("rlim_t");
+struct SWIFT("pollfd") d_pollfd { int fd; short events, revents; };
+struct SWIFT("rlimit") d_rlimit { d_rlim_t rlim_cur, rlim_max; };
+typedef unsigned int d_id_t SWIFT("id_t");
+typedef unsigned int d_socklen_t SWIFT("socklen_t");
+union SWIFT("sigval") d_sigval { int sival_int; void *sival_ptr; };
+struct SWIFT("siginfo_t") d_siginfo_t {
+  int si_signo, si_errno, si_code; d_pid_t si_pid; d_uid_t si_uid; int si_status; void *si_addr; union d_sigval si_value;
+  long si_band; unsigned long __pad[7];
+};
+typedef enum { P_ALL, P_PID, P_PGID } d_idtype_t SWIFT("idtype_t");
+typedef void *d_posix_spawnattr_t SWIFT("posix_spawnattr_t");
+typedef void *d_posix_spawn_file_actions_t SWIFT("posix_spawn_file_actions_t");
+int d_poll(struct d_pollfd *, d_nfds_t, int) SWIFT("poll(_:_:_:)");
+int d_pipe(int *) SWIFT("pipe(_:)");
+int d_socketpair(int, int, int, int *) SWIFT("socketpair(_:_:_:_:)");
+int d_setsockopt(int, int, int, const void *, d_socklen_t) SWIFT("setsockopt(_:_:_:_:_:)");
+int d_shutdown(int, int) SWIFT("shutdown(_:_:)");
+ssize_t d_send(int, const void *, size_t, int) SWIFT("send(_:_:_:_:)");
+ssize_t d_recv(int, void *, size_t, int) SWIFT("recv(_:_:_:_:)");
+int d_dup2(int, int) SWIFT("dup2(_:_:)");
+void d__exit(int) SWIFT("_exit(_:)") __attribute__((noreturn));
+void d_exit(int) SWIFT("exit(_:)") __attribute__((noreturn));
+d_pid_t d_waitpid(d_pid_t, int *, int) SWIFT("waitpid(_:_:_:)");
+int d_waitid(d_idtype_t, d_id_t, struct d_siginfo_t *, int) SWIFT("waitid(_:_:_:_:)");
+int d_setuid(d_uid_t) SWIFT("setuid(_:)");
+int d_setgid(d_gid_t) SWIFT("setgid(_:)");
+int d_setgroups(int, const d_gid_t *) SWIFT("setgroups(_:_:)");
+int d_getdtablesize(void) SWIFT("getdtablesize()");
+int d_sigemptyset(d_sigset_t *) SWIFT("sigemptyset(_:)");
+int d_sigaddset(d_sigset_t *, int) SWIFT("sigaddset(_:_:)");
+void (*_Nullable d_signal(int, void (*_Nullable)(int)))(int) SWIFT("signal(_:_:)");
+char *d_strsignal(int) SWIFT("strsignal(_:)");
+int d_getrlimit(int, struct d_rlimit *) SWIFT("getrlimit(_:_:)");
+int d_setrlimit(int, const struct d_rlimit *) SWIFT("setrlimit(_:_:)");
+int d_sysctlbyname(const char *, void *, size_t *, void *, size_t) SWIFT("sysctlbyname(_:_:_:_:_:)");
+long d_sysconf(int) SWIFT("sysconf(_:)");
+char *d_getenv(const char *) SWIFT("getenv(_:)");
+int d_setenv(const char *, const char *, int) SWIFT("setenv(_:_:_:)");
+int d_unsetenv(const char *) SWIFT("unsetenv(_:)");
+#pragma clang assume_nonnull begin
+int d_posix_spawn(d_pid_t * _Nullable restrict, const char * restrict, const d_posix_spawn_file_actions_t _Nullable * _Nullable,
+  const d_posix_spawnattr_t _Nullable * _Nullable restrict, char * _Nullable const * _Nonnull restrict,
+  char * _Nullable const * _Nullable restrict) SWIFT("posix_spawn(_:_:_:_:_:_:)");
+int d_posix_spawn_file_actions_init(d_posix_spawn_file_actions_t _Nullable *) SWIFT("posix_spawn_file_actions_init(_:)");
+int d_posix_spawn_file_actions_destroy(d_posix_spawn_file_actions_t _Nullable *) SWIFT("posix_spawn_file_actions_destroy(_:)");
+int d_posix_spawn_file_actions_adddup2(d_posix_spawn_file_actions_t _Nullable *, int, int) SWIFT("posix_spawn_file_actions_adddup2(_:_:_:)");
+int d_posix_spawn_file_actions_addclose(d_posix_spawn_file_actions_t _Nullable *, int) SWIFT("posix_spawn_file_actions_addclose(_:_:)");
+int d_posix_spawn_file_actions_addopen(d_posix_spawn_file_actions_t _Nullable * restrict, int, const char * restrict, int, d_mode_t)
+  SWIFT("posix_spawn_file_actions_addopen(_:_:_:_:_:)");
+int d_posix_spawnattr_init(d_posix_spawnattr_t _Nullable *) SWIFT("posix_spawnattr_init(_:)");
+int d_posix_spawnattr_destroy(d_posix_spawnattr_t _Nullable *) SWIFT("posix_spawnattr_destroy(_:)");
+int d_posix_spawnattr_setsigmask(d_posix_spawnattr_t _Nullable * restrict, const d_sigset_t * restrict) SWIFT("posix_spawnattr_setsigmask(_:_:)");
+int d_posix_spawnattr_setsigdefault(d_posix_spawnattr_t _Nullable * restrict, const d_sigset_t * restrict) SWIFT("posix_spawnattr_setsigdefault(_:_:)");
+int d_posix_spawnattr_setflags(d_posix_spawnattr_t _Nullable *, short) SWIFT("posix_spawnattr_setflags(_:_:)");
+int d_posix_spawnattr_setpgroup(d_posix_spawnattr_t _Nullable *, d_pid_t) SWIFT("posix_spawnattr_setpgroup(_:_:)");
+#pragma clang assume_nonnull end
+
+// Memory, time, text
 
 void *d_dlopen(const char *, int) SWIFT("dlopen(_:_:)");
 void *d_dlsym(void *, const char *) SWIFT("dlsym(_:_:)");
@@ -86,6 +159,8 @@ void *d_malloc(size_t) SWIFT("malloc(_:)");
 void d_free(void *) SWIFT("free(_:)");
 int d_memcmp(const void *, const void *, size_t) SWIFT("memcmp(_:_:_:)");
 void *d_memcpy(void *, const void *, size_t) SWIFT("memcpy(_:_:_:)");
+void *d_memchr(const void *, int, size_t) SWIFT("memchr(_:_:_:)");
+char *d_strdup(const char *) SWIFT("strdup(_:)");
 size_t d_strlen(const char *) SWIFT("strlen(_:)");
 size_t d_strspn(const char *, const char *) SWIFT("strspn(_:_:)");
 int d_strerror_r(int, char *, size_t) SWIFT("strerror_r(_:_:_:)");
@@ -100,6 +175,13 @@ d_uid_t d_getuid(void) SWIFT("getuid()");
 d_uid_t d_geteuid(void) SWIFT("geteuid()");
 int d_kill(d_pid_t, int) SWIFT("kill(_:_:)");
 int d_isatty(int) SWIFT("isatty(_:)");
+struct d_FILE *d_fopen(const char *, const char *) SWIFT("fopen(_:_:)");
+int d_fclose(struct d_FILE *) SWIFT("fclose(_:)");
+int d_fputs(const char *, struct d_FILE *) SWIFT("fputs(_:_:)");
+int d_fflush(struct d_FILE *) SWIFT("fflush(_:)");
+double d_log(double) SWIFT("log(_:)");
+double d_exp(double) SWIFT("exp(_:)");
+double d_sqrt(double) SWIFT("sqrt(_:)");
 double d_log10(double) SWIFT("log10(_:)");
 double d_pow(double, double) SWIFT("pow(_:_:)");
 
@@ -190,7 +272,39 @@ int *__error(void);
 #define MAP_SHARED 1
 #define MAP_PRIVATE 2
 #define CLOCK_REALTIME 0
+#define CLOCK_PROCESS_CPUTIME_ID 12
+#define TIOCGWINSZ 0x40087468
+#define POLLIN 1
+#define POLLOUT 4
+#define POLLHUP 16
+#define AF_UNIX 1
+#define SOCK_STREAM 1
+#define SOL_SOCKET 0xffff
+#define SO_NOSIGPIPE 0x1022
+#define SHUT_WR 1
+#define STDIN_FILENO 0
+#define STDOUT_FILENO 1
+#define STDERR_FILENO 2
+#define F_DUPFD_CLOEXEC 67
+#define POSIX_SPAWN_SETPGROUP 2
+#define POSIX_SPAWN_SETSIGDEF 4
+#define POSIX_SPAWN_SETSIGMASK 8
+#define POSIX_SPAWN_CLOEXEC_DEFAULT 0x4000
+#define WNOHANG 1
+#define WEXITED 4
+#define WNOWAIT 0x20
+#define MAXPATHLEN 1024
+#define _SC_OPEN_MAX 5
+#define _SC_PAGESIZE 29
+#define RLIMIT_FSIZE 1
+#define RLIMIT_NOFILE 8
 #define SIGINT 2
+#define SIGXFSZ 25
+#define SIGILL 4
+#define SIGTRAP 5
+#define SIGABRT 6
+#define SIGBUS 10
+#define SIGSEGV 11
 #define SIGKILL 9
 #define SIGPIPE 13
 #define SIGTERM 15

@@ -53,7 +53,7 @@ struct Meters: Sendable {
 
   /// Linux keeps the peak until it is told to forget it.
   private static func forgetPeakMemory() {
-    #if os(Linux)
+    #if !canImport(Darwin)
       guard let file = fopen("/proc/self/clear_refs", "w") else { return }
       fputs("5", file)
       fclose(file)
@@ -61,7 +61,7 @@ struct Meters: Sendable {
   }
 
   private static func memory(_ field: String) -> UInt64? {
-    #if os(Linux)
+    #if !canImport(Darwin)
       // Nil also where /proc is not mounted: the report then shows no figure in place of a wrong one.
       guard let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8) else { return nil }
       let line = status.split(separator: "\n").first { $0.hasPrefix(field + ":") }

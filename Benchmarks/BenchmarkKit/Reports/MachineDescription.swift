@@ -46,25 +46,23 @@ public struct MachineDescription: Sendable, Hashable, Codable {
 }
 
 private var processorName: String? {
-  #if os(Linux)
+  #if !canImport(Darwin)
     // Nil also where /proc is not mounted: then the description has one line less.
     guard let text = try? String(contentsOfFile: "/proc/cpuinfo", encoding: .utf8) else { return nil }
     let line = text.split(separator: "\n").first { $0.hasPrefix("model name") }
     return line?.split(separator: ":").last.map { $0.trimmingCharacters(in: .whitespaces) }
-  #elseif canImport(Darwin)
+  #else
     var size = 0
     guard sysctlbyname("machdep.cpu.brand_string", nil, &size, nil, 0) == 0 else { return nil }
     var bytes = [UInt8](repeating: 0, count: size)
     guard sysctlbyname("machdep.cpu.brand_string", &bytes, &size, nil, 0) == 0 else { return nil }
     return String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-  #else
-    return nil
   #endif
 }
 
 /// The kind of file system that a place is on, such as `ext4`; nil where the system does not tell.
 func fileSystem(of url: URL) -> String? {
-  #if os(Linux)
+  #if !canImport(Darwin)
     guard let text = try? String(contentsOfFile: "/proc/self/mounts", encoding: .utf8) else { return nil }
     let place = url.resolvingSymlinksInPath().pathComponents
     var best: (depth: Int, kind: String)?
@@ -76,12 +74,10 @@ func fileSystem(of url: URL) -> String? {
       if place.starts(with: mount), mount.count >= best?.depth ?? 0 { best = (mount.count, parts[2]) }
     }
     return best?.kind
-  #elseif canImport(Darwin)
+  #else
     var status = statfs()
     guard statfs(url.path(percentEncoded: false), &status) == 0 else { return nil }
     return withUnsafeBytes(of: status.f_fstypename) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-  #else
-    return nil
   #endif
 }
 
