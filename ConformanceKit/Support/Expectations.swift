@@ -124,9 +124,9 @@ extension Array: ListValue {
   }
 }
 
-/// A text cut to what fits into a paragraph.
+/// A text cut in its middle to what fits on a page. An error with a path of the greatest length is left whole.
 func shortened(_ text: String) -> String {
-  text.count > 300 ? "\(text.prefix(300))…" : text
+  text.count > 6_000 ? "\(text.prefix(5_000))…\(text.suffix(500))" : text
 }
 
 private protocol OptionalValue {

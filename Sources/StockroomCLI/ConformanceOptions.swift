@@ -40,7 +40,9 @@ struct EffortOptions: ParsableArguments {
 
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("What every random choice is made from.", valueName: "number"))
+    help: ArgumentHelp(
+      "What every random choice is made from, from 0 to 18446744073709551615.", valueName: "number"),
+    transform: parseSeed)
   var seed = usual.seed
 
   func validate() throws {

@@ -4,6 +4,16 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
+/// The seed that an argument names.
+///
+/// - Throws: `ValidationError`, which says what a seed can be.
+func parseSeed(_ argument: String) throws -> UInt64 {
+  guard let seed = UInt64(argument) else {
+    throw ValidationError("The seed must be a whole number between 0 and \(UInt64.max), not \(argument).")
+  }
+  return seed
+}
+
 /// How results are printed.
 enum OutputFormat: String, CaseIterable, ExpressibleByArgument {
   case text, markdown, json
@@ -57,16 +67,17 @@ struct EngineOptions: ParsableArguments {
       directory.map { URL(filePath: $0, directoryHint: .isDirectory) }
       ?? FileManager.default.temporaryDirectory
     let scratch = try ScratchDirectory(in: parent, named: "stockroom")
+    ScratchDirectories.add(scratch)
     let result: Result
     do {
       result = try await body(scratch.url)
     } catch {
       // What went wrong first is what people want to know.
-      try? scratch.remove()
+      try? ScratchDirectories.remove(scratch)
       throw error
     }
     do {
-      try scratch.remove()
+      try ScratchDirectories.remove(scratch)
     } catch {
       // An engine that hangs may still write there. What was found out is not to be lost because of that.
       writeToStandardError("\(error)\n")
@@ -93,7 +104,9 @@ struct BenchmarkOptions: ParsableArguments {
 
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("What keys, values and their order are made from.", valueName: "number"))
+    help: ArgumentHelp(
+      "What keys, values and their order are made from, from 0 to 18446744073709551615.", valueName: "number"),
+    transform: parseSeed)
   var seed = BenchmarkConfiguration().seed
 
   @Option(

@@ -33,6 +33,42 @@ import Testing
     for workload in Workload.all { #expect(html.contains(">\(workload.name)</text>")) }
   }
 
+  @Test("It says what each workload does and what the words mean, where a finger can find it")
+  func explained() {
+    let html = Self.report().html
+    for workload in Workload.all {
+      #expect(html.contains("<figcaption>\(workload.summary.escapingHTML)"))
+    }
+    for word in ["median", "spread", "tie", "p50", "stall"] { #expect(html.contains("<dt>\(word)")) }
+    #expect(html.contains("Bars begin at zero"))
+    #expect(html.components(separatedBy: "not begin at zero").count == 3)
+  }
+
+  @Test("A bar shows the range of its samples, and a tie with the fastest is marked")
+  func ties() throws {
+    let seconds = ["a": [1.0, 1.2], "b": [1.1, 1.3], "c": [9.0, 9.5]]
+    let workload = try #require(Workload.named("count")?.first)
+    let report = BenchmarkReport(
+      BenchmarkConfiguration(repetitions: 2, workloads: [workload]), subjects: ["a", "b", "c"]
+    ) { subject, _ in
+      (seconds[subject] ?? []).map {
+        Measurement(
+          operations: 100, seconds: $0, processorSeconds: 1, peakMemory: nil, stall: nil,
+          latencies: LatencyHistogram())
+      }
+    }
+    let chart = try #require(report.workloads.first.flatMap(report.throughputChart)).svg
+    #expect(chart.contains(">≈ 83.3 ops/s ±8%<"))
+    #expect(chart.contains("90.9 ops/s ±9%<"))
+    #expect(chart.components(separatedBy: "≈").count == 2)
+    let ranges = chart.matches(of: /class="range" x1="([0-9.]+)" [^>]* x2="([0-9.]+)"/).compactMap {
+      if let low = Double($0.1), let high = Double($0.2) { high - low } else { nil as Double? }
+    }
+    #expect(ranges.count == 3)
+    #expect(ranges.allSatisfy { $0 > 0.4 })
+    #expect(report.html.contains("<td>≈ 12"))
+  }
+
   @Test("There is a chart of growth only where a workload was run beside different numbers of entries")
   func growth() throws {
     let without = Self.report(Workload.standard).html
@@ -115,18 +151,19 @@ import Testing
   func gap() {
     func chart(_ values: [Double]) -> String {
       BarChart(
-        title: "", note: "", bars: values.map { .init(label: "", value: $0, text: "", color: "") }
+        title: "", note: "",
+        bars: values.map { .init(label: "", value: $0, range: $0...$0, text: "", color: "") }
       ).drawing.svg
     }
     func lengths(_ svg: String) -> [Double] {
       svg.matches(of: /width="([0-9.]+)" height="14"/).compactMap { Double($0.1) }
     }
     #expect(!chart([300, 100, 50]).contains("gap") && !chart([900, 100]).contains("gap"))
-    #expect(lengths(chart([100, 50, 25])) == [136, 68, 34])
+    #expect(lengths(chart([100, 50, 25])) == [96, 48, 24])
     let cut = chart([10, 1_000, 5])
     #expect(cut.components(separatedBy: "class=\"gap\"").count == 2)
     let bars = lengths(cut)
-    #expect(bars[1] == 136 && bars[0] < 110 && abs(bars[0] - 2 * bars[2]) < 0.2)
+    #expect(bars[1] == 96 && bars[0] < 80 && abs(bars[0] - 2 * bars[2]) < 0.2)
   }
 
   private func look(at page: String, width: Int, isDark: Bool) async throws -> Findings {

@@ -53,6 +53,38 @@ import Testing
     }
   }
 
+  @Test("A command that cannot go on cleans up and ends at a signal all the same")
+  func hanging() async throws {
+    try await withTemporaryDirectory { directory in
+      let terminal = try Terminal()
+      // A pipe that is full and that nobody reads: to write to it would wait for ever.
+      let pipe = Pipe()
+      let descriptor = pipe.fileHandleForWriting.fileDescriptor
+      try #require(fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0)
+      let page = [UInt8](repeating: 32, count: 4_096)
+      while write(descriptor, page, page.count) > 0 {}
+      try #require(fcntl(descriptor, F_SETFL, 0) == 0)
+
+      let process = Process()
+      process.executableURL = CommandLineTool.url
+      process.arguments = [
+        "compare", "--engine", "memory", "--entries", "10", "--directory", directory.path(),
+      ]
+      process.standardOutput = pipe
+      process.standardError = terminal.theirs
+      try process.run()
+      var seen = ""
+      while !seen.hasSuffix("\r\u{1B}[K") || !seen.contains("check ") {
+        seen += String(decoding: terminal.ours.availableData, as: UTF8.self)
+      }
+      #expect(kill(process.processIdentifier, SIGINT) == 0)
+      process.waitUntilExit()
+      #expect(process.terminationReason == .exit)
+      #expect(process.terminationStatus == 128 + SIGINT)
+      #expect(try contents(of: directory) == [])
+    }
+  }
+
   @Test("On a terminal a run of checks says which it is making, and for how long")
   func checks() async throws {
     let terminal = try Terminal()

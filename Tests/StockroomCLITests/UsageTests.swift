@@ -14,7 +14,9 @@ import Testing
     (["bench", "--repetitions", "0"], "The number of repetitions must be between 1 and 1000, not 0."),
     (["compare", "--value-size", "-1"], "The value size in bytes must be between 0 and 67108864, not -1."),
     (["bench", "--entries", "9999999", "--value-size", "67108864"], "this machine's memory"),
-    (["bench", "--seed", "-1"], "'-1' is invalid for '--seed"),
+    (
+      ["bench", "--seed", "-1"], "The seed must be a whole number between 0 and 18446744073709551615, not -1."
+    ),
     (["bench", "--workload", "sleep"], "There is no workload called sleep. Groups: standard, "),
     (["bench", "--format", "yaml"], "'text', 'markdown' or 'json'"),
     (["bench", "--durability", "none"], "'none' is invalid"),
@@ -48,7 +50,10 @@ import Testing
     ),
     (["conformance", "--power-cuts", "some"], "'some' is invalid for '--power-cuts <number|all>'"),
     (["conformance", "--damages", "-1"], "The number of damages must be between 1 and 100000000, not -1."),
-    (["conformance", "--seed", "-1"], "'-1' is invalid for '--seed"),
+    (
+      ["conformance", "--seed", "x"],
+      "The seed must be a whole number between 0 and 18446744073709551615, not x."
+    ),
     (["conformance", "--format", "xml"], "'text', 'markdown', 'json' or 'junit'"),
     (["conformance", "--list", "--format", "junit"], "A list of checks has no format junit."),
     (["conformance", "--list", "--write-matrix", "x"], "--list and --write-matrix exclude each other."),

@@ -22,7 +22,8 @@ extension BenchmarkReport {
   /// The throughput of the headlines as an SVG file that any page can show as an image, on light and on dark.
   public var headlineChart: String {
     ChartSheet(
-      title: "Operations per second at the median; " + Self.barsNote,
+      title:
+        "Operations per second at the median: bars begin at zero, a bar with a gap is longer than it is drawn.",
       drawings: headlines.compactMap(throughputChart)
     ).svg
   }

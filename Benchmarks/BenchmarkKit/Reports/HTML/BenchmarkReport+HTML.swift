@@ -4,14 +4,15 @@ extension BenchmarkReport {
   public var html: String {
     let sections = [
       Section(
-        "Throughput", "Operations per second at the median; \(Self.barsNote)", charts(throughputChart)),
+        "Throughput", "Operations per second at the median. \(Self.barsNote)",
+        workloads.compactMap(throughputFigure)),
       Section(
         "Latency",
-        "Time of one call on a logarithmic scale; further left is better. From left to right: the median, then what "
+        "Time of one call on a logarithmic scale, which does not begin at zero; further left is better. From left to right: the median, then what "
           + "90, 99 and 99.9 of 100 calls did not exceed.", charts(latencyChart)),
       Section(
         "Cost against the number of entries",
-        "Time of one operation beside so many entries, both on logarithmic scales; level is what one wants.",
+        "Time of one operation beside so many entries, both on logarithmic scales, which do not begin at zero; level is best.",
         growthSeries.map { LineChart($0, colors: colors).drawing.svg }),
     ].filter { !$0.figures.isEmpty }
     return """
@@ -32,6 +33,9 @@ extension BenchmarkReport {
       <p>\(summary.escapingHTML)<br>\(machine.summary.escapingHTML)</p>
       <ul class="legend">\(legend)</ul>
       </header>
+      <details><summary>What the words mean</summary>
+      <dl>\(Self.words.map { "<dt>\($0)</dt><dd>\($1)</dd>" }.joined(separator: "\n"))</dl>
+      </details>
       \(sections.map(\.html).joined(separator: "\n"))
       <section><h2>All figures</h2>
       <p>Median of \(repetitions == 1 ? "1 repetition" : "\(repetitions) repetitions"); the spread is half of the range of \
@@ -44,7 +48,28 @@ extension BenchmarkReport {
       """
   }
 
-  static let barsNote = "longer is better, and a bar with a gap is longer than it is drawn."
+  private static let barsNote =
+    "Bars begin at zero; longer is better, and a bar with a gap is longer than it is drawn. The thin line is the range of "
+    + "all repetitions, ± half of it; ≈ is a tie with the fastest: their ranges overlap."
+
+  /// What the words on the page mean.
+  private static let words = [
+    ("median", "Half of the repetitions took longer, half of them less."),
+    (
+      "spread",
+      "Half of the difference between the fastest and the slowest repetition, as a part of the median."
+    ),
+    ("tie, ≈", "As fast as the fastest as far as the spread lets one say: another run may turn it round."),
+    ("throughput", "Operations in a second. The workload says what one operation is."),
+    ("p50, p90, p99, p99.9", "The time that 50, 90, 99 and 99.9 of 100 calls did not exceed."),
+    ("processors", "The time that all processors together worked for one operation."),
+    ("memory", "How much the process grew at its peak, with the pages of mapped files."),
+    ("disk", "Bytes of files for each byte of keys and values in them."),
+    (
+      "stall",
+      "The longest time for which a task that wanted to run every millisecond was kept from it, on the same threads."
+    ),
+  ]
 
   /// The colour of each subject, by its place.
   private var colors: [String: String] {
@@ -66,11 +91,22 @@ extension BenchmarkReport {
     subjects.compactMap { result(of: $0, in: workload.name) }
   }
 
+  /// The chart with what the workload does below it.
+  private func throughputFigure(_ workload: WorkloadDescription) -> String? {
+    throughputChart(workload).map { chart in
+      "<figure>\(chart.svg)<figcaption>\(explanation(of: workload).escapingHTML)</figcaption></figure>"
+    }
+  }
+
   func throughputChart(_ workload: WorkloadDescription) -> Drawing? {
-    let bars = results(in: workload).map {
-      BarChart.Bar(
-        label: $0.subject, value: $0.operationsPerSecond, text: Units.perSecond($0.operationsPerSecond),
-        color: colors[$0.subject] ?? "")
+    let bars = results(in: workload).map { result in
+      let isTied = standing(of: result.subject, in: workload.name) == .tied
+      let operations = Double(result.operations)
+      return BarChart.Bar(
+        label: result.subject, value: result.operationsPerSecond,
+        range: operations / result.seconds.maximum...operations / result.seconds.minimum,
+        text: "\(isTied ? "≈ " : "")\(result.throughput) ±\(Units.percent(result.seconds.relativeSpread))",
+        color: colors[result.subject] ?? "")
     }
     return bars.isEmpty ? nil : BarChart(title: workload.name, note: workload.summary, bars: bars).drawing
   }
@@ -120,7 +156,9 @@ extension BenchmarkReport {
     let rows = results.map { result -> [String] in
       let latency = result.latency
       return [
-        result.workload, result.subject, Units.seconds(result.secondsPerOperation),
+        result.workload, result.subject,
+        (standing(of: result.subject, in: result.workload) == .tied ? "≈ " : "")
+          + Units.seconds(result.secondsPerOperation),
         "±\(Units.percent(result.seconds.relativeSpread))", Units.perSecond(result.operationsPerSecond),
         latency.map { Units.seconds($0.p50) } ?? "–", latency.map { Units.seconds($0.p99) } ?? "–",
         latency.map { Units.seconds($0.p999) } ?? "–", Units.seconds(result.processorSecondsPerOperation),

@@ -15,16 +15,21 @@ enum Layout {
   static let padding = 4.0
 }
 
-/// Bars from left to right, one for each subject.
+/// Bars from left to right that begin at zero, one for each subject, each with a line for the range of its samples.
 ///
 /// A bar much longer than all others would leave nothing of them to compare. It is cut short, and a gap says so.
 struct BarChart {
   struct Bar {
     let label: String
     let value: Double
+    /// The least and the greatest value that was measured.
+    let range: ClosedRange<Double>
     let text: String
     let color: String
   }
+
+  /// What the figures behind the bars take.
+  private static let figures = 132.0
 
   let title: String
   let note: String
@@ -33,20 +38,24 @@ struct BarChart {
   var drawing: Drawing {
     let lengths = bars.map(\.value).sorted(by: >)
     let isCut = lengths.count > 2 && lengths[0] > 4 * lengths[1]
-    let longest = isCut ? 1.3 * lengths[1] : lengths.first ?? 0
+    let longest = isCut ? 1.3 * lengths[1] : bars.map(\.range.upperBound).max() ?? 0
     // The figure stands behind its bar.
-    let space = Layout.width - Layout.labels - 92
+    let space = Layout.width - Layout.labels - Self.figures
     let rows = bars.enumerated().map { index, bar in
       let y = Layout.title + Double(index) * Layout.row + Layout.padding
-      let length = longest > 0 ? max(1, min(1, bar.value / longest) * space) : 1
+      func extent(of value: Double) -> Double { longest > 0 ? min(1, value / longest) * space : 0 }
+      let length = max(1, extent(of: bar.value))
+      let isShort = isCut && bar.value > longest
+      let (low, high) = (extent(of: bar.range.lowerBound), extent(of: bar.range.upperBound))
       let gap = Layout.labels + space * 0.88
       return text(bar.label.shortened, x: 0, y: y + 13)
         + "<rect x=\"\(px(Layout.labels))\" y=\"\(px(y + 2))\" width=\"\(px(length))\" height=\"14\" rx=\"2\" "
         + "fill=\"\(bar.color)\"/>"
-        + (isCut && bar.value > longest
+        + (isShort
           ? "<line class=\"gap\" x1=\"\(px(gap + 3))\" y1=\"\(px(y))\" x2=\"\(px(gap - 3))\" y2=\"\(px(y + 18))\"/>"
-          : "")
-        + text(bar.text, x: Layout.labels + length + 6, y: y + 13)
+          : "<line class=\"range\" x1=\"\(px(Layout.labels + low))\" y1=\"\(px(y + 9))\" "
+            + "x2=\"\(px(Layout.labels + high))\" y2=\"\(px(y + 9))\"/>")
+        + text(bar.text, x: Layout.labels + max(length, isShort ? 0 : high) + 6, y: y + 13)
     }
     return Drawing(
       title: title, note: note, height: Layout.title + Double(bars.count) * Layout.row + 8, parts: rows)

@@ -20,6 +20,7 @@ let chartStyle = """
   svg text.title { font-weight: 600; font-size: 13px; }
   svg text.faint { fill: var(--faint); font-size: 11px; }
   svg .line { stroke: var(--line); }
+  svg .range { stroke: var(--ink); stroke-width: 1.5; }
   svg .gap { stroke: var(--paper); stroke-width: 4; }
   """
 
@@ -34,9 +35,16 @@ let pageStyle = """
   p { margin: 0 0 .8rem; color: var(--faint); }
   .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; list-style: none; margin: 0; padding: 0; }
   .charts { display: grid; grid-template-columns: repeat(auto-fill, 320px); gap: 1.2rem 2rem; }
+  figure { margin: 0; }
+  figcaption, dl { font-size: 13px; color: var(--faint); }
+  figcaption { max-width: 320px; margin-top: .2rem; }
+  dl { margin: 0; max-width: 46rem; }
+  dt { color: var(--ink); font-weight: 600; margin-top: .4rem; }
+  dd { margin: 0; }
   .charts svg { display: block; width: 320px; max-width: 100%; height: auto; }
-  .scroll { overflow-x: auto; }
+  .scroll { overflow: auto; max-height: 85vh; }
   table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap; font-size: 13px; }
   th, td { text-align: right; padding: .2rem .7rem; border-bottom: 1px solid var(--line); }
+  thead th { position: sticky; top: 0; background: var(--paper); }
   th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
   """
