@@ -22,7 +22,8 @@ struct CompareCommand: AsyncParsableCommand {
 
   private struct Comparison: Encodable {
     let conformance: ConformanceResults
-    let benchmark: BenchmarkReport
+    /// Nil if the benchmark failed.
+    let benchmark: BenchmarkReport?
   }
 
   func run() async throws {
@@ -37,7 +38,16 @@ struct CompareCommand: AsyncParsableCommand {
       case .json: break
       }
 
-      let benchmark = try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory)
+      let benchmark: BenchmarkReport
+      do {
+        benchmark = try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory)
+      } catch {
+        // The other formats have printed what is known by now.
+        if format == .json {
+          try writeToStandardOutput(jsonText(Comparison(conformance: conformance, benchmark: nil)))
+        }
+        throw error
+      }
       try writeToStandardOutput(
         try format == .json
           ? jsonText(Comparison(conformance: conformance, benchmark: benchmark))

@@ -53,6 +53,34 @@ import Testing
     }
   }
 
+  @Test("The results of checks are printed even if the benchmark after them does not end")
+  func interruptedComparison() async throws {
+    try await withTemporaryDirectory { directory in
+      let terminal = try Terminal()
+      let file = directory.appending(path: "out")
+      try Data().write(to: file)
+      let process = Process()
+      process.executableURL = CommandLineTool.url
+      process.arguments = [
+        "compare", "--engine", "memory", "--format", "json", "--entries", "100", "--repetitions", "1000",
+        "--directory", directory.path(),
+      ]
+      process.standardOutput = try FileHandle(forWritingTo: file)
+      process.standardError = terminal.theirs
+      try process.run()
+      var seen = ""
+      while !seen.contains("repetition 1 of 1000: ") {
+        seen += String(decoding: terminal.ours.availableData, as: UTF8.self)
+      }
+      #expect(kill(process.processIdentifier, SIGINT) == 0)
+      process.waitUntilExit()
+      #expect(process.terminationStatus == 128 + SIGINT)
+      let printed = try JSONSerialization.jsonObject(with: Data(contentsOf: file)) as? [String: Any]
+      #expect(printed?["conformance"] != nil)
+      #expect(printed?["benchmark"] == nil)
+    }
+  }
+
   @Test("A command that cannot go on cleans up and ends at a signal all the same")
   func hanging() async throws {
     try await withTemporaryDirectory { directory in
