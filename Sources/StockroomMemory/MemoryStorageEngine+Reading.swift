@@ -15,32 +15,30 @@ extension MemoryStorageEngine {
 
   /// O(K log N) for K keys.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
-    try keys.validate()
-    return try withSnapshot { table in keys.compactMap { table.entries[$0]?.data } }
+    try await find(keys) { _, entry in entry.data }
   }
 
   /// O(K log N) for K keys.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-    try keys.validate()
-    return try withSnapshot { table in
-      keys.compactMap { key in table.entries[key].map { (key, $0.data) } }
-    }
+    try await find(keys) { key, entry in (key, entry.data) }
   }
 
   /// O(N).
   @concurrent public func readAllData() async throws -> [Data] {
-    try withSnapshot { $0.entries.map { $0.value.data } }
+    try await withSnapshot { try await $0.entries.compactMap(with: &$1) { $0.value.data } }
   }
 
   /// O(N).
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try withSnapshot { $0.entries.map { ($0.key, $0.value.data) } }
+    try await withSnapshot { try await $0.entries.compactMap(with: &$1) { ($0.key, $0.value.data) } }
   }
 
   /// O(N), or O(N log N) after most of what was written has been removed.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    try withSnapshot { table in
-      table.indicesInOrderOfCreation().map { index in
+    try await withSnapshot { table, timer in
+      let indices = table.indicesInOrderOfCreation()
+      try await timer.yieldIfDue()
+      return try await indices.compactMap(with: &timer) { index in
         let (key, entry) = table.entries[index]
         return StorageEntry(
           key: key, data: entry.data, createdAt: entry.header.createdAt.date,
@@ -52,22 +50,10 @@ extension MemoryStorageEngine {
   /// O(log N + R) for R entries returned.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
-    let cursor = KeyRangeCursor(range)
-    let start = CacheKey(verbatim: String(decoding: cursor.start, as: UTF8.self))
-    let limit = max(0, limit ?? .max)
-    return try withSnapshot { table in
-      var found: [(key: CacheKey, data: Data)] = []
-      if limit == 0 { return found }
-      table.sortedKeys.forEach(from: start) { key in
-        switch cursor.position(of: key) {
-        case .before: return true
-        case .behind: return false
-        case .inside:
-          if let data = table.entries[key]?.data { found.append((key, data)) }
-          return found.count < limit
-        }
-      }
-      return found
+    return try await withSnapshot { table, timer in
+      let keys = table.sortedKeys.keys(in: range, limit: limit ?? .max)
+      try await timer.yieldIfDue()
+      return try await keys.compactMap(with: &timer) { key in table.entries[key].map { (key, $0.data) } }
     }
   }
 
@@ -79,8 +65,7 @@ extension MemoryStorageEngine {
 
   /// O(K log N) for K keys.
   @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
-    try keys.validate()
-    return try withSnapshot { table in keys.filter { table.entries[$0] != nil } }
+    try await find(keys) { key, _ in key }
   }
 
   /// O(1).
@@ -90,7 +75,7 @@ extension MemoryStorageEngine {
 
   /// O(N).
   @concurrent public func allKeys() async throws -> [CacheKey] {
-    try withSnapshot { Array($0.entries.keys) }
+    try await withSnapshot { try await $0.entries.compactMap(with: &$1) { $0.key } }
   }
 
   /// O(log N).
@@ -103,5 +88,34 @@ extension MemoryStorageEngine {
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try key.validate()
     return try look { $0.entries[key]?.header.updatedAt.date }
+  }
+}
+
+extension MemoryStorageEngine {
+  /// What `transform` makes of the entries under the keys that exist.
+  private func find<Result>(
+    _ keys: [CacheKey], _ transform: (CacheKey, MemoryTable.Entry) -> Result
+  ) async throws -> [Result] {
+    try keys.validate()
+    return try await withSnapshot { table, timer in
+      try await keys.compactMap(with: &timer) { key in table.entries[key].map { transform(key, $0) } }
+    }
+  }
+}
+
+extension Sequence {
+  /// Lets other tasks go first now and then (rule C5), and is cancelled with the task.
+  fileprivate func compactMap<Result>(
+    with timer: inout YieldTimer, _ transform: (Element) -> Result?
+  ) async throws -> [Result] {
+    var results: [Result] = []
+    results.reserveCapacity(underestimatedCount)
+    var count = 0
+    for element in self {
+      if let result = transform(element) { results.append(result) }
+      count += 1
+      if count % 1024 == 0 { try await timer.yieldIfDue() }
+    }
+    return results
   }
 }

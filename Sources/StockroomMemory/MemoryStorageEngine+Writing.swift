@@ -7,36 +7,38 @@ import StockroomCore
 #endif
 
 extension MemoryStorageEngine {
-  /// O(log N), without copying the value.
+  /// O(log N), and a copy of the value.
   public func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
-    try commit([.write(data, key: key)])
+    try await commit([.write(data, key: key)])
   }
 
-  /// O(K log N) for K entries.
-  public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  /// O(K log N) for K entries, and a copy of the values.
+  @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys { try key.validate() }
+    try await commit(dataAndKeys.map { .write($0.data, key: $0.key) })
   }
 
   /// O(log N).
   public func remove(key: CacheKey) async throws {
     try key.validate()
-    try commit([.remove(key: key)])
+    try await commit([.remove(key: key)])
   }
 
   /// O(K log N) for K keys.
-  public func remove(keys: [CacheKey]) async throws {
-    try await apply(keys.map { .remove(key: $0) })
+  @concurrent public func remove(keys: [CacheKey]) async throws {
+    try keys.validate()
+    try await commit(keys.map { .remove(key: $0) })
   }
 
-  /// O(N), to give the memory back.
+  /// O(1). Giving the memory back costs O(N), in the background.
   public func removeAllData() async throws {
-    try commit([.removeAll])
+    try await commit([.removeAll])
   }
 
-  /// O(K log N) for K operations. A `removeAll` costs O(N).
+  /// O(K log N) for K operations, and a copy of the values.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
-    try commit(operations)
+    try await commit(operations)
   }
 }

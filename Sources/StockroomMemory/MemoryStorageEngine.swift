@@ -3,76 +3,162 @@ import StockroomCore
 /// Keeps entries in memory, for as long as the engine lives.
 ///
 /// For tests, previews, and data that may go with the process. Nothing is stored, so `Durability` has no
-/// meaning here; every other rule of the contract holds.
+/// meaning here; every other rule of the contract holds. Values are copied on their way in, so that an entry takes
+/// the memory of its own bytes and nobody else can change them.
 ///
 /// A read of one entry holds a lock for as long as one look-up takes. A read of many works on a copy that costs
-/// nothing to take, so it shows one moment, and neither waits for writers nor holds them up.
+/// nothing to take, so it shows one moment, and neither waits for writers nor holds them up. A long batch is made ready
+/// beside the entries that others see; writes that come meanwhile are suspended until it is done.
 public final class MemoryStorageEngine: StorageEngine {
   /// The longest batch that readers wait for. A longer one is made ready beside the table that they see.
   private static let longestBatchInPlace = 64
+  /// How many operations a long batch does between two looks at the clock.
+  private static let portion = 256
+  /// How many short batches there are between two that let other tasks go first.
+  private static let batchesPerYield = 64
 
-  /// Nil once the engine is closed.
-  private let table = Guarded<MemoryTable?>(MemoryTable())
-  /// Held by the one who writes.
-  private let writing = Guarded(())
+  private let state = Guarded(MemoryState())
 
   /// An empty engine. Every engine has entries of its own.
   public init() {}
 
+  deinit {
+    var table = state.withLock { $0.table.take() }
+    free(&table)
+  }
+
   /// Everything that does not need a disk.
   public var capabilities: EngineCapabilities { [.atomicBatches, .snapshotReads, .orderedScans] }
 
-  /// Forgets every entry and gives their memory back (rule O3). O(N).
+  /// Forgets every entry and gives their memory back (rule O3). O(1); freeing them costs O(N), in the background.
   public func close() async throws {
-    // Taken out first, so that freeing the entries happens outside the lock.
-    _ = table.withLock { $0.take() }
+    var table = state.withLock { $0.table.take() }
+    free(&table)
   }
+
+  #if DEBUG
+    /// Lets go of a table while nobody else changes one.
+    func letGoLocked(_ table: inout MemoryTable?) {
+      state.withLock { _ in table = nil }
+    }
+  #endif
+
+  // MARK: Reading
 
   /// Lets `body` look at the table while nobody changes it. For what takes no longer than one look-up.
   func look<Result>(_ body: (borrowing MemoryTable) -> Result) throws -> Result {
-    try table.withLock { table in
-      guard let table else { throw Self.closed }
+    try state.withLock { state in
+      guard let table = state.table else { throw MemoryState.closed }
       return body(table)
     }
   }
 
   /// Lets `body` look at the table as it is now, while others go on to change theirs.
-  func withSnapshot<Result>(_ body: (MemoryTable) throws -> Result) throws -> Result {
-    try Task.checkCancellation()
-    #if DEBUG
-      // Whoever lets go of a snapshot lets the writer change shared nodes in place. Reference counts see to that,
-      // but the thread sanitizer does not see them; it sees a lock.
-      var snapshot = try look { copy $0 }
-      defer { table.withLock { _ in snapshot = MemoryTable() } }
-    #else
-      let snapshot = try look { copy $0 }
-    #endif
-    return try body(snapshot)
+  func withSnapshot<Result>(
+    _ body: (MemoryTable, inout YieldTimer) async throws -> Result
+  ) async throws -> Result {
+    var timer = YieldTimer()
+    try await timer.yield()
+    var snapshot: MemoryTable? = try look { copy $0 }
+    defer { free(&snapshot) }
+    // Never nil until it is freed.
+    return try await body(snapshot ?? MemoryTable(), &timer)
   }
 
+  // MARK: Writing
+
   /// Does the operations as one batch.
-  func commit(_ operations: [StorageOperation]) throws {
+  func commit(_ operations: [StorageOperation]) async throws {
     try Task.checkCancellation()
-    try writing.withLock { _ in
-      if operations.count <= Self.longestBatchInPlace {
-        try table.withLock { table in
-          guard table != nil else { throw Self.closed }
-          table?.apply(operations)
-        }
-      } else {
-        var next = try look { copy $0 }
-        next.apply(operations)
-        // The old table is given back, so that freeing it happens outside the lock.
-        _ = try table.withLock { [next] table in
-          guard table != nil else { throw Self.closed }
-          defer { table = next }
-          return table
-        }
-      }
+    guard operations.count <= Self.longestBatchInPlace, !operations.contains(where: \.removesAll) else {
+      return try await commitBeside(operations)
+    }
+    let operations = operations.map(\.withValueOfItsOwn)
+    if let count = try state.withLock({ try $0.apply(operations) }) {
+      // A loop of writes that never suspends keeps its thread of the pool.
+      if count % Self.batchesPerYield == 0 { await Task.yield() }
+      return
+    }
+    await takeTurn()
+    defer { passTurn() }
+    try Task.checkCancellation()
+    try state.withLock { state in
+      guard state.table != nil else { throw MemoryState.closed }
+      state.table?.apply(operations)
     }
   }
 
-  private static var closed: StorageError { StorageError(.closed, "The memory engine has been closed.") }
+  /// Does the operations on a copy of the table, and puts it in the table's place.
+  @concurrent private func commitBeside(_ operations: [StorageOperation]) async throws {
+    await takeTurn()
+    defer { passTurn() }
+    var timer = YieldTimer()
+    try await timer.yield()
+    var next: MemoryTable? = try look { copy $0 }
+    // What was in the table before, or what was made in vain.
+    defer { free(&next) }
+    var index = 0
+    while index < operations.count {
+      let end = min(index + Self.portion, operations.count)
+      next?.apply(operations[index..<end].map(\.withValueOfItsOwn))
+      index = end
+      try await timer.yieldIfDue()
+    }
+    try state.withLock { state in
+      guard state.table != nil else { throw MemoryState.closed }
+      swap(&state.table, &next)
+    }
+  }
+
+  /// Suspends until nobody else changes the table or is about to.
+  private func takeTurn() async {
+    await withCheckedContinuation { continuation in
+      if state.withLock({ $0.takeTurn(or: continuation) }) { continuation.resume() }
+    }
+  }
+
+  private func passTurn() {
+    state.withLock { $0.passTurn() }?.resume()
+  }
+}
+
+/// What a memory engine holds, and whose turn it is to change it.
+private struct MemoryState {
+  /// Nil once the engine is closed.
+  var table: MemoryTable? = MemoryTable()
+  /// Whether somebody has the turn. Nobody else changes the table then.
+  private var isTaken = false
+  /// Those who wait for their turn, in the order in which they came.
+  private var waiting: ArraySlice<CheckedContinuation<Void, Never>> = []
+  private var batchCount = 0
+
+  static var closed: StorageError { StorageError(.closed, "The memory engine has been closed.") }
+
+  /// Does the operations at once, unless it is somebody's turn. Returns how many batches have been done so, or nil.
+  mutating func apply(_ operations: [StorageOperation]) throws -> Int? {
+    guard table != nil else { throw Self.closed }
+    if isTaken { return nil }
+    table?.apply(operations)
+    batchCount += 1
+    return batchCount
+  }
+
+  /// Whether it is the caller's turn now. If not, the continuation is resumed when it is.
+  mutating func takeTurn(or continuation: CheckedContinuation<Void, Never>) -> Bool {
+    guard isTaken else {
+      isTaken = true
+      return true
+    }
+    waiting.append(continuation)
+    return false
+  }
+
+  /// Whose turn it is next.
+  mutating func passTurn() -> CheckedContinuation<Void, Never>? {
+    let next = waiting.popFirst()
+    isTaken = next != nil
+    return next
+  }
 }
 
 extension StorageEngine where Self == MemoryStorageEngine {

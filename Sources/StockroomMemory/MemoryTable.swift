@@ -48,8 +48,6 @@ struct MemoryTable: Sendable {
   }
 
   private mutating func write(_ data: Data, key: CacheKey, at now: Timestamp) {
-    // A slice would keep all it is a slice of, and does not start at 0 (rule V3).
-    let data = data.startIndex == 0 ? data : Data(data)
     var isNew = false
     let sequence = nextSequence
     func first() -> Entry {
@@ -71,5 +69,18 @@ struct MemoryTable: Sendable {
 
   private mutating func remove(_ key: CacheKey) {
     if entries.removeValue(forKey: key) != nil { sortedKeys.remove(key) }
+  }
+}
+
+extension StorageOperation {
+  var removesAll: Bool {
+    if case .removeAll = self { true } else { false }
+  }
+
+  /// The operation with a copy of the value. What the caller gave may be a slice, which would keep all that it is a
+  /// slice of and does not start at 0, or a buffer that somebody changes later (rules V1, V3).
+  var withValueOfItsOwn: StorageOperation {
+    guard case .write(let data, let key) = self else { return self }
+    return .write(data.withUnsafeBytes { Data($0) }, key: key)
   }
 }

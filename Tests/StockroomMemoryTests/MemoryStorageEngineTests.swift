@@ -57,16 +57,6 @@ import Testing
     #expect(try await engine.readAllEntries().isEmpty)
   }
 
-  @Test("A slice is stored without what it is a slice of")
-  func slices() async throws {
-    let engine = MemoryStorageEngine()
-    let key = CacheKey(verbatim: "slice")
-    try await engine.write(Data([1, 2, 3, 4])[2...], key: key)
-    let data = try #require(try await engine.read(key: key))
-    #expect(data.startIndex == 0)
-    #expect(data == Data([3, 4]))
-  }
-
   @Test("A batch that is longer than readers wait for appears as a whole")
   func longBatches() async throws {
     let engine = MemoryStorageEngine()

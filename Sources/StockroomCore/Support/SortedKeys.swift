@@ -1,37 +1,48 @@
-import StockroomCore
-
-/// The keys of a table in byte order, kept so while they come and go.
+/// A set of keys in byte order, kept so while they come and go.
 ///
 /// A sorted array of sorted chunks. With N keys in chunks of at most C, adding or removing one costs
 /// O(log N + C) and now and then O(N / C), which at a million keys is still a fraction of a microsecond. A copy
 /// costs nothing until it is changed, and then O(N / C) and one chunk for each change.
-struct SortedKeys: Sendable {
+package struct SortedKeys: Sendable {
   private static let chunkCapacity = 256
 
   /// No chunk is empty.
   private var chunks: [[CacheKey]] = []
 
-  /// Adds a key that is not there.
-  mutating func insert(_ key: CacheKey) {
+  package init() {}
+
+  /// The set of keys that are in byte order already, each once. O(N).
+  package init(sorted keys: [CacheKey]) {
+    chunks = stride(from: 0, to: keys.count, by: Self.chunkCapacity).map { start in
+      Array(keys[start..<min(start + Self.chunkCapacity, keys.count)])
+    }
+  }
+
+  /// Adds a key, unless it is there already.
+  package mutating func insert(_ key: CacheKey) {
     guard !chunks.isEmpty else {
       chunks.append([key])
       return
     }
     let chunk = max(0, chunks.partition { $0[0] <= key } - 1)
     let place = chunks[chunk].partition { $0 < key }
+    if place < chunks[chunk].count, chunks[chunk][place] == key { return }
     chunks[chunk].insert(key, at: place)
     if chunks[chunk].count > Self.chunkCapacity { split(chunk, hasAppended: place == Self.chunkCapacity) }
   }
 
-  /// Takes out a key that is there.
-  mutating func remove(_ key: CacheKey) {
+  /// Takes a key out, if it is there.
+  package mutating func remove(_ key: CacheKey) {
     let chunk = chunks.partition { $0[0] <= key } - 1
-    chunks[chunk].remove(at: chunks[chunk].partition { $0 < key })
+    guard chunk >= 0 else { return }
+    let place = chunks[chunk].partition { $0 < key }
+    guard place < chunks[chunk].count, chunks[chunk][place] == key else { return }
+    chunks[chunk].remove(at: place)
     if chunks[chunk].isEmpty { chunks.remove(at: chunk) }
   }
 
-  /// Calls `body` with the keys at or after `start`, in order, until it returns false.
-  func forEach(from start: CacheKey, _ body: (CacheKey) throws -> Bool) rethrows {
+  /// Calls `body` with the keys at or after `start`, in order, until it returns false. O(log N + R) for R calls.
+  package func forEach(from start: CacheKey, _ body: (CacheKey) throws -> Bool) rethrows {
     let first = max(0, chunks.partition { $0[0] <= start } - 1)
     for chunk in chunks[min(first, chunks.count)...] {
       let place = chunk[0] < start ? chunk.partition { $0 < start } : 0
@@ -39,6 +50,23 @@ struct SortedKeys: Sendable {
         guard try body(key) else { return }
       }
     }
+  }
+
+  /// The first keys of the range, and at most `limit` of them. O(log N + limit).
+  package func keys(in range: KeyRange, limit: Int) -> [CacheKey] {
+    let cursor = KeyRangeCursor(range)
+    var found: [CacheKey] = []
+    if limit <= 0 { return found }
+    forEach(from: CacheKey(contiguous: String(decoding: cursor.start, as: UTF8.self))) { key in
+      switch cursor.position(of: key) {
+      case .before: return true
+      case .behind: return false
+      case .inside:
+        found.append(key)
+        return found.count < limit
+      }
+    }
+    return found
   }
 
   /// Halves a chunk that has grown too long. One that grows at its end, as with ascending keys, stays full.

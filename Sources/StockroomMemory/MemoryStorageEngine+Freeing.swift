@@ -1,0 +1,34 @@
+import Dispatch
+import StockroomCore
+
+extension MemoryStorageEngine {
+  /// Tables with more entries than this are freed where nobody waits for it.
+  private static let mostFreedAtOnce = 10_000
+
+  /// Lets go of a table, which takes long if it is large and nobody else has it.
+  func free(_ table: inout MemoryTable?) {
+    #if DEBUG
+      // Whoever lets go of a snapshot lets the writer change shared nodes in place. Reference counts see to that,
+      // but the thread sanitizer does not see them; it sees a lock.
+      letGoLocked(&table)
+    #else
+      guard let count = table?.entries.count, count > Self.mostFreedAtOnce else {
+        table = nil
+        return
+      }
+      let last = LastReference(table.take())
+      DispatchQueue.global().async { last.drop() }
+    #endif
+  }
+}
+
+#if !DEBUG
+  /// A table that is let go of where ``drop()`` is called, whoever else refers to this object.
+  private final class LastReference: Sendable {
+    private let table: Guarded<MemoryTable?>
+
+    init(_ table: MemoryTable?) { self.table = Guarded(table) }
+
+    func drop() { _ = table.withLock { $0.take() } }
+  }
+#endif

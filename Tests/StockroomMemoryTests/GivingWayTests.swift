@@ -1,0 +1,123 @@
+import Dispatch
+import StockroomCore
+import StockroomMemory
+import Synchronization
+import Testing
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+@Suite("Calls that let others go first")
+struct GivingWayTests {
+  let engine = MemoryStorageEngine()
+
+  @Test("A write on the main actor that waits for a long batch does not block the actor")
+  @MainActor func mainActor() async throws {
+    let operations = (0..<20_000).map { StorageOperation.write(Data(), key: CacheKey(verbatim: "\($0)")) }
+    var isDone = false
+    var beats = 0
+    let batch = Task {
+      try await engine.apply(operations)
+      isDone = true
+    }
+    let heartbeat = Task {
+      while !isDone {
+        beats += 1
+        await Task.yield()
+      }
+    }
+    var most = 0
+    while !isDone {
+      let before = beats
+      try await engine.write(Data(), key: "single")
+      most = max(most, beats - before)
+      // Until the batch has begun.
+      await Task.yield()
+    }
+    try await batch.value
+    await heartbeat.value
+    #expect(most > 2)
+    #expect(try await engine.keyCount() == operations.count + 1)
+  }
+
+  @Test("A loop of single writes on an actor lets the actor's other tasks go on")
+  @MainActor func loop() async throws {
+    var beats = 0
+    let heartbeat = Task {
+      while !Task.isCancelled {
+        beats += 1
+        await Task.yield()
+      }
+    }
+    for number in 0..<1000 { try await engine.write(Data([UInt8(number & 255)]), key: "key") }
+    heartbeat.cancel()
+    #expect(beats > 5)
+    await heartbeat.value
+  }
+
+  @Test("Bulk reads in a loop let a task in that has the same single thread")
+  func bulkReads() async throws {
+    let keys = (0..<100).map { CacheKey(verbatim: "\($0)") }
+    try await engine.write(keys.map { ($0, Data()) })
+    let reads: [@Sendable () async throws -> Void] = [
+      { _ = try await engine.readAllData() }, { _ = try await engine.readAllDataAndKeys() },
+      { _ = try await engine.readAllEntries() }, { _ = try await engine.allKeys() },
+      { _ = try await engine.scan(.all, limit: nil) }, { _ = try await engine.read(keys: keys) },
+      { _ = try await engine.readDataAndKeys(keys: keys) }, { _ = try await engine.keysExist(keys) },
+    ]
+    for (index, read) in reads.enumerated() {
+      let other = Flag()
+      let thread = SingleThread()
+      let reader = Task(executorPreference: thread) {
+        Task(executorPreference: thread) { other.set() }
+        for _ in 0..<10 { try await read() }
+        return other.isSet
+      }
+      #expect(try await reader.value, "read \(index)")
+    }
+  }
+
+  @Test("A cancelled batch that was waiting or being made ready has not happened")
+  func cancelled() async throws {
+    let operations = (0..<20_000).map { StorageOperation.write(Data(), key: CacheKey(verbatim: "\($0)")) }
+    let batches = (0..<3).map { _ in Task { try await engine.apply(operations) } }
+    let single = Task { try await engine.write(Data(), key: "single") }
+    for task in batches { task.cancel() }
+    try await single.value
+    var done = 0
+    for task in batches {
+      do {
+        try await task.value
+        done += 1
+      } catch is CancellationError {}
+    }
+    #expect(try await engine.keyCount() == 1 + (done > 0 ? operations.count : 0))
+    try await engine.removeAllData()
+    #expect(try await engine.keyCount() == 0)
+  }
+}
+
+/// Set once, by one task, for others to see.
+final class Flag: Sendable {
+  private let value = Atomic(false)
+  var isSet: Bool { value.load(ordering: .relaxed) }
+  func set() { value.store(true, ordering: .relaxed) }
+}
+
+/// Runs tasks one at a time.
+private final class SingleThread: TaskExecutor {
+  private let queue = DispatchQueue(label: "single")
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+  }
+}
+
+extension CacheKey: ExpressibleByStringLiteral {
+  /// The key itself, in tests.
+  public init(stringLiteral text: String) { self.init(verbatim: text) }
+}
