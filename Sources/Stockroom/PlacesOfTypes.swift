@@ -29,4 +29,19 @@ enum PlacesOfTypes {
     }
     return name
   }
+
+  /// The name of the directory for values of a type: the name of its place, or the beginning of that and its hash where
+  /// it is longer than a file's name may be, as that of a generic type easily is.
+  ///
+  /// - Throws: as ``name(for:)``.
+  static func directoryName(for type: any Any.Type) throws -> String {
+    let name = try name(for: [type])
+    // Of Linux and of Apple's systems.
+    let maximumLength = 255
+    guard name.utf8.count > maximumLength else { return name }
+    let hash = CacheKey(name).value
+    var beginning = name[...]
+    while beginning.utf8.count + 1 + hash.utf8.count > maximumLength { beginning.removeLast() }
+    return "\(beginning)-\(hash)"
+  }
 }

@@ -10,6 +10,10 @@ extension Store {
   ///
   /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason.
   @available(*, deprecated, message: "Use Store(storage: .sqlite(directory:), cacheIdentifier:)")
+  @available(
+    *, noasync,
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+  )
   public convenience init(storagePath: URL, cacheIdentifier: KeyPath<Item, String>) {
     self.init(
       loadingInBackground: SQLiteStorageEngine.deferringErrors(directory: .init(url: storagePath)),

@@ -13,6 +13,10 @@ extension Store {
   /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason. So they do, with code
   /// `StorageError.Code.unsupported`, if another type of the same name has the place: two private or local types. In an
   /// async function Swift picks the async initialiser instead, which wants `try await`.
+  @available(
+    *, noasync,
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+  )
   public convenience init(cacheIdentifier: KeyPath<Item, String>) {
     self.init(storage: Self.defaultDatabase, cacheIdentifier: cacheIdentifier)
   }
@@ -31,13 +35,17 @@ extension Store {
   fileprivate static var defaultDatabase: SQLiteStorageEngine {
     .deferringErrors(
       directory: .defaultStorageDirectory(
-        appendingPath: "Stores/" + (try PlacesOfTypes.name(for: [Item.self]))))
+        appendingPath: "Stores/" + (try PlacesOfTypes.directoryName(for: Item.self))))
   }
 }
 
-extension Store where Item: Identifiable, Item.ID == String {
+extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
   /// A store that tells items apart by their `id`, keeps them in an SQLite database of its own, named after the
   /// type of item, and loads them in the background.
+  @available(
+    *, noasync,
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+  )
   public convenience init() { self.init(storage: Self.defaultDatabase) }
 
   /// A store that tells items apart by their `id`, keeps them in an SQLite database of its own, named after the
@@ -50,6 +58,10 @@ extension Store where Item: Identifiable, Item.ID == String {
 extension Store where Item: Identifiable, Item.ID == UUID {
   /// A store that tells items apart by the text of their `id`, keeps them in an SQLite database of its own, named
   /// after the type of item, and loads them in the background.
+  @available(
+    *, noasync,
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+  )
   public convenience init() { self.init(storage: Self.defaultDatabase) }
 
   /// A store that tells items apart by the text of their `id`, keeps them in an SQLite database of its own, named

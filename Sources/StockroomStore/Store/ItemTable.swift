@@ -1,179 +1,193 @@
 import StockroomCore
 
-/// The items of a store in the order of insertion, each found by its key.
+/// The items of a store in the order of insertion, and in the same order the entries that are no items.
 ///
-/// Inserting, replacing and removing cost the same however many items there are (rule S7). What is removed leaves
-/// its place occupied until somebody looks at ``items``, so that many removals in a row move the others once.
-struct ItemTable<Item: Sendable>: Sendable {
-  /// In the order of insertion. Those at `vacated` have been removed.
-  private var elements: [Item] = []
-  /// For each element, how many had been inserted before it, ever. Ascending, so that an element is found by it.
-  private var sequences: [Int] = []
-  private var sequenceOfKey: [CacheKey: Int] = [:]
-  /// Positions of elements that have been removed, in no order.
-  private var vacated: [Int] = []
+/// Inserting and replacing cost the same however many items there are (rule S7).
+struct ItemTable<Item: StorableItem>: Sendable {
+  private var table = OrderedTable<Item>()
+  /// An item that is inserted under the key of one of these has its place.
+  private var unreadableTable = OrderedTable<UnreadableEntry>()
   private var nextSequence = 0
-  /// The places that are kept for keys without items.
-  private var reservedSequenceOfKey: [CacheKey: Int] = [:]
   /// The identifiers of items whose keys are hashes.
   private(set) var hashedIdentifiers: [CacheKey: String] = [:]
 
   init() {}
 
-  /// O(1).
-  var count: Int { sequenceOfKey.count }
+  /// The items in order. O(1).
+  var items: [Item] { table.elements }
 
-  /// O(1).
-  func contains(_ key: CacheKey) -> Bool { sequenceOfKey[key] != nil }
+  /// The entries that are no items, in order. O(1).
+  var unreadable: [UnreadableEntry] { unreadableTable.elements }
 
-  /// The items in order, without a copy. O(1), or O(N) if something has been removed since the last time.
-  var items: [Item] {
-    mutating get {
-      if !vacated.isEmpty { close(gaps: vacated.sorted()) }
-      return elements
-    }
+  /// What there is to show, without the keys: see ``OrderedTable/withoutKeys``.
+  var withoutKeys: ItemTable {
+    var copy = ItemTable()
+    copy.table = table.withoutKeys
+    copy.unreadableTable = unreadableTable.withoutKeys
+    return copy
   }
+}
 
-  mutating func reserveCapacity(_ capacity: Int) {
-    elements.reserveCapacity(capacity)
-    sequences.reserveCapacity(capacity)
-    sequenceOfKey.reserveCapacity(capacity)
-  }
+// MARK: - Loading
 
-  /// How many places are kept for keys without items.
-  var reservedCount: Int { reservedSequenceOfKey.count }
-
-  /// Whether the key has no item, but a place. O(1).
-  func keepsPlace(for key: CacheKey) -> Bool { reservedSequenceOfKey[key] != nil }
-
-  /// Puts each item in the place of the one with its key, or in the place that is kept for the key, or behind all
-  /// others. No key comes twice. O(log N) for each; O(N) for all that come into places that are kept.
-  mutating func insert(_ entries: [(key: CacheKey, item: Item)]) {
-    var expected: [(sequence: Int, item: Item)] = []
-    for (key, item) in entries {
-      if let sequence = sequenceOfKey[key], let position = position(of: sequence) {
-        elements[position] = item
-        continue
-      }
-      if key.isHash { hashedIdentifiers[key] = key.rawValue }
-      if let sequence = reservedSequenceOfKey.removeValue(forKey: key) {
-        sequenceOfKey[key] = sequence
-        expected.append((sequence, item))
-      } else {
-        sequenceOfKey[key] = nextSequence
-        elements.append(item)
-        sequences.append(nextSequence)
-        nextSequence += 1
-      }
-    }
-    if !expected.isEmpty { merge(expected.sorted { $0.sequence < $1.sequence }) }
-  }
+extension ItemTable {
+  mutating func reserveCapacity(_ capacity: Int) { table.reserveCapacity(capacity) }
 
   /// Puts items behind all others. A key that comes again replaces the item that has it. O(1) for each.
-  ///
-  /// What ``insert(_:)`` does item by item is done here for all of them together, since a generic type knows little
-  /// about an item by itself.
   mutating func append(_ items: [Item], keys: [CacheKey]) {
-    let start = elements.count
-    elements += items
-    sequences += nextSequence..<nextSequence + keys.count
-    for (offset, key) in keys.enumerated() {
-      if key.isHash { hashedIdentifiers[key] = key.rawValue }
-      let earlier = sequenceOfKey.updateValue(nextSequence + offset, forKey: key)
-      guard let earlier, let position = position(of: earlier) else { continue }
-      sequenceOfKey[key] = earlier
-      elements[position] = items[offset]
-      vacated.append(start + offset)
-    }
+    table.append(items, keys: keys, from: nextSequence)
+    for key in keys where key.isHash { hashedIdentifiers[key] = key.rawValue }
     nextSequence += keys.count
   }
 
-  /// Keeps the place behind all others for a key that has no item yet. O(1).
-  mutating func reservePlace(for key: CacheKey) {
-    reservedSequenceOfKey[key] = nextSequence
-    nextSequence += 1
+  /// Puts an entry that is no item behind all others. O(1).
+  mutating func append(_ entry: UnreadableEntry) {
+    if unreadableTable.replace(entry.key, with: entry) == nil {
+      unreadableTable.append(entry, key: entry.key, sequence: nextSequence)
+      nextSequence += 1
+    }
   }
 
-  /// Takes the item out, if there is one. O(log N), amortised.
-  mutating func remove(_ key: CacheKey) -> Item? {
-    reservedSequenceOfKey[key] = nil
-    guard let sequence = sequenceOfKey.removeValue(forKey: key), let position = position(of: sequence) else {
+  /// What follows the last ``append(_:keys:)``. O(N) if a key came twice.
+  mutating func endAppending() { table.closeGaps() }
+}
+
+// MARK: - Changing
+
+extension ItemTable {
+  /// What steps have done.
+  struct Change: Sendable {
+    /// What happened to which items.
+    var events: [StoreEvent<Item>] = []
+    /// The items whose place others have taken. They are handed back so that whoever changes a table lets go of them
+    /// afterwards: the end of an item may look at the store.
+    var replaced: [Item] = []
+  }
+
+  /// Does the steps in order. O(log N) for each item that is inserted or replaced; O(N) once if items are removed or
+  /// take the places of entries that were no items.
+  mutating func apply(_ steps: [KeyedStep<Item>]) -> Change {
+    var change = Change()
+    for step in steps {
+      switch step {
+      case .insert(let entries):
+        if entries.isEmpty { continue }
+        insert(entries, &change.replaced)
+        change.events.append(StoreEvent(.insert, entries.map(\.item)))
+      case .remove(let keys):
+        let removed = keys.compactMap { remove($0) }
+        if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
+      case .removeAll:
+        table.closeGaps()
+        let removed = items
+        self = ItemTable()
+        if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
+      }
+    }
+    table.closeGaps()
+    unreadableTable.closeGaps()
+    return change
+  }
+
+  /// Puts each item in the place of the one with its key, or of the entry with its key that is no item, or behind all
+  /// others. No key comes twice.
+  private mutating func insert(_ entries: [(key: CacheKey, item: Item)], _ replaced: inout [Item]) {
+    var inBetween: [(key: CacheKey, sequence: Int, element: Item)] = []
+    for (key, item) in entries {
+      if let former = table.replace(key, with: item) {
+        replaced.append(former)
+        continue
+      }
+      if key.isHash { hashedIdentifiers[key] = key.rawValue }
+      if let (sequence, _) = unreadableTable.remove(key) {
+        inBetween.append((key, sequence, item))
+      } else {
+        table.append(item, key: key, sequence: nextSequence)
+        nextSequence += 1
+      }
+    }
+    if !inBetween.isEmpty { table.merge(inBetween) }
+  }
+
+  /// Takes the item out, or the entry that is no item.
+  private mutating func remove(_ key: CacheKey) -> Item? {
+    guard let (_, item) = table.remove(key) else {
+      _ = unreadableTable.remove(key)
       return nil
     }
     if key.isHash { hashedIdentifiers[key] = nil }
-    let item = elements[position]
-    if position == elements.count - 1 {
-      elements.removeLast()
-      sequences.removeLast()
-    } else {
-      vacated.append(position)
-      // As many gaps as items: closing them costs no more than making them did.
-      if vacated.count > 32, vacated.count > count { close(gaps: vacated.sorted()) }
-    }
     return item
   }
+}
 
-  private func position(of sequence: Int) -> Int? {
-    let position = firstPosition(from: sequence)
-    return position < sequences.count && sequences[position] == sequence ? position : nil
-  }
+// MARK: - What a change comes to
 
-  /// The position of the first element with this sequence number or a later one. Binary search, which is one step as
-  /// long as nothing has been removed.
-  private func firstPosition(from sequence: Int) -> Int {
-    if let first = sequences.first, case let guess = sequence - first, sequences.indices.contains(guess),
-      sequences[guess] == sequence
-    {
-      return guess
-    }
-    var low = 0
-    var high = sequences.count
-    while low < high {
-      let middle = (low + high) / 2
-      if sequences[middle] < sequence { low = middle + 1 } else { high = middle }
-    }
-    return low
-  }
-
-  /// Puts items into places that were kept for them. O(N).
-  private mutating func merge(_ expected: [(sequence: Int, item: Item)]) {
-    if !vacated.isEmpty { close(gaps: vacated.sorted()) }
-    var merged: [Item] = []
-    var mergedSequences: [Int] = []
-    merged.reserveCapacity(elements.count + expected.count)
-    mergedSequences.reserveCapacity(elements.count + expected.count)
-    var next = 0
-    for (sequence, item) in expected {
-      let end = firstPosition(from: sequence)
-      merged += elements[next..<end]
-      mergedSequences += sequences[next..<end]
-      merged.append(item)
-      mergedSequences.append(sequence)
-      next = end
-    }
-    elements = merged + elements[next...]
-    sequences = mergedSequences + sequences[next...]
-  }
-
-  /// Moves what is behind the gaps up. O(N).
-  private mutating func close(gaps: [Int]) {
-    guard let first = gaps.first else { return }
-    vacated = []
-    if gaps.count == 1 {
-      elements.remove(at: first)
-      sequences.remove(at: first)
-      return
-    }
-    var next = first
-    for (index, gap) in gaps.enumerated() {
-      let end = index + 1 < gaps.count ? gaps[index + 1] : elements.count
-      for position in gap + 1..<end {
-        elements.swapAt(next, position)
-        sequences[next] = sequences[position]
-        next += 1
+extension ItemTable {
+  /// Whether the steps change the items. O(1) for each key.
+  func changesItems(_ steps: [KeyedStep<Item>]) -> Bool {
+    steps.contains { step in
+      switch step {
+      case .insert(let entries): !entries.isEmpty
+      case .remove(let keys): keys.contains(where: table.contains)
+      case .removeAll: table.count > 0
       }
     }
-    elements.removeSubrange(next...)
-    sequences.removeSubrange(next...)
+  }
+
+  /// Whether the steps change the list of entries that are no items. O(1) for each key.
+  func changesUnreadable(_ steps: [KeyedStep<Item>]) -> Bool {
+    if unreadableTable.count == 0 { return false }
+    return steps.contains { step in
+      switch step {
+      case .insert(let entries): entries.contains { unreadableTable.contains($0.key) }
+      case .remove(let keys): keys.contains(where: unreadableTable.contains)
+      case .removeAll: true
+      }
+    }
+  }
+
+  /// Of a table with no more than this, all may be copied, and so many may be changed, where nothing may stand still.
+  /// About a millisecond.
+  static var littleCount: Int { 4_096 }
+  /// So much may be moved there: two milliseconds at most.
+  private static var littleMove: Int { 16 << 20 }
+
+  /// Whether ``apply(_:)`` is so little work that the main actor can do it.
+  ///
+  /// What is not: changes of many items; and, among many, all that would copy, make room for or move most of them.
+  mutating func isLittleWork(_ steps: [KeyedStep<Item>]) -> Bool {
+    let count = table.count + unreadableTable.count
+    let changed = steps.reduce(0) { $0 + ($1.count ?? count) }
+    guard changed <= Self.littleCount else { return false }
+    if count <= Self.littleCount { return true }
+
+    guard table.canChangeInPlace(adding: changed),
+      hashedIdentifiers.count <= Self.littleCount
+        || hashedIdentifiers.capacity - hashedIdentifiers.count >= changed,
+      !changesUnreadable(steps) || unreadableTable.count <= Self.littleCount
+        || unreadableTable.canChangeInPlace(adding: 0)
+    else { return false }
+    let moves = steps.flatMap(moves)
+    return moves.count <= OrderedTable<Item>.fewMoves && moves.reduce(0, +) <= Self.littleMove
+  }
+
+  /// How many bytes a step moves, for each item that it takes out or puts in between.
+  private func moves(_ step: KeyedStep<Item>) -> [Int] {
+    switch step {
+    case .insert(let entries):
+      if unreadableTable.count == 0 { return [] }
+      return entries.compactMap { key, _ in
+        unreadableTable.sequence(of: key).map {
+          unreadableTable.bytesMoved(at: $0) + table.bytesMoved(at: $0)
+        }
+      }
+    case .remove(let keys):
+      return keys.compactMap { key in
+        table.sequence(of: key).map(table.bytesMoved)
+          ?? unreadableTable.sequence(of: key).map(unreadableTable.bytesMoved)
+      }
+    case .removeAll:
+      return []
+    }
   }
 }

@@ -8,18 +8,26 @@ import StockroomCore
 
 // Three ways to make a store, for each of three ways to tell items apart. In an async context Swift always picks an
 // async initialiser over its namesake that is not, so there the one that loads in the background has a name of its own.
+//
+// Code at the top level of a program is async and yet no such context: there Swift picks the namesake that is not, even
+// behind `try await`, which would be a store without its items. `noasync` makes that an error.
 
 extension Store {
   /// A store that loads its items in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
   /// In an async function Swift picks its namesake that is async instead, which wants
-  /// `try await`; to load in the background there, use ``init(loadingInBackground:cacheIdentifier:codec:)``.
+  /// `try await`; to load in the background there, use ``init(loadingInBackground:cacheIdentifier:codec:)``. At the top
+  /// level of a program that has an `await`, Swift sees only this one, and says that it is unavailable.
   ///
   /// - Parameters:
   ///   - storage: The engine that keeps the items.
   ///   - cacheIdentifier: What tells items apart. Any text will do, however long (rule S8). It is read on any thread, so
   ///     not a property that belongs to an actor.
   ///   - codec: How items become bytes.
+  @available(
+    *, noasync,
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+  )
   public convenience init(
     storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>, codec: some Codec = JSONCodec()
   ) {
@@ -48,12 +56,16 @@ extension Store {
   }
 }
 
-extension Store where Item: Identifiable, Item.ID == String {
-  /// A store that tells items apart by their `id` and loads them in the background. Wait for them with
-  /// ``itemsHaveLoaded()``.
+extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
+  /// A store that tells items apart by their `id`, a `String`, an `Int` or what else is `LosslessStringConvertible`, and
+  /// loads them in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
   /// In an async function Swift picks the async initialiser instead, which wants `try await`; to load in the
   /// background there, use `init(loadingInBackground:codec:)`.
+  @available(
+    *, noasync,
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+  )
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(loadingInBackground: storage, codec: codec)
   }
@@ -69,7 +81,7 @@ extension Store where Item: Identifiable, Item.ID == String {
   /// A store that tells items apart by their `id` and loads them in the background, by a name that an async
   /// function can use as well.
   public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
-    self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id }))
+    self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.description }))
   }
 }
 
@@ -79,6 +91,10 @@ extension Store where Item: Identifiable, Item.ID == UUID {
   ///
   /// In an async function Swift picks the async initialiser instead, which wants `try await`; to load in the
   /// background there, use `init(loadingInBackground:codec:)`.
+  @available(
+    *, noasync,
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+  )
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(loadingInBackground: storage, codec: codec)
   }

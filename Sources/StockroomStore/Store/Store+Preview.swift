@@ -17,8 +17,8 @@
 
     /// A store for previews and tests, with these items and no engine: it keeps nothing. Only in debug builds.
     public static func previewStore(items: [Item]) -> Store<Item>
-    where Item: Identifiable, Item.ID == String {
-      Store(previewing: items, identifier: { $0.id })
+    where Item: Identifiable, Item.ID: LosslessStringConvertible {
+      Store(previewing: items, identifier: { $0.id.description })
     }
 
     /// A store for previews and tests, with these items and no engine: it keeps nothing. Only in debug builds.

@@ -6,12 +6,6 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What an engine held when a store was loaded.
-struct LoadedItems<Item: StorableItem>: Sendable {
-  var table = ItemTable<Item>()
-  var unreadable: [UnreadableEntry] = []
-}
-
 /// Items that follow one another in an engine, up to an entry that is none.
 private struct DecodedRun<Item: StorableItem>: Sendable {
   /// The key of each item, which remembers the identifier.
@@ -34,13 +28,13 @@ extension StoreBackend {
   @concurrent
   func load(
     progress: @MainActor @Sendable (_ completed: Int, _ total: Int) -> Void
-  ) async throws -> LoadedItems<Item> {
-    var loaded = LoadedItems<Item>()
+  ) async throws -> ItemTable<Item> {
+    var loaded = ItemTable<Item>()
     guard let engine else { return loaded }
     let entries = try await engine.readAllEntries()
     let total = entries.count
-    // With room for more, so that the first insertion need not move all of them, on the main actor.
-    loaded.table.reserveCapacity(total + total / 8)
+    // With room for more, so that the first insertion need not move all of them.
+    loaded.reserveCapacity(total + total / 8)
     var completed = 0
     var reported = 0
     // Decoding even two entries may be worth distributing, since they may be large.
@@ -48,12 +42,10 @@ extension StoreBackend {
       try decode($0)
     } receive: { runs in
       for run in runs {
-        loaded.table.append(run.items, keys: run.keys)
+        loaded.append(run.items, keys: run.keys)
         completed += run.items.count
         guard let entry = run.unreadable else { continue }
-        // What is inserted under its key later has its place in the engine's order.
-        loaded.table.reservePlace(for: entry.key)
-        loaded.unreadable.append(entry)
+        loaded.append(entry)
         completed += 1
       }
       if completed - reported >= Self.entriesBetweenReports {
@@ -61,6 +53,7 @@ extension StoreBackend {
         await progress(completed, total)
       }
     }
+    loaded.endAppending()
     return loaded
   }
 

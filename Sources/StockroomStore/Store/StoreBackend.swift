@@ -18,7 +18,12 @@ struct StoreBackend<Item: StorableItem>: Sendable {
     /// For each, what was done, or why it was not.
     let outcomes: [Result<[KeyedStep<Item>], any Error>]
     /// Whether the engine has done just that. If not, a failure leaves it open how much it has done.
-    let isCertain: Bool
+    var isCertain = true
+    /// Whether an item has been found to keep its identifier when it is encoded and decoded.
+    let isIdentityVerified: Bool
+
+    /// Everything that was done, in order.
+    var steps: [KeyedStep<Item>] { outcomes.flatMap { (try? $0.get()) ?? [] } }
   }
 }
 
@@ -26,49 +31,60 @@ struct StoreBackend<Item: StorableItem>: Sendable {
 
 extension StoreBackend {
   /// What the engine is to do for one call or chain.
-  private struct Batch {
+  struct Batch {
     var steps: [KeyedStep<Item>] = []
     var operations: [StorageOperation] = []
   }
 
   /// Encodes what is inserted, in parallel, and has the engine do all of the changes in order, as one batch.
   ///
-  /// If that fails, each change is tried alone, so that one which cannot be done takes no other with it.
+  /// If that fails, each change is tried alone, so that one which cannot be done takes no other with it; but not where
+  /// all would fail alike, and each perhaps only after a long wait.
   ///
-  /// - Parameter identifiers: Those of the store's items whose keys are hashes, by key.
+  /// - Parameters:
+  ///   - identifiers: Those of the store's items whose keys are hashes, by key.
+  ///   - isIdentityVerified: Whether items are known to keep their identifiers.
   @concurrent
-  func commit(_ changes: [[StoreStep<Item>]], identifiers: [CacheKey: String]) async -> CommitResult {
-    var batches = await prepare(changes)
+  func commit(
+    _ changes: [[StoreStep<Item>]], identifiers: consuming [CacheKey: String], isIdentityVerified: Bool
+  ) async -> CommitResult {
+    var isIdentityVerified = isIdentityVerified
+    var batches = await prepare(changes, &isIdentityVerified)
     await refuseSharedHashes(in: &batches, identifiers: identifiers)
 
     var isCertain = true
+    /// Why nothing more is tried.
+    var obstacle: (any Error)?
     let prepared = batches.compactMap { try? $0.get() }
     if prepared.count > 1 {
       let operations = prepared.flatMap(\.operations)
       do {
         try await engine?.perform(operations)
-        return CommitResult(outcomes: batches.map { batch in batch.map(\.steps) }, isCertain: true)
+        return CommitResult(
+          outcomes: batches.map { batch in batch.map(\.steps) }, isIdentityVerified: isIdentityVerified)
       } catch {
-        // Each is tried alone, and then says for itself what went wrong.
         isCertain = isNothingDone(operations, error)
+        if error.concernsEveryCall { obstacle = error }
       }
     }
     var outcomes: [Result<[KeyedStep<Item>], any Error>] = []
     for batch in batches {
-      switch batch {
-      case .failure(let error):
-        outcomes.append(.failure(error))
-      case .success(let batch):
+      do {
+        let batch = try batch.get()
+        if let obstacle { throw obstacle }
         do {
           try await engine?.perform(batch.operations)
-          outcomes.append(.success(batch.steps))
         } catch {
           isCertain = isCertain && isNothingDone(batch.operations, error)
-          outcomes.append(.failure(error))
+          if error.concernsEveryCall { obstacle = error }
+          throw error
         }
+        outcomes.append(.success(batch.steps))
+      } catch {
+        outcomes.append(.failure(error))
       }
     }
-    return CommitResult(outcomes: outcomes, isCertain: isCertain)
+    return CommitResult(outcomes: outcomes, isCertain: isCertain, isIdentityVerified: isIdentityVerified)
   }
 
   private func isNothingDone(_ operations: [StorageOperation], _ error: any Error) -> Bool {
@@ -76,7 +92,9 @@ extension StoreBackend {
   }
 
   /// Gives items their keys and turns them into bytes.
-  private func prepare(_ changes: [[StoreStep<Item>]]) async -> [Result<Batch, any Error>] {
+  private func prepare(
+    _ changes: [[StoreStep<Item>]], _ isIdentityVerified: inout Bool
+  ) async -> [Result<Batch, any Error>] {
     let keyed = changes.map { steps in
       Result { try steps.map { try KeyedStep($0, identifier: identifier) } }
     }
@@ -105,7 +123,12 @@ extension StoreBackend {
           case .remove(let keys): batch.operations += keys.map { .remove(key: $0) }
           case .insert(let items):
             for (entry, data) in zip(items, values) {
-              batch.operations.append(.write(try data.get(), key: entry.key))
+              let data = try data.get()
+              if !isIdentityVerified {
+                try verifyIdentity(of: entry.key, in: data)
+                isIdentityVerified = true
+              }
+              batch.operations.append(.write(data, key: entry.key))
             }
           }
         }
@@ -113,36 +136,37 @@ extension StoreBackend {
       }
     }
   }
+
+  /// Throws unless the bytes are an item with the identifier of the key. After a restart it would not be found: as with
+  /// `let id = UUID()`, which is another each time that an item is decoded.
+  ///
+  /// - Throws: `StorageError` with code `encodingFailed`.
+  private func verifyIdentity(of key: CacheKey, in data: Data) throws {
+    if engine == nil { return }
+    let decoded: String
+    do {
+      decoded = identifier(try codec.decode(Item.self, from: data))
+    } catch {
+      throw StorageError(
+        .encodingFailed,
+        "Nothing has been stored, since no \(Item.self) could be read again: what one is encoded as cannot be decoded.",
+        underlying: error)
+    }
+    guard CacheKey(identifier: decoded) == key else {
+      throw StorageError(
+        .encodingFailed,
+        "Nothing has been stored, since a \(Item.self) does not keep its identifier, and so could not be found again: "
+          + "\(key.rawValue.prefix(40).debugDescription) was encoded, and \(decoded.prefix(40).debugDescription) "
+          + "decoded. A property such as `let id = UUID()` is not decoded; `var` or an initialiser is needed. A date or "
+          + "a number may be rounded.")
+    }
+  }
 }
 
-// MARK: - Keys that are hashes
-
-extension StoreBackend {
-  /// Refuses changes to items whose key is the hash of another identifier than their own, so that no item ever takes
-  /// another's place by accident or by design.
-  private func refuseSharedHashes(
-    in batches: inout [Result<Batch, any Error>], identifiers: [CacheKey: String]
-  ) async {
-    var others: [CacheKey: String] = [:]
-    for index in batches.indices {
-      guard let batch = try? batches[index].get() else { continue }
-      let keys = batch.steps.flatMap(\.keys).filter {
-        $0.isHash || identifiers[$0] != nil || others[$0] != nil
-      }
-      if keys.isEmpty { continue }
-      do {
-        let unknown = keys.filter { identifiers[$0] == nil && others[$0] == nil }
-        for (key, data) in try await engine?.readDataAndKeys(keys: unknown) ?? [] {
-          // What cannot be decoded has no identifier, and may be replaced.
-          others[key] = (try? codec.decode(Item.self, from: data)).map(identifier)
-        }
-        for key in keys {
-          if let stored = identifiers[key] ?? others[key] { try key.checkIdentifier(stored) }
-          if key.isHash { others[key] = key.rawValue }
-        }
-      } catch {
-        batches[index] = .failure(error)
-      }
-    }
+extension Error {
+  /// Whether every other call would fail for the same reason: after a minute, where another process holds a lock.
+  fileprivate var concernsEveryCall: Bool {
+    let code = (self as? StorageError)?.code
+    return code == .locked || code == .closed
   }
 }

@@ -27,6 +27,15 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     }
   }
 
+  /// How many items the step names; nil if it names none, but means all.
+  var count: Int? {
+    switch self {
+    case .insert(let items): items.count
+    case .remove(let keys): keys.count
+    case .removeAll: nil
+    }
+  }
+
   /// - Throws: `StorageError` with code `unsupported` if two identifiers have one key, which only hashes can.
   init(_ step: StoreStep<Item>, identifier: (Item) -> String) throws {
     switch step {

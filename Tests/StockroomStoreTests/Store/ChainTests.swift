@@ -32,11 +32,50 @@ import Testing
   func notRun() async throws {
     let store = try await Store<Note>(storage: .memory())
     try await store.insert(Note(id: "a"))
-    _ = try await store.removeAll().insert(Note(id: "b"))
     let begun: Store<Note>.Operation = try await store.removeAll()
     #expect(store.items.map(\.id) == ["a"])
     try await begun.run()
     #expect(store.items.isEmpty)
+  }
+
+  #if DEBUG
+    @Test("A chain that is dropped without run() stops a debug build, and says why")
+    func forgotten() async throws {
+      let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+        let store = try await Store<Note>(storage: .memory())
+        // As in a closure, whose result nobody looks at.
+        let task = Task { try await store.removeAll().insert(Note(id: "a")) }
+        _ = try await task.value
+      }
+      let message = String(decoding: result?.standardErrorContent ?? [], as: UTF8.self)
+      #expect(message.contains("dropped without run()"))
+    }
+  #endif
+
+  @Test("A chain may be dropped whose next change could not be made, or whose task was cancelled")
+  func droppedForAReason() async throws {
+    struct Failure: Error {}
+    func fetch() throws -> [Note] { throw Failure() }
+    let store = try await Store<Note>(storage: .memory())
+    try await store.insert(Note(id: "a"))
+    await #expect(throws: Failure.self) { try await store.removeAll().insert(fetch()).run() }
+    let task = Task {
+      let chain = try await store.removeAll().insert(Note(id: "b"))
+      withUnsafeCurrentTask { $0?.cancel() }
+      try Task.checkCancellation()
+      try await chain.run()
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(store.items.map(\.id) == ["a"])
+  }
+
+  @Test("A chain of 20,000 changes is one of all of them")
+  func long() async throws {
+    let store = try await Store<Note>(storage: .memory())
+    var chain: Store<Note>.Operation = try await store.insert(Note(id: "0"))
+    for number in 1..<20_000 { chain = chain.insert(Note(id: "\(number)")) }
+    try await chain.run()
+    #expect(store.items.map(\.id) == (0..<20_000).map(String.init))
   }
 
   @Test("The same spelling acts at once where nothing is chained to it")

@@ -120,7 +120,6 @@ import Testing
       let error = await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
       #expect(error?.code == .corrupted)
     }
-    engine.succeed()
     for _ in 0..<2 {
       let error = await #expect(throws: StorageError.self) { try await store.insert(Note(id: "note 1")) }
       #expect(error?.code == .corrupted)
@@ -128,11 +127,67 @@ import Testing
     }
     await #expect(throws: StorageError.self) { try await store.removeAll() }
     #expect(try await notes(in: base) == Note.numbered(0..<5))
+    engine.succeed()
 
     try await store.itemsHaveLoaded()
     try await store.insert(Note(id: "note 1", text: "new"))
     #expect(store.items.count == 5)
     #expect(try await agree(store, base))
+  }
+
+  @Test("A change loads the items itself if that has failed before, once for each call")
+  func changeLoads() async throws {
+    let base = MemoryStorageEngine()
+    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
+    let engine = FailingStorageEngine(base)
+    engine.failEveryCall { $0.method == .readAllEntries }
+    let store = Store<Note>(loadingInBackground: engine)
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    engine.forgetCalls()
+    await #expect(throws: StorageError.self) { try await store.insert(Note(id: "x")) }
+    #expect(engine.callCount == 1)
+    engine.succeed()
+    try await store.insert(Note(id: "x"))
+    #expect(store.items == Note.numbered(0..<5) + [Note(id: "x")])
+    #expect(try await agree(store, base))
+  }
+
+  @Test("A change that waits for a load which fails tries again by itself")
+  func changeLoadsAgain() async throws {
+    let base = MemoryStorageEngine()
+    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
+    let engine = FailingStorageEngine(base)
+    engine.failCall { $0.method == .readAllEntries }
+    let store = Store<Note>(loadingInBackground: engine)
+    try await store.remove(Note(id: "note 1"))
+    #expect(store.items.map(\.id) == ["note 0", "note 2", "note 3", "note 4"])
+    #expect(try await agree(store, base))
+  }
+
+  @Test("A call that is refused because another process holds the engine is made once, for all who wait")
+  func locked() async throws {
+    for code in [StorageError.Code.locked, .closed] {
+      let base = MemoryStorageEngine()
+      let engine = FailingStorageEngine(base)
+      let store = try await Store<Note>(storage: engine)
+      engine.hold()
+      let first = Task { try await store.insert(Note(id: "first")) }
+      try await engine.waitForHeldCalls()
+      let others = (0..<4).map { number in Task { try await store.insert(Note(id: "\(number)")) } }
+      for _ in 0..<20 { await Task.yield() }
+      engine.failEveryCall(with: StorageError(code, "As told."))
+      engine.forgetCalls()
+      engine.release()
+      for task in [first] + others {
+        // The first one had been let through when it was held.
+        guard case .failure(let error) = await task.result else { continue }
+        #expect((error as? StorageError)?.code == code)
+      }
+      engine.succeed()
+      #expect(engine.calls.count(where: \.isWrite) == 1)
+      try await store.insert(Note(id: "x"))
+      #expect(try await agree(store, base))
+    }
   }
 
   @Test("The failure of a load in the background is told to the first who asks, and the next one tries again")

@@ -151,9 +151,11 @@ private func message(_ id: String, _ text: String = "") -> Message {
       .run()
     #expect(store.items.map(\.id) == ["3", "4"])
 
-    // Made but not run: nothing happens.
-    _ = try await store.removeAll().insert(freshNotes)
+    // Made but not yet run: nothing happens.
+    let chain = try await store.removeAll().insert(freshNotes)
     #expect(store.items.map(\.id) == ["3", "4"])
+    try await chain.run()
+    #expect(store.items == freshNotes)
   }
 
   @Test("Watching what happens", arguments: Place.names)

@@ -1,0 +1,70 @@
+import Foundation
+import Testing
+
+/// Which initialiser Swift picks where, as the compiler says it.
+@Suite("A store at the top level of a program") struct TopLevelCodeTests {
+  /// Where the modules are that this test was built with.
+  private static let modules: URL? = {
+    var directory = Bundle.main.bundleURL
+    for _ in 0..<4 {
+      let modules = directory.appending(path: "Modules", directoryHint: .isDirectory)
+      if FileManager.default.fileExists(atPath: modules.appending(path: "StockroomStore.swiftmodule").path()) {
+        return modules
+      }
+      directory.deleteLastPathComponent()
+    }
+    return nil
+  }()
+
+  /// What the compiler has to say of the code, as the main file of a program.
+  private func errors(in code: String) throws -> String {
+    let directory = try TemporaryDirectory()
+    let file = directory.url.appending(path: "main.swift")
+    let preamble = """
+      import StockroomMemory
+      import StockroomStore
+      struct Note: Codable, Sendable, Identifiable { var id: String }
+
+      """
+    try (preamble + code).write(to: file, atomically: true, encoding: .utf8)
+    let compiler = Process()
+    compiler.executableURL = URL(filePath: "/usr/bin/env")
+    compiler.arguments = [
+      "swiftc", "-typecheck", "-swift-version", "6", "-I", try #require(Self.modules).path(), file.path(),
+    ]
+    let output = Pipe()
+    compiler.standardError = output
+    compiler.standardOutput = FileHandle.nullDevice
+    try compiler.run()
+    let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+    compiler.waitUntilExit()
+    #expect(text.contains("error:") == (compiler.terminationStatus != 0))
+    return text
+  }
+
+  @Test("`try await Store(…)` does not compile there, since it would not load", .enabled(if: modules != nil))
+  func awaited() throws {
+    for arguments in ["storage: MemoryStorageEngine()", "storage: MemoryStorageEngine(), cacheIdentifier: \\.id"] {
+      let text = try errors(in: "let store = try await Store<Note>(\(arguments))\nprint(store.items)")
+      #expect(text.contains("unavailable from asynchronous contexts"))
+      #expect(text.contains("Store(loadingInBackground:)"))
+    }
+  }
+
+  @Test("In functions and closures it compiles, as do the initialisers that do not wait", .enabled(if: modules != nil))
+  func elsewhere() throws {
+    let text = try errors(
+      in: """
+        func open() async throws -> Store<Note> { try await Store(storage: MemoryStorageEngine()) }
+        @MainActor func openInBackground() -> Store<Note> { Store(storage: MemoryStorageEngine()) }
+        extension Store where Item == Note { static let notes = Store<Note>(storage: MemoryStorageEngine()) }
+        @MainActor struct View { var store = Store<Note>(storage: MemoryStorageEngine()) }
+        @MainActor func show(_ store: Store<Note> = Store(storage: MemoryStorageEngine())) {}
+        let one = try await open()
+        let two = try await Task { try await Store<Note>(storage: MemoryStorageEngine()) }.value
+        let three = Store<Note>(loadingInBackground: MemoryStorageEngine())
+        try await three.itemsHaveLoaded()
+        """)
+    #expect(text.isEmpty)
+  }
+}
