@@ -18,105 +18,125 @@ final class LevelDBConnection: Sendable {
     var place: LevelDBPlace?
   }
 
-  let path: String
+  private let files: LevelDBFiles
+  private let paths: LevelDBPaths
+  private let monitor: LevelDBDirectoryMonitor
   private let durability: Durability
   private let writeBufferSize: Int
   private let lease: LevelDBLease
-  /// Touched by the engine's own thread only, and by the last one to hold the engine.
+  private let compactor = LevelDBCompactor()
+  /// Touched by the engine's own threads only, and by the last one to hold the engine.
   private let state: Guarded<State>
 
-  init(directory: FileManager.Directory, durability: Durability) throws {
-    let place = try LevelDBPlace(below: directory)
-    path = place.path
+  private var path: String { files.path }
+
+  init(directory: FileManager.Directory, durability: Durability, permissions: FilePermissions) throws {
+    let place = try LevelDBPlace(below: directory, permissions: permissions)
+    files = place.files
+    paths = LevelDBPaths(path: place.path, libraryPath: place.libraryPath)
+    monitor = try LevelDBDirectoryMonitor(files)
     self.durability = durability
     writeBufferSize = Self.writeBufferSize(at: place.path)
-    let isNew = try Self.recover(place.path)
-    let handle = try LevelDBHandle(path: path, writeBufferSize: writeBufferSize, durability: durability)
+    let isNew = try LevelDBRecovery.prepare(files, for: durability)
+    let handle = try LevelDBHandle(paths, writeBufferSize: writeBufferSize, durability: durability)
     let ledger = try Self.readLedger(handle, isNew: isNew)
+    let names = try LevelDBNames(syncing: files)
+    // What was in the logs is in tables now.
+    if durability == .full { try LevelDBUnsyncedMark.remove(from: files) }
+    try monitor.begin()
+    try monitor.check(handle)
     lease = LevelDBLease(handle)
-    state = Guarded(State(ledger: ledger, names: try LevelDBNames(syncing: place.path), place: place))
+    state = Guarded(State(ledger: ledger, names: names, place: place))
+  }
+
+  /// How closely a read looks whether the files are what they were.
+  enum Check {
+    /// For a few keys, which are read in less time than a look takes.
+    case nowAndThen
+    /// For some entries.
+    case once
+    /// For all entries.
+    case eachFile
+    /// For ``StorageEngine/verify()``.
+    case eachFileToItsEnd
   }
 
   /// Calls `body` with the open database. Suspends while a failed write is being mended.
-  func read<Value>(_ body: (LevelDBHandle) throws -> Value) async throws -> Value {
-    try await lease.withHandle(body)
+  func read<Value>(_ check: Check, _ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
+    try await lease.withHandle { handle in
+      switch check {
+      case .nowAndThen: try monitor.checkNowAndThen(handle)
+      case .once: try monitor.check(handle)
+      case .eachFile: try monitor.checkEverything(handle)
+      case .eachFileToItsEnd:
+        try monitor.checkEverything(handle, verifyingEnds: true)
+        _ = try LevelDBManifest(in: files)
+      }
+      return try await body(handle)
+    }
   }
 
   /// Does the operations as one batch. On the engine's own thread: waits for the disk.
   func commit(_ operations: [[StorageOperation]]) throws {
+    let batch = SortedBatch(joining: operations)
+    let removedKeys = try commit { transaction in
+      try transaction.add(batch)
+      return transaction.removedKeys
+    }
+    if !removedKeys.isEmpty { reclaimSpace(ofKeysFrom: removedKeys) }
+  }
+
+  private func commit<Value>(_ fill: (inout LevelDBTransaction) throws -> Value) throws -> Value {
     try state.withLock { state in
+      try monitor.check(try? lease.current.get())
       if state.isBroken { try mend(&state) }
+      try state.names.checkLog(in: files)
       var transaction = LevelDBTransaction(on: try lease.current.get(), ledger: state.ledger)
-      try transaction.add(SortedBatch(joining: operations))
+      let value = try fill(&transaction)
       var isVisible = false
       do {
         let ledger = try transaction.commit()
-        isVisible = true
-        if durability == .full { try state.names.synchronizeLog(in: path) }
+        if ledger.generation != state.ledger.generation {
+          isVisible = true
+          try state.names.followLog(in: files, syncing: durability == .full)
+        }
         state.ledger = ledger
       } catch {
         state.isBroken = true
-        try dropUnacknowledged(state.ledger)
-        // Opened anew, LevelDB has forgotten it too.
-        if isVisible { try mend(&state) }
+        withdraw(isVisible, &state)
         throw error
       }
+      return value
     }
   }
 
   /// Gives the database up. Waits for a compaction and for the disk.
-  func close() {
+  ///
+  /// - Parameter isMarking: Whether the next opening is told what the files looked like. That takes a few syncs.
+  func close(leavingMark isMarking: Bool) {
+    compactor.stop()
     state.withLock { state in
       guard !state.isClosed else { return }
       state.isClosed = true
       try? lease.exchange { throw StorageError(.closed, "The LevelDB database in \(path) has been closed.") }
+      if state.isBroken { try? dropUnacknowledged(state.ledger) }
       // Without a mark the next opening takes the same way as after a crash. Nothing is lost.
-      try? leaveMark(state)
+      if isMarking { try? leaveMark() }
       state.place = nil
     }
   }
 
-  private func leaveMark(_ state: State) throws {
-    if state.isBroken { try dropUnacknowledged(state.ledger) }
+  private func leaveMark() throws {
+    let list = try LevelDBFileList(in: files)
+    for name in list.all {
+      if let status = try files.status(of: name) { files.restrict(name, status) }
+    }
     // The mark must not reach the disk before what it describes, and before what LevelDB has removed is gone.
-    try LevelDBFiles.synchronize(path)
+    try files.synchronize()
     if durability == .process {
-      for log in try LevelDBFileList(in: path).logs { try LevelDBFiles.synchronize(path + "/" + log) }
+      for log in list.logs { try files.synchronize(log) }
     }
-    try LevelDBClosingMark(describing: path).write(to: path)
-  }
-}
-
-// Opening.
-extension LevelDBConnection {
-  /// Looks through the files before LevelDB does, which would take damage for a crash, or trap. Returns whether
-  /// they may hold nothing at all.
-  private static func recover(_ path: String) throws -> Bool {
-    let files = try LevelDBFileList(in: path)
-    let isMarked = LevelDBClosingMark.exists(in: path)
-    if isMarked {
-      try LevelDBClosingMark.verify(in: path)
-    } else if files.current != nil {
-      try LevelDBManifest.completeSwitch(in: path)
-      try LevelDBManifest.dropUnfinished(in: path)
-    }
-    func isEmpty() throws -> Bool {
-      try files.tables.isEmpty
-        && files.logs.allSatisfy { try LevelDBFiles.size(of: path + "/" + $0) ?? 0 == 0 }
-    }
-    if files.current != nil {
-      try LevelDBManifest(in: path).verifyTables(in: path)
-    } else if try isMarked || !isEmpty() {
-      // A crash while the database is being made leaves manifests and a log without batches, and nothing else.
-      throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its file CURRENT.")
-    }
-    if isMarked {
-      try LevelDBClosingMark.remove(from: path)
-    } else {
-      for log in files.logs { try LevelDBLog.removeTornBatch(at: path + "/" + log) }
-    }
-    // What was cut off from a log may have been all that was in it.
-    return try isEmpty()
+    try LevelDBClosingMark(describing: files).write(to: files)
   }
 
   private static func readLedger(_ handle: LevelDBHandle, isNew: Bool) throws -> Ledger {
@@ -134,12 +154,45 @@ extension LevelDBConnection {
   }
 }
 
+// After everything has been removed.
+extension LevelDBConnection {
+  /// Gives the room back that the removed entries take up in tables, range by range, on a thread of its own.
+  private func reclaimSpace(ofKeysFrom starts: [[UInt8]]) {
+    for (index, start) in starts.enumerated() {
+      compactor.enqueue { [self] in
+        // Compacting begins a new log. One without a batch would look like one whose batches have been lost.
+        try commit { $0.touchLedger() }
+        lease.ifOpen { handle in
+          let isLast = index == starts.count - 1
+          handle.compact(from: index == 0 ? nil : start, to: isLast ? nil : starts[index + 1])
+        }
+      }
+    }
+  }
+}
+
 // After a failed write.
 extension LevelDBConnection {
+  /// Takes a batch back that is not going to be acknowledged.
+  ///
+  /// As long as this does not succeed, nothing is written; the next commit tries it again.
+  private func withdraw(_ isVisible: Bool, _ state: inout State) {
+    guard isVisible else {
+      try? dropUnacknowledged(state.ledger)
+      return
+    }
+    // Only when it is opened anew LevelDB forgets the batch too. Until then nobody may see it.
+    do {
+      try mend(&state)
+    } catch {
+      try? lease.exchange { throw error }
+    }
+  }
+
   /// Makes sure that a batch which was not acknowledged does not come back when the log is read again (rule F1).
   private func dropUnacknowledged(_ ledger: Ledger) throws {
-    for log in try LevelDBFileList(in: path).logs {
-      try LevelDBLog.removeBatches(after: ledger.generation, at: path + "/" + log)
+    for log in try LevelDBFileList(in: files).logs {
+      try LevelDBLog.removeBatches(after: ledger.generation, from: log, in: files)
     }
   }
 
@@ -148,15 +201,17 @@ extension LevelDBConnection {
   /// Opening needs room, so the database stays as it is, and can be read, until there is some.
   private func mend(_ state: inout State) throws {
     try dropUnacknowledged(state.ledger)
-    let files = try LevelDBFileList(in: path)
-    let needed = try (files.logs + files.manifests).reduce(256 << 10) {
-      try $0 + (LevelDBFiles.size(of: path + "/" + $1) ?? 0)
+    let list = try LevelDBFileList(in: files)
+    let needed = try (list.logs + list.manifests).reduce(256 << 10) {
+      try $0 + (files.size(of: $1) ?? 0)
     }
-    try LevelDBFiles.reserve(needed, at: path + "/STOCKROOM.room")
+    try files.reserve(needed)
     try lease.exchange {
-      try LevelDBHandle(path: path, writeBufferSize: writeBufferSize, durability: durability)
+      let handle = try LevelDBHandle(paths, writeBufferSize: writeBufferSize, durability: durability)
+      try monitor.begin()
+      return handle
     }
-    state.names = try LevelDBNames(syncing: path)
+    state.names = try LevelDBNames(syncing: files)
     let ledger = try Self.readLedger(try lease.current.get(), isNew: state.ledger == Ledger())
     guard ledger == state.ledger else {
       throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its last batches.")

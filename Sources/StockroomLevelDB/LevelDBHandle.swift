@@ -1,6 +1,14 @@
 import CLevelDB
 import StockroomCore
 
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
 /// An open LevelDB database, and everything that must live as long as it does.
 ///
 /// This and the iterator, snapshot and batch next to it are the only code that calls LevelDB.
@@ -10,20 +18,23 @@ final class LevelDBHandle: @unchecked Sendable {
   private let database: OpaquePointer
   private var isOpen = true
   private let resources: LevelDBResources
-  let path: String
+  private let paths: LevelDBPaths
+
+  /// Where the database is, for the texts of errors.
+  var path: String { paths.path }
 
   /// Opens the database in the directory, and makes one if there is none.
   ///
   /// - Throws: `StorageError` as LevelDB's text says.
-  init(path: String, writeBufferSize: Int, durability: Durability) throws {
+  init(_ paths: LevelDBPaths, writeBufferSize: Int, durability: Durability) throws {
     let resources = LevelDBResources(writeBufferSize: writeBufferSize, durability: durability)
-    let database = try Self.check("Opening", path: path) { leveldb_open(resources.options, path, $0) }
+    let database = try paths.check("Opening") { leveldb_open(resources.options, paths.libraryPath, $0) }
     guard let database else {
-      throw StorageError(.io, "Opening the LevelDB database in \(path) failed without a reason.")
+      throw StorageError(.io, "Opening the LevelDB database in \(paths.path) failed without a reason.")
     }
     self.database = database
     self.resources = resources
-    self.path = path
+    self.paths = paths
   }
 
   deinit { close() }
@@ -42,7 +53,7 @@ final class LevelDBHandle: @unchecked Sendable {
   ) throws -> Result? {
     let options = snapshot?.options ?? resources.reading
     var count = 0
-    let stored = try Self.check("Reading from", path: path) {
+    let stored = try paths.check("Reading from") {
       leveldb_get(database, options, key.characters, key.count, &count, $0)
     }
     guard let stored else { return nil }
@@ -50,58 +61,67 @@ final class LevelDBHandle: @unchecked Sendable {
     return try body(UnsafeRawBufferPointer(start: stored, count: count))
   }
 
-  /// What the database holds now, for as long as `body` runs.
-  func withSnapshot<Result>(_ body: (LevelDBSnapshot) throws -> Result) rethrows -> Result {
-    let snapshot = leveldb_create_snapshot(database)
-    defer { leveldb_release_snapshot(database, snapshot) }
-    let options = LevelDBSnapshot(snapshot)
-    return try withExtendedLifetime(options) { try body(options) }
+  /// What the database holds now. It must be gone before the database is closed.
+  func snapshot() -> LevelDBSnapshot { LevelDBSnapshot(of: database) }
+
+  /// The records at and after `start` in byte order, as they are now. It must be gone before the database is closed.
+  func iterator(from start: [UInt8] = [], fillingCache: Bool = false) -> LevelDBIterator {
+    let options = fillingCache ? resources.reading : resources.scanning
+    return LevelDBIterator(leveldb_create_iterator(database, options), from: start, paths)
   }
 
-  /// Walks the records at and after `start` in byte order, as they are now, until `body` returns false.
+  /// The sizes of the tables by their numbers.
+  func tables() -> [UInt64: UInt64] {
+    guard let text = leveldb_property_value(database, "leveldb.sstables") else { return [:] }
+    defer { leveldb_free(text) }
+    var tables: [UInt64: UInt64] = [:]
+    let bytes = UnsafeRawBufferPointer(start: text, count: strlen(text))
+    for line in bytes.split(separator: UInt8(ascii: "\n")) where line.first == UInt8(ascii: " ") {
+      // " NUMBER:SIZE[SMALLEST KEY .. LARGEST KEY]", where no key contains a line feed.
+      let numbers = line.dropFirst().prefix { $0 != UInt8(ascii: "[") }.split(separator: UInt8(ascii: ":"))
+        .map { UInt64(String(decoding: $0, as: UTF8.self)) }
+      if numbers.count == 2, let number = numbers[0], let size = numbers[1] { tables[number] = size }
+    }
+    return tables
+  }
+
+  /// Merges the tables with the records of a range, so that what has been removed takes up no room any more.
   ///
-  /// The bytes that `body` gets are valid during the call only.
-  func forEach(
-    from start: [UInt8] = [], fillingCache: Bool = false,
-    _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
-  ) throws {
-    let options = fillingCache ? resources.reading : resources.scanning
-    let iterator = leveldb_create_iterator(database, options)
-    defer { leveldb_iter_destroy(iterator) }
-    if start.isEmpty {
-      leveldb_iter_seek_to_first(iterator)
-    } else {
-      start.withUnsafeBytes { leveldb_iter_seek(iterator, $0.characters, $0.count) }
+  /// - Parameters:
+  ///   - start: The first key; nil for the first of all.
+  ///   - end: The last key; nil for the last of all.
+  func compact(from start: [UInt8]?, to end: [UInt8]?) {
+    (start ?? []).withUnsafeBytes { first in
+      (end ?? []).withUnsafeBytes { last in
+        leveldb_compact_range(
+          database, start == nil ? nil : first.characters, first.count, end == nil ? nil : last.characters, last.count)
+      }
     }
-    while leveldb_iter_valid(iterator) != 0 {
-      var keyCount = 0
-      var valueCount = 0
-      let key = UnsafeRawBufferPointer(start: leveldb_iter_key(iterator, &keyCount), count: keyCount)
-      let value = UnsafeRawBufferPointer(start: leveldb_iter_value(iterator, &valueCount), count: valueCount)
-      guard try body(key, value) else { break }
-      leveldb_iter_next(iterator)
-    }
-    // An iterator leaves out a block that is damaged, goes on behind it, and tells only if it is asked.
-    try Self.check("Reading from", path: path) { leveldb_iter_get_error(iterator, $0) }
   }
 
   /// Does everything in the batch, or, if it throws, nothing that a reader of this handle sees.
   func write(_ batch: LevelDBBatch) throws {
-    try Self.check("Writing to", path: path) {
+    try paths.check("Writing to") {
       leveldb_write(database, resources.writing, batch.batch, $0)
     }
   }
+}
+
+/// Where a database is: for people, and for LevelDB.
+struct LevelDBPaths: Sendable {
+  let path: String
+  let libraryPath: String
 
   /// Calls a function that reports failure as a text, and throws if it does.
   @discardableResult
-  private static func check<Result>(
-    _ attempt: String, path: String, _ call: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result
+  fileprivate func check<Result>(
+    _ attempt: String, _ call: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result
   ) throws -> Result {
     var text: UnsafeMutablePointer<CChar>?
     let result = call(&text)
     guard let text else { return result }
     defer { leveldb_free(text) }
-    throw StorageError.levelDB(String(cString: text), attempt, path: path)
+    throw StorageError.levelDB(String(cString: text).replacing(libraryPath, with: path), attempt, path: path)
   }
 }
 
@@ -140,16 +160,59 @@ private final class LevelDBResources {
   }
 }
 
-/// One moment of a database, for reading. Lent by ``LevelDBHandle/withSnapshot(_:)``.
+/// One moment of a database, for reading.
 final class LevelDBSnapshot {
+  private let database: OpaquePointer
+  private let snapshot: OpaquePointer?
   fileprivate let options = leveldb_readoptions_create()
 
-  fileprivate init(_ snapshot: OpaquePointer?) {
+  fileprivate init(of database: OpaquePointer) {
+    self.database = database
+    snapshot = leveldb_create_snapshot(database)
     leveldb_readoptions_set_verify_checksums(options, 1)
     leveldb_readoptions_set_snapshot(options, snapshot)
   }
 
-  deinit { leveldb_readoptions_destroy(options) }
+  deinit {
+    leveldb_readoptions_destroy(options)
+    leveldb_release_snapshot(database, snapshot)
+  }
+}
+
+/// Walks the records of one moment in byte order of keys. It may be used by one thread after the other.
+final class LevelDBIterator {
+  private let iterator: OpaquePointer?
+  private let paths: LevelDBPaths
+
+  fileprivate init(_ iterator: OpaquePointer?, from start: [UInt8], _ paths: LevelDBPaths) {
+    self.iterator = iterator
+    self.paths = paths
+    if start.isEmpty {
+      leveldb_iter_seek_to_first(iterator)
+    } else {
+      start.withUnsafeBytes { leveldb_iter_seek(iterator, $0.characters, $0.count) }
+    }
+  }
+
+  deinit { leveldb_iter_destroy(iterator) }
+
+  /// Where it is, or nil behind the last record. The bytes are valid until it goes on.
+  var current: (key: UnsafeRawBufferPointer, stored: UnsafeRawBufferPointer)? {
+    guard leveldb_iter_valid(iterator) != 0 else { return nil }
+    var keyCount = 0
+    var valueCount = 0
+    let key = UnsafeRawBufferPointer(start: leveldb_iter_key(iterator, &keyCount), count: keyCount)
+    let value = UnsafeRawBufferPointer(start: leveldb_iter_value(iterator, &valueCount), count: valueCount)
+    return (key, value)
+  }
+
+  func next() { leveldb_iter_next(iterator) }
+
+  /// Throws if something could not be read on the way. An iterator leaves out a block that is damaged, goes on behind it,
+  /// and tells only if it is asked.
+  func check() throws {
+    try paths.check("Reading from") { leveldb_iter_get_error(iterator, $0) }
+  }
 }
 
 /// What is to be written as a whole.

@@ -37,16 +37,23 @@ final class LevelDBLease: @unchecked Sendable {
   /// Calls `body` with the open database.
   ///
   /// - Throws: what `body` throws; why the database could not be opened anew, if that is so.
-  func withHandle<Value>(_ body: (LevelDBHandle) throws -> Value) async throws -> Value {
+  func withHandle<Value>(_ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
     while true {
       if let handle = try enter() {
         defer { leave() }
-        return try body(handle)
+        return try await body(handle)
       }
       await withCheckedContinuation { continuation in
         if !enqueue(continuation) { continuation.resume() }
       }
     }
+  }
+
+  /// Calls `body` with the open database, unless that is being exchanged or is not open.
+  func ifOpen(_ body: (LevelDBHandle) -> Void) {
+    guard let handle = try? enter() else { return }
+    defer { leave() }
+    body(handle)
   }
 
   /// The open database, for the one thread that may exchange it.

@@ -36,8 +36,14 @@ struct LevelDBLog {
     case first, middle, last
   }
 
-  /// - Parameter count: How many bytes to keep of each record, from its end.
-  init(_ bytes: UnsafeRawBufferPointer, keeping count: Int = .max) {
+  /// - Parameters:
+  ///   - count: How many bytes to keep of each record, from its end.
+  ///   - isLookingBehindDamage: Whether it matters if records come behind what cannot be read. If not, it is taken to be
+  ///     torn.
+  init(
+    _ bytes: UnsafeRawBufferPointer, keeping count: Int = .max,
+    lookingBehindDamage isLookingBehindDamage: Bool = true
+  ) {
     var offset = 0
     // What is kept of a record that is spread over several blocks.
     var unfinished: [UInt8]?
@@ -48,7 +54,8 @@ struct LevelDBLog {
       guard let (kind, piece) = Self.piece(of: bytes, at: offset),
         (unfinished == nil) == (kind == .full || kind == .first)
       else {
-        ending = Self.recordBegins(in: bytes, behind: offset) ? .damaged : .torn
+        let isFollowed = isLookingBehindDamage && Self.recordBegins(in: bytes, behind: offset)
+        ending = isFollowed ? .damaged : .torn
         return
       }
       offset += Self.headerSize + piece.count
@@ -97,31 +104,72 @@ struct LevelDBLog {
 
 // The write-ahead log: a record is a batch, and the last thing in each batch is the ledger.
 extension LevelDBLog {
-  /// After a crash: cuts off a batch that was never finished.
+  /// What the death of a process or of the machine may have left of the logs.
+  enum Tolerance {
+    /// Everything: nothing has died.
+    case nothing
+    /// Everything that was acknowledged: the logs were synced. The last batch may be there in part.
+    case unacknowledged
+    /// Any of its pages: they were not synced. Nothing tells a page that the disk never got from one that was damaged.
+    case unsynced
+  }
+
+  /// After a crash: leaves in the logs the batches up to the first that is missing or in pieces, and removes the others.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if batches come behind what cannot be read.
-  static func removeTornBatch(at path: String) throws {
-    let log = try LevelDBFiles.read(path).withUnsafeBytes { LevelDBLog($0, keeping: 0) }
-    switch log.ending {
-    case .whole: return
-    case .torn: try LevelDBFiles.truncate(path, to: log.end)
-    case .damaged:
-      throw StorageError(
-        .corrupted, "\(path), a log of a LevelDB database, is damaged behind byte \(log.end).")
+  /// Batches are numbered, so that those behind a gap between two logs are found as well. LevelDB begins a new log only
+  /// when there are batches in the one before.
+  ///
+  /// - Parameter first: The oldest log that counts, from the manifest.
+  /// - Throws: `StorageError` with code `corrupted` if something is missing that must be there.
+  static func recover(in files: LevelDBFiles, since first: UInt64, tolerating tolerance: Tolerance) throws {
+    var generation: UInt64?
+    var isComplete = true
+    var expected = first
+    for name in try LevelDBFileList(in: files).logs {
+      guard let number = LevelDBFileList.number(ofLog: name), number >= first else { continue }
+      if number > expected, expected == first, first > 0 { isComplete = false }
+      expected = number + 1
+
+      let bytes = try files.read(name)
+      let log = bytes.withUnsafeBytes {
+        LevelDBLog($0, keeping: ledgerSize, lookingBehindDamage: tolerance != .unsynced)
+      }
+      let kept = try log.records.prefix { record in
+        guard isComplete else { return false }
+        let next = try ledger(in: record.content, path: "\(files.path)/\(name)")?.generation
+        if let next, let generation, next != generation + 1 { return false }
+        generation = next ?? generation
+        return true
+      }
+      let end = kept.last?.end ?? 0
+      if end < bytes.count {
+        let isAllowed =
+          switch tolerance {
+          case .nothing: false
+          case .unacknowledged: kept.count == log.records.count && log.ending == .torn
+          case .unsynced: true
+          }
+        guard isAllowed else {
+          throw StorageError(
+            .corrupted, "\(files.path)/\(name), a log of a LevelDB database, is damaged behind byte \(end).")
+        }
+        try files.truncate(name, to: end)
+      }
+      isComplete = isComplete && end == bytes.count && !kept.isEmpty
     }
   }
 
   /// After a failed write: cuts off all batches behind the one with this number. None is in a log that is gone, since
   /// LevelDB has put all of it into a table.
-  static func removeBatches(after generation: UInt64, at path: String) throws {
-    guard let bytes = try LevelDBFiles.readIfPresent(path) else { return }
+  static func removeBatches(after generation: UInt64, from name: String, in files: LevelDBFiles) throws {
+    guard let bytes = try files.readIfPresent(name) else { return }
     let log = bytes.withUnsafeBytes { LevelDBLog($0, keeping: ledgerSize) }
     let kept = try log.records.prefix { record in
-      guard let ledger = try Self.ledger(in: record.content, path: path) else { return true }
+      guard let ledger = try Self.ledger(in: record.content, path: files.path) else { return true }
       return ledger.generation <= generation
     }
     let end = kept.last?.end ?? 0
-    if end < bytes.count { try LevelDBFiles.truncate(path, to: end) }
+    if end < bytes.count { try files.truncate(name, to: end) }
   }
 
   /// The key of the ledger, its length, and its bytes.

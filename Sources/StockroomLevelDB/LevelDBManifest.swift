@@ -24,32 +24,32 @@ struct LevelDBManifest {
   /// Reads the manifest that the file CURRENT names.
   ///
   /// - Throws: `StorageError` with code `corrupted` if there is none or it is damaged.
-  init(in directory: String) throws {
-    try self.init(Self.currentName(in: directory), in: directory)
+  init(in files: LevelDBFiles) throws {
+    try self.init(Self.currentName(in: files), in: files)
   }
 
   /// Reads the manifest of that name.
   ///
   /// - Parameter count: How many of its records are taken into account, from the first.
   /// - Throws: `StorageError` with code `corrupted` if there is none or it is damaged.
-  init(_ name: String, in directory: String, records count: Int = .max) throws {
-    guard LevelDBFiles.exists(directory + "/" + name) else {
-      throw StorageError(.corrupted, "\(directory)/CURRENT does not name the manifest of the database.")
+  init(_ name: String, in files: LevelDBFiles, records count: Int = .max) throws {
+    guard let bytes = try files.readIfPresent(name) else {
+      throw StorageError(.corrupted, "\(files.path)/CURRENT does not name the manifest of the database.")
     }
-    let log = try LevelDBFiles.read(directory + "/" + name).withUnsafeBytes { LevelDBLog($0) }
+    let log = bytes.withUnsafeBytes { LevelDBLog($0) }
     isWhole = log.ending == .whole
     ends = log.records.map(\.end)
     guard log.ending != .damaged, log.records.prefix(count).allSatisfy({ apply($0.content) }) else {
-      throw StorageError(.corrupted, "\(directory)/\(name), the manifest of a LevelDB database, is damaged.")
+      throw StorageError(.corrupted, "\(files.path)/\(name), the manifest of a LevelDB database, is damaged.")
     }
   }
 
   /// What the file CURRENT says.
-  static func currentName(in directory: String) throws -> String {
-    let current = try LevelDBFiles.read(directory + "/CURRENT", count: 64)
+  static func currentName(in files: LevelDBFiles) throws -> String {
+    let current = try files.read("CURRENT", count: 64)
     let name = String(decoding: current.dropLast(), as: UTF8.self)
     guard current.last == UInt8(ascii: "\n"), name.hasPrefix("MANIFEST-"), !name.contains("/") else {
-      throw StorageError(.corrupted, "\(directory)/CURRENT does not name the manifest of the database.")
+      throw StorageError(.corrupted, "\(files.path)/CURRENT does not name the manifest of the database.")
     }
     return name
   }
@@ -59,13 +59,9 @@ struct LevelDBManifest {
   /// Costs one look at each table. The rest of a table has checksums, which are verified when it is read.
   ///
   /// - Throws: `StorageError` with code `corrupted` and the name of the first table that is not right.
-  func verifyTables(in directory: String) throws {
+  func verifyTables(in files: LevelDBFiles) throws {
     for (number, size) in tables.sorted(by: { $0.key < $1.key }) {
-      let digits = String(number)
-      let path = directory + "/" + String(repeating: "0", count: max(0, 6 - digits.count)) + digits
-      // Databases that are older than LevelDB 1.14 name them so.
-      let isOld = !LevelDBFiles.exists(path + ".ldb") && LevelDBFiles.exists(path + ".sst")
-      try LevelDBTableFooter.verify(path + (isOld ? ".sst" : ".ldb"), size: size)
+      try LevelDBTableFooter.verify(number, size: size, in: files)
     }
   }
 

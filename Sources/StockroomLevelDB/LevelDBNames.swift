@@ -4,32 +4,62 @@ import StockroomCore
 /// not at all: it neither waits for the name of a new log before it acknowledges what is in it, nor for that of CURRENT
 /// before it removes the manifest that CURRENT named before.
 struct LevelDBNames {
-  /// The log that batches go to, and how long it is.
-  private var log: (path: String, size: Int)?
+  private struct Log {
+    let number: UInt64
+    let identity: FileIdentity
+    var size: Int
+  }
+
+  /// The log that batches go to.
+  private var log: Log?
 
   /// Puts the names of a database that has just been opened on the disk.
-  init(syncing directory: String) throws {
-    try synchronize(directory)
+  init(syncing files: LevelDBFiles) throws {
+    try files.synchronize()
+    log = try Self.newestLog(in: files)
   }
 
-  /// Puts the name of a new log on the disk, if LevelDB has begun one for the last batch.
+  /// Makes sure that the log is as long as it was after the last batch, since LevelDB would go on behind a gap.
+  ///
+  /// - Throws: `StorageError` with code `io` if it has been cut off.
+  func checkLog(in files: LevelDBFiles) throws {
+    guard let log, let status = try files.status(of: LevelDBFileList.logName(log.number)),
+      FileIdentity(status) == log.identity, Int(status.st_size) < log.size
+    else { return }
+    throw cutOff(in: files)
+  }
+
+  /// Makes sure that the last batch is in a log that the next opening finds.
   ///
   /// Costs a look at a file, mostly.
-  mutating func synchronizeLog(in directory: String) throws {
-    if let log, let size = try LevelDBFiles.size(of: log.path), size > log.size {
-      self.log?.size = size
+  ///
+  /// - Parameter isSyncing: Whether the name of a new log, if LevelDB has begun one for the batch, is put on the disk.
+  /// - Throws: `StorageError` with code `io` if the log has been cut off or replaced.
+  mutating func followLog(in files: LevelDBFiles, syncing isSyncing: Bool) throws {
+    if let log, let status = try files.status(of: LevelDBFileList.logName(log.number)),
+      FileIdentity(status) == log.identity, Int(status.st_size) > log.size
+    {
+      self.log?.size = Int(status.st_size)
       return
     }
-    try synchronize(directory)
+    if isSyncing { try files.synchronize() }
+    guard let newest = try Self.newestLog(in: files), newest.number > log?.number ?? 0, newest.size > 0 else {
+      throw cutOff(in: files)
+    }
+    log = newest
   }
 
-  private mutating func synchronize(_ directory: String) throws {
-    try LevelDBFiles.synchronize(directory)
-    // Six digits at least: the order of names is that of numbers, as far as anybody will get.
-    log = try LevelDBFileList(in: directory).logs.last.map { name in
-      let path = directory + "/" + name
-      return (path, try LevelDBFiles.size(of: path) ?? 0)
-    }
+  private func cutOff(in files: LevelDBFiles) -> StorageError {
+    let name = log.map { "/" + LevelDBFileList.logName($0.number) } ?? ""
+    return StorageError(
+      .io, "\(files.path)\(name) has been cut off or replaced while the database was open.")
+  }
+
+  private static func newestLog(in files: LevelDBFiles) throws -> Log? {
+    guard let name = try LevelDBFileList(in: files).logs.last,
+      let number = LevelDBFileList.number(ofLog: name), let status = try files.status(of: name)
+    else { return nil }
+    return Log(number: number, identity: FileIdentity(status), size: Int(status.st_size))
   }
 }
 
@@ -39,15 +69,15 @@ extension LevelDBManifest {
   /// LevelDB goes over to a new manifest when it opens a database, and removes what only the old one needs. The rename of
   /// CURRENT need not be on the disk then, while the removals are. A manifest that is complete has been synced after
   /// everything in it, so it is as good as the one before, and the better one if something has been removed.
-  static func completeSwitch(in directory: String) throws {
-    guard let current = try? number(ofManifest: currentName(in: directory)) else { return }
-    let manifests = try LevelDBFileList(in: directory).manifests
+  static func completeSwitch(in files: LevelDBFiles) throws {
+    guard let current = try? number(ofManifest: currentName(in: files)) else { return }
+    let manifests = try LevelDBFileList(in: files).manifests
       .compactMap { name in number(ofManifest: name).map { (name: name, number: $0) } }
       .filter { $0.number > current }
       .sorted { $0.number > $1.number }
-    for manifest in manifests where try isComplete(manifest.name, in: directory) {
-      try LevelDBFiles.replace(directory + "/CURRENT", with: Array("\(manifest.name)\n".utf8))
-      return try LevelDBFiles.synchronize(directory)
+    for manifest in manifests where try isComplete(manifest.name, in: files) {
+      try files.replace("CURRENT", with: Array("\(manifest.name)\n".utf8))
+      return try files.synchronize()
     }
   }
 
@@ -57,38 +87,38 @@ extension LevelDBManifest {
   /// itself. As long as it has not been synced, the tables and the log that it replaces are still there.
   ///
   /// - Throws: `StorageError` with code `corrupted` if tables are missing that were there.
-  static func dropUnfinished(in directory: String) throws {
-    let name = try currentName(in: directory)
-    let whole = try LevelDBManifest(name, in: directory)
+  static func dropUnfinished(in files: LevelDBFiles) throws {
+    let name = try currentName(in: files)
+    let whole = try LevelDBManifest(name, in: files)
     do {
-      try whole.verifyTables(in: directory)
+      try whole.verifyTables(in: files)
     } catch let error as StorageError where error.code == .corrupted {
-      let logs = try LevelDBFileList(in: directory).logs
+      let logs = try LevelDBFileList(in: files).logs
       for count in (1..<max(1, whole.ends.count)).reversed() {
-        let earlier = try LevelDBManifest(name, in: directory, records: count)
-        let hasLog = logs.contains { $0.dropLast(".log".count).drop { $0 == "0" } == "\(earlier.logNumber)" }
+        let earlier = try LevelDBManifest(name, in: files, records: count)
+        let hasLog = logs.contains { LevelDBFileList.number(ofLog: $0) == earlier.logNumber }
         guard earlier.fields.isSuperset(of: required), hasLog,
-          try earlier.hasItsTables(in: directory)
+          try earlier.hasItsTables(in: files)
         else { continue }
-        return try LevelDBFiles.truncate(directory + "/" + name, to: whole.ends[count - 1])
+        return try files.truncate(name, to: whole.ends[count - 1])
       }
       throw error
     }
   }
 
-  private func hasItsTables(in directory: String) throws -> Bool {
+  private func hasItsTables(in files: LevelDBFiles) throws -> Bool {
     do {
-      try verifyTables(in: directory)
+      try verifyTables(in: files)
       return true
     } catch let error as StorageError where error.code == .corrupted {
       return false
     }
   }
 
-  private static func isComplete(_ name: String, in directory: String) throws -> Bool {
+  private static func isComplete(_ name: String, in files: LevelDBFiles) throws -> Bool {
     do {
-      let manifest = try LevelDBManifest(name, in: directory)
-      return try manifest.isComplete && manifest.hasItsTables(in: directory)
+      let manifest = try LevelDBManifest(name, in: files)
+      return try manifest.isComplete && manifest.hasItsTables(in: files)
     } catch let error as StorageError where error.code == .corrupted {
       return false
     }

@@ -24,94 +24,82 @@ final class LevelDBPlace: Sendable {
   private static let identityName = "STOCKROOM"
   private static let identity = "Stockroom LevelDB database, layout 1"
 
-  /// Where LevelDB's files are.
-  let path: String
-  /// Holds a lock on the directory.
-  private let descriptor: Int32
+  /// The directory with LevelDB's files. Its descriptor holds a lock on it.
+  let files: LevelDBFiles
+  /// A path that leads to this directory wherever it is moved, and nowhere once it is deleted, if the system has such
+  /// paths. LevelDB opens, makes and deletes files by their paths, in the background as well: by the directory's own
+  /// path it would do so in a database that somebody else has put there meanwhile (rule C6).
+  let libraryPath: String
 
-  private var identityPath: String { path + "/" + Self.identityName }
+  var path: String { files.path }
 
   /// Takes the directory, which is made if need be.
   ///
   /// - Throws: `StorageError` with code `locked`, `unsupported`, `corrupted`, or as the system says.
-  init(below directory: FileManager.Directory) throws {
-    guard !LevelDBFiles.exists(directory.path + "/CURRENT") else {
+  init(below directory: FileManager.Directory, permissions: FilePermissions) throws {
+    var status = stat()
+    guard lstat(directory.path + "/CURRENT", &status) != 0 else {
       throw StorageError(
         .unsupported, "\(directory.path) is a LevelDB database of another program, and is left alone.")
     }
     let own = FileManager.Directory(
       url: directory.url.appending(path: Self.directoryName, directoryHint: .isDirectory))
-    try own.create()
-    path = own.path
-    descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try own.create(permissions)
+    let descriptor = open(own.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
     guard descriptor >= 0 else {
-      throw StorageError.posix(errno, "The directory \(path) could not be opened")
+      throw StorageError.posix(errno, "The directory \(own.path) could not be opened")
     }
+    files = LevelDBFiles(descriptor: descriptor, path: own.path, permissions: permissions)
+    libraryPath = Self.boundPath(of: descriptor) ?? own.path
     // If one of these throws, deinit closes the descriptor.
     try lock()
     try identify()
   }
 
   deinit {
-    guard descriptor >= 0 else { return }
-    // To close it would not do: a child between fork and exec has a copy, which would keep the lock.
-    _ = flock(descriptor, LOCK_UN)
-    close(descriptor)
+    FileLock.release(files.descriptor)
+    close(files.descriptor)
+  }
+
+  private static func boundPath(of descriptor: Int32) -> String? {
+    var own = stat()
+    guard fstat(descriptor, &own) == 0 else { return nil }
+    #if canImport(Darwin)
+      let path = "/.vol/\(UInt32(bitPattern: own.st_dev))/\(own.st_ino)"
+    #else
+      let path = "/proc/self/fd/\(descriptor)"
+    #endif
+    // Not every system has them: there are containers without /proc, and file systems without /.vol.
+    var found = stat()
+    guard stat(path, &found) == 0, FileIdentity(found) == FileIdentity(own) else { return nil }
+    return path
   }
 
   /// The lock belongs to the descriptor, so that it keeps a second engine in this process out as well.
   private func lock() throws {
-    guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-      let number = errno
-      guard number == EWOULDBLOCK else {
-        throw StorageError.posix(number, "The directory \(path) could not be locked")
-      }
+    guard try FileLock.tryAcquire(files.descriptor, path: path) else {
       throw StorageError(
-        .locked, "The LevelDB database in \(path) is open elsewhere, in this process or in another one.",
-        underlying: SystemError(number))
+        .locked, "The LevelDB database in \(path) is open elsewhere, in this process or in another one.")
     }
   }
 
   private func identify() throws {
-    let names = try LevelDBFiles.names(in: path)
+    let names = try files.names()
     guard names.contains(Self.identityName) else {
       guard names.allSatisfy({ $0.hasPrefix(Self.identityName + ".") }) else {
         throw StorageError(
           .unsupported, "\(path) holds files that are not of this engine's making, and is left alone.")
       }
-      try LevelDBFiles.replace(identityPath, with: Array(CheckedText.adding(to: Self.identity).utf8))
-      return try LevelDBFiles.synchronize(path)
+      try files.replace(Self.identityName, with: Array(CheckedText.adding(to: Self.identity).utf8))
+      return try files.synchronize()
     }
-    let found = String(decoding: try LevelDBFiles.read(identityPath, count: 256), as: UTF8.self)
+    let found = String(decoding: try files.read(Self.identityName, count: 256), as: UTF8.self)
     guard let identity = CheckedText.verifying(found) else {
-      throw StorageError(.corrupted, "\(identityPath) is damaged.")
+      throw StorageError(.corrupted, "\(path)/\(Self.identityName) is damaged.")
     }
     guard identity == Self.identity else {
       throw StorageError(
         .unsupported, "\(path) was made by another version of this engine: \(identity.debugDescription).")
     }
-  }
-}
-
-/// What is in the directory of a database, by the names that LevelDB gives its files.
-struct LevelDBFileList {
-  var current: String?
-  var manifests: [String] = []
-  var logs: [String] = []
-  var tables: [String] = []
-
-  init(in directory: String) throws {
-    for name in try LevelDBFiles.names(in: directory) {
-      if name == "CURRENT" {
-        current = name
-      } else if name.hasPrefix("MANIFEST-") {
-        manifests.append(name)
-      } else if name.hasSuffix(".log") {
-        logs.append(name)
-      } else if name.hasSuffix(".ldb") || name.hasSuffix(".sst") {
-        tables.append(name)
-      }
-    }
-    logs.sort()
   }
 }

@@ -12,7 +12,7 @@ extension LevelDBStorageEngine {
   /// Costs one look for the key.
   public func read(key: CacheKey) async throws -> Data? {
     try key.validate()
-    return try await reading { try $0.value(of: key) }
+    return try await reading(.nowAndThen) { try $0.value(of: key) }
   }
 
   /// Costs one look for each key.
@@ -63,16 +63,16 @@ extension LevelDBStorageEngine {
     try range.validate()
     let limit = max(0, limit ?? .max)
     let cursor = KeyRangeCursor(range)
-    return try await reading { handle in
+    return try await reading(limit > Self.mostEntriesOfPage ? .eachFile : .once) { handle in
       var entries: [(key: CacheKey, data: Data)] = []
       if limit == 0 { return entries }
-      try handle.forEachEntry(from: cursor.start, fillingCache: true) { key, stored in
+      var timer = YieldTimer()
+      try await handle.forEachEntry(from: cursor.start, fillingCache: true, yieldingTo: &timer) { key, stored in
         switch cursor.position(of: key) {
         case .before: return true
         case .behind: return false
         case .inside: entries.append(try handle.entry(key, stored))
         }
-        if entries.count.isMultiple(of: 1000) { try Task.checkCancellation() }
         return entries.count < limit
       }
       return entries
@@ -82,7 +82,7 @@ extension LevelDBStorageEngine {
   /// Costs one look for the key.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try key.validate()
-    return try await reading { try $0.header(of: key) != nil }
+    return try await reading(.nowAndThen) { try $0.header(of: key) != nil }
   }
 
   /// Costs one look for each key.
@@ -94,30 +94,68 @@ extension LevelDBStorageEngine {
 
   /// Costs one look, whatever N is: the number of entries is written with every batch.
   public func keyCount() async throws -> Int {
-    try await reading { Int(clamping: try $0.ledger()?.count ?? 0) }
+    try await reading(.nowAndThen) { Int(clamping: try $0.ledger()?.count ?? 0) }
   }
 
   /// Costs one look for the key.
   public func createdAt(key: CacheKey) async throws -> Date? {
     try key.validate()
-    return try await reading { try $0.header(of: key)?.createdAt.date }
+    return try await reading(.nowAndThen) { try $0.header(of: key)?.createdAt.date }
   }
 
   /// Costs one look for the key.
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try key.validate()
-    return try await reading { try $0.header(of: key)?.updatedAt.date }
+    return try await reading(.nowAndThen) { try $0.header(of: key)?.updatedAt.date }
+  }
+}
+
+extension LevelDBStorageEngine {
+  /// Reads everything, with all checksums (rule F2): the manifest, the tables and their entries, and whether there are as
+  /// many of them as the engine has counted.
+  ///
+  /// Costs reading the whole database.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if something is damaged.
+  @concurrent public func verify() async throws {
+    try await reading(.eachFileToItsEnd) { handle in
+      var timer = YieldTimer()
+      try await timer.yield()
+      var count: UInt64 = 0
+      var greatest: UInt64 = 0
+      var ledger = Ledger()
+      // The ledger is the last record, of the same moment as the others.
+      try await handle.forEachRecord(from: [], yieldingTo: &timer) { key, stored in
+        if key.first == Ledger.firstByte {
+          ledger = try Ledger(decoding: stored, path: handle.path)
+          return false
+        }
+        _ = try LevelDBEncoding.key(key, path: handle.path)
+        greatest = max(greatest, try LevelDBEncoding.header(stored, path: handle.path).sequence)
+        count += 1
+        return true
+      }
+      guard count == ledger.count, count == 0 || greatest < ledger.nextSequence else {
+        throw StorageError(
+          .corrupted,
+          "The LevelDB database in \(handle.path) has \(count) entries, while its ledger counts \(ledger.count).")
+      }
+    }
   }
 }
 
 extension LevelDBStorageEngine {
   /// The most keys that are looked for without leaving the caller's actor.
   private static let mostKeysInline = 8
+  /// The most entries that a scan reads without a look at each file before.
+  private static let mostEntriesOfPage = 1000
 
-  private func reading<Value>(_ body: (LevelDBHandle) throws -> Value) async throws -> Value {
+  private func reading<Value>(
+    _ check: LevelDBConnection.Check, _ body: (LevelDBHandle) async throws -> Value
+  ) async throws -> Value {
     try gate.enter()
     defer { gate.leave() }
-    return try await connection.read(body)
+    return try await connection.read(check, body)
   }
 
   /// What `read` returns for each key, all from one moment.
@@ -126,30 +164,27 @@ extension LevelDBStorageEngine {
     _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
   ) async throws -> [Value] {
     try keys.validate()
-    return keys.count <= Self.mostKeysInline
-      ? try await collectHere(keys, read) : try await collectElsewhere(keys, read)
+    guard keys.count <= Self.mostKeysInline else { return try await collectElsewhere(keys, read) }
+    return try await reading(.nowAndThen) { handle in
+      let snapshot = handle.snapshot()
+      return try keys.compactMap { try read(handle, $0, snapshot) }
+    }
   }
 
   @concurrent private func collectElsewhere<Value: Sendable>(
     _ keys: [CacheKey],
     _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
   ) async throws -> [Value] {
-    try await collectHere(keys, read)
-  }
-
-  private func collectHere<Value>(
-    _ keys: [CacheKey], _ read: (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
-  ) async throws -> [Value] {
-    try await reading { handle in
-      try handle.withSnapshot { snapshot in
-        var values: [Value] = []
-        values.reserveCapacity(keys.count)
-        for (index, key) in keys.enumerated() {
-          if index.isMultiple(of: 1000) { try Task.checkCancellation() }
-          if let value = try read(handle, key, snapshot) { values.append(value) }
-        }
-        return values
+    try await reading(.once) { handle in
+      let snapshot = handle.snapshot()
+      var timer = YieldTimer()
+      var values: [Value] = []
+      values.reserveCapacity(keys.count)
+      for (index, key) in keys.enumerated() {
+        if index % 64 == 63 { try await timer.yieldIfDue() }
+        if let value = try read(handle, key, snapshot) { values.append(value) }
       }
+      return values
     }
   }
 
@@ -157,12 +192,13 @@ extension LevelDBStorageEngine {
   private func collectAll<Value>(
     _ read: (LevelDBHandle, UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Value
   ) async throws -> [Value] {
-    try await reading { handle in
+    try await reading(.eachFile) { handle in
+      var timer = YieldTimer()
+      try await timer.yield()
       var values: [Value] = []
       // Not more than a little memory for a number that nothing vouches for.
       values.reserveCapacity(Int(min(try handle.ledger()?.count ?? 0, 1 << 20)))
-      try handle.forEachEntry { key, stored in
-        if values.count.isMultiple(of: 1000) { try Task.checkCancellation() }
+      try await handle.forEachEntry(yieldingTo: &timer) { key, stored in
         values.append(try read(handle, key, stored))
         return true
       }
@@ -188,14 +224,45 @@ extension LevelDBHandle {
     try Ledger.key.withUnsafeBytes { try read($0) { try Ledger(decoding: $0, path: path) } }
   }
 
-  /// Walks the entries at and after `start` in byte order of keys until `body` returns false.
+  /// Walks the entries in byte order of keys until `body` returns false. On the engine's own thread.
   func forEachEntry(
-    from start: [UInt8] = [], fillingCache: Bool = false,
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
   ) throws {
-    try forEach(from: start, fillingCache: fillingCache) { key, stored in
+    let iterator = iterator()
+    while let (key, stored) = iterator.current, key.first != Ledger.firstByte, try body(key, stored) {
+      iterator.next()
+    }
+    try iterator.check()
+  }
+
+  /// Walks the entries at and after `start` in byte order of keys until `body` returns false, and gives way to other
+  /// tasks meanwhile.
+  func forEachEntry(
+    from start: [UInt8] = [], fillingCache: Bool = false, yieldingTo timer: inout YieldTimer,
+    _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
+  ) async throws {
+    try await forEachRecord(from: start, fillingCache: fillingCache, yieldingTo: &timer) { key, stored in
       key.first == Ledger.firstByte ? false : try body(key, stored)
     }
+  }
+
+  /// The same for all records, of which the ledger is the last.
+  func forEachRecord(
+    from start: [UInt8], fillingCache: Bool = false, yieldingTo timer: inout YieldTimer,
+    _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
+  ) async throws {
+    let iterator = iterator(from: start, fillingCache: fillingCache)
+    // What a portion costs: about as much for an entry as for a kilobyte.
+    var cost = 0
+    while let (key, stored) = iterator.current, try body(key, stored) {
+      cost += 1 + stored.count >> 10
+      iterator.next()
+      if cost >= 64 {
+        cost = 0
+        try await timer.yieldIfDue()
+      }
+    }
+    try iterator.check()
   }
 
   func entry(

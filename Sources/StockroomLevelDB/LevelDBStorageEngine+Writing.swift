@@ -28,7 +28,8 @@ extension LevelDBStorageEngine {
     try await apply(keys.map { .remove(key: $0) })
   }
 
-  /// Costs an append to the log for each of the N entries.
+  /// Costs an append to the log for each of the N entries. Their room on the disk is given back afterwards, in the
+  /// background, in proportion to how much they take up.
   public func removeAllData() async throws {
     try await apply([.removeAll])
   }

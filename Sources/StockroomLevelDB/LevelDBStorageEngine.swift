@@ -17,11 +17,28 @@ import StockroomCore
 /// a machine that dies loses the last writes, in practice those of some seconds.
 ///
 /// **Files.** In the directory `Stockroom.leveldb` below the one that the engine is opened on: LevelDB's own files,
-/// `STOCKROOM`, which tells that the directory is the engine's, and, while it is closed, `STOCKROOM.closed`, which
-/// tells damage from a crash. Nothing else is touched.
+/// `STOCKROOM`, which tells that the directory is the engine's, `STOCKROOM.closed` while it is closed, which tells damage
+/// from a crash, and `STOCKROOM.unsynced` for `Durability.process`. Nothing else is touched. LevelDB's tools may read the
+/// database while it is closed; what they write is not counted. LevelDB makes its files with the process's `umask`; the
+/// engine corrects their permissions, and the directory keeps others out from the beginning.
+///
+/// **While it is open** the directory belongs to the engine. If it is moved, deleted or replaced, or one of its files is,
+/// every call throws `StorageError` with code `io`, and nobody else's database is touched; moved back, it works again. A
+/// read of up to eight keys notices within 100 µs. Tables are mapped into memory: one that is cut off, as by copying a
+/// backup over it, is found before everything is read, but a page that vanishes during a read ends the process. To restore
+/// a backup, close the engine first.
+///
+/// **Damage.** Opening finds what is missing, cut off or of the wrong size; a read, damage in what it reads; ``verify()``,
+/// all of it. What an engine wrote that was not closed is looked at as after a crash: the end of the log may be lost at
+/// `Durability.process`.
 ///
 /// **Limits.** A value and the batches that are committed together must fit in memory a few times over, since
 /// LevelDB has no way to read or write a part of a value.
+///
+/// **Apple's systems.** An app and its extensions cannot have a database in an app group's container open at the same
+/// time: the second one throws `locked`. The engine holds a file lock (`flock`) as long as it is open; iOS ends an app with
+/// 0xdead10cc that is suspended with such a lock in a shared container, so close the engine before. In the app's own
+/// container, sandboxed or not, it needs no entitlement.
 public final class LevelDBStorageEngine: StorageEngine {
   /// Everything but several processes at once; `EngineCapabilities.durableWrites` only at `Durability.full`.
   public let capabilities: EngineCapabilities
@@ -33,45 +50,56 @@ public final class LevelDBStorageEngine: StorageEngine {
 
   /// Opens the database below the directory, and makes both if they are missing (rule O1).
   ///
-  /// Takes the time of a few syncs, a look at each table file, and, after a crash, of reading the log.
+  /// Takes the time of a few syncs, a look at each table file, and of reading the log, which has up to 8 MB or one batch.
   ///
+  /// - Parameters:
+  ///   - directory: Where to keep the database.
+  ///   - durability: What a write waits for.
+  ///   - permissions: Who may open the files.
   /// - Throws: `StorageError` with code `locked` if it is open already, in this process or in another one (rules
   ///   C2, C3); `unsupported` if the directory is another program's LevelDB database; `corrupted` if files have
   ///   been damaged (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` as the system says (rule O2).
-  public init(directory: FileManager.Directory, durability: Durability = .full) throws {
+  public init(
+    directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner
+  ) throws {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
     ]
     capabilities = durability == .full ? always.union(.durableWrites) : always
     gate = Gate(path: directory.path)
-    let connection = try LevelDBConnection(directory: directory, durability: durability)
+    let connection = try LevelDBConnection(
+      directory: directory, durability: durability, permissions: permissions)
     self.connection = connection
     // The closure must not hold the engine, which would never go away.
     committer = GroupCommitter(on: thread) { try connection.commit($0) }
   }
 
+  /// Waits for no more than LevelDB must: whoever drops the last reference may be on a thread of the cooperative pool
+  /// (rule C5).
   deinit {
     thread.stop()
-    connection.close()
+    connection.close(leavingMark: false)
   }
 
   /// Waits for what is under way, then releases the files (rule O3).
   ///
-  /// Costs a few syncs, and the time that a running compaction takes to stop.
+  /// Costs a few syncs, and the time that a running compaction takes to stop. Without it, dropping the last reference
+  /// releases the files as well, but the next opening cannot tell damage at the end of the log from a crash.
   public func close() async throws {
     try await gate.close {
-      try await thread.run { [connection] in connection.close() }
+      try await thread.run { [connection] in connection.close(leavingMark: true) }
       thread.stop()
     }
   }
 }
 
 extension StorageEngine where Self == LevelDBStorageEngine {
-  /// A LevelDB engine. See ``LevelDBStorageEngine/init(directory:durability:)``.
+  /// A LevelDB engine. See ``LevelDBStorageEngine/init(directory:durability:permissions:)``.
   ///
   /// - Throws: `StorageError` as the initialiser does.
-  public static func levelDB(directory: FileManager.Directory, durability: Durability = .full) throws -> Self
-  {
-    try LevelDBStorageEngine(directory: directory, durability: durability)
+  public static func levelDB(
+    directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner
+  ) throws -> Self {
+    try LevelDBStorageEngine(directory: directory, durability: durability, permissions: permissions)
   }
 }

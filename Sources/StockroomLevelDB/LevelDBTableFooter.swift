@@ -14,15 +14,19 @@ enum LevelDBTableFooter {
 
   /// - Throws: `StorageError` with code `corrupted` if the table is missing, has another size, or if its
   ///   footer points outside of it.
-  static func verify(_ path: String, size expected: UInt64) throws {
-    guard let fileSize = try LevelDBFiles.size(of: path) else {
+  static func verify(_ number: UInt64, size expected: UInt64, in files: LevelDBFiles) throws {
+    let newName = LevelDBFileList.tableName(number)
+    let oldName = LevelDBFileList.oldTableName(number)
+    let name = try !files.exists(newName) && files.exists(oldName) ? oldName : newName
+    let path = files.path + "/" + name
+    guard let fileSize = try files.size(of: name) else {
       throw StorageError(.corrupted, "\(path), a table of a LevelDB database, is missing.")
     }
     guard UInt64(fileSize) == expected, fileSize >= size else {
       throw StorageError(
         .corrupted, "\(path), a table of a LevelDB database, has \(fileSize) bytes instead of \(expected).")
     }
-    let bytes = try LevelDBFiles.read(path, from: fileSize - size, count: size)
+    let bytes = try files.read(name, from: fileSize - size, count: size)
     var reader = LevelDBReader(bytes[...])
     let limit = UInt64(fileSize - size)
     func isInside(_ offset: UInt64?, _ size: UInt64?) -> Bool {

@@ -16,6 +16,8 @@ struct LevelDBTransaction {
   /// What the database holds once the batch is written.
   private var ledger: Ledger
   private var hasChanges = false
+  /// If everything has been removed: the key of the first entry of every few megabytes.
+  private(set) var removedKeys: [[UInt8]] = []
   private var record: [UInt8] = []
 
   init(on handle: LevelDBHandle, ledger: Ledger) {
@@ -35,6 +37,9 @@ struct LevelDBTransaction {
     }
     if hasChanges { ledger.nextSequence += UInt64(operations.operations.count) }
   }
+
+  /// Puts nothing into the batch but the ledger.
+  mutating func touchLedger() { hasChanges = true }
 
   /// Writes the batch, if there is anything in it. Returns the ledger that holds from now on.
   mutating func commit() throws -> Ledger {
@@ -92,11 +97,20 @@ struct LevelDBTransaction {
   /// Removes key by key, since LevelDB knows no other way: costs time proportional to the number of entries.
   private mutating func removeAll() throws {
     guard ledger.count > 0 else { return }
-    try handle.forEachEntry { key, _ in
+    var size = Int.max / 2
+    try handle.forEachEntry { key, stored in
       batch.delete(key)
+      size += key.count + stored.count
+      if size > Self.rangeSize {
+        removedKeys.append(Array(key))
+        size = 0
+      }
       return true
     }
     hasChanges = true
     ledger.count = 0
   }
+
+  /// How much is compacted at a time when everything has been removed: closing waits for no more than that.
+  private static let rangeSize = 8 << 20
 }

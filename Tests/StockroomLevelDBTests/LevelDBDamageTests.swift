@@ -65,7 +65,7 @@ struct LevelDBDamageTests {
   @Test("After a crash an unfinished batch at the end of the log is dropped and the rest is there")
   func tornLog() async throws {
     let original = try TemporaryDirectory()
-    let engine = try original.open()
+    let engine = try original.open(durability: .full)
     var ends: [Int] = []
     let value = Data(repeating: 7, count: 5000)
     let log = try #require(

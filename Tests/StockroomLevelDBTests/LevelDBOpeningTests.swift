@@ -66,6 +66,31 @@ struct LevelDBOpeningTests {
     }
   }
 
+  @Test("A database that another program has opened and closed opens as before", arguments: [1, 2, 3])
+  func openedByAnotherProgram(times: Int) async throws {
+    for round in 0..<3 {
+      let engine = try directory.open()
+      try await engine.write((0..<50).map { (CacheKey(verbatim: "\(round)/\($0)"), noise(500)) })
+      try await engine.close()
+      for _ in 0..<times { try readWithLevelDB(directory.database.path) }
+    }
+    let engine = try directory.open()
+    #expect(try await engine.readAllData().count == 150)
+    #expect(try await engine.keyCount() == 150)
+    try await engine.verify()
+  }
+
+  @Test("A closing mark that is damaged itself keeps no intact database closed")
+  func damagedClosingMark() async throws {
+    for text in ["", "x", String(repeating: "\0", count: 100)] {
+      let engine = try directory.open()
+      try await engine.write(Data(text.utf8), key: CacheKey(verbatim: "a"))
+      try await engine.close()
+      try Data(text.utf8).write(to: directory.database.appending(path: "STOCKROOM.closed"))
+      #expect(try await directory.open().read(key: CacheKey(verbatim: "a")) == Data(text.utf8))
+    }
+  }
+
   @Test("Another program's LevelDB database is refused and left alone", arguments: [true, false])
   func foreignDatabase(isAtTop: Bool) throws {
     let place = isAtTop ? directory.url : directory.database
@@ -144,6 +169,23 @@ struct LevelDBOpeningTests {
       if round.isMultiple(of: 2) { try await engine.close() }
     }
     #expect(try opened() == (0, 0))
+  }
+
+  /// Does what LevelDB's own tools and its bindings for other languages do: opens, reads everything, closes.
+  private func readWithLevelDB(_ path: String) throws {
+    let options = leveldb_options_create()
+    defer { leveldb_options_destroy(options) }
+    var text: UnsafeMutablePointer<CChar>?
+    let database = try #require(leveldb_open(options, path, &text))
+    defer { leveldb_close(database) }
+    let reading = leveldb_readoptions_create()
+    defer { leveldb_readoptions_destroy(reading) }
+    let iterator = leveldb_create_iterator(database, reading)
+    defer { leveldb_iter_destroy(iterator) }
+    leveldb_iter_seek_to_first(iterator)
+    while leveldb_iter_valid(iterator) != 0 { leveldb_iter_next(iterator) }
+    leveldb_iter_get_error(iterator, &text)
+    #expect(text == nil)
   }
 
   private func makeForeignDatabase(at path: String) throws {

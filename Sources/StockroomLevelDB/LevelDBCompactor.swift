@@ -1,0 +1,24 @@
+import StockroomCore
+import Synchronization
+
+/// The thread on which tables are merged after everything has been removed. Nobody waits for it but ``stop()``.
+///
+/// LevelDB cannot be closed while a range is being compacted, nor told to give that up, so a range is kept small.
+final class LevelDBCompactor: Sendable {
+  private let thread = OwnThread()
+  private let isStopping = Atomic(false)
+
+  /// Does the work after what came before it, unless it is to stop. What it throws is dropped: space is given back later,
+  /// when LevelDB compacts by itself.
+  func enqueue(_ work: @escaping @Sendable () throws -> Void) {
+    try? thread.enqueue {
+      if !self.isStopping.load(ordering: .relaxed) { try? work() }
+    }
+  }
+
+  /// Waits for the range that is being compacted.
+  func stop() {
+    isStopping.store(true, ordering: .relaxed)
+    thread.stop()
+  }
+}

@@ -1,0 +1,191 @@
+import StockroomCore
+import Synchronization
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Notices that the directory of an open database, or a file in it, has been deleted, moved or replaced (rule C6).
+///
+/// LevelDB does not: it goes on with the files that it has open. Names come and go with a change of the directory's time,
+/// so one look at the directory tells that all is as it was.
+final class LevelDBDirectoryMonitor: Sendable {
+  private struct State {
+    /// What CURRENT says, which nobody but LevelDB changes, and only when it opens the database.
+    var manifest = ""
+    /// The files that LevelDB keeps open as long as it has the database open.
+    var lasting: [(name: String, identity: FileIdentity)] = []
+    /// The newest log that has been seen. LevelDB removes it only when there is a newer one.
+    var log: (number: UInt64, identity: FileIdentity)?
+    /// When the directory had last changed when all of its files were looked at.
+    var changeTime: ChangeTime?
+    var changeSeen = ContinuousClock.now
+    /// Whether the files have been looked at again since the clock of the file system has gone on.
+    var isSettled = false
+  }
+
+  private struct ChangeTime: Hashable {
+    let seconds: Int
+    let nanoseconds: Int
+  }
+
+  private let files: LevelDBFiles
+  private let identity: FileIdentity
+  private let state = Guarded(State())
+  /// On the monotonic clock, in nanoseconds: when a read of a few keys looks again.
+  private let nextLook = Atomic<UInt64>(0)
+
+  init(_ files: LevelDBFiles) throws {
+    self.files = files
+    identity = try FileIdentity(descriptor: files.descriptor, path: files.path)
+  }
+
+  /// Takes the files that are there, now that LevelDB has opened them, for the right ones.
+  func begin() throws {
+    var new = State()
+    new.manifest = try LevelDBManifest.currentName(in: files)
+    for name in ["LOCK", new.manifest] {
+      guard let status = try files.status(of: name) else { throw missing(name) }
+      new.lasting.append((name, FileIdentity(status)))
+    }
+    let state = new
+    self.state.withLock { $0 = state }
+  }
+
+  /// Makes sure that the directory is where it was, with the files in it.
+  ///
+  /// Costs a look at the directory, and at each file in it if names have come or gone.
+  ///
+  /// - Parameter handle: The open database, if it is open.
+  /// - Throws: `StorageError` with code `io` if a file or the directory is not there any more, `corrupted` if a table has
+  ///   another size.
+  func check(_ handle: LevelDBHandle?) throws {
+    let changeTime = try directoryTime()
+    let now = ContinuousClock.now
+    let isSettled = state.withLock { state in
+      // Two changes may have the same time, since the clocks of file systems are as coarse as two seconds.
+      state.changeTime == changeTime && (state.isSettled || now - state.changeSeen < .seconds(2))
+    }
+    if isSettled { return }
+    try inspect(handle)
+    state.withLock { state in
+      if state.changeTime == changeTime {
+        state.isSettled = true
+      } else {
+        state.changeTime = changeTime
+        state.changeSeen = now
+        state.isSettled = false
+      }
+    }
+  }
+
+  /// The same for a read of a few keys, which takes less time than a look: so there is at most one in 100 µs.
+  func checkNowAndThen(_ handle: LevelDBHandle) throws {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    let now = UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+    if now < nextLook.load(ordering: .relaxed) { return }
+    try check(handle)
+    nextLook.store(now + 100_000, ordering: .relaxed)
+  }
+
+  /// Makes sure that the directory is where it was, and looks at each file in it.
+  ///
+  /// LevelDB maps tables into memory, where a page that a file does not have any more ends the process.
+  func checkEverything(_ handle: LevelDBHandle, verifyingEnds: Bool = false) throws {
+    _ = try directoryTime()
+    try inspect(handle, verifyingEnds: verifyingEnds)
+  }
+
+  private func directoryTime() throws -> ChangeTime {
+    var status = stat()
+    if stat(files.path, &status) != 0 {
+      let number = errno
+      // Somebody has taken away the permission to look: that says nothing about the directory itself.
+      guard number == EACCES, fstat(files.descriptor, &status) == 0, status.st_nlink > 0 else {
+        throw StorageError.posix(
+          number, "The directory \(files.path) has been moved or deleted while the database was open")
+      }
+    }
+    guard FileIdentity(status) == identity else {
+      throw StorageError(
+        .io, "The directory \(files.path) has been replaced while the database was open. Nothing is done there.")
+    }
+    #if canImport(Darwin)
+      let time = status.st_ctimespec
+    #else
+      let time = status.st_ctim
+    #endif
+    return ChangeTime(seconds: Int(time.tv_sec), nanoseconds: Int(time.tv_nsec))
+  }
+
+  // MARK: Looking at each file
+
+  private func inspect(_ handle: LevelDBHandle?, verifyingEnds: Bool = false) throws {
+    let (manifest, lasting) = state.withLock { ($0.manifest, $0.lasting) }
+    guard try LevelDBManifest.currentName(in: files) == manifest else { throw missing("CURRENT") }
+    for (name, identity) in lasting {
+      guard let status = try files.status(of: name), FileIdentity(status) == identity else {
+        throw missing(name)
+      }
+    }
+    try inspectLogs()
+    for name in try LevelDBFileList(in: files).all {
+      if let status = try files.status(of: name) { files.restrict(name, status) }
+    }
+    guard let handle else { return }
+    for (number, size) in handle.tables() {
+      try inspectTable(number, size, verifyingEnd: verifyingEnds) { handle.tables()[number] != nil }
+    }
+  }
+
+  private func inspectLogs() throws {
+    let known = state.withLock { $0.log }
+    // Names are not all read at the same moment, so what is missing is looked for twice.
+    for isLast in [false, true] {
+      guard let name = try LevelDBFileList(in: files).logs.last,
+        let number = LevelDBFileList.number(ofLog: name), number >= known?.number ?? 0,
+        let status = try files.status(of: name),
+        number > known?.number ?? 0 || FileIdentity(status) == known?.identity
+      else {
+        if isLast { throw missing(LevelDBFileList.logName(known?.number ?? 0)) }
+        continue
+      }
+      return state.withLock { state in
+        if number >= state.log?.number ?? 0 { state.log = (number, FileIdentity(status)) }
+      }
+    }
+  }
+
+  /// - Parameter isStillUsed: Whether the table belongs to the database now. One that does does not come back later.
+  private func inspectTable(
+    _ number: UInt64, _ size: UInt64, verifyingEnd: Bool, isStillUsed: () -> Bool
+  ) throws {
+    let name = LevelDBFileList.tableName(number)
+    guard let status = try files.status(of: name) ?? files.status(of: LevelDBFileList.oldTableName(number)) else {
+      // A compaction may have removed it meanwhile.
+      if isStillUsed() { throw missing(name) }
+      return
+    }
+    guard UInt64(status.st_size) == size else {
+      throw StorageError(
+        .corrupted,
+        "\(files.path)/\(name), a table of a LevelDB database, has \(status.st_size) bytes instead of \(size).")
+    }
+    guard verifyingEnd else { return }
+    do {
+      try LevelDBTableFooter.verify(number, size: size, in: files)
+    } catch where !isStillUsed() {}
+  }
+
+  private func missing(_ name: String) -> StorageError {
+    StorageError(
+      .io,
+      "\(files.path)/\(name) has been removed or replaced while the database was open, which can be used again once "
+        + "it has been opened anew.")
+  }
+}

@@ -1,0 +1,53 @@
+import StockroomCore
+
+/// What is in the directory of a database, by the names that LevelDB and the engine give their files.
+struct LevelDBFileList {
+  var current: String?
+  var manifests: [String] = []
+  var logs: [String] = []
+  var tables: [String] = []
+  /// All of these and the other files of LevelDB and of the engine.
+  var all: [String] = []
+
+  init(in files: LevelDBFiles) throws {
+    for name in try files.names() {
+      if name == "CURRENT" {
+        current = name
+      } else if name.hasPrefix("MANIFEST-") {
+        manifests.append(name)
+      } else if name.hasSuffix(".log") {
+        logs.append(name)
+      } else if name.hasSuffix(".ldb") || name.hasSuffix(".sst") {
+        tables.append(name)
+      } else if !name.hasPrefix("LO"), !name.hasPrefix("STOCKROOM"), !name.hasSuffix(".dbtmp") {
+        continue
+      }
+      all.append(name)
+    }
+    // Six digits at least: the order of names is that of numbers, as far as anybody will get.
+    logs.sort()
+  }
+
+  /// The number in a name such as `000005.log`.
+  static func number(ofLog name: String) -> UInt64? { UInt64(name.dropLast(".log".count)) }
+
+  static func logName(_ number: UInt64) -> String { padded(number) + ".log" }
+  static func tableName(_ number: UInt64) -> String { padded(number) + ".ldb" }
+  /// What LevelDB called a table before version 1.14.
+  static func oldTableName(_ number: UInt64) -> String { padded(number) + ".sst" }
+
+  private static func padded(_ number: UInt64) -> String {
+    let digits = String(number)
+    return String(repeating: "0", count: max(0, 6 - digits.count)) + digits
+  }
+
+  /// Makes sure that LevelDB, which opens files by their names and follows links, finds regular files only.
+  ///
+  /// - Throws: `StorageError` with code `corrupted`.
+  func verifyKinds(in files: LevelDBFiles) throws {
+    for name in all {
+      guard let status = try files.status(of: name), !status.isRegularFile else { continue }
+      throw StorageError(.corrupted, "\(files.path)/\(name) is not a regular file.")
+    }
+  }
+}

@@ -1,0 +1,133 @@
+import Foundation
+import StockroomCore
+import StockroomLevelDB
+import Synchronization
+import Testing
+
+@Suite("LevelDB: verification, long reads and space")
+struct LevelDBHousekeepingTests {
+  let directory: TemporaryDirectory
+
+  init() throws { directory = try TemporaryDirectory() }
+
+  @Test("verify() finds a bit that has changed in a table, which opening does not look at")
+  func damagedTable() async throws {
+    let engine = try directory.open()
+    try await engine.write((0..<2000).map { (CacheKey(verbatim: "\($0)"), noise(200)) })
+    try await engine.close()
+    let again = try directory.open()
+    try await again.verify()
+    try await again.close()
+    let table = try #require(
+      FileManager.default.contentsOfDirectory(at: directory.database, includingPropertiesForKeys: nil)
+        .first { $0.pathExtension == "ldb" })
+    var bytes = try Data(contentsOf: table)
+    bytes[bytes.count / 2] ^= 1
+    try bytes.write(to: table)
+    let damaged = try directory.open()
+    #expect(try await damaged.keyCount() == 2000)
+    await #expect { try await damaged.verify() } throws: { ($0 as? StorageError)?.code == .corrupted }
+  }
+
+  @Test("verify() passes while the database is being written")
+  func verifyingUnderLoad() async throws {
+    let engine = try directory.open()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for task in 0..<4 {
+        group.addTask {
+          for round in 0..<6 {
+            try await engine.write((0..<50).map { (CacheKey(verbatim: "\(task)/\($0)"), noise(9000)) })
+            if round == 3 { try await engine.removeAllData() }
+            try await engine.verify()
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    try await engine.verify()
+  }
+
+  @Test("A write gets its turn while every processor reads everything again and again")
+  func readsGiveWay() async throws {
+    let engine = try directory.open()
+    try await engine.write((0..<20_000).map { (CacheKey(verbatim: "\($0)"), Data([1])) })
+    let isWritten = Flag()
+    let readers = ProcessInfo.processInfo.activeProcessorCount
+    try await withThrowingTaskGroup(of: Bool.self) { group in
+      for _ in 0..<readers {
+        group.addTask {
+          for _ in 0..<300 {
+            _ = try await engine.readAllEntries()
+            if isWritten.isSet.load(ordering: .relaxed) { return true }
+          }
+          return false
+        }
+      }
+      group.addTask {
+        try await engine.write(Data([2]), key: CacheKey(verbatim: "new"))
+        isWritten.isSet.store(true, ordering: .relaxed)
+        return true
+      }
+      let results = try await group.reduce(into: []) { $0.append($1) }
+      #expect(!results.contains(false))
+    }
+  }
+
+  @Test("Removing everything gives the room on the disk back while the engine is open")
+  func spaceAfterRemovingAll() async throws {
+    let engine = try directory.open()
+    for number in 0..<6 {
+      try await engine.write((0..<100).map { (CacheKey(verbatim: "\(number)/\($0)"), noise(50_000)) })
+    }
+    #expect(try size() > 20 << 20)
+    try await engine.removeAllData()
+    #expect(try await engine.keyCount() == 0)
+    try await engine.write(Data([1]), key: CacheKey(verbatim: "after"))
+    for _ in 0..<1_000_000 where try size() > 1 << 20 { try await engine.verify() }
+    #expect(try size() <= 1 << 20)
+    try await engine.close()
+    let again = try directory.open()
+    #expect(try await again.allKeys().map(\.value) == ["after"])
+  }
+
+  @Test("What is written while space is given back is there after a crash, in all of it or from the first on")
+  func crashWhileGivingSpaceBack() async throws {
+    let engine = try directory.open(durability: .process)
+    for number in 0..<6 {
+      try await engine.write((0..<100).map { (CacheKey(verbatim: "\(number)/\($0)"), noise(50_000)) })
+    }
+    try await engine.removeAllData()
+    for number in 0..<60 {
+      try await engine.write(Data([1]), key: CacheKey(verbatim: String(format: "after/%03d", number)))
+      guard number % 6 == 5 else { continue }
+      let copy = try TemporaryDirectory()
+      // A copy of a directory that is being written may lack files, other than a crash.
+      do {
+        try FileManager.default.copyItem(at: directory.database, to: copy.database)
+      } catch { continue }
+      guard try LevelDBHousekeepingTests.isSame(copy.database, directory.database) else { continue }
+      let again = try copy.open(durability: .process)
+      #expect(try await again.keyCount() == number + 1)
+    }
+  }
+
+  private final class Flag: Sendable {
+    let isSet = Atomic(false)
+  }
+
+  /// Whether no file has come or gone or changed.
+  private static func isSame(_ one: URL, _ other: URL) throws -> Bool {
+    func sizes(_ url: URL) throws -> [String: Int] {
+      try FileManager.default.contentsOfDirectory(atPath: url.path).reduce(into: [:]) { sizes, name in
+        guard !name.hasPrefix("LO") else { return }
+        sizes[name] = try? Data(contentsOf: url.appending(path: name)).count
+      }
+    }
+    return try sizes(one) == sizes(other)
+  }
+
+  private func size() throws -> Int {
+    try FileManager.default.contentsOfDirectory(at: directory.database, includingPropertiesForKeys: nil)
+      .reduce(0) { $0 + ((try? Data(contentsOf: $1).count) ?? 0) }
+  }
+}

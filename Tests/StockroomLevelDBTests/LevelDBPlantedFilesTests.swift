@@ -1,0 +1,102 @@
+import Foundation
+import StockroomCore
+import StockroomLevelDB
+import Testing
+
+@Suite("LevelDB: permissions, and files that somebody has planted")
+struct LevelDBPlantedFilesTests {
+  let directory: TemporaryDirectory
+
+  init() throws { directory = try TemporaryDirectory() }
+
+  @Test("Files and directories belong to their owner alone, while the database is open and afterwards")
+  func permissions() async throws {
+    let place = directory.url.appending(path: "new/place")
+    let engine = try LevelDBStorageEngine(directory: .init(url: place), durability: .full)
+    try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
+    #expect(try modes(below: directory.url.appending(path: "new")) == [0o600, 0o700])
+    for number in 0..<3 { try await engine.write(noise(5 << 20), key: CacheKey(verbatim: "\(number)")) }
+    try await engine.close()
+    #expect(try modes(below: directory.url.appending(path: "new")) == [0o600, 0o700])
+  }
+
+  @Test("Nothing planted under the name of a file makes opening and closing write elsewhere or hang")
+  func planted() async throws {
+    for name in Self.names {
+      for plant in Plant.allCases {
+        let directory = try TemporaryDirectory()
+        let engine = try directory.open()
+        try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
+        try await engine.close()
+        let victim = directory.url.appending(path: "victim")
+        try Data("precious".utf8).write(to: victim)
+        try replace(directory.database.appending(path: name), by: plant, victim)
+        do {
+          let engine = try directory.open()
+          try await engine.write(Data("b".utf8), key: CacheKey(verbatim: "b"))
+          try await engine.close()
+        } catch let error as StorageError {
+          #expect(error.description.contains(directory.database.path), "\(name) \(plant): \(error)")
+        }
+        #expect(try Data(contentsOf: victim) == Data("precious".utf8), "\(name) \(plant)")
+      }
+    }
+  }
+
+  @Test("Nothing planted while the database is open makes closing write elsewhere or hang")
+  func plantedWhileOpen() async throws {
+    for name in ["STOCKROOM.closed", "STOCKROOM.closed.new", "STOCKROOM.room"] {
+      for plant in Plant.allCases {
+        let directory = try TemporaryDirectory()
+        let victim = directory.url.appending(path: "victim")
+        try Data("precious".utf8).write(to: victim)
+        let engine = try directory.open()
+        try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
+        try replace(directory.database.appending(path: name), by: plant, victim)
+        try await engine.close()
+        #expect(try Data(contentsOf: victim) == Data("precious".utf8), "\(name) \(plant)")
+      }
+    }
+  }
+
+  @Test("A symbolic link in place of the database's directory is not followed")
+  func plantedDirectory() throws {
+    let elsewhere = directory.url.appending(path: "elsewhere")
+    try FileManager.default.createDirectory(at: elsewhere, withIntermediateDirectories: false)
+    let place = directory.url.appending(path: "place")
+    try FileManager.default.createDirectory(at: place, withIntermediateDirectories: false)
+    try FileManager.default.createSymbolicLink(
+      at: place.appending(path: "Stockroom.leveldb"), withDestinationURL: elsewhere)
+    #expect(throws: StorageError.self) { try LevelDBStorageEngine(directory: .init(url: place)) }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: elsewhere.path).isEmpty)
+  }
+
+  enum Plant: CaseIterable { case link, danglingLink, fifo, directory }
+
+  static let names = [
+    "STOCKROOM", "STOCKROOM.closed", "STOCKROOM.new", "STOCKROOM.closed.new", "STOCKROOM.unsynced", "LOCK", "LOG",
+    "LOG.old", "CURRENT", "CURRENT.new", "MANIFEST-000002", "MANIFEST-000004", "MANIFEST-000005", "000003.log",
+    "000005.log", "000006.log", "000007.log", "000005.ldb", "000006.ldb", "000004.dbtmp", "000006.dbtmp",
+  ]
+
+  private func replace(_ file: URL, by plant: Plant, _ victim: URL) throws {
+    try? FileManager.default.removeItem(at: file)
+    switch plant {
+    case .link: try FileManager.default.createSymbolicLink(at: file, withDestinationURL: victim)
+    case .danglingLink:
+      try FileManager.default.createSymbolicLink(
+        at: file, withDestinationURL: victim.deletingLastPathComponent().appending(path: "nowhere"))
+    case .fifo: try #require(mkfifo(file.path, 0o600) == 0)
+    case .directory: try FileManager.default.createDirectory(at: file, withIntermediateDirectories: false)
+    }
+  }
+
+  private func modes(below url: URL) throws -> [Int] {
+    var modes: Set<Int> = []
+    for path in try [""] + FileManager.default.subpathsOfDirectory(atPath: url.path) {
+      let attributes = try FileManager.default.attributesOfItem(atPath: url.appending(path: path).path)
+      modes.insert(try #require(attributes[.posixPermissions] as? Int))
+    }
+    return modes.sorted()
+  }
+}

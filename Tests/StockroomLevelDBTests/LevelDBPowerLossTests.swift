@@ -1,0 +1,142 @@
+import Foundation
+import StockroomCore
+import StockroomLevelDB
+import Testing
+
+@Suite("LevelDB: logs that were not synced")
+struct LevelDBPowerLossTests {
+  /// A database that was never closed, whose log holds batches of exactly one block each: batch N has the entries
+  /// "N/a" and "N/b".
+  private struct Unclosed {
+    let original: TemporaryDirectory
+    let engine: LevelDBStorageEngine
+    let log: String
+    let count: Int
+
+    static let blockSize = 32768
+
+    init(_ durability: Durability, count: Int) async throws {
+      self.count = count
+      original = try TemporaryDirectory()
+      // The log of another session, so that there is a table as well.
+      try await original.open(durability: durability).close()
+      engine = try original.open(durability: durability)
+      log = try #require(
+        FileManager.default.contentsOfDirectory(atPath: original.database.path)
+          .filter { $0.hasSuffix(".log") }.max())
+      func size() throws -> Int { try Data(contentsOf: original.database.appending(path: log)).count }
+      func write(_ number: Int, _ length: Int) async throws {
+        let name = String(format: "%03d", number)
+        try await engine.write([
+          (CacheKey(verbatim: name + "/a"), Data("a".utf8)), (CacheKey(verbatim: name + "/b"), noise(length)),
+        ])
+      }
+      // How much of a block is left for the value is found by trying.
+      let probe = try TemporaryDirectory()
+      let trial = try probe.open()
+      try await trial.write([
+        (CacheKey(verbatim: "000/a"), Data("a".utf8)), (CacheKey(verbatim: "000/b"), noise(30_000)),
+      ])
+      let trialLog = try #require(
+        FileManager.default.contentsOfDirectory(atPath: probe.database.path).first { $0.hasSuffix(".log") })
+      let used = try Data(contentsOf: probe.database.appending(path: trialLog)).count
+      let length = 30_000 + Self.blockSize - used
+      for number in 0..<count { try await write(number, length) }
+      try #require(try size() == count * Self.blockSize)
+    }
+
+    /// A copy of the files as they are now, with another log or with several.
+    func copy(logs: [Data]) throws -> TemporaryDirectory {
+      let copy = try TemporaryDirectory()
+      try FileManager.default.copyItem(at: original.database, to: copy.database)
+      let number = try #require(Int(log.dropLast(4)))
+      for (index, bytes) in logs.enumerated() {
+        try bytes.write(to: copy.database.appending(path: String(format: "%06d.log", number + index)))
+      }
+      return copy
+    }
+
+    var bytes: Data { get throws { try Data(contentsOf: original.database.appending(path: log)) } }
+  }
+
+  /// Expects the first batches, each as a whole, and returns how many they are.
+  private func batches(in directory: TemporaryDirectory, _ durability: Durability) async throws -> Int {
+    let engine = try directory.open(durability: durability)
+    let keys = try await engine.allKeys().map(\.value)
+    let count = keys.count / 2
+    #expect(keys == (0..<count).flatMap { [String(format: "%03d/a", $0), String(format: "%03d/b", $0)] })
+    #expect(try await engine.keyCount() == keys.count)
+    try await engine.verify()
+    try await engine.write(Data("new".utf8), key: CacheKey(verbatim: "new"))
+    try await engine.close()
+    let again = try directory.open(durability: durability)
+    #expect(try await again.keyCount() == keys.count + 1)
+    return count
+  }
+
+  @Test("At .process a log with a page that never reached the disk loses the batches from there on, and no more")
+  func lostPage() async throws {
+    let unclosed = try await Unclosed(.process, count: 6)
+    let bytes = try unclosed.bytes
+    for page in 0..<(bytes.count / 4096) {
+      var damaged = bytes
+      damaged.resetBytes(in: (page * 4096)..<((page + 1) * 4096))
+      #expect(try await batches(in: unclosed.copy(logs: [damaged]), .process) == page / 8)
+    }
+    for garbage in [0xA5, 0xFF] as [UInt8] {
+      var damaged = bytes
+      damaged.replaceSubrange(70_000..<70_512, with: Data(repeating: garbage, count: 512))
+      #expect(try await batches(in: unclosed.copy(logs: [damaged]), .process) == 2)
+    }
+  }
+
+  @Test("At .process what comes behind a gap between two logs is lost as well")
+  func lostPageBetweenLogs() async throws {
+    let unclosed = try await Unclosed(.process, count: 6)
+    let bytes = try unclosed.bytes
+    let (older, newer) = (Data(bytes.prefix(3 * 32768)), Data(bytes.suffix(3 * 32768)))
+    #expect(try await batches(in: unclosed.copy(logs: [older, newer]), .process) == 6)
+    var damaged = older
+    damaged.resetBytes(in: 40_000..<44_096)
+    #expect(try await batches(in: unclosed.copy(logs: [damaged, newer]), .process) == 1)
+    #expect(try await batches(in: unclosed.copy(logs: [older.prefix(2 * 32768), newer]), .process) == 2)
+    #expect(try await batches(in: unclosed.copy(logs: [older.prefix(50_000), newer]), .process) == 1)
+    #expect(try await batches(in: unclosed.copy(logs: [Data(), newer]), .process) == 0)
+    #expect(try await batches(in: unclosed.copy(logs: [older, Data(newer.dropFirst(32768))]), .process) == 3)
+  }
+
+  @Test("At .full what was acknowledged is never given up, and a batch that was not is")
+  func synced() async throws {
+    let unclosed = try await Unclosed(.full, count: 6)
+    let bytes = try unclosed.bytes
+    let (older, newer) = (Data(bytes.prefix(3 * 32768)), Data(bytes.suffix(3 * 32768)))
+    for page in 0..<8 {
+      var damaged = bytes
+      damaged.resetBytes(in: (40 + page) * 4096..<(41 + page) * 4096)
+      #expect(try await batches(in: unclosed.copy(logs: [damaged]), .full) == 5)
+      damaged = bytes
+      damaged.resetBytes(in: (20 + page) * 4096..<(21 + page) * 4096)
+      let copy = try unclosed.copy(logs: [damaged])
+      #expect { try copy.open() } throws: { ($0 as? StorageError)?.code == .corrupted }
+    }
+    for logs in [[older.prefix(2 * 32768), newer], [Data(), newer], [older.prefix(50_000), newer]] {
+      let copy = try unclosed.copy(logs: logs)
+      #expect { try copy.open() } throws: { ($0 as? StorageError)?.code == .corrupted }
+    }
+    #expect(try await batches(in: unclosed.copy(logs: [older, newer]), .full) == 6)
+  }
+
+  @Test("Which durability the last engine had decides, not which one the next one has")
+  func changedDurability() async throws {
+    let unclosed = try await Unclosed(.process, count: 4)
+    var damaged = try unclosed.bytes
+    damaged.resetBytes(in: 40_960..<45_056)
+    let copy = try unclosed.copy(logs: [damaged])
+    #expect(try await batches(in: copy, .full) == 1)
+    let strict = try await Unclosed(.full, count: 4)
+    damaged = try strict.bytes
+    damaged.resetBytes(in: 40_960..<45_056)
+    let other = try strict.copy(logs: [damaged])
+    #expect { try other.open(durability: .process) } throws: { ($0 as? StorageError)?.code == .corrupted }
+  }
+}

@@ -1,0 +1,62 @@
+import Foundation
+import StockroomCore
+import StockroomLevelDB
+import Testing
+
+#if os(Linux)
+  import Glibc
+
+  /// Takes the permission away to make and remove files in a directory: for root with the attribute of immutable files.
+  private func setWritable(_ isWritable: Bool, _ url: URL) -> Bool {
+    if geteuid() != 0 { return chmod(url.path, isWritable ? 0o700 : 0o500) == 0 }
+    let process = Process()
+    process.executableURL = URL(filePath: "/usr/bin/chattr")
+    process.arguments = [isWritable ? "-i" : "+i", url.path]
+    process.standardError = FileHandle.nullDevice
+    do { try process.run() } catch { return false }
+    process.waitUntilExit()
+    return process.terminationStatus == 0
+  }
+
+  @Suite("LevelDB: what the system refuses")
+  struct LevelDBRefusalTests {
+    @Test(
+      "Writes that the system refuses leave nothing behind, entries stay readable, and writing works once it is allowed",
+      arguments: Durability.allCases)
+    func immutableDirectory(_ durability: Durability) async throws {
+      let directory = try TemporaryDirectory()
+      let engine = try directory.open(durability: durability)
+      var expected: [CacheKey: Data] = [:]
+      func check(_ engine: LevelDBStorageEngine) async throws {
+        let all = try await engine.readAllDataAndKeys()
+        let isRight = Dictionary(uniqueKeysWithValues: all.map { ($0.key, $0.data) }) == expected
+        #expect(isRight, "\(all.count) of \(expected.count) entries")
+        #expect(try await engine.keyCount() == expected.count)
+      }
+      for round in 0..<2 {
+        guard setWritable(false, directory.database) else { return }
+        defer { _ = setWritable(true, directory.database) }
+        var failures = 0
+        for number in 0..<12 {
+          let entry = (key: CacheKey(verbatim: "\(round)/\(number)"), data: noise(2 << 20))
+          do {
+            try await engine.write(entry.data, key: entry.key)
+            expected[entry.key] = entry.data
+          } catch let error as StorageError {
+            #expect(error.code == .permissionDenied, "\(error)")
+            failures += 1
+          }
+          if number % 4 == 3 { try await check(engine) }
+        }
+        #expect(failures > 0)
+        #expect(setWritable(true, directory.database))
+        let key = CacheKey(verbatim: "\(round)/after")
+        try await engine.write(Data("after".utf8), key: key)
+        expected[key] = Data("after".utf8)
+        try await check(engine)
+      }
+      try await engine.close()
+      try await check(directory.open(durability: durability))
+    }
+  }
+#endif

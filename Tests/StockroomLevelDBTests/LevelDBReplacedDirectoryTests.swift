@@ -1,0 +1,128 @@
+import Foundation
+import StockroomCore
+import StockroomLevelDB
+import Testing
+
+@Suite("LevelDB: a directory that changes under an open engine")
+struct LevelDBReplacedDirectoryTests {
+  let directory: TemporaryDirectory
+
+  init() throws { directory = try TemporaryDirectory() }
+
+  @Test(
+    "An engine whose directory was deleted or moved throws .io and leaves the new database there alone",
+    arguments: [false, true], Durability.allCases)
+  func replaced(isMoved: Bool, durability: Durability) async throws {
+    let first = try directory.open(durability: durability)
+    try await first.write(Data("old".utf8), key: CacheKey(verbatim: "key"))
+    if isMoved {
+      try FileManager.default.moveItem(at: directory.database, to: directory.url.appending(path: "moved"))
+    } else {
+      try FileManager.default.removeItem(at: directory.database)
+    }
+    let second = try directory.open(durability: durability)
+    let entries = (0..<4).map { (key: CacheKey(verbatim: "second/\($0)"), data: noise(3 << 20)) }
+    for entry in entries { try await second.write(entry.data, key: entry.key) }
+
+    for number in 0..<4 {
+      await expectIO { try await first.write(noise(3 << 20), key: CacheKey(verbatim: "first/\(number)")) }
+    }
+    await expectIO { try await first.removeAllData() }
+    await expectIO { try await first.read(key: CacheKey(verbatim: "key")) }
+    await expectIO { try await first.readAllData() }
+    await expectIO { try await first.scan(.all, limit: 1) }
+    await expectIO { try await first.keyCount() }
+    try await first.close()
+
+    #expect(try await second.readAllDataAndKeys().map(\.key) == entries.map(\.key))
+    try await second.close()
+    let third = try directory.open(durability: durability)
+    #expect(try await third.readAllData() == entries.map(\.data))
+    #expect(try await third.keyCount() == entries.count)
+  }
+
+  @Test("An engine whose directory was moved away and back goes on with what it had")
+  func movedBack() async throws {
+    let key = CacheKey(verbatim: "key")
+    let engine = try directory.open(durability: .full)
+    try await engine.write(Data("one".utf8), key: key)
+    let elsewhere = directory.url.appending(path: "elsewhere")
+    try FileManager.default.moveItem(at: directory.database, to: elsewhere)
+    await expectIO { try await engine.write(Data("two".utf8), key: key) }
+    await expectIO { try await engine.readAllData() }
+    try FileManager.default.moveItem(at: elsewhere, to: directory.database)
+    #expect(try await engine.readAllData() == [Data("one".utf8)])
+    try await engine.write(Data("three".utf8), key: key)
+    try await engine.close()
+    #expect(try await directory.open().readAllData() == [Data("three".utf8)])
+  }
+
+  enum Change: CaseIterable { case removed, replaced }
+
+  @Test(
+    "An engine that misses one of its files throws .io for every write and every read of everything",
+    arguments: ["CURRENT", "LOCK", "MANIFEST-", ".log", ".ldb"], Change.allCases)
+  func missingFile(_ name: String, _ change: Change) async throws {
+    for number in 0..<3 {
+      let engine = try directory.open()
+      try await engine.write(noise(5000), key: CacheKey(verbatim: "\(number)"))
+      try await engine.close()
+    }
+    let engine = try directory.open()
+    try await engine.write(noise(5000), key: CacheKey(verbatim: "last"))
+    let file = try #require(
+      FileManager.default.contentsOfDirectory(at: directory.database, includingPropertiesForKeys: nil)
+        .filter { $0.lastPathComponent.hasPrefix(name) || $0.lastPathComponent.hasSuffix(name) }
+        .max { $0.lastPathComponent < $1.lastPathComponent })
+    // A copy that says the same does no harm; tables are never changed.
+    if change == .replaced, name == ".ldb" || name == "CURRENT" { return }
+    let bytes = try Data(contentsOf: file)
+    try FileManager.default.removeItem(at: file)
+    if change == .replaced { try bytes.write(to: file) }
+    await expectIO(file) { try await engine.write(Data("new".utf8), key: CacheKey(verbatim: "new")) }
+    await expectIO(file) { try await engine.readAllData() }
+    await expectIO(file) { try await engine.allKeys() }
+    try await engine.close()
+  }
+
+  @Test("A log that is cut off under an open engine makes the next write throw", arguments: Durability.allCases)
+  func cutLog(_ durability: Durability) async throws {
+    let engine = try directory.open(durability: durability)
+    try await engine.write(noise(5000), key: CacheKey(verbatim: "a"))
+    let name = try #require(
+      FileManager.default.contentsOfDirectory(atPath: directory.database.path).first { $0.hasSuffix(".log") })
+    #expect(truncate(directory.database.appending(path: name).path, 1000) == 0)
+    await #expect(throws: StorageError.self) {
+      try await engine.write(Data([1]), key: CacheKey(verbatim: "b"))
+    }
+  }
+
+  @Test("Tables that are cut off under an open engine make it throw, not trap")
+  func cutTables() async throws {
+    for number in 0..<3 {
+      let engine = try directory.open()
+      try await engine.write((0..<20).map { (CacheKey(verbatim: "\(number)/\($0)"), noise(5000)) })
+      try await engine.close()
+    }
+    let engine = try directory.open()
+    #expect(try await engine.readAllData().count == 60)
+    for name in try FileManager.default.contentsOfDirectory(atPath: directory.database.path)
+    where name.hasSuffix(".ldb") {
+      #expect(truncate(directory.database.appending(path: name).path, 100) == 0)
+    }
+    await #expect(throws: StorageError.self) { try await engine.readAllData() }
+    await #expect(throws: StorageError.self) { try await engine.readAllEntries() }
+    await #expect(throws: StorageError.self) { try await engine.allKeys() }
+    await #expect(throws: StorageError.self) { try await engine.scan(.all, limit: nil) }
+    await #expect(throws: StorageError.self) { try await engine.verify() }
+  }
+
+  private func expectIO<Value>(_ file: URL? = nil, _ body: () async throws -> Value) async {
+    await #expect {
+      _ = try await body()
+    } throws: { error in
+      guard let error = error as? StorageError, error.code == .io else { return false }
+      return error.description.contains((file ?? directory.database).path)
+    }
+  }
+}
