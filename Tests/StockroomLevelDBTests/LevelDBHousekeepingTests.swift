@@ -83,7 +83,11 @@ struct LevelDBHousekeepingTests {
     try await engine.removeAllData()
     #expect(try await engine.keyCount() == 0)
     try await engine.write(Data([1]), key: CacheKey(verbatim: "after"))
-    for _ in 0..<1_000_000 where try size() > 1 << 20 { try await engine.verify() }
+    var looks = 0
+    while try size() > 1 << 20, looks < 100_000 {
+      looks += 1
+      await Task.yield()
+    }
     #expect(try size() <= 1 << 20)
     try await engine.close()
     let again = try directory.open()
