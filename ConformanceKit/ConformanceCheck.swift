@@ -12,15 +12,22 @@ public struct ConformanceCheck: Sendable, Identifiable {
   let definition: CheckDefinition
   let suite: ConformanceSuite
 
+  /// Whether the suite lacks the child process that the check needs.
+  var isLeftOut: Bool { definition.needsChild && suite.child == nil }
+
   /// Makes the check. Returns if the engine passes it, and also if it cannot be made here.
   ///
+  /// The first check of a suite that has no ``ConformanceChild`` says on standard error how many checks are left out.
+  ///
   /// - Throws: ``ConformanceFailure`` if the engine breaks the rule or gets nowhere within the suite's time limit;
-  ///   `CancellationError` if the task is cancelled.
+  ///   ``ConformanceObstacle`` if the check itself failed; `CancellationError` if the task is cancelled.
   public func run() async throws {
+    suite.noteChecksLeftOut()
     switch await outcome() {
     case .passed: return
     case .skipped: try Task.checkCancellation()
     case .failed(let failure): throw failure
+    case .couldNotRun(let reason): throw ConformanceObstacle(check: id, reason: reason)
     }
   }
 
@@ -33,18 +40,35 @@ public struct ConformanceCheck: Sendable, Identifiable {
 
   private func make() async -> ConformanceOutcome {
     let context = CheckContext(suite: suite)
-    let result = await withTimeLimit(suite.timeLimit, since: context.progress, on: CheckThreads()) {
+    let result = await withTimeLimit(
+      suite.timeLimit, since: context.progress, on: CheckThreads(), onUnheard: { [id, suite] in
+        System.note(
+          "\(suite.name), \(id): \(context.progress.standstill(of: suite.timeLimit)). Nothing goes on here, since every "
+            + "thread of Swift's cooperative pool is held.")
+      }
+    ) {
       await context.perform(definition.body)
     }
     switch result {
     case .success(.success): return .passed
     case .success(.failure(let error)):
-      if Task.isCancelled { return .skipped("The task was cancelled.") }
-      if let skip = error as? Skip { return .skipped(skip.reason) }
-      return .failed(failure(error as? Violation ?? Violation(String(describing: error))))
+      return Task.isCancelled ? .skipped("The task was cancelled.") : outcome(of: error)
     case .failure:
       context.removeDirectory()
       return .failed(failure(Violation(context.progress.standstill(of: suite.timeLimit))))
+    }
+  }
+
+  /// What the engine does wrong comes as one of a few errors. Any other is a failure of the check itself, which had no
+  /// room for its directory, for instance; but a store may throw what it likes.
+  private func outcome(of error: any Error) -> ConformanceOutcome {
+    switch error {
+    case let violation as Violation: .failed(failure(violation))
+    case let skip as Skip: .skipped(skip.reason)
+    case is CallFailure, is ChildError, is ChildProcess.Died, is ChildHangs:
+      .failed(failure(Violation(String(describing: error))))
+    case _ where rule.isForStores: .failed(failure(Violation(String(describing: error))))
+    default: .couldNotRun(shortened(String(describing: error)))
     }
   }
 

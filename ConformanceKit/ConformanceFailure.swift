@@ -21,6 +21,17 @@ public struct ConformanceFailure: Error, Sendable, Hashable, Codable {
   }
 }
 
+/// The news that a check itself failed, for lack of room for its directory, for instance. It says nothing about the engine.
+public struct ConformanceObstacle: Error, Sendable, Hashable, CustomStringConvertible {
+  /// The identifier of the check.
+  public let check: String
+  /// What went wrong.
+  public let reason: String
+
+  /// Both in one sentence.
+  public var description: String { "The check \(check) could not run: \(reason)" }
+}
+
 extension ConformanceFailure: CustomStringConvertible {
   /// ``paragraph``, and below it ``proof``, indented by four blanks.
   public var description: String {

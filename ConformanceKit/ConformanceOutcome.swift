@@ -6,6 +6,8 @@ public enum ConformanceOutcome: Sendable, Hashable {
   case failed(ConformanceFailure)
   /// The check could not be made here, for this reason. It says nothing about the engine.
   case skipped(String)
+  /// The check itself failed, for this reason. It says nothing about the engine either, but somebody should look.
+  case couldNotRun(String)
 
   /// The failure, if this is one.
   public var failure: ConformanceFailure? {
@@ -26,13 +28,14 @@ extension ConformanceOutcome: Codable {
     case "passed": self = .passed
     case "failed": self = .failed(try container.decode(ConformanceFailure.self, forKey: .failure))
     case "skipped": self = .skipped(try container.decode(String.self, forKey: .reason))
+    case "could not run": self = .couldNotRun(try container.decode(String.self, forKey: .reason))
     default:
       throw DecodingError.dataCorruptedError(
         forKey: .status, in: container, debugDescription: "There is no outcome called \(status).")
     }
   }
 
-  /// Encodes a `status` of `passed`, `failed` or `skipped`, with the `failure` or the `reason`.
+  /// Encodes a `status` of `passed`, `failed`, `skipped` or `could not run`, with the `failure` or the `reason`.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     switch self {
@@ -42,6 +45,9 @@ extension ConformanceOutcome: Codable {
       try container.encode(failure, forKey: .failure)
     case .skipped(let reason):
       try container.encode("skipped", forKey: .status)
+      try container.encode(reason, forKey: .reason)
+    case .couldNotRun(let reason):
+      try container.encode("could not run", forKey: .status)
       try container.encode(reason, forKey: .reason)
     }
   }

@@ -27,7 +27,7 @@ public struct ConformanceSuite: Sendable {
   public let timeLimit: Duration
   /// How hard the checks try that search for faults.
   public let effort: ConformanceEffort
-  /// What opens the engine in a process of its own. Without it, checks that need one are skipped.
+  /// What opens the engine in a process of its own. Without it, checks that need one are left out.
   public let child: ConformanceChild?
 
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
@@ -39,13 +39,14 @@ public struct ConformanceSuite: Sendable {
   ///
   /// - Parameters:
   ///   - name: The name of the engine, for reports.
-  ///   - capabilities: What the engine claims. A capability that is claimed is checked.
+  ///   - capabilities: What the engine claims. A capability that is claimed is checked; that the engine claims just these
+  ///     is a check as well.
   ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
   ///   - timeLimit: How long a check may go without getting any further before the engine is said to hang. Generous
   ///     by default.
   ///   - effort: How hard the checks try that search for faults.
-  ///   - child: What opens the engine in a process of its own, to be killed there. Without it, checks that need one are
-  ///     skipped.
+  ///   - child: What opens the engine in a process of its own, to be killed there. Without it, the checks that need one
+  ///     are left out: see ``checksLeftOut``.
   ///   - makeEngine: Opens an engine that keeps everything it keeps inside the directory, which need not exist.
   ///     Called several times for one directory in some checks. An engine that uses no files ignores it.
   public init(
@@ -63,16 +64,62 @@ public struct ConformanceSuite: Sendable {
     self.makeEngine = makeEngine
   }
 
-  /// The checks that apply to what the engine claims, in the order of the contract.
-  public var checks: [ConformanceCheck] {
+  /// The checks for an engine, whose capabilities it is asked for itself: it is opened once in a directory of its own.
+  ///
+  /// ```swift
+  /// @Test(arguments: try await ConformanceSuite("MyEngine") { try MyEngine(directory: $0) }.checks)
+  /// func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
+  /// ```
+  ///
+  /// The parameters are those of
+  /// ``init(_:capabilities:workingDirectory:timeLimit:effort:child:makeEngine:)``.
+  ///
+  /// - Throws: What opening the engine throws, or closing it.
+  public init(
+    _ name: String, workingDirectory: URL = FileManager.default.temporaryDirectory,
+    timeLimit: Duration = .seconds(120), effort: ConformanceEffort = ConformanceEffort(),
+    child: ConformanceChild? = nil,
+    makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
+  ) async throws {
+    let directory = workingDirectory.appending(
+      path: "capabilities-\(UUID().uuidString)", directoryHint: .isDirectory)
+    // An engine that uses no files has not made it.
+    defer { try? FileManager.default.removeItem(at: directory) }
+    let engine = try await makeEngine(directory)
+    let capabilities = engine.capabilities
+    try await engine.close()
+    self.init(
+      name, capabilities: capabilities, workingDirectory: workingDirectory, timeLimit: timeLimit, effort: effort,
+      child: child, makeEngine: makeEngine)
+  }
+
+  /// The checks that apply to what the engine claims and can be made with what the suite was given, in the order of the
+  /// contract.
+  public var checks: [ConformanceCheck] { applicableChecks.filter { !$0.isLeftOut } }
+
+  /// The checks that apply to what the engine claims and cannot be made, since the suite has no ``child``.
+  public var checksLeftOut: [ConformanceCheck] { applicableChecks.filter(\.isLeftOut) }
+
+  static let hasNoChild = "The suite was given no child process to do this in (see ConformanceChild)."
+
+  private var applicableChecks: [ConformanceCheck] {
     CheckDefinition.all
       .filter { capabilities.isSuperset(of: $0.needs) }
       .map { ConformanceCheck(definition: $0, suite: self) }
   }
 
+  /// Says once for each suite of the process that checks are left out, where no report does.
+  func noteChecksLeftOut() {
+    guard child == nil, suitesNoted.withLock({ $0.insert(name).inserted }) else { return }
+    let (made, leftOut) = (checks.count, checksLeftOut.count)
+    guard leftOut > 0 else { return }
+    System.note(
+      "\(name) has no child process (see ConformanceChild): \(leftOut) of \(made + leftOut) checks are left out.")
+  }
+
   /// Makes every check, or some of them, one after the other.
   ///
-  /// Once the task is cancelled, the checks that are left are reported as skipped.
+  /// Once the task is cancelled, the checks that are left are reported as skipped, and so are ``checksLeftOut``.
   ///
   /// - Parameters:
   ///   - identifiers: The identifiers of the checks to make. Those that no check has are ignored. Nil stands for all.
@@ -82,7 +129,8 @@ public struct ConformanceSuite: Sendable {
   ) async -> ConformanceReport {
     let clock = ContinuousClock()
     let start = clock.now
-    let checks = checks.filter { identifiers?.contains($0.id) ?? true }
+    let applicable = applicableChecks
+    let checks = applicable.filter { identifiers?.contains($0.id) ?? true }
     var results: [ConformanceReport.Result] = []
     for check in checks {
       progress(ConformanceProgress(completed: results.count, total: checks.count, current: check))
@@ -98,9 +146,13 @@ public struct ConformanceSuite: Sendable {
     return ConformanceReport(
       name: name,
       capabilities: EngineCapabilities.named.filter { capabilities.contains($0.capability) }.map(\.name),
-      effort: effort, results: results, seconds: (clock.now - start).inSeconds)
+      effort: effort, results: results, applicableCount: applicable.count,
+      leftOutCount: checks.count(where: \.isLeftOut), seconds: (clock.now - start).inSeconds)
   }
 }
+
+/// The names of the suites whose missing child processes have been noted.
+private let suitesNoted = Guarded<Set<String>>([])
 
 /// How far a run of a suite has come.
 public struct ConformanceProgress: Sendable {

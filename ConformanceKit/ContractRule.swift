@@ -67,8 +67,10 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   case c3 = "C3"
   /// Cancelled calls.
   case c4 = "C4"
-  /// Waiting holds no thread of the cooperative pool.
+  /// Neither waiting nor a long call holds up other tasks.
   case c5 = "C5"
+  /// A place that is deleted, moved or replaced under an open engine.
+  case c6 = "C6"
 
   // Opening and closing
   /// Opening makes directories.
@@ -79,6 +81,10 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   case o3 = "O3"
   /// Dropping the last reference.
   case o4 = "O4"
+  /// Who may read and write the files, and planted files.
+  case o5 = "O5"
+  /// The cost of opening.
+  case o6 = "O6"
 
   // Faults
   /// A full disk.
@@ -87,6 +93,8 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   case f2 = "F2"
   /// Read-only media.
   case f3 = "F3"
+  /// What the system refuses in the middle of a call.
+  case f4 = "F4"
 
   // The Store in front of an engine
   /// Concurrent calls to a store.
@@ -111,6 +119,9 @@ extension ContractRule: CustomStringConvertible {
   /// The identifier of the rule.
   public var description: String { rawValue }
 
+  /// Whether the rule is about what is in front of an engine.
+  package var isForStores: Bool { rawValue.hasPrefix("S") }
+
   /// What the rule promises, in one or two sentences.
   public var sentence: String {
     switch self {
@@ -129,15 +140,16 @@ extension ContractRule: CustomStringConvertible {
     case .v3: "Returned data starts at index 0 and never changes, whatever happens to the engine afterwards."
     case .w1: "A read after an acknowledged write gives just that value; a second write replaces all of it."
     case .w2:
-      "createdAt is when the key went from absent to present and updatedAt when it was last written, both within "
-        + "2 ms of the call; updatedAt never moves backwards."
+      "createdAt is when the key went from absent to present and updatedAt when it was last written, if only with the "
+        + "same value, both within 2 ms of the call; createdAt is never later, and updatedAt never moves backwards."
     case .w3: "In a batch a later entry for the same key wins; an empty batch does nothing."
     case .w4:
-      "A batch is all or nothing, after errors, after crashes and for every reader; one invalid key anywhere "
-        + "rejects the whole batch."
+      "A batch of any size is all or nothing, after errors, after crashes and for every reader; one invalid key "
+        + "anywhere rejects the whole batch."
     case .w5: "apply(_:) does writes, removals and removeAll in the order given, as one batch."
     case .w6:
-      "An acknowledged write survives the death of the process and, where the engine says so, of the machine."
+      "An acknowledged write survives the death of the process and, with durableWrites, of the machine; without, that "
+        + "may cost the last batches, each as a whole."
     case .r1: "Absent is nil, not an error."
     case .r2:
       "A read of many keys answers in the order of the request, leaves absent keys out and answers a repeated key "
@@ -164,20 +176,33 @@ extension ContractRule: CustomStringConvertible {
         + "locked."
     case .c4:
       "A cancelled call has done all of its work or none, and throws CancellationError only if none."
-    case .c5: "Waiting for a disk or a network never holds a thread of Swift's cooperative pool."
+    case .c5:
+      "Waiting for a disk or a network never holds a thread of Swift's cooperative pool, and a write gets its turn "
+        + "within a second while every processor reads everything in a loop."
+    case .c6:
+      "An engine whose place is deleted, moved or replaced acknowledges nothing that a new opening would not see, "
+        + "returns nothing that is not there, and harms nobody who has opened the place since."
     case .o1: "Opening makes the directories that are missing."
     case .o2:
       "Opening on something unusable throws a StorageError that names the path and the cause, and touches nothing."
     case .o3:
-      "close() waits for what is under way, may be called twice, and makes every later call throw closed."
+      "close() waits for what is under way, may be called twice, and makes every later call throw closed; an engine "
+        + "that keeps nothing beyond its own life may leave it to the default, which does nothing."
     case .o4: "Dropping the last reference releases every lock and file descriptor, closed or not."
+    case .o5:
+      "Files and directories belong to their owner alone (0600, 0700) unless the engine is told otherwise; nothing "
+        + "planted in the place makes it write elsewhere or hang, and who may only read holds it up for a minute at most."
+    case .o6: "Opening costs no more with a million entries than with a thousand."
     case .f1:
       "On a full disk a write throws diskFull and leaves no trace; what was there stays readable, and writing "
         + "works again once there is room."
     case .f2:
-      "Damaged files make opening or the first use throw corrupted, and never empty the store; with "
-        + "detectsCorruption damage never turns into wrong bytes."
+      "Damaged files make opening or the first use throw corrupted, and never empty the store; verify() finds what "
+        + "opening does not look for, and with detectsCorruption damage never turns into wrong bytes."
     case .f3: "On read-only media opening or writing throws readOnly or permissionDenied."
+    case .f4:
+      "What the system refuses in the middle of a call leaves the call undone, all entries readable and the engine "
+        + "usable."
     case .s1: "Concurrent calls lose nothing: afterwards the items and the engine agree."
     case .s2: "A call that throws leaves the items and the engine as they were."
     case .s3:

@@ -35,6 +35,24 @@ extension CheckDefinition {
     ) { context in
       try await checkRemovals(in: try await context.open())
     }
+    Check(
+      .w4, "batches.of-any-size",
+      "a reader never sees a part of a batch of 100,000 entries, or of as many as the engine writes in two seconds",
+      needs: .atomicBatches
+    ) { context in
+      let engine = try await context.open()
+      let keys = keys(try await context.largeCount(for: engine, in: .seconds(2), atLeast: 10_000))
+      let samples = stride(from: 0, to: keys.count, by: 9_999).map { keys[$0] } + [keys[keys.count - 1]]
+      try await whileRunning {
+        try await engine.write(keys.map { (key: $0, data: data("v")) })
+      } readers: { _ in
+        let count = try await engine.read(keys: samples).count
+        try expect(
+          count == 0 || count == samples.count,
+          "while a batch of \(keys.count) entries was written, one read(keys:) found \(count) of \(samples.count) of them")
+      }
+      try expect(try await engine.keyCount(), is: keys.count, "keyCount() after a batch")
+    }
   }
 }
 

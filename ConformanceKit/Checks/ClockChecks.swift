@@ -7,13 +7,13 @@ extension CheckDefinition {
     Check(
       .w2, "clock.set-back",
       "when the clock is set back, updatedAt does not go back, createdAt is not the later one, and both are the same "
-        + "after opening anew"
+        + "after opening anew", needsChild: true
     ) { try await checkClock($0, .timestamps) }
     // With single writes alone an engine may have readAllEntries() by default, which knows the times only.
     Check(
       .r6, "clock.set-back-and-order",
       "when the clock is set back, readAllEntries() keeps the order in which the keys were first written",
-      needs: .atomicBatches
+      needs: .atomicBatches, needsChild: true
     ) { try await checkClock($0, .order) }
   }
 }

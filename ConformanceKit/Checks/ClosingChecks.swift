@@ -21,12 +21,13 @@ extension CheckDefinition {
     }
     Check(
       .o3, "closing.refuses-later-calls",
-      "after close() every method throws closed (or, if the engine has nothing to close, every one works as before)"
+      "after close() every method throws closed (or, if the engine keeps nothing beyond its own life, every one works as "
+        + "before)"
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))
       try await engine.close()
-      try await checkClosed(engine)
+      try await checkClosed(engine, mayWork: !context.capabilities.contains(.persistent))
     }
     Check(
       .o3, "closing.waits",
@@ -37,12 +38,28 @@ extension CheckDefinition {
     }
 
     Check(
-      .o4, "closing.releases-files", "after close() the engine has no file open any more", needs: .persistent
+      .o3, "closing.releases-files",
+      "after close() the engine has no file open any more, whoever still has a reference to it",
+      needs: .persistent
     ) { context in
       let engine = try await context.open()
       try await useMuch(engine)
-      try await context.close(engine)
+      try await engine.close()
       try await expectNoOpenFiles(context, after: "close()")
+    }
+    Check(
+      .o3, "closing.releases-locks",
+      "after close() the place can be opened at once, whoever still has a reference to the closed engine",
+      needs: .persistent
+    ) { context in
+      let engine = try await context.open()
+      try await useMuch(engine)
+      try await engine.close()
+      for round in 0..<3 {
+        let next = try await context.open()
+        try await next.write(data("v"), key: key("round \(round)"))
+        try await next.close()
+      }
     }
     Check(
       .o4, "dropping.releases-files",
@@ -78,7 +95,7 @@ extension CheckDefinition {
     Check(
       .o4, "dropping.after-many-failed-openings",
       "two hundred openings that throw leave no file descriptor open",
-      needs: .persistent
+      needs: .persistent, needsChild: true
     ) { context in
       let child = try context.startChild()
       let store = try await ClosedStore(in: context)
@@ -116,9 +133,9 @@ private func expectNoOpenFiles(_ context: CheckContext, after what: String) asyn
 
 /// Calls every method of an engine that has been closed.
 ///
-/// An engine that has nothing to release may leave close() as it is by default, doing nothing, and goes on
+/// An engine that keeps nothing beyond its own life may leave close() as it is by default, doing nothing, and goes on
 /// working. Which of the two it is shows at once: some calls refused and others not is neither.
-private func checkClosed(_ engine: Subject) async throws {
+private func checkClosed(_ engine: Subject, mayWork: Bool) async throws {
   let changes: [(String, @Sendable (Subject) async throws -> Bool)] = [
     (
       "write(_:key:)",
@@ -173,6 +190,8 @@ private func checkClosed(_ engine: Subject) async throws {
   try expect(
     refusing.isEmpty || working.isEmpty,
     "after close() some methods threw closed, but not \(working.joined(separator: ", "))")
+  try expect(
+    working.isEmpty || mayWork, "close() did nothing, although the engine keeps entries beyond its own life")
 }
 
 /// Closes while many tasks write, and compares what they were told with what is there afterwards.

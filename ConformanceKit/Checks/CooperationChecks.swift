@@ -6,7 +6,7 @@
 import StockroomCore
 import Synchronization
 
-// Waiting holds no thread of the cooperative pool: rule C5.
+// Neither waiting nor a long call holds up other tasks: rule C5.
 
 extension CheckDefinition {
   @CheckList static var cooperationChecks: [CheckDefinition] {
@@ -61,6 +61,22 @@ extension CheckDefinition {
         case 2: _ = try await engine.scan(.all, limit: nil)
         default: _ = try await engine.read(key: keys[index % 16])
         }
+      }
+    }
+    Check(
+      .c5, "cooperation.waits-elsewhere", "no call waits on the thread of its caller, not even for a millisecond"
+    ) { context in
+      let engine = try await context.open()
+      for (name, call) in callsOfEachKind { try await checkWaiting(in: engine, during: name, call) }
+    }
+    for (name, read) in readsOfEverything {
+      Check(
+        .c5, "cooperation.\(name)-gives-way",
+        "a write gets its turn within a second while every processor calls \(name)() in a loop"
+      ) { context in
+        let engine = try await context.open()
+        try await engine.write(keys(2_000).map { (key: $0, data: noise(200)) })
+        try await checkGivingWay(in: engine, during: name, read)
       }
     }
   }
@@ -157,4 +173,91 @@ private final class Heart: Sendable {
     }
     return (pause, allowed)
   }
+}
+
+// MARK: - Waiting on the caller's thread
+
+private let callsOfEachKind: [(String, @Sendable (Subject, Int) async throws -> Void)] = [
+  ("write(_:key:)", { try await $0.write(data("\($1)"), key: key("k")) }),
+  ("write(_:) of many", { try await $0.write(entries(keys(5), version: $1)) }),
+  ("apply(_:)", { try await $0.apply([.remove(key: keys(1)[0]), .write(data("\($1)"), key: key("k"))]) }),
+  ("remove(key:)", { try await $0.remove(key: keys(100)[$1]) }),
+  ("remove(keys:)", { try await $0.remove(keys: [keys(100)[$1]]) }),
+  ("read(key:)", { engine, _ in _ = try await engine.read(key: key("k")) }),
+  ("read(keys:)", { engine, _ in _ = try await engine.read(keys: keys(5)) }),
+  ("readAllDataAndKeys()", { engine, _ in _ = try await engine.readAllDataAndKeys() }),
+  ("keyCount()", { engine, _ in _ = try await engine.keyCount() }),
+]
+
+/// Makes calls one after the other on a thread that is watched. Convicts the engine if, three times in a row, the thread
+/// stood still in the middle of what it did for at least every other call.
+private func checkWaiting(
+  in engine: Subject, during name: String, _ call: @escaping @Sendable (Subject, Int) async throws -> Void
+) async throws {
+  let calls = 20
+  var waits = 0
+  for _ in 0..<3 {
+    try await engine.write(entries(keys(100)))
+    let threads = CheckThreads(count: 1, isWatched: true)
+    defer { threads.stop() }
+    try await Task(executorPreference: threads) { @concurrent in
+      for number in 0..<calls { try await call(engine, number) }
+    }.value
+    waits = threads.waits.count { $0 > .milliseconds(1) }
+    if waits < calls / 2 { return }
+  }
+  throw Violation(
+    "during \(calls) calls of \(name), one after the other, the thread of the caller stood still \(waits) times for "
+      + "more than a millisecond")
+}
+
+// MARK: - Giving way
+
+private let readsOfEverything: [(String, @Sendable (Subject) async throws -> Void)] = [
+  ("readAllData", { _ = try await $0.readAllData() }),
+  ("readAllDataAndKeys", { _ = try await $0.readAllDataAndKeys() }),
+  ("readAllEntries", { _ = try await $0.readAllEntries() }),
+  ("scan", { _ = try await $0.scan(.all, limit: nil) }),
+]
+
+/// Has a task for each thread read everything, again and again, without giving way itself, and writes meanwhile. Convicts
+/// the engine if the write has not got its turn, three times in a row, before some reader has computed for a second.
+private func checkGivingWay(
+  in engine: Subject, during name: String, _ read: @escaping @Sendable (Subject) async throws -> Void
+) async throws {
+  for _ in 0..<3 where try await isWriteDone(in: engine, whileAllCall: read) { return }
+  throw Violation(
+    "a write had not been done when each of \(CheckThreads.usualCount) tasks had called \(name)() in a loop for a second")
+}
+
+/// How long a reader goes on that hardly computes, as one whose engine reads on a thread of its own.
+private let longestReading = Duration.seconds(20)
+
+private func isWriteDone(
+  in engine: Subject, whileAllCall read: @escaping @Sendable (Subject) async throws -> Void
+) async throws -> Bool {
+  let (isDone, isLate) = (Flag(), Flag())
+  let threads = CheckThreads()
+  defer { threads.stop() }
+  return try await Task(executorPreference: threads) { @concurrent in
+    try await withThrowingTaskGroup { group in
+      for _ in 0..<CheckThreads.usualCount {
+        group.addTask { @concurrent in
+          let start = ContinuousClock.now
+          // The threads are new. On a busy machine the time that others have is not theirs.
+          while !isDone.isSet, System.threadProcessorTime < .seconds(1),
+            ContinuousClock.now - start < longestReading
+          { try await read(engine) }
+          isLate.set()
+        }
+      }
+      group.addTask { @concurrent in
+        // Behind the readers in the queue, so that they have all begun.
+        try await engine.write(data("v"), key: key("written meanwhile"))
+        if !isLate.isSet { isDone.set() }
+      }
+      try await group.waitForAll()
+    }
+    return isDone.isSet
+  }.value
 }

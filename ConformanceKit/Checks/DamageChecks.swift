@@ -8,7 +8,10 @@ extension CheckDefinition {
     for damage in NamedDamage.allCases {
       Check(
         .f2, "damage.\(damage.rawValue)",
-        "a store with a file \(damage.what) throws corrupted when it is opened or read, or gives what is still there",
+        damage.isCut
+          ? "a store that was closed, with a file \(damage.what), throws corrupted when it is opened or read, or everything "
+            + "is there"
+          : "a store with a file \(damage.what) throws corrupted when it is opened or read, or gives what is still there",
         needs: .persistent
       ) { context in
         var run = try await DamageRun(in: context, history: .short)
@@ -33,10 +36,25 @@ extension CheckDefinition {
       try run.finish("")
     }
     Check(
+      .f2, "damage.found-by-verify",
+      "wherever a file is damaged, verify() throws corrupted, if opening has not done so, or no read does so later; of a "
+        + "store that is as it was, it does not", needs: .persistent
+    ) { context in
+      var run = try await DamageRun(in: context, history: .short)
+      try await run.checkVerifyingUndamaged()
+      for file in run.files(atMost: 8) {
+        let size = run.size(of: file)
+        for part in 0..<6 where run.violations.isEmpty {
+          try await run.check(Damage(file: file, kind: .bytesChanged(at: size * part / 6)), isVerified: true)
+        }
+      }
+      try run.finish("")
+    }
+    Check(
       .f2, "damage.at-random",
       "whatever happens to a file of a closed store, opening, reading and writing it neither trap nor hang, they throw "
         + "corrupted or give what is left, which is not nothing, and an engine that detects corruption gives no wrong "
-        + "value", needs: .persistent
+        + "value", needs: .persistent, needsChild: true
     ) { context in
       var run = try await DamageRun(in: context, history: .long, mustHaveChild: true)
       let seed = context.effort.seed
@@ -64,6 +82,8 @@ private enum NamedDamage: String, CaseIterable, Sendable {
     case .replacedFile: "that is a text"
     }
   }
+
+  var isCut: Bool { self == .truncatedFile || self == .emptiedFile }
 
   func damage(to file: String, size: Int) -> Damage {
     let kind: Damage.Kind =

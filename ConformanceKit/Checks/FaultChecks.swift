@@ -34,14 +34,14 @@ extension CheckDefinition {
     Check(
       .f1, "faults.file-size-limit",
       "a write that meets a limit on the size of files throws diskFull, valueTooLarge or io and leaves no trace, what "
-        + "was there can be read, and writing works again without the limit", needs: .persistent
+        + "was there can be read, and writing works again without the limit", needs: .persistent, needsChild: true
     ) { context in
       try await context.check(FileSizeLimit(place: context.place), in: context.startChild())
     }
     Check(
       .r4, "faults.no-descriptors-while-open",
       "when no file descriptors are left, every read gives what is there or throws why it cannot, nothing is lost, and "
-        + "everything works again later", needs: .persistent
+        + "everything works again later", needs: .persistent, needsChild: true
     ) { try await $0.checkWithoutDescriptors(.using) }
     Check(
       .f3, "faults.read-only-store",

@@ -12,27 +12,27 @@ extension CheckDefinition {
     Check(
       .w6, "killed.while-writing-batches",
       "after the death of a process that was writing batches, what was acknowledged is there with its timestamps and in "
-        + "order, all or nothing of what was under way, and nothing else", needs: .persistent
+        + "order, all or nothing of what was under way, and nothing else", needs: .persistent, needsChild: true
     ) { try await checkSteps($0, .batches) }
     Check(
       .w6, "killed.while-writing-one-by-one",
       "after the death of a process that was writing and removing single entries, what was acknowledged is there with its "
-        + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent
+        + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent, needsChild: true
     ) { try await checkSteps($0, .single) }
     Check(
       .w6, "killed.while-opening",
       "after the death of a process that was opening what another had left when it died, what was acknowledged is there",
-      needs: .persistent
+      needs: .persistent, needsChild: true
     ) { try await checkOpening($0) }
     Check(
       .w6, "killed.while-several-tasks-write",
       "after the death of a process in which several tasks were writing, what each of them was acknowledged is there",
-      needs: .persistent
+      needs: .persistent, needsChild: true
     ) { try await checkTasks($0) }
     Check(
       .s3, "killed.while-chains-run",
       "after the death of a process in which a chain was running, a store has all of the old items or all of the new",
-      needs: [.persistent, .atomicBatches]
+      needs: [.persistent, .atomicBatches], needsChild: true
     ) { try await checkChains($0) }
   }
 }

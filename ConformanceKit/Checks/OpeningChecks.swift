@@ -49,21 +49,22 @@ extension CheckDefinition {
     Check(
       .o2, "opening.without-permission",
       "without permission, opening or the first use throws a StorageError that names the path and the cause, and "
-        + "everything is as it was once there is permission", needs: .persistent
+        + "everything is as it was once there is permission", needs: .persistent,
+      // The superuser has every permission, so another process has to give that up.
+      needsChild: System.isSuperuser
     ) { context in
       try await checkPermissions(context)
     }
     Check(
       .o2, "opening.without-descriptors",
       "with few file descriptors left, or none, opening works or throws a StorageError that names the path, and works "
-        + "as soon as there are some", needs: .persistent
+        + "as soon as there are some", needs: .persistent, needsChild: true
     ) { try await $0.checkWithoutDescriptors(.opening) }
   }
 }
 
 /// Takes permission away in three ways, and then only that of writing.
 private func checkPermissions(_ context: CheckContext) async throws {
-  // The superuser has every permission, so another process has to give that up.
   let child = System.isSuperuser ? try context.startChild() : nil
   let store = try await ClosedStore(in: context)
   let none = context.root.appending(path: "no-permission", directoryHint: .isDirectory)

@@ -6,8 +6,8 @@ extension CheckDefinition {
   @CheckList static var powerCutChecks: [CheckDefinition] {
     Check(
       .w6, "power.cut-while-writing-batches",
-      "whatever a power cut leaves of what was not synced, the engine opens, has everything that was acknowledged and "
-        + "no half batch, and takes writes", needs: [.persistent, .durableWrites]
+      "whatever a power cut leaves of what was not synced, the engine opens, has everything that was acknowledged (without "
+        + "durableWrites: up to some batch) and no half batch, and takes writes", needs: .persistent, needsChild: true
     ) { context in
       var scenario = PowerCutScenario(context.effort)
       scenario.isLarge = context.effort.powerCuts == nil
@@ -18,7 +18,7 @@ extension CheckDefinition {
       .w6, "power.cut-while-recovering",
       "after a power cut while the engine is opened on what another one has left, and while it goes on from there, "
         + "everything that was acknowledged is there and no half batch",
-      needs: [.persistent, .durableWrites, .atomicBatches]
+      needs: [.persistent, .durableWrites, .atomicBatches], needsChild: true
     ) { context in
       let limit = context.effort.powerCuts
       let recorder = try PowerCutRecorder(context, PowerCutScenario(context.effort))

@@ -35,6 +35,35 @@ extension CheckDefinition {
         }
       }
       Check(
+        .w2, "\(way.name).same-value-is-a-write",
+        "\(way.call) of the value that is there already keeps createdAt and sets updatedAt to now"
+      ) { context in
+        let engine = try await context.open()
+        let created = try await window { try await way.write(data("v"), key("k"), engine) }
+        try await letClockAdvance()
+        let updated = try await window { try await way.write(data("v"), key("k"), engine) }
+        try await expect(created: created, updated: updated, key("k"), in: engine)
+      }
+      Check(
+        .w2, "\(way.name).created-no-later-than-updated", "after \(way.call) createdAt is no later than updatedAt"
+      ) { context in
+        let engine = try await context.open()
+        for key in keys(20) {
+          try await way.write(data("v"), key, engine)
+          let (created, updated) = (
+            try await engine.createdAt(key: key) ?? .distantFuture, try await engine.updatedAt(key: key) ?? .distantPast
+          )
+          try expect(
+            created <= updated, "createdAt of \(key) was \(describe(created)), updatedAt \(describe(updated))")
+        }
+        for entry in try await engine.readAllEntries() {
+          try expect(
+            entry.createdAt <= entry.updatedAt,
+            "in readAllEntries() createdAt of \(entry.key) was \(describe(entry.createdAt)), updatedAt "
+              + describe(entry.updatedAt))
+        }
+      }
+      Check(
         .w2, "\(way.name).after-removal-renews-created-at",
         "\(way.call) of a key that was removed sets createdAt to now"
       ) { context in

@@ -12,25 +12,25 @@ extension CheckDefinition {
     Check(
       .c3, "processes.second-opening",
       "a place that another process has open is shared with multiProcess, and without it opening throws locked until "
-        + "that process has closed the engine", needs: .persistent
+        + "that process has closed the engine", needs: .persistent, needsChild: true
     ) { try await checkSecondOpening($0) }
     Check(
       .c3, "processes.killed-holder",
-      "a place that was open in a process which was killed can be opened at once", needs: .persistent
+      "a place that was open in a process which was killed can be opened at once", needs: .persistent, needsChild: true
     ) { try await checkKilledHolder($0) }
     Check(
       .c3, "processes.see-each-others-writes",
       "what one process was acknowledged is what the other reads from then on",
-      needs: [.persistent, .multiProcess]
+      needs: [.persistent, .multiProcess], needsChild: true
     ) { context in try await asSharing { try await checkTurns(context) } }
     Check(
       .c3, "processes.write-at-the-same-time", "nothing is lost when two processes write at the same time",
-      needs: [.persistent, .multiProcess]
+      needs: [.persistent, .multiProcess], needsChild: true
     ) { try await checkSharedWork($0) }
     Check(
       .c3, "processes.outlive-each-other",
       "a process goes on reading and writing after another, which was writing to the same place, was killed",
-      needs: [.persistent, .multiProcess]
+      needs: [.persistent, .multiProcess], needsChild: true
     ) { context in try await asSharing { try await checkOutliving(context) } }
   }
 }

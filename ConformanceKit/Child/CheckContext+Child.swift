@@ -20,6 +20,7 @@ extension CheckContext {
 }
 
 /// Turns what a child process tells into a conviction.
+@discardableResult
 func judging<Result>(_ body: () async throws -> Result) async throws -> Result {
   do {
     return try await body()

@@ -45,7 +45,7 @@ struct ChildRequest {
     ReadEverything.self, WriteSteps.self, WriteInTasks.self, RunChains.self, ReadStore.self, CallEngine.self,
     DamagedReading.self, FullDiskScenario.self, FileSizeLimit.self, NoDescriptors.self, FailedOpenings.self,
     NoPermission.self, ClockSetBack.self,
-    TakeStepsTask.self, InspectTask.self,
+    RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
   ]
 
   let task: any ChildTask

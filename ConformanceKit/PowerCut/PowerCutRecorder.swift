@@ -31,7 +31,9 @@ struct PowerCutRecorder {
     return search(calls, 0, directory, DiskTree()) { acknowledged in
       // Opening is step 0.
       let last = acknowledged.last ?? 0
-      return [PowerCutHistory(through: last, underWay: last + 1)]
+      // Without durable writes the last batches may be gone, any number of them.
+      let first = context.capabilities.contains(.durableWrites) ? last : 0
+      return (first...last).reversed().map { PowerCutHistory(through: $0, underWay: $0 + 1) }
     }
   }
 

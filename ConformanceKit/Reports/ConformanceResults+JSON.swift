@@ -5,11 +5,13 @@
 #endif
 
 extension ConformanceResults: Encodable {
-  /// Encodes whether all is well as `conforms`, and for each of the `engines` its name, capabilities, effort, figures
-  /// and `checks`, each with its `status` of `passed`, `failed` or `skipped`.
+  /// Encodes whether all is well as `conforms`, which is null if nothing failed but not every check was made that applies
+  /// to the engines, and for each of the `engines` its name, capabilities, effort, figures and `checks`, each with its
+  /// `status` of `passed`, `failed`, `skipped` or `could not run`. Of the figures, `applicable` counts the checks that apply
+  /// to the engine and `leftOut` those that were skipped for lack of a child process.
   public func encode(to encoder: any Encoder) throws {
     try EncodedResults(
-      conforms: isConforming,
+      conforms: reports.allSatisfy(\.failures.isEmpty) ? (isConforming && isComplete ? true : nil) : false,
       engines: reports.map { report in EncodedEngine(report) { reproduction(report, $0) } }
     ).encode(to: encoder)
   }
@@ -23,8 +25,17 @@ extension ConformanceResults: Encodable {
 }
 
 private struct EncodedResults: Encodable {
-  let conforms: Bool
+  let conforms: Bool?
   let engines: [EncodedEngine]
+
+  private enum CodingKeys: CodingKey { case conforms, engines }
+
+  func encode(to encoder: any Encoder) throws {
+    var container = encoder.container(keyedBy: CodingKeys.self)
+    // Null, where what is made for the type would leave it out.
+    try container.encode(conforms, forKey: .conforms)
+    try container.encode(engines, forKey: .engines)
+  }
 }
 
 private struct EncodedEngine: Encodable {
@@ -34,12 +45,17 @@ private struct EncodedEngine: Encodable {
   let passed: Int
   let failed: Int
   let skipped: Int
+  let couldNotRun: Int
+  let applicable: Int
+  let leftOut: Int
   let seconds: Double
   let checks: [EncodedCheck]
 
   init(_ report: ConformanceReport, reproduction: (ConformanceFailure) -> String) {
     let tally = Tally(report.results)
     (passed, failed, skipped) = (tally.passed, tally.failed, tally.skipped)
+    couldNotRun = tally.couldNotRun
+    (applicable, leftOut) = (report.applicableCount, report.leftOutCount)
     (name, capabilities, seconds) = (report.name, report.capabilities, report.seconds)
     effort = EncodedEffort(report.effort)
     checks = report.results.map { EncodedCheck($0, reproduction: reproduction) }
@@ -82,6 +98,9 @@ private struct EncodedCheck: Encodable {
     case .passed: status = "passed"
     case .skipped(let reason):
       status = "skipped"
+      self.reason = reason
+    case .couldNotRun(let reason):
+      status = "could not run"
       self.reason = reason
     case .failed(let failure):
       status = "failed"

@@ -11,9 +11,19 @@ extension ConformanceResults {
   }
 
   private func suite(_ report: ConformanceReport) -> MarkupElement {
-    MarkupElement(
+    let properties = MarkupElement(
+      "properties", [],
+      .elements([
+        property("applicable checks", report.applicableCount),
+        property("checks left out for lack of a child process", report.leftOutCount),
+      ]))
+    return MarkupElement(
       "testsuite", [("name", report.name)] + Tally(report.results).attributes(seconds: report.seconds),
-      .elements(report.results.map { testCase($0, in: report) }))
+      .elements([properties] + report.results.map { testCase($0, in: report) }))
+  }
+
+  private func property(_ name: String, _ value: Int) -> MarkupElement {
+    MarkupElement("property", [("name", name), ("value", "\(value)")], .nothing)
   }
 
   private func testCase(_ result: ConformanceReport.Result, in report: ConformanceReport) -> MarkupElement {
@@ -22,6 +32,8 @@ extension ConformanceResults {
       case .passed: .nothing
       case .skipped(let reason):
         .elements([MarkupElement("skipped", [("message", reason.inOneLine)], .nothing)])
+      case .couldNotRun(let reason):
+        .elements([MarkupElement("error", [("message", reason.inOneLine)], .nothing)])
       case .failed(let failure):
         .elements([
           MarkupElement(
@@ -42,7 +54,8 @@ extension ConformanceResults {
 extension Tally {
   fileprivate func attributes(seconds: Double) -> [(String, String)] {
     [
-      ("tests", "\(passed + failed + skipped)"), ("failures", "\(failed)"), ("errors", "0"),
+      ("tests", "\(passed + failed + skipped + couldNotRun)"), ("failures", "\(failed)"),
+      ("errors", "\(couldNotRun)"),
       ("skipped", "\(skipped)"), ("time", seconds.inMilliseconds),
     ]
   }

@@ -3,18 +3,22 @@ extension ConformanceResults {
   /// ending with the end of a line.
   public var markdown: String {
     let legend =
-      "Checks passed, by rule and engine. ✗: failed; ○: could not be checked here; –: does not apply."
+      "Checks passed, by rule and engine. ✗: failed; ○: could not be checked here; !: could not run; –: does not apply."
     let failures = failures.map { engine, failure, reproduction in
       let verdict = "- ✗ **\(engine.markdown)**, \(failure.check.markdownCode): \(failure.paragraph.markdown)"
       let proof = failure.proof.map { [$0.markdownCodeBlock.indented(by: 2)] } ?? []
       return ([verdict] + proof + ["  Again: \(reproduction.markdownCode)"]).joined(separator: "\n\n")
+    }
+    let obstacles = obstacles.map { engine, obstacle in
+      "- ! **\(engine.markdown)**, \(obstacle.check.markdownCode): could not run: "
+        + obstacle.reason.inOneLine.markdown
     }
     let skips = skippedChecks.map {
       "- ○ \($0.engines.joined(separator: ", ").markdown), \($0.check.markdownCode): \($0.reason.inOneLine.markdown)"
     }
     return paragraphs(
       [legend, matrix(withSentences: true).markdown] + failures + [
-        skips.joined(separator: "\n"), verdict.markdown,
+        obstacles.joined(separator: "\n"), skips.joined(separator: "\n"), verdict.markdown,
       ]
     ).withVisibleControls
   }

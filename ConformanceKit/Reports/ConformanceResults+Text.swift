@@ -2,16 +2,17 @@ extension ConformanceResults {
   /// The results for a terminal: the matrix, what failed and what was skipped, ending with the end of a line.
   public var text: String {
     let legend =
-      "Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   – does not apply"
+      "Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   ! could not run   – does not apply"
     let failures = failures.map { engine, failure, reproduction in
       let proof = failure.proof.map { "\n\n" + $0.indented(by: 6) + "\n" } ?? ""
       return "✗ \(engine), \(failure.check)\n  \(failure.paragraph)\(proof)\n  Again: \(reproduction)"
     }
+    let obstacles = obstacles.map { "! \($0), \($1.check): could not run: \($1.reason.inOneLine)" }
     let skips = skippedChecks.map {
       "○ \($0.engines.joined(separator: ", ")), \($0.check): \($0.reason.inOneLine)"
     }
     return paragraphs(
-      [legend, matrix(withSentences: false).text] + failures + [skips.joined(separator: "\n"), verdict]
+      [legend, matrix(withSentences: false).text] + failures + [obstacles.joined(separator: "\n"), skips.joined(separator: "\n"), verdict]
     ).withVisibleControls
   }
 }

@@ -29,8 +29,12 @@ public struct ConformanceResults: Sendable {
     self.reproduction = reproduction ?? Self.reproductionInSwift
   }
 
-  /// Whether no engine failed any check.
+  /// Whether no engine failed any check, and no check failed itself.
   public var isConforming: Bool { reports.allSatisfy(\.isConforming) }
+
+  /// Whether no check was left out that applies to an engine. Only then does ``isConforming`` say that the engines keep the
+  /// contract.
+  public var isComplete: Bool { reports.allSatisfy(\.isComplete) }
 
   /// What makes a failure happen again, for those who have a suite and no command.
   private static func reproductionInSwift(_ report: ConformanceReport, _ failure: ConformanceFailure)
@@ -58,10 +62,17 @@ extension ConformanceResults {
     var engines: [String]
   }
 
+  /// Those that were left out for lack of a child process are one.
   var skippedChecks: [SkippedCheck] {
     var found: [SkippedCheck] = []
     for report in reports {
-      for (check, _, reason) in report.skipped {
+      if report.leftOutCount > 0 {
+        found.append(
+          SkippedCheck(
+            check: "\(report.leftOutCount) checks left out", reason: ConformanceSuite.hasNoChild,
+            engines: [report.name]))
+      }
+      for (check, _, reason) in report.skipped where reason != ConformanceSuite.hasNoChild {
         if let index = found.firstIndex(where: { $0.check == check && $0.reason == reason }) {
           found[index].engines.append(report.name)
         } else {
@@ -79,17 +90,24 @@ extension ConformanceResults {
     }
   }
 
-  /// One sentence: who keeps the contract and who does not, with figures.
+  /// The checks that failed themselves, engine by engine.
+  var obstacles: [(engine: String, obstacle: ConformanceObstacle)] {
+    reports.flatMap { report in report.obstacles.map { (report.name, $0) } }
+  }
+
+  /// One sentence: who keeps the contract and who does not, with figures. Of checks that are not all there are it says no
+  /// more than how many were passed.
   var verdict: String {
-    let tallies = reports.map { Tally($0.results) }
-    let (passed, failed, skipped) = tallies.reduce((0, 0, 0)) {
-      ($0.0 + $1.passed, $0.1 + $1.failed, $0.2 + $1.skipped)
-    }
-    let figures = "\(passed) checks passed, \(failed) failed, \(skipped) skipped"
-    let breakers = reports.filter { !$0.isConforming }.map(\.name)
+    let tally = Tally(reports.flatMap(\.results))
+    let figures =
+      "\(tally.passed) checks passed, \(tally.failed) failed, \(tally.skipped) skipped"
+      + (tally.couldNotRun > 0 ? ", \(tally.couldNotRun) could not run" : "")
+    let breakers = reports.filter { !$0.failures.isEmpty }.map(\.name)
     if !breakers.isEmpty { return "\(breakers.joined(separator: ", ")): contract broken. \(figures)." }
-    return passed == 0
-      ? "No check could be made. \(figures)." : "Every engine keeps the contract. \(figures)."
+    if tally.passed == 0 { return "No check could be made. \(figures)." }
+    if isComplete, tally.couldNotRun == 0 { return "Every engine keeps the contract. \(figures)." }
+    let applicable = reports.reduce(0) { $0 + $1.applicableCount }
+    return "Passed \(tally.passed) of \(applicable) checks, which is no verdict on the contract. \(figures)."
   }
 }
 
@@ -98,17 +116,20 @@ struct Tally {
   let passed: Int
   let failed: Int
   let skipped: Int
+  let couldNotRun: Int
 
   init(_ results: [ConformanceReport.Result]) {
     passed = results.count { $0.outcome == .passed }
     failed = results.count { $0.outcome.failure != nil }
-    skipped = results.count - passed - failed
+    couldNotRun = results.count { if case .couldNotRun = $0.outcome { true } else { false } }
+    skipped = results.count - passed - failed - couldNotRun
   }
 
   /// What a cell of the matrix says: how many checks were passed, and whether others were not.
   var cell: String {
     let parts = [
       passed > 0 ? "\(passed)" : "", skipped > 0 ? "○ \(skipped)" : "", failed > 0 ? "✗ \(failed)" : "",
+      couldNotRun > 0 ? "! \(couldNotRun)" : "",
     ]
     let text = parts.filter { !$0.isEmpty }.joined(separator: " ")
     return text.isEmpty ? "–" : text

@@ -9,6 +9,8 @@ enum CheckMessage: Codable, Sendable {
   case broken(rule: ContractRule?, happened: String)
   /// The check cannot be made here.
   case impossible(reason: String)
+  /// The check itself failed.
+  case obstacle(String)
 }
 
 /// A check, or a part of one, that may end the process that makes it.
@@ -28,15 +30,29 @@ extension CheckTask {
     send: @escaping @Sendable (CheckMessage) throws -> Void
   ) async throws {
     do {
-      try await check(makeEngine: makeEngine) { try send(.step($0)) }
+      try await check(
+        makeEngine: { place in
+          do { return try await makeEngine(place) } catch {
+            throw CallFailure(call: "opening the engine", error: error)
+          }
+        }, note: { try send(.step($0)) })
     } catch let violation as Violation {
       try send(.broken(rule: violation.rule, happened: violation.description))
     } catch let failure as CallFailure {
       try send(.broken(rule: nil, happened: failure.description))
     } catch let skip as Skip {
       try send(.impossible(reason: skip.reason))
+    } catch let lost as LostParent {
+      throw lost
+    } catch {
+      try send(.obstacle(String(describing: error)))
     }
   }
+}
+
+/// A check that failed itself, in a child process.
+struct CheckObstacle: Error, CustomStringConvertible {
+  let description: String
 }
 
 /// The process did not come to an end of what it had to do.
@@ -102,6 +118,7 @@ extension ChildProcess {
         case .step(let next): step.clause = next
         case .broken(let rule, let happened): verdict = Violation(happened, rule: rule)
         case .impossible(let reason): verdict = Skip(reason: reason)
+        case .obstacle(let reason): verdict = CheckObstacle(description: "in a child process, \(reason)")
         }
       }
     } catch let death as Died {

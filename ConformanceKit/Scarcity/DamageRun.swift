@@ -42,15 +42,25 @@ struct DamageRun {
     return Damage(number: number, seed: seed, store: store, sizes: sizes)
   }
 
+  /// Convicts the engine if verify() finds damage where there is none.
+  mutating func checkVerifyingUndamaged() async throws {
+    let reading = DamagedReading(
+      directory: try store.copy { _ in }, history: history, what: "of a store that is as it was", codes: [],
+      mustBeRight: true, mustBeWhole: true, isVerified: true, mayTurnBack: false, mayBeEmpty: false, remedy: nil)
+    try await check(reading)
+  }
+
   /// Does the damage, has it judged and keeps the judgement. Tidies up.
-  mutating func check(_ damage: Damage) async throws {
+  ///
+  /// - Parameter isVerified: Whether verify() is called before anything is read, and has to find the damage.
+  mutating func check(_ damage: Damage, isVerified: Bool = false) async throws {
     let copy = try store.copy { try damage.apply(in: $0, olderFiles: store.olderFiles) }
     defer { try? FileManager.default.removeItem(at: copy) }
     let mustBeRight =
       store.context.capabilities.contains(.detectsCorruption) && !(damage.mayEmpty && files.count == 1)
     let reading = DamagedReading(
       directory: copy, history: history, what: damage.description, codes: damage.codes,
-      mustBeRight: mustBeRight, mayTurnBack: damage.mayTurnBack, mayBeEmpty: damage.mayEmpty,
+      mustBeRight: mustBeRight, mustBeWhole: damage.isCut, isVerified: isVerified, mayTurnBack: damage.mayTurnBack, mayBeEmpty: damage.mayEmpty,
       remedy: .init(
         original: store.directory.appending(path: damage.file), damaged: copy.appending(path: damage.file)))
     do {

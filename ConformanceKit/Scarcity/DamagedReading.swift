@@ -15,6 +15,10 @@ struct DamagedReading: CheckTask {
   let codes: [String]
   /// Whether everything that is given must be right.
   let mustBeRight: Bool
+  /// Whether, unless some call throws, everything that was written must be there as it was.
+  let mustBeWhole: Bool
+  /// Whether the engine is asked to look at everything first. What that does not find, no later read may report.
+  let isVerified: Bool
   /// Whether it may be what it once was.
   let mayTurnBack: Bool
   let mayBeEmpty: Bool
@@ -41,7 +45,11 @@ struct DamagedReading: CheckTask {
       return
     }
     let look = Look(task: self, engine: engine, note: note)
-    try await look.read()
+    if isVerified {
+      try await look.verify()
+    } else {
+      try await look.read()
+    }
     try await look.write()
     try await look.close()
     engine.letGo()
@@ -65,7 +73,7 @@ struct DamagedReading: CheckTask {
     let healed = DamagedReading(
       directory: directory, history: history,
       what: "\(what), where opening was refused, and then that file put back as it was", codes: [],
-      mustBeRight: true, mayTurnBack: false, mayBeEmpty: false, remedy: nil)
+      mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false, remedy: nil)
     try await healed.check(makeEngine: makeEngine, note: note)
   }
 }
@@ -81,12 +89,24 @@ private final class Look {
   /// How many values were given.
   private var found = 0
   private var isReported = false
+  /// What was missing or wrong first.
+  private var loss: Violation?
 
   init(task: DamagedReading, engine: Subject, note: @escaping @Sendable (String) throws -> Void) {
     (self.task, self.engine, self.note) = (task, engine, note)
     expected = task.history.contents()
     earlier =
       task.mayTurnBack ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
+  }
+
+  /// Has the engine look at everything, and then reads everything.
+  func verify() async throws {
+    try await attempt("verify()") { try await engine.verify() }
+    let isFound = isReported
+    try await read()
+    if isReported && !isFound {
+      throw Violation("\(task.what), verify() threw nothing, and a read threw corrupted later")
+    }
   }
 
   func read() async throws {
@@ -106,9 +126,11 @@ private final class Look {
     for (key, value) in values {
       if value != nil { found += 1 }
       if !isRight(value, of: key) { throw wrong("read(key:) of \(key)", value) }
+      noteLoss(of: key, value, "read(key:)")
     }
     try await readMany(keys)
     try await readAll()
+    if let loss, task.mustBeWhole && !isReported { throw loss }
     if found == 0 && !isReported && !task.mayBeEmpty {
       throw Violation("\(task.what), the store was empty, and no call threw")
     }
@@ -173,6 +195,8 @@ private final class Look {
     try await attempt(call) { given = try await body() }
     guard let given else { return }
     found += given.count
+    let values = Dictionary(given.map { ($0.key, $0.data) }) { first, _ in first }
+    for key in expected.keys.sorted() { noteLoss(of: key, values[key], call) }
     guard task.mustBeRight else { return }
     for entry in given where !isRight(entry.data, of: entry.key) {
       throw wrong("\(call), of \(entry.key),", entry.data)
@@ -180,6 +204,13 @@ private final class Look {
     if !task.mayTurnBack && given.count != expected.count {
       throw Violation("\(task.what), \(call) gave \(given.count) entries instead of \(expected.count)")
     }
+  }
+
+  private func noteLoss(of key: CacheKey, _ value: Data?, _ call: String) {
+    guard loss == nil, value != expected[key] else { return }
+    loss = Violation(
+      "\(task.what), \(call) gave \(describe(value as Any)) for \(key) instead of "
+        + "\(describe(expected[key] as Any)), and no call threw")
   }
 
   private func isRight(_ value: Data?, of key: CacheKey) -> Bool {

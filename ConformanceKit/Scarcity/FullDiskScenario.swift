@@ -229,7 +229,7 @@ extension CallFailure {
 
 extension StorageOperation {
   /// Does to a dictionary what it does to a store.
-  fileprivate func apply(to contents: inout [CacheKey: Data]) {
+  func apply(to contents: inout [CacheKey: Data]) {
     switch self {
     case .write(let data, let key): contents[key] = data
     case .remove(let key): contents[key] = nil

@@ -105,14 +105,14 @@ final class CheckContext: Sendable {
   /// - Parameter tool: A program, with its arguments, that runs the process instead of the system itself.
   func startChild(under tool: [String] = []) throws -> ChildProcess {
     guard let child else {
-      throw Skip(reason: "The suite was given no child process to do this in (see ConformanceChild).")
+      throw Skip(reason: ConformanceSuite.hasNoChild)
     }
     let process = try ChildProcess(child, under: tool)
     atEnd { process.kill() }
     return process
   }
 
-  /// Closes the engine and lets go of it, as an engine need not release anything before its last reference goes.
+  /// Closes the engine and lets go of it.
   func close(_ engine: Subject) async throws {
     defer { engine.letGo() }
     try await engine.close()

@@ -10,16 +10,19 @@ struct CheckDefinition: Sendable {
   let expectation: String
   /// What an engine must claim for the check to apply.
   let needs: EngineCapabilities
+  /// Whether the check cannot be made without a child process.
+  let needsChild: Bool
   let body: Body
 
   init(
     _ rule: ContractRule, _ id: String, _ expectation: String, needs: EngineCapabilities = [],
-    body: @escaping Body
+    needsChild: Bool = false, body: @escaping Body
   ) {
     self.rule = rule
     self.id = id
     self.expectation = expectation
     self.needs = needs
+    self.needsChild = needsChild
     self.body = body
   }
 
@@ -31,7 +34,8 @@ struct CheckDefinition: Sendable {
       orderChecks,
       removalChecks, historyChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
       cancellationChecks,
-      cooperationChecks, openingChecks, closingChecks, faultChecks, damageChecks, powerCutChecks,
+      cooperationChecks, placeChecks, openingChecks, closingChecks, privacyChecks, openingCostChecks, faultChecks,
+      refusalChecks, damageChecks, powerCutChecks,
       storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
       storeIdentifierChecks, killChecks, twoProcessesChecks,

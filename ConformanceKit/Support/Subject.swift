@@ -122,6 +122,10 @@ struct Subject: StorageEngine {
     try await call("scan(_:limit:)") { try await engine.scan(range, limit: limit) }
   }
 
+  func verify() async throws {
+    try await call("verify()") { try await engine.verify() }
+  }
+
   func close() async throws {
     try await call("close()") { try await engine.close() }
   }

@@ -17,6 +17,13 @@ import StockroomCore
 enum System {
   static var isSuperuser: Bool { geteuid() == 0 }
 
+  /// Says something on standard error, where no report is.
+  static func note(_ text: String) {
+    let line = Array("ConformanceKit: \(text)\n".utf8)
+    // Nobody can be told that nobody can be told.
+    _ = write(STDERR_FILENO, line, line.count)
+  }
+
   /// Holds the calling thread, which must be none of the cooperative pool's.
   static func pauseThread(milliseconds: Int) {
     usleep(UInt32(milliseconds * 1000))
@@ -28,6 +35,31 @@ enum System {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
     return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
   }
+
+  /// How long a processor has worked for the calling thread.
+  static var threadProcessorTime: Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
+  }
+
+  /// What ``timeOnRunQueue(_:)`` needs. Nil where the system does not tell.
+  static func openThreadStatistics() -> Int32? {
+    let file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
+    return file < 0 ? nil : file
+  }
+
+  /// How long the thread that has opened the statistics was ready to compute while others did.
+  static func timeOnRunQueue(_ statistics: Int32?) -> Duration {
+    guard let statistics else { return .zero }
+    var bytes = [UInt8](repeating: 0, count: 96)
+    let count = pread(statistics, &bytes, bytes.count, 0)
+    // The time that it computed, the time that it was ready to, and how often, in nanoseconds.
+    let numbers = String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: " ")
+    return .nanoseconds(numbers.count > 1 ? Int64(numbers[1]) ?? 0 : 0)
+  }
+
+  static func closeFile(_ descriptor: Int32) { close(descriptor) }
 
   /// The files inside a directory that this process has open.
   static func openFiles(in directory: URL) -> [String] {
@@ -146,9 +178,10 @@ extension System {
     return setrlimit(resource, &limit) == 0
   }
 
+  private static let nobody: UInt32 = 65_534
+
   /// Gives up the superuser's permissions, for good.
   static func becomeNobody() throws {
-    let nobody: UInt32 = 65_534
     guard setgroups(0, nil) == 0, setgid(nobody) == 0, setuid(nobody) == 0, geteuid() == nobody else {
       throw Skip(reason: "The superuser's permissions could not be given up: \(SystemError(errno)).")
     }
@@ -165,6 +198,115 @@ extension System {
       chmod(directory.appending(path: path).systemPath, bytes == nil ? directories : files)
     }
     chmod(directory.systemPath, directories)
+  }
+}
+
+// MARK: - Files
+
+extension System {
+  /// Everything below a directory, whatever it is.
+  static func contents(of directory: URL) throws -> [URL] {
+    try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath).map { directory.appending(path: $0) }
+  }
+
+  /// A directory and all that are below it.
+  static func directories(in directory: URL) throws -> [URL] {
+    try [directory] + contents(of: directory).filter { mode(of: $0)?.isDirectory == true }
+  }
+
+  /// The permissions of a file or directory. Nil for what is neither, or not there any more.
+  static func mode(of url: URL) -> (mode: mode_t, isDirectory: Bool)? {
+    var status = stat()
+    guard lstat(url.systemPath, &status) == 0 else { return nil }
+    let kind = status.st_mode & mode_t(S_IFMT)
+    guard kind == mode_t(S_IFDIR) || kind == mode_t(S_IFREG) else { return nil }
+    return (status.st_mode & 0o7777, kind == mode_t(S_IFDIR))
+  }
+
+  static func makeLink(at url: URL, to target: URL) throws {
+    guard symlink(target.systemPath, url.systemPath) == 0 else {
+      throw StorageError.posix(errno, "Making the link \(url.systemPath) failed")
+    }
+  }
+
+  static func makeFIFO(_ url: URL) throws {
+    guard mkfifo(url.systemPath, 0o600) == 0 else {
+      throw StorageError.posix(errno, "Making the FIFO \(url.systemPath) failed")
+    }
+  }
+
+  /// Lets those go on who wait for somebody else to open a FIFO.
+  static func release(_ url: URL) {
+    let file = open(url.systemPath, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+    if file >= 0 { close(file) }
+  }
+
+  /// Lets nobody change, rename or remove a file, not even the superuser, or takes that back.
+  ///
+  /// - Throws: ``Skip`` where that is not possible.
+  static func setImmutable(_ isImmutable: Bool, _ url: URL) throws {
+    #if canImport(Darwin)
+      let result = chflags(url.systemPath, isImmutable ? UInt32(UF_IMMUTABLE) : 0)
+    #else
+      // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_IMMUTABLE_FL of linux/fs.h.
+      let (get, set, immutable): (UInt, UInt, Int) = (0x8008_6601, 0x4008_6602, 0x10)
+      let file = open(url.systemPath, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+      defer { if file >= 0 { close(file) } }
+      var flags = 0
+      var result = file < 0 ? -1 : ioctl(file, .init(get), &flags)
+      if result == 0 {
+        flags = isImmutable ? flags | immutable : flags & ~immutable
+        result = ioctl(file, .init(set), &flags)
+      }
+    #endif
+    guard result == 0 else {
+      throw Skip(reason: "Files cannot be made immutable here: \(SystemError(errno)).")
+    }
+  }
+
+  /// Whether this process writes to the file through memory.
+  static func isMappedForWriting(_ url: URL) -> Bool {
+    guard let resolved = realpath(url.systemPath, nil) else { return false }
+    defer { free(resolved) }
+    let path = String(cString: resolved)
+    let maps = (try? String(contentsOfFile: "/proc/self/maps", encoding: .utf8)) ?? ""
+    return maps.split(whereSeparator: \.isNewline).contains { $0.hasSuffix(path) && $0.contains(" rw-s ") }
+  }
+
+  /// Gives everything below a directory, and itself, to the user that ``becomeNobody()`` makes of this process.
+  static func giveToNobody(_ directory: URL) throws {
+    for url in try contents(of: directory) + [directory] {
+      guard lchown(url.systemPath, nobody, nobody) == 0 else {
+        throw StorageError.posix(errno, "Giving \(url.systemPath) to another user failed")
+      }
+    }
+  }
+
+  /// Takes every lock that can be taken through a descriptor for reading, if nobody else has it. Gives the descriptor,
+  /// which holds the locks; nil for what is no file.
+  static func lockForReading(_ url: URL) -> Int32? {
+    guard mode(of: url)?.isDirectory == false else { return nil }
+    let file = open(url.systemPath, O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { return nil }
+    _ = flock(file, LOCK_EX | LOCK_NB)
+    var region = flock()
+    region.l_type = Int16(F_RDLCK)
+    region.l_whence = Int16(SEEK_SET)
+    _ = fcntl(file, F_SETLK, &region)
+    return file
+  }
+
+  /// What the process has read, and touched of its memory, until now.
+  static var usage: (bytesRead: Int, pagesTouched: Int) {
+    var usage = rusage()
+    #if canImport(Glibc)
+      getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+    #else
+      getrusage(RUSAGE_SELF, &usage)
+    #endif
+    let io = (try? String(contentsOfFile: "/proc/self/io", encoding: .utf8)) ?? ""
+    let bytes = io.split(whereSeparator: \.isNewline).first { $0.hasPrefix("rchar: ") }.flatMap { Int($0.dropFirst(7)) }
+    return (bytes ?? 0, Int(usage.ru_minflt))
   }
 }
 

@@ -1,3 +1,4 @@
+import Foundation
 import StockroomCore
 
 /// The time within which a check has to get anywhere is over.
@@ -28,32 +29,66 @@ final class CheckProgress: Sendable {
 
 /// Does the work in a task of its own and waits for it, as long as it makes progress at least once within the limit.
 ///
-/// Work that gets nowhere is cancelled and left behind: nobody can stop a task that does not want to.
+/// Work that gets nowhere is cancelled and left behind: nobody can stop a task that does not want to. A thread watches the
+/// time, so that work which holds every thread of the cooperative pool does not stop the clock.
 ///
-/// - Parameter threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
+/// - Parameters:
+///   - threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
+///   - onUnheard: Called on that thread if nobody takes the result for a while after the limit: the caller, too, waits for
+///     a thread of the pool.
 func withTimeLimit<Result: Sendable>(
   _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckThreads? = nil,
-  _ work: @escaping @Sendable () async -> Result
+  onUnheard: @escaping @Sendable () -> Void = {}, _ work: @escaping @Sendable () async -> Result
 ) async -> Swift.Result<Result, TimeLimitExceeded> {
   let race = Race<Swift.Result<Result, TimeLimitExceeded>>()
   let worker = Task(executorPreference: threads) { @concurrent in
     race.finish(with: .success(await work()))
     threads?.stop()
   }
-  let timer = Task { @concurrent in
-    while case let end = progress.last.advanced(by: limit), end > .now {
-      // Sleeping ends early only when the work is done and the timer has been cancelled.
-      guard (try? await Task.sleep(until: end, clock: .suspending)) != nil else { return }
+  let isHeard = Alarm()
+  Thread.detachNewThread {
+    while case let remaining = SuspendingClock.now.duration(to: progress.last.advanced(by: limit)),
+      remaining > .zero
+    {
+      if isHeard.wait(for: remaining) { return }
     }
     race.finish(with: .failure(TimeLimitExceeded()))
+    if !isHeard.wait(for: .seconds(10)) { onUnheard() }
   }
   return await withTaskCancellationHandler {
     let result = await race.winner()
-    timer.cancel()
+    isHeard.raise()
     worker.cancel()
     return result
   } onCancel: {
     worker.cancel()
+  }
+}
+
+/// Something that a thread waits for.
+private final class Alarm: @unchecked Sendable {
+  // Safe to share: the state is touched only between lock() and unlock().
+  private let condition = NSCondition()
+  private var isRaised = false
+
+  func raise() {
+    condition.lock()
+    isRaised = true
+    condition.broadcast()
+    condition.unlock()
+  }
+
+  /// Holds the thread until somebody has raised the alarm, or for so long. Tells whether it has been raised.
+  ///
+  /// It looks every second, as the wall clock by which a condition waits may be set.
+  func wait(for duration: Duration) -> Bool {
+    let end = ContinuousClock.now + duration
+    condition.lock()
+    defer { condition.unlock() }
+    while !isRaised, case let remaining = ContinuousClock.now.duration(to: end), remaining > .zero {
+      _ = condition.wait(until: Date(timeIntervalSinceNow: min(remaining.inSeconds, 1)))
+    }
+    return isRaised
   }
 }
 

@@ -24,7 +24,7 @@ struct MuseumPiece: Sendable, CustomTestStringConvertible {
   ) {
     (self.name, self.rule, self.also, self.capabilities) = (name, rule, also, capabilities)
     self.timeLimit = timeLimit
-    self.makeEngine = { _ in makeEngine(try ReferenceEngine()) }
+    self.makeEngine = { _ in makeEngine(try ReferenceEngine(claiming: capabilities)) }
   }
 
   /// A piece that keeps its entries in a file.
@@ -36,7 +36,7 @@ struct MuseumPiece: Sendable, CustomTestStringConvertible {
   ) {
     (self.name, self.rule, self.also, self.capabilities) = (name, rule, also, capabilities)
     self.timeLimit = timeLimit
-    self.makeEngine = { makeEngine(try ReferenceEngine(directory: $0, flaw: flaw), $0) }
+    self.makeEngine = { makeEngine(try ReferenceEngine(directory: $0, flaw: flaw, claiming: capabilities), $0) }
   }
 
   /// Every piece there is.

@@ -58,7 +58,7 @@ extension MuseumPiece {
 
   private static let longChecks: Set<String> = [
     "values.64-mebibytes", "values.beyond-64-mebibytes", "values.beyond-64-mebibytes-in-batches",
-    "values.of-megabytes", "write.beyond-10000-entries",
+    "values.of-megabytes", "write.beyond-10000-entries", "batches.of-any-size",
     "reads.of-100000-keys", "faults.full-disk",
     "faults.full-disk-and-batches",
     "keys.thousands-with-a-long-prefix", "scan.costs-what-it-returns", "damage.anywhere", "closing.waits",
@@ -72,7 +72,9 @@ extension MuseumPiece {
   /// What the kit says about the engine that is made for a check of rule C5.
   static func failureOfCooperation(_ id: String) async -> ConformanceFailure? {
     guard let makeEngine = ofCooperation[id] else { return nil }
-    let suite = ConformanceSuite("Blocking", capabilities: []) { _ in makeEngine(try ReferenceEngine()) }
+    let suite = ConformanceSuite("Blocking", capabilities: []) { _ in
+      makeEngine(try ReferenceEngine(claiming: []))
+    }
     return await suite.checks.first { $0.id == id }?.outcome().failure
   }
 }
@@ -86,7 +88,7 @@ struct MuseumTests {
     let failures = outcomes.values.compactMap(\.failure)
     let isUndecided = piece.checks.contains { check in
       guard check.rule == piece.rule, case .skipped = outcomes[check.id] else { return false }
-      return [.f1, .f3].contains(check.rule)
+      return [.f1, .f3, .f4].contains(check.rule)
     }
     var isConvicted = failures.contains { $0.rule == piece.rule } || isUndecided
     // Where tasks have to meet, it takes another look now and then on a busy machine.
@@ -109,7 +111,7 @@ struct MuseumTests {
       for (check, outcome) in outcomes {
         switch outcome {
         case .failed: convicting.insert(check)
-        case .skipped: skipped.insert(check)
+        case .skipped, .couldNotRun: skipped.insert(check)
         case .passed: break
         }
       }
@@ -149,7 +151,7 @@ struct MuseumTests {
 
   @Test("Every rule has an engine or a store that breaks it, and there are eighty and more")
   func isComplete() {
-    let broken = Set(MuseumPiece.all.map(\.rule) + StoreMuseumPiece.all.map(\.rule)).union([.c5])
+    let broken = Set(MuseumPiece.all.map(\.rule) + StoreMuseumPiece.all.map(\.rule)).union([.c5, .o6])
     #expect(broken == Set(ContractRule.allCases))
     #expect(MuseumPiece.all.count >= 80)
     #expect(Set(MuseumPiece.all.map(\.testDescription)).count == MuseumPiece.all.count)

@@ -29,7 +29,7 @@ struct OddEngine: Sendable, CustomTestStringConvertible {
     .init("gives another order each time") { ShufflingEngine(base: try ReferenceEngine()) },
     .init("has room for 64 MiB") { LimitedEngine(base: try ReferenceEngine()) },
     .init("keeps times in milliseconds") { MillisecondEngine(base: try ReferenceEngine()) },
-    .init("claims less than it can", claiming: []) { try ReferenceEngine() },
+    .init("claims less than it can", claiming: []) { try ReferenceEngine(claiming: []) },
   ]
 }
 

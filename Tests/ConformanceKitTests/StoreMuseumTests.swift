@@ -56,11 +56,6 @@ struct StoreMuseumPiece: Sendable, CustomTestStringConvertible {
   ]
 }
 
-extension ContractRule {
-  /// Whether the rule is about what is in front of an engine.
-  var isForStores: Bool { rawValue.hasPrefix("S") }
-}
-
 @Suite("Stores that break a rule are convicted of breaking it")
 struct StoreMuseumTests {
   fileprivate static func checks(

@@ -10,7 +10,7 @@ struct SuiteTests {
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine = { $0 }
   ) -> ConformanceSuite {
     ConformanceSuite("Memory", capabilities: capabilities, timeLimit: timeLimit) { _ in
-      makeEngine(try ReferenceEngine())
+      makeEngine(try ReferenceEngine(claiming: capabilities))
     }
   }
 
@@ -124,7 +124,7 @@ struct SuiteTests {
   @Test("A report survives JSON")
   func json() async throws {
     let suite = ConformanceSuite("File", capabilities: .persistent, timeLimit: .seconds(30)) {
-      try ReferenceEngine(directory: $0, flaw: .sharesNothing)
+      try ReferenceEngine(directory: $0, flaw: .sharesNothing, claiming: .persistent)
     }
     let report = await suite.run()
     let decoded = try JSONDecoder().decode(ConformanceReport.self, from: JSONEncoder().encode(report))

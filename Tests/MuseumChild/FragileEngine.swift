@@ -21,7 +21,7 @@ package final class FragileEngine: StorageEngine {
     // Descriptors and permission
     case leaksDescriptors, emptyWithoutDescriptors, nilWithoutDescriptors, trapsWithoutDescriptors
     case callsDescriptorsCorrupted
-    case concealsPath, concealsCause, emptyWithoutPermission
+    case concealsPath, concealsCause, emptyWithoutPermission, forgetsWhenRefused
     // The clock
     case updatesBackwards, remembersTimesUntilClosed, listsByTime
   }
@@ -97,6 +97,9 @@ package final class FragileEngine: StorageEngine {
         try file.save(entries.values.sorted { $0.sequence < $1.sequence })
       } catch {
         if flaw == .staysFull { state.isFull = true }
+        if flaw == .forgetsWhenRefused, (error as? StorageError)?.code == .permissionDenied {
+          state.entries = [:]
+        }
         if flaw == .forgetsWhenFull || flaw == .writesInPlace { state.entries = [:] }
         throw error
       }

@@ -59,6 +59,8 @@ struct FragilePiece: Sendable, CustomTestStringConvertible {
       "opening.without-descriptors"),
     .init(.o2, "does not say why", .concealsCause, by: "opening.without-permission"),
     .init(.o2, "is empty without permission", .emptyWithoutPermission, by: "opening.without-permission"),
+    .init(
+      .f4, "forgets everything when it is refused", .forgetsWhenRefused, by: "refused.read-only-directory"),
     .init(.w2, "lets updatedAt follow the clock", .updatesBackwards, by: "clock.set-back"),
     .init(.w2, "remembers times until it is closed", .remembersTimesUntilClosed, by: "clock.set-back"),
     .init(.r6, "lists entries by their time", .listsByTime, by: "clock.set-back-and-order"),
@@ -80,6 +82,7 @@ extension ConformanceSuite {
     let others: Set = [
       "faults.full-disk-at-every-step", "faults.file-size-limit", "faults.no-descriptors-while-open",
       "opening.without-permission", "opening.without-descriptors", "dropping.after-many-failed-openings",
+      "refused.read-only-directory",
     ]
     return checks.filter {
       $0.id.hasPrefix("damage.") || $0.id.hasPrefix("clock.") || others.contains($0.id)
@@ -98,6 +101,7 @@ struct FragileEngineTests {
       case .failed(let failure): #expect(failure.rule == piece.rule, "\(failure)")
       // A clock that can be set, and file systems to fill up, are not everywhere.
       case .skipped(let reason): #expect(!reason.isEmpty)
+      case .couldNotRun(let reason): Issue.record("\(check.id) could not run: \(reason)")
       }
     }
   }

@@ -6,6 +6,7 @@ import StockroomCore
 
 extension MuseumPiece {
   static let ofBatches: [MuseumPiece] = [
+    .init(.w4, "writes large batches in portions") { WritesInPortions(base: $0) },
     .init(.w3, "keeps the first of two entries in a batch") { FirstEntryWins(base: $0) },
     .init(.w3, "refuses empty batches") { RefusesEmptyBatches(base: $0) },
     // Parts of a large batch are done in any order.
@@ -169,5 +170,18 @@ struct StopsAtRemoveAll: Exhibit {
     try operations.validate()
     let end = operations.firstIndex(of: .removeAll).map { $0 + 1 } ?? operations.count
     try await base.apply(Array(operations.prefix(end)))
+  }
+}
+
+/// Memory for a transaction is limited.
+struct WritesInPortions: Exhibit {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys { try key.validate() }
+    if dataAndKeys.count <= 4_096 { return try await base.write(dataAndKeys) }
+    for start in stride(from: 0, to: dataAndKeys.count, by: 4_096) {
+      try await base.write(Array(dataAndKeys[start..<min(start + 4_096, dataAndKeys.count)]))
+      await Task.yield()
+    }
   }
 }

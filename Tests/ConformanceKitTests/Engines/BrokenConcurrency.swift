@@ -35,6 +35,11 @@ extension MuseumPiece {
 
   /// One for each check of rule C5. They hold up everything else in their process.
   static let ofCooperation: [String: @Sendable (ReferenceEngine) -> any StorageEngine] = [
+    "cooperation.waits-elsewhere": { SleepsInAnActor(base: $0) },
+    "cooperation.readAllData-gives-way": { KeepsItsThread(base: $0, method: .readAllData) },
+    "cooperation.readAllDataAndKeys-gives-way": { KeepsItsThread(base: $0, method: .readAllDataAndKeys) },
+    "cooperation.readAllEntries-gives-way": { KeepsItsThread(base: $0, method: .readAllEntries) },
+    "cooperation.scan-gives-way": { KeepsItsThread(base: $0, method: .scan) },
     "cooperation.while-writing": { BlocksTheCaller(base: $0) },
     "cooperation.while-removing": { BlocksRemovals(base: $0) },
     "cooperation.while-writing-batches": { BlocksBatches(base: $0) },
@@ -309,6 +314,52 @@ final class ClosesHalf: Exhibit {
       throw CancellationError()
     }
     try await base.close()
+  }
+}
+
+/// Waits on one thread at a time.
+actor SleepsInAnActor: StorageEngine {
+  private let base: ReferenceEngine
+  nonisolated let capabilities: EngineCapabilities = []
+  init(base: ReferenceEngine) { self.base = base }
+  private func wait() { usleep(5_000) }
+  func write(_ data: Data, key: CacheKey) async throws {
+    wait()
+    try await base.write(data, key: key)
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    wait()
+    return try await base.read(key: key)
+  }
+  func remove(key: CacheKey) async throws {
+    wait()
+    try await base.remove(key: key)
+  }
+  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
+  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
+}
+
+/// Reads everything in one go, however much it is.
+struct KeepsItsThread: Exhibit {
+  enum Method: Sendable { case readAllData, readAllDataAndKeys, readAllEntries, scan }
+  let base: ReferenceEngine
+  let method: Method
+  func readAllData() async throws -> [Data] {
+    if method == .readAllData { return try base.everything().map(\.data) }
+    return try await base.readAllData()
+  }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    if method == .readAllDataAndKeys { return try base.everything() }
+    return try await base.readAllDataAndKeys()
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    if method == .readAllEntries { return try base.entries() }
+    return try await base.readAllEntries()
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    if method == .scan { return try base.everything().sorted { $0.key < $1.key } }
+    return try await base.scan(range, limit: limit)
   }
 }
 

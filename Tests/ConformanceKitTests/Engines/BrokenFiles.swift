@@ -8,10 +8,29 @@ extension MuseumPiece {
   static let ofFiles: [MuseumPiece] = [
     .init(persistent: .o1, "needs its directory", flaw: .needsDirectory),
     .init(persistent: .o2, "removes what is in the way", flaw: .clearsTheWay),
+    .init(persistent: .c6, "does not notice what becomes of its place", flaw: .ignoresItsPlace),
+    .init(persistent: .c6, "notices no more than that its file is deleted", flaw: .noticesDeletionOnly),
+    .init(persistent: .c6, "notices no more than that there is no file", flaw: .noticesAbsenceOnly),
+    .init(persistent: .o3, "does nothing when it is closed", flaw: .closesNothing),
+    .init(persistent: .o3, "keeps its file open until it is dropped", flaw: .keepsFileOpenUntilDropped),
+    .init(persistent: .o3, "keeps its lock until it is dropped", flaw: .keepsLockUntilDropped),
+    .init(persistent: .o5, "lets everybody read its files", flaw: .makesPublicFiles),
+    .init(persistent: .o5, "lets everybody enter its directories", flaw: .makesPublicDirectories),
+    .init(persistent: .o5, "writes to what a link leads to", flaw: .followsForeignLinks),
+    .init(persistent: .o5, "makes a file where a link leads to", flaw: .followsLinksToNowhere),
+    .init(persistent: .o5, "follows links to files of its own", flaw: .followsLinksToItsFiles),
+    .init(persistent: .o5, "waits at a FIFO", flaw: .waitsForFIFOs),
+    .init(persistent: .o5, "removes a directory in the way", flaw: .clearsDirectoriesAway),
+    .init(persistent: .f4, "remembers writes that were refused", flaw: .remembersRefusedWrites),
+    .init(persistent: .f4, "repeats writes that were refused", flaw: .repeatsRefusedWrites),
+    .init(
+      persistent: .f2, "takes a torn tail for the end", flaw: .takesTornTails,
+      claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)),
+    .init(persistent: .f2, "verifies nothing") { base, _ in VerifiesNothing(base: base) },
     .init(persistent: .o3, "refuses only writes when closed", flaw: .refusesOnlyWrites),
     .init(persistent: .o3, "acknowledges what comes too late", flaw: .acknowledgesWhenClosed),
     .init(persistent: .o3, "can be closed once", flaw: .closesOnce),
-    .init(persistent: .o4, "keeps its file open", flaw: .keepsFileOpen),
+    .init(persistent: .o4, "keeps its file open", flaw: .keepsFileOpen, also: [.o3]),
     .init(persistent: .o4, "keeps its lock unless it is closed", flaw: .keepsLock, also: [.w6, .v3]),
     .init(persistent: .o4, "keeps its file open when it is damaged", flaw: .leaksWhenDamaged),
     .init(persistent: .o4, "opens its file for each read") {
@@ -33,6 +52,11 @@ extension MuseumPiece {
       persistent: rule, "does not report \(capability)", claiming: ReferenceEngine.promises.union(capability)
     ) { base, _ in KeepsQuiet(base: base, silence: capability) }
   }
+}
+
+struct VerifiesNothing: Exhibit {
+  let base: ReferenceEngine
+  func verify() async throws {}
 }
 
 /// Closes its files when it is closed, and no earlier.

@@ -23,6 +23,8 @@ extension MuseumPiece {
       DropsANeighbour(base: $0)
     },
 
+    .init(.w2, "skips values that are there already") { SkipsUnchangedValues(base: $0) },
+    .init(.w2, "reads the clock twice in batches") { ReadsTheClockTwice(base: $0) },
     .init(.w2, "renews createdAt with every write") { RenewsCreatedAt(base: $0) },
     .init(.w2, "renews createdAt in batches", also: [.r6]) { ReplacesInBatches(base: $0) },
     .init(.w2, "rounds times to seconds") { RoundsToSeconds(base: $0) },
@@ -99,6 +101,45 @@ struct SkipsSameLength: Exhibit {
   func write(_ data: Data, key: CacheKey) async throws {
     if try await base.read(key: key)?.count == data.count { return }
     try await base.write(data, key: key)
+  }
+}
+
+/// Nothing would change but the time.
+struct SkipsUnchangedValues: Exhibit {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    if try await base.read(key: key) != data { try await base.write(data, key: key) }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    if operations.count == 1, case .write(let data, let key) = operations[0],
+      try await base.read(key: key) == data
+    { return }
+    try await base.apply(operations)
+  }
+}
+
+/// For createdAt of a batch once more than for updatedAt.
+final class ReadsTheClockTwice: Exhibit {
+  let base: ReferenceEngine
+  private let ofBatches = Guarded<Set<CacheKey>>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys)
+    ofBatches.withLock { $0.formUnion(dataAndKeys.map(\.key)) }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    let isOfBatch = ofBatches.withLock { $0.contains(key) }
+    return try await base.updatedAt(key: key).map { $0.addingTimeInterval(isOfBatch ? -0.000_1 : 0) }
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    var entries = try await base.readAllEntries()
+    for index in entries.indices {
+      entries[index].updatedAt = try await updatedAt(key: entries[index].key) ?? entries[index].updatedAt
+    }
+    return entries
   }
 }
 

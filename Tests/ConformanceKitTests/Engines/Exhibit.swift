@@ -34,6 +34,7 @@ extension Exhibit {
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try await base.scan(range, limit: limit)
   }
+  func verify() async throws { try await base.verify() }
   func close() async throws { try await base.close() }
 }
 

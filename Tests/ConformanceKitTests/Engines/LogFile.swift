@@ -26,8 +26,10 @@ struct LogFile: ~Copyable {
           try FileManager.default.removeItem(at: url)
         }
       }
+      let mode = flaw == .makesPublicDirectories ? 0o755 : 0o700
       try FileManager.default.createDirectory(
-        at: directory, withIntermediateDirectories: flaw != .needsDirectory)
+        at: directory, withIntermediateDirectories: flaw != .needsDirectory,
+        attributes: [.posixPermissions: mode])
     } catch CocoaError.fileWriteFileExists where flaw == .needsDirectory {
       return
     } catch CocoaError.fileWriteVolumeReadOnly {
@@ -42,14 +44,27 @@ struct LogFile: ~Copyable {
     path = directory.appending(path: "reference.log").path(percentEncoded: false)
     self.flaw = flaw
     let isNew = access(path, F_OK) != 0
-    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+    if flaw == .clearsDirectoriesAway, rmdir(path) != 0, errno == ENOTEMPTY {
+      try? FileManager.default.removeItem(atPath: path)
+    }
+    descriptor = open(
+      path, O_RDWR | O_CREAT | O_CLOEXEC | Self.flags(path, isNew: isNew, flaw),
+      flaw == .makesPublicFiles ? 0o644 : 0o600)
     let error = errno
     length = 0
     guard descriptor >= 0 else {
       if error == EROFS, flaw == .reportsReadOnlyAsIO { throw StorageError(.io, "Opening \(path) failed.") }
       throw StorageError.posix(error, "Opening \(path) failed")
     }
+    var status = stat()
+    guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+      close(descriptor)
+      throw StorageError(.io, "\(path) is no file.")
+    }
     length = Int64(lseek(descriptor, 0, SEEK_END))
+    if flaw == .followsForeignLinks, !isNew, (try? Data(contentsOf: URL(filePath: path)))?.starts(with: Self.magic) == false {
+      try clear()
+    }
     guard isNew else { return }
     do {
       try append(Self.magic)
@@ -57,6 +72,50 @@ struct LogFile: ~Copyable {
       unlink(path)
       throw error
     }
+  }
+
+  /// A correct engine neither follows a link nor waits for somebody at the other end of a FIFO.
+  private static func flags(_ path: String, isNew: Bool, _ flaw: ReferenceEngine.Flaw?) -> Int32 {
+    if flaw == .waitsForFIFOs {
+      // To see whether it can be read, for instance.
+      let file = open(path, O_RDONLY | O_CLOEXEC)
+      if file >= 0 { close(file) }
+    }
+    let isOurs = !isNew && (FileManager.default.contents(atPath: path) ?? Data()).starts(with: magic)
+    let follows =
+      switch flaw {
+      case .followsForeignLinks: !isNew && !isOurs
+      case .followsLinksToNowhere: isNew
+      case .followsLinksToItsFiles: isOurs
+      default: false
+      }
+    return O_NONBLOCK | (follows ? 0 : O_NOFOLLOW)
+  }
+
+  /// - Throws: `StorageError` with code `io` if the file is no longer what its path leads to.
+  func expectInPlace() throws {
+    var status = stat()
+    let moved = StorageError(.io, "\(path) has been deleted, moved or replaced.")
+    switch flaw {
+    case .ignoresItsPlace: return
+    case .noticesDeletionOnly: if fstat(descriptor, &status) != 0 || status.st_nlink == 0 { throw moved }
+    case .noticesAbsenceOnly: if stat(path, &status) != 0 { throw moved }
+    default:
+      let identity = try FileIdentity(path: path)
+      if try identity != FileIdentity(descriptor: descriptor, path: path) { throw moved }
+    }
+  }
+
+  /// - Throws: `StorageError` if the system would refuse to write.
+  func expectWritable() throws {
+    guard [.remembersRefusedWrites, .repeatsRefusedWrites].contains(flaw) else { return }
+    // To write nothing is refused as well.
+    var byte: UInt8 = 0
+    guard pwrite(descriptor, &byte, 1, off_t(length)) == 1 else {
+      if errno == ENOSPC { return }
+      throw StorageError.posix(errno, "Writing to \(path) failed")
+    }
+    ftruncate(descriptor, off_t(length))
   }
 
   deinit {
@@ -118,6 +177,11 @@ struct LogFile: ~Copyable {
     var reader = Reader(bytes: bytes, position: Self.magic.count, path: path)
     var records: [(Date, [StorageOperation])] = []
     while reader.position < bytes.count {
+      let rest = bytes.count - reader.position
+      if flaw == .takesTornTails {
+        var ahead = reader
+        guard rest >= 16, try ahead.number() <= rest - 16 else { break }
+      }
       let count = try reader.number()
       let sum = try reader.number()
       let payload = try reader.data(count)

@@ -14,6 +14,11 @@ final class ReferenceEngine: StorageEngine {
       keepsLock
     case acknowledgesWhenClosed, closesOnce, leaksWhenDamaged, knowsPathsByName, ordersByKeyWhenOpened
     case countsWritesWhenOpened
+    case closesNothing, keepsFileOpenUntilDropped, keepsLockUntilDropped
+    case makesPublicFiles, makesPublicDirectories, followsForeignLinks, followsLinksToNowhere
+    case followsLinksToItsFiles, waitsForFIFOs, clearsDirectoriesAway
+    case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly
+    case takesTornTails, remembersRefusedWrites, repeatsRefusedWrites
   }
 
   static let promises: EngineCapabilities = [
@@ -21,22 +26,32 @@ final class ReferenceEngine: StorageEngine {
   ]
 
   private let shelf: Guarded<Shelf?>
+  /// What a flaw keeps of an engine that has been closed.
+  private let remains = Guarded<Shelf?>(nil)
   private let refusesWrites = Guarded(false)
   private let flaw: Flaw?
   let capabilities: EngineCapabilities
 
-  init(directory: URL? = nil, flaw: Flaw? = nil) throws {
+  init(directory: URL? = nil, flaw: Flaw? = nil, claiming claims: EngineCapabilities? = nil) throws {
     self.flaw = flaw
     capabilities =
-      directory == nil ? Self.promises.subtracting([.persistent, .detectsCorruption]) : Self.promises
+      claims
+      ?? (directory == nil ? Self.promises.subtracting([.persistent, .detectsCorruption]) : Self.promises)
     shelf = Guarded(try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
   }
+
+  deinit { if flaw == .keepsLockUntilDropped { remains.withLock { $0 }?.unlock() } }
 
   private func open() throws -> Shelf {
     guard let shelf = shelf.withLock({ $0 }) else {
       throw StorageError(.closed, "The engine has been closed.")
     }
     return shelf
+  }
+
+  /// All entries, on the thread of the caller.
+  func everything() throws -> [(key: CacheKey, data: Data)] {
+    try look { $0.entries.map { ($0.key, $0.value.data) } }
   }
 
   private func look<Value>(_ body: (borrowing Contents) throws -> Value) throws -> Value {
@@ -58,13 +73,15 @@ final class ReferenceEngine: StorageEngine {
 
   func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try keys.validate()
+    await Task.yield()
     return try look { contents in keys.compactMap { key in contents.entries[key].map { (key, $0.data) } } }
   }
 
-  func readAllData() async throws -> [Data] { try look { $0.entries.values.map(\.data) } }
+  func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
 
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try look { $0.entries.map { ($0.key, $0.value.data) } }
+    await Task.yield()
+    return try everything()
   }
 
   func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
@@ -95,6 +112,12 @@ final class ReferenceEngine: StorageEngine {
   }
 
   func readAllEntries() async throws -> [StorageEntry] {
+    await Task.yield()
+    return try entries()
+  }
+
+  /// All entries in order, on the thread of the caller.
+  func entries() throws -> [StorageEntry] {
     try look { contents in
       contents.entries.sorted { $0.value.sequence < $1.value.sequence }.map { key, entry in
         StorageEntry(key: key, data: entry.data, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
@@ -113,6 +136,7 @@ final class ReferenceEngine: StorageEngine {
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     let cursor = KeyRangeCursor(range)
+    await Task.yield()
     return try look { contents in
       var found: [(key: CacheKey, data: Data)] = []
       let start = contents.sortedKeys.bisect { cursor.position(of: $0) != .before }
@@ -126,11 +150,13 @@ final class ReferenceEngine: StorageEngine {
   }
 
   func close() async throws {
+    if flaw == .closesNothing { return }
     guard let shelf = shelf.withLock({ flaw == .refusesOnlyWrites ? $0 : $0.take() }) else {
       if flaw == .closesOnce { throw StorageError(.io, "The engine cannot be closed again.") }
       return
     }
     if flaw == .keepsLock { shelf.unlock() }
+    if flaw == .keepsFileOpenUntilDropped || flaw == .keepsLockUntilDropped { remains.withLock { $0 = shelf } }
     if flaw == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
     try shelf.flush()
   }
@@ -197,6 +223,8 @@ private final class Shelf: Sendable {
   private struct State: ~Copyable {
     var contents = Contents()
     var log: LogFile?
+    /// Whether the contents are what the log says: it is read when something is first looked for.
+    var isLoaded = false
     var pending: [(Date, [StorageOperation])] = []
   }
 
@@ -207,6 +235,12 @@ private final class Shelf: Sendable {
     self.flaw = flaw
     var state = State()
     state.log = log
+    self.state = Guarded(state)
+  }
+
+  private func load(_ state: inout State) throws {
+    if state.isLoaded { return }
+    state.contents = Contents()
     let ignoresChecksums = flaw == .ignoresChecksums
     do {
       for (time, operations) in try state.log?.records(ignoringChecksums: ignoresChecksums) ?? [] {
@@ -221,16 +255,33 @@ private final class Shelf: Sendable {
       state.contents = Contents()
       try state.log?.clear()
     }
-    self.state = Guarded(state)
+    state.isLoaded = true
   }
 
-  func look<Value>(_ body: (borrowing Contents) throws -> Value) rethrows -> Value {
-    try state.withLock { try body($0.contents) }
+  /// Whether the log is still where it was opened.
+  var isInPlace: Bool { state.withLock { (try? $0.log?.expectInPlace()) != nil || $0.log == nil } }
+
+  func look<Value>(_ body: (borrowing Contents) throws -> Value) throws -> Value {
+    try state.withLock { state in
+      try load(&state)
+      try state.log?.expectInPlace()
+      return try body(state.contents)
+    }
   }
 
   func commit(_ operations: [StorageOperation]) throws {
     try state.withLock { state in
+      try load(&state)
+      try state.log?.expectInPlace()
       let now = Date()
+      do {
+        if flaw == .repeatsRefusedWrites { try flush(&state) }
+        try state.log?.expectWritable()
+      } catch {
+        if flaw == .remembersRefusedWrites { state.contents.apply(operations, at: now) }
+        if flaw == .repeatsRefusedWrites { state.pending.append((now, operations)) }
+        throw error
+      }
       if flaw == .remembersFailedWrites { state.contents.apply(operations, at: now) }
       if flaw == .forgetsUntilClosed {
         state.pending.append((now, operations))
@@ -241,11 +292,14 @@ private final class Shelf: Sendable {
     }
   }
 
-  func flush() throws {
-    try state.withLock { state in
-      for (time, operations) in state.pending { try state.log?.append(operations, at: time) }
-      state.pending = []
+  func flush() throws { try state.withLock { try flush(&$0) } }
+
+  private func flush(_ state: inout State) throws {
+    for (time, operations) in state.pending {
+      try state.log?.append(operations, at: time)
+      if flaw == .repeatsRefusedWrites { state.contents.apply(operations, at: time) }
     }
+    state.pending = []
   }
 
   /// Lets others open the place, which only an engine with a flaw forbids.
@@ -265,7 +319,7 @@ private final class Shelf: Sendable {
         flaw == .knowsPathsByName
         ? directory.path(percentEncoded: false)
         : directory.resolvingSymlinksInPath().standardizedFileURL.path(percentEncoded: false)
-      if flaw == .keepsLock, locked.withLock({ $0[path] != nil }) {
+      if flaw == .keepsLock || flaw == .keepsLockUntilDropped, locked.withLock({ $0[path] != nil }) {
         throw StorageError(.locked, "\(path) is locked.")
       }
       if flaw == .rotatesAway,
@@ -276,10 +330,10 @@ private final class Shelf: Sendable {
       {
         try? FileManager.default.removeItem(at: directory.appending(path: "reference.log"))
       }
-      if flaw != .sharesNothing, let shelf = open[path]?.shelf { return shelf }
+      if flaw != .sharesNothing, let shelf = open[path]?.shelf, shelf.isInPlace { return shelf }
       let shelf = try Shelf(log: LogFile(in: directory, flaw: flaw), flaw: flaw)
       open[path] = Weak(shelf: shelf)
-      if flaw == .keepsLock { locked.withLock { $0[path] = ObjectIdentifier(shelf) } }
+      if flaw == .keepsLock || flaw == .keepsLockUntilDropped { locked.withLock { $0[path] = ObjectIdentifier(shelf) } }
       return shelf
     }
   }

@@ -1,0 +1,98 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What opening costs: rule O6.
+
+extension CheckDefinition {
+  @CheckList static var openingCostChecks: [CheckDefinition] {
+    Check(
+      .o6, "opening.costs-the-same",
+      "opening a store takes no more work if it holds a hundred times as many entries", needs: .persistent,
+      needsChild: true
+    ) { context in
+      let directories = ["small", "large"].map {
+        context.root.appending(path: $0, directoryHint: .isDirectory)
+      }
+      let large = try await context.open(directories[1])
+      let count = try await context.largeCount(for: large, in: .seconds(1), atLeast: 5_000)
+      try await large.write(keys(count).map { (key: $0, data: noise(100)) })
+      let small = try await context.open(directories[0])
+      try await small.write(keys(count / 100).map { (key: $0, data: noise(100)) })
+      for engine in [large, small] { try await context.close(engine) }
+
+      var costs: [OpeningCost] = []
+      try await context.withChild { child in
+        for directory in directories { costs += try await child.perform(MeasureOpening(place: directory)) }
+      }
+      guard costs.count == 2 else { throw CheckObstacle(description: "The cost of opening was not told.") }
+      try costs[1].expectNoMore(than: costs[0], "opening \(count) entries and not \(count / 100)")
+    }
+  }
+}
+
+extension CheckContext {
+  /// 100,000, or as many entries as the engine writes in a batch in about this time if that is less. In a search for all
+  /// power cuts it is 100,000 in any case.
+  ///
+  /// Leaves the engine empty.
+  func largeCount(for engine: Subject, in duration: Duration, atLeast least: Int) async throws -> Int {
+    if effort.powerCuts == nil { return 100_000 }
+    let start = ContinuousClock.now
+    try await engine.write(keys(500).map { (key: $0, data: noise(100)) })
+    let time = start.duration(to: .now)
+    try await engine.removeAllData()
+    let count = 500 * Int(duration.inSeconds / max(time.inSeconds, 0.001))
+    return min(100_000, max(least, count))
+  }
+}
+
+/// What an opening has cost, the least of several.
+struct OpeningCost: Codable, Sendable {
+  var processorTime = Duration.seconds(1_000)
+  var bytesRead = Int.max
+  var pagesTouched = Int.max
+
+  /// Convicts the engine if one of the costs is more than four times that of the other opening, and by more than what may
+  /// happen beside it.
+  func expectNoMore(than other: OpeningCost, _ what: String) throws {
+    try expect(
+      processorTime <= other.processorTime * 4 + .milliseconds(5),
+      "\(what) took \(processorTime.inSeconds * 1_000) ms of a processor's time instead of "
+        + "\(other.processorTime.inSeconds * 1_000) ms")
+    try expect(
+      bytesRead <= 4 * other.bytesRead + 1 << 20,
+      "\(what) read \(bytesRead) bytes instead of \(other.bytesRead)")
+    try expect(
+      pagesTouched <= 4 * other.pagesTouched + 1_000,
+      "\(what) touched \(pagesTouched) pages of memory for the first time instead of \(other.pagesTouched)")
+  }
+}
+
+/// Opens a closed store several times, in a process that does nothing else, and sends what that costs.
+struct MeasureOpening: ChildTask {
+  let place: URL
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable (OpeningCost) throws -> Void
+  ) async throws {
+    var least = OpeningCost()
+    for round in 0..<5 {
+      let (time, usage) = (System.processorTime, System.usage)
+      let engine = try await open(place, makeEngine)
+      let (timeAfter, usageAfter) = (System.processorTime, System.usage)
+      try await engine.close()
+      engine.letGo()
+      // The first finds what the last session has left to be tidied up, and what the process makes only once.
+      if round < 2 { continue }
+      least.processorTime = min(least.processorTime, timeAfter - time)
+      least.bytesRead = min(least.bytesRead, usageAfter.bytesRead - usage.bytesRead)
+      least.pagesTouched = min(least.pagesTouched, usageAfter.pagesTouched - usage.pagesTouched)
+    }
+    try send(least)
+  }
+}

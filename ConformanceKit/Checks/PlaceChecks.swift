@@ -1,0 +1,215 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// A place that is deleted, moved or replaced under an open engine: rule C6.
+
+extension CheckDefinition {
+  @CheckList static var placeChecks: [CheckDefinition] {
+    for change in PlaceChange.allCases {
+      Check(
+        .c6, "place.\(change.rawValue)",
+        "an engine whose place is \(change.rawValue) throws io or does what a new opening sees, and leaves that one alone",
+        needs: .persistent
+      ) { context in try await checkPlace(context, change, .here(nil)) }
+      Check(
+        .c6, "place.\(change.rawValue)-for-another-process",
+        "an engine whose place is \(change.rawValue), and opened by another process, throws io or does what that one sees, "
+          + "and leaves that one alone", needs: .persistent, needsChild: true
+      ) { context in
+        try await context.withChild { try await checkPlace(context, change, .child($0, context.place)) }
+      }
+    }
+  }
+}
+
+/// What happens to the place.
+private enum PlaceChange: String, CaseIterable, Sendable {
+  case deleted, moved, replaced
+}
+
+/// Whoever opens the place after that.
+private enum Newcomer {
+  case here(Subject?)
+  case child(ChildProcess, URL)
+
+  mutating func open(_ context: CheckContext) async throws {
+    switch self {
+    case .here: self = .here(try await context.open())
+    case .child(let child, let place): try await child.perform(CallEngine(.open, at: place))
+    }
+  }
+
+  func write(_ entries: [(key: CacheKey, data: Data)]) async throws {
+    switch self {
+    case .here(let engine): try await engine?.write(entries)
+    case .child(let child, let place):
+      let sent = entries.map { SharedWork.Entry(key: $0.key.value, data: $0.data) }
+      try await child.perform(CallEngine(.write(sent), at: place))
+    }
+  }
+
+  func contents() async throws -> [CacheKey: Data] {
+    let entries =
+      switch self {
+      case .here(let engine): try await engine?.readAllEntries() ?? []
+      case .child(let child, let place):
+        try await child.perform(CallEngine(.read, at: place)).flatMap { $0 }.map(\.entry)
+      }
+    return Dictionary(entries.map { ($0.key, $0.data) }) { first, _ in first }
+  }
+
+  func close(_ context: CheckContext) async throws {
+    switch self {
+    case .here(let engine): if let engine { try await context.close(engine) }
+    case .child(let child, let place): try await child.perform(CallEngine(.close, at: place))
+    }
+  }
+}
+
+private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcomer: Newcomer) async throws {
+  var newcomer = newcomer
+  var there: [CacheKey: Data] = [:]
+  let (other, aside) = (context.root.appending(path: "other"), context.root.appending(path: "aside"))
+  if change == .replaced {
+    let engine = try await context.open(other)
+    try await engine.write(entries(keys(5, prefix: "other-")))
+    try await context.close(engine)
+    for entry in entries(keys(5, prefix: "other-")) { there[entry.key] = entry.data }
+  }
+  let engine = try await context.open()
+  let old = entries(keys(8, prefix: "old-"))
+  try await engine.write(old)
+  // What it keeps open or in memory, it has by now.
+  _ = try await engine.readAllDataAndKeys()
+  try await expectStored(old, in: engine)
+
+  if change == .deleted {
+    try FileManager.default.removeItem(at: context.place)
+  } else {
+    try FileManager.default.moveItem(at: context.place, to: aside)
+  }
+  if change == .replaced { try FileManager.default.moveItem(at: other, to: context.place) }
+
+  var left = LeftBehind(engine: engine, change: change, old: old.map(\.key))
+  try await left.use(&there, keys(2, prefix: "alone-"))
+  do {
+    try await newcomer.open(context)
+  } catch where isLocked(error) {
+    // An engine that has followed may keep everybody else out, as long as it is open.
+    try await left.close(context)
+    try await newcomer.open(context)
+  }
+  try await expect(newcomer, has: there, "opened anew")
+  let mine = entries(keys(4, prefix: "mine-"))
+  try await newcomer.write(mine)
+  for entry in mine { there[entry.key] = entry.data }
+  try await left.use(&there, keys(2, prefix: "beside-"))
+  try await left.remove(mine[0].key, &there)
+  try await expect(newcomer, has: there, "opened anew, and used beside the old one")
+  try await left.close(context)
+  let later = entries(keys(2, prefix: "later-"))
+  try await newcomer.write(later)
+  for entry in later { there[entry.key] = entry.data }
+  try await newcomer.close(context)
+  try await newcomer.open(context)
+  try await expect(newcomer, has: there, "closed and opened once more, after the old one had been closed")
+  try await newcomer.close(context)
+  if change == .deleted { return }
+  let moved = try await context.open(aside)
+  try await expectStored(old, in: moved)
+  try await context.close(moved)
+}
+
+private func isLocked(_ error: any Error) -> Bool {
+  (error as? ChildError)?.code == StorageError.Code.locked.name
+    || ((error as? CallFailure)?.error as? StorageError)?.code == .locked
+}
+
+private func expect(_ newcomer: Newcomer, has there: [CacheKey: Data], _ what: String) async throws {
+  let found = try await newcomer.contents()
+  for key in Set(found.keys).union(there.keys).sorted() where found[key] != there[key] {
+    throw Violation(
+      "an engine \(what), had \(describe(found[key] as Any)) for \(key) instead of \(describe(there[key] as Any))")
+  }
+}
+
+/// An engine whose place is no longer what it was.
+private struct LeftBehind {
+  let engine: Subject
+  let change: PlaceChange
+  let old: [CacheKey]
+  private var isClosed = false
+
+  init(engine: Subject, change: PlaceChange, old: [CacheKey]) {
+    (self.engine, self.change, self.old) = (engine, change, old)
+  }
+
+  /// Reads, writes two entries in two ways, and reads again.
+  ///
+  /// - Parameter there: What a new opening has to see: what was acknowledged is added.
+  func use(_ there: inout [CacheKey: Data], _ new: [CacheKey]) async throws {
+    if isClosed { return }
+    try await read(there)
+    if try await isDone("write(_:key:)", { try await $0.write(data("v"), key: new[0]) }) {
+      there[new[0]] = data("v")
+    }
+    if try await isDone("apply(_:)", { try await $0.apply([.write(data("w"), key: new[1])]) }) {
+      there[new[1]] = data("w")
+    }
+    try await read(there)
+  }
+
+  func remove(_ key: CacheKey, _ there: inout [CacheKey: Data]) async throws {
+    if isClosed { return }
+    if try await isDone("remove(key:)", { try await $0.remove(key: key) }) { there[key] = nil }
+  }
+
+  mutating func close(_ context: CheckContext) async throws {
+    if isClosed { return }
+    isClosed = true
+    _ = try await isDone("close()") { try await $0.close() }
+    engine.letGo()
+  }
+
+  /// Convicts the engine if a read gives what is not there.
+  private func read(_ there: [CacheKey: Data]) async throws {
+    for key in old.prefix(2) + there.keys.sorted() {
+      _ = try await isDone("read(key:)") {
+        try expect(try await $0.read(key: key), is: there[key], "\(when), read(key:) of \(key)")
+      }
+    }
+    func expectThere(_ entries: [(key: CacheKey, data: Data)], _ call: String) throws {
+      try expect(entries.map(\.key).sorted(), is: there.keys.sorted(), "\(when), the keys of \(call), sorted,")
+      for entry in entries { try expect(entry.data, is: there[entry.key] ?? Data(), "\(when), \(call)") }
+    }
+    _ = try await isDone("readAllDataAndKeys()") {
+      try expectThere(try await $0.readAllDataAndKeys(), "readAllDataAndKeys()")
+    }
+    _ = try await isDone("scan(.all)") { try expectThere(try await $0.scan(.all, limit: nil), "scan(.all)") }
+    _ = try await isDone("allKeys()") {
+      try expect(try await $0.allKeys().sorted(), is: there.keys.sorted(), "\(when), allKeys(), sorted,")
+    }
+    _ = try await isDone("keyCount()") {
+      try expect(try await $0.keyCount(), is: there.count, "\(when), keyCount()")
+    }
+  }
+
+  private var when: String { "after its place had been \(change.rawValue)" }
+
+  /// Whether the call returned. Convicts the engine if it threw anything but io.
+  private func isDone(_ call: String, _ body: (Subject) async throws -> Void) async throws -> Bool {
+    do {
+      try await body(engine)
+      return true
+    } catch let failure as CallFailure {
+      guard (failure.error as? StorageError)?.code == .io else {
+        throw Violation("\(when), \(failure), which is not StorageError with code io")
+      }
+      return false
+    }
+  }
+}

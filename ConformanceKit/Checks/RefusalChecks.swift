@@ -1,0 +1,37 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What the system refuses in the middle of a call: rule F4.
+
+extension CheckDefinition {
+  @CheckList static var refusalChecks: [CheckDefinition] {
+    Check(
+      .f4, "refused.immutable-file",
+      "a call that cannot change a file is done or throws and is not done, now or later; all entries can be read, and "
+        + "the engine can be used", needs: .persistent
+    ) { context in
+      let store = try await ClosedStore(in: context)
+      let count = store.files.count
+      for index in 0..<min(8, count) {
+        let file = store.files[index * count / min(8, count)]
+        let copy = try store.copy { _ in }
+        context.atEnd { try? System.setImmutable(false, copy.appending(path: file)) }
+        try await context.check(RefusedCalls(context, place: copy, obstacle: .immutable(file)))
+      }
+    }
+    Check(
+      .f4, "refused.read-only-directory",
+      "a call that cannot make or remove a file is done or throws and is not done, now or later; all entries can be read, "
+        + "and the engine can be used", needs: .persistent, needsChild: System.isSuperuser
+    ) { context in
+      let store = try await ClosedStore(in: context)
+      let copy = try store.copy { if System.isSuperuser { try System.giveToNobody($0) } }
+      context.atEnd { try? System.setPermissions(of: copy, directories: 0o755, files: 0o644) }
+      try await context.check(RefusedCalls(context, place: copy, obstacle: .readOnlyDirectories))
+    }
+  }
+}
