@@ -19,12 +19,10 @@ extension FileManager {
     /// Where data that the user did not ask for by name belongs: Application Support on macOS, Documents on
     /// Apple's other systems, `$XDG_DATA_HOME` (by default `~/.local/share`) elsewhere.
     public static var defaultStorageDirectory: Directory {
-      #if os(macOS)
-        Directory(url: .applicationSupportDirectory)
-      #elseif canImport(Darwin)
+      #if canImport(Darwin) && !os(macOS)
         .documents
       #else
-        .xdg("XDG_DATA_HOME", fallback: ".local/share")
+        .applicationSupport
       #endif
     }
 
@@ -47,6 +45,16 @@ extension FileManager {
       #endif
     }
 
+    /// Where a program's own data belong that the user does not handle: Application Support on Apple's systems,
+    /// `$XDG_DATA_HOME` (by default `~/.local/share`) elsewhere.
+    public static var applicationSupport: Directory {
+      #if canImport(Darwin)
+        Directory(url: .applicationSupportDirectory)
+      #else
+        .xdg("XDG_DATA_HOME", fallback: ".local/share")
+      #endif
+    }
+
     /// What need not outlive the process.
     public static var temporary: Directory {
       Directory(url: FileManager.default.temporaryDirectory)
@@ -63,10 +71,57 @@ extension FileManager {
     /// A directory below ``caches``.
     public static func caches(appendingPath path: String) -> Directory { caches.appending(path) }
 
+    /// A directory below ``applicationSupport``.
+    public static func applicationSupport(appendingPath path: String) -> Directory {
+      applicationSupport.appending(path)
+    }
+
+    /// The directory that the programs of an app group share: an app, its widgets and its other extensions.
+    ///
+    /// Apple's systems know no groups but those in the app's entitlements. Elsewhere there are no app groups; the
+    /// directory is then named after the group below ``applicationSupport``, and every program of the user may use it.
+    ///
+    /// - Throws: ``StorageError`` with code `permissionDenied` if the system gives this program no access to the group,
+    ///   `unsupported` if the identifier is empty.
+    public static func sharedContainer(
+      forAppGroupIdentifier identifier: String
+    ) throws -> Directory {
+      guard !identifier.isEmpty else {
+        throw StorageError(.unsupported, "An app group needs an identifier.")
+      }
+      #if canImport(Darwin)
+        guard
+          let url = FileManager.default.containerURL(
+            forSecurityApplicationGroupIdentifier: identifier)
+        else {
+          throw StorageError(
+            .permissionDenied,
+            "There is no container of the app group \(identifier.debugDescription) for this program. Is it among its entitlements?"
+          )
+        }
+        return Directory(url: url)
+      #else
+        return applicationSupport.appending(pathComponent(for: identifier))
+      #endif
+    }
+
+    /// A directory below that of an app group: ``sharedContainer(forAppGroupIdentifier:)``, which throws.
+    public static func sharedContainer(
+      forAppGroupIdentifier identifier: String, appendingPath path: String
+    ) throws -> Directory {
+      try sharedContainer(forAppGroupIdentifier: identifier).appending(path)
+    }
+
     /// A directory below ``temporary``.
     public static func temporary(appendingPath path: String) -> Directory { temporary.appending(path) }
 
-    private func appending(_ path: String) -> Directory {
+    #if !canImport(Darwin)
+      /// What a user chooses: `$XDG_CONFIG_HOME` (by default `~/.config`).
+      package static var configuration: Directory { .xdg("XDG_CONFIG_HOME", fallback: ".config") }
+    #endif
+
+    /// A directory below this one.
+    package func appending(_ path: String) -> Directory {
       Directory(url: url.appending(path: path, directoryHint: .isDirectory))
     }
 
