@@ -118,6 +118,12 @@ extension CacheState {
     allAreChanging = false
   }
 
+  /// Forgets what is in memory, but for what has not been written yet. O(N).
+  mutating func clearMemory() {
+    let unwritten = unwritten
+    memory.removeAll { key, _ in !unwritten.contains(key) }
+  }
+
   /// Queues once more what could not be written.
   mutating func retry() {
     let keys = unwritten.filter { assigned[$0] == nil }

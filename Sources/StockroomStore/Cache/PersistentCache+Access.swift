@@ -11,20 +11,22 @@ extension PersistentCache {
   ///
   /// O(1) and without waiting if the value is in memory; one read of the engine if not.
   ///
-  /// - Throws: what the engine throws (rule R4); `StorageError` with code `decodingFailed` if what is stored is not a
-  ///   value of this type, or `encodingFailed` if that is true of the key.
+  /// - Throws: what the engine throws (rule R4); `StorageError` with code `decodingFailed` if what is stored, and has
+  ///   not expired, is no value of this type; `encodingFailed` if the key cannot be encoded.
   public subscript(key: Key) -> Value? {
     get async throws {
-      guard let item = try await find(KeyText(key)), !item.isExpired(at: now()) else { return nil }
+      guard let item = try await find(KeyText(key), .unexpired), !item.isExpired(at: now()) else {
+        return nil
+      }
       return item.value
     }
   }
 
   /// The value of a key with its expiry, also if it has expired, or nil if there is none.
   ///
-  /// Costs and throws as a regular read.
+  /// Costs and throws as a regular read, and throws `decodingFailed` also of what has expired.
   public subscript(item key: Key) -> Item? {
-    get async throws { try await find(KeyText(key)) }
+    get async throws { try await find(KeyText(key), .all) }
   }
 
   /// Keeps a value that does not expire, or with nil removes what there is: `cache[key] = value`.
@@ -86,12 +88,15 @@ extension PersistentCache {
 // MARK: - Reading
 
 extension PersistentCache {
+  /// The entries that a read cannot do without. If another cannot be decoded it is a miss.
+  enum Need { case all, unexpired, none }
+
   /// The item of a key, from memory or from storage.
-  func find(_ key: KeyText) async throws -> Item? {
+  func find(_ key: KeyText, _ need: Need) async throws -> Item? {
     guard let storage else { return withState { $0.lookUp(key) } ?? nil }
     switch withState({ $0.beginRead(of: key) }) {
     case .known(let item): return item
-    case .inStorage(let ticket): return try await read(key, ticket: ticket, from: storage)
+    case .inStorage(let ticket): return try await read(key, need, ticket: ticket, from: storage)
     }
   }
 
@@ -102,14 +107,22 @@ extension PersistentCache {
   }
 
   @concurrent
-  private func read(_ key: KeyText, ticket: Int?, from storage: CacheStorage) async throws -> Item? {
+  private func read(_ key: KeyText, _ need: Need, ticket: Int?, from storage: CacheStorage) async throws
+    -> Item?
+  {
     var found: Item?
     var size = 0
     defer { withState { $0.endRead(of: key, ticket: ticket, found: found, size: size) } }
-    guard let entry = try await storage.read(key) else { return nil }
-    let value = try codec.decode(Value.self, from: entry.value, of: storage.namespace.name(of: key).key)
-    found = Item(value, expiresAt: entry.expiresAt)
-    size = entry.value.count
+    var isNeeded = need != .none
+    do {
+      guard let entry = try await storage.read(key) else { return nil }
+      isNeeded = need == .all || need == .unexpired && !entry.isExpired(at: now())
+      let value = try codec.decode(Value.self, from: entry.value, of: storage.namespace.name(of: key).key)
+      found = Item(value, expiresAt: entry.expiresAt)
+      size = entry.value.count
+    } catch let error as StorageError where error.code == .decodingFailed && !isNeeded {
+      // Whoever asks can do without it, or has another.
+    }
     return found
   }
 }

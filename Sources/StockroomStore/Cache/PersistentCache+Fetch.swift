@@ -20,14 +20,20 @@ extension PersistentCache {
   /// Who is cancelled while waiting gets a `CancellationError` at once, and the loader goes on for the others. If
   /// nobody waits any more the loader is cancelled.
   ///
-  /// What was loaded is kept as by `cache[key] = value`: the call does not wait for it to be written.
+  /// What was loaded is kept as by `cache[key] = value`: the call does not wait for it to be written. It also replaces
+  /// what is stored and cannot be decoded, such as values of a type that has changed since.
+  ///
+  /// The loader has the priority of the first who asks, and is raised to that of everybody more urgent who joins. Its
+  /// task-local values are those of the first.
   ///
   /// - Parameters:
   ///   - key: what the value is found by.
   ///   - lifetime: seconds from the end of the loading until the value expires. Nil means never.
-  ///   - fallback: loads the value. It runs in a task of its own, and must not fetch the same key: it would wait for
-  ///     itself.
-  /// - Throws: what `fallback` throws; what a read of the key throws, and then `fallback` is not called.
+  ///   - fallback: loads the value. It runs in a task of its own and may fetch other keys, of this cache and of others.
+  ///     Where it asks for a key whose loader waits for this one, so that both would wait for ever, the loader of that
+  ///     call runs once more instead, for this call alone.
+  /// - Throws: what `fallback` throws; what the engine throws when it reads the key, and then `fallback` is not called;
+  ///   `StorageError` with code `unsupported` if to load the key is to load the key, without end.
   public func fetch(
     _ key: Key, expiresIn lifetime: TimeInterval? = nil,
     fallback: @escaping @Sendable () async throws -> Value
@@ -35,15 +41,20 @@ extension PersistentCache {
     let text = try KeyText(key)
     try Task.checkCancellation()
     if let value = valueInMemory(text) { return value }
-    let id = withState { $0.loads.nextID() }
-    return try await withTaskCancellationHandler {
-      try await withCheckedThrowingContinuation { continuation in
-        join(text, as: id, continuation, expiresIn: lifetime, fallback)
-        // The handler may have run before there was a waiter to be found.
-        if Task.isCancelled { leave(id) }
+    let id = LoadContext.nextID()
+    do {
+      return try await withTaskCancellationHandler {
+        try await withCheckedThrowingContinuation { continuation in
+          join(text, as: id, continuation, expiresIn: lifetime, fallback)
+          // The handler may have run before there was a waiter to be found.
+          if Task.isCancelled { leave(id) }
+        }
+      } onCancel: {
+        leave(id)
       }
-    } onCancel: {
-      leave(id)
+    } catch is WouldWaitForItself {
+      let context = try LoadContext.current.loadingAlone(text, of: ObjectIdentifier(self))
+      return try await LoadContext.$current.withValue(context) { try await fallback() }
     }
   }
 
@@ -52,15 +63,15 @@ extension PersistentCache {
     _ fallback: @escaping @Sendable () async throws -> Value
   ) {
     let now = now()
-    let value: Value? = withState { state in
+    let result: Result<Value, any Error>? = withState { state in
       // It may have been loaded since.
-      if let item = state.lookUp(key) ?? nil, !item.isExpired(at: now) { return item.value }
-      state.loads.join(key, as: id, waiter) { load in
+      if let item = state.lookUp(key) ?? nil, !item.isExpired(at: now) { return .success(item.value) }
+      let hasJoined = state.loads.join(key, as: id, waiter, in: LoadContext.current) { load in
         Task { await run(load, of: key, expiresIn: lifetime, fallback) }
       }
-      return nil
+      return hasJoined ? nil : .failure(WouldWaitForItself())
     }
-    if let value { waiter.resume(returning: value) }
+    if let result { waiter.resume(with: result) }
   }
 
   private func leave(_ id: Int) {
@@ -75,10 +86,11 @@ extension PersistentCache {
     _ fallback: @Sendable () async throws -> Value
   ) async {
     do {
-      if let item = try await find(key), !item.isExpired(at: now()) {
+      if let item = try await find(key, .none), !item.isExpired(at: now()) {
         return end(load, .success(item.value)) { _ in }
       }
-      let value = try await fallback()
+      let context = LoadContext.current.loading(load)
+      let value = try await LoadContext.$current.withValue(context) { try await fallback() }
       let item = newItem(value, expiresIn: lifetime)
       end(load, .success(value)) { assign(item, to: key, in: &$0) }
     } catch {

@@ -6,7 +6,8 @@ extension PersistentCache {
   /// Each failure is thrown once: what fails while this waits, and what failed since the last call. If there was more
   /// than one, the error is of the first one's code and its `underlying` error is ``CacheWriteFailures``. When there
   /// is no failure to be thrown, what could not be written earlier is tried again; a value that is no longer in memory
-  /// is then removed from storage. What could not be counted, for the limit of storage, is then counted again.
+  /// is then removed from storage. What could not be counted or removed, for the limit of storage, is then counted or removed
+  /// again.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws.
   @concurrent
@@ -15,7 +16,7 @@ extension PersistentCache {
     schedule { state in
       guard state.failures.isEmpty else { return }
       state.retry()
-      retryCounting(&state)
+      retryLimiting(&state)
     }
     if isWrittenBehind { try await inOrder {} }
     if let failure = withState({ $0.failures.take() }) { throw failure }
@@ -27,8 +28,9 @@ extension PersistentCache {
   /// the whole namespace; the removal itself is one batch. Of what another cache, or another process, stores in the
   /// namespace meanwhile, some may be removed and some stay.
   ///
-  /// - Throws: what the engine throws. Then memory is as it was, and so is storage if the engine has
-  ///   `EngineCapabilities.atomicBatches`.
+  /// - Throws: what the engine throws. Then nothing has changed, as far as the engine can tell: where it may have done
+  ///   its work all the same, as after `io`, or some of it, having no `EngineCapabilities.atomicBatches`, memory forgets
+  ///   what storage is to have, and the next reads ask it.
   @concurrent
   public func removeAll() async throws {
     try Task.checkCancellation()
@@ -50,7 +52,7 @@ extension PersistentCache {
   /// What has expired is read a second time just before it is removed: an entry that another cache, or another process,
   /// replaces while this searches is safe, unless that happens between these two.
   ///
-  /// - Throws: what the engine throws. Then memory is as it was, and some of what has expired may be gone from storage.
+  /// - Throws: what the engine throws. Then some of what has expired may be gone, from storage and from memory.
   @concurrent
   public func removeExpired() async throws {
     try Task.checkCancellation()
@@ -65,12 +67,7 @@ extension PersistentCache {
   }
 
   /// Forgets what is in memory, but for what has not been written yet. O(N). A cache without storage forgets everything.
-  public func clearMemoryCache() {
-    withState { state in
-      let unwritten = state.unwritten
-      state.memory.removeAll { key, _ in !unwritten.contains(key) }
-    }
-  }
+  public func clearMemoryCache() { withState { $0.clearMemory() } }
 
   /// Changes storage when it is its turn, and then the state in one step.
   private func changeAll(
@@ -85,9 +82,12 @@ extension PersistentCache {
           state.endChangingAll()
         }
       } catch {
+        // Nobody knows what is left, unless the engine refused before it changed anything.
+        let mayHaveHappened =
+          !(error.precedesChanges && storage?.engine.capabilities.contains(.atomicBatches) == true)
         withState { state in
-          // Who knows what is left.
           state.stored = nil
+          if mayHaveHappened { state.clearMemory() }
           state.endChangingAll()
         }
         throw error

@@ -91,7 +91,8 @@ extension PersistentCache {
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
   func encoded(_ value: Value, for key: KeyText) throws -> Data {
-    try codec.encode(value, for: storage?.namespace.name(of: key).key ?? CacheKey(verbatim: key.string))
+    try codec.encodeForRoundTrip(
+      value, for: storage?.namespace.name(of: key).key ?? CacheKey(verbatim: key.string))
   }
 }
 
@@ -155,9 +156,10 @@ extension PersistentCache {
     return .write(entry.encoded, key: name.key)
   }
 
-  /// Queues another attempt at counting what is in storage, if the last one failed.
-  func retryCounting(_ state: inout State) {
-    guard state.isUncountable else { return }
+  /// Queues another attempt at counting what is in storage, or at removing what is too much, if the last one failed.
+  func retryLimiting(_ state: inout State) {
+    let isExceeded = state.stored.map { storageLimit.isExceeded(entries: $0.count, bytes: $0.size) } ?? false
+    guard state.isUncountable || isExceeded else { return }
     state.queue.append(
       .task { [self] in
         withState { $0.isUncountable = false }
@@ -178,7 +180,9 @@ extension PersistentCache {
         }
       } else {
         withState { state in
-          for change in changes where change.isStored { note(change, in: storage, &state) }
+          for change in changes where change.isStored || change.mayHaveHappened {
+            note(change, in: storage, &state)
+          }
         }
       }
       let excess = withState { $0.stored?.keysBeyond(storageLimit) ?? [] }
@@ -192,9 +196,11 @@ extension PersistentCache {
 
   private func note(_ change: CacheChange<Item>, in storage: CacheStorage, _ state: inout State) {
     let key = storage.namespace.name(of: change.key).key
+    // Where nobody knows whether storage has the old value, the new one or none, the largest counts.
+    let earlier = change.isStored ? nil : state.stored?.size(of: key)
     if let value = change.value, storageLimit.admits(bytes: value.count) {
-      state.stored?.put((), size: value.count, for: key)
-    } else {
+      state.stored?.put((), size: max(value.count, earlier ?? 0), for: key)
+    } else if earlier == nil {
       state.stored?.remove(key)
     }
   }

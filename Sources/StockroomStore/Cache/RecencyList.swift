@@ -24,6 +24,9 @@ struct RecencyList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   /// The value of a key, without using it.
   subscript(key: Key) -> Value? { places[key].flatMap { nodes[$0]?.value } }
 
+  /// The size of the value of a key, or nil if it has none.
+  func size(of key: Key) -> Int? { places[key].flatMap { nodes[$0]?.size } }
+
   /// The keys, the oldest first. Each step is O(1).
   var keysFromOldest: some Sequence<(key: Key, size: Int)> {
     sequence(state: oldest) { place in

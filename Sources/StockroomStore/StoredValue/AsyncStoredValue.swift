@@ -33,7 +33,8 @@ import StockroomCore
 ///
 /// Any number of tasks may call anything. Operations on one object are done one after another, in the order
 /// of the calls, each as a whole (rule S1). The value changes once the engine has acknowledged it; a call
-/// that throws leaves the value and the engine as they were (rule S2). An operation whose task is cancelled
+/// that throws leaves the value and the engine as they were (rule S2). Where an engine may have done its work
+/// although it threw, as after `io`, the value is what is then found to be stored. An operation whose task is cancelled
 /// before its turn throws `CancellationError` and does nothing. Coding takes place off the actor of the
 /// caller.
 ///
@@ -135,10 +136,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   ///
   /// - Throws: what the engine throws; `CancellationError`.
   public func reset() async throws {
-    try await inTurn {
-      try await self.engine.remove(key: self.observed.key)
-      self.take(.absent)
-    }
+    try await inTurn { try await self.perform(.remove(key: self.observed.key), .absent) }
   }
 
   /// Stores what the closure makes of the present value, and nothing if it throws. No other operation on this
@@ -183,6 +181,24 @@ extension AsyncStoredValue {
     }
   }
 
+  /// Does one operation of the engine, and makes known what is stored then.
+  ///
+  /// If it throws, and may have had its effect all the same, what is stored is read again: nothing may build on a value
+  /// that is no longer there. If that cannot be done now, the next operation does it.
+  private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
+    do {
+      try await engine.perform([operation])
+      take(content)
+    } catch {
+      guard !engine.hasSurelyDoneNothing(of: [operation], after: error) else { throw error }
+      loading.withLock { $0 = .pending }
+      // In a task of its own, which is not cancelled along with this one.
+      let read = await Task { [engine, key = observed.key] in try await engine.read(key: key) }.result
+      if case .success(let bytes) = read { take(bytes.map(StoredContent.bytes) ?? .absent) }
+      throw error
+    }
+  }
+
   /// Reads what is stored, unless that has been done, or has failed and this call is the first to hear of it.
   private func load() async throws {
     switch loading.withLock({ $0 }) {
@@ -206,8 +222,7 @@ extension AsyncStoredValue {
 
   private func write(_ item: Item) async throws {
     let bytes = try observed.encode(item)
-    try await engine.write(bytes, key: observed.key)
-    take(.bytes(bytes))
+    try await perform(.write(bytes, key: observed.key), .bytes(bytes))
   }
 
   /// Makes content known that was read, or that the engine acknowledged.

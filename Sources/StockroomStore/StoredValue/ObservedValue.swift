@@ -81,7 +81,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     }
   }
 
-  func encode(_ item: Item) throws -> Data { try codec.encode(item, for: key) }
+  func encode(_ item: Item) throws -> Data { try codec.encodeForRoundTrip(item, for: key) }
 
   /// Makes what `read` finds the present content, and gives back what has to be passed to ``report(_:)``.
   ///

@@ -129,7 +129,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   /// - Throws: `StorageError` with code `encodingFailed`; `io` if it could not be written.
   public func set(_ value: Item) throws {
     let bytes = try observed.encode(value)
-    try UserDefaultsWriter.shared.write(key: entry.key) { try entry.replace(with: bytes) }
+    try UserDefaultsWriter.shared.write(entry) { try entry.replace(with: bytes) }
   }
 
   /// Removes what is stored, whatever it is: the value is the default again, or what has been registered as
@@ -137,7 +137,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   ///
   /// - Throws: `StorageError` with code `io` if that could not be written.
   public func reset() throws {
-    try UserDefaultsWriter.shared.write(key: entry.key) { try entry.replace(with: nil) }
+    try UserDefaultsWriter.shared.write(entry) { try entry.replace(with: nil) }
   }
 
   /// Stores what the closure makes of the present value, and nothing if it throws. No other operation comes
@@ -160,7 +160,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   func updateIfNeeded(_ change: (inout Item) throws -> Bool) throws {
     var noticed = ObservedValue<Item>.Change()
     defer { observed.report(noticed) }
-    try UserDefaultsWriter.shared.write(key: entry.key) {
+    try UserDefaultsWriter.shared.write(entry) {
       noticed = observed.take { entry.content }
       var item = try observed.unobserved()
       if try change(&item) { try entry.replace(with: observed.encode(item)) }
@@ -168,7 +168,10 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   }
 
   /// Takes notice of what others have changed.
-  private func look() { observed.report(observed.take { entry.content }) }
+  private func look() {
+    if !observed.hasBeenRead { entry.watch { UserDefaultsWriter.shared.refreshAll() } }
+    observed.report(observed.take { entry.content })
+  }
 }
 
 extension StoredValue: Observable {}

@@ -35,13 +35,21 @@ final class UserDefaultsWriter: Sendable {
   }
 
   /// Calls `body` while nobody else writes; then tells all who read the key.
-  func write(key: String, _ body: () throws -> Void) rethrows {
+  func write(_ entry: UserDefaultsEntry, _ body: () throws -> Void) throws {
     var reports: [@Sendable () -> Void] = []
     defer { for report in reports { report() } }
     try lock.withLock {
-      defer { reports = readers(of: key).compactMap { $0.refresh() } }
-      try body()
+      defer { reports = readers(of: entry.key).compactMap { $0.refresh() } }
+      try entry.withLock(body)
     }
+  }
+
+  /// Tells all who read any key, if what they read has changed.
+  ///
+  /// Not while somebody writes, who tells of that change before the operation returns.
+  func refreshAll() {
+    let all = readers.withLock { readers in readers.values.flatMap { $0.values.compactMap(\.value) } }
+    for report in lock.withLock({ all.compactMap { $0.refresh() } }) { report() }
   }
 
   private func readers(of key: String) -> [any UserDefaultsReader] {

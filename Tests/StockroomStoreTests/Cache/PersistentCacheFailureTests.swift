@@ -169,9 +169,56 @@ struct PersistentCacheFailureTests {
     try await numbers.sync()
     numbers.clearMemoryCache()
     #expect(try await numbers["a"] == 1)
-    #expect(await code { try await numbers.fetch("c") { 1 } } == .decodingFailed)
+    #expect(await code { try await numbers["c"] } == .decodingFailed)
     try await numbers.removeAll()
     #expect(try await numbers["c"] == nil)
+  }
+
+  @Test("What cannot be decoded is loaded again by fetch, and replaced", arguments: AnyEngine.all)
+  func undecodableFetched(_ engine: AnyEngine) async throws {
+    let directory = try TemporaryDirectory()
+    let storage = try engine.open(directory)
+    let numbers = PersistentCache<String, Int>(storage: storage, namespace: "n")
+    let texts = PersistentCache<String, String>(storage: storage, namespace: "n")
+    try await texts.store("text", forKey: "kept")
+    try await texts.store("text", forKey: "expiring", expiresIn: 1_000)
+    try await texts.store("text", forKey: "expired", expiresIn: -1)
+    try await storage.write(Data("no entry".utf8), key: CacheKey(verbatim: "cache:1:n:=foreign"))
+    let loads = Shared(0)
+    for key in ["kept", "expiring", "expired", "foreign"] {
+      for _ in 0..<3 {
+        let number = try await numbers.fetch(key) {
+          loads.withLock { $0 += 1 }
+          return 7
+        }
+        #expect(number == 7)
+      }
+    }
+    #expect(loads.withLock { $0 } == 4)
+    try await numbers.sync()
+    let fresh = PersistentCache<String, Int>(storage: storage, namespace: "n")
+    for key in ["kept", "expiring", "expired", "foreign"] { #expect(try await fresh[key] == 7) }
+  }
+
+  @Test("What has expired and cannot be decoded is a miss, but for those who want what has expired")
+  func undecodableExpired() async throws {
+    let storage = MemoryStorageEngine()
+    let numbers = PersistentCache<String, Int>(storage: storage, namespace: "n")
+    try await PersistentCache<String, String>(storage: storage, namespace: "n")
+      .store("text", forKey: "key", expiresIn: -1)
+    #expect(try await numbers["key"] == nil)
+    #expect(await code { try await numbers[item: "key"] } == .decodingFailed)
+  }
+
+  @Test("A value that its encoding does not tell from another is refused")
+  func changedByCoding() async throws {
+    let cache = PersistentCache<String, Int??>(storage: MemoryStorageEngine())
+    #expect(await code { try await cache.store(.some(nil), forKey: "key") } == .encodingFailed)
+    try await cache.store(1, forKey: "key")
+    try await cache.store(.none, forKey: "none")
+    cache.clearMemoryCache()
+    #expect(try await cache["key"] == 1)
+    #expect(try await cache["none"] == .some(.none))
   }
 
   @Test("An entry that is cut short or changed anywhere is a value or an error, and never a trap")

@@ -244,6 +244,64 @@ struct PersistentCacheFetchTests {
     #expect(loads.withLock { $0 } == 0)
   }
 
+  @Test("A loader becomes as urgent as the most urgent of those who wait")
+  func priority() async throws {
+    let cache = Cache(storage: nil)
+    let started = Latch()
+    let first = Task(priority: .background) {
+      try await cache.fetch("key") {
+        started.open()
+        while Task.currentPriority < .userInitiated { await Task.yield() }
+        return 1
+      }
+    }
+    await started.wait()
+    let second = Task(priority: .userInitiated) { try await cache.fetch("key") { 2 } }
+    #expect(try await second.value == 1)
+    #expect(try await first.value == 1)
+  }
+
+  @Test("Loaders that fetch each other's keys do not wait for each other")
+  func crossed() async throws {
+    let (cache, other) = (Cache(storage: nil), Cache(storage: MemoryStorageEngine()))
+    let (firstStarted, secondStarted) = (Latch(), Latch())
+    async let first = cache.fetch("key") {
+      firstStarted.open()
+      await secondStarted.wait()
+      return try await other.fetch("key") { 20 } + 1
+    }
+    async let second = other.fetch("key") {
+      secondStarted.open()
+      await firstStarted.wait()
+      return try await cache.fetch("key") { 10 } + 2
+    }
+    // One of them loads for itself what the other is about to load.
+    let values = try await (first, second)
+    #expect(values == (23 - 10, 12) || values == (21, 23))
+    #expect(try await cache["key"] == values.0)
+    #expect(try await other["key"] == values.1)
+  }
+
+  @Test("A loader may fetch its own key, with a loader that does not")
+  func ownKey() async throws {
+    let cache = Cache(storage: nil)
+    #expect(try await cache.fetch("key") { try await cache.fetch("key") { 1 } + 1 } == 2)
+    #expect(try await cache["key"] == 2)
+  }
+
+  @Test("Loaders that have no end throw", .timeLimit(.minutes(1)))
+  func endless() async throws {
+    let cache = Cache(storage: nil)
+    @Sendable func load(_ number: Int) async throws -> Int {
+      try await cache.fetch("\(number)") { try await load((number + 1) % 3) }
+    }
+    #expect(await code { try await load(0) } == .unsupported)
+    async let results = [code { try await load(0) }, code { try await load(1) }]
+    #expect(await results == [.unsupported, .unsupported])
+    #expect(try await cache["0"] == nil)
+    #expect(try await cache.fetch("0") { 1 } == 1)
+  }
+
   @Test("Callers, cancellations and changes at once leave nobody waiting")
   func storm() async throws {
     let cache = Cache(storage: MemoryStorageEngine(), memoryLimit: CacheLimit(entries: 2))

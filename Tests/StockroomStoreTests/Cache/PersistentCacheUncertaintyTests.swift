@@ -79,6 +79,50 @@ struct PersistentCacheUncertaintyTests {
     #expect(try await engine.keyCount() == 5)
   }
 
+  @Test("After a removal of all whose acknowledgement was lost, reads ask storage")
+  func lostAcknowledgementOfRemoveAll() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let cache = PersistentCache<Int, Int>(storage: engine)
+    for key in 0..<10 { try await cache.store(key, forKey: key, expiresIn: -1) }
+    engine.failCall(1, .afterwards) { $0.isWrite }
+    #expect(await code { try await cache.removeAll() } == .io)
+    for key in 0..<10 { #expect(try await cache[item: key] == nil) }
+
+    for key in 0..<10 { try await cache.store(key, forKey: key, expiresIn: -1) }
+    engine.failCall(1, .afterwards) { $0.isWrite }
+    #expect(await code { try await cache.removeExpired() } == .io)
+    for key in 0..<10 { #expect(try await cache[item: key] == nil) }
+  }
+
+  @Test("A write whose acknowledgement was lost counts for the limit of storage")
+  func lostAcknowledgementWithinLimit() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let limit = CacheLimit(entries: 5, bytes: 50)
+    let cache = PersistentCache<Int, String>(storage: engine, storageLimit: limit)
+    for key in 0..<5 { try await cache.store("12345678", forKey: key) }
+    engine.failEveryCall(.afterwards) { $0.isWrite }
+    for key in 5..<9 { _ = await code { try await cache.store("12345678", forKey: key) } }
+    _ = await code { try await cache.removeValue(forKey: 4) }
+    engine.succeed()
+    try await cache.store("x", forKey: 10)
+    #expect(try await engine.keyCount() <= 5)
+    #expect(try await engine.readAllData().count <= 5)
+    #expect(try await cache[10] == "x")
+  }
+
+  @Test("What was too much for storage and could not be removed is removed by a later sync")
+  func limitAfterFailure() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let cache = PersistentCache<Int, Int>(storage: engine, storageLimit: CacheLimit(entries: 5))
+    for key in 0..<5 { try await cache.store(key, forKey: key) }
+    engine.failCall(1) { $0.method == .removeMany || $0.method == .remove }
+    try await cache.store(5, forKey: 5)
+    #expect(try await engine.keyCount() == 6)
+    #expect(await code { try await cache.sync() } == .io)
+    try await cache.sync()
+    #expect(try await engine.keyCount() == 5)
+  }
+
   @Test("A removeAll that is cancelled has no effect, not even on what is being loaded")
   func cancelledRemoveAll() async throws {
     let cache = PersistentCache<String, Int>(storage: MemoryStorageEngine())

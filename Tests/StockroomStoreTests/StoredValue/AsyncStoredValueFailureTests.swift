@@ -1,3 +1,4 @@
+import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomMemory
@@ -130,5 +131,55 @@ import Testing
     try await other.valueHasLoaded()
     #expect(other.wrappedValue == ["c"])
     #expect(other.failure == nil)
+  }
+
+  @Test("After an operation whose acknowledgement was lost the value is what is stored")
+  func lostAcknowledgement() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await value.set(["a"])
+    let stream = value.values
+    let operations: [(() async throws -> Void, [String])] = [
+      ({ try await value.append("b") }, ["a", "b"]), ({ try await value.set(["c"]) }, ["c"]),
+      ({ try await value.reset() }, ["default"]),
+    ]
+    for (operation, expected) in operations {
+      engine.failCall(1, .afterwards) { $0.isWrite }
+      let error = await #expect(throws: StorageError.self) { try await operation() }
+      #expect(error?.code == .io)
+      #expect(value.wrappedValue == expected)
+      #expect(value.failure == nil)
+    }
+    try await value.append("d")
+    #expect(try await engine.read(key: key) == Data(#"["default","d"]"#.utf8))
+    let seen = await stream.prefix(5).reduce(into: []) { $0.append($1) }
+    #expect(seen == [["a"], ["a", "b"], ["c"], ["default"], ["default", "d"]])
+  }
+
+  @Test("Where that cannot be read either, the next operation reads it")
+  func lostAcknowledgementAndReading() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await value.set(["a"])
+    engine.failEveryCall(.afterwards)
+    await #expect(throws: StorageError.self) { try await value.append("b") }
+    #expect(value.wrappedValue == ["a"])
+    await #expect(throws: StorageError.self) { try await value.append("c") }
+    engine.succeed()
+    try await value.append("d")
+    #expect(value.wrappedValue == ["a", "b", "d"])
+  }
+
+  @Test("A failure that surely did nothing costs no reading")
+  func surelyNothing() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await value.set(["a"])
+    let reads = { engine.calls.filter { $0.method == .read }.count }
+    let before = reads()
+    engine.failEveryCall(with: StorageError(.diskFull, "No room.")) { $0.isWrite }
+    await #expect(throws: StorageError.self) { try await value.append("b") }
+    #expect(reads() == before)
+    #expect(value.wrappedValue == ["a"])
   }
 }

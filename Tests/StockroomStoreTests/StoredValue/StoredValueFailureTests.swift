@@ -10,20 +10,20 @@ import Testing
   @Test("What cannot be decoded gives the default, says why, and stays")
   func undecodable() throws {
     let storage = try defaults.open()
-    storage.set(junk, forKey: "list")
+    try defaults.put(junk, forKey: "list")
     @StoredValue(key: "list", storage: storage) var list = ["default"]
     #expect(list == ["default"])
     #expect($list.failure?.code == .decodingFailed)
     #expect($list.failure?.message.contains("list") == true)
     #expect($list.failure?.underlying is DecodingError)
     #expect(throws: StorageError.self) { try $list.get() }
-    #expect(storage.data(forKey: "list") == junk)
+    #expect(try defaults.stored("list") == junk)
   }
 
   @Test("Operations on what cannot be decoded throw and leave it; set and reset replace it")
   func operationsOnUndecodable() throws {
     let storage = try defaults.open()
-    storage.set(junk, forKey: "list")
+    try defaults.put(junk, forKey: "list")
     @StoredValue(key: "list", storage: storage) var list: [String] = []
     let operations: [() throws -> Void] = [
       { try $list.append("a") }, { try $list.replace("a", with: "b") }, { try $list.togglePresence("a") },
@@ -32,13 +32,13 @@ import Testing
     for operation in operations {
       let error = #expect(throws: StorageError.self, performing: operation)
       #expect(error?.code == .decodingFailed)
-      #expect(storage.data(forKey: "list") == junk)
+      #expect(try defaults.stored("list") == junk)
     }
     try $list.set(["a"])
     #expect(list == ["a"])
     #expect($list.failure == nil)
 
-    storage.set(junk, forKey: "list")
+    try defaults.put(junk, forKey: "list")
     #expect($list.failure != nil)
     try $list.reset()
     #expect($list.failure == nil)
@@ -67,7 +67,7 @@ import Testing
   @Test("Zero bytes are undecodable, and not absent")
   func empty() throws {
     let storage = try defaults.open()
-    storage.set(Data(), forKey: "number")
+    try defaults.put(Data(), forKey: "number")
     @StoredValue(key: "number", storage: storage) var number = 1
     #expect($number.failure?.code == .decodingFailed)
   }
@@ -94,18 +94,30 @@ import Testing
     #expect(await stream.prefix(2).reduce(into: []) { $0.append($1) } == [2.5, 3.5])
   }
 
-  #if os(Linux)
-    @Test("A value that cannot be written to disk throws, and nothing has changed")
-    func unwritable() throws {
-      let storage = try defaults.openWhereNothingCanBeWritten()
-      @StoredValue(key: "number", storage: storage) var number = 1
-      let errors = [
-        #expect(throws: StorageError.self) { try $number.set(2) },
-        #expect(throws: StorageError.self) { try $number.update { $0 += 1 } },
-      ]
-      for error in errors { #expect(error?.code == .io) }
-      #expect(number == 1)
-      #expect(storage.object(forKey: "number") == nil)
+  @Test("What comes back as something else is refused")
+  func changedByCoding() throws {
+    let storage = try defaults.open()
+    func refuses<Item: StorableItem & Equatable>(_ item: Item, default other: Item) throws {
+      let value = StoredValue(wrappedValue: other, key: "key", storage: storage)
+      let error = #expect(throws: StorageError.self) { try value.set(item) }
+      #expect(error?.code == .encodingFailed)
+      #expect(value.wrappedValue == other)
     }
-  #endif
+    let relative = try #require(URL(string: "b", relativeTo: URL(string: "https://example.com/a/")))
+    try refuses(Int??.some(nil), default: 1)
+    try refuses([Int??.some(nil)], default: [])
+    try refuses(relative, default: URL(filePath: "/"))
+    try refuses(Optional(relative), default: nil)
+    try refuses([relative], default: [])
+    try refuses(["key": relative], default: [:])
+
+    let value = StoredValue(wrappedValue: Int??.some(1), key: "key", storage: storage)
+    try value.set(.none)
+    #expect(try value.get() == .none)
+    try value.set(2)
+    #expect(try value.get() == 2)
+    let url = StoredValue(wrappedValue: relative, key: "url", storage: storage)
+    try url.set(relative.absoluteURL)
+    #expect(try url.get() == relative.absoluteURL)
+  }
 }

@@ -73,7 +73,7 @@ import Testing
     let value = StoredValue(wrappedValue: 0, key: "number", storage: storage)
     try value.set(1)
     let stream = value.values
-    storage.set("text", forKey: "number")
+    try defaults.put(Data("text".utf8), forKey: "number")
     #expect(value.wrappedValue == 0)
     try value.set(2)
     #expect(await stream.prefix(3).reduce(into: []) { $0.append($1) } == [1, 0, 2])

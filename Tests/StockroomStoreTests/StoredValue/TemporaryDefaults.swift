@@ -2,35 +2,88 @@ import Foundation
 
 /// User defaults for one test, removed when the last reference goes.
 final class TemporaryDefaults: Sendable {
-  let suiteName = "stockroom-\(UUID().uuidString)"
+  let suiteName: String
+  private let isOwner: Bool
+
+  init() {
+    suiteName = "stockroom-\(UUID().uuidString)"
+    isOwner = true
+  }
+
+  /// Those of another process, which removes them.
+  init(of suiteName: String) {
+    self.suiteName = suiteName
+    isOwner = false
+  }
 
   /// Another `UserDefaults` of the same suite each time.
-  func open() throws -> UserDefaults { try open(suiteName) }
-
-  /// User defaults whose file cannot be made, since what would be its directory is a file.
-  func openWhereNothingCanBeWritten() throws -> UserDefaults {
-    let defaults = try open()
-    defaults.set(true, forKey: "makes the file")
-    _ = defaults.synchronize()
-    return try open("\(suiteName).plist/inside")
-  }
-
-  /// What is on disk: where Foundation keeps its preferences outside of Apple's platforms.
-  var file: URL {
-    let environment = ProcessInfo.processInfo.environment
-    let directory =
-      environment["XDG_CONFIG_HOME"].map { URL(filePath: $0, directoryHint: .isDirectory) }
-      ?? FileManager.default.homeDirectoryForCurrentUser.appending(path: ".config")
-    return directory.appending(path: "\(suiteName).plist")
-  }
-
-  private func open(_ suiteName: String) throws -> UserDefaults {
+  func open() throws -> UserDefaults {
     guard let defaults = UserDefaults(suiteName: suiteName) else { throw CocoaError(.fileNoSuchFile) }
     return defaults
   }
 
+  /// What is stored under a key, past all caches where there is a file.
+  func stored(_ key: String) throws -> Data? {
+    #if os(Linux)
+      try content()[key]
+    #else
+      try open().data(forKey: key)
+    #endif
+  }
+
+  /// Stores bytes under a key, as nobody but another program does.
+  func put(_ bytes: Data?, forKey key: String) throws {
+    #if os(Linux)
+      var values = try content()
+      values[key] = bytes
+      let entries = values.map { Content.Entry(key: $0.key, value: $0.value) }
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+      try JSONEncoder().encode(Content(version: 1, values: entries)).write(to: file, options: .atomic)
+    #else
+      if let bytes { try open().set(bytes, forKey: key) } else { try open().removeObject(forKey: key) }
+    #endif
+  }
+
   deinit {
+    guard isOwner else { return }
     UserDefaults(suiteName: suiteName)?.removePersistentDomain(forName: suiteName)
-    try? FileManager.default.removeItem(at: file)
+    #if os(Linux)
+      try? FileManager.default.removeItem(at: preferences)
+      try? FileManager.default.removeItem(at: suiteDirectory)
+    #endif
   }
 }
+
+#if os(Linux)
+  extension TemporaryDefaults {
+    private struct Content: Codable {
+      struct Entry: Codable {
+        var key: String
+        var value: Data
+      }
+      var version: Int
+      var values: [Entry]
+    }
+
+    private func content() throws -> [String: Data] {
+      guard FileManager.default.fileExists(atPath: file.path) else { return [:] }
+      let content = try JSONDecoder().decode(Content.self, from: Data(contentsOf: file))
+      return Dictionary(uniqueKeysWithValues: content.values.map { ($0.key, $0.value) })
+    }
+
+    private var configuration: URL {
+      ProcessInfo.processInfo.environment["XDG_CONFIG_HOME"].map {
+        URL(filePath: $0, directoryHint: .isDirectory)
+      }
+        ?? FileManager.default.homeDirectoryForCurrentUser.appending(path: ".config")
+    }
+
+    /// Where Foundation keeps its own preferences.
+    private var preferences: URL { configuration.appending(path: "\(suiteName).plist") }
+    /// What there is of the suite.
+    var suiteDirectory: URL { configuration.appending(path: suiteName) }
+    var directory: URL { suiteDirectory.appending(path: "Stockroom") }
+    /// What is on disk.
+    var file: URL { directory.appending(path: "StoredValues.json") }
+  }
+#endif

@@ -1,0 +1,65 @@
+#if !canImport(Darwin)
+  @preconcurrency import Dispatch
+  import StockroomCore
+
+  #if canImport(Glibc)
+    import Glibc
+  #elseif canImport(Musl)
+    import Musl
+  #endif
+
+  /// Tells when something happens in a directory, which need not be there yet, by the kernel's inotify.
+  ///
+  /// It looks at the directory, or at the nearest one above it that is there.
+  final class FileWatch: Sendable {
+    private let source: any DispatchSourceRead
+
+    /// Nil if the system has no more watches to give.
+    init?(directory: String, _ changed: @escaping @Sendable () -> Void) {
+      let descriptor = inotify_init1(Int32(IN_NONBLOCK) | Int32(IN_CLOEXEC))
+      guard descriptor >= 0 else { return nil }
+      let watched = Guarded(Int32(-1))
+      source = DispatchSource.makeReadSource(
+        fileDescriptor: descriptor, queue: DispatchQueue(label: "StoredValue"))
+      source.setEventHandler {
+        Self.discardEvents(of: descriptor)
+        watched.withLock { Self.watch(directory, with: descriptor, insteadOf: &$0) }
+        changed()
+      }
+      source.setCancelHandler { close(descriptor) }
+      watched.withLock { Self.watch(directory, with: descriptor, insteadOf: &$0) }
+      source.activate()
+    }
+
+    deinit { source.cancel() }
+
+    /// That something happened is all there is to know: what it was is found by looking.
+    private static func discardEvents(of descriptor: Int32) {
+      var buffer = [UInt8](repeating: 0, count: 4096)
+      while read(descriptor, &buffer, buffer.count) > 0 {}
+    }
+
+    /// Watches the directory, or the nearest one above it, with the same descriptor.
+    private static func watch(_ directory: String, with descriptor: Int32, insteadOf watched: inout Int32) {
+      // Once more after each success, since the directory may have been made before the one above it was watched.
+      while true {
+        let new = watchNearest(to: directory, with: descriptor)
+        if new == watched || new < 0 { return }
+        if watched >= 0 { inotify_rm_watch(descriptor, watched) }
+        watched = new
+      }
+    }
+
+    private static func watchNearest(to directory: String, with descriptor: Int32) -> Int32 {
+      let events =
+        IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF
+        | IN_ONLYDIR
+      var path = directory[...]
+      while true {
+        let watch = inotify_add_watch(descriptor, path.isEmpty ? "/" : String(path), UInt32(events))
+        if watch >= 0 || path.isEmpty { return watch }
+        path = path[..<(path.lastIndex(of: "/") ?? path.startIndex)]
+      }
+    }
+  }
+#endif
