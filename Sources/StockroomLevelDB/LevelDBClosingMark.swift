@@ -58,7 +58,8 @@ struct LevelDBClosingMark {
     let names = Set(differing.compactMap { $0.split(separator: " ").first }).sorted().joined(separator: ", ")
     throw StorageError(
       .corrupted,
-      "The LevelDB database in \(files.path) is not as it was when it was closed. These files differ: \(names).")
+      "The LevelDB database in \(files.path) is not as it was when it was closed. These files differ: \(names)."
+    )
   }
 
   /// Whoever opens a database makes a manifest of a new name. Damage does not: it would have to make one that is there.

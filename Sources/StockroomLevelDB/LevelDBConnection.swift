@@ -79,34 +79,45 @@ final class LevelDBConnection: Sendable {
   /// Does the operations as one batch. On the engine's own thread: waits for the disk.
   func commit(_ operations: [[StorageOperation]]) throws {
     let batch = SortedBatch(joining: operations)
-    let removedKeys = try commit { transaction in
-      try transaction.add(batch)
-      return transaction.removedKeys
-    }
+    let removedKeys = try commit { try $0.add(batch) }
     if !removedKeys.isEmpty { reclaimSpace(ofKeysFrom: removedKeys) }
   }
 
-  private func commit<Value>(_ fill: (inout LevelDBTransaction) throws -> Value) throws -> Value {
+  /// - Returns: What ``LevelDBTransaction/removedKeys`` says.
+  private func commit(_ fill: (inout LevelDBTransaction) throws -> Void) throws -> [[UInt8]] {
     try state.withLock { state in
       try monitor.check(try? lease.current.get())
       if state.isBroken { try mend(&state) }
       try state.names.checkLog(in: files)
-      var transaction = LevelDBTransaction(on: try lease.current.get(), ledger: state.ledger)
-      let value = try fill(&transaction)
-      var isVisible = false
       do {
-        let ledger = try transaction.commit()
-        if ledger.generation != state.ledger.generation {
-          isVisible = true
-          try state.names.followLog(in: files, syncing: durability == .full)
-        }
-        state.ledger = ledger
-      } catch {
-        state.isBroken = true
-        withdraw(isVisible, &state)
-        throw error
+        return try attempt(fill, &state)
+      } catch let failure where state.isBroken {
+        // LevelDB repeats what went wrong in its background, such as a full disk, long after the cause has gone.
+        do { try mend(&state) } catch { throw failure }
+        return try attempt(fill, &state)
       }
-      return value
+    }
+  }
+
+  /// Writes one batch. If it throws, nothing has happened; the database is broken if LevelDB failed.
+  private func attempt(
+    _ fill: (inout LevelDBTransaction) throws -> Void, _ state: inout State
+  ) throws -> [[UInt8]] {
+    var transaction = LevelDBTransaction(on: try lease.current.get(), ledger: state.ledger)
+    try fill(&transaction)
+    var isVisible = false
+    do {
+      let ledger = try transaction.commit()
+      if ledger.generation != state.ledger.generation {
+        isVisible = true
+        try state.names.followLog(in: files, syncing: durability == .full)
+      }
+      state.ledger = ledger
+      return transaction.removedKeys
+    } catch {
+      state.isBroken = true
+      withdraw(isVisible, &state)
+      throw error
     }
   }
 
@@ -161,7 +172,7 @@ extension LevelDBConnection {
     for (index, start) in starts.enumerated() {
       compactor.enqueue { [self] in
         // Compacting begins a new log. One without a batch would look like one whose batches have been lost.
-        try commit { $0.touchLedger() }
+        _ = try commit { $0.touchLedger() }
         lease.ifOpen { handle in
           let isLast = index == starts.count - 1
           handle.compact(from: index == 0 ? nil : start, to: isLast ? nil : starts[index + 1])

@@ -113,7 +113,8 @@ final class LevelDBDirectoryMonitor: Sendable {
     }
     guard FileIdentity(status) == identity else {
       throw StorageError(
-        .io, "The directory \(files.path) has been replaced while the database was open. Nothing is done there.")
+        .io,
+        "The directory \(files.path) has been replaced while the database was open. Nothing is done there.")
     }
     #if canImport(Darwin)
       let time = status.st_ctimespec
@@ -166,7 +167,8 @@ final class LevelDBDirectoryMonitor: Sendable {
     _ number: UInt64, _ size: UInt64, verifyingEnd: Bool, isStillUsed: () -> Bool
   ) throws {
     let name = LevelDBFileList.tableName(number)
-    guard let status = try files.status(of: name) ?? files.status(of: LevelDBFileList.oldTableName(number)) else {
+    guard let status = try files.status(of: name) ?? files.status(of: LevelDBFileList.oldTableName(number))
+    else {
       // A compaction may have removed it meanwhile.
       if isStillUsed() { throw missing(name) }
       return
@@ -174,12 +176,13 @@ final class LevelDBDirectoryMonitor: Sendable {
     guard UInt64(status.st_size) == size else {
       throw StorageError(
         .corrupted,
-        "\(files.path)/\(name), a table of a LevelDB database, has \(status.st_size) bytes instead of \(size).")
+        "\(files.path)/\(name), a table of a LevelDB database, has \(status.st_size) bytes instead of \(size)."
+      )
     }
     guard verifyingEnd else { return }
     do {
       try LevelDBTableFooter.verify(number, size: size, in: files)
-    } catch where !isStillUsed() {}
+    } catch  where !isStillUsed() {}
   }
 
   private func missing(_ name: String) -> StorageError {

@@ -94,7 +94,8 @@ final class LevelDBHandle: @unchecked Sendable {
     (start ?? []).withUnsafeBytes { first in
       (end ?? []).withUnsafeBytes { last in
         leveldb_compact_range(
-          database, start == nil ? nil : first.characters, first.count, end == nil ? nil : last.characters, last.count)
+          database, start == nil ? nil : first.characters, first.count, end == nil ? nil : last.characters,
+          last.count)
       }
     }
   }

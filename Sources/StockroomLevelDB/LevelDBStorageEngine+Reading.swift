@@ -67,7 +67,8 @@ extension LevelDBStorageEngine {
       var entries: [(key: CacheKey, data: Data)] = []
       if limit == 0 { return entries }
       var timer = YieldTimer()
-      try await handle.forEachEntry(from: cursor.start, fillingCache: true, yieldingTo: &timer) { key, stored in
+      try await handle.forEachEntry(from: cursor.start, fillingCache: true, yieldingTo: &timer) {
+        key, stored in
         switch cursor.position(of: key) {
         case .before: return true
         case .behind: return false
@@ -138,7 +139,8 @@ extension LevelDBStorageEngine {
       guard count == ledger.count, count == 0 || greatest < ledger.nextSequence else {
         throw StorageError(
           .corrupted,
-          "The LevelDB database in \(handle.path) has \(count) entries, while its ledger counts \(ledger.count).")
+          "The LevelDB database in \(handle.path) has \(count) entries, while its ledger counts \(ledger.count)."
+        )
       }
     }
   }

@@ -152,7 +152,7 @@ struct LevelDBOpeningTests {
     }
   #endif
 
-  @Test("A thousand engines leave no descriptor and no thread behind")
+  @Test("Two hundred engines leave no descriptor and no thread behind")
   func noLeaks() async throws {
     func opened() throws -> (Int, Int) {
       let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
@@ -163,7 +163,7 @@ struct LevelDBOpeningTests {
       let maps = try String(contentsOfFile: "/proc/self/maps", encoding: .utf8)
       return (descriptors.count, maps.components(separatedBy: directory.url.lastPathComponent).count - 1)
     }
-    for round in 0..<1000 {
+    for round in 0..<200 {
       let engine = try directory.open()
       try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "a"))
       if round.isMultiple(of: 2) { try await engine.close() }

@@ -74,8 +74,10 @@ struct LevelDBPlantedFilesTests {
   enum Plant: CaseIterable { case link, danglingLink, fifo, directory }
 
   static let names = [
-    "STOCKROOM", "STOCKROOM.closed", "STOCKROOM.new", "STOCKROOM.closed.new", "STOCKROOM.unsynced", "LOCK", "LOG",
-    "LOG.old", "CURRENT", "CURRENT.new", "MANIFEST-000002", "MANIFEST-000004", "MANIFEST-000005", "000003.log",
+    "STOCKROOM", "STOCKROOM.closed", "STOCKROOM.new", "STOCKROOM.closed.new", "STOCKROOM.unsynced", "LOCK",
+    "LOG",
+    "LOG.old", "CURRENT", "CURRENT.new", "MANIFEST-000002", "MANIFEST-000004", "MANIFEST-000005",
+    "000003.log",
     "000005.log", "000006.log", "000007.log", "000005.ldb", "000006.ldb", "000004.dbtmp", "000006.dbtmp",
   ]
 

@@ -74,7 +74,8 @@ struct LevelDBPowerLossTests {
     return count
   }
 
-  @Test("At .process a log with a page that never reached the disk loses the batches from there on, and no more")
+  @Test(
+    "At .process a log with a page that never reached the disk loses the batches from there on, and no more")
   func lostPage() async throws {
     let unclosed = try await Unclosed(.process, count: 6)
     let bytes = try unclosed.bytes

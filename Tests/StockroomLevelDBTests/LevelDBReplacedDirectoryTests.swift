@@ -85,7 +85,8 @@ struct LevelDBReplacedDirectoryTests {
     try await engine.close()
   }
 
-  @Test("A log that is cut off under an open engine makes the next write throw", arguments: Durability.allCases)
+  @Test(
+    "A log that is cut off under an open engine makes the next write throw", arguments: Durability.allCases)
   func cutLog(_ durability: Durability) async throws {
     let engine = try directory.open(durability: durability)
     try await engine.write(noise(5000), key: CacheKey(verbatim: "a"))
