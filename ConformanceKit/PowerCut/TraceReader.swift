@@ -148,6 +148,10 @@ struct TraceReader {
   func place(_ path: TraceValue?, in directory: TraceValue? = nil) throws -> Place {
     guard let text = path?.text else { return .outside }
     let steps = text.split(separator: "/").filter { $0 != "." }.map(String.init)
+    if steps.starts(with: ["proc", "self", "fd"]), steps.count > 3, let number = Int(steps[3]) {
+      guard let open = descriptors[number] else { return .outside }
+      return try place(Array(steps.dropFirst(4)), below: open.node)
+    }
     if !text.hasPrefix("/"), let open = self[directory], !steps.contains("..") {
       // The path behind a descriptor is that of when the line was written, so the descriptor says better where it is.
       return try place(steps, below: open.node)

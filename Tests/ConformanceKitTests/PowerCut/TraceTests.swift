@@ -70,6 +70,17 @@ struct TraceTests {
     #expect(contents(before.final) == ["f": "ab\0\0\0\0cde"])
   }
 
+  @Test("Paths through the descriptor of a directory lead where the descriptor does")
+  func pathsThroughDescriptors() {
+    let recording = record(
+      #"1 mkdir("\#(hex("/d/a"))", 0777) = 0"#, open("a", "O_RDONLY|O_DIRECTORY", 3),
+      #"1 openat(AT_FDCWD, "\#(hex("/proc/self/fd/3/f"))", O_WRONLY|O_CREAT, 0644) = 4"#, write(4, "x"),
+      #"1 rename("\#(hex("/proc/self/fd/3/f"))", "\#(hex("/proc/self/fd/3/g"))") = 0"#,
+      #"1 openat(AT_FDCWD, "\#(hex("/proc/self/fd/9/f"))", O_WRONLY|O_CREAT, 0644) = 5"#, write(5, "y"))
+    #expect(recording.obstacle == nil)
+    #expect(contents(recording.final) == ["a": nil, "a/g": "x"])
+  }
+
   @Test("Names are followed through renames, links and directories that are open")
   func names() {
     let recording = record(
