@@ -15,7 +15,7 @@ extension DiskConnection {
     guard !pending.isEmpty else { return }
     try withLock {
       let commit = try Commit(self, ChangeSet(pending), isJournaled: !pending.allSatisfy(\.isSimple))
-      try commit.run()
+      try index.update(of: self, with: { try commit.run() }, changes: commit.indexChanges)
     }
   }
 }
@@ -98,6 +98,13 @@ private struct Commit {
     }
   }
 
+  /// What the commit changes about the keys that there are.
+  var indexChanges: KeyIndex.Changes {
+    KeyIndex.Changes(
+      removesAll: removesAll && isJournaled,
+      keys: steps.map { ($0.change.key, isPresent: $0.metadata != nil) })
+  }
+
   private func removeStaged() {
     for step in steps where step.metadata != nil {
       connection.staging.remove(step.staged)
@@ -116,6 +123,12 @@ private struct Commit {
         : .create(step.change.key, staged: step.staged.number)
     }
     if removesAll { transaction.steps.append(.removeAll) }
+    do {
+      try connection.checkPlaceOfBatches()
+    } catch {
+      removeStaged()
+      throw error
+    }
     do {
       try connection.journal.begin(transaction)
     } catch {
@@ -147,6 +160,8 @@ private struct Commit {
     }
     if case .failure = result { removeStaged() }
     if connection.durability == .full { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
+    // Those that are told they have been done are not asked to try again.
+    try connection.checkPlace()
     for step in done {
       for request in step.change.requests { request.isDone.store(true, ordering: .relaxed) }
     }
@@ -155,7 +170,13 @@ private struct Commit {
 
   private func apply(_ step: Step) throws {
     if step.metadata != nil {
-      try connection.moveIn(step.staged, to: step.change.name)
+      do {
+        try connection.moveIn(step.staged, to: step.change.name)
+      } catch {
+        // Its metadata may have been moved, and belongs to nothing then.
+        if !step.exists { try connection.sidecars?.remove(step.change.name) }
+        throw error
+      }
     } else {
       try connection.removeEntry(step.change.name)
     }
@@ -204,12 +225,13 @@ extension DiskConnection {
     }
   }
 
-  /// Moves a staged entry to its place. Does nothing if that has been done.
+  /// Moves a staged entry to its place, over what is there.
   func moveIn(_ staged: StagedName, to name: FileName) throws {
-    // Nor does it make directories then, for which there may be no room.
-    if name.directoryCount > 0, try !staging.contains(staged) { return }
     if !usesAttributes { try sidecars?.moveIn(staged.metadata, from: staging.directory, to: name) }
-    try entries.moveIn(staged, from: staging.directory, to: name)
+    guard try entries.moveIn(staged, from: staging.directory, to: name) else {
+      throw StorageError(
+        .io, "The file that was to become \(entries.path(of: name)) has been removed by somebody.")
+    }
   }
 
   func removeEntry(_ name: FileName) throws {

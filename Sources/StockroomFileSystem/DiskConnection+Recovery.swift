@@ -3,19 +3,23 @@ import StockroomCore
 /// How a transaction in the journal is brought to its end, by the engine that began it or, after a crash, by
 /// whichever has the lock next.
 ///
-/// Steps that create files come first: they are the ones that can fail for want of room, and until the last of
-/// them is done nothing has been lost that could not be put back. From then on the only way is forward. Every
-/// step leaves a trace by which it is known to be done: a staged file is no longer in its place, and what is to
+/// What the system may refuse, for want of room or because of a file that must not change, it can refuse at any step. So
+/// nothing is lost before the last of them is done: what a step replaces or removes is moved to ``undo``. When a step
+/// fails, all that was done is undone.
+///
+/// Every step leaves a trace by which it is known to be done: a staged file is no longer in its place, and what is to
 /// be removed is not removed if it was created later (``Transaction/boundary``). So a transaction that reappears
-/// in the journal, because its end was not synced, does no harm.
+/// in the journal, because its end was not synced, does no harm. That nothing is left to be done of it tells it from one
+/// that may be undone.
 extension DiskConnection {
-  /// Completes what a process that died has left in the journal. Needs the lock.
+  /// Completes or undoes what a process that died has left in the journal. Needs the lock.
   func completePending() throws {
     if let transaction = try journal.read() {
+      if transaction.isAborted { return try rollBack(transaction) }
       do {
         return try complete(transaction, isReplay: true)
       } catch {
-        // That there is no room for it is an answer, too: nobody was told that it had been done.
+        // That it cannot be done is an answer, too: nobody was told that it had been.
         if try journal.read() == nil { return }
         throw error
       }
@@ -27,24 +31,32 @@ extension DiskConnection {
     try state.write(contents)
   }
 
-  /// Does all of the transaction or, if there is no room for it, none.
+  /// Does all of the transaction or none. If it throws, none of it has been done.
   ///
-  /// If it throws for another reason, the transaction stays in the journal, and readers stay locked out until
-  /// an engine has succeeded in completing it.
+  /// If it throws and cannot undo what has been done either, the transaction stays in the journal, and readers stay locked
+  /// out until an engine has succeeded in undoing it.
   ///
   /// - Parameter isReplay: Whether some of it may have been done already, and written over by others since.
   func complete(_ transaction: Transaction, isReplay: Bool) throws {
     try setUnstable(true)
     do {
-      try create(transaction)
+      let names = try perform(transaction, isReplay: isReplay)
+      try setUnstable(false)
+      // The journal may reach the disk first, at every durability, and forget what is only half there.
+      try synchronizeDirectories(of: names)
     } catch {
-      try undo(transaction)
+      if isReplay, try !isUnfinished(transaction) { throw error }
+      guard try isReversible(transaction) else { throw error }
+      try journal.abort()
+      try rollBack(transaction)
       throw error
     }
-    let names = try finish(transaction, isReplay: isReplay)
-    try setUnstable(false)
-    if durability == .full { try synchronizeDirectories(of: names) }
-    try journal.end()
+    do {
+      try emptyUndo()
+      try journal.end()
+    } catch  where !isReplay {
+      // It has happened. Whoever has the lock next finds it in the journal, and cleans up before anything else.
+    }
   }
 
   func setUnstable(_ isUnstable: Bool) throws {
@@ -59,23 +71,137 @@ extension DiskConnection {
     try state.write(contents)
   }
 
-  private func create(_ transaction: Transaction) throws {
+  /// Removes what the last batch has replaced and removed.
+  func emptyUndo() throws {
+    for directory in [undo, undoSidecars] {
+      guard let directory else { continue }
+      var names: [FileName] = []
+      try directory.forEachKey { if let key = CacheKey(utf8: $0) { names.append(FileName(key)) } }
+      for name in names { try directory.remove(name) }
+    }
+  }
+}
+
+// MARK: - Forward
+
+extension DiskConnection {
+  /// Does every step that has not been done. Returns the names that the transaction is about.
+  ///
+  /// Those that create files come first, since they are the ones that can fail for want of room.
+  private func perform(_ transaction: Transaction, isReplay: Bool) throws -> [FileName] {
+    var names: [FileName] = []
     for case .create(let key, let number) in transaction.steps {
-      try moveIn(StagedName(boundary: transaction.boundary, number: number), to: FileName(key))
+      let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
+      names.append(name)
+      if try !isReplay || staging.contains(staged) { try moveIn(staged, to: name) }
+    }
+    for case .replace(let key, let number) in transaction.steps {
+      let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
+      names.append(name)
+      if try isReplay && !staging.contains(staged) { continue }
+      try moveOut(name)
+      try moveIn(staged, to: name)
+    }
+    for case .remove(let key) in transaction.steps {
+      let name = FileName(key)
+      names.append(name)
+      if try !isReplay || !isLater(name, transaction) { try moveOutOrRemove(name) }
+    }
+    if transaction.removesAll {
+      let written = Set(names)
+      for name in try entryNames() where !written.contains(name) {
+        names.append(name)
+        if try !isReplay || !isLater(name, transaction) { try moveOutOrRemove(name) }
+      }
+    }
+    return names
+  }
+
+  /// Moves the entry to where ``undo`` keeps it. Does nothing if it is absent.
+  private func moveOut(_ name: FileName) throws {
+    try entries.move(name, to: undo)
+    if let undoSidecars { try sidecars?.move(name, to: undoSidecars) }
+  }
+
+  /// On a full disk there may be no room for another name. Removing must work all the same, as it makes room.
+  private func moveOutOrRemove(_ name: FileName) throws {
+    do {
+      try moveOut(name)
+    } catch let error as StorageError where error.code == .diskFull {
+      try removeEntry(name)
     }
   }
 
-  /// Takes back what ``create(_:)`` has done. The journal is emptied first, then the files are removed: if the
-  /// machine dies in between, the transaction is still whole.
-  private func undo(_ transaction: Transaction) throws {
+  private func entryNames() throws -> [FileName] {
     var names: [FileName] = []
-    for case .create(let key, let number) in transaction.steps {
-      let staged = StagedName(boundary: transaction.boundary, number: number)
-      let name = FileName(key)
-      if try staging.contains(staged) { continue }
-      try entries.moveOut(name, to: staged, in: staging.directory)
-      names.append(name)
+    try entries.forEachKey { if let key = CacheKey(utf8: $0) { names.append(FileName(key)) } }
+    return names
+  }
+
+  /// Whether the entry has been created since the transaction.
+  private func isLater(_ name: FileName, _ transaction: Transaction) throws -> Bool {
+    guard let sequence = try recordedSequence(of: name) else { return false }
+    return sequence > transaction.boundary
+  }
+}
+
+// MARK: - Back
+
+extension DiskConnection {
+  /// Whether a step of the transaction has not been done: nobody can have been told that it was, then.
+  private func isUnfinished(_ transaction: Transaction) throws -> Bool {
+    for step in transaction.steps {
+      switch step {
+      case .create(_, let number), .replace(_, let number):
+        if try staging.contains(StagedName(boundary: transaction.boundary, number: number)) { return true }
+      case .remove(let key):
+        let name = FileName(key)
+        if try entries.status(of: name) != nil, try !isLater(name, transaction) { return true }
+      case .removeAll: break
+      }
     }
+    return false
+  }
+
+  /// Whether everything is there with which the transaction can be undone.
+  private func isReversible(_ transaction: Transaction) throws -> Bool {
+    for step in transaction.steps {
+      switch step {
+      case .replace(let key, let number):
+        if try staging.contains(StagedName(boundary: transaction.boundary, number: number)) { continue }
+        if try undo.status(of: FileName(key)) == nil { return false }
+      case .remove(let key):
+        let name = FileName(key)
+        if try entries.status(of: name) == nil, try undo.status(of: name) == nil { return false }
+      case .create, .removeAll: break
+      }
+    }
+    return true
+  }
+
+  /// Takes back what has been done of the transaction, then removes it from the journal. If that fails, or the machine
+  /// dies meanwhile, it can be done again.
+  private func rollBack(_ transaction: Transaction) throws {
+    try setUnstable(true)
+    var names: [FileName] = []
+    for step in transaction.steps {
+      switch step {
+      case .create(let key, let number), .replace(let key, let number):
+        let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
+        names.append(name)
+        if try !staging.contains(staged) { try entries.moveOut(name, to: staged, in: staging.directory) }
+        if case .create = step { try sidecars?.remove(name) } else { try moveBack(name) }
+      case .remove(let key):
+        names.append(FileName(key))
+        try moveBack(FileName(key))
+      case .removeAll:
+        var removed: [FileName] = []
+        try undo.forEachKey { if let key = CacheKey(utf8: $0) { removed.append(FileName(key)) } }
+        for name in removed { try moveBack(name) }
+        names += removed
+      }
+    }
+    try synchronizeDirectories(of: names)
     try journal.endSynchronously()
     try setUnstable(false)
     for step in transaction.steps {
@@ -87,35 +213,17 @@ extension DiskConnection {
       case .remove, .removeAll: break
       }
     }
-    for name in names { try sidecars?.remove(name) }
   }
 
-  /// Does everything that ``create(_:)`` has not. Returns the names that it changed.
-  private func finish(_ transaction: Transaction, isReplay: Bool) throws -> [FileName] {
-    var names: [FileName] = []
-    func isLater(_ name: FileName) throws -> Bool {
-      guard isReplay, let sequence = try recordedSequence(of: name) else { return false }
-      return sequence > transaction.boundary
-    }
-    for step in transaction.steps {
-      switch step {
-      case .create(let key, _): names.append(FileName(key))
-      case .replace(let key, let number):
-        let name = FileName(key)
-        try moveIn(StagedName(boundary: transaction.boundary, number: number), to: name)
-        names.append(name)
-      case .remove(let key):
-        let name = FileName(key)
-        if try !isLater(name) { try removeEntry(name) }
-        names.append(name)
-      case .removeAll:
-        var all: [FileName] = []
-        try entries.forEachKey { if let key = CacheKey(utf8: $0) { all.append(FileName(key)) } }
-        let written = Set(names)
-        for name in all where try !written.contains(name) && !isLater(name) { try removeEntry(name) }
-        names += all
-      }
-    }
-    return names
+  /// Moves the entry back from ``undo``. Does nothing if it is not there.
+  private func moveBack(_ name: FileName) throws {
+    try undo.move(name, to: entries)
+    if let sidecars { try undoSidecars?.move(name, to: sidecars) }
+  }
+}
+
+extension Transaction {
+  fileprivate var removesAll: Bool {
+    steps.contains { if case .removeAll = $0 { true } else { false } }
   }
 }

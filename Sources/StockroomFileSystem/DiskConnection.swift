@@ -20,7 +20,9 @@ import Synchronization
 /// <directory>/.stockroom/state         lock, versions, clock; see SharedState
 /// <directory>/.stockroom/journal       a batch on its way; see Journal
 /// <directory>/.stockroom/staging/      files on their way; see Staging
+/// <directory>/.stockroom/undo/         what a batch on its way has replaced and removed, under the same names
 /// <directory>/.stockroom/created/      metadata, where the file system has no extended attributes
+/// <directory>/.stockroom/undo-created/ the same, of what is in undo/
 /// ```
 final class DiskConnection: Sendable {
   let entries: EntryDirectory
@@ -31,44 +33,76 @@ final class DiskConnection: Sendable {
   let state: SharedState
   let journal: Journal
   let staging: Staging
+  /// Entries that a batch has replaced or removed, until it is through and cannot fail any more.
+  let undo: EntryDirectory
+  let undoSidecars: EntryDirectory?
   let durability: Durability
+  /// The keys in byte order, for scans.
+  let index = KeyIndex()
 
   private let hidden: FileDescriptor
+  private let lockTimeout: Duration
+  private let rootAnchor: Anchor
+  private let stateAnchor: Anchor
+  /// What a batch relies on besides.
+  private let batchAnchors: [Anchor]
   /// Whether this engine has had the lock once, and so knows that no batch of a crashed machine is pending.
   private let isRecovered = Atomic(false)
+  /// Whether this engine has removed what a process that died may have left behind. Only for the holder of the lock.
+  private let isTidy = Atomic(false)
   /// Whether this engine has moved the clock beyond what an engine before a crash may have given out.
   let hasMovedClock = Atomic(false)
+  /// The version of batches that was read last, or 1.
+  private let lastBatchVersion = Atomic<UInt64>(1)
 
   /// Opens the directory, which must exist.
-  init(directory path: String, durability: Durability) throws {
+  init(
+    directory path: String, durability: Durability, permissions: FilePermissions = .owner,
+    lockTimeout: Duration = FileLock.defaultTimeout
+  ) throws {
     self.durability = durability
-    let isSynchronized = durability == .full
+    self.lockTimeout = lockTimeout
+    func entryDirectory(_ root: FileDescriptor) -> EntryDirectory {
+      EntryDirectory(root: root, permissions: permissions)
+    }
     let root = try FileDescriptor.openDirectory(atPath: path)
-    entries = EntryDirectory(root: root)
-    hidden = try root.openOrMakeDirectory(".stockroom", synchronized: isSynchronized)
-    state = SharedState(file: try hidden.openOrMakeFile(SharedState.name, synchronized: isSynchronized))
+    entries = entryDirectory(root)
+    let hidden = try root.openOrMakeDirectory(".stockroom", permissions)
+    self.hidden = hidden
+    state = SharedState(file: try hidden.openOrMakeFile(SharedState.name, permissions))
     let isNew = try state.validate() == nil
 
-    journal = Journal(file: try hidden.openOrMakeFile(Journal.name, synchronized: isSynchronized))
+    journal = Journal(file: try hidden.openOrMakeFile(Journal.name, permissions))
     staging = Staging(
-      directory: try hidden.openOrMakeDirectory(Staging.name, synchronized: isSynchronized))
+      directory: try hidden.openOrMakeDirectory(Staging.name, permissions), permissions: permissions)
+    undo = entryDirectory(try hidden.openOrMakeDirectory("undo", permissions))
     usesAttributes = try MetadataAttribute.isSupported(by: state.file)
     let sidecarDirectory =
       usesAttributes
-      ? try hidden.openDirectory("created")
-      : try hidden.openOrMakeDirectory("created", synchronized: isSynchronized)
-    sidecars = sidecarDirectory.map(EntryDirectory.init(root:))
+      ? try hidden.openDirectory("created") : try hidden.openOrMakeDirectory("created", permissions)
+    sidecars = sidecarDirectory.map(entryDirectory)
+    undoSidecars =
+      sidecarDirectory == nil
+      ? nil : entryDirectory(try hidden.openOrMakeDirectory("undo-created", permissions))
+
+    rootAnchor = try Anchor(root)
+    stateAnchor = try Anchor(state.file)
+    batchAnchors = try [journal.file, staging.directory, undo.root].map(Anchor.init)
     try isNew ? create() : recoverIfUnlocked()
+    // Else what has been opened may be of two places.
+    try checkPlace()
   }
 
   /// Closes every file. Nobody may be using the connection.
   func release() {
-    for file in [entries.root, hidden, state.file, journal.file, staging.directory] { file.release() }
-    sidecars?.root.release()
+    for file in [entries.root, hidden, state.file, journal.file, staging.directory, undo.root] {
+      file.release()
+    }
+    for directory in [sidecars, undoSidecars] { directory?.root.release() }
   }
 
   private func create() throws {
-    try state.lock()
+    try state.lock(timeout: lockTimeout)
     defer { state.unlock() }
     if try state.validate() == nil {
       try journal.prepare()
@@ -88,16 +122,40 @@ final class DiskConnection: Sendable {
   }
 
   private func recoverIfUnlocked() throws {
-    // Whoever has the lock now has recovered. If that was another engine we do it again before the first read.
-    guard try state.tryLock() else { return }
+    guard try state.tryLock() else {
+      // Somebody writes, or only keeps the lock. If no batch is pending, reads need not wait for them.
+      if try journal.read() == nil, try state.read().isStable {
+        isRecovered.store(true, ordering: .releasing)
+      }
+      return
+    }
     defer { state.unlock() }
     try recover()
-    try staging.removeAll()
   }
 
   private func recover() throws {
     try completePending()
+    if !isTidy.load(ordering: .relaxed) {
+      try staging.removeAll()
+      try emptyUndo()
+      isTidy.store(true, ordering: .relaxed)
+    }
     isRecovered.store(true, ordering: .releasing)
+  }
+}
+
+// MARK: - The place
+
+extension DiskConnection {
+  /// Throws unless the path still leads to what this engine has open (rule C6).
+  func checkPlace() throws {
+    try rootAnchor.check()
+    try stateAnchor.check()
+  }
+
+  /// Throws unless whoever completes a batch, should this process die, finds what it needs.
+  func checkPlaceOfBatches() throws {
+    for anchor in batchAnchors { try anchor.check() }
   }
 }
 
@@ -106,11 +164,17 @@ final class DiskConnection: Sendable {
 extension DiskConnection {
   /// Does the work while no other engine writes, here or in another process, and after completing the batch of
   /// one that died. Waits for the lock, so only for the engine's own thread.
+  ///
+  /// - Throws: `StorageError` with code `locked` if another process keeps the lock for too long, `io` if the path leads
+  ///   to another place by now or does so when the work is done.
   func withLock<Result>(_ work: () throws -> Result) throws -> Result {
-    try state.lock()
+    try state.lock(timeout: lockTimeout)
     defer { state.unlock() }
+    try checkPlace()
     try recover()
-    return try work()
+    let result = try work()
+    try stateAnchor.check()
+    return result
   }
 
   /// What a read has to leave undisturbed to be right.
@@ -124,15 +188,38 @@ extension DiskConnection {
   /// Somebody was writing what a read depends on. Never leaves the engine.
   struct Disturbed: Error {}
 
+  /// Does the work, which must be quick, without the lock: without asking for the version first if it has not changed
+  /// since another read. Never shows half a batch.
+  ///
+  /// - Throws: ``Disturbed`` if somebody was writing a batch.
+  func withoutLock<Result>(quickly work: () throws -> Result) throws -> Result {
+    let known = lastBatchVersion.load(ordering: .acquiring)
+    if known & 1 == 0, isRecovered.load(ordering: .acquiring) {
+      let result = Swift.Result { try work() }
+      if try state.batchVersion() == known {
+        try stateAnchor.check()
+        return try result.get()
+      }
+    }
+    return try withoutLock(.batches) { version in
+      let result = try work()
+      lastBatchVersion.store(version, ordering: .releasing)
+      return result
+    }
+  }
+
   /// Does the work without the lock.
   ///
+  /// - Parameter work: Gets the version that everything it reads is of.
   /// - Throws: ``Disturbed`` if somebody was writing what it depends on. Never while the caller has the lock.
-  func withoutLock<Result>(_ view: View, _ work: () throws -> Result) throws -> Result {
+  func withoutLock<Result>(_ view: View, _ work: (_ version: UInt64) throws -> Result) throws -> Result {
     guard isRecovered.load(ordering: .acquiring) else { throw Disturbed() }
     let before = try version(view)
     guard before & 1 == 0 else { throw Disturbed() }
-    let result = Swift.Result { try work() }
+    let result = Swift.Result { try work(before) }
     guard try version(view) == before else { throw Disturbed() }
+    // Nothing is in a directory that has been removed. That must not pass for being absent (rule R4).
+    try stateAnchor.check()
     return try result.get()
   }
 
@@ -150,16 +237,17 @@ extension DiskConnection {
 
 extension DiskConnection {
   /// The value of the entry. Nil if it is absent.
-  func value(of name: FileName) throws -> Data? {
+  func value(of name: FileName, verifyingSize: Bool = false) throws -> Data? {
     guard let (file, status) = try entries.open(name) else { return nil }
-    try checkSize(of: file, status)
+    // Files that cannot have lost anything that way need not pay for the question.
+    if verifyingSize || status.size == 0 || status.size >= 1 << 20 { try checkSize(of: file, status) }
     return try file.readData(size: status.size)
   }
 
   /// The value of the entry with its metadata. Nil if it is absent.
   func valueAndHeader(of name: FileName) throws -> (data: Data, header: EntryHeader)? {
     guard let (file, status) = try entries.open(name) else { return nil }
-    try checkSize(of: file, status)
+    if status.size == 0 || status.size >= 1 << 20 { try checkSize(of: file, status) }
     let header = try metadata(of: file, status, name).header
     return (try file.readData(size: status.size), header)
   }
@@ -172,11 +260,9 @@ extension DiskConnection {
 
   /// When the machine dies, a file that was not synced can come back with its name and its attributes but without
   /// its contents, or without the end of them if they were so long that they went to the disk in parts. Such a
-  /// file must not pass for a value. Other files need not pay for the question.
+  /// file must not pass for a value.
   private func checkSize(of file: FileDescriptor, _ status: FileStatus) throws {
-    guard status.size == 0 || status.size >= 1 << 20, usesAttributes,
-      let recorded = try MetadataAttribute.read(from: file)
-    else { return }
+    guard usesAttributes, let recorded = try MetadataAttribute.read(from: file) else { return }
     // Somebody who edits the file changes its time, too, and is free to do so.
     if status.size != recorded.size, status.modified == recorded.header.updatedAt {
       throw StorageError(
@@ -231,24 +317,36 @@ extension EntryMetadata {
 
 // MARK: - Opening
 
+// What is made is put on the disk at every durability: a batch is nothing without the journal's name.
 extension FileDescriptor {
-  fileprivate func openOrMakeDirectory(_ name: String, synchronized: Bool) throws -> FileDescriptor {
-    if try makeDirectory(name), synchronized { try synchronize() }
+  fileprivate func openOrMakeDirectory(_ name: String, _ permissions: FilePermissions) throws
+    -> FileDescriptor
+  {
+    if let existing = try openDirectory(name) { return existing }
+    if try makeDirectory(name, permissions) { try synchronize() }
     guard let directory = try openDirectory(name) else { throw StorageError.directoryRemoved(path) }
     return directory
   }
 
-  fileprivate func openOrMakeFile(_ name: String, synchronized: Bool) throws -> FileDescriptor {
+  fileprivate func openOrMakeFile(_ name: String, _ permissions: FilePermissions) throws -> FileDescriptor {
     let file: FileDescriptor
     if let existing = try openFile(name, O_RDWR) {
       file = existing
-    } else {
-      guard let made = try openFile(name, O_RDWR | O_CREAT) else { throw StorageError.directoryRemoved(path) }
-      if synchronized { try synchronize() }
+    } else if let made = try makeFile(name, permissions) {
+      try synchronize()
       file = made
+    } else {
+      // Somebody else has made it just now.
+      guard let others = try openFile(name, O_RDWR) else { throw StorageError.directoryRemoved(path) }
+      file = others
     }
-    guard try file.status().isRegularFile else {
-      throw StorageError(.corrupted, "\(file.path) should be a regular file, and is something else.")
+    let status = try file.status()
+    guard status.isRegularFile else { throw StorageError.notAFile(file.path) }
+    guard status.linkCount <= 1 else {
+      throw StorageError(
+        .corrupted,
+        "\(file.path) is the same file as another one, by a hard link, which writing here would change. Put a copy in "
+          + "its place.")
     }
     return file
   }

@@ -10,10 +10,9 @@ import StockroomCore
 
 // Most errors are the system's own: `StorageError.posix`. These are the others.
 extension StorageError {
-  /// Something that is no regular file has the name of an entry.
+  /// Something that is no regular file has the name of an entry or of a file of the engine's.
   static func notAFile(_ path: String) -> StorageError {
-    StorageError(
-      .corrupted, "\(path) has the name of an entry and is not a regular file. Move it away to use its key.")
+    StorageError(.corrupted, "\(path) should be a regular file, and is something else. Move it away.")
   }
 
   static func directoryRemoved(_ path: String) -> StorageError {

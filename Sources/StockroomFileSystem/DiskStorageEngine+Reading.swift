@@ -3,9 +3,12 @@
 #else
   public import Foundation
 #endif
+import Dispatch
 public import StockroomCore
+import Synchronization
 
-// Reads take no lock, unless a batch is being applied just then.
+// Reads take no lock, unless a batch is being applied just then. Those of many entries wait for the disk on a thread of
+// the system's, and not on one of the pool that all tasks share (rule C5).
 extension DiskStorageEngine {
   /// Opens and reads one file. Costs O(1) in N.
   public func read(key: CacheKey) async throws -> Data? {
@@ -22,7 +25,7 @@ extension DiskStorageEngine {
   /// Reads one file for each key. Costs O(keys). Never shows half a batch.
   public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try keys.validate()
-    return try await readingMany(keys.count) { try $0.entries(of: keys) }
+    return try await readingMany(keys.count) { try $0.entries(of: keys, $1) }
   }
 
   /// Lists the directory, then reads every file. Costs O(N). Never shows half a batch.
@@ -32,20 +35,23 @@ extension DiskStorageEngine {
 
   /// Lists the directory, then reads every file. Costs O(N). Never shows half a batch.
   public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try await readingMany(.max, retries: 1) { try $0.entries(of: $0.allKeys()) }
+    try await readingMany(.max, retries: 1) { try $0.entries(of: $0.allKeys($1), $1) }
   }
 
   /// Lists the directory, reads every file with its metadata, and sorts. Costs O(N log N).
   public func readAllEntries() async throws -> [StorageEntry] {
-    try await readingMany(.max, retries: 1) { try $0.allEntries() }
+    try await readingMany(.max, retries: 1) { try $0.allEntries($1) }
   }
 
-  /// Lists the directory, sorts the keys in the range, then reads the files that it returns. Costs O(N) for the
-  /// listing, O(R log R) for the R keys in the range, and one file for each entry that is returned.
+  /// Reads the files that it returns, in the order of their keys. Costs O(log N) and one file for each entry that is
+  /// returned.
+  ///
+  /// The first scan lists the directory and sorts its keys, in O(N log N), and so does the first one after another engine
+  /// has written or somebody else has put files there. The keys are kept in memory from then on.
   public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     let limit = max(0, limit ?? .max)
-    return try await readingMany(.max, retries: 1) { try $0.entries(in: range, limit: limit) }
+    return try await readingMany(.max, retries: 1) { try $0.entries(in: range, limit: limit, $1) }
   }
 
   /// Looks for one file. Costs O(1) in N.
@@ -58,9 +64,9 @@ extension DiskStorageEngine {
   /// Looks for one file for each key. Costs O(keys).
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try keys.validate()
-    return try await readingMany(keys.count) { connection in
+    return try await readingMany(keys.count) { connection, cancellation in
       var existing: [CacheKey] = []
-      try keys.forEachChecked { key in
+      try keys.forEach(unless: cancellation) { key in
         if try connection.entries.status(of: FileName(key)) != nil { existing.append(key) }
       }
       return existing
@@ -69,16 +75,16 @@ extension DiskStorageEngine {
 
   /// Lists the directory. Costs O(N).
   public func keyCount() async throws -> Int {
-    try await readingMany(.max, .everything, retries: 1) { connection in
+    try await readingMany(.max, .everything, retries: 1) { connection, cancellation in
       var count = 0
-      try connection.forEachKey { _ in count += 1 }
+      try connection.forEachKey(unless: cancellation) { _ in count += 1 }
       return count
     }
   }
 
   /// Lists the directory. Costs O(N).
   public func allKeys() async throws -> [CacheKey] {
-    try await readingMany(.max, retries: 1) { try $0.allKeys() }
+    try await readingMany(.max, retries: 1) { try $0.allKeys($1) }
   }
 
   /// When the entry was created, from its metadata. Costs O(1) in N.
@@ -94,104 +100,155 @@ extension DiskStorageEngine {
     let name = FileName(key)
     return try await reading { try $0.metadata(of: name)?.header.updatedAt.date }
   }
+
+  /// Reads every file and its metadata, and compares. Costs O(N) and the reading of all values.
+  ///
+  /// Whoever edits a file changes its time, too, and is free to do so. There are no checksums: a value of the right length
+  /// with other bytes in it is not noticed.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if the contents of a file are shorter or longer than what was written,
+  ///   if something that is no file has the name of an entry, or if what is in `.stockroom` is damaged.
+  public func verify() async throws {
+    try await readingMany(.max, retries: 1) { try $0.verify($1) }
+  }
 }
 
 // MARK: - Taking turns with writers
 
+/// Set when the task has been cancelled that a read is for.
+private final class Cancellation: Sendable {
+  private let isCancelled = Atomic(false)
+
+  func cancel() { isCancelled.store(true, ordering: .relaxed) }
+
+  func check() throws {
+    if isCancelled.load(ordering: .relaxed) { throw CancellationError() }
+  }
+}
+
 extension DiskStorageEngine {
-  /// More keys than this are read away from the caller's actor.
+  /// More keys than this are read away from the caller's thread.
   private static let mostKeysInline = 8
 
   private func readingMany<Result: Sendable>(
     _ count: Int, _ view: DiskConnection.View = .batches, retries: Int = 3,
-    _ work: @escaping @Sendable (DiskConnection) throws -> Result
+    _ work: @escaping @Sendable (DiskConnection, Cancellation) throws -> Result
   ) async throws -> Result {
-    guard count > Self.mostKeysInline else { return try await reading(view, retries: retries, work) }
-    return try await readingElsewhere(view, retries, work)
-  }
+    try Task.checkCancellation()
+    let cancellation = Cancellation()
+    if count <= Self.mostKeysInline { return try await reading { try work($0, cancellation) } }
 
-  @concurrent
-  private func readingElsewhere<Result: Sendable>(
-    _ view: DiskConnection.View, _ retries: Int, _ work: @escaping @Sendable (DiskConnection) throws -> Result
-  ) async throws -> Result {
-    try await reading(view, retries: retries, work)
+    try gate.enter()
+    defer { gate.leave() }
+    let connection = try connection
+    return try await withTaskCancellationHandler {
+      let result: Result? = try await withCheckedThrowingContinuation { continuation in
+        DispatchQueue.global().async {
+          continuation.resume(
+            with: Swift.Result {
+              try connection.undisturbed(view, retries) { try work(connection, cancellation) }
+            })
+        }
+      }
+      if let result { return result }
+      return try await thread.run { try connection.withLock { try work(connection, cancellation) } }
+    } onCancel: {
+      cancellation.cancel()
+    }
   }
 
   /// Does the work here, or, if writers keep disturbing it, on the engine's thread, which may wait for them.
   private func reading<Result: Sendable>(
-    _ view: DiskConnection.View = .batches, retries: Int = 3,
     _ work: @escaping @Sendable (DiskConnection) throws -> Result
   ) async throws -> Result {
     try gate.enter()
     defer { gate.leave() }
-    for _ in 0..<retries {
+    let connection = try connection
+    for _ in 0..<3 {
       do {
-        return try connection.withoutLock(view) { try work(connection) }
+        return try connection.withoutLock(quickly: { try work(connection) })
       } catch is DiskConnection.Disturbed {
         continue
       }
     }
-    return try await thread.run { [connection] in try connection.withLock { try work(connection) } }
+    return try await thread.run { try connection.withLock { try work(connection) } }
   }
 }
 
 // MARK: - Many entries
 
 extension DiskConnection {
-  fileprivate func forEachKey(_ body: (UnsafeRawBufferPointer) throws -> Void) throws {
+  /// Does the work without the lock. Nil if writers have disturbed it each time.
+  fileprivate func undisturbed<Result>(
+    _ view: View, _ retries: Int, _ work: () throws -> Result
+  ) throws -> Result? {
+    for _ in 0..<retries {
+      do {
+        return try withoutLock(view) { _ in try work() }
+      } catch is Disturbed {
+        continue
+      }
+    }
+    return nil
+  }
+
+  fileprivate func forEachKey(
+    unless cancellation: Cancellation, _ body: (UnsafeRawBufferPointer) throws -> Void
+  ) throws {
     var count = 0
     try entries.forEachKey { key in
       count += 1
-      if count % 1000 == 0 { try Task.checkCancellation() }
+      if count % 1000 == 0 { try cancellation.check() }
       try body(key)
     }
   }
 
-  fileprivate func allKeys() throws -> [CacheKey] {
-    try withoutLock(.everything) {
-      var keys: [CacheKey] = []
-      try forEachKey { if let key = CacheKey(utf8: $0) { keys.append(key) } }
-      return keys
-    }
+  fileprivate func allKeys(_ cancellation: Cancellation) throws -> [CacheKey] {
+    try withoutLock(.everything) { _ in try listedKeys(cancellation) }
   }
 
-  /// The first keys of the range in byte order, without keeping many more than that while listing.
-  private func firstKeys(in cursor: KeyRangeCursor, limit: Int) throws -> [CacheKey] {
-    try withoutLock(.everything) {
-      var keys: [CacheKey] = []
-      var last: CacheKey?
-      try forEachKey { bytes in
-        guard cursor.position(of: bytes) == .inside, last?.isBefore(bytes) != true,
-          let key = CacheKey(utf8: bytes)
-        else { return }
-        keys.append(key)
-        if keys.count / 2 >= limit, keys.count >= 64 {
-          keys.sort()
-          keys.removeLast(keys.count - limit)
-          last = keys.last
-        }
-      }
+  private func listedKeys(_ cancellation: Cancellation) throws -> [CacheKey] {
+    var keys: [CacheKey] = []
+    try forEachKey(unless: cancellation) { if let key = CacheKey(utf8: $0) { keys.append(key) } }
+    return keys
+  }
+
+  /// All keys in byte order. Costs O(1) if they are known from another scan.
+  private func sortedKeys(_ cancellation: Cancellation) throws -> SortedKeys {
+    try withoutLock(.everything) { version in
+      let moment = try KeyIndex.Moment(self, version: version)
+      if let known = index.keys(at: moment) { return known }
+      let mayKeep = moment.isDistinct
+      var keys = try listedKeys(cancellation)
+      try cancellation.check()
       keys.sort()
-      return Array(keys.prefix(limit))
+      let sorted = SortedKeys(sorted: keys)
+      if mayKeep, try KeyIndex.Moment(self, version: version) == moment { index.store(sorted, at: moment) }
+      return sorted
     }
   }
 
   /// Those of the keys that exist, with their values, in this order.
-  fileprivate func entries(of keys: [CacheKey]) throws -> [(key: CacheKey, data: Data)] {
+  fileprivate func entries(
+    of keys: [CacheKey], _ cancellation: Cancellation
+  ) throws -> [(key: CacheKey, data: Data)] {
     var found: [(key: CacheKey, data: Data)] = []
-    try keys.forEachChecked { key in
+    try keys.forEach(unless: cancellation) { key in
       if let data = try value(of: FileName(key)) { found.append((key, data)) }
     }
     return found
   }
 
-  fileprivate func entries(in range: KeyRange, limit: Int) throws -> [(key: CacheKey, data: Data)] {
+  fileprivate func entries(
+    in range: KeyRange, limit: Int, _ cancellation: Cancellation
+  ) throws -> [(key: CacheKey, data: Data)] {
+    let sorted = try sortedKeys(cancellation)
     var range = range
     var found: [(key: CacheKey, data: Data)] = []
     while found.count < limit {
       let wanted = limit - found.count
-      let keys = try firstKeys(in: KeyRangeCursor(range), limit: wanted)
-      found += try entries(of: keys)
+      let keys = sorted.keys(in: range, limit: wanted)
+      found += try entries(of: keys, cancellation)
       if keys.count < wanted { break }
       // Removed since it was listed is not an error: the keys that follow take the place.
       range.after = keys.last
@@ -199,9 +256,9 @@ extension DiskConnection {
     return found
   }
 
-  fileprivate func allEntries() throws -> [StorageEntry] {
+  fileprivate func allEntries(_ cancellation: Cancellation) throws -> [StorageEntry] {
     var found: [(sequence: UInt64, entry: StorageEntry)] = []
-    try allKeys().forEachChecked { key in
+    try allKeys(cancellation).forEach(unless: cancellation) { key in
       guard let (data, header) = try valueAndHeader(of: FileName(key)) else { return }
       let entry = StorageEntry(
         key: key, data: data, createdAt: header.createdAt.date, updatedAt: header.updatedAt.date)
@@ -210,20 +267,22 @@ extension DiskConnection {
     found.sort { ($0.sequence, $0.entry.key) < ($1.sequence, $1.entry.key) }
     return found.map(\.entry)
   }
-}
 
-extension [CacheKey] {
-  /// Calls `body` with each key, and notices from time to time that the task has been cancelled (rule C4).
-  fileprivate func forEachChecked(_ body: (CacheKey) throws -> Void) throws {
-    for (index, key) in enumerated() {
-      if index % 1000 == 999 { try Task.checkCancellation() }
-      try body(key)
+  fileprivate func verify(_ cancellation: Cancellation) throws {
+    guard try state.validate() != nil else { throw StorageError.damagedState(state.file.path, "it is empty") }
+    try entries.forEachKey({ _ in try cancellation.check() }, other: { throw StorageError.notAFile($0) })
+    try allKeys(cancellation).forEach(unless: cancellation) { key in
+      _ = try value(of: FileName(key), verifyingSize: true)
     }
   }
 }
 
-extension CacheKey {
-  fileprivate func isBefore(_ bytes: UnsafeRawBufferPointer) -> Bool {
-    withUTF8 { $0.compare(with: bytes) < 0 }
+extension [CacheKey] {
+  /// Calls `body` with each key, until the task has been cancelled (rule C4).
+  fileprivate func forEach(unless cancellation: Cancellation, _ body: (CacheKey) throws -> Void) throws {
+    for (index, key) in enumerated() {
+      if index % 1000 == 999 { try cancellation.check() }
+      try body(key)
+    }
   }
 }

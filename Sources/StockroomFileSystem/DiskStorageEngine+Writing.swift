@@ -14,7 +14,7 @@ extension DiskStorageEngine {
   }
 
   /// Writes the files of all entries through the journal, as one batch. Costs O(batch) and a fixed number of syncs.
-  public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+  @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     for (key, _) in dataAndKeys { try key.validate() }
     try await submit(dataAndKeys.map { .write($0.data, key: $0.key) })
   }
@@ -26,7 +26,7 @@ extension DiskStorageEngine {
   }
 
   /// Removes the files of all keys through the journal, as one batch. Costs O(batch).
-  public func remove(keys: [CacheKey]) async throws {
+  @concurrent public func remove(keys: [CacheKey]) async throws {
     try keys.validate()
     try await submit(keys.map { .remove(key: $0) })
   }
@@ -37,7 +37,7 @@ extension DiskStorageEngine {
   }
 
   /// Does the operations in order, through the journal, as one batch. Costs O(batch), O(N) if it removes all.
-  public func apply(_ operations: [StorageOperation]) async throws {
+  @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     try await submit(operations)
   }

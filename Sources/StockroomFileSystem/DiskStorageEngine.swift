@@ -24,58 +24,126 @@ public import StockroomCore
 /// ## Durability
 ///
 /// - `Durability.full`: a write is on disk before it is acknowledged; the death of the machine loses nothing.
-/// - `Durability.process`: when the machine dies, writes of the last seconds may be lost. A batch still waits
-///   for the disk once, so that it is never half there. A single entry that was being written may be found
-///   damaged; reading it then throws `StorageError.Code.corrupted`, where the file system has attributes.
+/// - `Durability.process`: when the machine dies, single writes of the last seconds may be lost. A batch waits for the
+///   disk as at `full`, since it could be half there otherwise. An entry that was written by itself just before may be
+///   found damaged; reading it then throws `StorageError.Code.corrupted`, where the file system has attributes.
 ///
-/// Any number of engines may be open on one directory, in one process or in several on one machine.
+/// ## Other programs
+///
+/// Any number of engines may be open on one directory, in one process or in several on one machine. If the directory is
+/// moved, removed or replaced while an engine has it open, every call throws `StorageError.Code.io` until it is back. What
+/// the system refuses in the middle of a batch, such as to replace a file that has been made immutable, leaves the batch
+/// undone.
+///
+/// On Apple's systems an app and its extensions can share a directory of their app group. The engine locks a file in it
+/// only while it writes; an app that is suspended just then is ended by the system (0xdead10cc), so an app that writes
+/// on its way into the background asks for time to do so (`beginBackgroundTask`). Nothing is half written if it is ended.
+/// In a sandbox, access to a directory that the user has chosen must last for as long as the engine is open.
 public final class DiskStorageEngine: StorageEngine {
-  let connection: DiskConnection
+  /// What is open, or why it could not be opened.
+  private let opened: Result<DiskConnection, any Error>
+  private let durability: Durability
   let committer: GroupCommitter<WriteRequest>
   let thread = OwnThread()
   let gate: Gate
 
   /// Opens the directory, which is made if it is missing, with those on the way to it.
   ///
-  /// Costs the same however many entries there are, unless the last process that wrote has died in the middle.
+  /// Costs the same however many entries there are, unless the last process that wrote has died in the middle. Waits for
+  /// the disk on the calling thread.
   ///
+  /// - Parameters:
+  ///   - directory: Where the entries are.
+  ///   - durability: When a write counts as done.
+  ///   - permissions: Who may open the files and directories that the engine makes.
+  ///   - lockTimeout: How long to wait for another process before throwing `locked`.
   /// - Throws: `StorageError` with code `unsupported` if a newer version has written the directory, `corrupted`
-  ///   if what is in `.stockroom` is damaged, `permissionDenied`, `readOnly`, `diskFull` or `io` (rules O1, O2).
-  public init(directory: FileManager.Directory, durability: Durability = .full) throws {
-    try directory.create()
-    let connection = try DiskConnection(directory: directory.path, durability: durability)
-    self.connection = connection
-    gate = Gate(path: connection.entries.path)
-    committer = GroupCommitter(on: thread) { try connection.commit($0) }
+  ///   if what is in `.stockroom` is damaged, `permissionDenied`, `readOnly`, `locked`, `diskFull` or `io` (rules O1, O2).
+  public convenience init(
+    directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
+    lockTimeout: Duration = .seconds(60)
+  ) throws {
+    let connection = try Self.open(directory, durability, permissions, lockTimeout)
+    self.init(opened: .success(connection), path: directory.path, durability: durability)
+  }
+
+  private init(opened: Result<DiskConnection, any Error>, path: String, durability: Durability) {
+    self.opened = opened
+    self.durability = durability
+    gate = Gate(path: path)
+    committer = GroupCommitter(on: thread) { try opened.get().commit($0) }
   }
 
   deinit {
     thread.stop()
-    connection.release()
+    Self.release(opened)
+  }
+
+  /// The engine on the directory `Data` in the default storage directory.
+  ///
+  /// If it cannot be opened, each of its methods throws the reason, as long as the process lives.
+  public static let `default` = DiskStorageEngine.default(appendingPath: "Data")
+
+  /// An engine on a directory below the default storage directory.
+  ///
+  /// Waits for the disk on the calling thread. If it cannot be opened, each of its methods throws the reason, so that a
+  /// `static let` can hold it; make another engine to try again.
+  public static func `default`(appendingPath path: String) -> DiskStorageEngine {
+    deferringErrors(directory: .defaultStorageDirectory(appendingPath: path))
+  }
+
+  /// An engine that throws from each of its methods why it could not be opened.
+  package static func deferringErrors(
+    directory: FileManager.Directory, durability: Durability = .full
+  ) -> DiskStorageEngine {
+    DiskStorageEngine(
+      opened: Result { try open(directory, durability, .owner, FileLock.defaultTimeout) },
+      path: directory.path,
+      durability: durability)
   }
 
   /// Everything but reads of many entries as of one moment, and checksums; `EngineCapabilities.durableWrites` only at
   /// `Durability.full`.
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [.persistent, .atomicBatches, .orderedScans, .multiProcess]
-    return connection.durability == .full ? always.union(.durableWrites) : always
+    return durability == .full ? always.union(.durableWrites) : always
   }
 
   /// Waits for what is under way, then closes every file (rule O3).
   public func close() async throws {
     try await gate.close {
       // On its own thread, since a job before this one may be waiting for a disk.
-      try await thread.run { [connection] in connection.release() }
+      try await thread.run { [opened] in Self.release(opened) }
       thread.stop()
     }
+  }
+
+  /// What is open. Throws why nothing is.
+  var connection: DiskConnection {
+    get throws { try opened.get() }
+  }
+
+  private static func open(
+    _ directory: FileManager.Directory, _ durability: Durability, _ permissions: FilePermissions,
+    _ lockTimeout: Duration
+  ) throws -> DiskConnection {
+    try directory.create(permissions)
+    return try DiskConnection(
+      directory: directory.path, durability: durability, permissions: permissions, lockTimeout: lockTimeout)
+  }
+
+  private static func release(_ opened: Result<DiskConnection, any Error>) {
+    if case .success(let connection) = opened { connection.release() }
   }
 }
 
 extension StorageEngine where Self == DiskStorageEngine {
-  /// An engine that keeps each entry in a file in the directory. See ``DiskStorageEngine``.
+  /// An engine that keeps each entry in a file in the directory. See ``DiskStorageEngine``. Throws as its initialiser does.
   public static func disk(
-    directory: FileManager.Directory, durability: Durability = .full
+    directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
+    lockTimeout: Duration = .seconds(60)
   ) throws -> DiskStorageEngine {
-    try DiskStorageEngine(directory: directory, durability: durability)
+    try DiskStorageEngine(
+      directory: directory, durability: durability, permissions: permissions, lockTimeout: lockTimeout)
   }
 }

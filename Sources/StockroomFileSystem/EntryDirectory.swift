@@ -11,6 +11,7 @@ import StockroomCore
 /// without following symbolic links, so that nothing planted in the directory leads outside (rule K4).
 struct EntryDirectory: Sendable {
   let root: FileDescriptor
+  let permissions: FilePermissions
 
   var path: String { root.path }
 
@@ -25,7 +26,7 @@ struct EntryDirectory: Sendable {
     var parent = root
     for index in 0..<name.directoryCount {
       let next = try name.withComponent(index) { component in
-        if makingDirectories { try parent.makeDirectory(component) }
+        if makingDirectories { _ = try parent.makeDirectory(component, permissions) }
         return try parent.openDirectory(component)
       }
       guard let next else { return nil }
@@ -36,31 +37,20 @@ struct EntryDirectory: Sendable {
 
   /// The file of the entry with its status. Nil if the entry is absent.
   func open(_ name: FileName) throws -> (file: FileDescriptor, status: FileStatus)? {
-    let found: (FileDescriptor, FileStatus)? = try withParent(of: name) { parent, file in
+    try withParent(of: name) { parent, file in
       guard let number = try parent.openNumber(file, O_RDONLY) else { return nil }
       let file = FileDescriptor(owning: number, name, below: path)
       let status = try file.status()
       guard status.isRegularFile else { throw StorageError.notAFile(file.path) }
       return (file, status)
     }
-    if found == nil { try checkExistence() }
-    return found
   }
 
   /// The status of the entry's file. Nil if the entry is absent.
   func status(of name: FileName) throws -> FileStatus? {
-    let status = try withParent(of: name) { try $0.status(of: $1) }
-    guard let status else {
-      try checkExistence()
-      return nil
-    }
+    guard let status = try withParent(of: name, { try $0.status(of: $1) }) else { return nil }
     guard status.isRegularFile else { throw StorageError.notAFile(path(of: name)) }
     return status
-  }
-
-  /// Nothing is in a directory that has been removed. That must not pass for being absent (rule R4).
-  private func checkExistence() throws {
-    if try root.status().linkCount == 0 { throw StorageError.directoryRemoved(path) }
   }
 }
 
@@ -81,6 +71,20 @@ extension EntryDirectory {
   func moveOut(_ name: FileName, to staged: StagedName, in staging: FileDescriptor) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name) { parent, file in
       try staged.withName { try rename(file, in: parent, to: $0, in: staging) }
+    }
+    try removeEmptyDirectories(of: name)
+    return isMoved ?? false
+  }
+
+  /// Moves the entry's file to where it would be in another directory, over what is there. False if it is absent.
+  @discardableResult
+  func move(_ name: FileName, to other: EntryDirectory) throws -> Bool {
+    let isMoved: Bool? = try withParent(of: name) { parent, file in
+      // No directories are made for what is absent.
+      if name.directoryCount > 0, try parent.status(of: file) == nil { return false }
+      return try other.withParent(of: name, makingDirectories: true) { otherParent, otherFile in
+        try rename(file, in: parent, to: otherFile, in: otherParent)
+      }
     }
     try removeEmptyDirectories(of: name)
     return isMoved ?? false
@@ -129,13 +133,17 @@ extension EntryDirectory {
 
 extension EntryDirectory {
   /// Calls `body` with the bytes of the key of every entry, in no particular order. Costs O(N).
-  func forEachKey(_ body: (UnsafeRawBufferPointer) throws -> Void) throws {
-    try checkExistence()
-    try list(root, FileNamePrefix(), body)
+  ///
+  /// - Parameter other: Gets the path of everything that has the name of an entry and is no file.
+  func forEachKey(
+    _ body: (UnsafeRawBufferPointer) throws -> Void, other: ((String) throws -> Void)? = nil
+  ) throws {
+    try list(root, FileNamePrefix(), body, other)
   }
 
   private func list(
-    _ directory: FileDescriptor, _ prefix: FileNamePrefix, _ body: (UnsafeRawBufferPointer) throws -> Void
+    _ directory: FileDescriptor, _ prefix: FileNamePrefix, _ body: (UnsafeRawBufferPointer) throws -> Void,
+    _ other: ((String) throws -> Void)?
   ) throws {
     try directory.forEachName { name, kind in
       let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
@@ -144,7 +152,9 @@ extension EntryDirectory {
       } else if try isKind(DT_DIR, kind, name, in: directory, where: \.isDirectory),
         let inside = prefix.appending(directory: bytes), let subdirectory = try directory.openDirectory(name)
       {
-        try list(subdirectory, inside, body)
+        try list(subdirectory, inside, body, other)
+      } else if let other {
+        try prefix.withKey(file: bytes) { _ in try other(directory.path(of: name)) }
       }
     }
   }

@@ -70,13 +70,26 @@ extension FileDescriptor {
     try openNumber(name, flags).map { FileDescriptor(owning: $0, path: path(of: name)) }
   }
 
+  /// Makes a file in this directory. Nil if the name is taken.
+  func makeFile(_ name: UnsafePointer<CChar>, _ permissions: FilePermissions) throws -> FileDescriptor? {
+    let mode = mode_t(permissions.fileMode)
+    let number = retrying { openat(self.number, name, O_RDWR | O_CREAT | O_EXCL | Self.commonFlags, mode) }
+    guard number >= 0 else {
+      if errno == EEXIST { return nil }
+      throw StorageError.posix(errno, "Making the file \(path(of: name)) failed")
+    }
+    let file = FileDescriptor(owning: number, path: path(of: name))
+    try file.applyGroupMode(mode, permissions)
+    return file
+  }
+
   /// As ``openFile(_:_:)``, for the caller to own.
   func openNumber(_ name: UnsafePointer<CChar>, _ flags: Int32) throws -> Int32? {
-    let number = retrying { openat(self.number, name, flags | Self.commonFlags, 0o666) }
+    let number = retrying { openat(self.number, name, flags | Self.commonFlags) }
     if number >= 0 { return number }
     switch errno {
     case ENOENT: return nil
-    case ELOOP, ENXIO, ENOTDIR, EMLINK: throw StorageError.notAFile(path(of: name))
+    case ELOOP, ENXIO, ENOTDIR, EISDIR, EMLINK: throw StorageError.notAFile(path(of: name))
     case let error: throw StorageError.posix(error, "Opening \(path(of: name)) failed")
     }
   }
@@ -95,13 +108,20 @@ extension FileDescriptor {
   }
 
   /// Makes a directory in this one. False if it is there already.
-  @discardableResult
-  func makeDirectory(_ name: UnsafePointer<CChar>) throws -> Bool {
-    if mkdirat(number, name, 0o777) == 0 { return true }
-    guard errno == EEXIST else {
+  func makeDirectory(_ name: UnsafePointer<CChar>, _ permissions: FilePermissions) throws -> Bool {
+    let mode = mode_t(permissions.directoryMode)
+    guard mkdirat(number, name, mode) == 0 else {
+      if errno == EEXIST { return false }
       throw StorageError.posix(errno, "Making the directory \(path(of: name)) failed")
     }
-    return false
+    if permissions == .group { try openDirectory(name)?.applyGroupMode(mode, permissions) }
+    return true
+  }
+
+  /// The process's umask may have taken away what the group is to have.
+  private func applyGroupMode(_ mode: mode_t, _ permissions: FilePermissions) throws {
+    guard permissions == .group, fchmod(number, mode) != 0 else { return }
+    throw StorageError.posix(errno, "Setting the permissions of \(path) failed")
   }
 
   func path(of name: UnsafePointer<CChar>) -> String { "\(path)/\(String(cString: name))" }

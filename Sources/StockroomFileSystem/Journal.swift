@@ -15,10 +15,12 @@ struct Transaction: Sendable {
   /// ones, those that the batch or anything after it creates have larger ones: steps that remove spare these.
   let boundary: UInt64
   var steps: [Step] = []
+  /// Whether what has been done of it is to be undone, rather than the rest to be done.
+  var isAborted = false
 }
 
-/// The file that makes a batch atomic: once the transaction is in it, the batch will be completed, by whoever has
-/// the lock next if need be. A transaction that is not wholly there has not begun.
+/// The file that makes a batch atomic: once the transaction is in it, the batch will be completed or undone, by whoever
+/// has the lock next if need be. A transaction that is not wholly there has not begun.
 ///
 /// The file stays, so that neither beginning nor ending a transaction changes a directory, and keeps some room,
 /// so that removing works on a full disk. Layout, little-endian: 8 bytes of signature (or zeros: nothing to do),
@@ -26,6 +28,8 @@ struct Transaction: Sendable {
 struct Journal: Sendable {
   static let name = "journal"
   private static let signature: UInt64 = 0x0001_4c4a_4b53_0a0d
+  /// The signature of a transaction that is to be undone.
+  private static let abortedSignature: UInt64 = 0x0002_4c4a_4b53_0a0d
   private static let headerSize = 32
   private static let keptSize = 16_384
 
@@ -40,16 +44,19 @@ struct Journal: Sendable {
   /// The transaction that was begun and not ended.
   func read() throws -> Transaction? {
     let header = try file.readBytes(Self.headerSize, at: 0)
-    guard let signature = header.word(at: 0), signature == Self.signature, let boundary = header.word(at: 8),
+    guard let signature = header.word(at: 0), [Self.signature, Self.abortedSignature].contains(signature),
+      let boundary = header.word(at: 8),
       let length = header.word(at: 16), let checksum = header.word(at: 24),
       length <= UInt64(max(0, try file.status().size - Self.headerSize))
     else { return nil }
     let steps = try file.readBytes(Int(length), at: Self.headerSize)
     guard steps.count == Int(length), Self.checksum(boundary, steps) == checksum else { return nil }
-    return Transaction(boundary: boundary, encodedSteps: steps)
+    var transaction = Transaction(boundary: boundary, encodedSteps: steps)
+    transaction?.isAborted = signature == Self.abortedSignature
+    return transaction
   }
 
-  /// Begins the transaction. Once this returns it happens, unless ``end()`` is called first.
+  /// Begins the transaction. Once this returns it happens, unless ``abort()`` or ``end()`` is called first.
   func begin(_ transaction: Transaction) throws {
     let steps = transaction.encodedSteps
     var bytes: [UInt8] = []
@@ -60,6 +67,12 @@ struct Journal: Sendable {
     bytes.append(word: Self.checksum(transaction.boundary, steps))
     bytes.append(contentsOf: steps)
     try bytes.withUnsafeBytes { try file.write($0) }
+    try file.synchronize()
+  }
+
+  /// Decides that the transaction is undone. Needs neither room nor a descriptor.
+  func abort() throws {
+    try withUnsafeBytes(of: Self.abortedSignature.littleEndian) { try file.write($0) }
     try file.synchronize()
   }
 

@@ -124,21 +124,14 @@ struct SharedState: Sendable {
 
   /// Waits until no other engine, here or in another process, has the lock. The system releases the lock of a
   /// process that dies.
-  func lock() throws {
-    guard retrying({ flock(file.number, LOCK_EX) }) == 0 else {
-      throw StorageError.posix(errno, "Locking \(file.path) failed")
-    }
+  ///
+  /// - Throws: `StorageError` with code `locked` if that takes longer than `timeout`.
+  func lock(timeout: Duration) throws {
+    try FileLock.acquire(file.number, path: file.path, timeout: timeout)
   }
 
   /// Takes the lock if nobody has it.
-  func tryLock() throws -> Bool {
-    if retrying({ flock(file.number, LOCK_EX | LOCK_NB) }) == 0 { return true }
-    guard errno == EWOULDBLOCK else { throw StorageError.posix(errno, "Locking \(file.path) failed") }
-    return false
-  }
+  func tryLock() throws -> Bool { try FileLock.tryAcquire(file.number, path: file.path) }
 
-  func unlock() {
-    // Fails only for a descriptor that is none.
-    _ = flock(file.number, LOCK_UN)
-  }
+  func unlock() { FileLock.release(file.number) }
 }

@@ -32,6 +32,7 @@ struct Staging: Sendable {
   static let name = "staging"
 
   let directory: FileDescriptor
+  let permissions: FilePermissions
 
   /// Writes a file. Nothing is left of it if that fails.
   func write(
@@ -48,17 +49,13 @@ struct Staging: Sendable {
   }
 
   private func make(_ name: UnsafePointer<CChar>) throws -> FileDescriptor {
-    let flags = O_WRONLY | O_CREAT | O_EXCL | FileDescriptor.commonFlags
-    var number = retrying { openat(directory.number, name, flags, 0o666) }
-    if number < 0, errno == EEXIST {
-      // Left behind by a process that died.
-      _ = unlinkat(directory.number, name, 0)
-      number = retrying { openat(directory.number, name, flags, 0o666) }
+    if let file = try directory.makeFile(name, permissions) { return file }
+    // Left behind by a process that died.
+    _ = unlinkat(directory.number, name, 0)
+    guard let file = try directory.makeFile(name, permissions) else {
+      throw StorageError.posix(EEXIST, "Making the file \(directory.path(of: name)) failed")
     }
-    guard number >= 0 else {
-      throw StorageError.posix(errno, "Making the file \(directory.path(of: name)) failed")
-    }
-    return FileDescriptor(owning: number, path: directory.path(of: name))
+    return file
   }
 
   /// Removes a file if it is there. One that cannot be removed is removed by the next open.

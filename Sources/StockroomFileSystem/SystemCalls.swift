@@ -21,23 +21,32 @@ struct FileStatus: Sendable {
   let isDirectory: Bool
   let size: Int
   let modified: Timestamp
-  /// Zero once the file or directory has been removed.
+  /// When anything about the file or directory was changed, which nobody can set to another time.
+  let changed: Timestamp
+  /// How many names the file has.
   let linkCount: Int
+  let identity: FileIdentity
 
   init(_ raw: stat) {
     isRegularFile = raw.st_mode & S_IFMT == S_IFREG
     isDirectory = raw.st_mode & S_IFMT == S_IFDIR
     size = Int(raw.st_size)
     #if canImport(Darwin)
-      let time = raw.st_mtimespec
+      (modified, changed) = (Timestamp(raw.st_mtimespec), Timestamp(raw.st_ctimespec))
     #else
-      let time = raw.st_mtim
+      (modified, changed) = (Timestamp(raw.st_mtim), Timestamp(raw.st_ctim))
     #endif
-    // No overflow for any time that a file system can store and a person would believe (until 2262).
-    modified = Timestamp(
+    linkCount = Int(raw.st_nlink)
+    identity = FileIdentity(raw)
+  }
+}
+
+extension Timestamp {
+  /// No overflow for any time that a file system can store and a person would believe (until 2262).
+  fileprivate init(_ time: timespec) {
+    self.init(
       nanoseconds: Int64(time.tv_sec).multipliedReportingOverflow(by: 1_000_000_000).partialValue
         &+ Int64(time.tv_nsec))
-    linkCount = Int(raw.st_nlink)
   }
 }
 

@@ -1,0 +1,204 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import StockroomFileSystem
+
+/// What the system refuses in the middle of a batch.
+@Suite("A step that is refused")
+struct RefusalTests {
+  static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
+
+  let place: TestDirectory
+
+  init() throws { place = try TestDirectory() }
+
+  private func expectNothingLeft() throws {
+    for name in ["staging", "undo"] {
+      #expect(
+        try FileManager.default.contentsOfDirectory(atPath: place.file(".stockroom/\(name)").path) == [])
+    }
+  }
+
+  @Test(
+    "Whatever step of a batch fails, all of it is undone, at once and for those that open", arguments: 0..<5)
+  func anyStep(_ failing: Int) async throws {
+    let engine = try place.open()
+    let old: [CacheKey] = ["x", Self.long, "removed", "removed too"]
+    for key in old { try await engine.write(data("old"), key: key) }
+    let created = try await engine.createdAt(key: Self.long)
+
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    #expect(throws: StorageError.self) {
+      try connection.withLock {
+        let boundary = try connection.moveClock(to: .now(), by: 5)
+        let staged: [(CacheKey, isNew: Bool)] = [
+          ("a", true), ("b", true), ("x", false), (Self.long, false), ("c", true),
+        ]
+        var steps: [Transaction.Step] = []
+        for (number, (key, isNew)) in staged.enumerated() {
+          let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
+          try connection.stage(
+            data("new"), EntryMetadata(header: header, size: 3),
+            as: StagedName(boundary: boundary, number: number), synchronized: false)
+          steps.append(isNew ? .create(key, staged: number) : .replace(key, staged: number))
+        }
+        let transaction = Transaction(boundary: boundary, steps: steps + [.remove("removed"), .removeAll])
+        connection.staging.remove(StagedName(boundary: boundary, number: failing))
+        try connection.journal.begin(transaction)
+        try connection.complete(transaction, isReplay: false)
+      }
+    }
+    connection.release()
+    for engine in [engine, try place.open()] {
+      #expect(try await engine.readAllEntries().map(\.key) == old)
+      #expect(try await Set(engine.readAllData()) == [data("old")])
+      #expect(try await engine.createdAt(key: Self.long) == created)
+      try expectNothingLeft()
+      try await engine.write([("y", data("1")), ("z", data("1"))])
+      try await engine.remove(keys: ["y", "z"])
+    }
+  }
+
+  @Test(
+    "A batch that was to be undone when its process died is undone, however far that had come",
+    arguments: 0..<3)
+  func undone(_ progress: Int) async throws {
+    var engine: DiskStorageEngine? = try place.open()
+    for key in ["x", "removed"] as [CacheKey] { try await engine?.write(data("old"), key: key) }
+    engine = nil
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 2)
+      for number in 0..<2 {
+        let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
+        try connection.stage(
+          data("new"), EntryMetadata(header: header, size: 3),
+          as: StagedName(boundary: boundary, number: number), synchronized: false)
+      }
+      let transaction = Transaction(
+        boundary: boundary, steps: [.create("a", staged: 0), .replace("x", staged: 1), .remove("removed")])
+      try connection.journal.begin(transaction)
+      try connection.setUnstable(true)
+      try connection.moveIn(StagedName(boundary: boundary, number: 0), to: FileName("a"))
+      if progress > 0 { try connection.entries.move(FileName("x"), to: connection.undo) }
+      if progress > 1 {
+        try connection.moveIn(StagedName(boundary: boundary, number: 1), to: FileName("x"))
+        try connection.entries.move(FileName("removed"), to: connection.undo)
+      }
+      try connection.journal.abort()
+    }
+    connection.release()
+    let again = try place.open()
+    #expect(try await again.readAllEntries().map(\.key) == ["x", "removed"])
+    #expect(try await Set(again.readAllData()) == [data("old")])
+    try expectNothingLeft()
+  }
+
+  #if os(Linux)
+    @Test(
+      "An immutable file makes only those calls fail that would change it",
+      .enabled(if: ImmutableFile.isPossible, "this user or this file system has no immutable files"),
+      arguments: Durability.allCases)
+    func immutable(_ durability: Durability) async throws {
+      let engine = try place.open(durability)
+      for key in ["a", "b", Self.long] { try await engine.write(data("1"), key: key) }
+      let file = try ImmutableFile(place.file("a.entry"))
+      await expectError(.permissionDenied, naming: "a.entry") { try await engine.write(data("2"), key: "a") }
+      await expectError(.permissionDenied, naming: "a.entry") { try await engine.remove(key: "a") }
+      await expectError(.permissionDenied, naming: "a.entry") {
+        try await engine.write([("c", data("2")), (Self.long, data("2")), ("b", data("2")), ("a", data("2"))])
+      }
+      await expectError(.permissionDenied, naming: "a.entry") { try await engine.remove(keys: ["b", "a"]) }
+      await expectError(.permissionDenied, naming: "a.entry") { try await engine.removeAllData() }
+      await expectError(.permissionDenied, naming: "a.entry") {
+        try await engine.apply([.removeAll, .write(data("2"), key: "d")])
+      }
+      for engine in [engine, try place.open(durability)] {
+        #expect(try await engine.readAllEntries().map(\.key) == ["a", "b", Self.long])
+        #expect(try await Set(engine.readAllData()) == [data("1")])
+        try await engine.write([("e", data("1")), ("f", data("1"))])
+        try await engine.write(data("1"), key: "e")
+        try await engine.remove(keys: ["e", "f"])
+      }
+      try expectNothingLeft()
+      try file.makeMutable()
+      try await engine.write([("a", data("3")), ("b", data("3"))])
+      try await engine.removeAllData()
+      #expect(try await engine.keyCount() == 0)
+    }
+
+    @Test(
+      "A batch that a process could not complete because of a file that is immutable by now is undone",
+      .enabled(if: ImmutableFile.isPossible, "this user or this file system has no immutable files"))
+    func recovery() async throws {
+      var engine: DiskStorageEngine? = try place.open()
+      for key in ["a", "b"] as [CacheKey] { try await engine?.write(data("1"), key: key) }
+      engine = nil
+      let connection = try DiskConnection(directory: place.url.path, durability: .full)
+      try connection.withLock {
+        let boundary = try connection.moveClock(to: .now(), by: 0)
+        try connection.journal.begin(Transaction(boundary: boundary, steps: [.remove("b"), .remove("a")]))
+        try connection.entries.move(FileName("b"), to: connection.undo)
+      }
+      connection.release()
+      let file = try ImmutableFile(place.file("a.entry"))
+      let again = try place.open()
+      #expect(try await again.readAllEntries().map(\.key) == ["a", "b"])
+      try await again.write([("b", data("2")), ("c", data("2"))])
+      try file.makeMutable()
+      try await again.remove(keys: ["a", "b", "c"])
+    }
+  #endif
+
+  @Test(
+    "A directory that may not be changed any more makes batches fail as a whole",
+    .enabled(if: geteuid() != 0, "root may change everything"))
+  func permissionTakenAway() async throws {
+    let engine = try place.open()
+    try await engine.write([("a", data("1")), (Self.long, data("1"))])
+    let inner = try #require(try place.visibleFiles().first { $0.hasSuffix(".more") })
+    let path = place.file(inner).path
+    try #require(chmod(path, 0o500) == 0)
+    await expectError(.permissionDenied) {
+      try await engine.write([("a", data("2")), (Self.long, data("2"))])
+    }
+    await expectError(.permissionDenied) { try await engine.removeAllData() }
+    #expect(try await Set(engine.readAllData()) == [data("1")])
+    try #require(chmod(path, 0o700) == 0)
+    try await engine.removeAllData()
+  }
+}
+
+#if os(Linux)
+  /// A file that nobody may change, until it is made mutable again.
+  final class ImmutableFile: Sendable {
+    private let path: String
+
+    init(_ url: URL) throws {
+      path = url.path
+      try Self.run("+i", path)
+    }
+
+    deinit { try? makeMutable() }
+
+    func makeMutable() throws { try Self.run("-i", path) }
+
+    private static func run(_ mode: String, _ path: String) throws {
+      let process = Process()
+      process.executableURL = URL(filePath: "/usr/bin/env")
+      process.arguments = ["chattr", mode, path]
+      process.standardError = FileHandle.nullDevice
+      try process.run()
+      process.waitUntilExit()
+      guard process.terminationStatus == 0 else { throw StorageError(.io, "chattr \(mode) \(path) failed") }
+    }
+
+    static let isPossible: Bool = {
+      guard let place = try? TestDirectory(), (try? Data().write(to: place.file("f"))) != nil,
+        let file = try? ImmutableFile(place.file("f"))
+      else { return false }
+      return (try? file.makeMutable()) != nil
+    }()
+  }
+#endif

@@ -1,0 +1,75 @@
+import Foundation
+import StockroomCore
+import StockroomFileSystem
+import Testing
+
+@Suite("Verifying a directory")
+struct VerifyTests {
+  let place: TestDirectory
+  let engine: DiskStorageEngine
+
+  init() throws {
+    place = try TestDirectory()
+    engine = try place.open()
+  }
+
+  /// Changes a file as damage does: its time stays.
+  private func damage(_ name: String, _ change: (String) -> Int32) throws {
+    var status = stat()
+    let path = place.file(name).path
+    try #require(stat(path, &status) == 0 && change(path) == 0)
+    let time = timespec(tv_sec: status.st_mtim.tv_sec, tv_nsec: status.st_mtim.tv_nsec)
+    try #require(utimensat(AT_FDCWD, path, [time, time], 0) == 0)
+  }
+
+  @Test("What is whole is found whole, foreign files and edited ones included")
+  func whole() async throws {
+    try await engine.verify()
+    try await engine.write([("a", data("1")), ("empty", Data()), ("large", Data(count: 2 << 20))])
+    try data("edited").write(to: place.file("a.entry"))
+    try data("foreign").write(to: place.file("copied.entry"))
+    try data("foreign").write(to: place.file("foreign.txt"))
+    try await engine.verify()
+  }
+
+  @Test("A file that has become shorter or longer is found, and what is no file", .enabled(if: hasAttributes))
+  func damaged() async throws {
+    try await engine.write([("a", data("value")), ("b", data("value"))])
+    for length in [4, 6] {
+      try damage("a.entry") { truncate($0, off_t(length)) }
+      await expectError(.corrupted, naming: "a.entry") { try await engine.verify() }
+      try await engine.write(data("value"), key: "a")
+      try await engine.verify()
+    }
+    try FileManager.default.createDirectory(at: place.file("dir.entry"), withIntermediateDirectories: false)
+    await expectError(.corrupted, naming: "dir.entry") { try await engine.verify() }
+    try FileManager.default.removeItem(at: place.file("dir.entry"))
+    try await engine.verify()
+    try await engine.close()
+    await expectError(.closed) { try await engine.verify() }
+  }
+
+  private static var hasAttributes: Bool {
+    #if os(Linux)
+      true
+    #else
+      false
+    #endif
+  }
+
+  @Test("An engine that could not be opened throws the reason from every call")
+  func deferredErrors() async throws {
+    let file = place.file("plain")
+    try data("x").write(to: file)
+    let engine = DiskStorageEngine.deferringErrors(directory: .init(url: file))
+    #expect(engine.capabilities.contains(.persistent))
+    await expectError(naming: file.path) { try await engine.read(key: "a") }
+    await expectError(naming: file.path) { try await engine.readAllEntries() }
+    await expectError(naming: file.path) { try await engine.write(data("1"), key: "a") }
+    await expectError(naming: file.path) { try await engine.verify() }
+    try await engine.close()
+    let other = DiskStorageEngine.deferringErrors(directory: place.directory)
+    try await other.write(data("1"), key: "a")
+    #expect(try await self.engine.read(key: "a") == data("1"))
+  }
+}
