@@ -190,7 +190,7 @@ private let callsOfEachKind: [(String, @Sendable (Subject, Int) async throws -> 
 ]
 
 /// Makes calls one after the other on a thread that is watched. Convicts the engine if, three times in a row, the thread
-/// stood still in the middle of what it did for at least every other call.
+/// stood still during nearly all of them: during some, a busy machine may have been the cause.
 private func checkWaiting(
   in engine: Subject, during name: String, _ call: @escaping @Sendable (Subject, Int) async throws -> Void
 ) async throws {
@@ -198,17 +198,23 @@ private func checkWaiting(
   var waits = 0
   for _ in 0..<3 {
     try await engine.write(entries(keys(100)))
-    let threads = CheckThreads(count: 1, isWatched: true)
+    let watch = ThreadWatch()
+    let threads = CheckThreads(watchedBy: watch)
     defer { threads.stop() }
-    try await Task(executorPreference: threads) { @concurrent in
-      for number in 0..<calls { try await call(engine, number) }
+    waits = try await Task(executorPreference: threads) { @concurrent in
+      var waits = 0
+      for number in 0..<calls {
+        let before = watch.waited
+        try await call(engine, number)
+        if watch.waited - before > .milliseconds(1) { waits += 1 }
+      }
+      return waits
     }.value
-    waits = threads.waits.count { $0 > .milliseconds(1) }
-    if waits < calls / 2 { return }
+    if waits < calls * 9 / 10 { return }
   }
   throw Violation(
-    "during \(calls) calls of \(name), one after the other, the thread of the caller stood still \(waits) times for "
-      + "more than a millisecond")
+    "during \(waits) of \(calls) calls of \(name), one after the other, the thread of the caller stood still for more than "
+      + "a millisecond")
 }
 
 // MARK: - Giving way

@@ -10,37 +10,28 @@ final class CheckThreads: TaskExecutor, @unchecked Sendable {
   private var jobs: [UnownedJob] = []
   private var next = 0
   private var isStopped = false
-  private var recordedWaits: [Duration] = []
-
   /// As many as the cooperative pool has.
   static let usualCount = max(2, ProcessInfo.processInfo.activeProcessorCount)
 
-  /// - Parameter isWatched: Whether it is noted for how long a job makes its thread wait.
-  init(count: Int = usualCount, isWatched: Bool = false) {
+  init(count: Int = usualCount) {
     for _ in 0..<count {
       Thread.detachNewThread { [self] in
-        let watch = isWatched ? ThreadWatch() : nil
-        while let job = take() {
-          let start = watch?.reading()
-          job.runSynchronously(on: asUnownedTaskExecutor())
-          if let watch, let start { note(start.wait(until: watch.reading())) }
-        }
+        while let job = take() { job.runSynchronously(on: asUnownedTaskExecutor()) }
       }
     }
   }
 
-  /// For how long each job so far has made its thread wait: for a lock, a disk, or a time to pass. Time in which it
-  /// computed, or in which the system let others compute, is not counted, where the system says so.
-  var waits: [Duration] {
-    condition.lock()
-    defer { condition.unlock() }
-    return recordedWaits
-  }
-
-  private func note(_ wait: Duration) {
-    condition.lock()
-    recordedWaits.append(wait)
-    condition.unlock()
+  /// A single thread, of which it is known for how long it waits.
+  init(watchedBy watch: ThreadWatch) {
+    Thread.detachNewThread { [self] in
+      watch.begin()
+      while let job = take() {
+        watch.isBusy(true)
+        job.runSynchronously(on: asUnownedTaskExecutor())
+        watch.isBusy(false)
+      }
+      watch.end()
+    }
   }
 
   func enqueue(_ job: consuming ExecutorJob) {
@@ -83,21 +74,28 @@ final class CheckThreads: TaskExecutor, @unchecked Sendable {
   }
 }
 
-/// Tells for how long the thread that made it waits.
-private final class ThreadWatch {
-  /// A moment, with how long the thread has computed or been ready to until then.
-  struct Reading {
-    let moment: ContinuousClock.Instant
-    let busy: Duration
+/// Tells for how long a thread waits in the middle of its jobs: for a lock, a disk, or a time to pass. Time in which it
+/// computes, or in which the system lets others compute, is not counted, where the system says so.
+final class ThreadWatch: @unchecked Sendable {
+  // Safe to share: only the thread that is watched touches the state.
+  private var statistics: Int32?
+  private var waitedBefore = Duration.zero
+  private var start: (moment: ContinuousClock.Instant, busy: Duration)?
 
-    func wait(until later: Reading) -> Duration { later.moment - moment - (later.busy - busy) }
+  fileprivate func begin() { statistics = System.openThreadStatistics() }
+
+  fileprivate func end() { if let statistics { System.closeFile(statistics) } }
+
+  fileprivate func isBusy(_ isBusy: Bool) {
+    waitedBefore = waited
+    start = isBusy ? (.now, busy) : nil
   }
 
-  private let statistics = System.openThreadStatistics()
-
-  deinit { if let statistics { System.closeFile(statistics) } }
-
-  func reading() -> Reading {
-    Reading(moment: .now, busy: System.threadProcessorTime + System.timeOnRunQueue(statistics))
+  /// For how long the thread has waited so far. Only on that thread.
+  var waited: Duration {
+    guard let start else { return waitedBefore }
+    return waitedBefore + (start.moment.duration(to: .now) - (busy - start.busy))
   }
+
+  private var busy: Duration { System.threadProcessorTime + System.timeOnRunQueue(statistics) }
 }

@@ -28,7 +28,8 @@ import Testing
       "conformance", "--check", String(check), "--engine", "sqlite", "--engine", "memory", "--format", "json")
     #expect(output.status == 0)
     let object = try #require(try jsonObject(output))
-    #expect(object["conforms"] as? Bool == true)
+    // A few checks are no verdict.
+    #expect(object["conforms"] is NSNull)
     let engines = try #require(object["engines"] as? [[String: Any]])
     #expect(engines.map { $0["name"] as? String } == ["Memory", "SQLite"])
     #expect(engines.map { $0["passed"] as? Int } == [1, 1])

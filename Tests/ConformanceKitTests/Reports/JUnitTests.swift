@@ -40,7 +40,10 @@ struct JUnitTests {
     #expect(
       document.elements.map(\.name) == ["testsuites"]
         + Array(
-          repeating: ["testsuite", "testcase", "testcase", "skipped", "testcase", "failure"], count: 2
+          repeating: [
+            "testsuite", "properties", "property", "property", "testcase", "testcase", "skipped", "testcase",
+            "failure",
+          ], count: 2
         ).flatMap { $0 })
     #expect(
       document.elements[0].attributes == [
@@ -53,11 +56,13 @@ struct JUnitTests {
         "time": "61.062",
       ])
     #expect(
-      document.elements[2].attributes == [
+      document.elements[3].attributes == ["name": "applicable checks", "value": "3"])
+    #expect(
+      document.elements[5].attributes == [
         "name": "a", "classname": "A \"<engine>\" & more\n.C1", "time": "0.040",
       ])
-    #expect(document.elements[4].attributes == ["message": "No \"disk\" here."])
-    #expect(document.elements[6].attributes == ["message": "it broke", "type": "W2"])
+    #expect(document.elements[7].attributes == ["message": "No \"disk\" here."])
+    #expect(document.elements[9].attributes == ["message": "it broke", "type": "W2"])
   }
 
   @Test("The body of a failure has the paragraph, the proof and the reproduction, with all line breaks")

@@ -52,7 +52,7 @@ struct ResultsTests {
   @Test("The text has the matrix, each failure whole, each reason for skipping once, and a verdict")
   func text() {
     let expected = """
-      Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   – does not apply
+      Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   ! could not run   – does not apply
 
       rule    Good        Bad
       ─────  ─────  ─────────
@@ -135,6 +135,60 @@ struct ResultsTests {
     #expect(ConformanceResults([good]).verdict.hasPrefix("Every engine keeps the contract. "))
     #expect(ConformanceResults([good]).isConforming)
     #expect(!both.isConforming)
+  }
+
+  @Test("Of checks that are not all there are, the verdict says how many were passed, and not that the contract is kept")
+  func subset() throws {
+    let results = [result("keys.one", .k1, .passed), result("keys.two", .k1, .passed)]
+    let some = ConformanceReport(
+      name: "Some", capabilities: [], effort: ConformanceEffort(), results: results, applicableCount: 187,
+      seconds: 1)
+    #expect(
+      ConformanceResults([some]).verdict
+        == "Passed 2 of 187 checks, which is no verdict on the contract. 2 checks passed, 0 failed, 0 skipped.")
+    #expect(some.isConforming && !some.isComplete)
+    let object = try JSONSerialization.jsonObject(with: try ConformanceResults([some]).json()) as? [String: Any]
+    #expect(object?["conforms"] is NSNull)
+    #expect((object?["engines"] as? [[String: Any]])?.first?["applicable"] as? Int == 187)
+    let whole = try JSONSerialization.jsonObject(with: try ConformanceResults([good]).json()) as? [String: Any]
+    #expect(whole?["conforms"] as? Bool == true)
+  }
+
+  @Test("A run without a child process says how many checks it left out, in every format")
+  func leftOut() throws {
+    let skipped = ConformanceOutcome.skipped(ConformanceSuite.hasNoChild)
+    let report = ConformanceReport(
+      name: "Alone", capabilities: [], effort: ConformanceEffort(),
+      results: [
+        result("keys.one", .k1, .passed), result("killed.one", .w6, skipped), result("killed.two", .w6, skipped),
+      ], leftOutCount: 2, seconds: 1)
+    let results = ConformanceResults([report])
+    #expect(results.text.contains("○ Alone, 2 checks left out: The suite was given no child process"))
+    #expect(results.text.contains("Passed 1 of 3 checks, which is no verdict on the contract."))
+    #expect(!results.text.contains("killed.one"))
+    #expect(results.markdown.contains("`2 checks left out`: The suite was given no child process"))
+    #expect(results.junit.contains(#"<property name="checks left out for lack of a child process" value="2"/>"#))
+    let object = try JSONSerialization.jsonObject(with: try results.json()) as? [String: Any]
+    #expect((object?["engines"] as? [[String: Any]])?.first?["leftOut"] as? Int == 2)
+  }
+
+  @Test("A check that failed itself is told from an engine that breaks a rule, in every format")
+  func obstacles() throws {
+    let report = report(
+      "Full", [result("keys.one", .k1, .passed), result("keys.two", .k1, .couldNotRun("No room\nhere."))])
+    let results = ConformanceResults([report])
+    #expect(!results.isConforming && report.failures.isEmpty)
+    #expect(results.text.contains("K1     1 ! 1"))
+    #expect(results.text.contains("! Full, keys.two: could not run: No room here."))
+    #expect(results.text.contains("Passed 1 of 2 checks, which is no verdict on the contract."))
+    #expect(results.markdown.contains("- ! **Full**, `keys.two`: could not run: No room here."))
+    #expect(results.junit.contains(#"<error message="No room here."/>"#))
+    #expect(results.junit.contains(#"tests="2" failures="0" errors="1" skipped="0""#))
+    let object = try JSONSerialization.jsonObject(with: try results.json()) as? [String: Any]
+    #expect(object?["conforms"] is NSNull)
+    let outcome = ConformanceOutcome.couldNotRun("No room.")
+    #expect(
+      try JSONDecoder().decode(ConformanceOutcome.self, from: try JSONEncoder().encode(outcome)) == outcome)
   }
 
   @Test("A failure shows its proof below its paragraph, and survives JSON with it")
