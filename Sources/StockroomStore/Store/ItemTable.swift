@@ -146,20 +146,22 @@ extension ItemTable {
     }
   }
 
+  /// Whether it takes no time to copy all of it, or to let go of it.
+  var isSmall: Bool { table.elements.count + unreadableTable.elements.count <= Self.littleCount }
+
   /// Of a table with no more than this, all may be copied, and so many may be changed, where nothing may stand still.
   /// About a millisecond.
-  static var littleCount: Int { 4_096 }
-  /// So much may be moved there: two milliseconds at most.
-  private static var littleMove: Int { 16 << 20 }
+  private static var littleCount: Int { 4_096 }
+  /// So many bytes may be moved there. Memory takes some milliseconds for them.
+  private static var littleMove: Int { 64 << 20 }
 
   /// Whether ``apply(_:)`` is so little work that the main actor can do it.
   ///
   /// What is not: changes of many items; and, among many, all that would copy, make room for or move most of them.
   mutating func isLittleWork(_ steps: [KeyedStep<Item>]) -> Bool {
-    let count = table.count + unreadableTable.count
-    let changed = steps.reduce(0) { $0 + ($1.count ?? count) }
+    let changed = steps.reduce(0) { $0 + ($1.count ?? table.count + unreadableTable.count) }
     guard changed <= Self.littleCount else { return false }
-    if count <= Self.littleCount { return true }
+    if isSmall { return true }
 
     guard table.canChangeInPlace(adding: changed),
       hashedIdentifiers.count <= Self.littleCount
@@ -167,27 +169,20 @@ extension ItemTable {
       !changesUnreadable(steps) || unreadableTable.count <= Self.littleCount
         || unreadableTable.canChangeInPlace(adding: 0)
     else { return false }
-    let moves = steps.flatMap(moves)
-    return moves.count <= OrderedTable<Item>.fewMoves && moves.reduce(0, +) <= Self.littleMove
-  }
-
-  /// How many bytes a step moves, for each item that it takes out or puts in between.
-  private func moves(_ step: KeyedStep<Item>) -> [Int] {
-    switch step {
-    case .insert(let entries):
-      if unreadableTable.count == 0 { return [] }
-      return entries.compactMap { key, _ in
-        unreadableTable.sequence(of: key).map {
-          unreadableTable.bytesMoved(at: $0) + table.bytesMoved(at: $0)
-        }
+    var moved = 0
+    for step in steps {
+      switch step {
+      case .insert(let entries):
+        if unreadableTable.count == 0 { continue }
+        let taken = entries.compactMap { unreadableTable.sequence(of: $0.key) }
+        if taken.count > OrderedTable<Item>.fewInsertions { return false }
+        moved += taken.reduce(0) { $0 + table.bytesMoved(at: $1) }
+        moved += unreadableTable.bytesMoved(byRemoving: entries.lazy.map(\.key))
+      case .remove(let keys):
+        moved += table.bytesMoved(byRemoving: keys) + unreadableTable.bytesMoved(byRemoving: keys)
+      case .removeAll: break
       }
-    case .remove(let keys):
-      return keys.compactMap { key in
-        table.sequence(of: key).map(table.bytesMoved)
-          ?? unreadableTable.sequence(of: key).map(unreadableTable.bytesMoved)
-      }
-    case .removeAll:
-      return []
     }
+    return moved <= Self.littleMove
   }
 }

@@ -74,7 +74,7 @@ extension OrderedTable {
   mutating func merge(_ added: [(key: CacheKey, sequence: Int, element: Element)]) {
     closeGaps()
     for (key, sequence, _) in added { sequenceOfKey[key] = sequence }
-    if added.count <= Self.fewMoves {
+    if added.count <= Self.fewInsertions {
       for (_, sequence, element) in added {
         let position = firstPosition(from: sequence)
         elements.insert(element, at: position)
@@ -120,30 +120,12 @@ extension OrderedTable {
     if vacated.isEmpty { return }
     let gaps = vacated.sorted()
     vacated = []
-    if gaps.count <= Self.fewMoves {
-      for gap in gaps.reversed() {
-        elements.remove(at: gap)
-        sequences.remove(at: gap)
-      }
-      return
-    }
-    var kept: [Element] = []
-    var keptSequences: [Int] = []
-    kept.reserveCapacity(elements.count - gaps.count)
-    keptSequences.reserveCapacity(elements.count - gaps.count)
-    var next = 0
-    for gap in gaps + [elements.count] {
-      kept += elements[next..<gap]
-      keptSequences += sequences[next..<gap]
-      next = gap + 1
-    }
-    elements = kept
-    sequences = keptSequences
+    elements.remove(at: gaps)
+    sequences.remove(at: gaps)
   }
 
-  /// So many elements are taken out, or put in between, one after the other; where there are more, a new array is made
-  /// once.
-  static var fewMoves: Int { 4 }
+  /// So many elements are put in between one after the other; where there are more, a new array is made once.
+  static var fewInsertions: Int { 4 }
 }
 
 // MARK: - Positions
@@ -188,6 +170,11 @@ extension OrderedTable {
     return (sequences.count - firstPosition(from: sequence)) * bytesPerElement
   }
 
+  /// How many bytes move when the elements of the keys are taken out: all that are behind the first of them.
+  func bytesMoved(byRemoving keys: some Sequence<CacheKey>) -> Int {
+    keys.compactMap { sequenceOfKey[$0] }.min().map(bytesMoved) ?? 0
+  }
+
   /// The sequence number of the element of the key. O(1).
   func sequence(of key: CacheKey) -> Int? { sequenceOfKey[key] }
 }
@@ -204,5 +191,28 @@ extension Array {
         array.withMemoryRebound(to: AnyObject.self, capacity: 1) { isKnownUniquelyReferenced(&$0.pointee) }
       }
     }
+  }
+
+  /// Removes the elements at some positions, in ascending order, and moves the ranges between them once each.
+  fileprivate mutating func remove(at gaps: [Int]) {
+    guard let first = gaps.first else { return }
+    withUnsafeMutableBufferPointer { elements in
+      func range(_ bounds: Range<Int>) -> UnsafeMutableBufferPointer<Element> {
+        UnsafeMutableBufferPointer(rebasing: elements[bounds])
+      }
+      // Moved behind the others by way of a place of their own, so that each place holds an element in the end.
+      let removed = UnsafeMutableBufferPointer<Element>.allocate(capacity: gaps.count)
+      defer { removed.deallocate() }
+      for (index, gap) in gaps.enumerated() {
+        removed.initializeElement(at: index, to: elements.moveElement(from: gap))
+      }
+      var end = first
+      for (index, gap) in gaps.enumerated() {
+        let next = index + 1 < gaps.count ? gaps[index + 1] : elements.count
+        end = range(end..<elements.count).moveInitialize(fromContentsOf: range(gap + 1..<next)) + end
+      }
+      _ = range(end..<elements.count).moveInitialize(fromContentsOf: removed)
+    }
+    removeLast(gaps.count)
   }
 }

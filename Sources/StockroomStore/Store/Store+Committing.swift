@@ -46,7 +46,7 @@ extension Store {
       let steps = result.steps
       let (ofItems, ofUnreadable) = (table.changesItems(steps), table.changesUnreadable(steps))
       let change = table.apply(steps)
-      table = await show(consume table, change.events, ofItems, ofUnreadable, result, of: changes)
+      former.keep(await show(consume table, change.events, ofItems, ofUnreadable, result, of: changes))
     }
     // Should loading fail as well, the state says so, and the next change tries again.
     if !result.isCertain { _ = await startLoading().result }
@@ -77,7 +77,7 @@ extension Store {
     return nil
   }
 
-  /// Shows a table that has been changed elsewhere, as one change. What was there before, to let go of elsewhere.
+  /// Shows a table that has been changed elsewhere, as one change. What was shown before, to be let go of elsewhere.
   private func show(
     _ changed: consuming ItemTable<Item>, _ events: [StoreEvent<Item>], _ ofItems: Bool, _ ofUnreadable: Bool,
     _ result: StoreBackend<Item>.CommitResult, of changes: [Change]

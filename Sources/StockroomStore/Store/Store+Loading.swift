@@ -7,14 +7,13 @@ extension Store {
     if let load { return load }
     loadingState = .loading(completed: 0, total: nil)
     let claim = Result { try claimEngine() }
-    // What is loaded, and what was there before, is let go of where this runs, since that may take long.
     let started = Task { @concurrent [weak self, backend] in
       do {
         try claim.get()
         let loaded = try await backend.load { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
         }
-        _ = await self?.adopt(consume loaded)
+        if let self { former.keep(await adopt(consume loaded)) }
       } catch {
         await self?.loadHasFailed(error)
         throw error
@@ -29,7 +28,7 @@ extension Store {
     if engineUse == nil, let engine = backend.engine { engineUse = try EngineUse(of: engine, by: Item.self) }
   }
 
-  /// Shows what has been loaded. What was there before.
+  /// Shows what has been loaded. What was shown before, to be let go of elsewhere.
   private func adopt(_ loaded: consuming ItemTable<Item>) -> ItemTable<Item> {
     let former = table
     load = nil

@@ -70,6 +70,7 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var isIdentityVerified = false
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
+  let former = FormerItems<Item>()
 
   init(backend: StoreBackend<Item>) {
     self.backend = backend
@@ -79,7 +80,7 @@ public final class Store<Item: StorableItem> {
   deinit {
     load?.cancel()
     // It takes long to let go of many items.
-    if table.items.count > ItemTable<Item>.littleCount { releaseElsewhere(exchange(&table, with: ItemTable())) }
+    if !table.isSmall { releaseElsewhere(exchange(&table, with: ItemTable())) }
   }
 
   #if DEBUG
