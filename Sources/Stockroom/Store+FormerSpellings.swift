@@ -12,7 +12,7 @@ extension Store {
   @available(*, deprecated, message: "Use Store(storage: .sqlite(directory:), cacheIdentifier:)")
   @available(
     *, noasync,
-    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
   )
   public convenience init(storagePath: URL, cacheIdentifier: KeyPath<Item, String>) {
     self.init(

@@ -15,7 +15,7 @@ extension Store {
   /// async function Swift picks the async initialiser instead, which wants `try await`.
   @available(
     *, noasync,
-    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
   )
   public convenience init(cacheIdentifier: KeyPath<Item, String>) {
     self.init(storage: Self.defaultDatabase, cacheIdentifier: cacheIdentifier)
@@ -44,7 +44,7 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
   /// type of item, and loads them in the background.
   @available(
     *, noasync,
-    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
   )
   public convenience init() { self.init(storage: Self.defaultDatabase) }
 
@@ -60,7 +60,7 @@ extension Store where Item: Identifiable, Item.ID == UUID {
   /// after the type of item, and loads them in the background.
   @available(
     *, noasync,
-    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
   )
   public convenience init() { self.init(storage: Self.defaultDatabase) }
 

@@ -7,7 +7,7 @@ import Stockroom
 import StockroomMemory
 import Testing
 
-struct Note: Codable, Sendable, Identifiable {
+nonisolated struct Note: Codable, Sendable, Identifiable {
   var id = UUID()
   var text: String
 }
@@ -21,7 +21,7 @@ func firstNotes() async throws {
   for note in await notes.items { print(note.text) }
 }
 
-struct Bookmark: Codable, Sendable {
+nonisolated struct Bookmark: Codable, Sendable {
   var url: URL
   var title: String
 }
@@ -112,13 +112,14 @@ final class Settings {
   }
 }
 
-final class Editor {
+@MainActor final class Editor {
+  static let shared = Editor()
+
   @AsyncStoredValue(storage: SQLiteStorageEngine.default(appendingPath: "Drafts"), key: "draft")
   var draft = ""
 
   func append(_ text: String) async throws {
-    try await $draft.valueHasLoaded()
-    try await $draft.set(draft + text)
+    try await $draft.update { $0 += text }
   }
 }
 

@@ -26,7 +26,7 @@ extension Store {
   ///   - codec: How items become bytes.
   @available(
     *, noasync,
-    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
   )
   public convenience init(
     storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>, codec: some Codec = JSONCodec()
@@ -64,7 +64,7 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
   /// background there, use `init(loadingInBackground:codec:)`.
   @available(
     *, noasync,
-    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
   )
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(loadingInBackground: storage, codec: codec)
@@ -93,7 +93,7 @@ extension Store where Item: Identifiable, Item.ID == UUID {
   /// background there, use `init(loadingInBackground:codec:)`.
   @available(
     *, noasync,
-    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:) and itemsHaveLoaded()"
+    message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
   )
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(loadingInBackground: storage, codec: codec)

@@ -42,7 +42,8 @@ extension Store {
       let isForgotten = !isUsed && count > 1 && !Task.isCancelled
       assert(
         !isForgotten,
-        "A chain of \(count) changes to a Store of \(Item.self) has been dropped without run(), so nothing was changed.")
+        "A chain of \(count) changes to a Store of \(Item.self) has been dropped without run(), so nothing was changed."
+      )
     }
 
     private func continued(with step: StoreStep<Item>) -> Operation {

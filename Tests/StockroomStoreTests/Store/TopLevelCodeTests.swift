@@ -8,7 +8,8 @@ import Testing
     var directory = Bundle.main.bundleURL
     for _ in 0..<4 {
       let modules = directory.appending(path: "Modules", directoryHint: .isDirectory)
-      if FileManager.default.fileExists(atPath: modules.appending(path: "StockroomStore.swiftmodule").path()) {
+      if FileManager.default.fileExists(atPath: modules.appending(path: "StockroomStore.swiftmodule").path())
+      {
         return modules
       }
       directory.deleteLastPathComponent()
@@ -44,14 +45,18 @@ import Testing
 
   @Test("`try await Store(…)` does not compile there, since it would not load", .enabled(if: modules != nil))
   func awaited() throws {
-    for arguments in ["storage: MemoryStorageEngine()", "storage: MemoryStorageEngine(), cacheIdentifier: \\.id"] {
+    for arguments in [
+      "storage: MemoryStorageEngine()", "storage: MemoryStorageEngine(), cacheIdentifier: \\.id",
+    ] {
       let text = try errors(in: "let store = try await Store<Note>(\(arguments))\nprint(store.items)")
       #expect(text.contains("unavailable from asynchronous contexts"))
       #expect(text.contains("Store(loadingInBackground:)"))
     }
   }
 
-  @Test("In functions and closures it compiles, as do the initialisers that do not wait", .enabled(if: modules != nil))
+  @Test(
+    "In functions and closures it compiles, as do the initialisers that do not wait",
+    .enabled(if: modules != nil))
   func elsewhere() throws {
     let text = try errors(
       in: """
