@@ -41,7 +41,8 @@ public struct ConformanceCheck: Sendable, Identifiable {
   private func make() async -> ConformanceOutcome {
     let context = CheckContext(suite: suite)
     let result = await withTimeLimit(
-      suite.timeLimit, since: context.progress, on: CheckThreads(), onUnheard: { [id, suite] in
+      suite.timeLimit, since: context.progress, on: CheckThreads(),
+      onUnheard: { [id, suite] in
         System.note(
           "\(suite.name), \(id): \(context.progress.standstill(of: suite.timeLimit)). Nothing goes on here, since every "
             + "thread of Swift's cooperative pool is held.")

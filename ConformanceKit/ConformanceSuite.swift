@@ -89,7 +89,8 @@ public struct ConformanceSuite: Sendable {
     let capabilities = engine.capabilities
     try await engine.close()
     self.init(
-      name, capabilities: capabilities, workingDirectory: workingDirectory, timeLimit: timeLimit, effort: effort,
+      name, capabilities: capabilities, workingDirectory: workingDirectory, timeLimit: timeLimit,
+      effort: effort,
       child: child, makeEngine: makeEngine)
   }
 
@@ -114,7 +115,8 @@ public struct ConformanceSuite: Sendable {
     let (made, leftOut) = (checks.count, checksLeftOut.count)
     guard leftOut > 0 else { return }
     System.note(
-      "\(name) has no child process (see ConformanceChild): \(leftOut) of \(made + leftOut) checks are left out.")
+      "\(name) has no child process (see ConformanceChild): \(leftOut) of \(made + leftOut) checks are left out."
+    )
   }
 
   /// Makes every check, or some of them, one after the other.

@@ -49,7 +49,8 @@ extension CheckDefinition {
         let count = try await engine.read(keys: samples).count
         try expect(
           count == 0 || count == samples.count,
-          "while a batch of \(keys.count) entries was written, one read(keys:) found \(count) of \(samples.count) of them")
+          "while a batch of \(keys.count) entries was written, one read(keys:) found \(count) of \(samples.count) of them"
+        )
       }
       try expect(try await engine.keyCount(), is: keys.count, "keyCount() after a batch")
     }

@@ -64,7 +64,8 @@ extension CheckDefinition {
       }
     }
     Check(
-      .c5, "cooperation.waits-elsewhere", "no call waits on the thread of its caller, not even for a millisecond"
+      .c5, "cooperation.waits-elsewhere",
+      "no call waits on the thread of its caller, not even for a millisecond"
     ) { context in
       let engine = try await context.open()
       for (name, call) in callsOfEachKind { try await checkWaiting(in: engine, during: name, call) }
@@ -233,7 +234,8 @@ private func checkGivingWay(
 ) async throws {
   for _ in 0..<3 where try await isWriteDone(in: engine, whileAllCall: read) { return }
   throw Violation(
-    "a write had not been done when each of \(CheckThreads.usualCount) tasks had called \(name)() in a loop for a second")
+    "a write had not been done when each of \(CheckThreads.usualCount) tasks had called \(name)() in a loop for a second"
+  )
 }
 
 /// How long a reader goes on that hardly computes, as one whose engine reads on a thread of its own.

@@ -34,7 +34,8 @@ extension CheckDefinition {
     Check(
       .f1, "faults.file-size-limit",
       "a write that meets a limit on the size of files throws diskFull, valueTooLarge or io and leaves no trace, what "
-        + "was there can be read, and writing works again without the limit", needs: .persistent, needsChild: true
+        + "was there can be read, and writing works again without the limit", needs: .persistent,
+      needsChild: true
     ) { context in
       try await context.check(FileSizeLimit(place: context.place), in: context.startChild())
     }

@@ -12,12 +12,14 @@ extension CheckDefinition {
     Check(
       .w6, "killed.while-writing-batches",
       "after the death of a process that was writing batches, what was acknowledged is there with its timestamps and in "
-        + "order, all or nothing of what was under way, and nothing else", needs: .persistent, needsChild: true
+        + "order, all or nothing of what was under way, and nothing else", needs: .persistent,
+      needsChild: true
     ) { try await checkSteps($0, .batches) }
     Check(
       .w6, "killed.while-writing-one-by-one",
       "after the death of a process that was writing and removing single entries, what was acknowledged is there with its "
-        + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent, needsChild: true
+        + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent,
+      needsChild: true
     ) { try await checkSteps($0, .single) }
     Check(
       .w6, "killed.while-opening",

@@ -98,7 +98,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   try await left.use(&there, keys(2, prefix: "alone-"))
   do {
     try await newcomer.open(context)
-  } catch where isLocked(error) {
+  } catch  where isLocked(error) {
     // An engine that has followed may keep everybody else out, as long as it is open.
     try await left.close(context)
     try await newcomer.open(context)
@@ -133,7 +133,8 @@ private func expect(_ newcomer: Newcomer, has there: [CacheKey: Data], _ what: S
   let found = try await newcomer.contents()
   for key in Set(found.keys).union(there.keys).sorted() where found[key] != there[key] {
     throw Violation(
-      "an engine \(what), had \(describe(found[key] as Any)) for \(key) instead of \(describe(there[key] as Any))")
+      "an engine \(what), had \(describe(found[key] as Any)) for \(key) instead of \(describe(there[key] as Any))"
+    )
   }
 }
 
@@ -183,7 +184,8 @@ private struct LeftBehind {
       }
     }
     func expectThere(_ entries: [(key: CacheKey, data: Data)], _ call: String) throws {
-      try expect(entries.map(\.key).sorted(), is: there.keys.sorted(), "\(when), the keys of \(call), sorted,")
+      try expect(
+        entries.map(\.key).sorted(), is: there.keys.sorted(), "\(when), the keys of \(call), sorted,")
       for entry in entries { try expect(entry.data, is: there[entry.key] ?? Data(), "\(when), \(call)") }
     }
     _ = try await isDone("readAllDataAndKeys()") {

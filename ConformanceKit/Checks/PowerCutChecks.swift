@@ -7,7 +7,8 @@ extension CheckDefinition {
     Check(
       .w6, "power.cut-while-writing-batches",
       "whatever a power cut leaves of what was not synced, the engine opens, has everything that was acknowledged (without "
-        + "durableWrites: up to some batch) and no half batch, and takes writes", needs: .persistent, needsChild: true
+        + "durableWrites: up to some batch) and no half batch, and takes writes", needs: .persistent,
+      needsChild: true
     ) { context in
       var scenario = PowerCutScenario(context.effort)
       scenario.isLarge = context.effort.powerCuts == nil

@@ -42,7 +42,9 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
   let engine = try await context.open(top.appending(path: "place", directoryHint: .isDirectory))
   func look(_ when: String) throws {
     for url in try System.contents(of: top) + (isAboutDirectories ? [top] : []) {
-      guard let (mode, isDirectory) = System.mode(of: url), isDirectory == isAboutDirectories else { continue }
+      guard let (mode, isDirectory) = System.mode(of: url), isDirectory == isAboutDirectories else {
+        continue
+      }
       try expect(
         mode & 0o077 == 0,
         "\(when), \(url.lastPathComponent) had the permissions 0\(String(mode, radix: 8))")
@@ -103,7 +105,8 @@ struct PlantedFile {
         (try? Data(contentsOf: target)) == Self.precious, "\(what), the file that it leads to was changed")
     case .danglingLink:
       try expect(
-        !FileManager.default.fileExists(atPath: target.systemPath), "\(what), a file was made where it leads to")
+        !FileManager.default.fileExists(atPath: target.systemPath),
+        "\(what), a file was made where it leads to")
     case .directory:
       try expect(
         (try? Data(contentsOf: path.appending(path: "precious"))) == Self.precious,
@@ -198,7 +201,8 @@ private func checkLinkedStore(_ context: CheckContext) async throws {
       engine.letGo()
     } catch let failure as CallFailure where failure.error is StorageError {}
     try expect(
-      (try? Data(contentsOf: target)) == before, "a link called \(file) had the engine change what it leads to")
+      (try? Data(contentsOf: target)) == before,
+      "a link called \(file) had the engine change what it leads to")
   }
 }
 
@@ -227,12 +231,14 @@ private func checkMereReader(_ context: CheckContext) async throws {
     case .success(.failure(let error as ChildError)):
       try expect(
         error.code == StorageError.Code.locked.name,
-        "\(what) beside a process that had locked files which it could only read did not throw locked: \(error)")
+        "\(what) beside a process that had locked files which it could only read did not throw locked: \(error)"
+      )
       return false
     case .success(.failure(let error)): throw error
     case .failure:
       child.kill()
-      throw Violation("\(what) did not return for minutes, while another process had locked files which it could only read")
+      throw Violation(
+        "\(what) did not return for minutes, while another process had locked files which it could only read")
     }
   }
   func write(_ name: String) -> CallEngine.Call { .write([.init(key: name, data: data(name))]) }
@@ -254,7 +260,8 @@ private func checkMereReader(_ context: CheckContext) async throws {
   locks.release()
   if !isOpen { try await judging { try await child.perform(CallEngine(.open, at: place)) } }
   let found = try await judging { try await child.perform(CallEngine(.read, at: place)) }.flatMap { $0 }
-  try expect(found.map(\.key).sorted(), is: names.sorted(), "the keys after a mere reader had held locks, sorted,")
+  try expect(
+    found.map(\.key).sorted(), is: names.sorted(), "the keys after a mere reader had held locks, sorted,")
   try await judging { try await child.perform(CallEngine(.close, at: place)) }
   child.hangUp()
   await child.waitUntilEnd()

@@ -45,16 +45,19 @@ extension CheckDefinition {
         try await expect(created: created, updated: updated, key("k"), in: engine)
       }
       Check(
-        .w2, "\(way.name).created-no-later-than-updated", "after \(way.call) createdAt is no later than updatedAt"
+        .w2, "\(way.name).created-no-later-than-updated",
+        "after \(way.call) createdAt is no later than updatedAt"
       ) { context in
         let engine = try await context.open()
         for key in keys(20) {
           try await way.write(data("v"), key, engine)
           let (created, updated) = (
-            try await engine.createdAt(key: key) ?? .distantFuture, try await engine.updatedAt(key: key) ?? .distantPast
+            try await engine.createdAt(key: key) ?? .distantFuture,
+            try await engine.updatedAt(key: key) ?? .distantPast
           )
           try expect(
-            created <= updated, "createdAt of \(key) was \(describe(created)), updatedAt \(describe(updated))")
+            created <= updated, "createdAt of \(key) was \(describe(created)), updatedAt \(describe(updated))"
+          )
         }
         for entry in try await engine.readAllEntries() {
           try expect(

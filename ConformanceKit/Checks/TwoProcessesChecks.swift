@@ -16,7 +16,8 @@ extension CheckDefinition {
     ) { try await checkSecondOpening($0) }
     Check(
       .c3, "processes.killed-holder",
-      "a place that was open in a process which was killed can be opened at once", needs: .persistent, needsChild: true
+      "a place that was open in a process which was killed can be opened at once", needs: .persistent,
+      needsChild: true
     ) { try await checkKilledHolder($0) }
     Check(
       .c3, "processes.see-each-others-writes",

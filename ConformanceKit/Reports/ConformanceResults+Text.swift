@@ -12,7 +12,9 @@ extension ConformanceResults {
       "○ \($0.engines.joined(separator: ", ")), \($0.check): \($0.reason.inOneLine)"
     }
     return paragraphs(
-      [legend, matrix(withSentences: false).text] + failures + [obstacles.joined(separator: "\n"), skips.joined(separator: "\n"), verdict]
+      [legend, matrix(withSentences: false).text] + failures + [
+        obstacles.joined(separator: "\n"), skips.joined(separator: "\n"), verdict,
+      ]
     ).withVisibleControls
   }
 }

@@ -46,7 +46,8 @@ struct DamageRun {
   mutating func checkVerifyingUndamaged() async throws {
     let reading = DamagedReading(
       directory: try store.copy { _ in }, history: history, what: "of a store that is as it was", codes: [],
-      mustBeRight: true, mustBeWhole: true, isVerified: true, mayTurnBack: false, mayBeEmpty: false, remedy: nil)
+      mustBeRight: true, mustBeWhole: true, isVerified: true, mayTurnBack: false, mayBeEmpty: false,
+      remedy: nil)
     try await check(reading)
   }
 
@@ -60,7 +61,8 @@ struct DamageRun {
       store.context.capabilities.contains(.detectsCorruption) && !(damage.mayEmpty && files.count == 1)
     let reading = DamagedReading(
       directory: copy, history: history, what: damage.description, codes: damage.codes,
-      mustBeRight: mustBeRight, mustBeWhole: damage.isCut, isVerified: isVerified, mayTurnBack: damage.mayTurnBack, mayBeEmpty: damage.mayEmpty,
+      mustBeRight: mustBeRight, mustBeWhole: damage.isCut, isVerified: isVerified,
+      mayTurnBack: damage.mayTurnBack, mayBeEmpty: damage.mayEmpty,
       remedy: .init(
         original: store.directory.appending(path: damage.file), damaged: copy.appending(path: damage.file)))
     do {

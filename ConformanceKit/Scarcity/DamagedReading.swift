@@ -68,12 +68,16 @@ struct DamagedReading: CheckTask {
     _ remedy: Remedy, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
+    guard System.mode(of: directory) != nil else {
+      throw Violation("\(what), where opening was refused, the whole directory was gone afterwards")
+    }
     try? FileManager.default.removeItem(at: remedy.damaged)
     try FileManager.default.copyItem(at: remedy.original, to: remedy.damaged)
     let healed = DamagedReading(
       directory: directory, history: history,
       what: "\(what), where opening was refused, and then that file put back as it was", codes: [],
-      mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false, remedy: nil)
+      mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false,
+      remedy: nil)
     try await healed.check(makeEngine: makeEngine, note: note)
   }
 }

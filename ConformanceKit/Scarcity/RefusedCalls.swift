@@ -103,7 +103,9 @@ struct RefusedCalls: CheckTask {
   }
 
   private func expect(_ contents: [CacheKey: Data], in engine: Subject, _ when: String) async throws {
-    let stored = Dictionary(try await engine.readAllDataAndKeys().map { ($0.key, $0.data) }) { first, _ in first }
+    let stored = Dictionary(try await engine.readAllDataAndKeys().map { ($0.key, $0.data) }) { first, _ in
+      first
+    }
     for key in Set(contents.keys).union(stored.keys).sorted() where stored[key] != contents[key] {
       throw Violation(
         "\(when), \(key) had \(describe(stored[key] as Any)) instead of \(describe(contents[key] as Any))")

@@ -206,7 +206,9 @@ extension System {
 extension System {
   /// Everything below a directory, whatever it is.
   static func contents(of directory: URL) throws -> [URL] {
-    try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath).map { directory.appending(path: $0) }
+    try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath).map {
+      directory.appending(path: $0)
+    }
   }
 
   /// A directory and all that are below it.
@@ -305,7 +307,9 @@ extension System {
       getrusage(RUSAGE_SELF, &usage)
     #endif
     let io = (try? String(contentsOfFile: "/proc/self/io", encoding: .utf8)) ?? ""
-    let bytes = io.split(whereSeparator: \.isNewline).first { $0.hasPrefix("rchar: ") }.flatMap { Int($0.dropFirst(7)) }
+    let bytes = io.split(whereSeparator: \.isNewline).first { $0.hasPrefix("rchar: ") }.flatMap {
+      Int($0.dropFirst(7))
+    }
     return (bytes ?? 0, Int(usage.ru_minflt))
   }
 }

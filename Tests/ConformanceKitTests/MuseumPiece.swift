@@ -36,7 +36,9 @@ struct MuseumPiece: Sendable, CustomTestStringConvertible {
   ) {
     (self.name, self.rule, self.also, self.capabilities) = (name, rule, also, capabilities)
     self.timeLimit = timeLimit
-    self.makeEngine = { makeEngine(try ReferenceEngine(directory: $0, flaw: flaw, claiming: capabilities), $0) }
+    self.makeEngine = {
+      makeEngine(try ReferenceEngine(directory: $0, flaw: flaw, claiming: capabilities), $0)
+    }
   }
 
   /// Every piece there is.

@@ -7,12 +7,15 @@ package final class CarelessEngine: StorageEngine {
   /// How the engine is broken on purpose.
   package enum Flaw: String, CaseIterable, Sendable {
     // With a log
-    case neverSyncs, forgetsTheDirectory, forgetsItsParents, acknowledgesBeforeTheSync, takesTornTails
+    case neverSyncs, takesTornTailsUnsynced, refusesHoles, skipsHoles, forgetsTheDirectory, forgetsItsParents,
+      acknowledgesBeforeTheSync, takesTornTails
     // With a new file for each batch
     case renamesBeforeTheSync, forgetsTheRename, overwritesInPlace
   }
 
-  package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .durableWrites]
+  package static func promises(isDurable: Bool) -> EngineCapabilities {
+    isDurable ? [.persistent, .atomicBatches, .durableWrites] : [.persistent, .atomicBatches]
+  }
 
   struct Entry: Codable, Sendable {
     let key: String
@@ -27,10 +30,11 @@ package final class CarelessEngine: StorageEngine {
     var files: CarelessFiles?
   }
 
-  package let capabilities = CarelessEngine.promises
+  package let capabilities: EngineCapabilities
   private let state: Guarded<State>
 
-  package init(directory: URL, keepsLog: Bool, flaw: Flaw?) throws {
+  package init(directory: URL, keepsLog: Bool, isDurable: Bool = true, flaw: Flaw?) throws {
+    capabilities = Self.promises(isDurable: isDurable)
     var files = try CarelessFiles(in: directory, keepsLog: keepsLog, flaw: flaw)
     var entries: [Entry] = []
     for change in try files.read() { change.apply(to: &entries) }

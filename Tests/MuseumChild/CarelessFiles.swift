@@ -17,11 +17,14 @@ struct CarelessFiles: Sendable {
   private let flaw: CarelessEngine.Flaw?
   private var length = 0
 
+  private let isSynced: Bool
+
   private var path: String { directory + "/batches" }
 
   init(in url: URL, keepsLog: Bool, flaw: CarelessEngine.Flaw?) throws {
     (self.keepsLog, self.flaw) = (keepsLog, flaw)
-    if [.forgetsItsParents, .neverSyncs].contains(flaw) {
+    isSynced = ![.neverSyncs, .takesTornTailsUnsynced, .refusesHoles, .skipsHoles].contains(flaw)
+    if flaw == .forgetsItsParents || !isSynced {
       try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
     } else {
       try FileManager.Directory(url: url).create()
@@ -37,7 +40,21 @@ struct CarelessFiles: Sendable {
       changes.append(change)
       length = end
     }
-    if length < bytes.count, flaw != .takesTornTails { _ = truncate(path, off_t(length)) }
+    if length < bytes.count, flaw == .refusesHoles {
+      throw StorageError(.corrupted, "\(path) has a hole.")
+    }
+    if length < bytes.count, flaw == .skipsHoles {
+      // The next batch begins after a line break.
+      for start in length..<bytes.count where start == length || bytes[start - 1] == UInt8(ascii: "\n") {
+        if let (change, end) = batch(in: bytes, from: start), start >= length {
+          changes.append(change)
+          length = end
+        }
+      }
+    }
+    if length < bytes.count, flaw != .takesTornTails, flaw != .takesTornTailsUnsynced {
+      _ = truncate(path, off_t(length))
+    }
     return changes
   }
 
@@ -57,10 +74,10 @@ struct CarelessFiles: Sendable {
       // What the batch before has written is on the disk only now.
       if flaw == .acknowledgesBeforeTheSync { fsync(file) }
       try write(bytes, at: length, to: file)
-      if flaw != .acknowledgesBeforeTheSync, flaw != .neverSyncs { fsync(file) }
+      if flaw != .acknowledgesBeforeTheSync, isSynced { fsync(file) }
     }
     length += bytes.count
-    if isNew, flaw != .forgetsTheDirectory, flaw != .neverSyncs {
+    if isNew, flaw != .forgetsTheDirectory, isSynced {
       try FileManager.Directory.sync(directory)
     }
   }
@@ -103,7 +120,7 @@ struct CarelessFiles: Sendable {
     let end = min(bytes.count, lineEnd + 1 + count)
     let lines = bytes[(lineEnd + 1)..<end]
     let isWhole = lines.count == count && "\(checksum(lines))" == numbers[1]
-    guard isWhole || flaw == .takesTornTails else { return nil }
+    guard isWhole || flaw == .takesTornTails || flaw == .takesTornTailsUnsynced else { return nil }
     let operations = lines.split(separator: UInt8(ascii: "\n"))
       .compactMap { try? JSONDecoder().decode(CarelessChange.Operation.self, from: $0) }
     return (CarelessChange(operations), end)

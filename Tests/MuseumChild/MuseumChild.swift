@@ -14,7 +14,8 @@ import StockroomCore
       let flaw = arguments.lazy.compactMap(CarelessEngine.Flaw.init).first
       let keepsLog = arguments.contains("log")
       return try await ConformanceChild.serve {
-        try CarelessEngine(directory: $0, keepsLog: keepsLog, flaw: flaw)
+        try CarelessEngine(
+          directory: $0, keepsLog: keepsLog, isDurable: !arguments.contains("fast"), flaw: flaw)
       }
     }
     let isShared = arguments.contains("shared")

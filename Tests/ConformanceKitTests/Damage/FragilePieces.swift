@@ -22,7 +22,7 @@ struct FragilePiece: Sendable, CustomTestStringConvertible {
   static let all: [FragilePiece] = [
     .init(
       .f2, "traps on damage", .trapsOnDamage, by: "damage.at-random", "damage.zeroed-header",
-      "damage.anywhere"
+      "damage.anywhere", "damage.found-by-verify"
     ),
     .init(.f2, "hangs on damage", .hangsOnDamage, by: "damage.replaced-file"),
     .init(.f2, "starts anew when damaged", .emptiesOnDamage, by: "damage.at-random", "damage.truncated-file"),

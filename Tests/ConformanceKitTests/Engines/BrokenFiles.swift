@@ -6,7 +6,7 @@ import StockroomCore
 
 extension MuseumPiece {
   static let ofFiles: [MuseumPiece] = [
-    .init(persistent: .o1, "needs its directory", flaw: .needsDirectory),
+    .init(persistent: .o1, "needs its directory", flaw: .needsDirectory, also: [.o5]),
     .init(persistent: .o2, "removes what is in the way", flaw: .clearsTheWay),
     .init(persistent: .c6, "does not notice what becomes of its place", flaw: .ignoresItsPlace),
     .init(persistent: .c6, "notices no more than that its file is deleted", flaw: .noticesDeletionOnly),
@@ -43,15 +43,23 @@ extension MuseumPiece {
     .init(persistent: .f3, "calls read-only media an input/output error", flaw: .reportsReadOnlyAsIO),
   ]
 
-  static let ofClaims: [MuseumPiece] = [
-    (.persistent, .w6), (.durableWrites, .w6), (.atomicBatches, .w4), (.snapshotReads, .r3),
-    (.orderedScans, .r5),
-    (.detectsCorruption, .f2),
-  ].map { (capability: EngineCapabilities, rule: ContractRule) in
-    .init(
-      persistent: rule, "does not report \(capability)", claiming: ReferenceEngine.promises.union(capability)
-    ) { base, _ in KeepsQuiet(base: base, silence: capability) }
-  }
+  static let ofClaims: [MuseumPiece] =
+    [.init(.r3, "reports what the suite was not told", claiming: [.atomicBatches]) { ReportsMore(base: $0) }]
+    + [
+      (.persistent, .w6), (.durableWrites, .w6), (.atomicBatches, .w4), (.snapshotReads, .r3),
+      (.orderedScans, .r5),
+      (.detectsCorruption, .f2),
+    ].map { (capability: EngineCapabilities, rule: ContractRule) in
+      .init(
+        persistent: rule, "does not report \(capability)",
+        claiming: ReferenceEngine.promises.union(capability)
+      ) { base, _ in KeepsQuiet(base: base, silence: capability) }
+    }
+}
+
+struct ReportsMore: Exhibit {
+  let base: ReferenceEngine
+  var capabilities: EngineCapabilities { base.capabilities.union(.snapshotReads) }
 }
 
 struct VerifiesNothing: Exhibit {

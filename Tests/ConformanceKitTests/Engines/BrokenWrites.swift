@@ -116,7 +116,9 @@ struct SkipsUnchangedValues: Exhibit {
   func apply(_ operations: [StorageOperation]) async throws {
     if operations.count == 1, case .write(let data, let key) = operations[0],
       try await base.read(key: key) == data
-    { return }
+    {
+      return
+    }
     try await base.apply(operations)
   }
 }

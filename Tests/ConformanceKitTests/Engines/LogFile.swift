@@ -62,9 +62,8 @@ struct LogFile: ~Copyable {
       throw StorageError(.io, "\(path) is no file.")
     }
     length = Int64(lseek(descriptor, 0, SEEK_END))
-    if flaw == .followsForeignLinks, !isNew, (try? Data(contentsOf: URL(filePath: path)))?.starts(with: Self.magic) == false {
-      try clear()
-    }
+    var link = stat()
+    if flaw == .followsForeignLinks, lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK { try clear() }
     guard isNew else { return }
     do {
       try append(Self.magic)

@@ -40,7 +40,9 @@ final class ReferenceEngine: StorageEngine {
     shelf = Guarded(try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
   }
 
-  deinit { if flaw == .keepsLockUntilDropped { remains.withLock { $0 }?.unlock() } }
+  deinit {
+    if flaw == .keepsLockUntilDropped { (remains.withLock { $0 } ?? shelf.withLock { $0 })?.unlock() }
+  }
 
   private func open() throws -> Shelf {
     guard let shelf = shelf.withLock({ $0 }) else {
@@ -156,7 +158,9 @@ final class ReferenceEngine: StorageEngine {
       return
     }
     if flaw == .keepsLock { shelf.unlock() }
-    if flaw == .keepsFileOpenUntilDropped || flaw == .keepsLockUntilDropped { remains.withLock { $0 = shelf } }
+    if flaw == .keepsFileOpenUntilDropped || flaw == .keepsLockUntilDropped {
+      remains.withLock { $0 = shelf }
+    }
     if flaw == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
     try shelf.flush()
   }
@@ -333,7 +337,9 @@ private final class Shelf: Sendable {
       if flaw != .sharesNothing, let shelf = open[path]?.shelf, shelf.isInPlace { return shelf }
       let shelf = try Shelf(log: LogFile(in: directory, flaw: flaw), flaw: flaw)
       open[path] = Weak(shelf: shelf)
-      if flaw == .keepsLock || flaw == .keepsLockUntilDropped { locked.withLock { $0[path] = ObjectIdentifier(shelf) } }
+      if flaw == .keepsLock || flaw == .keepsLockUntilDropped {
+        locked.withLock { $0[path] = ObjectIdentifier(shelf) }
+      }
       return shelf
     }
   }

@@ -137,7 +137,9 @@ struct ResultsTests {
     #expect(!both.isConforming)
   }
 
-  @Test("Of checks that are not all there are, the verdict says how many were passed, and not that the contract is kept")
+  @Test(
+    "Of checks that are not all there are, the verdict says how many were passed, and not that the contract is kept"
+  )
   func subset() throws {
     let results = [result("keys.one", .k1, .passed), result("keys.two", .k1, .passed)]
     let some = ConformanceReport(
@@ -145,12 +147,15 @@ struct ResultsTests {
       seconds: 1)
     #expect(
       ConformanceResults([some]).verdict
-        == "Passed 2 of 187 checks, which is no verdict on the contract. 2 checks passed, 0 failed, 0 skipped.")
+        == "Passed 2 of 187 checks, which is no verdict on the contract. 2 checks passed, 0 failed, 0 skipped."
+    )
     #expect(some.isConforming && !some.isComplete)
-    let object = try JSONSerialization.jsonObject(with: try ConformanceResults([some]).json()) as? [String: Any]
+    let object =
+      try JSONSerialization.jsonObject(with: try ConformanceResults([some]).json()) as? [String: Any]
     #expect(object?["conforms"] is NSNull)
     #expect((object?["engines"] as? [[String: Any]])?.first?["applicable"] as? Int == 187)
-    let whole = try JSONSerialization.jsonObject(with: try ConformanceResults([good]).json()) as? [String: Any]
+    let whole =
+      try JSONSerialization.jsonObject(with: try ConformanceResults([good]).json()) as? [String: Any]
     #expect(whole?["conforms"] as? Bool == true)
   }
 
@@ -160,14 +165,16 @@ struct ResultsTests {
     let report = ConformanceReport(
       name: "Alone", capabilities: [], effort: ConformanceEffort(),
       results: [
-        result("keys.one", .k1, .passed), result("killed.one", .w6, skipped), result("killed.two", .w6, skipped),
+        result("keys.one", .k1, .passed), result("killed.one", .w6, skipped),
+        result("killed.two", .w6, skipped),
       ], leftOutCount: 2, seconds: 1)
     let results = ConformanceResults([report])
     #expect(results.text.contains("○ Alone, 2 checks left out: The suite was given no child process"))
     #expect(results.text.contains("Passed 1 of 3 checks, which is no verdict on the contract."))
     #expect(!results.text.contains("killed.one"))
     #expect(results.markdown.contains("`2 checks left out`: The suite was given no child process"))
-    #expect(results.junit.contains(#"<property name="checks left out for lack of a child process" value="2"/>"#))
+    #expect(
+      results.junit.contains(#"<property name="checks left out for lack of a child process" value="2"/>"#))
     let object = try JSONSerialization.jsonObject(with: try results.json()) as? [String: Any]
     #expect((object?["engines"] as? [[String: Any]])?.first?["leftOut"] as? Int == 2)
   }

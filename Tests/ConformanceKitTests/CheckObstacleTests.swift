@@ -1,0 +1,104 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("What is no fault of the engine")
+struct CheckObstacleTests {
+  @Test("A check that has no room for its directory could not run, and accuses nobody")
+  func noDirectory() async throws {
+    let file = FileManager.default.temporaryDirectory.appending(path: "file-\(UUID().uuidString)")
+    try Data().write(to: file)
+    defer { try? FileManager.default.removeItem(at: file) }
+    let suite = ConformanceSuite("Any", capabilities: [], workingDirectory: file) { _ in
+      try ReferenceEngine(claiming: [])
+    }
+    let check = try #require(suite.checks.first)
+    guard case .couldNotRun = await check.outcome() else {
+      Issue.record("\(await check.outcome())")
+      return
+    }
+    let obstacle = await #expect(throws: ConformanceObstacle.self) { try await check.run() }
+    #expect(obstacle?.check == check.id)
+    let report = await suite.run(only: [check.id])
+    #expect(report.failures.isEmpty && report.obstacles.count == 1 && !report.isConforming)
+  }
+
+  @Test("Checks that need a child process are left out without one, and only those")
+  func withoutChild() async throws {
+    let suite = ConformanceSuite("Alone", capabilities: ReferenceEngine.promises) {
+      try ReferenceEngine(directory: $0)
+    }
+    let leftOut = Set(suite.checksLeftOut.map(\.id))
+    #expect(
+      leftOut.isSuperset(of: ["killed.while-writing-batches", "opening.costs-the-same", "clock.set-back"]))
+    #expect(leftOut.isDisjoint(with: suite.checks.map(\.id)))
+    let report = await suite.run(only: leftOut.union(["values.empty-is-not-absent"]))
+    #expect(report.leftOutCount == leftOut.count && report.passedCount == 1)
+    #expect(report.applicableCount == suite.checks.count + leftOut.count)
+    #expect(!report.isComplete)
+
+    let child = ConformanceSuite(
+      "Not alone", capabilities: ReferenceEngine.promises, child: ConformanceChild(product: "MuseumChild")
+    ) { try ReferenceEngine(directory: $0) }
+    #expect(child.checksLeftOut.isEmpty)
+    #expect(child.checks.count == report.applicableCount)
+  }
+
+  @Test("A suite that is not told the capabilities asks the engine for them, and leaves nothing behind")
+  func capabilities() async throws {
+    let parent = FileManager.default.temporaryDirectory.appending(path: "kit-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: parent) }
+    let suite = try await ConformanceSuite("File", workingDirectory: parent) {
+      try ReferenceEngine(directory: $0)
+    }
+    #expect(suite.capabilities == ReferenceEngine.promises)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: parent.path(percentEncoded: false)) == [])
+  }
+
+  @Test("An engine that reports a capability which the suite was not given breaks its rule")
+  func moreCapabilities() async throws {
+    let suite = ConformanceSuite("More", capabilities: [.atomicBatches]) { _ in
+      try ReferenceEngine(claiming: [.atomicBatches, .snapshotReads])
+    }
+    let check = try #require(suite.checks.first { $0.id == "capabilities.are-all-checked" })
+    #expect(await check.outcome().failure?.rule == .r3)
+  }
+
+  @Test("An engine that holds every thread of the cooperative pool does not stop the clock")
+  func heldPool() async {
+    // In a process of its own, where threads that nobody can stop do no harm.
+    await #expect(processExitsWith: .exitCode(9)) {
+      let suite = ConformanceSuite("Held", capabilities: [], timeLimit: .seconds(1)) { _ in
+        HoldsThePool(base: try ReferenceEngine(claiming: []))
+      }
+      // Whoever waits for a thread of the pool waits for ever; the main actor does not.
+      Task { @MainActor in
+        let report = await suite.run(only: ["write.is-read-back"])
+        let isAccused = report.failures.map(\.rule) == [.w1]
+        exit(isAccused ? 9 : 1)
+      }
+      try? await Task.sleep(for: .seconds(100))
+    }
+  }
+}
+
+/// Waits for ever on all threads that Swift has.
+private final class HoldsThePool: Exhibit {
+  let base: ReferenceEngine
+  private let heldCount = Guarded(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let count = ProcessInfo.processInfo.activeProcessorCount
+    for _ in 0..<count {
+      Task.detached(priority: .high) { [self] in
+        heldCount.withLock { $0 += 1 }
+        while true { usleep(1_000_000) }
+      }
+    }
+    while heldCount.withLock({ $0 }) < count { usleep(1_000) }
+    await Task.detached {}.value
+  }
+}

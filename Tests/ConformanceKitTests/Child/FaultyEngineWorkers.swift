@@ -1,0 +1,54 @@
+import Foundation
+import MuseumChild
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// An engine of which a check with a process of its own finds that it breaks a rule.
+struct FaultyEngineWorker: Sendable, CustomTestStringConvertible {
+  let rule: ContractRule
+  let name: String
+  let check: String
+  let suite: ConformanceSuite
+
+  var testDescription: String { "\(rule): \(name), \(check)" }
+
+  private static let log = ConformanceSuite.mortal("Log", isShared: false)
+  /// Waits for its lock without end.
+  private static let sharedLog = ConformanceSuite.mortal("Shared log", isShared: true)
+  /// Reads its log when it is opened.
+  private static let otherLog = CarelessPiece("keeps a log", keepsLog: true, breaking: []).suite
+
+  static let all: [FaultyEngineWorker] = [
+    .init(
+      rule: .c6, name: "writes to a file that has no name", check: "place.deleted-for-another-process",
+      suite: log),
+    .init(rule: .c6, name: "writes to a moved file", check: "place.moved-for-another-process", suite: log),
+    .init(
+      rule: .c6, name: "writes to a replaced file", check: "place.replaced-for-another-process", suite: log),
+    .init(rule: .o5, name: "waits for a lock without end", check: "locks.of-a-mere-reader", suite: sharedLog),
+    .init(
+      rule: .o6, name: "reads everything when it is opened", check: "opening.costs-the-same", suite: otherLog),
+  ]
+}
+
+@Suite("Engines that break a rule in a process of their own")
+struct FaultyEngineWorkerTests {
+  @Test("Each fails the check that looks for that", arguments: FaultyEngineWorker.all)
+  func fails(_ worker: FaultyEngineWorker) async throws {
+    let check = try #require(worker.suite.checks.first { $0.id == worker.check })
+    switch await check.outcome() {
+    case .failed(let failure): #expect(failure.rule == worker.rule, "\(failure)")
+    case .skipped(let reason): #expect(reason.contains("faketime"), "\(reason)")
+    case .passed: Issue.record("It passed.")
+    case .couldNotRun(let reason): Issue.record("\(reason)")
+    }
+  }
+
+  @Test("An engine that gives up when another process has its lock passes")
+  func passesBesideReaders() async throws {
+    let suite = ConformanceSuite.mortal("Log", isShared: false)
+    try await #require(suite.checks.first { $0.id == "locks.of-a-mere-reader" }).run()
+  }
+}
