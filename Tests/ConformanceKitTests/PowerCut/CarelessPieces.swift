@@ -45,9 +45,6 @@ struct CarelessPiece: Sendable, CustomTestStringConvertible {
       isDurable: false, breaking: [.w4, .w6]),
     .init("refuses a log with a hole", .refusesHoles, keepsLog: true, isDurable: false, breaking: [.w6]),
     .init("goes on behind a hole", .skipsHoles, keepsLog: true, isDurable: false, breaking: [.w6, .w4, .r6]),
-    .init(
-      "renames a file before it has been synced, and says so", .renamesBeforeTheSync, keepsLog: false,
-      isDurable: false, breaking: [.w6]),
   ]
 
   /// Those that do not.
