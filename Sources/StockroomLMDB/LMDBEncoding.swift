@@ -12,7 +12,7 @@ struct LMDBRecord: Sendable, Hashable {
   var lastSequence: UInt64 = 0
 
   static let name = "stockroom"
-  static let entriesName = "entries"
+  static let entriesName: StaticString = "entries"
   static let encodedSize = 16
 
   private static let magic: UInt32 = 0x524B_5453  // "STKR"

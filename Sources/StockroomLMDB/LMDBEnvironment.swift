@@ -9,11 +9,11 @@ import StockroomCore
   import Musl
 #endif
 
-/// An environment that its readers and its one writer share: it moves the map when that is needed and opens
-/// LMDB anew when LMDB gives up.
+/// An environment that its readers and its one writer share: it moves the map when that is needed and reopens
+/// LMDB when LMDB gives up.
 final class LMDBEnvironment: @unchecked Sendable {
   // Safe to share: `handle` is replaced only by the thread that writes, while the readers are paused, and read
-  // by that thread and by readers that have been counted in. `hasWritten` belongs to the thread that writes.
+  // by that thread and by readers that have been counted in. The other variables belong to the thread that writes.
   // close() comes after everybody else, which the gates of the engines see to.
 
   /// The outcome of an attempt to read.
@@ -23,6 +23,8 @@ final class LMDBEnvironment: @unchecked Sendable {
     case paused
     /// Try again after ``repair()``.
     case needsRepair
+    /// No snapshot could be had. Try again for some time.
+    case isStale
   }
 
   /// As in LMDB. A small map keeps small databases small.
@@ -31,37 +33,53 @@ final class LMDBEnvironment: @unchecked Sendable {
   private static let maximumMapSize = 1 << 45
 
   let readers = LMDBReaders()
-  private let directory: String
-  private let identity: LMDBFile.Identity
+  let file: LMDBFile
+  let lockFile: LMDBLockFile
+  let lockTimeout: Duration
+  private let files: LMDBFiles
   private var handle: Result<LMDBHandle, StorageError>
   private var hasWritten = false
+  private var writeCheck: LMDBWriteCheck
 
-  /// Opens the environment in the directory, whose `data.mdb` is this file.
-  init(directory: String, identity: LMDBFile.Identity) throws {
-    self.directory = directory
-    self.identity = identity
-    handle = .success(try Self.openHandle(directory: directory, identity: identity))
+  var directory: String { file.directory }
+
+  /// Opens the environment of the file, which the caller has locked.
+  init(_ file: LMDBFile, _ lockFile: LMDBLockFile, lockTimeout: Duration) throws {
+    self.file = file
+    self.lockFile = lockFile
+    self.lockTimeout = lockTimeout
+    files = try LMDBFiles(file, lockFile)
+    let handle = try LMDBHandle(file, files)
+    self.handle = .success(handle)
+    // What a process that died has left behind the last page. Where others have the database open, it may be theirs.
+    if lockFile.isUnused, try handle.fileSize() > handle.usedSize { try? handle.trimFile() }
+    writeCheck = LMDBWriteCheck(pageCount: handle.pageCount)
   }
 
-  private static func openHandle(directory: String, identity: LMDBFile.Identity) throws -> LMDBHandle {
-    let handle = try LMDBHandle(path: directory)
-    var status = stat()
-    guard fstat(handle.fileDescriptor, &status) == 0, LMDBFile.Identity(status) == identity else {
-      mdb_env_close(handle.environment)
-      throw StorageError(.io, "\(directory)/data.mdb was replaced while it was being opened.")
+  /// Closes everything. No call of any engine may be under way, and none may follow. Waits for nobody.
+  ///
+  /// - Parameter isLocked: Whether the caller has the lock of the file, without which nothing is trimmed.
+  func close(isLocked: Bool) {
+    if case .success(let handle) = handle {
+      // Where another process has the database open, it does this when it closes it. Nobody else's file is touched.
+      if hasWritten, isLocked, lockFile.isUnused, (try? checkFiles(handle)) != nil {
+        // The file is as good without.
+        try? handle.trimFile()
+      }
+      readers.drain()
+      handle.close()
     }
-    return handle
+    handle = .failure(StorageError(.closed, "The LMDB database in \(directory) has been closed."))
+    // In this order: the next process may open the database once the lock of the file is free.
+    lockFile.close()
+    file.close()
   }
 
-  /// Closes everything. No call of any engine may be under way, and none may follow.
-  func close() {
-    guard case .success(let handle) = handle else { return }
-    // The file is as good without.
-    if hasWritten { try? handle.trimFile() }
-    readers.drain()
-    mdb_env_close(handle.environment)
-    self.handle = .failure(StorageError(.closed, "The LMDB database in \(directory) has been closed."))
-  }
+  /// Throws unless the files are where they were when they were opened, and as long as they have to be (rule C6).
+  private func checkFiles(_ handle: LMDBHandle) throws { try handle.checkLength(try files.check()) }
+
+  /// Throws unless the files are where they were when they were opened.
+  func checkFiles() throws { _ = try files.check() }
 }
 
 // MARK: Reading
@@ -70,25 +88,68 @@ extension LMDBEnvironment {
   /// Lets `body` read one moment, if that is possible without waiting.
   func read<Value>(_ body: (LMDBSnapshot) throws -> Value) throws -> Attempt<Value> {
     guard case .reader(var idle) = readers.enter() else { return .paused }
-    defer { readers.leave(idle) }
+    defer { readers.leave(idle, isInMap: true) }
     do {
-      let handle = try handle.get()
-      let reader: LMDBReader
+      guard case .success(let handle) = handle else { return .needsRepair }
+      try files.checkDataIfDue { try handle.checkLength($0) }
+      let snapshot: LMDBSnapshot
       do {
-        reader = try handle.begin(&idle)
+        guard let begun = try handle.begin(&idle) else {
+          try checkFiles()
+          return .isStale
+        }
+        snapshot = begun
       } catch let error as LMDBError where Self.isRepairable(error) {
         return .needsRepair
       }
-      defer { mdb_txn_reset(reader.transaction) }
-      return .value(try body(LMDBSnapshot(transaction: reader.transaction, entries: handle.entries)))
+      defer { mdb_txn_reset(snapshot.transaction) }
+      let value = try body(snapshot)
+      // Somebody has written since: with our lock file, or with one that has taken its place.
+      if handle.information.me_last_txnid != snapshot.number { try files.checkLockIfDue() }
+      return .value(value)
     } catch {
       throw StorageError.fromTransaction(error, "Reading the LMDB database in \(directory) failed")
     }
   }
 
+  /// Begins to read one moment for as long as it takes. Ends with ``end(_:)``, and is matched by
+  /// ``LMDBReaders/beginLongRead()`` before.
+  func begin() throws -> Attempt<LMDBLongRead> {
+    guard case .reader(var idle) = readers.enter() else { return .paused }
+    do {
+      guard case .success(let handle) = handle else {
+        readers.leave(idle, isInMap: true)
+        return .needsRepair
+      }
+      try checkFiles(handle)
+      guard let snapshot = try handle.begin(&idle), let reader = idle else {
+        readers.leave(idle, isInMap: true)
+        return .isStale
+      }
+      readers.leaveMap()
+      return .value(LMDBLongRead(snapshot: snapshot, reader: reader, pageSize: handle.pageSize))
+    } catch {
+      readers.leave(idle, isInMap: true)
+      if let error = error as? LMDBError, Self.isRepairable(error) { return .needsRepair }
+      throw StorageError.fromTransaction(error, "Reading the LMDB database in \(directory) failed")
+    }
+  }
+
+  func end(_ read: LMDBLongRead) {
+    mdb_txn_reset(read.reader.transaction)
+    readers.leave(read.reader, isInMap: false)
+  }
+
   private static func isRepairable(_ error: LMDBError) -> Bool {
     error.code == MDB_MAP_RESIZED || error.code == MDB_PANIC
   }
+}
+
+/// A read transaction that goes on while its task gives way to others.
+struct LMDBLongRead: Sendable {
+  let snapshot: LMDBSnapshot
+  fileprivate let reader: LMDBReader
+  let pageSize: Int
 }
 
 // MARK: Writing, on the one thread that does
@@ -98,37 +159,81 @@ extension LMDBEnvironment {
   func commit(_ requests: [LMDBRequest]) throws {
     do {
       let size = requests.reduce(0) { $0 + $1.estimatedSize }
+      if case .failure = handle { try repair() }
+      // LMDB looks at the file whatever it is asked for.
+      try checkFiles(try handle.get())
       // What turns out not to fit has been done for nothing. If there can be no more room, it may fit all the same.
       if try handle.get().unusedMap < size { try? makeRoom(forBytes: size) }
       var repairs = 0
+      var wasFull = false
+      var usesReserve = false
       while true {
         do {
-          return try commitOnce(requests)
+          return try commitOnce(requests, usesReserve: usesReserve)
         } catch let error as LMDBError where error.code == MDB_MAP_FULL {
           try makeRoom(forBytes: size)
         } catch let error as LMDBError where Self.isRepairable(error) && repairs < 3 {
           repairs += 1
           try repair()
+        } catch {
+          let error = explained(error, size: size)
+          let isFull = (error as? LMDBError)?.code == ENOSPC
+          guard isFull, !usesReserve else { throw error }
+          if wasFull {
+            guard requests.contains(where: \.removes) else { throw error }
+            usesReserve = true
+          }
+          wasFull = true
+          try? commitNothing()
         }
       }
     } catch {
-      let error = explained(error, requests)
-      // LMDB may have given up the environment, which readers need too. If it cannot be opened anew, they hear why.
+      // LMDB may have given up the environment, which readers need too. If it cannot be reopened, they hear why.
       try? repair()
       throw StorageError.fromTransaction(error, "Writing the LMDB database in \(directory) failed")
     }
   }
 
-  private func commitOnce(_ requests: [LMDBRequest]) throws {
+  private func commitOnce(_ requests: [LMDBRequest], usesReserve: Bool) throws {
     let handle = try handle.get()
     try handle.setDurability(requests.contains { $0.durability == .full } ? .full : .process)
     let transaction = try handle.beginWriting()
     do {
       hasWritten = true
+      // Waiting for another process may have taken long.
+      try checkFiles(handle)
+      let number = mdb_txn_id(transaction)
+      guard handle.information.me_last_txnid == number - 1 else {
+        throw StorageError(
+          .io, "\(file.path) has been written without \(lockFile.path), or written over, since it was opened."
+        )
+      }
       try handle.extendFile(to: handle.mapSize)
+      if usesReserve { try handle.releaseReserve() } else { handle.keepReserve() }
+      let batch = SortedBatch(joining: requests.map(\.operations))
+      try writeCheck.check(batch, in: transaction, of: handle, file)
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
-      try writer.perform(SortedBatch(joining: requests.map(\.operations)))
+      try writer.perform(batch)
+    } catch {
+      mdb_txn_abort(transaction)
+      throw error
+    }
+    try LMDBError.check(mdb_txn_commit(transaction))
+    // What was committed to files that nobody will find is not acknowledged.
+    try checkFiles()
+  }
+
+  /// Commits a transaction that changes nothing, after which LMDB can use the pages that the one before it has left.
+  private func commitNothing() throws {
+    let handle = try handle.get()
+    try checkFiles(handle)
+    let transaction = try handle.beginWriting()
+    do {
+      guard let record = try LMDBRecord(in: transaction, main: handle.main) else {
+        throw LMDBError.damagedEntry
+      }
+      try record.store(in: transaction, main: handle.main)
     } catch {
       mdb_txn_abort(transaction)
       throw error
@@ -137,9 +242,9 @@ extension LMDBEnvironment {
   }
 
   /// LMDB reports a write that was cut short, which is what a disk does that becomes full on the way, as EIO.
-  private func explained(_ error: any Error, _ requests: [LMDBRequest]) -> any Error {
+  private func explained(_ error: any Error, size: Int) -> any Error {
     guard let error = error as? LMDBError, error.code == EIO, case .success(let handle) = handle,
-      handle.hasLessRoom(than: requests.reduce(1 << 16) { $0 + $1.estimatedSize })
+      handle.hasLessRoom(than: size + 1 << 16)
     else { return error }
     return LMDBError(code: ENOSPC)
   }
@@ -161,48 +266,66 @@ extension LMDBEnvironment {
   private func growMap(of handle: LMDBHandle, to size: Int) throws {
     // Multiples of every size that a page can have.
     let size = (size + 0xFFFF) & ~0xFFFF
-    try handle.checkAddresses(forMapOf: size)
+    try handle.checkAddresses(forMapsOf: size)
     try handle.extendFile(to: size)
     moveMap(of: handle, to: max(size, try handle.fileSize()))
     _ = try self.handle.get()
   }
 
   private func moveMap(of handle: LMDBHandle, to size: Int) {
-    readers.whilePaused {
+    readers.whilePaused(for: .map) {
       do {
         try handle.setMapSize(size)
       } catch {
-        reopen(handle)
+        // LMDB has no map now, which nobody may come to see.
+        self.handle = .failure(StorageError(.io, "Mapping \(file.path) failed", underlying: error))
       }
     }
+    if case .failure = self.handle { reopen(handle) }
   }
 
   /// Makes the environment usable again, if it is not: because another process made the database larger than
   /// the map, or because LMDB gave the environment up after a failed write of a meta page.
   func repair() throws {
-    let handle = try handle.get()
+    guard case .success(let handle) = handle else { return try reopen() }
+    try checkFiles(handle)
     let result = handle.probe()
     switch result {
     case MDB_SUCCESS, MDB_READERS_FULL: return
     case MDB_MAP_RESIZED: moveMap(of: handle, to: try handle.fileSize())
-    case MDB_PANIC: readers.whilePaused { reopen(handle) }
+    case MDB_PANIC: reopen(handle)
     default:
       throw StorageError.lmdb(LMDBError(code: result), "Reading the LMDB database in \(directory) failed")
     }
     _ = try self.handle.get()
   }
 
-  /// Closes LMDB's environment and opens it anew. Only while the readers are paused.
+  /// Closes LMDB's environment and opens it again, once no read is under way.
   private func reopen(_ handle: LMDBHandle) {
-    readers.drain()
-    mdb_env_close(handle.environment)
-    do {
-      self.handle = .success(try Self.openHandle(directory: directory, identity: identity))
-    } catch let error as StorageError {
-      self.handle = .failure(error)
-    } catch {
-      self.handle = .failure(
-        StorageError(.io, "Opening the LMDB database in \(directory) failed", underlying: error))
+    readers.whilePaused(for: .transactions) {
+      readers.drain()
+      // Nobody may open the database at the same moment. Whoever keeps the lock for so long does not.
+      let isLocked = (try? file.lock(timeout: lockTimeout)) != nil
+      defer { if isLocked { file.unlock() } }
+      handle.close()
+      do {
+        self.handle = .success(try LMDBHandle(file, files))
+      } catch let error as StorageError {
+        self.handle = .failure(error)
+      } catch {
+        self.handle = .failure(
+          StorageError(.io, "Opening the LMDB database in \(directory) failed", underlying: error))
+      }
     }
+  }
+
+  /// Opens the environment that could not be opened before.
+  private func reopen() throws {
+    guard try file.lock(timeout: lockTimeout) else {
+      throw StorageError(.io, "\(file.path) has been replaced since it was opened.")
+    }
+    defer { file.unlock() }
+    let handle = try LMDBHandle(file, files)
+    readers.whilePaused(for: .transactions) { self.handle = .success(handle) }
   }
 }

@@ -22,6 +22,9 @@ struct LMDBError: Error, Sendable, Hashable, CustomStringConvertible {
     if code != MDB_SUCCESS { throw LMDBError(code: code) }
   }
 
+  /// A page that LMDB cannot have written.
+  static var corruptedPage: LMDBError { LMDBError(code: MDB_CORRUPTED) }
+
   /// An entry that this engine cannot have written.
   static var damagedEntry: LMDBError { LMDBError(code: MDB_CORRUPTED) }
 }
@@ -33,11 +36,14 @@ extension StorageError {
   static func lmdb(_ error: LMDBError, _ message: String) -> StorageError {
     let code: Code =
       switch error.code {
+      // What LMDB finds out by asking for a lock: see LMDBHandle.
+      case EAGAIN: .locked
       case 1...: StorageError.code(forErrno: error.code)
       // What is looked for in vain is one of LMDB's own records: absent keys are no errors here.
       case MDB_CORRUPTED, MDB_PAGE_NOTFOUND, MDB_INVALID, MDB_INCOMPATIBLE, MDB_NOTFOUND: .corrupted
       case MDB_VERSION_MISMATCH: .unsupported
       case MDB_MAP_FULL: .diskFull
+      case MDB_READERS_FULL: .locked
       case MDB_BAD_VALSIZE, MDB_TXN_FULL: .valueTooLarge
       default: .io
       }

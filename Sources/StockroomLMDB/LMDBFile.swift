@@ -1,4 +1,5 @@
 import StockroomCore
+import Synchronization
 
 #if canImport(FoundationEssentials)
   import FoundationEssentials
@@ -13,83 +14,84 @@ import StockroomCore
   import Musl
 #endif
 
-/// The file `data.mdb`, opened beside LMDB to learn which file it is and what it looks like.
+/// The file `data.mdb`, opened beside LMDB to learn which file it is and what it looks like, and for the lock under which
+/// it is opened and closed.
 ///
 /// Closing a descriptor of it takes no lock from LMDB, whose locks are on `lock.mdb`.
-final class LMDBFile {
-  /// Which file it is, by whatever path it was reached.
-  struct Identity: Hashable, Sendable {
-    let device: UInt64
-    let number: UInt64
-
-    init(_ status: stat) {
-      device = UInt64(truncatingIfNeeded: status.st_dev)
-      number = UInt64(truncatingIfNeeded: status.st_ino)
-    }
-  }
-
-  private let descriptor: Int32
-  private let path: String
+final class LMDBFile: Sendable {
+  let descriptor: Int32
+  let path: String
   /// The path of the directory, without a slash at its end.
   let directory: String
-  let identity: Identity
+  let identity: FileIdentity
+  private let isClosed = Atomic(false)
 
   /// Opens the file in the directory, and makes either if need be (rule O1).
-  init(directory: FileManager.Directory) throws {
-    try directory.create()
+  init(directory: FileManager.Directory, permissions: FilePermissions) throws {
+    try directory.create(permissions)
     self.directory = directory.path
     path = directory.path + "/data.mdb"
-    var descriptor = systemOpen(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+    var descriptor = Self.open(path)
     if descriptor < 0 && errno == ENOENT {
-      try Self.make(path, in: directory.path)
-      descriptor = systemOpen(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+      try Self.make(path, in: directory.path, permissions)
+      descriptor = Self.open(path)
     }
+    // Opening a directory for writing fails.
+    if descriptor < 0, errno == ELOOP || errno == EISDIR { throw Self.noFile(path) }
     guard descriptor >= 0 else { throw StorageError.posix(errno, "Opening \(path) failed") }
+    self.descriptor = descriptor
     do {
-      let status = try Self.status(of: descriptor, path: path)
-      guard status.st_mode & S_IFMT == S_IFREG else {
-        throw StorageError(.unsupported, "\(path) is no file.")
-      }
-      identity = Identity(status)
+      identity = try Self.identityOfFile(descriptor, path)
     } catch {
       systemClose(descriptor)
       throw error
     }
-    self.descriptor = descriptor
   }
 
-  deinit {
-    // To close it would not do: a child between fork and exec has a copy, which would keep the lock.
-    _ = flock(descriptor, LOCK_UN)
+  deinit { close() }
+
+  /// Gives back the lock and closes the file.
+  func close() {
+    if isClosed.exchange(true, ordering: .relaxed) { return }
+    unlock()
     systemClose(descriptor)
   }
 
-  /// Keeps other processes from opening the database until the file is closed, and returns whether the path
-  /// still leads to it.
-  func lock() throws -> Bool {
-    while flock(descriptor, LOCK_EX) != 0 {
-      guard errno == EINTR else { throw StorageError.posix(errno, "Locking \(path) failed") }
-    }
-    var status = stat()
-    return stat(path, &status) == 0 && Identity(status) == identity
+  /// Neither follows a symbolic link nor waits for the other end of a FIFO (rule O5).
+  static func open(_ path: String, _ flags: Int32 = 0) -> Int32 {
+    systemOpen(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags)
   }
 
-  /// Throws if LMDB must not be let near the file.
-  ///
-  /// - Throws: `StorageError` with code `corrupted` or `io`.
-  func validateHeader() throws {
-    // Another process may be in the middle of a commit. What is damaged stays so.
-    for _ in 1..<4 {
-      if (try? LMDBFileHeader.validate(fileDescriptor: descriptor, path: path)) != nil { return }
-    }
-    try LMDBFileHeader.validate(fileDescriptor: descriptor, path: path)
+  /// - Throws: `StorageError` with code `unsupported` unless it is an ordinary file.
+  static func identityOfFile(_ descriptor: Int32, _ path: String) throws -> FileIdentity {
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else { throw StorageError.posix(errno, "Examining \(path) failed") }
+    guard status.st_mode & S_IFMT == S_IFREG else { throw noFile(path) }
+    return FileIdentity(status)
   }
+
+  static func noFile(_ path: String) -> StorageError {
+    StorageError(.unsupported, "\(path) is no file, but a directory, a symbolic link or something else.")
+  }
+
+  /// Keeps other processes from opening or closing the database, and returns whether the path still leads to the file.
+  ///
+  /// - Throws: `StorageError` with code `locked` if another process has kept the lock for as long as `timeout`.
+  func lock(timeout: Duration) throws -> Bool {
+    try FileLock.acquire(descriptor, path: path, timeout: timeout)
+    return try FileIdentity(path: path) == identity
+  }
+
+  /// Whether nobody else has the lock, which the caller then has.
+  func tryLock() -> Bool { (try? FileLock.tryAcquire(descriptor, path: path)) ?? false }
+
+  func unlock() { FileLock.release(descriptor) }
 
   /// Makes the database in another directory and gives it its place when it is complete, so that an empty file is
   /// never a new database, but always one that was cut off (rule F2).
-  private static func make(_ path: String, in directory: String) throws {
+  private static func make(_ path: String, in directory: String, _ permissions: FilePermissions) throws {
     let unfinished = "\(directory)/new-\(UUID().uuidString)"
-    guard mkdir(unfinished, 0o777) == 0 else {
+    guard mkdir(unfinished, 0o700) == 0 else {
       throw StorageError.posix(errno, "Making the directory \(unfinished) failed")
     }
     let file = unfinished + "/data.mdb"
@@ -98,20 +100,26 @@ final class LMDBFile {
       unlink(unfinished + "/lock.mdb")
       rmdir(unfinished)
     }
-    systemClose(systemOpen(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC))
+    let descriptor = open(file, O_CREAT | O_EXCL)
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(file) failed") }
+    defer { systemClose(descriptor) }
+    try permissions.apply(to: descriptor, file)
     try LMDBHandle.make(in: unfinished)
     try FileManager.Directory.name(file, path)
   }
+}
 
-  private static func status(of descriptor: Int32, path: String) throws -> stat {
-    var status = stat()
-    guard fstat(descriptor, &status) == 0 else { throw StorageError.posix(errno, "Examining \(path) failed") }
-    return status
+extension FilePermissions {
+  /// Gives a file that has just been made its permissions, of which the process's umask may have taken some away.
+  func apply(to descriptor: Int32, _ path: String) throws {
+    guard self == .owner || fchmod(descriptor, mode_t(fileMode)) == 0 else {
+      throw StorageError.posix(errno, "Setting the permissions of \(path) failed")
+    }
   }
 }
 
 // Under names that no method of a type with these calls can hide.
 
-func systemOpen(_ path: String, _ flags: Int32) -> Int32 { open(path, flags, 0o644) }
+func systemOpen(_ path: String, _ flags: Int32) -> Int32 { open(path, flags, 0o600) }
 
 func systemClose(_ descriptor: Int32) { _ = close(descriptor) }

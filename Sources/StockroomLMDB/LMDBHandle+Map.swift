@@ -15,31 +15,36 @@ extension LMDBHandle {
 
   /// How many bytes of the map no page has been put to yet. There may be free ones before them.
   var unusedMap: Int {
-    let information = information
-    return information.me_mapsize - (information.me_last_pgno + 1) * pageSize
+    information.me_mapsize - usedSize
   }
 
-  private var information: MDB_envinfo {
-    var information = MDB_envinfo()
-    // Fails only without an environment or without a place for the answer.
-    _ = mdb_env_info(environment, &information)
-    return information
+  /// How many bytes of the file are up to the last page that is in use.
+  var usedSize: Int { Int(pageCount) * pageSize }
+
+  /// How many pages the file has, up to the last one that is in use. Not more than any file, whatever has been written over it.
+  var pageCount: UInt64 { Self.pageCount(information) }
+
+  private static func pageCount(_ information: MDB_envinfo) -> UInt64 {
+    UInt64(min(max(information.me_last_pgno, 1), 1 << 40)) + 1
   }
 
-  /// Moves the map, which then covers at least what is in use. No transaction of this process may be open.
+  var information: MDB_envinfo { Self.information(environment) }
+
+  /// Moves both maps, which then cover at least what is in use. Nobody may be looking at LMDB's own.
   ///
   /// - Throws: ``LMDBError``. The environment must be closed then: it has no map.
-  func setMapSize(_ size: Int) throws {
+  func setMapSize(_ size: Int) throws(LMDBError) {
     try LMDBError.check(mdb_env_set_mapsize(environment, size))
+    map = try LMDBMap(fileDescriptor: fileDescriptor, size: mapSize)
   }
 
-  /// Throws if there is no room among the addresses of the process for a map of this size. LMDB unmaps the old
+  /// Throws if there is no room among the addresses of the process for two maps of this size. LMDB unmaps the old
   /// one before it finds out.
-  func checkAddresses(forMapOf size: Int) throws {
-    guard let map = mmap(nil, size, PROT_NONE, MAP_SHARED, fileDescriptor, 0), map != MAP_FAILED else {
+  func checkAddresses(forMapsOf size: Int) throws {
+    guard let maps = mmap(nil, 2 * size, PROT_NONE, MAP_SHARED, fileDescriptor, 0), maps != MAP_FAILED else {
       throw LMDBError(code: errno)
     }
-    munmap(map, size)
+    munmap(maps, 2 * size)
   }
 
   func fileSize() throws -> Int {
@@ -60,13 +65,32 @@ extension LMDBHandle {
     }
   }
 
+  /// How many bytes of the disk are kept behind the map for the removal of entries on a full disk, which needs pages too.
+  private static let reserveSize = 1 << 16
+
+  /// Takes room on the disk behind the map, if there is plenty. Only in a write transaction.
+  func keepReserve() {
+    let (start, end) = (mapSize, mapSize + Self.reserveSize)
+    guard let size = try? fileSize(), size < end, !hasLessRoom(than: 2 * Self.reserveSize) else { return }
+    let zeros = [UInt8](repeating: 0, count: end - size)
+    if pwrite(fileDescriptor, zeros, zeros.count, off_t(size)) != zeros.count {
+      _ = ftruncate(fileDescriptor, off_t(start))
+    }
+  }
+
+  /// Gives the room back. Only in a write transaction, in which no other process makes the file longer.
+  func releaseReserve() throws {
+    guard try fileSize() == mapSize + Self.reserveSize else { return }
+    guard ftruncate(fileDescriptor, off_t(mapSize)) == 0 else { throw LMDBError(code: errno) }
+  }
+
   /// Cuts off what ``extendFile(to:)`` has added and no page uses, so that nobody wonders at the size of the file,
   /// and so that one which has been cut off by somebody else is recognised whatever was cut off.
   func trimFile() throws {
     // Nobody in any process writes during a write transaction.
     let transaction = try beginWriting()
     defer { mdb_txn_abort(transaction) }
-    guard ftruncate(fileDescriptor, off_t((information.me_last_pgno + 1) * pageSize)) == 0 else {
+    guard ftruncate(fileDescriptor, off_t(usedSize)) == 0 else {
       throw LMDBError(code: errno)
     }
   }
@@ -86,13 +110,50 @@ extension LMDBHandle {
   /// LMDB first takes the number of the latest commit and then the roots of its trees, from the one of two meta pages to
   /// which every second commit writes. A thread that is held up in between finds the roots of a later commit there, maybe of
   /// one that is not acknowledged yet; whoever reads next would see what was before it (rule W4). So it begins again then.
-  func begin(_ reader: inout LMDBReader?) throws -> LMDBReader {
-    var begun = try beginOnce(&reader)
-    while isOvertaken(begun.transaction) {
-      mdb_txn_reset(begun.transaction)
-      begun = try beginOnce(&reader)
+  ///
+  /// - Returns: Nil if that has not helped. Then the thread is held up for long, or somebody writes the file without the lock
+  ///   file, or has written an older copy over it.
+  func begin(_ reader: inout LMDBReader?) throws -> LMDBSnapshot? {
+    for _ in 0..<100 {
+      let transaction = try beginOnce(&reader).transaction
+      let (information, number) = (information, mdb_txn_id(transaction))
+      // One more is the commit that has not been acknowledged yet.
+      if information.me_last_txnid == number || information.me_last_txnid == number + 1 {
+        do {
+          let tree = try tree(in: transaction, pageCount: Self.pageCount(information))
+          return LMDBSnapshot(transaction: transaction, number: number, tree: tree)
+        } catch {
+          mdb_txn_reset(transaction)
+          throw error
+        }
+      }
+      mdb_txn_reset(transaction)
     }
-    return begun
+    return nil
+  }
+
+  /// The tree of entries as the transaction sees it.
+  func tree(in transaction: OpaquePointer, pageCount: UInt64) throws(LMDBError) -> LMDBTree {
+    let name = LMDBRecord.entriesName
+    var key = MDB_val(
+      mv_size: name.utf8CodeUnitCount, mv_data: UnsafeMutableRawPointer(mutating: name.utf8Start))
+    var value = MDB_val()
+    try LMDBError.check(mdb_get(transaction, main, &key, &value))
+    guard value.mv_size == LMDBTreeRecord.encodedSize else { throw .corruptedPage }
+    let record = LMDBTreeRecord(UnsafeRawBufferPointer(start: value.mv_data, count: value.mv_size))
+    return try LMDBTree(record, in: map, pageSize: pageSize, pageCount: pageCount)
+  }
+
+  /// Throws if the file is not as long as what is in use of it. LMDB would end the process with SIGBUS.
+  ///
+  /// - Parameter size: The size of the file a moment ago. It may have grown since.
+  func checkLength(_ size: Int64) throws {
+    if size >= 2 * pageSize {
+      let used = usedSize
+      if size >= used { return }
+      if try fileSize() >= used { return }
+    }
+    throw StorageError(.corrupted, "data.mdb has been cut off to \(size) bytes since it was opened.")
   }
 
   private func beginOnce(_ reader: inout LMDBReader?) throws -> LMDBReader {
@@ -114,11 +175,6 @@ extension LMDBHandle {
     return new
   }
 
-  /// Whether the meta page of the transaction may have been written since it was to begin: by the next commit but one.
-  private func isOvertaken(_ transaction: OpaquePointer) -> Bool {
-    information.me_last_txnid > mdb_txn_id(transaction) + 1
-  }
-
   /// What beginning a read transaction returns at the moment.
   func probe() -> Int32 {
     var begun: OpaquePointer?
@@ -128,7 +184,7 @@ extension LMDBHandle {
   }
 
   /// Begins a write transaction, after those of all other processes.
-  func beginWriting() throws -> OpaquePointer {
+  func beginWriting() throws(LMDBError) -> OpaquePointer {
     var begun: OpaquePointer?
     try LMDBError.check(mdb_txn_begin(environment, nil, 0, &begun))
     guard let transaction = begun else { throw LMDBError(code: MDB_BAD_TXN) }

@@ -2,6 +2,12 @@ import CLMDB
 import Dispatch
 import StockroomCore
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
 /// A read transaction of LMDB that is reset and waits to be renewed, which saves looking for a place in the
 /// table of readers each time.
 struct LMDBReader: @unchecked Sendable {
@@ -10,68 +16,129 @@ struct LMDBReader: @unchecked Sendable {
   let transaction: OpaquePointer
 }
 
-/// The read transactions of one environment: those that wait to be used, how many are in use, and whether they
+/// The read transactions of one environment: those that wait to be used, those that are under way, and whether new ones
 /// have to keep away.
 ///
-/// LMDB must not move its map while a transaction of the process is open. So the writer that has to move it
-/// pauses the readers: it waits, on its own thread, for those that are there, and those that come suspend.
+/// LMDB must not move its map while somebody is looking at it, which reads do when they begin. The writer that has to move
+/// it pauses them: it waits, on its own thread, for those that are beginning, and those that come suspend. What they read
+/// after that is in a map of our own, which stays (``LMDBMap``). So nobody waits for a long read, however often that one
+/// gives way.
 final class LMDBReaders: Sendable {
   enum Turn {
     case reader(LMDBReader?)
+    /// Try again after ``LMDBReaders/untilResumed()``.
     case paused
   }
 
   private struct State {
     var idle: [LMDBReader] = []
-    var active = 0
-    var isPaused = false
+    /// How many transactions are under way.
+    var transactions = 0
+    /// How many calls are looking at LMDB's own map.
+    var inMap = 0
+    var pause: Pause?
     var waiting: [CheckedContinuation<Void, Never>] = []
+    /// How many long reads are under way, and those that wait for one of them to end.
+    var longReads = 0
+    var waitingForLongRead: [CheckedContinuation<Void, Never>] = []
+
+    /// Whether the writer waits for somebody to leave.
+    var isAwaited = false
+
+    var isPausedFully: Bool { inMap == 0 && (pause == .map || transactions == 0) }
+
+    mutating func leave(isInMap: Bool) -> Bool {
+      transactions -= 1
+      if isInMap { inMap -= 1 }
+      return endsWait()
+    }
+
+    /// Whether the writer waits no longer from now on.
+    mutating func endsWait() -> Bool {
+      defer { if isPausedFully { isAwaited = false } }
+      return isAwaited && isPausedFully
+    }
+  }
+
+  /// What has to be over before the writer goes on.
+  enum Pause {
+    /// Looking at LMDB's map.
+    case map
+    /// Whole transactions.
+    case transactions
   }
 
   private let state = Guarded(State())
-  private let allHaveLeft = DispatchSemaphore(value: 0)
+  private let isPausedFully = DispatchSemaphore(value: 0)
+  /// As many as run at the same time. A place in the table of readers, of which all processes together have 1023, is not
+  /// kept for more.
+  private static let maximumIdle = max(4, min(16, ProcessInfo.processInfo.activeProcessorCount))
+  /// Those that have to wait longer would finish no earlier if they had begun.
+  private static let maximumLongReads = 32
 
   /// Counts the caller in, with a transaction to renew if one is idle. Every turn that is not paused ends with
-  /// ``leave(_:)``.
+  /// ``leave(_:isInMap:)``.
   func enter() -> Turn {
     state.withLock { state in
-      if state.isPaused { return .paused }
-      state.active += 1
+      if state.pause != nil { return .paused }
+      state.transactions += 1
+      state.inMap += 1
       return .reader(state.idle.popLast())
     }
   }
 
-  /// Counts the caller out and keeps its transaction, which has been reset.
-  func leave(_ reader: LMDBReader?) {
-    let isAwaited = state.withLock { state in
-      state.active -= 1
-      if let reader { state.idle.append(reader) }
-      return state.isPaused && state.active == 0
+  /// The caller, who entered, looks at LMDB's map no more.
+  func leaveMap() {
+    let isLast = state.withLock { state in
+      state.inMap -= 1
+      return state.endsWait()
     }
-    if isAwaited { allHaveLeft.signal() }
+    if isLast { isPausedFully.signal() }
+  }
+
+  /// Counts the caller out, whose transaction has been reset, which is kept if few are.
+  ///
+  /// - Parameter isInMap: Whether it has not left the map yet.
+  func leave(_ reader: LMDBReader?, isInMap: Bool) {
+    var isCounted = true
+    var isLast = state.withLock { state in
+      if let reader {
+        isCounted = state.idle.count < Self.maximumIdle
+        guard isCounted else { return false }
+        state.idle.append(reader)
+      }
+      return state.leave(isInMap: isInMap)
+    }
+    if let reader, !isCounted {
+      // While it is still counted, since the environment must be open.
+      mdb_txn_abort(reader.transaction)
+      isLast = state.withLock { $0.leave(isInMap: isInMap) }
+    }
+    if isLast { isPausedFully.signal() }
   }
 
   /// Suspends while the readers are paused.
   func untilResumed() async {
     await withCheckedContinuation { continuation in
       let isPaused = state.withLock { state in
-        if state.isPaused { state.waiting.append(continuation) }
-        return state.isPaused
+        if state.pause != nil { state.waiting.append(continuation) }
+        return state.pause != nil
       }
       if !isPaused { continuation.resume() }
     }
   }
 
-  /// Calls `work` while no read transaction of this process is under way. Only on the thread that writes.
-  func whilePaused(_ work: () throws -> Void) rethrows {
+  /// Calls `work` while the readers are paused. Only on the thread that writes.
+  func whilePaused(for pause: Pause, _ work: () throws -> Void) rethrows {
     let mustWait = state.withLock { state in
-      state.isPaused = true
-      return state.active > 0
+      state.pause = pause
+      state.isAwaited = !state.isPausedFully
+      return state.isAwaited
     }
-    if mustWait { allHaveLeft.wait() }
+    if mustWait { isPausedFully.wait() }
     defer {
       let waiting = state.withLock { state in
-        state.isPaused = false
+        state.pause = nil
         defer { state.waiting = [] }
         return state.waiting
       }
@@ -87,5 +154,37 @@ final class LMDBReaders: Sendable {
       return state.idle
     }
     for reader in idle { mdb_txn_abort(reader.transaction) }
+  }
+}
+
+// MARK: Long reads
+
+extension LMDBReaders {
+  /// Suspends until few enough long reads are under way, and counts the caller in. Since they give way to one another,
+  /// there could otherwise be as many as there are tasks, each with a place in LMDB's table of readers.
+  func beginLongRead() async {
+    await withCheckedContinuation { continuation in
+      let mayBegin = state.withLock { state in
+        if state.longReads < Self.maximumLongReads {
+          state.longReads += 1
+          return true
+        }
+        state.waitingForLongRead.append(continuation)
+        return false
+      }
+      if mayBegin { continuation.resume() }
+    }
+  }
+
+  /// Counts the caller out, in whose stead the next one begins.
+  func endLongRead() {
+    let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
+      if state.waitingForLongRead.isEmpty {
+        state.longReads -= 1
+        return nil
+      }
+      return state.waitingForLongRead.removeFirst()
+    }
+    next?.resume()
   }
 }

@@ -35,7 +35,7 @@ extension LMDBStorageEngine {
 
   /// The number of entries. O(1).
   public func keyCount() async throws -> Int {
-    try await reading { try $0.count() }
+    try await reading { $0.count }
   }
 
   /// The values of the keys that exist, at one moment. O(n log N) for n keys.
@@ -86,10 +86,10 @@ extension LMDBStorageEngine {
     try range.validate()
     let limit = max(0, limit ?? .max)
     let cursor = KeyRangeCursor(range)
-    return try await reading { snapshot in
+    return try await readingLong { snapshot, timer in
       var found: [(key: CacheKey, data: Data)] = []
       if limit == 0 { return found }
-      try snapshot.forEach(from: cursor.start) { key, entry in
+      try await snapshot.forEach(from: cursor.start, timer: &timer) { key, entry in
         switch cursor.position(of: key) {
         case .before: return true
         case .behind: return false
@@ -101,6 +101,18 @@ extension LMDBStorageEngine {
       return found
     }
   }
+
+  /// Reads every page of the file but those of large values, at one moment, and checks that LMDB can have written them: that
+  /// all entries can be found, in their order, and nothing else. O(N), on a thread of its own. Writes go on meanwhile.
+  ///
+  /// What values consist of is not checked: LMDB has no checksums.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if something is wrong, `closed` or `io`.
+  public func verify() async throws {
+    try gate.enter()
+    defer { gate.leave() }
+    try await place.verifyElsewhere()
+  }
 }
 
 extension LMDBStorageEngine {
@@ -111,6 +123,18 @@ extension LMDBStorageEngine {
     return try await place.read(body)
   }
 
+  /// Lets `body` read one moment, for as long as it takes.
+  private func readingLong<Value>(
+    _ body: (LMDBSnapshot, inout YieldTimer) async throws -> Value
+  ) async throws -> Value {
+    try gate.enter()
+    defer { gate.leave() }
+    // Before the snapshot, which is the newest one then.
+    var timer = YieldTimer()
+    try await timer.yield()
+    return try await place.readLong { try await body($0.snapshot, &timer) }
+  }
+
   /// So few keys take less time than a change of threads.
   private static let fewKeys = 8
 
@@ -118,25 +142,24 @@ extension LMDBStorageEngine {
     _ keys: [CacheKey], _ element: @Sendable (CacheKey, LMDBEntry) throws -> Element
   ) async throws -> [Element] {
     try keys.validate()
-    if keys.count <= Self.fewKeys { return try await readEach(of: keys, element) }
-    return try await readEachElsewhere(of: keys, element)
+    guard keys.count <= Self.fewKeys else { return try await readEach(of: keys, element) }
+    return try await reading { snapshot in
+      try keys.compactMap { key in try snapshot.entry(of: key).map { try element(key, $0) } }
+    }
   }
 
-  @concurrent private func readEachElsewhere<Element: Sendable>(
+  @concurrent private func readEach<Element: Sendable>(
     of keys: [CacheKey], _ element: @Sendable (CacheKey, LMDBEntry) throws -> Element
   ) async throws -> [Element] {
-    try await readEach(of: keys, element)
-  }
-
-  private func readEach<Element>(
-    of keys: [CacheKey], _ element: (CacheKey, LMDBEntry) throws -> Element
-  ) async throws -> [Element] {
-    try await reading { snapshot in
+    try await readingLong { snapshot, timer in
       var elements: [Element] = []
       elements.reserveCapacity(keys.count)
-      for (index, key) in keys.enumerated() {
-        if index % 1000 == 999 { try Task.checkCancellation() }
-        if let entry = try snapshot.entry(of: key) { elements.append(try element(key, entry)) }
+      var portion = LMDBPortion()
+      for key in keys {
+        if portion.isOver { try await timer.yieldIfDue() }
+        guard let entry = try snapshot.entry(of: key) else { continue }
+        elements.append(try element(key, entry))
+        portion.add(entry)
       }
       return elements
     }
@@ -145,10 +168,10 @@ extension LMDBStorageEngine {
   private func readAll<Element>(
     _ element: (UnsafeRawBufferPointer, LMDBEntry) throws -> Element
   ) async throws -> [Element] {
-    try await reading { snapshot in
+    try await readingLong { snapshot, timer in
       var elements: [Element] = []
-      elements.reserveCapacity(try snapshot.count())
-      try snapshot.forEach { key, entry in
+      elements.reserveCapacity(snapshot.count)
+      try await snapshot.forEach(timer: &timer) { key, entry in
         elements.append(try element(key, entry))
         return true
       }

@@ -19,7 +19,8 @@ extension LMDBStorageEngine {
 
   /// Removes one entry. O(log N), and the time the disk takes.
   ///
-  /// A removal changes copies of pages, as every write does: on a full disk it may throw `diskFull` too.
+  /// A removal changes copies of pages, as every write does. For removals on a full disk the engine keeps 64 KiB behind the
+  /// database while it is open; if those do not suffice, it throws `diskFull` too.
   public func remove(key: CacheKey) async throws {
     try await perform([.remove(key: key)])
   }
@@ -47,6 +48,7 @@ extension LMDBStorageEngine {
     try await place.committer.submit(LMDBRequest(operations: operations, durability: durability))
   }
 
-  /// LMDB counts the bytes of an item in 32 bits.
-  private static let maximumValueSize = 0xFFFF_FFFF - EntryHeader.encodedSize
+  /// LMDB writes a large value with one call of the system, which writes no more than 2 GiB less a page of memory, of up to
+  /// 64 KiB, at a time. The value's first page begins with a header of its own.
+  private static let maximumValueSize = (1 << 31) - (1 << 16) - LMDBPage.headerSize - EntryHeader.encodedSize
 }

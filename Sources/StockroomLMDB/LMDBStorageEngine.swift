@@ -23,8 +23,16 @@ import StockroomCore
 /// `data.mdb` with everything, `lock.mdb` with the table of readers. While the engine writes, `data.mdb` may look
 /// up to twice as large as its contents (what is added takes no room on disk), and closing trims it. Removed
 /// entries leave room for later ones; the file itself does not become smaller. The database must be on a local
-/// file system. Damage to what holds it together is recognised when it is opened; damage within keys and values is
-/// not.
+/// file system. Corruption of what holds it together is recognised at the latest when a call meets it; corruption within
+/// values is not.
+///
+/// If the files are deleted, moved or replaced while the engine is open, its calls throw `io`. It notices this at every
+/// write and every read of many, and within 20 microseconds at reads of single keys. Files that another program cuts off in
+/// the very moment in which they are being read end the process with a signal (SIGBUS), as in every database that maps its
+/// files into memory: restore a backup by giving it the place of the file, not by writing over it.
+///
+/// A process that stops in the middle of a write, in a debugger perhaps, keeps all others from writing until it goes on or
+/// ends: LMDB's own lock has no time limit.
 ///
 /// ## Several engines
 /// Engines on the same place share what they open and may be in one process or in several. One in a process that
@@ -37,32 +45,48 @@ public final class LMDBStorageEngine: StorageEngine {
 
   /// Opens the database in a directory, and creates both if they do not exist.
   ///
-  /// The first engine of a process on a place looks at every page of the file but those of large values, since LMDB
-  /// would end the process over one that is damaged (rule F2). Further ones cost no time that depends on the entries.
+  /// Costs the same whatever the number of entries, unless it verifies them.
   ///
   /// - Parameters:
   ///   - directory: Where `data.mdb` and `lock.mdb` are. The directory is best left to the engine alone.
   ///   - durability: When a write counts as done.
-  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is no LMDB file, is damaged in its header or its pages, or has
-  ///   been cut off; `unsupported` if it is another program's; `readOnly`, `permissionDenied`, `diskFull` or `io`
-  ///   if the system does not let it be opened (rules O2, F2, F3). Nothing has been touched then.
-  public init(directory: FileManager.Directory, durability: Durability = .full) throws {
-    place = try LMDBRegistry.place(in: directory)
+  ///   - permissions: Who may open the files and directories that are made.
+  ///   - lockTimeout: How long to wait for other processes that are opening or closing the database.
+  ///   - verifiesOnOpening: Whether to do first what ``verify()`` does. O(N).
+  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is no LMDB file, is damaged in its header or the roots of its
+  ///   trees, or has been cut off; `unsupported` if it is another program's or no file; `locked` if another process has
+  ///   kept it locked for as long as `lockTimeout`, or uses the same process identifier in another container; `readOnly`,
+  ///   `permissionDenied`, `diskFull` or `io` if the system does not let it be opened (rules O2, F2, F3). Nothing has been
+  ///   touched then.
+  public init(
+    directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
+    lockTimeout: Duration = .seconds(60), verifiesOnOpening: Bool = false
+  ) throws {
+    place = try LMDBRegistry.place(in: directory, permissions: permissions, lockTimeout: lockTimeout)
     gate = Gate(path: directory.path)
     self.durability = durability
+    // A failure drops the engine, which closes the place.
+    if verifiesOnOpening { try place.verify() }
   }
 
   deinit {
     // Nobody is inside: whoever is holds a reference.
-    if release() { place.thread.stop() }
+    if release() { place.drop() }
   }
 
-  /// Everything but `EngineCapabilities.detectsCorruption`; `durableWrites` only at `Durability.full`.
+  /// Everything but `EngineCapabilities.detectsCorruption`; `durableWrites` only at `Durability.full`, and not on Apple's
+  /// systems.
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess,
     ]
-    return durability == .full ? always.union(.durableWrites) : always
+    #if canImport(Darwin)
+      // LMDB syncs with fsync, which there leaves the data in the memory of the disk. F_FULLFSYNC after a commit would not
+      // do: the page that makes the others the current ones could reach the disk before them.
+      return always
+    #else
+      return durability == .full ? always.union(.durableWrites) : always
+    #endif
   }
 
   /// Waits for what is under way and releases the database; the last engine of the process on its place closes it.
@@ -70,15 +94,13 @@ public final class LMDBStorageEngine: StorageEngine {
   /// May be called any number of times. Every later call of anything else throws `closed` (rule O3).
   public func close() async throws {
     try await gate.close {
-      // Off the cooperative pool: closing may wait for a write of another process.
-      let isLast = try await place.thread.run { self.release() }
-      if isLast { place.thread.stop() }
+      if release() { await place.shutDown() }
     }
   }
 
   /// Gives the place back, the first time it is called.
   ///
-  /// - Returns: Whether nobody is left on the place, and its thread has to be stopped.
+  /// - Returns: Whether nobody is left on the place, which has to be closed.
   private func release() -> Bool {
     let isFirst = isReleased.withLock { isReleased in
       defer { isReleased = true }
@@ -89,10 +111,14 @@ public final class LMDBStorageEngine: StorageEngine {
 }
 
 extension StorageEngine where Self == LMDBStorageEngine {
-  /// An LMDB database in a directory. See ``LMDBStorageEngine/init(directory:durability:)``.
+  /// An LMDB database in a directory. See
+  /// ``LMDBStorageEngine/init(directory:durability:permissions:lockTimeout:verifiesOnOpening:)``.
   public static func lmdb(
-    directory: FileManager.Directory, durability: Durability = .full
+    directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
+    lockTimeout: Duration = .seconds(60), verifiesOnOpening: Bool = false
   ) throws -> LMDBStorageEngine {
-    try LMDBStorageEngine(directory: directory, durability: durability)
+    try LMDBStorageEngine(
+      directory: directory, durability: durability, permissions: permissions, lockTimeout: lockTimeout,
+      verifiesOnOpening: verifiesOnOpening)
   }
 }

@@ -9,69 +9,74 @@ import StockroomCore
 
 /// A snapshot of the entries: a read transaction of LMDB that is under way.
 ///
-/// What it hands out points into LMDB's map and is valid only while the transaction lasts.
-struct LMDBSnapshot {
+/// What it hands out points into the map and is valid only while the transaction lasts.
+struct LMDBSnapshot: @unchecked Sendable {
+  // Safe to share: with MDB_NOTLS a read transaction may go from thread to thread, and each is with one call.
   let transaction: OpaquePointer
-  let entries: MDB_dbi
+  /// The number of the transaction that it shows.
+  let number: Int
+  let tree: LMDBTree
 
   /// The header and the value of the key in one piece, or nil if it is absent. O(log N).
-  func entry(of key: CacheKey) throws -> LMDBEntry? {
-    var value = MDB_val()
-    let result = key.withMDBValue { key in mdb_get(transaction, entries, &key, &value) }
-    if result == MDB_NOTFOUND { return nil }
-    try LMDBError.check(result)
-    return try LMDBEntry(value)
-  }
-
-  /// The number of entries. O(1).
-  func count() throws -> Int {
-    var statistics = MDB_stat()
-    try LMDBError.check(mdb_stat(transaction, entries, &statistics))
-    return statistics.ms_entries
+  func entry(of key: CacheKey) throws(LMDBError) -> LMDBEntry? {
+    let result: Result<LMDBEntry?, LMDBError> = key.withUTF8 { key in
+      do throws(LMDBError) {
+        return .success(try tree.value(of: key).map { (bytes) throws(LMDBError) in try LMDBEntry(bytes) })
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try result.get()
   }
 
   /// Calls `body` for the entries in byte order of keys, from the first key that is not before `start`, until
-  /// it returns false. O(log N + visited).
+  /// it returns false. O(log N + visited). Gives way to other tasks in between.
   ///
   /// - Throws: `CancellationError` once the task has been cancelled (rule C4).
   func forEach(
-    from start: [UInt8] = [], _ body: (_ key: UnsafeRawBufferPointer, _ entry: LMDBEntry) throws -> Bool
-  ) throws {
-    var opened: OpaquePointer?
-    try LMDBError.check(mdb_cursor_open(transaction, entries, &opened))
-    guard let cursor = opened else { return }
-    defer { mdb_cursor_close(cursor) }
-
-    var key = MDB_val()
-    var value = MDB_val()
-    // LMDB has no empty key to look for.
-    var result =
-      start.isEmpty
-      ? mdb_cursor_get(cursor, &key, &value, MDB_FIRST)
-      : start.withUnsafeBytes {
-        // A key longer than any that is stored compares as well as others: the search only reads it.
-        key = MDB_val(mv_size: $0.count, mv_data: UnsafeMutableRawPointer(mutating: $0.baseAddress))
-        return mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE)
-      }
-    var visited = 0
-    while result == MDB_SUCCESS {
-      visited += 1
-      if visited.isMultiple(of: 1000) { try Task.checkCancellation() }
-      let bytes = UnsafeRawBufferPointer(start: key.mv_data, count: key.mv_size)
-      guard try body(bytes, LMDBEntry(value)) else { return }
-      result = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)
+    from start: [UInt8] = [], timer: inout YieldTimer,
+    _ body: (_ key: UnsafeRawBufferPointer, _ entry: LMDBEntry) throws -> Bool
+  ) async throws {
+    var cursor = try start.withUnsafeBytes { start in try LMDBCursor(tree, from: start) }
+    var portion = LMDBPortion()
+    while let (key, value) = try cursor.next() {
+      let entry = try LMDBEntry(value)
+      guard try body(key, entry) else { return }
+      portion.add(entry)
+      if portion.isOver { try await timer.yieldIfDue() }
     }
-    if result != MDB_NOTFOUND { throw LMDBError(code: result) }
+  }
+
+  /// The number of entries. O(1).
+  var count: Int { Int(clamping: tree.record.entries) }
+}
+
+/// What a long read does before it asks what time it is: so much as takes some ten microseconds.
+struct LMDBPortion {
+  private var left = Self.size
+  private static let size = 1 << 17
+  /// What finding an entry costs, in bytes copied.
+  private static let entryCost = 1 << 10
+
+  mutating func add(_ entry: LMDBEntry) { left -= Self.entryCost + entry.size }
+
+  /// Whether the portion is over. Then the next one begins.
+  var isOver: Bool {
+    mutating get {
+      if left > 0 { return false }
+      left = Self.size
+      return true
+    }
   }
 }
 
-/// An entry in LMDB's map.
+/// An entry in the map.
 struct LMDBEntry {
   private let bytes: UnsafeRawBufferPointer
 
-  init(_ value: MDB_val) throws(LMDBError) {
-    guard value.mv_size >= EntryHeader.encodedSize, value.mv_data != nil else { throw .damagedEntry }
-    bytes = UnsafeRawBufferPointer(start: value.mv_data, count: value.mv_size)
+  init(_ bytes: UnsafeRawBufferPointer) throws(LMDBError) {
+    guard bytes.count >= EntryHeader.encodedSize else { throw .damagedEntry }
+    self.bytes = bytes
   }
 
   /// A copy of the value, which outlives the transaction (rule V3).
@@ -79,6 +84,9 @@ struct LMDBEntry {
     guard let start = bytes.baseAddress, bytes.count > EntryHeader.encodedSize else { return Data() }
     return Data(bytes: start + EntryHeader.encodedSize, count: bytes.count - EntryHeader.encodedSize)
   }
+
+  /// The size of the value.
+  var size: Int { bytes.count - EntryHeader.encodedSize }
 
   func header() throws -> EntryHeader {
     guard let header = EntryHeader(decoding: bytes) else { throw LMDBError.damagedEntry }
@@ -94,14 +102,6 @@ extension MDB_val {
 }
 
 extension CacheKey {
-  /// Calls `body` with the bytes of the key as LMDB wants them, which does not change them.
-  func withMDBValue<Result>(_ body: (inout MDB_val) throws -> Result) rethrows -> Result {
-    try withUTF8 { bytes in
-      var value = MDB_val(bytes)
-      return try body(&value)
-    }
-  }
-
   /// The key that an entry is stored under.
   init(stored bytes: UnsafeRawBufferPointer) throws(LMDBError) {
     guard let key = CacheKey(utf8: bytes) else { throw .damagedEntry }

@@ -1,3 +1,4 @@
+import CLMDB
 import StockroomCore
 
 #if canImport(Darwin)
@@ -8,249 +9,196 @@ import StockroomCore
   import Musl
 #endif
 
-/// A look at every page that the trees of an environment are made of, before LMDB relies on them.
+/// A check of the pages that the trees of an environment are made of, before LMDB relies on them.
 ///
-/// LMDB has no sums, and believes what it finds in its map: a page number that leads nowhere, or an offset beyond the
-/// page, ends the process with a signal or a failed assertion. After this look nothing that is reached from the roots
-/// leads anywhere but where it should (rule F2). What values consist of is not looked at. Costs a read of all pages but
-/// those of large values.
+/// Reads the file and not the map, so that a file which is cut off meanwhile makes it throw. All of its methods throw
+/// ``LMDBError``, with `MDB_CORRUPTED` if something is not as LMDB would have left it.
 struct LMDBTreeCheck {
-  /// What the trees begin with: a record of LMDB's, `MDB_db`, of 48 bytes.
-  struct Tree {
-    let flags: UInt16
-    let depth: UInt16
-    let entries: UInt64
-    let root: UInt64
-
-    static let size = 48
-
-    init(_ bytes: UnsafeRawBufferPointer) {
-      flags = bytes.loadUnaligned(fromByteOffset: 4, as: UInt16.self)
-      depth = bytes.loadUnaligned(fromByteOffset: 6, as: UInt16.self)
-      entries = bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self)
-      root = bytes.loadUnaligned(fromByteOffset: 40, as: UInt64.self)
-    }
-  }
-
-  /// Something is not as LMDB would have left it.
-  struct Damage: Error {
-    let page: UInt64
-    let what: String
-  }
-
   private enum Kind { case free, main, entries }
 
   private let file: Int32
-  private let pageSize: Int
-  private let lastPage: UInt64
-  /// The pages that have been met. None may be met twice.
-  private var isMet: [Bool]
-
-  private let main: Tree
-  private let free: Tree
+  private let snapshot: LMDBFileHeader.Snapshot
+  /// Whether each page has been met. None may be met twice.
+  private var isMet = LMDBPageSet()
   /// The tree of entries, once the main tree has been walked.
-  private var entries: Tree?
+  private var entries: LMDBTreeRecord?
+  private var hasRecord = false
+  /// The last key that was met in the tree that is being walked, and the least that the next one can be.
+  private var (previous, least): ([UInt8], [UInt8]) = ([], [])
+  /// Called for each page.
+  private let isCancelled: () -> Bool
 
-  init(file: Int32, _ snapshot: LMDBFileHeader.Snapshot) {
+  init(file: Int32, _ snapshot: LMDBFileHeader.Snapshot, isCancelled: @escaping () -> Bool = { false }) {
     self.file = file
-    (pageSize, lastPage, main, free) = (snapshot.pageSize, snapshot.lastPage, snapshot.main, snapshot.free)
-    isMet = [Bool](repeating: false, count: Int(snapshot.lastPage) + 1)
+    self.snapshot = snapshot
+    self.isCancelled = isCancelled
   }
 
-  /// Looks at the main tree, in which another program may have anything.
+  private var pageSize: Int { snapshot.pageSize }
+  private var pageCount: UInt64 { snapshot.lastPage + 1 }
+
+  /// Checks what does not depend on the number of entries: the main tree, which is one page, and the other roots.
   ///
-  /// - Throws: ``Damage`` or ``LMDBError``.
-  mutating func lookAtMainTree() throws {
-    // LMDBRecord refuses all others without searching them.
-    if main.flags == 0 { try walk(main, .main) }
+  /// - Throws: Also `StorageError` with code `unsupported` if the environment is another program's.
+  mutating func checkRoots(_ path: String) throws {
+    guard snapshot.main.isPossible(pageCount: pageCount), snapshot.free.isPossible(pageCount: pageCount)
+    else {
+      throw LMDBError.corruptedPage
+    }
+    for root in [snapshot.main, snapshot.free] where root.root != LMDBPage.none { try checkPage(root) }
+    let foreign = StorageError(.unsupported, "\(path) is the LMDB database of another program.")
+    // The main tree of one of ours has two entries. What another program has in it is not looked at.
+    guard snapshot.main.flags == 0, snapshot.main.depth <= 1 else { throw foreign }
+    try walk(snapshot.main, .main)
+    guard hasRecord || snapshot.main.root == LMDBPage.none else { throw foreign }
+    guard let entries else { return }
+    guard entries.flags == 0, entries.isPossible(pageCount: pageCount) else { throw LMDBError.corruptedPage }
+    if entries.root != LMDBPage.none { try checkPage(entries) }
+    try checkFreeFlags()
   }
 
-  /// Looks at everything else, if the environment is Stockroom's.
-  ///
-  /// - Throws: ``Damage`` or ``LMDBError``.
-  mutating func lookAtOtherTrees() throws {
-    if let entries {
-      guard entries.flags == 0 else {
-        throw Damage(page: main.root, what: "a tree has the flags \(entries.flags)")
-      }
-      try walk(entries, .entries)
-    }
-    guard free.flags == Self.integerKeys else {
-      throw Damage(page: free.root, what: "the tree of free pages has the flags \(free.flags)")
-    }
+  /// Checks everything, keys and their order too. O(N), but for the contents of large values.
+  mutating func checkAll() throws {
+    try walk(snapshot.main, .main)
+    guard let entries, entries.flags == 0 else { throw LMDBError.corruptedPage }
+    try walk(entries, .entries)
     // The pages that are free come last, since they must be none of the others.
-    try walk(free, .free)
+    try checkFreePages()
   }
 
-  private static let noPage = UInt64.max
-  private static let (branch, leaf, overflow): (UInt16, UInt16, UInt16) = (0x01, 0x02, 0x04)
-  private static let (bigData, subData): (UInt16, UInt16) = (0x01, 0x02)
-  /// What LMDB gives the tree of free pages. Here are also flags of the environment, of which Stockroom sets none that
-  /// lasts.
-  private static let integerKeys: UInt16 = 0x08
-  private static let headerSize = 16
-  private static let nodeSize = 8
-  /// As many levels as LMDB's cursors have room for.
-  private static let maximumDepth: UInt16 = 32
+  /// Checks the tree of free pages, from which LMDB takes those that it writes. O(free pages).
+  mutating func checkFreePages() throws {
+    try checkFreeFlags()
+    try walk(snapshot.free, .free)
+  }
 
-  private mutating func walk(_ tree: Tree, _ kind: Kind) throws {
-    if tree.root == Self.noPage {
-      if tree.entries != 0 { throw Damage(page: tree.root, what: "a tree with entries has no root") }
-      return
-    }
-    guard tree.depth >= 1, tree.depth <= Self.maximumDepth else {
-      throw Damage(page: tree.root, what: "a tree has \(tree.depth) levels")
-    }
-    let count = try walk(tree.root, level: tree.depth, isRoot: true, kind)
-    if count != tree.entries {
-      throw Damage(page: tree.root, what: "a tree has \(count) entries instead of \(tree.entries)")
+  /// Here are also flags of the environment, of which Stockroom sets none that lasts.
+  private func checkFreeFlags() throws(LMDBError) {
+    guard snapshot.free.flags == UInt16(MDB_INTEGERKEY) else { throw .corruptedPage }
+  }
+
+  /// Checks one page, the root of a tree.
+  private func checkPage(_ tree: LMDBTreeRecord) throws {
+    let bytes = try read(pageSize, of: tree.root)
+    _ = try bytes.withUnsafeBytes { bytes in
+      try LMDBPage(bytes, number: tree.root, isLeaf: tree.depth == 1).validatedNodes()
     }
   }
 
-  /// Looks at a page and those below it. Gives the number of entries.
-  private mutating func walk(_ page: UInt64, level: UInt16, isRoot: Bool = false, _ kind: Kind) throws
-    -> UInt64
-  {
+  private mutating func walk(_ tree: LMDBTreeRecord, _ kind: Kind) throws {
+    guard tree.isPossible(pageCount: pageCount) else { throw LMDBError.corruptedPage }
+    if tree.root == LMDBPage.none { return }
+    (previous, least) = ([], [])
+    let count = try walk(tree.root, level: tree.depth, kind)
+    if count != tree.entries { throw LMDBError.corruptedPage }
+  }
+
+  /// Checks a page and those below it. Gives the number of entries.
+  private mutating func walk(_ page: UInt64, level: UInt16, _ kind: Kind) throws -> UInt64 {
+    if isCancelled() { throw CancellationError() }
     try meet(page, count: 1)
     let bytes = try read(pageSize, of: page)
     return try bytes.withUnsafeBytes { bytes in
       let isLeaf = level == 1
-      let nodes = try Self.nodes(of: page, in: bytes, isLeaf: isLeaf)
-      if nodes.count < (isLeaf ? (isRoot ? 0 : 1) : 2) { throw Damage(page: page, what: "it is too empty") }
-      if isLeaf {
-        for node in nodes { try judge(node, of: page, in: bytes, kind) }
-        return UInt64(nodes.count)
-      }
+      let contents = try LMDBPage(bytes, number: page, isLeaf: isLeaf)
       var count: UInt64 = 0
-      for node in nodes { count += try walk(node.page, level: level - 1, kind) }
+      for (index, node) in try contents.validatedNodes().enumerated() {
+        if isLeaf {
+          try checkOrder(node.key, kind, isEntry: true)
+          try check(node, in: contents, kind)
+          count += 1
+        } else {
+          if index > 0 { try checkOrder(node.key, kind, isEntry: false) }
+          count += try walk(node.child, level: level - 1, kind)
+        }
+      }
       return count
     }
   }
 
-  private struct Node {
-    let offset: Int
-    let keySize: Int
-    let size: Int
-    let flags: UInt16
-    let dataSize: Int
-    /// The page below, in a branch.
-    let page: UInt64
-
-    var dataOffset: Int { offset + LMDBTreeCheck.nodeSize + keySize }
+  /// The keys of entries ascend; that of a branch is between those before it and those below it.
+  private mutating func checkOrder(
+    _ key: UnsafeRawBufferPointer, _ kind: Kind, isEntry: Bool
+  ) throws(LMDBError) {
+    let isOrdered: Bool
+    if kind == .free {
+      guard key.count == 8 else { throw .corruptedPage }
+      func number(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
+        bytes.count == 8 ? bytes.loadUnaligned(as: UInt64.self) : 0
+      }
+      isOrdered =
+        previous.withUnsafeBytes(number) < number(key) && least.withUnsafeBytes(number) <= number(key)
+    } else {
+      isOrdered =
+        previous.withUnsafeBytes { $0.compare(with: key) } < 0
+        && least.withUnsafeBytes { $0.compare(with: key) } <= 0
+    }
+    guard isOrdered else { throw .corruptedPage }
+    if isEntry { previous = Array(key) } else { least = Array(key) }
   }
 
-  /// The nodes of a page, which fill it from their beginning to its end.
-  private static func nodes(of page: UInt64, in bytes: UnsafeRawBufferPointer, isLeaf: Bool) throws -> [Node]
-  {
-    func number(_ offset: Int) -> Int { Int(bytes.loadUnaligned(fromByteOffset: offset, as: UInt16.self)) }
-    guard bytes.loadUnaligned(as: UInt64.self) == page, number(10) == Int(isLeaf ? leaf : branch) else {
-      throw Damage(page: page, what: "it is not the page that it should be")
-    }
-    let (lower, upper) = (number(12), number(14))
-    guard lower >= headerSize, lower <= upper, upper <= bytes.count, lower.isMultiple(of: 2) else {
-      throw Damage(page: page, what: "its bounds are wrong")
-    }
-    var nodes: [Node] = []
-    for index in 0..<((lower - headerSize) / 2) {
-      let offset = number(headerSize + 2 * index)
-      guard offset >= upper, offset + nodeSize <= bytes.count else {
-        throw Damage(page: page, what: "a node lies outside")
+  /// Checks what an entry consists of.
+  private mutating func check(_ node: LMDBPage.Node, in page: LMDBPage, _ kind: Kind) throws {
+    let value = try page.value(node)
+    if kind == .entries {
+      guard node.dataSize >= EntryHeader.encodedSize, CacheKey(utf8: node.key) != nil else {
+        throw LMDBError.corruptedPage
       }
-      let (low, high, flags, keySize) = (
-        number(offset), number(offset + 2), number(offset + 4), number(offset + 6)
-      )
-      // No tree here has several values for a key, which is what the other flag says.
-      guard !isLeaf || [0, Int(bigData), Int(subData)].contains(flags) else {
-        throw Damage(page: page, what: "an entry has the flags \(flags)")
-      }
-      let dataSize = low | high << 16
-      let inPage = !isLeaf ? 0 : UInt16(flags) & bigData != 0 ? 8 : dataSize
-      let node = Node(
-        offset: offset, keySize: keySize, size: (nodeSize + keySize + inPage + 1) & ~1, flags: UInt16(flags),
-        dataSize: dataSize, page: UInt64(low) | UInt64(high) << 16 | UInt64(flags) << 32)
-      guard keySize <= CacheKey.maximumLength, keySize > 0 || (!isLeaf && index == 0),
-        offset + node.size <= bytes.count
-      else { throw Damage(page: page, what: "a node is too large") }
-      nodes.append(node)
     }
-    var end = upper
-    for node in nodes.sorted(by: { $0.offset < $1.offset }) {
-      guard node.offset == end else { throw Damage(page: page, what: "nodes overlap") }
-      end += node.size
-    }
-    guard end == bytes.count else { throw Damage(page: page, what: "nodes do not fill it") }
-    return nodes
-  }
-
-  /// Judges what an entry consists of.
-  private mutating func judge(
-    _ node: Node, of page: UInt64, in bytes: UnsafeRawBufferPointer, _ kind: Kind
-  ) throws {
-    if node.flags == Self.bigData {
-      let first = bytes.loadUnaligned(fromByteOffset: node.dataOffset, as: UInt64.self)
-      let value = try large(first, size: node.dataSize, isRead: kind == .free)
-      if kind == .free { try value.withUnsafeBytes { try judge(freePages: $0, of: page) } }
+    if node.flags == LMDBPage.bigData {
+      let contents = try large(
+        value.loadUnaligned(as: UInt64.self), size: node.dataSize, isRead: kind == .free)
+      if kind == .free { try contents.withUnsafeBytes { try check(freePages: $0) } }
       return
     }
-    let value = UnsafeRawBufferPointer(rebasing: bytes[node.dataOffset..<node.dataOffset + node.dataSize])
     switch kind {
     case .main:
-      let key = bytes[node.offset + Self.nodeSize..<node.dataOffset]
-      guard node.flags == Self.subData, key.elementsEqual(LMDBRecord.entriesName.utf8) else { return }
-      guard value.count == Tree.size else { throw Damage(page: page, what: "a tree has no root") }
-      entries = Tree(value)
+      if node.flags == LMDBPage.subData, LMDBRecord.entriesName.withUTF8Buffer({ node.key.elementsEqual($0) })
+      {
+        guard value.count == LMDBTreeRecord.encodedSize else { throw LMDBError.corruptedPage }
+        entries = LMDBTreeRecord(value)
+      }
+      if node.flags == 0, node.key.elementsEqual(LMDBRecord.name.utf8) {
+        hasRecord = LMDBRecord(decoding: value) != nil
+      }
     case .free, .entries:
-      guard node.flags == 0 else { throw Damage(page: page, what: "an entry has the flags \(node.flags)") }
-      if kind == .free { try judge(freePages: value, of: page) }
+      guard node.flags == 0 else { throw LMDBError.corruptedPage }
+      if kind == .free { try check(freePages: value) }
     }
   }
 
-  /// Looks at the pages of a large value. Reads it, or else only what tells that it is one.
+  /// Checks the pages of a large value. Reads it, or else only what tells that it is one.
   private mutating func large(_ first: UInt64, size: Int, isRead: Bool) throws -> [UInt8] {
-    let least = (Self.headerSize + size + pageSize - 1) / pageSize
-    guard first <= lastPage else { throw Damage(page: first, what: "there is no such page") }
-    let bytes = try read(isRead ? Self.headerSize + size : Self.headerSize, of: first)
-    let (isRight, count) = bytes.withUnsafeBytes {
-      let count = Int($0.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
-      // A value that was overwritten by a smaller one in the same transaction keeps the pages of the larger one.
-      let isRight =
-        $0.loadUnaligned(as: UInt64.self) == first
-        && $0.loadUnaligned(fromByteOffset: 10, as: UInt16.self) == Self.overflow && count >= least
-      return (isRight, count)
+    guard first < pageCount, size < Int(pageCount - first) * pageSize else { throw LMDBError.corruptedPage }
+    let bytes = try read(isRead ? LMDBPage.headerSize + size : LMDBPage.headerSize, of: first)
+    let count = try bytes.withUnsafeBytes {
+      try LMDBPage.pageCount(ofLargeValue: size, at: first, header: $0, pageSize: pageSize)
     }
-    guard isRight else { throw Damage(page: first, what: "it is not the large value that it should be") }
     try meet(first, count: count)
-    return Array(bytes.dropFirst(Self.headerSize))
+    return Array(bytes.dropFirst(LMDBPage.headerSize))
   }
 
   /// A list of pages that are free: their number, then each of them.
-  private mutating func judge(freePages bytes: UnsafeRawBufferPointer, of page: UInt64) throws {
+  private mutating func check(freePages bytes: UnsafeRawBufferPointer) throws {
     func word(_ index: Int) -> UInt64 { bytes.loadUnaligned(fromByteOffset: 8 * index, as: UInt64.self) }
-    guard bytes.count >= 8, word(0) <= UInt64(bytes.count / 8 - 1) else {
-      throw Damage(page: page, what: "a list of free pages is too long")
-    }
+    guard bytes.count >= 8, word(0) <= UInt64(bytes.count / 8 - 1) else { throw LMDBError.corruptedPage }
     var previous = UInt64.max
     for index in 0..<Int(word(0)) {
       // In descending order, by which LMDB searches them.
-      guard word(index + 1) < previous else {
-        throw Damage(page: page, what: "a list of free pages is in no order")
-      }
+      guard word(index + 1) < previous else { throw LMDBError.corruptedPage }
       previous = word(index + 1)
       try meet(previous, count: 1)
     }
   }
 
-  private mutating func meet(_ page: UInt64, count: Int) throws {
-    guard page >= 2, page <= lastPage, UInt64(count) <= lastPage - page + 1 else {
-      throw Damage(page: page, what: "there is no such page")
-    }
-    for index in Int(page)..<Int(page) + count {
-      if isMet[index] { throw Damage(page: UInt64(index), what: "it is used twice") }
-      isMet[index] = true
+  private mutating func meet(_ page: UInt64, count: Int) throws(LMDBError) {
+    guard page >= 2, page < pageCount, UInt64(count) <= pageCount - page else { throw .corruptedPage }
+    for number in page..<page + UInt64(count) {
+      guard isMet.insert(number) else { throw .corruptedPage }
     }
   }
 
-  private func read(_ count: Int, of page: UInt64) throws -> [UInt8] {
+  private func read(_ count: Int, of page: UInt64) throws(LMDBError) -> [UInt8] {
     var failure: Int32 = 0
     let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, initializedCount in
       let result = pread(file, buffer.baseAddress, count, off_t(page) * off_t(pageSize))
@@ -258,7 +206,24 @@ struct LMDBTreeCheck {
       initializedCount = max(0, result)
     }
     if failure != 0 { throw LMDBError(code: failure) }
-    guard bytes.count == count else { throw Damage(page: page, what: "it is cut off") }
+    guard bytes.count == count else { throw .corruptedPage }
     return bytes
+  }
+}
+
+/// A set of pages, one bit for each up to the last one that it has.
+struct LMDBPageSet {
+  private var words: [UInt64] = []
+
+  func contains(_ page: UInt64) -> Bool {
+    page / 64 < UInt64(words.count) && words[Int(page / 64)] & (1 << (page % 64)) != 0
+  }
+
+  /// Adds a page, and returns whether it was missing.
+  mutating func insert(_ page: UInt64) -> Bool {
+    let word = Int(page / 64)
+    if word >= words.count { words += repeatElement(0, count: max(64, word + 1 - words.count)) }
+    defer { words[word] |= 1 << (page % 64) }
+    return words[word] & (1 << (page % 64)) == 0
   }
 }

@@ -12,6 +12,11 @@ struct LMDBRequest: Sendable {
   let operations: [StorageOperation]
   let durability: Durability
 
+  /// Whether the request may leave less than there was.
+  var removes: Bool {
+    operations.contains { if case .write = $0 { false } else { true } }
+  }
+
   /// More than the request can need in the file, in bytes, of pages that become free on the way not to speak.
   var estimatedSize: Int {
     operations.reduce(0) { sum, operation in
@@ -76,7 +81,7 @@ struct LMDBWriter {
     // A new key, the common case, costs one search. For one that is there the cursor then already stands on its page.
     var result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_NOOVERWRITE | MDB_RESERVE))
     if result == MDB_KEYEXIST {
-      header = try LMDBEntry(room).header()
+      header = try LMDBEntry(UnsafeRawBufferPointer(start: room.mv_data, count: room.mv_size)).header()
       header.overwrite(at: now)
       room = MDB_val(mv_size: size, mv_data: nil)
       result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_RESERVE))

@@ -99,6 +99,36 @@ import Testing
       try await engine.write(value(1), key: key(1))
     }
 
+    @Test(
+      "On a full disk everything can be removed, alone and in one batch with new entries",
+      arguments: [500, 20_000])
+    func removalOnFullDisk(valueSize: Int) async throws {
+      for isAlone in [true, false] {
+        let disk = try #require(SmallDisk(megabytes: 3))
+        let directory = FileManager.Directory(url: disk.url.appending(path: "store"))
+        let engine = try LMDBStorageEngine(directory: directory)
+        var number = 0
+        while await code(of: { try await engine.write(value(number, count: valueSize), key: key(number)) })
+          == nil
+        {
+          number += 1
+        }
+        // What is left over, small entries fill.
+        while await code(of: { try await engine.write(value(number), key: key(number)) }) == nil {
+          number += 1
+        }
+        if isAlone {
+          try await engine.removeAllData()
+        } else {
+          try await engine.apply([.removeAll, .write(value(7), key: key(7))])
+          #expect(try await engine.allKeys() == [key(7)])
+        }
+        for number in 0..<20 { try await engine.write(value(number, count: valueSize), key: key(number)) }
+        #expect(try await engine.keyCount() == 20)
+        try await engine.close()
+      }
+    }
+
     @Test("A read-only file system is reported as such")
     func readOnly() async throws {
       let disk = try #require(SmallDisk(megabytes: 4))

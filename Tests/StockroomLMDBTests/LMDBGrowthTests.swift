@@ -127,4 +127,45 @@ import Testing
     }
     #expect(try await engines[0].keyCount() == 64 * 20)
   }
+
+  @Test("A write has its turn while every processor reads everything in a loop")
+  func writesBesideReads() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write((0..<5_000).map { (key($0), value($0)) })
+    let isOver = Flag()
+    let rounds = try await withThrowingTaskGroup(of: Int.self) { group in
+      for _ in 0..<2 * ProcessInfo.processInfo.activeProcessorCount {
+        group.addTask {
+          var rounds = 0
+          while !isOver.isSet, rounds < 200 {
+            _ = try await engine.readAllData()
+            rounds += 1
+          }
+          return rounds
+        }
+      }
+      for number in 0..<5 { try await engine.write(value(number, count: 50_000), key: key(100_000 + number)) }
+      isOver.set()
+      return try await group.reduce(0, max)
+    }
+    #expect(rounds < 200)
+  }
+
+  @Test(
+    "A value that LMDB cannot write with one call of the system is too large",
+    arguments: [0, 1 << 15, 1 << 31])
+  func tooLarge(excess: Int) async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write(value(1), key: key(1))
+    // Zeros that take no memory.
+    let size = 0x7FFF_0000 + excess
+    let zeros = try #require(mmap(nil, size, PROT_READ, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0))
+    try #require(zeros != MAP_FAILED)
+    defer { munmap(zeros, size) }
+    let large = Data(bytesNoCopy: zeros, count: size, deallocator: .none)
+    #expect(await code { try await engine.write(large, key: key(1)) } == .valueTooLarge)
+    #expect(try await engine.read(key: key(1)) == value(1))
+  }
 }

@@ -11,13 +11,23 @@ final class TemporaryDirectory {
     try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
   }
 
-  deinit { try? FileManager.default.removeItem(at: url) }
+  deinit {
+    try? FileManager.default.removeItem(at: url)
+    try? FileManager.default.removeItem(at: neighbour)
+  }
+
+  /// Where something can be moved to.
+  var neighbour: URL { url.appendingPathExtension("neighbour") }
 
   var directory: FileManager.Directory { FileManager.Directory(url: url) }
   var dataFile: URL { url.appending(path: "data.mdb") }
 
-  func engine(durability: Durability = .process) throws -> LMDBStorageEngine {
-    try LMDBStorageEngine(directory: directory, durability: durability)
+  func engine(
+    durability: Durability = .process, lockTimeout: Duration = .seconds(60), verifiesOnOpening: Bool = false
+  ) throws -> LMDBStorageEngine {
+    try LMDBStorageEngine(
+      directory: directory, durability: durability, lockTimeout: lockTimeout,
+      verifiesOnOpening: verifiesOnOpening)
   }
 }
 
@@ -39,4 +49,13 @@ func key(_ number: Int) -> CacheKey {
 func value(_ number: Int, count: Int = 100) -> Data {
   var random = SeededRandom(seed: UInt64(bitPattern: Int64(number)))
   return random.bytes(count)
+}
+
+/// Something that becomes true once.
+final class Flag: Sendable {
+  private let value = Guarded(false)
+
+  var isSet: Bool { value.withLock { $0 } }
+
+  func set() { value.withLock { $0 = true } }
 }

@@ -1,0 +1,78 @@
+import StockroomCore
+import Synchronization
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Where the files of an open environment were when it was opened, and whether they are there still (rule C6).
+final class LMDBFiles: Sendable {
+  private let dataPath, lockPath: String
+  private let data, lock: FileIdentity
+  private let lockSize: Int64
+  /// When the next checks are due, in nanoseconds.
+  private let nextDataCheck = Atomic<UInt64>(0)
+  private let nextLockCheck = Atomic<UInt64>(0)
+  /// How long a check serves the reads of single keys that come after it. It takes as long as such a read.
+  private static let checkInterval: UInt64 = 20_000
+
+  init(_ file: LMDBFile, _ lockFile: LMDBLockFile) throws {
+    (dataPath, data) = (file.path, file.identity)
+    (lockPath, lock) = (lockFile.path, lockFile.identity)
+    lockSize = try Self.examine(lockFile.path, lockFile.identity)
+  }
+
+  /// Returns the size of the data file.
+  ///
+  /// - Throws: `StorageError` with code `io` if one of the paths leads elsewhere, or nowhere.
+  func check() throws -> Int64 {
+    guard try Self.examine(lockPath, lock) >= lockSize else {
+      throw StorageError(.io, "\(lockPath) has been cut off since it was opened.")
+    }
+    return try Self.examine(dataPath, data)
+  }
+
+  /// Checks the data file if that is due, and its size as well. As long as only the lock file is missing, reads are right: what
+  /// is written without it shows in LMDB's own numbers.
+  func checkDataIfDue(_ checkSize: (Int64) throws -> Void) throws {
+    try ifDue(nextDataCheck) { try checkSize(try Self.examine(dataPath, data)) }
+  }
+
+  /// Checks the lock file if that is due.
+  func checkLockIfDue() throws {
+    try ifDue(nextLockCheck) { _ = try Self.examine(lockPath, lock) }
+  }
+
+  private func ifDue(_ next: borrowing Atomic<UInt64>, _ check: () throws -> Void) rethrows {
+    let now = Self.now
+    if now < next.load(ordering: .relaxed) { return }
+    try check()
+    next.store(now + Self.checkInterval, ordering: .relaxed)
+  }
+
+  private static func examine(_ path: String, _ identity: FileIdentity) throws -> Int64 {
+    var status = stat()
+    guard stat(path, &status) == 0 else {
+      let number = errno
+      guard number == ENOENT || number == ENOTDIR else {
+        throw StorageError.posix(number, "Examining \(path) failed")
+      }
+      throw StorageError(
+        .io, "\(path) has been deleted or moved since it was opened.", underlying: SystemError(number))
+    }
+    guard FileIdentity(status) == identity else {
+      throw StorageError(.io, "\(path) has been replaced since it was opened.")
+    }
+    return Int64(status.st_size)
+  }
+
+  private static var now: UInt64 {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
+  }
+}

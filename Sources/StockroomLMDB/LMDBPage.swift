@@ -1,0 +1,164 @@
+import StockroomCore
+
+/// A page of a tree in LMDB's file, in a form that believes nothing it reads.
+///
+/// LMDB has no checksums and follows every number in its map: one that is wrong ends the process with a signal or a failed
+/// assertion. Here each is compared with the bounds of the page before it is used (rule F2). The layout is that of LMDB 0.9
+/// on 64-bit machines, in little-endian byte order.
+struct LMDBPage {
+  static let (branch, leaf, overflow, meta): (UInt16, UInt16, UInt16, UInt16) = (0x01, 0x02, 0x04, 0x08)
+  /// What a node of a leaf is: a value on pages of its own, a tree of its own.
+  static let (bigData, subData): (UInt16, UInt16) = (0x01, 0x02)
+  /// A page begins with its number (8 bytes), 2 bytes of padding, its flags (2 bytes) and 4 bytes more.
+  static let headerSize = 16
+  static let nodeSize = 8
+  /// The root of an empty tree.
+  static let none = UInt64.max
+  /// As many levels as LMDB's cursors have room for.
+  static let maximumDepth: UInt16 = 32
+
+  /// The page's memory.
+  private let bytes: UnsafeRawBufferPointer
+  private let isLeaf: Bool
+  private let upper: Int
+  /// How many nodes it has.
+  let count: Int
+
+  /// - Parameter bytes: All of the page, which is aligned to 8 bytes.
+  init(_ bytes: UnsafeRawBufferPointer, number: UInt64, isLeaf: Bool) throws(LMDBError) {
+    let lower = Self.number(12, in: bytes)
+    upper = Self.number(14, in: bytes)
+    guard bytes.load(as: UInt64.self) == number,
+      Self.number(10, in: bytes) == Int(isLeaf ? Self.leaf : Self.branch),
+      lower >= Self.headerSize, lower <= upper, upper <= bytes.count, lower & 1 == 0
+    else { throw .corruptedPage }
+    count = (lower - Self.headerSize) / 2
+    // Only the root of a tree can have fewer, and then the tree has none.
+    guard count >= (isLeaf ? 1 : 2) else { throw .corruptedPage }
+    self.bytes = bytes
+    self.isLeaf = isLeaf
+  }
+
+  private static func number(_ offset: Int, in bytes: UnsafeRawBufferPointer) -> Int {
+    Int(bytes.loadUnaligned(fromByteOffset: offset, as: UInt16.self))
+  }
+
+  /// A node that lies within its page, header and key.
+  struct Node {
+    let offset: Int
+    let flags: UInt16
+    let key: UnsafeRawBufferPointer
+    /// The size of the value, in a leaf.
+    let dataSize: Int
+    /// The page below, in a branch.
+    let child: UInt64
+
+    var dataOffset: Int { offset + LMDBPage.nodeSize + key.count }
+  }
+
+  /// - Parameter index: Below ``count``.
+  func node(_ index: Int) throws(LMDBError) -> Node {
+    let offset = Self.number(Self.headerSize + 2 * index, in: bytes)
+    guard offset >= upper, offset + Self.nodeSize <= bytes.count, offset & 1 == 0 else {
+      throw .corruptedPage
+    }
+    let (low, high) = (Self.number(offset, in: bytes), Self.number(offset + 2, in: bytes))
+    let (flags, keySize) = (Self.number(offset + 4, in: bytes), Self.number(offset + 6, in: bytes))
+    let start = offset + Self.nodeSize
+    guard keySize <= CacheKey.maximumLength, start + keySize <= bytes.count else { throw .corruptedPage }
+    return Node(
+      offset: offset, flags: UInt16(truncatingIfNeeded: flags),
+      key: UnsafeRawBufferPointer(rebasing: bytes[start..<start + keySize]), dataSize: low | high << 16,
+      child: UInt64(low) | UInt64(high) << 16 | UInt64(flags) << 32)
+  }
+
+  /// What a node of a leaf holds in the page itself.
+  func value(_ node: Node) throws(LMDBError) -> UnsafeRawBufferPointer {
+    let end = node.dataOffset + (node.flags == Self.bigData ? 8 : node.dataSize)
+    guard end <= bytes.count else { throw .corruptedPage }
+    return UnsafeRawBufferPointer(rebasing: bytes[node.dataOffset..<end])
+  }
+
+  /// The index of the child in whose range the key lies.
+  func child(for key: UnsafeRawBufferPointer) throws(LMDBError) -> Int {
+    // The first node of a branch has no key: it comes before all others.
+    var (low, high) = (1, count)
+    while low < high {
+      let middle = (low + high) / 2
+      if try node(middle).key.compare(with: key) <= 0 { low = middle + 1 } else { high = middle }
+    }
+    return low - 1
+  }
+
+  /// The index of the first node of a leaf whose key is not before this one, and whether it is the same key.
+  func firstIndex(notBefore key: UnsafeRawBufferPointer) throws(LMDBError) -> (index: Int, isSame: Bool) {
+    var (low, high) = (0, count)
+    while low < high {
+      let middle = (low + high) / 2
+      let order = try node(middle).key.compare(with: key)
+      if order == 0 { return (middle, true) }
+      if order < 0 { low = middle + 1 } else { high = middle }
+    }
+    return (low, false)
+  }
+
+  /// All nodes, once it is certain that they fill the page from its first to its last byte.
+  func validatedNodes() throws(LMDBError) -> [Node] {
+    var nodes: [Node] = []
+    nodes.reserveCapacity(count)
+    for index in 0..<count {
+      let node = try node(index)
+      // No tree here has several values for a key, which is what the other flags say.
+      guard !isLeaf || [0, Self.bigData, Self.subData].contains(node.flags),
+        !node.key.isEmpty || (!isLeaf && index == 0)
+      else { throw .corruptedPage }
+      nodes.append(node)
+    }
+    var end = upper
+    for node in nodes.sorted(by: { $0.offset < $1.offset }) {
+      guard node.offset == end else { throw .corruptedPage }
+      let inPage = !isLeaf ? 0 : node.flags == Self.bigData ? 8 : node.dataSize
+      end += (Self.nodeSize + node.key.count + inPage + 1) & ~1
+      guard end <= bytes.count else { throw .corruptedPage }
+    }
+    guard end == bytes.count else { throw .corruptedPage }
+    return nodes
+  }
+
+  /// How many pages a large value takes, of whose first page these are the first bytes.
+  static func pageCount(
+    ofLargeValue size: Int, at page: UInt64, header: UnsafeRawBufferPointer, pageSize: Int
+  ) throws(LMDBError) -> Int {
+    let count = Int(header.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
+    // A value that was overwritten by a smaller one in the same transaction keeps the pages of the larger one.
+    guard header.loadUnaligned(as: UInt64.self) == page, number(10, in: header) == Int(overflow),
+      count * pageSize >= headerSize + size
+    else { throw .corruptedPage }
+    return count
+  }
+}
+
+/// A record of LMDB's (`MDB_db`) from which a tree begins.
+struct LMDBTreeRecord: Sendable, Hashable {
+  let flags: UInt16
+  let depth: UInt16
+  let overflowPages: UInt64
+  let entries: UInt64
+  let root: UInt64
+
+  static let encodedSize = 48
+
+  init(_ bytes: UnsafeRawBufferPointer) {
+    flags = bytes.loadUnaligned(fromByteOffset: 4, as: UInt16.self)
+    depth = bytes.loadUnaligned(fromByteOffset: 6, as: UInt16.self)
+    overflowPages = bytes.loadUnaligned(fromByteOffset: 24, as: UInt64.self)
+    entries = bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self)
+    root = bytes.loadUnaligned(fromByteOffset: 40, as: UInt64.self)
+  }
+
+  /// Whether a tree can be like this, in a file of so many pages.
+  func isPossible(pageCount: UInt64) -> Bool {
+    if root == LMDBPage.none { return entries == 0 }
+    return root >= 2 && root < pageCount && depth >= 1 && depth <= LMDBPage.maximumDepth && entries >= 1
+  }
+}

@@ -1,0 +1,172 @@
+#if os(Linux)
+  import CLMDB
+  import Foundation
+  import Glibc
+  import StockroomCore
+  import StockroomLMDB
+  import Testing
+
+  @Suite("LMDB while other processes wait, write or hold locks")
+  struct LMDBOtherProcessTests {
+    /// Calls `body` while another process is in the middle of write transactions, which it ends after `body` has returned,
+    /// or by itself after a while.
+    private func whileAnotherWrites(
+      in one: TemporaryDirectory, _ two: TemporaryDirectory,
+      _ body: (_ isWriting: () -> Bool) async throws -> Void
+    ) async throws {
+      let signs = try TemporaryDirectory()
+      func isThere(_ name: String) -> Bool {
+        FileManager.default.fileExists(atPath: signs.url.appending(path: name).path)
+      }
+      let paths = [one.url.path, two.url.path, signs.url.path]
+      async let other: Void = expectWriter(paths)
+      while !isThere("begun") { await Task.yield() }
+      do {
+        try await body { !isThere("ended") }
+      } catch {
+        Issue.record(error)
+      }
+      try Data().write(to: signs.url.appending(path: "release"))
+      await other
+    }
+
+    private func expectWriter(_ paths: [String]) async {
+      await #expect(processExitsWith: .success) { [paths = paths as [String]] in
+        let signs = URL(filePath: paths[2])
+        var transactions: [OpaquePointer?] = []
+        for path in paths[..<2] {
+          var environment: OpaquePointer?
+          var transaction: OpaquePointer?
+          try #require(mdb_env_create(&environment) == 0)
+          try #require(mdb_env_set_maxdbs(environment, 1) == 0)
+          try #require(mdb_env_open(environment, path, UInt32(MDB_NOTLS), 0o600) == 0)
+          try #require(mdb_txn_begin(environment, nil, 0, &transaction) == 0)
+          transactions.append(transaction)
+        }
+        try Data().write(to: signs.appending(path: "begun"))
+        var waits = 0
+        while !FileManager.default.fileExists(atPath: signs.appending(path: "release").path), waits < 20_000 {
+          usleep(1_000)
+          waits += 1
+        }
+        try Data().write(to: signs.appending(path: "ended"))
+        for transaction in transactions { mdb_txn_abort(transaction) }
+      }
+    }
+
+    @Test("Closing and dropping an engine, and opening others, wait for no writer of another process")
+    func nobodyWaits() async throws {
+      let (one, two, three) = (try TemporaryDirectory(), try TemporaryDirectory(), try TemporaryDirectory())
+      let closed = try one.engine()
+      try await closed.write(value(1), key: key(1))
+      var dropped: LMDBStorageEngine? = try two.engine()
+      try await dropped?.write(value(1), key: key(1))
+      try await whileAnotherWrites(in: one, two) { isWriting in
+        try await closed.close()
+        dropped = nil
+        let other = try three.engine()
+        try await other.write(value(1), key: key(1))
+        let again = try one.engine()
+        #expect(try await again.read(key: key(1)) == value(1))
+        #expect(isWriting())
+      }
+      #expect(try await one.engine().keyCount() == 1)
+      #expect(try await two.engine().keyCount() == 1)
+    }
+
+    @Test("A process of the same number, in another container, makes opening throw locked")
+    func sameProcessNumber() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine()
+      try await engine.write(value(1), key: key(1))
+      try await engine.close()
+      // LMDB locks the byte of its process's number. A lock of this kind belongs to the descriptor, and so stands for one of
+      // another process. The descriptor stays open, since to close it would end LMDB's own locks.
+      let file = open(place.url.appending(path: "lock.mdb").path, O_RDWR)
+      var lock = flock()
+      lock.l_type = Int16(F_WRLCK)
+      lock.l_whence = Int16(SEEK_SET)
+      lock.l_start = off_t(getpid())
+      lock.l_len = 1
+      try #require(fcntl(file, 37 /* F_OFD_SETLK */, &lock) == 0)
+      #expect(await code { _ = try place.engine() } == .locked)
+      lock.l_type = Int16(F_UNLCK)
+      try #require(fcntl(file, 37, &lock) == 0)
+      #expect(try await place.engine().keyCount() == 1)
+    }
+
+    @Test(
+      "Whoever keeps the data file locked makes opening throw locked, and holds up neither closing nor other places"
+    )
+    func lockedFile() async throws {
+      let (place, other) = (try TemporaryDirectory(), try TemporaryDirectory())
+      let engine = try place.engine(lockTimeout: .milliseconds(50))
+      try await engine.write(value(1), key: key(1))
+      let file = open(place.dataFile.path, O_RDONLY)
+      defer { close(file) }
+      try #require(flock(file, LOCK_EX) == 0)
+      try await engine.write(value(2), key: key(2))
+      try await engine.close()
+      #expect(await code { _ = try place.engine(lockTimeout: .milliseconds(50)) } == .locked)
+      try await other.engine().write(value(1), key: key(1))
+      try #require(flock(file, LOCK_UN) == 0)
+      #expect(try await place.engine().keyCount() == 2)
+    }
+
+    @Test("An engine that is dropped while its file is locked closes it by itself once it can")
+    func droppedWhileLocked() async throws {
+      let place = try TemporaryDirectory()
+      var engine: LMDBStorageEngine? = try place.engine()
+      try await engine?.write(value(1), key: key(1))
+      let lock = open(place.dataFile.path, O_RDONLY)
+      defer { close(lock) }
+      try #require(flock(lock, LOCK_EX) == 0)
+      engine = nil
+      try #require(flock(lock, LOCK_UN) == 0)
+      // Waits for the other one to be closed.
+      #expect(try await place.engine().keyCount() == 1)
+    }
+
+    @Test("Engines that are idle keep few places in the table of readers")
+    func idleReaders() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine()
+      try await engine.write((0..<500).map { (key($0), value($0)) })
+      try await withThrowingTaskGroup(of: Int.self) { group in
+        for _ in 0..<300 { group.addTask { try await engine.readAllData().count } }
+        for try await count in group { #expect(count == 500) }
+      }
+      // Two cache lines of the table come before the readers, 64 bytes each, which begin with the process.
+      let file = open(place.url.appending(path: "lock.mdb").path, O_RDWR)
+      var table = [UInt8](repeating: 0, count: 70_000)
+      let count = pread(file, &table, table.count, 0)
+      let taken = stride(from: 128, to: count - 63, by: 64).filter { place in
+        table[place + 8..<place + 12].contains { $0 != 0 }
+      }
+      #expect(taken.count <= 64)
+    }
+
+    @Test("No free place in the table of readers makes a read throw locked")
+    func fullTable() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine()
+      try await engine.write(value(1), key: key(1))
+      // Another environment of the same process stays open for the same reason as above.
+      var environment: OpaquePointer?
+      #expect(mdb_env_create(&environment) == 0)
+      #expect(mdb_env_open(environment, place.url.path, UInt32(MDB_NOTLS), 0o600) == 0)
+      var transactions: [OpaquePointer] = []
+      while true {
+        var transaction: OpaquePointer?
+        guard mdb_txn_begin(environment, nil, UInt32(MDB_RDONLY), &transaction) == 0, let transaction else {
+          break
+        }
+        transactions.append(transaction)
+      }
+      #expect(await code { _ = try await engine.read(key: key(1)) } == .locked)
+      try await engine.write(value(2), key: key(1))
+      for transaction in transactions { mdb_txn_abort(transaction) }
+      #expect(try await engine.read(key: key(1)) == value(2))
+    }
+  }
+#endif
