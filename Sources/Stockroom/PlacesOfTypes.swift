@@ -16,13 +16,7 @@ enum PlacesOfTypes {
       String(reflecting: $0).replacing(#/\(unknown context at \$[0-9a-f]+\)\./#, with: "")
     }
     .joined(separator: ": ")
-    let identifiers = types.map { ObjectIdentifier($0) }
-    let isFree = typesByName.withLock { typesByName in
-      if let owner = typesByName[name] { return owner == identifiers }
-      typesByName[name] = identifiers
-      return true
-    }
-    guard isFree else {
+    guard claim(name, for: types) else {
       throw StorageError(
         .unsupported,
         "Two types are called \(name), so they would share one place. Say where the values of one belong.")
@@ -43,5 +37,15 @@ enum PlacesOfTypes {
     var beginning = name[...]
     while beginning.utf8.count + 1 + hash.utf8.count > maximumLength { beginning.removeLast() }
     return "\(beginning)-\(hash)"
+  }
+
+  /// Gives a name to these types, unless others have it already: then false.
+  static func claim(_ name: String, for types: [any Any.Type]) -> Bool {
+    let identifiers = types.map { ObjectIdentifier($0) }
+    return typesByName.withLock { typesByName in
+      if let owner = typesByName[name] { return owner == identifiers }
+      typesByName[name] = identifiers
+      return true
+    }
   }
 }

@@ -6,8 +6,8 @@ import StockroomStore
 extension Store {
   /// A store that keeps its items in an SQLite database of its own and loads them in the background.
   ///
-  /// The database is in the default storage directory, under the name of the type of item, and is opened before this
-  /// returns. A type that is renamed begins with an empty store; to be independent of the name, say where the items
+  /// The database is in a directory of the program's own, `<program>/Stockroom/Stores/<type of item>` in the default
+  /// storage directory, and is opened before this returns. A type that is renamed begins with an empty store; to be independent of the name, say where the items
   /// belong: `Store(storage: .sqlite(directory: …))`.
   ///
   /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason. So they do, with code
@@ -34,8 +34,8 @@ extension Store {
   /// Each type has its own, since two types in one database would take each other's places.
   fileprivate static var defaultDatabase: SQLiteStorageEngine {
     .deferringErrors(
-      directory: .defaultStorageDirectory(
-        appendingPath: "Stores/" + (try PlacesOfTypes.directoryName(for: Item.self))))
+      directory: .defaultStorageDirectory.ofProgram.appending("Stores")
+        .appending(try PlacesOfTypes.directoryName(for: Item.self)))
   }
 }
 

@@ -79,17 +79,20 @@ public final class DiskStorageEngine: StorageEngine {
     Self.release(opened)
   }
 
-  /// The engine on the directory `Data` in the default storage directory.
+  /// The engine on the directory `Files` in this program's directory for data.
+  ///
+  /// That is `<program>/Stockroom/Files` in the default storage directory, with the bundle identifier for the program, or
+  /// the name of the executable where there is none. It is one engine for the whole program.
   ///
   /// If it cannot be opened, each of its methods throws the reason, as long as the process lives.
-  public static let `default` = DiskStorageEngine.default(appendingPath: "Data")
+  public static let `default` = DiskStorageEngine.default(appendingPath: "Files")
 
-  /// An engine on a directory below the default storage directory.
+  /// An engine on a directory below `<program>/Stockroom` in the default storage directory.
   ///
   /// Waits for the disk on the calling thread. If it cannot be opened, each of its methods throws the reason, so that a
   /// `static let` can hold it; make another engine to try again.
   public static func `default`(appendingPath path: String) -> DiskStorageEngine {
-    deferringErrors(directory: .defaultStorageDirectory(appendingPath: path))
+    deferringErrors(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }
 
   /// An engine that throws from each of its methods why it could not be opened.

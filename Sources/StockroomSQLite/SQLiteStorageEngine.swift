@@ -54,17 +54,21 @@ public final class SQLiteStorageEngine: StorageEngine {
     self.durability = durability
   }
 
-  /// The engine on the database `Data` in the default storage directory.
+  /// The engine on the database `Data` in this program's directory for data.
+  ///
+  /// That is `<program>/Stockroom/Data` in the default storage directory, with the bundle identifier for the program, or
+  /// the name of the executable where there is none. It is one engine for the whole program: two stores of different
+  /// items need one each, such as `.default(appendingPath:)` gives.
   ///
   /// If it cannot be opened, each of its methods throws the reason, as long as the process lives.
   public static let `default` = SQLiteStorageEngine.default(appendingPath: "Data")
 
-  /// An engine on a database in a directory below the default storage directory.
+  /// An engine on a database in a directory below `<program>/Stockroom` in the default storage directory.
   ///
   /// Waits for the disk on the calling thread. If it cannot be opened, each of its methods throws the reason, so that a
   /// `static let` can hold it; make another engine to try again.
   public static func `default`(appendingPath path: String) -> SQLiteStorageEngine {
-    deferringErrors(directory: .defaultStorageDirectory(appendingPath: path))
+    deferringErrors(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }
 
   /// An engine that throws from each of its methods why it could not be opened, or why there is no directory for it.

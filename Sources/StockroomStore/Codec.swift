@@ -34,6 +34,8 @@ public protocol Codec: Sendable {
 }
 
 /// Plain JSON of the value and nothing around it, with the settings that `JSONEncoder` starts with.
+///
+/// Of a URL it has the absolute form, and of an optional within an optional only whether there is a value in the end.
 public struct JSONCodec: Codec {
   private let encoder = JSONEncoder()
   private let decoder = JSONDecoder()

@@ -123,6 +123,23 @@ final class Settings {
   }
 }
 
+struct Profile: Codable, Sendable {
+  var name: String
+}
+
+final class Profiles: Sendable {
+  private let cache = PersistentCache<UUID, Profile>(namespace: "profiles")
+
+  func profile(_ id: UUID) async throws -> Profile {
+    try await cache.fetch(id, expiresIn: 60 * 60) { Profile(name: "Ada") }
+  }
+
+  func rename(_ id: UUID, to name: String) async throws {
+    cache[id] = Profile(name: name)  // seen by every read from now on, written in the background
+    try await cache.sync()  // written
+  }
+}
+
 @MainActor func previewedController() -> NotesController {
   NotesController(store: .previewStore(items: [Note(text: "Milk")]))
 }

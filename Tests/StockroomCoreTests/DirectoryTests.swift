@@ -11,12 +11,40 @@ import Testing
       (.documents, .documents(appendingPath: "a/b")),
       (.caches, .caches(appendingPath: "a/b")),
       (.temporary, .temporary(appendingPath: "a/b")),
+      (.applicationSupport, .applicationSupport(appendingPath: "a/b")),
     ]
     for (place, below) in pairs {
       #expect(below.url.path.hasPrefix(place.url.path))
       #expect(below.url.path.hasSuffix("a/b"))
     }
-    #expect(Set(pairs.map(\.0)).count == 4)
+    #expect(Set(pairs.dropLast().map(\.0)).count == 4)
+  }
+
+  @Test("A program's own directories carry its name, and are told from all others")
+  func ofProgram() {
+    let directory = FileManager.Directory.caches.ofProgram
+    #expect(directory.path.hasSuffix("/\(FileManager.Directory.pathComponent(for: Program.name))/Stockroom"))
+    #expect(
+      directory.url.deletingLastPathComponent().deletingLastPathComponent().path
+        == FileManager.Directory.caches.path)
+  }
+
+  @Test("Every text has a file name of its own")
+  func pathComponents() {
+    let texts = [
+      "", ".", "..", "a", "A", "a.b", ".a", "%2Ea", "a/b", "a%2Fb", "é", "e\u{301}", "a\0b", "a b", "%", "%%",
+      "%00",
+      String(repeating: "x", count: 200), String(repeating: "x", count: 201),
+      String(repeating: "é", count: 100),
+    ]
+    let names = texts.map { FileManager.Directory.pathComponent(for: $0) }
+    #expect(Set(names).count == texts.count)
+    for name in names {
+      #expect((1...200).contains(name.utf8.count))
+      #expect(!name.contains("/") && !name.hasPrefix("."))
+      #expect(name.utf8.allSatisfy { (0x21...0x7E).contains($0) })
+    }
+    #expect(FileManager.Directory.pathComponent(for: "com.example.my-app_2") == "com.example.my-app_2")
   }
 
   @Test("Its path is absolute and has no slash at its end")
@@ -58,6 +86,18 @@ import Testing
     }
   }
 
+  @Test("An app group that this program does not belong to has no container")
+  func noContainer() {
+    #expect(throws: StorageError.self) {
+      try FileManager.Directory.sharedContainer(forAppGroupIdentifier: "")
+    }
+    #if canImport(Darwin)
+      #expect(throws: StorageError.self) {
+        try FileManager.Directory.sharedContainer(forAppGroupIdentifier: "group.nobody.has.this")
+      }
+    #endif
+  }
+
   #if os(Linux)
     @Test("It can be made below one that may be entered but not read")
     func unreadableParent() async throws {
@@ -95,6 +135,12 @@ import Testing
         precondition(FileManager.Directory.defaultStorageDirectory.url.path == "/data")
         precondition(FileManager.Directory.caches.url.path == "/home/somebody/.cache")
         precondition(FileManager.Directory.documents.url.path == "/home/somebody/Documents")
+        precondition(FileManager.Directory.applicationSupport(appendingPath: "a").url.path == "/data/a")
+        let group = try FileManager.Directory.sharedContainer(forAppGroupIdentifier: "group.com.example")
+        precondition(group.url.path == "/data/group.com.example")
+        precondition(
+          try FileManager.Directory.sharedContainer(forAppGroupIdentifier: "../a/b", appendingPath: "c").path
+            == "/data/%2E.%2Fa%2Fb/c")
       }
     }
   #endif

@@ -34,6 +34,9 @@ extension PersistentCache {
   /// Every later read sees it. It is written in the background, in the order of assignments; of several for one key
   /// that wait, the last takes the place of the first. What could not be written ``sync()`` throws. O(1), and never
   /// waits for storage.
+  ///
+  /// **What has not been written when the process ends is lost**, even if it ends by returning from `main`. Wait for
+  /// ``sync()`` before that, or use ``store(_:forKey:expiresIn:)``.
   public func assign(_ value: Value?, forKey key: Key) { assign(item: value.map { Item($0) }, forKey: key) }
 
   /// Keeps an item, or with nil removes what there is: `cache[item: key] = item`. See ``assign(_:forKey:)``.

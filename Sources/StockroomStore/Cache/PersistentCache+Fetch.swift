@@ -53,7 +53,7 @@ extension PersistentCache {
         leave(id)
       }
     } catch is WouldWaitForItself {
-      let context = try LoadContext.current.loadingAlone(text, of: ObjectIdentifier(self))
+      let context = try LoadContext.current.loadingAlone(text, of: ObjectIdentifier(core))
       return try await LoadContext.$current.withValue(context) { try await fallback() }
     }
   }

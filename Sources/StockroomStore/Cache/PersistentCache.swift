@@ -18,7 +18,8 @@ import StockroomCore
 /// ```
 ///
 /// A read looks in memory first and waits for storage only if it must. An assignment does not wait at all: every later
-/// read sees it, and it is written in the background. ``sync()`` waits for that, and tells what could not be written.
+/// read sees it, and it is written in the background. **What has not been written when the process ends is lost.**
+/// ``sync()`` waits until it is, and tells what could not be written.
 /// ``store(_:forKey:expiresIn:)`` and ``removeValue(forKey:)`` return when the engine has acknowledged.
 /// ``fetch(_:expiresIn:fallback:)`` loads what is missing, once, however many ask for it.
 ///
@@ -51,23 +52,50 @@ import StockroomCore
 /// ## Failures
 ///
 /// What cannot be read throws and is never taken for a miss (rule R4). An entry that cannot be decoded throws
-/// `StorageError.Code.decodingFailed` until its key is assigned or removed. What could not be written stays in memory
-/// for as long as there is room, and until it is written, or assigned anew, its key is otherwise a miss: storage's older
-/// value does not come back while this cache is there. For that the cache remembers each key that could not be
-/// written, whatever the limits are, some hundred bytes and the text of the key: while an engine refuses all writes,
-/// memory grows with every new key that is assigned. A value that cannot be encoded, or is too large for the engine, is
-/// removed from storage.
+/// `StorageError.Code.decodingFailed` until its key is assigned or removed, or it has expired;
+/// ``fetch(_:expiresIn:fallback:)`` loads and replaces it, since whoever uses it can. What could not be written
+/// stays in memory for as long as there is room, and until it is written, or assigned anew, its key is otherwise a
+/// miss: storage's older value does not come back while this cache is there. For that the cache remembers each key
+/// that could not be written, whatever the limits are, some hundred bytes and the text of the key: while an engine
+/// refuses all writes, memory grows with every new key that is assigned. A value that cannot be encoded, or is too
+/// large for the engine, is removed from storage. Values for which their encoding stands for another,
+/// `Int??.some(nil)` or a relative URL in JSON, count as such; within a type of one's own that is up to the type.
 public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: Codable & Sendable>: Sendable,
   AssignableCache
 {
   typealias State = CacheState<Item, Value>
 
-  let storage: CacheStorage?
-  let codec: any Codec
-  let memoryLimit: CacheLimit
-  let storageLimit: CacheLimit
-  let now: @Sendable () -> Date
-  private let state: Guarded<State>
+  /// All that a cache consists of. Caches that are one cache to their users have one core.
+  package final class Core: Sendable {
+    fileprivate let storage: CacheStorage?
+    fileprivate let codec: any Codec
+    fileprivate let memoryLimit: CacheLimit
+    fileprivate let storageLimit: CacheLimit
+    fileprivate let now: @Sendable () -> Date
+    fileprivate let state: Guarded<State>
+
+    package init(
+      storage: (any StorageEngine)?, namespace: String, memoryLimit: CacheLimit, storageLimit: CacheLimit,
+      codec: any Codec = .json, now: @escaping @Sendable () -> Date = { Date() }
+    ) {
+      self.storage = storage.map { CacheStorage(engine: $0, namespace: CacheNamespace(namespace)) }
+      self.codec = codec
+      self.memoryLimit = memoryLimit
+      self.storageLimit = storageLimit
+      self.now = now
+      state = Guarded(State(memory: MemoryTier(limit: memoryLimit)))
+    }
+  }
+
+  let core: Core
+  var storage: CacheStorage? { core.storage }
+  var codec: any Codec { core.codec }
+  var memoryLimit: CacheLimit { core.memoryLimit }
+  var storageLimit: CacheLimit { core.storageLimit }
+  var now: @Sendable () -> Date { core.now }
+
+  /// A cache that has its entries, in memory and in storage, in common with all that have this core.
+  package init(core: Core) { self.core = core }
 
   /// A cache in front of an engine, or of none. Reads and writes nothing yet.
   ///
@@ -89,12 +117,10 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
     storageLimit: CacheLimit = .unlimited, codec: any Codec = .json,
     now: @escaping @Sendable () -> Date = { Date() }
   ) {
-    self.storage = storage.map { CacheStorage(engine: $0, namespace: CacheNamespace(namespace)) }
-    self.codec = codec
-    self.memoryLimit = memoryLimit
-    self.storageLimit = storageLimit
-    self.now = now
-    state = Guarded(State(memory: MemoryTier(limit: memoryLimit)))
+    core = Core(
+      storage: storage, namespace: namespace, memoryLimit: memoryLimit, storageLimit: storageLimit,
+      codec: codec,
+      now: now)
   }
 
   /// Whether a change has to be encoded, and so goes through the queue, or is done once it is in memory.
@@ -102,7 +128,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
 
   /// Calls `body` with the state while nobody else has it, then lets go of what was dropped.
   func withState<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
-    let (result, dropped) = state.withLock { state in (body(&state), state.memory.takeDropped()) }
+    let (result, dropped) = core.state.withLock { state in (body(&state), state.memory.takeDropped()) }
     withExtendedLifetime(dropped) {}
     return result
   }

@@ -22,12 +22,13 @@ import StockroomCore
 ///
 /// The codec's bytes, JSON unless you choose otherwise, as `Data` under the key. They are decoded once, and
 /// again when they have changed, whoever changed them: each look at the value compares them, which costs
-/// O(bytes). On Linux, where Foundation copies them one by one, that is about 2 µs for a flag and 70 µs for a
-/// kilobyte.
+/// O(bytes). Off Apple's systems they are in a file of their own, whose state costs about 1 µs to look up.
 ///
 /// If they cannot be decoded, or if there is something else under the key, then the value is the default and
 /// ``failure`` says why. Looking never overwrites them, and neither does an operation that builds on the
-/// earlier value: it throws. Only ``set(_:)`` and ``reset()`` replace what cannot be read.
+/// earlier value: it throws. Only ``set(_:)`` and ``reset()`` replace what cannot be read. A value whose
+/// encoding stands for another, `Int??.some(nil)` or a relative URL in JSON, is refused; within a type of
+/// one's own that is up to the type.
 ///
 /// ## Threads
 ///
@@ -36,9 +37,26 @@ import StockroomCore
 /// changed nothing.
 ///
 /// All instances with the same key see each other's changes, and so do their observers and ``values``. A
-/// change that other code, or another process, makes in `UserDefaults` is noticed by the next look or
-/// operation on an instance, and reported then; between such code and an operation of this class nothing can
-/// mediate.
+/// change that other code makes in `UserDefaults` is noticed by the next look or operation on an instance, and
+/// reported then; between such code and an operation of this class nothing can mediate.
+///
+/// ## Processes
+///
+/// On Apple's platforms a change by another process is noticed by the next look after the system has passed it on,
+/// and of two processes that change one value at the same time one may undo what the other did.
+///
+/// Elsewhere an operation reads, changes and stores while no other process can, so that none of their changes is lost.
+/// A change is seen by the next look in every process; observers and ``values`` hear of it soon, by the system's
+/// notification of files, on a thread of its own.
+///
+/// ## Where it is
+///
+/// On Apple's platforms: in the user defaults. Elsewhere Foundation's user defaults lose what they had when a process
+/// is killed while it stores, and what other processes have stored. There the values of `UserDefaults.standard` are in
+/// `$XDG_CONFIG_HOME/<program>/Stockroom/StoredValues.json` (`~/.config` by default), with the name of the executable for the
+/// program, and those of a suite in a directory of the suite's name. As long as nothing is stored there the user
+/// defaults count: what is registered with `register(defaults:)`, and what other code stores in them, which
+/// ``reset()`` removes as well. What other code stores in them later is not seen.
 ///
 /// ## Observation
 ///
@@ -51,9 +69,9 @@ import StockroomCore
 ///
 /// On Apple's platforms an operation returns once the system's preferences service has the value: it survives
 /// the end of the process, and the system writes it to disk soon after. It does not say whether it succeeded.
-/// Elsewhere an operation returns once the value has been written to the preferences file, and throws if that
-/// failed. That takes around a millisecond, and more for a large file. Neither promises to survive the death
-/// of the machine.
+/// Elsewhere an operation replaces the file by a new one with all values of the suite, and returns once that is on
+/// disk; it throws if that failed. At any moment the file is the old one or the new one, whatever happens to the
+/// process or the machine. That takes two waits for the disk, some milliseconds, during which reading goes on.
 @propertyWrapper
 public final class StoredValue<Item: StorableItem>: Sendable {
   private let entry: UserDefaultsEntry
@@ -93,7 +111,8 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   public var projectedValue: StoredValue<Item> { self }
 
   /// Why ``wrappedValue`` is the default although something is stored: a `StorageError` with code
-  /// `decodingFailed`, which names the key and the cause. Nil if all is well.
+  /// `decodingFailed`, which names the key and the cause, or, where there is a file, `corrupted`, `permissionDenied` or
+  /// `io`, which names the file. Nil if all is well.
   public var failure: StorageError? {
     look()
     return observed.failure
@@ -102,7 +121,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   /// The present value, or an error where ``wrappedValue`` would give the default for want of a better.
   /// O(bytes).
   ///
-  /// - Throws: `StorageError` with code `decodingFailed`.
+  /// - Throws: ``failure``.
   public func get() throws -> Item {
     look()
     return try observed.get()
@@ -126,7 +145,9 @@ public final class StoredValue<Item: StorableItem>: Sendable {
 
   /// Stores a value, whatever was stored before. O(bytes).
   ///
-  /// - Throws: `StorageError` with code `encodingFailed`; `io` if it could not be written.
+  /// - Throws: `StorageError` with code `encodingFailed`; where there is a file, `diskFull`, `permissionDenied`,
+  ///   `readOnly` or `io` if it could not be written, `corrupted` if it is damaged, since the other values in it would
+  ///   be lost, and `locked` if another process does not let go of it for a minute.
   public func set(_ value: Item) throws {
     let bytes = try observed.encode(value)
     try UserDefaultsWriter.shared.write(entry) { try entry.replace(with: bytes) }
@@ -135,7 +156,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   /// Removes what is stored, whatever it is: the value is the default again, or what has been registered as
   /// one with `UserDefaults.register(defaults:)`.
   ///
-  /// - Throws: `StorageError` with code `io` if that could not be written.
+  /// - Throws: as ``set(_:)``, but for `encodingFailed`.
   public func reset() throws {
     try UserDefaultsWriter.shared.write(entry) { try entry.replace(with: nil) }
   }
@@ -143,12 +164,11 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   /// Stores what the closure makes of the present value, and nothing if it throws. No other operation comes
   /// between. O(bytes).
   ///
-  /// While the closure runs, no other thread of the process can store under any key, in any user defaults: keep it
-  /// short, and do not let it wait for another thread, which may itself wait to store something. It may read any
-  /// value, and store under other keys.
+  /// While the closure runs, no other thread of the process can store under any key, in any user defaults, and
+  /// off Apple's platforms no other process in these: keep it short, and do not let it wait for another
+  /// thread, which may itself wait to store something. It may read any value, and store under other keys.
   ///
-  /// - Throws: what the closure throws; `StorageError` with code `decodingFailed` if the present value cannot be
-  ///   read, `encodingFailed`, or `io` if the new one could not be written.
+  /// - Throws: what the closure throws; ``failure`` if the present value cannot be read; as ``set(_:)``.
   public func update(_ change: (inout Item) throws -> Void) throws {
     try updateIfNeeded { item in
       try change(&item)

@@ -41,7 +41,6 @@ private final class Foo: Sendable {
 
   @Test("Values, items that expire, and what is loaded if it is missing", arguments: Place.names)
   func access(_ name: String) async throws {
-    typealias Item = PersistentCache<String, Int>.Item
     let place = try Place(name)
     let cache = PersistentCache<String, Int>(storage: try place.engine())
     let key = "key"

@@ -1,0 +1,36 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension LevelDBStorageEngine {
+  /// The engine in this program's directory for data, opened when it is first asked for.
+  ///
+  /// It is in `<program>/Stockroom/LevelDB` in the default storage directory, with the bundle identifier for the program, or
+  /// the name of the executable where there is none. It is one engine for the whole program. Opening waits for the disk
+  /// on the calling thread; if it throws, the next who asks tries again.
+  ///
+  /// - Throws: as the initialiser does.
+  public static var `default`: LevelDBStorageEngine {
+    get throws {
+      try shared.withLock { engine in
+        if let engine { return engine }
+        let opened = try LevelDBStorageEngine.default(appendingPath: "LevelDB")
+        engine = opened
+        return opened
+      }
+    }
+  }
+
+  /// An engine in a directory below `<program>/Stockroom` in the default storage directory.
+  ///
+  /// - Throws: as the initialiser does.
+  public static func `default`(appendingPath path: String) throws -> LevelDBStorageEngine {
+    try LevelDBStorageEngine(directory: .defaultStorageDirectory.ofProgram.appending(path))
+  }
+
+  private static let shared = Guarded<LevelDBStorageEngine?>(nil)
+}
