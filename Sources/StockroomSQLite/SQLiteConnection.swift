@@ -1,5 +1,6 @@
 import CSQLite
 import StockroomCore
+import Synchronization
 
 #if canImport(Darwin)
   import Darwin
@@ -15,33 +16,49 @@ import StockroomCore
 /// https://sqlite.org/threadsafe.html
 final class SQLiteConnection: @unchecked Sendable {
   // Safe to share: the pool lends a reading connection to one caller at a time, and the writing one belongs to
-  // the engine's own thread. Both hand over through a lock, which orders their accesses to memory.
+  // the engine's own thread. Both hand over through a lock, which orders their accesses to memory. Only interrupt() may
+  // be called meanwhile.
 
-  enum Role {
-    /// Never waits: whoever finds the database busy asks the writer, who may.
-    case reader
-    case writer(creating: Bool)
+  /// What SQLite's callbacks read and write, on the thread that uses the connection.
+  private final class CallbackState {
+    /// How long to wait for other connections.
+    var timeout = Duration.zero
+    /// When the wait that is under way ends.
+    var end = ContinuousClock.now
+    /// The pages in the write-ahead log at the last commit of this connection.
+    var logPages = 0
   }
 
-  /// In bytes, and never more than the database has.
-  private static let cacheSize = 64 << 20
-
   let path: String
+  /// What ``SQLiteFiles`` knows on behalf of this connection.
+  var fileCheck = SQLiteFiles.Check()
   private var handle: OpaquePointer?
   private var prepared = [OpaquePointer?](repeating: nil, count: SQLiteQuery.allCases.count)
+  private let callbackState = CallbackState()
+  private let isInterrupted = Atomic(false)
 
-  /// Opens the database file, without reading from it or writing to it.
-  init(path: String, role: Role) throws {
+  /// Opens a database file that is there, without reading from it or writing to it.
+  ///
+  /// - Parameters:
+  ///   - file: The path without symbolic links, since SQLite is told to follow none.
+  ///   - path: The path by which people know it.
+  ///   - lockTimeout: How long to wait while others keep the database busy. Nil: not at all.
+  init(file: String, path: String, lockTimeout: Duration?) throws {
     self.path = path
-    var flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX
-    if case .writer(creating: true) = role { flags |= SQLITE_OPEN_CREATE }
-    let result = sqlite3_open_v2(path, &handle, flags, nil)
+    let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW
+    let result = sqlite3_open_v2(file, &handle, flags, nil)
     guard result == SQLITE_OK, let handle else {
       defer { close() }
       throw StorageError.sqlite(result, handle, "Opening the database \(path) failed.")
     }
     sqlite3_extended_result_codes(handle, 1)
-    if case .writer = role { sqlite3_busy_handler(handle, Self.waitForOthers, nil) }
+    let state = Unmanaged.passUnretained(callbackState).toOpaque()
+    if let lockTimeout {
+      callbackState.timeout = lockTimeout
+      sqlite3_busy_handler(handle, Self.waitForOthers, state)
+    }
+    // Takes the place of SQLite's own automatic checkpoints.
+    sqlite3_wal_hook(handle, Self.rememberLogPages, state)
   }
 
   deinit { close() }
@@ -58,15 +75,28 @@ final class SQLiteConnection: @unchecked Sendable {
 
   /// Calls `body` with the statement for a query, ready to be bound, and rewinds it afterwards.
   func run<Result>(_ query: SQLiteQuery, _ body: (SQLiteStatement) throws -> Result) throws -> Result {
-    let statement = SQLiteStatement(handle: try statement(for: query), connection: self)
-    // The result repeats the error that step() has already reported.
-    defer { sqlite3_reset(statement.handle) }
+    let statement = try statement(for: query)
+    defer { statement.reset() }
     return try body(statement)
   }
 
   /// Runs a query that takes nothing and gives no rows.
   func run(_ query: SQLiteQuery) throws {
     try run(query) { _ = try $0.step() }
+  }
+
+  /// The statement for a query, ready to be bound. Whoever asks for it resets it.
+  func statement(for query: SQLiteQuery) throws -> SQLiteStatement {
+    if let statement = prepared[query.rawValue] {
+      return SQLiteStatement(handle: statement, connection: self)
+    }
+    guard handle != nil else { throw StorageError(.closed, "The connection to \(path) has been closed.") }
+    var statement: OpaquePointer?
+    let flags = UInt32(SQLITE_PREPARE_PERSISTENT)
+    let result = sqlite3_prepare_v3(handle, query.sql, -1, flags, &statement, nil)
+    guard result == SQLITE_OK, let statement else { throw error(result, "Preparing “\(query.sql)”") }
+    prepared[query.rawValue] = statement
+    return SQLiteStatement(handle: statement, connection: self)
   }
 
   /// Runs SQL that is not worth preparing, and returns the text in its first row and column, if any.
@@ -89,21 +119,89 @@ final class SQLiteConnection: @unchecked Sendable {
       try run(.commit)
       return result
     } catch {
-      // After some errors SQLite has rolled back by itself: https://sqlite.org/lang_transaction.html
-      if sqlite3_get_autocommit(handle) == 0 { try run(.rollback) }
+      try rollBack()
       throw error
     }
   }
 
-  /// Lets the connection keep pages in memory that it reads again and again, in place of SQLite's 2 MB.
-  ///
-  /// Reads the database.
-  func enlargeCache() throws {
-    try execute("PRAGMA cache_size = -\(Self.cacheSize >> 10)")
+  /// Lets `body` read, with pauses in which others have their turn, what there was at one moment.
+  func snapshot<Result>(_ body: () async throws -> Result) async throws -> Result {
+    try run(.beginReading)
+    do {
+      let result = try await body()
+      try run(.commit)
+      return result
+    } catch {
+      try rollBack()
+      throw error
+    }
   }
 
+  private func rollBack() throws {
+    // After some errors SQLite has rolled back by itself: https://sqlite.org/lang_transaction.html
+    if sqlite3_get_autocommit(handle) == 0 { try run(.rollback) }
+  }
+
+  /// Lets the connection keep as many bytes of the database in memory.
+  ///
+  /// Reads the database.
+  func setCacheSize(_ bytes: Int) throws {
+    try execute("PRAGMA cache_size = -\(max(0, bytes) >> 10)")
+  }
+
+  /// Makes the statements that are under way, on whichever thread, throw `CancellationError`, and those that begin
+  /// before the last of them has ended.
+  func interrupt() {
+    isInterrupted.store(true, ordering: .relaxed)
+    sqlite3_interrupt(handle)
+  }
+
+  /// Throws `CancellationError` if the connection was interrupted, which may have been before a statement was under way.
+  func checkInterruption() throws {
+    if isInterrupted.load(ordering: .relaxed) { throw CancellationError() }
+  }
+
+  /// The error for a result code of a call on this connection.
+  func error(_ result: Int32, _ action: String) -> any Error {
+    // Nobody interrupts but who has been cancelled.
+    if result & 0xff == SQLITE_INTERRUPT { return CancellationError() }
+    return StorageError.sqlite(result, handle, "\(action) failed in the database \(path).")
+  }
+
+  /// Waits while another connection has the database: ten milliseconds at most at a time. SQLite's own handler waits
+  /// longer each time, so that who has waited longest would get the database last.
+  private static let waitForOthers: @convention(c) (UnsafeMutableRawPointer?, Int32) -> Int32 = {
+    state, attempts in
+    guard let state else { return 0 }
+    let wait = Unmanaged<CallbackState>.fromOpaque(state).takeUnretainedValue()
+    if attempts == 0 { wait.end = .now + wait.timeout }
+    guard ContinuousClock.now < wait.end else { return 0 }
+    usleep(1_000 * UInt32(min(attempts + 1, 10)))
+    return 1
+  }
+
+  private static let rememberLogPages:
+    @convention(c) (UnsafeMutableRawPointer?, OpaquePointer?, UnsafePointer<CChar>?, Int32) -> Int32 = {
+      state, _, _, pages in
+      guard let state else { return SQLITE_OK }
+      Unmanaged<CallbackState>.fromOpaque(state).takeUnretainedValue().logPages = Int(pages)
+      return SQLITE_OK
+    }
+}
+
+// MARK: - The files
+
+extension SQLiteConnection {
   /// Whether the database could be opened for reading only.
   var isReadOnly: Bool { sqlite3_db_readonly(handle, "main") == 1 }
+
+  /// Whether the path, followed as SQLite has done, leads to another file than the one that is open, or to none.
+  func hasMoved() throws -> Bool {
+    var hasMoved: Int32 = 0
+    let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &hasMoved)
+    guard result == SQLITE_OK else { throw error(result, "Looking for the file") }
+    return hasMoved != 0
+  }
 
   /// The first bytes of the database file, of which there must be as many.
   ///
@@ -131,29 +229,58 @@ final class SQLiteConnection: @unchecked Sendable {
     guard result == SQLITE_OK else { throw error(result, "Looking for changes") }
     return version
   }
+}
 
-  /// The error for a result code of a call on this connection.
-  func error(_ result: Int32, _ action: String) -> StorageError {
-    .sqlite(result, handle, "\(action) failed in the database \(path).")
+// MARK: - The write-ahead log
+
+extension SQLiteConnection {
+  /// The pages in the log after the last commit of this connection.
+  var logPages: Int { callbackState.logPages }
+
+  /// Moves what is in the log into the database, as far as nobody reads what it would replace. Returns whether that was
+  /// all.
+  func checkpoint() throws -> Bool {
+    try checkpoint(SQLITE_CHECKPOINT_PASSIVE)
   }
 
-  private func statement(for query: SQLiteQuery) throws -> OpaquePointer {
-    if let statement = prepared[query.rawValue] { return statement }
-    guard handle != nil else { throw StorageError(.closed, "The connection to \(path) has been closed.") }
-    var statement: OpaquePointer?
-    let flags = UInt32(SQLITE_PREPARE_PERSISTENT)
-    let result = sqlite3_prepare_v3(handle, query.sql, -1, flags, &statement, nil)
-    guard result == SQLITE_OK, let statement else { throw error(result, "Preparing “\(query.sql)”") }
-    prepared[query.rawValue] = statement
-    return statement
+  /// Moves all that is in the log into the database, so that the log begins anew, once nobody reads from it any more.
+  /// Until then nobody can write.
+  ///
+  /// - Parameter isEmptied: Whether the log's file gives its room back.
+  /// - Throws: `StorageError` with code `locked` if somebody goes on reading for longer than `timeout`.
+  func restartLog(waiting timeout: Duration, isEmptied: Bool = false) throws {
+    try wait(atMost: timeout) {
+      _ = try checkpoint(isEmptied ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_RESTART)
+    }
+    callbackState.logPages = 0
   }
 
-  /// Waits while another connection writes: ten milliseconds at most at a time, a minute in all. SQLite's own
-  /// handler waits longer each time, so that who has waited longest would get the database last.
-  private static let waitForOthers: @convention(c) (UnsafeMutableRawPointer?, Int32) -> Int32 = {
-    _, attempts in
-    guard attempts < 6_000 else { return 0 }
-    usleep(1_000 * UInt32(min(attempts + 1, 10)))
-    return 1
+  /// Writes the database again without its free pages: https://sqlite.org/lang_vacuum.html
+  ///
+  /// - Throws: `StorageError` with code `locked` if another connection is writing.
+  func vacuum() throws {
+    try wait(atMost: .zero) { try execute("VACUUM") }
+  }
+
+  /// Does `body`, waiting for others at most for as long as `timeout` instead of the usual time.
+  private func wait(atMost timeout: Duration, _ body: () throws -> Void) throws {
+    let usual = callbackState.timeout
+    callbackState.timeout = min(usual, timeout)
+    defer { callbackState.timeout = usual }
+    try body()
+  }
+
+  /// Lets close() leave the log as it is.
+  func keepLogWhenClosing() throws {
+    guard handle != nil else { return }
+    let result = stockroom_sqlite3_no_checkpoint_on_close(handle)
+    guard result == SQLITE_OK else { throw error(result, "Leaving the log") }
+  }
+
+  private func checkpoint(_ mode: Int32) throws -> Bool {
+    var pages: (all: Int32, done: Int32) = (0, 0)
+    let result = sqlite3_wal_checkpoint_v2(handle, "main", mode, &pages.all, &pages.done)
+    guard result == SQLITE_OK else { throw error(result, "Moving the log into the database") }
+    return pages.done == pages.all
   }
 }

@@ -6,33 +6,28 @@ import StockroomCore
 final class SQLiteDatabase: Sendable {
   private let gate: Gate
   private let thread = OwnThread()
-  private let writer: SQLiteConnection
-  private let committer: GroupCommitter<[StorageOperation]>
+  private let file: SQLiteFile
+  private let files: SQLiteFiles
+  private let committer: SQLiteCommitter
+  private let groups: GroupCommitter<[StorageOperation]>
   private let readers: SQLiteReaders
+  private let lockTimeout: Duration
 
-  /// Opens the database at a path, or makes it.
-  init(path: String, durability: Durability) throws {
-    let writer = try SQLiteFile(path: path).connect(durability: durability)
-    self.writer = writer
-    // Touched by the engine's own thread only.
-    let ledger = Guarded<SQLiteLedger?>(nil)
-    gate = Gate(path: path)
-    committer = GroupCommitter(on: thread) { group in
-      let batch = SortedBatch(joining: group)
-      try ledger.withLock { ledger in
-        // Forgotten if the transaction fails, since it is not known then what was kept.
-        let known = ledger.take()
-        var left = try writer.transaction(.beginWriting) {
-          var transaction = try SQLiteWriter(on: writer, knowing: known)
-          return try transaction.perform(batch)
-        }
-        // The transaction has been committed, and an error here must not say otherwise.
-        guard let version = try? writer.dataVersion() else { return }
-        left.version = version
-        ledger = left
-      }
+  /// Opens the database, or makes it.
+  init(_ file: SQLiteFile, lockTimeout: Duration) throws {
+    let connection = try file.openWriter()
+    self.file = file
+    self.lockTimeout = lockTimeout
+    files = try SQLiteFiles(path: file.path, openOn: connection)
+    gate = Gate(path: file.path)
+    let committer = SQLiteCommitter(on: connection, files)
+    groups = GroupCommitter(on: thread) { [thread] group in
+      try committer.commit(group)
+      // After the tasks have been told. Once the thread is being stopped, closing does the same.
+      if committer.isLogLong { _ = try? thread.enqueue { committer.shortenLog() } }
     }
-    readers = SQLiteReaders(path: path)
+    self.committer = committer
+    readers = SQLiteReaders(of: file, files)
   }
 
   deinit {
@@ -41,18 +36,62 @@ final class SQLiteDatabase: Sendable {
   }
 
   /// Lets `body` read, on this thread, which does not wait for anybody.
-  ///
-  /// Now and then another process makes readers wait: it recovers the log after a crash, or closes the database as
-  /// the last one. Then the engine's own thread does the waiting, and the reading.
-  func read<Result: Sendable>(
-    _ body: @escaping @Sendable (SQLiteConnection) throws -> Result
-  ) async throws -> Result {
+  func read<Result>(_ body: (SQLiteConnection) throws -> Result) async throws -> Result {
     try gate.enter()
     defer { gate.leave() }
     do {
       return try readers.withReader(body)
     } catch let error as StorageError where error.code == .locked {
-      return try await thread.run { [writer] in try body(writer) }
+      return try await afterWaiting { try readers.withReader(body) }
+    }
+  }
+
+  /// Lets `body` read much, with pauses in which others have their turn (rule C5). It may be called again from the
+  /// beginning.
+  func readMuch<Result>(
+    _ body: (SQLiteConnection, inout YieldTimer) async throws -> Result
+  ) async throws -> Result {
+    try gate.enter()
+    defer { gate.leave() }
+    var timer = YieldTimer()
+    try await timer.yield()
+    do {
+      return try await readers.withReader { try await body($0, &timer) }
+    } catch let error as StorageError where error.code == .locked {
+      return try await afterWaiting { try await readers.withReader { try await body($0, &timer) } }
+    }
+  }
+
+  /// Now and then another process makes readers wait: it recovers the log after a crash, or closes the database as
+  /// the last one. Then the engine's own thread does the waiting.
+  private func afterWaiting<Result>(_ body: () async throws -> Result) async throws -> Result {
+    let end = ContinuousClock.now + lockTimeout
+    while true {
+      try await thread.run { [committer] in try committer.waitUntilReadable() }
+      do {
+        return try await body()
+      } catch let error as StorageError where error.code == .locked && ContinuousClock.now < end {}
+    }
+  }
+
+  /// Lets `body` read on a connection and a thread of their own, for what takes long and cannot pause. If the task is
+  /// cancelled, the statement that is under way throws `CancellationError`.
+  func readApart(_ body: @escaping @Sendable (SQLiteConnection) throws -> Void) async throws {
+    try gate.enter()
+    defer { gate.leave() }
+    try Task.checkCancellation()
+    let thread = OwnThread()
+    defer { thread.stop() }
+    let reader = try await thread.run { [file] in try file.openReader(isWaiting: true) }
+    defer { reader.close() }
+    try await withTaskCancellationHandler {
+      try await thread.run { [files] in
+        let result = Result { try body(reader) }
+        try files.check(&reader.fileCheck, isThorough: true)
+        try result.get()
+      }
+    } onCancel: {
+      reader.interrupt()
     }
   }
 
@@ -61,7 +100,7 @@ final class SQLiteDatabase: Sendable {
     try gate.enter()
     defer { gate.leave() }
     guard !operations.isEmpty else { return }
-    try await committer.submit(operations)
+    try await groups.submit(operations)
   }
 
   func close() async throws {
@@ -74,6 +113,6 @@ final class SQLiteDatabase: Sendable {
   private func release() {
     readers.drain()
     // Last, since the last connection to close takes the log away.
-    writer.close()
+    committer.close()
   }
 }

@@ -39,8 +39,10 @@ extension StorageError {
     case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_CONSTRAINT, SQLITE_MISMATCH:
       return .corrupted
     case SQLITE_FULL: return .diskFull
-    case SQLITE_BUSY, SQLITE_LOCKED: return .locked
-    case SQLITE_READONLY: return .readOnly
+    // SQLITE_PROTOCOL: others have kept the lock for so long that a reader gave up.
+    case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL: return .locked
+    // SQLITE_READONLY_DBMOVED
+    case SQLITE_READONLY: return failure.resultCode >> 8 == 4 ? .io : .readOnly
     case SQLITE_PERM, SQLITE_AUTH: return .permissionDenied
     case SQLITE_TOOBIG: return .valueTooLarge
     case SQLITE_IOERR, SQLITE_CANTOPEN: return StorageError.code(forErrno: failure.systemError)

@@ -13,48 +13,112 @@ import StockroomCore
   import Musl
 #endif
 
+/// How an engine uses its database.
+struct SQLiteOptions: Sendable {
+  var durability: Durability
+  var permissions: FilePermissions
+  var lockTimeout: Duration
+  /// In bytes, of each connection.
+  var cacheSize: Int
+}
+
 /// The file that a database is in: how it comes to be, and how it is opened without harm to what it may be instead.
-struct SQLiteFile {
+struct SQLiteFile: Sendable {
+  /// By which people know the file.
   let path: String
+  /// The same with the directory's symbolic links followed, since SQLite is told to follow none (rule O5).
+  private let file: String
+  private let options: SQLiteOptions
+
+  /// The file of this name in a directory that is there.
+  init(_ name: String, in directory: FileManager.Directory, _ options: SQLiteOptions) throws {
+    guard let resolved = realpath(directory.path, nil) else {
+      throw StorageError.posix(errno, "Looking for the directory \(directory.path) failed.")
+    }
+    defer { free(resolved) }
+    path = Self.path(name, in: directory.path)
+    file = Self.path(name, in: String(cString: resolved))
+    self.options = options
+  }
+
+  private static func path(_ name: String, in directory: String) -> String {
+    directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
+  }
 
   /// Opens the database for writing, and makes it first if there is none.
-  func connect(durability: Durability) throws -> SQLiteConnection {
+  func openWriter() throws -> SQLiteConnection {
     let size = try size() ?? make()
-    let connection = try SQLiteConnection(path: path, role: .writer(creating: false))
+    try refuseWhatIsPlanted()
+    let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
     try SQLiteEncoding.recognise(
       header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
     if connection.isReadOnly {
       let reason = access(path, W_OK) == 0 ? EACCES : errno
       throw StorageError.posix(reason, "The database \(path) can only be read.")
     }
-    try configure(connection, durability: durability)
+    try configure(connection)
+    return connection
+  }
+
+  /// Opens the database for reading.
+  ///
+  /// - Parameter isWaiting: Whether the connection waits while another process keeps everybody out.
+  func openReader(isWaiting: Bool = false) throws -> SQLiteConnection {
+    try refuseWhatIsPlanted()
+    let lockTimeout = isWaiting ? options.lockTimeout : nil
+    let connection = try SQLiteConnection(file: file, path: path, lockTimeout: lockTimeout)
+    // The file may be another one by now, whose log is none of our business.
+    try connection.keepLogWhenClosing()
+    if try connection.hasMoved() {
+      throw StorageError.posix(ESTALE, "The database \(path) has been replaced.")
+    }
+    try connection.setCacheSize(options.cacheSize)
     return connection
   }
 
   /// The bytes in the file, or nil if there is none. Throws if what is there cannot be a database.
   private func size() throws -> Int? {
+    guard let status = try status(path) else { return nil }
+    return Int(status.st_size)
+  }
+
+  /// Throws if what SQLite opens beside the database is anything but files, such as a pipe, which would make it wait.
+  private func refuseWhatIsPlanted() throws {
+    for suffix in ["-wal", "-shm", "-journal"] { _ = try status(path + suffix) }
+  }
+
+  /// What is known of a file, or nil if there is none.
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if it is not a file, but a symbolic link, say.
+  private func status(_ path: String) throws -> stat? {
     var status = stat()
-    if stat(path, &status) != 0 {
+    if lstat(path, &status) != 0 {
       if errno == ENOENT { return nil }
       throw StorageError.posix(errno, "Looking at \(path) failed.")
     }
-    guard status.st_mode & S_IFMT == S_IFREG else {
-      throw StorageError(.unsupported, "\(path) is not a file, so it cannot be a database.")
+    let kind = status.st_mode & S_IFMT
+    guard kind == S_IFREG else {
+      let name = kind == S_IFLNK ? "a symbolic link" : kind == S_IFDIR ? "a directory" : "a special file"
+      throw StorageError(
+        .unsupported, "\(path) is \(name) and not a file, so it cannot be part of a database.")
     }
-    return Int(status.st_size)
+    return status
   }
 
   /// Makes the database under another name and gives it its own when it is complete, so that an empty file is
   /// never a new database, but always one that was cut off (rule F2). Returns its size.
   private func make() throws -> Int {
+    try refuseWhatIsPlanted()
     if access("\(path)-wal", F_OK) == 0 {
       // SQLite would take what is in the log for changes to the new database. Unless somebody has just made it.
       if let size = try size() { return size }
       throw StorageError(.corrupted, "\(path) is missing: its write-ahead log is there without it.")
     }
-    let unfinished = "\(path)-new-\(UUID().uuidString)"
+    let unfinished = "\(file)-new-\(UUID().uuidString)"
     defer { unlink(unfinished) }
-    let connection = try SQLiteConnection(path: unfinished, role: .writer(creating: true))
+    try makeEmpty(unfinished)
+    let connection = try SQLiteConnection(
+      file: unfinished, path: unfinished, lockTimeout: options.lockTimeout)
     try connection.transaction(.beginWriting) {
       for statement in SQLiteEncoding.schema { try connection.execute(statement) }
       try connection.execute("PRAGMA application_id = \(SQLiteEncoding.applicationID)")
@@ -63,11 +127,24 @@ struct SQLiteFile {
     try useLog(connection)
     // Closed first, which moves what is in its log into the file.
     connection.close()
-    try FileManager.Directory.name(unfinished, path)
+    try FileManager.Directory.name(unfinished, file)
     guard let size = try size() else {
       throw StorageError(.io, "The database \(path) has been removed by somebody else.")
     }
     return size
+  }
+
+  /// Makes a file, with the permissions that SQLite will give the files beside it as well.
+  private func makeEmpty(_ path: String) throws {
+    let mode = mode_t(options.permissions.fileMode)
+    let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode)
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
+    // SQLite has no locks on it yet that would go with the descriptor.
+    defer { close(descriptor) }
+    // Whatever the process's umask is.
+    guard fchmod(descriptor, mode) == 0 else {
+      throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
+    }
   }
 
   private func useLog(_ connection: SQLiteConnection) throws {
@@ -77,7 +154,8 @@ struct SQLiteFile {
     }
   }
 
-  private func configure(_ connection: SQLiteConnection, durability: Durability) throws {
+  private func configure(_ connection: SQLiteConnection) throws {
+    let durability = options.durability
     // Does nothing, unless somebody has taken the log away.
     try useLog(connection)
     // With a log, FULL syncs it at each commit; NORMAL only before its contents move into the database.
@@ -94,7 +172,7 @@ struct SQLiteFile {
     try connection.execute("PRAGMA secure_delete = FAST")
     // A log that one huge batch made long gives its room back at the next checkpoint.
     try connection.execute("PRAGMA journal_size_limit = 67108864")
-    try connection.enlargeCache()
+    try connection.setCacheSize(options.cacheSize)
     // What cannot work should fail now: these find out whether the tables are there.
     _ = try SQLiteWriter(on: connection)
     _ = try connection.run(.exists) { statement in

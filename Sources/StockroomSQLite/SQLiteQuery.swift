@@ -5,7 +5,8 @@ enum SQLiteQuery: Int, CaseIterable {
   case write, remove, removeAll
   case writeLarge, removeLarge, removeAllLarge
   case value, largeValue, times, exists
-  case allValues, allKeys, allKeysAndValues, allEntries, keysAndValuesFrom, count
+  case allValues, allKeys, allKeysAndValues, allEntries, keysAndValuesFrom, count, eachKey
+  case verifiedEntries, verifiedLargeValues
 
   var sql: String {
     switch self {
@@ -46,6 +47,18 @@ enum SQLiteQuery: Int, CaseIterable {
     case .allEntries: "SELECT key, value, created, created + age, sequence FROM entries"
     case .keysAndValuesFrom: "SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key"
     case .count: "SELECT count(*) FROM entries"
+    case .eachKey: "SELECT 1 FROM entries"
+
+    // Whether the columns hold what they should, and the number of the large value, if it is one.
+    case .verifiedEntries:
+      """
+      SELECT key, typeof(key) = 'blob' AND typeof(sequence) = 'integer' AND typeof(created) = 'integer'
+        AND typeof(age) = 'integer' AND age >= 0
+        AND (typeof(value) = 'blob' OR typeof(value) = 'integer' AND value > 0),
+        sequence, CASE typeof(value) WHEN 'integer' THEN value ELSE 0 END
+      FROM entries
+      """
+    case .verifiedLargeValues: "SELECT number FROM large_values ORDER BY number"
     }
   }
 }

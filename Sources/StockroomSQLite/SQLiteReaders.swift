@@ -4,25 +4,48 @@ import StockroomCore
 /// ever waits for another.
 final class SQLiteReaders: Sendable {
   /// How many are kept while nobody uses them.
-  private static let mostIdle = 8
+  static let mostIdle = 8
 
-  private let path: String
+  private let file: SQLiteFile
+  private let files: SQLiteFiles
   private let idle = Guarded<[SQLiteConnection]>([])
 
-  init(path: String) { self.path = path }
+  init(of file: SQLiteFile, _ files: SQLiteFiles) {
+    self.file = file
+    self.files = files
+  }
 
   /// Lends a connection to `body`. Opens one if none is idle.
+  ///
+  /// - Throws: `StorageError` with code `io` if the database is not there any more (rule C6).
   func withReader<Result>(_ body: (SQLiteConnection) throws -> Result) throws -> Result {
-    let reader = try idle.withLock { $0.popLast() } ?? open()
-    defer {
-      let isKept = idle.withLock { idle in
-        guard idle.count < Self.mostIdle else { return false }
-        idle.append(reader)
-        return true
-      }
-      if !isKept { reader.close() }
+    let reader = try take()
+    defer { giveBack(reader) }
+    do {
+      let result = try body(reader)
+      try files.check(&reader.fileCheck)
+      return result
+    } catch {
+      // What comes of reading something else would be misleading.
+      try files.check(&reader.fileCheck, isThorough: true)
+      throw error
     }
-    return try body(reader)
+  }
+
+  /// The same for a body that pauses, so that the connection moves from thread to thread.
+  func withReader<Result>(
+    pausing body: (SQLiteConnection) async throws -> Result
+  ) async throws -> Result {
+    let reader = try take()
+    defer { giveBack(reader) }
+    do {
+      let result = try await body(reader)
+      try files.check(&reader.fileCheck)
+      return result
+    } catch {
+      try files.check(&reader.fileCheck, isThorough: true)
+      throw error
+    }
   }
 
   /// Closes the connections that nobody uses.
@@ -34,9 +57,23 @@ final class SQLiteReaders: Sendable {
     for reader in readers { reader.close() }
   }
 
-  private func open() throws -> SQLiteConnection {
-    let reader = try SQLiteConnection(path: path, role: .reader)
-    try reader.enlargeCache()
-    return reader
+  private func take() throws -> SQLiteConnection {
+    if let reader = idle.withLock({ $0.popLast() }) { return reader }
+    do {
+      return try file.openReader()
+    } catch {
+      var check = SQLiteFiles.Check()
+      try files.check(&check)
+      throw error
+    }
+  }
+
+  private func giveBack(_ reader: SQLiteConnection) {
+    let isKept = idle.withLock { idle in
+      guard idle.count < Self.mostIdle else { return false }
+      idle.append(reader)
+      return true
+    }
+    if !isKept { reader.close() }
   }
 }

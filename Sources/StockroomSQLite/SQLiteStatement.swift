@@ -9,7 +9,7 @@ import StockroomCore
 
 /// A prepared statement that is being executed: what is bound to it and what its current row holds.
 ///
-/// Bound bytes are not copied, so they must stay where they are until the last ``step()``.
+/// Bytes bound by ``bind(_:at:)`` are not copied, so they must stay where they are until the last ``step()``.
 struct SQLiteStatement {
   let handle: OpaquePointer
   let connection: SQLiteConnection
@@ -23,6 +23,9 @@ struct SQLiteStatement {
     }
   }
 
+  /// Ends the execution. What the step before has thrown is not thrown again.
+  func reset() { sqlite3_reset(handle) }
+
   func bind(_ number: Int64, at index: Int32) throws {
     try check(sqlite3_bind_int64(handle, index, number))
   }
@@ -33,6 +36,14 @@ struct SQLiteStatement {
       return try check(sqlite3_bind_zeroblob(handle, index, 0))
     }
     try check(sqlite3_bind_blob64(handle, index, start, UInt64(bytes.count), nil))
+  }
+
+  /// Binds a copy of the bytes.
+  func bindCopy(_ bytes: UnsafeRawBufferPointer, at index: Int32) throws {
+    guard let start = bytes.baseAddress, !bytes.isEmpty else { return try bind(bytes, at: index) }
+    // SQLITE_TRANSIENT, which Swift cannot import.
+    let copying = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
+    try check(sqlite3_bind_blob64(handle, index, start, UInt64(bytes.count), copying))
   }
 
   /// The number in a column of the current row.

@@ -29,7 +29,10 @@ extension SQLiteStorageEngine {
     try await apply(keys.map { .remove(key: $0) })
   }
 
-  /// O(N) and one sync.
+  /// O(N) and one sync, and another two if a megabyte or more becomes free, which the disk then gets back: at once, or
+  /// with the first write after everybody has ended reading what was removed.
+  ///
+  /// On a full disk it works as long as the log has room for it, which takes a thousandth of the database's size.
   public func removeAllData() async throws {
     try await database.commit([.removeAll])
   }

@@ -14,10 +14,11 @@ import StockroomCore
 ///
 /// On disk there is the database, `data.sqlite3` by default, and while it is open its write-ahead log and shared
 /// memory beside it, with `-wal` and `-shm` at the end of their names. Removing entries leaves room in the file for
-/// others; it does not make the file smaller.
+/// others; ``removeAllData()`` makes the file smaller.
 ///
-/// In memory, the writer and each of the readers at the same time cache what they use of the database, up to 64 MB each.
-/// Entries of up to 512 bytes with their keys are found fastest.
+/// In memory, the writer and each of the readers at the same time cache what they use of the database, up to
+/// ``defaultCacheSize`` each unless `cacheSize:` says otherwise. Entries of up to 512 bytes with their keys are found
+/// fastest.
 ///
 /// ## Durability
 ///
@@ -26,26 +27,70 @@ import StockroomCore
 ///   the last commits may be lost, latest first; the database itself stays whole.
 ///
 /// Writes of tasks that write at the same time are committed together, with one sync for all of them.
+///
+/// ## The log
+///
+/// The log moves into the database every 1,000 pages. If reads overlap, of this process or of others, so that it can never
+/// begin anew, a write waits for them from 16 MiB on: a quarter of a second for each 16 MiB that the log is long. Only a
+/// read that goes on for longer than that makes it grow further.
+///
+/// ## Files that are deleted, moved or replaced
+///
+/// An engine whose database, log or shared memory is deleted, moved or replaced, or the directory that they are in, throws
+/// `StorageError.Code.io` from every call, and leaves alone what is there now; open another. Writes notice at once if a
+/// directory further up is moved, reads within five milliseconds. A database that is overwritten in place, by `cp` for
+/// instance, is not noticed: replace it with `mv`, while no engine is open on it.
+///
+/// A symbolic link, a pipe or a directory in place of one of the files is refused when opening. Directories may be
+/// symbolic links.
+///
+/// ## Apple's systems
+///
+/// - In the container of an app group, several processes may use the same database. The system ends an app that it
+///   suspends while the app has a lock on a file in such a container (`0xdead10cc`). The engine has locks as long as it is
+///   open, so close it before the app is suspended, or keep the database in the app's own container.
+/// - In the sandbox the engine needs write permission for the directory, not only for the database.
+/// - Files take the data protection class of their directory. With `NSFileProtectionComplete`, calls throw `io` or
+///   `permissionDenied` while the device is locked.
 public final class SQLiteStorageEngine: StorageEngine {
   /// The open database, or why it could not be opened.
   private let opened: Result<SQLiteDatabase, any Error>
   private let durability: Durability
 
+  /// How many bytes of the database each connection keeps in memory at most, unless it is told otherwise: 64 MiB, or
+  /// 8 MiB where the system ends processes that take much memory (iOS, tvOS, visionOS, watchOS).
+  #if os(iOS) || os(tvOS) || os(visionOS) || os(watchOS)
+    public static let defaultCacheSize = 8 << 20
+  #else
+    public static let defaultCacheSize = 64 << 20
+  #endif
+
   /// Opens the database in a directory, or makes both (rules O1, O2).
   ///
-  /// Waits for the disk on the calling thread.
+  /// O(1), but for what a process that was killed has left in the log. Waits for the disk on the calling thread.
   ///
   /// - Parameters:
   ///   - directory: Where the database is.
   ///   - databaseFilename: Its name, to which `.sqlite3` is added.
   ///   - durability: When a write counts as done.
+  ///   - permissions: Who may open the files. A database that is there keeps its permissions, and the log and the shared
+  ///     memory always have those of the database.
+  ///   - lockTimeout: How long to wait for another process that writes or recovers before throwing `locked`. It may wait
+  ///     a few times as long in all.
+  ///   - cacheSize: How many bytes of the database each connection keeps in memory at most: the one that writes, and as
+  ///     many as there are reads at the same time, of which eight are kept for later ones. Nothing is taken that the
+  ///     database does not have.
   /// - Throws: `StorageError` with code `corrupted` if the file is damaged or no database, `unsupported` if it is
-  ///   another program's, `readOnly`, `permissionDenied`, `locked` if another process keeps it locked for a
-  ///   minute, `diskFull` or `io`.
+  ///   another program's, or if it or what belongs to it is a symbolic link or not a file, `readOnly`,
+  ///   `permissionDenied`, `locked` if another process keeps it locked for that long, `diskFull` or `io`.
   public init(
-    directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full
+    directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full,
+    permissions: FilePermissions = .owner, lockTimeout: Duration = .seconds(60),
+    cacheSize: Int = SQLiteStorageEngine.defaultCacheSize
   ) throws {
-    opened = .success(try Self.open(directory, databaseFilename, durability))
+    let options = SQLiteOptions(
+      durability: durability, permissions: permissions, lockTimeout: lockTimeout, cacheSize: cacheSize)
+    opened = .success(try Self.open(directory, databaseFilename, options))
     self.durability = durability
   }
 
@@ -75,8 +120,11 @@ public final class SQLiteStorageEngine: StorageEngine {
   package static func deferringErrors(
     directory: @autoclosure () throws -> FileManager.Directory, durability: Durability = .full
   ) -> SQLiteStorageEngine {
-    SQLiteStorageEngine(
-      opened: Result { try open(directory(), "data", durability) }, durability: durability)
+    let options = SQLiteOptions(
+      durability: durability, permissions: .owner, lockTimeout: FileLock.defaultTimeout,
+      cacheSize: defaultCacheSize)
+    return SQLiteStorageEngine(
+      opened: Result { try open(directory(), "data", options) }, durability: durability)
   }
 
   /// Everything but finding damage within values, as SQLite keeps no checksums of its pages;
@@ -102,22 +150,27 @@ public final class SQLiteStorageEngine: StorageEngine {
   }
 
   private static func open(
-    _ directory: FileManager.Directory, _ filename: String, _ durability: Durability
+    _ directory: FileManager.Directory, _ filename: String, _ options: SQLiteOptions
   ) throws -> SQLiteDatabase {
     guard !filename.isEmpty, !filename.contains("/"), !filename.utf8.contains(0) else {
       throw StorageError(.unsupported, "\(filename.debugDescription) is not the name of a file.")
     }
-    try directory.create()
-    let file = directory.url.appending(path: filename + ".sqlite3", directoryHint: .notDirectory)
-    return try SQLiteDatabase(path: file.path(percentEncoded: false), durability: durability)
+    try directory.create(options.permissions)
+    return try SQLiteDatabase(
+      SQLiteFile(filename + ".sqlite3", in: directory, options), lockTimeout: options.lockTimeout)
   }
 }
 
 extension StorageEngine where Self == SQLiteStorageEngine {
-  /// The engine on the SQLite database in a directory. Throws as its initialiser does.
+  /// The engine on the SQLite database in a directory. Takes what its initialiser takes, and throws as that does.
   public static func sqlite(
-    directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full
+    directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full,
+    permissions: FilePermissions = .owner, lockTimeout: Duration = .seconds(60),
+    cacheSize: Int = SQLiteStorageEngine.defaultCacheSize
   ) throws -> SQLiteStorageEngine {
-    try SQLiteStorageEngine(directory: directory, databaseFilename: databaseFilename, durability: durability)
+    try SQLiteStorageEngine(
+      directory: directory, databaseFilename: databaseFilename, durability: durability,
+      permissions: permissions,
+      lockTimeout: lockTimeout, cacheSize: cacheSize)
   }
 }

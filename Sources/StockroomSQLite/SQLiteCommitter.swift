@@ -1,0 +1,138 @@
+import StockroomCore
+
+/// The connection that writes, on the engine's own thread, and what it has to do besides: to see to it that what is
+/// committed is there for everybody, that the log stays short, and that the disk gets its room back.
+final class SQLiteCommitter: Sendable {
+  private struct State {
+    /// What the last transaction has left, if it is known.
+    var ledger: SQLiteLedger?
+    /// At how many pages of the log to wait for whoever reads from it.
+    var logLimit = SQLiteCommitter.logLimit
+    /// Whether the database gets smaller once its log has been moved into it.
+    var isRoomInLog = false
+  }
+
+  /// At how many pages of the log they are moved into the database: those that SQLite itself takes.
+  private static let pagesPerCheckpoint = 1_000
+  /// At how many pages the log begins anew, even if that takes waiting: 16 MiB.
+  private static let logLimit = 4_096
+  /// How long to wait then, for each so many pages.
+  private static let timePerLimit = Duration.milliseconds(250)
+
+  private let connection: SQLiteConnection
+  private let files: SQLiteFiles
+  private let state = Guarded(State())
+
+  init(on connection: SQLiteConnection, _ files: SQLiteFiles) {
+    self.connection = connection
+    self.files = files
+  }
+
+  /// Commits the batches, in this order, together. What fails for want of room is tried once more from the beginning of
+  /// the log, whose own room may do: removals work on a full disk that way, unless the database has to grow first.
+  ///
+  /// - Throws: `StorageError`. Only with code `io`, if the files have been replaced in this very moment, may the
+  ///   transaction have been committed, to files that are not there any more (rule C6).
+  func commit(_ batches: [[StorageOperation]]) throws {
+    let batch = SortedBatch(joining: batches)
+    do {
+      try commit(batch)
+    } catch let error as StorageError where error.code == .diskFull {
+      guard (try? connection.restartLog(waiting: .zero)) != nil else { throw error }
+      try commit(batch)
+    }
+    if batch.removesAll { giveRoomBack() }
+  }
+
+  private func commit(_ batch: SortedBatch) throws {
+    try state.withLock { state in
+      // Forgotten if the transaction fails, since it is not known then what was kept.
+      let known = state.ledger.take()
+      do {
+        var left = try connection.transaction(.beginWriting) {
+          var transaction = try SQLiteWriter(on: connection, knowing: known)
+          let left = try transaction.perform(batch)
+          // Not to write where others write by now, or where nobody will look.
+          try files.check(&connection.fileCheck)
+          return left
+        }
+        // Not to acknowledge it either, if it happened in between.
+        try files.check(&connection.fileCheck, isThorough: true)
+        // The transaction has been committed, and an error here must not say otherwise.
+        guard let version = try? connection.dataVersion() else { return }
+        left.version = version
+        state.ledger = left
+      } catch {
+        try files.check(&connection.fileCheck, isThorough: true)
+        throw error
+      }
+    }
+  }
+
+  /// Whether ``shortenLog()`` has something to do.
+  var isLogLong: Bool {
+    connection.logPages >= Self.pagesPerCheckpoint || state.withLock { $0.isRoomInLog }
+  }
+
+  /// Moves what is in the log into the database.
+  ///
+  /// As long as the reads of others overlap, the log cannot begin anew without waiting for a moment, during which nobody
+  /// can write. That is done when it has become long. What has not been enough then will be twice as long the next time.
+  func shortenLog() {
+    state.withLock { state in
+      // A failure leaves everything in the log, which the next commits make longer, until one of them succeeds here. The
+      // log may also be another one's by now.
+      do {
+        try files.check(&connection.fileCheck, isThorough: true)
+        let pages = connection.logPages
+        guard pages >= state.logLimit else {
+          if try connection.checkpoint() { state.isRoomInLog = false }
+          return
+        }
+        state.logLimit = 2 * pages
+        let wait = Self.timePerLimit * (Double(pages) / Double(Self.logLimit))
+        try connection.restartLog(waiting: wait)
+        state.logLimit = Self.logLimit
+        state.isRoomInLog = false
+      } catch {}
+    }
+  }
+
+  /// Waits until nobody keeps readers out, for as long as the lock's timeout.
+  func waitUntilReadable() throws {
+    try connection.run(.ledger) { _ = try $0.step() }
+  }
+
+  /// Closes the connection. It is the last one in most cases, so that it moves the log into the database and deletes it,
+  /// by its name, which must be the right one.
+  func close() {
+    do {
+      try files.check(&connection.fileCheck, isThorough: true)
+    } catch {
+      // Nobody will read the log of this connection then. The call does not fail on an open connection.
+      _ = try? connection.keepLogWhenClosing()
+    }
+    connection.close()
+  }
+
+  /// Makes the database smaller if most of it is free. It is a transaction of its own, which writes what is left, and
+  /// changes no entry.
+  private func giveRoomBack() {
+    // A failure, such as a full disk, leaves the room to later entries, and the next removal of all tries again.
+    do {
+      guard let pages = Int(try connection.execute("PRAGMA page_count") ?? ""),
+        let free = Int(try connection.execute("PRAGMA freelist_count") ?? ""),
+        free >= Self.pagesWorthGiving, free > pages / 4 * 3
+      else { return }
+      try connection.vacuum()
+      state.withLock { $0.isRoomInLog = true }
+      try connection.restartLog(waiting: Self.timeForRoom, isEmptied: true)
+      state.withLock { $0.isRoomInLog = false }
+    } catch {}
+  }
+
+  /// How many free pages are worth the effort: 1 MiB.
+  private static let pagesWorthGiving = 256
+  /// How long to wait for whoever still reads what has been removed. After that, each commit tries again.
+  private static let timeForRoom = Duration.milliseconds(100)
+}
