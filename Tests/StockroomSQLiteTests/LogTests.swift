@@ -1,0 +1,51 @@
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import Testing
+
+/// How long the write-ahead log gets.
+@Suite struct LogTests {
+  #if os(macOS) || os(Linux)
+    /// Reads on a thread of its own, in transactions of which each begins before the one before it ends, until `isDone`.
+    private func readOverlapping(_ database: String, until isDone: Counter) throws {
+      let readers = try (0..<3).map { _ in try RawConnection(database) }
+      var number = 0
+      while isDone.count == 0 {
+        try readers[number % 3].run("BEGIN; SELECT * FROM entries")
+        if number >= 2 { try readers[(number + 1) % 3].run("COMMIT") }
+        number += 1
+        usleep(2_000)
+      }
+    }
+
+    @Test("The log stays short while transactions of another process that read overlap all the time")
+    func overlappingReaders() async throws {
+      let place = try TestPlace()
+      let engine = try SQLiteStorageEngine(directory: place.directory)
+      try await engine.write(data("x"), key: key(0))
+      let isDone = Counter()
+      let reading = Task.detached {
+        try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+          Thread { continuation.resume(with: Result { try readOverlapping(place.database, until: isDone) }) }
+            .start()
+        }
+      }
+      await #expect(processExitsWith: .success) {
+        [url = place.url as URL, log = place.log as String] in
+        let engine = try SQLiteStorageEngine(directory: .init(url: url), durability: .process)
+        let value = Data(count: 1 << 20)
+        var longest = 0
+        for number in 0..<100 {
+          try await engine.write(value, key: key(number % 4))
+          longest = max(longest, try #require(try size(of: log)))
+        }
+        // A waiting checkpoint begins at 16 MiB, and again at twice the length if it did not wait long enough.
+        #expect(longest < 70 << 20)
+        try await engine.close()
+      }
+      isDone.increment()
+      try await reading.value
+      try await engine.close()
+    }
+  #endif
+}

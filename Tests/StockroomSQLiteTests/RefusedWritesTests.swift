@@ -1,0 +1,88 @@
+#if os(Linux)
+  import Foundation
+  import StockroomCore
+  import StockroomSQLite
+  import Testing
+
+  /// A file system of the test's own, where the machine lets us have one.
+  final class SmallDisk: Sendable {
+    let place: TestPlace
+    var directory: FileManager.Directory { place.directory }
+
+    init?(kilobytes: Int) {
+      guard let place = try? TestPlace() else { return nil }
+      self.place = place
+      guard mount("tmpfs", place.parent.path, "tmpfs", 0, "size=\(kilobytes)k") == 0 else { return nil }
+    }
+
+    deinit { umount2(place.parent.path, Int32(MNT_DETACH)) }
+
+    static let isPossible = SmallDisk(kilobytes: 1_000) != nil
+  }
+
+  /// A file that nobody may change, where the file system has such.
+  enum ImmutableFile {
+    static func set(_ isImmutable: Bool, _ path: String) throws {
+      let process = Process()
+      process.executableURL = URL(filePath: "/usr/bin/env")
+      process.arguments = ["chattr", isImmutable ? "+i" : "-i", path]
+      process.standardError = FileHandle.nullDevice
+      try process.run()
+      process.waitUntilExit()
+      guard process.terminationStatus == 0 else { throw StorageError(.unsupported, "chattr \(path)") }
+    }
+
+    static let isPossible: Bool = {
+      guard let place = try? TestPlace(), (try? Data().write(to: place.url)) != nil else { return false }
+      let path = place.url.path(percentEncoded: false).trimmingSuffix("/")
+      return (try? set(true, path)) != nil && (try? set(false, path)) != nil
+    }()
+  }
+
+  extension String {
+    fileprivate func trimmingSuffix(_ suffix: String) -> String {
+      hasSuffix(suffix) ? String(dropLast(suffix.count)) : self
+    }
+  }
+
+  /// The system refuses what it allowed before (rule F4).
+  @Suite(.enabled(if: ImmutableFile.isPossible, "Making a file immutable takes rights that we lack."))
+  struct RefusedWritesTests {
+    @Test("A file that becomes immutable leaves calls undone and entries readable", arguments: ["", "-wal"])
+    func immutable(suffix: String) async throws {
+      let place = try TestPlace()
+      let path = place.database + suffix
+      let engine = try SQLiteStorageEngine(directory: place.directory)
+      try await engine.write([(key(0), data("old")), (key(1), Data(count: 9_000))])
+      try ImmutableFile.set(true, path)
+      defer { try? ImmutableFile.set(false, path) }
+      var expected = [key(0): data("old"), key(1): Data(count: 9_000)]
+      let batches: [[CacheKey: Data]] = [
+        [key(0): data("new")], [key(2): data("new"), key(0): data("newer")], [key(1): Data(count: 2_000_000)],
+      ]
+      for batch in batches {
+        do {
+          try await engine.write(batch.map { ($0.key, $0.value) })
+          expected.merge(batch) { $1 }
+        } catch let error as StorageError {
+          #expect([.permissionDenied, .io].contains(error.code), "\(error)")
+          #expect(error.description.contains(place.database))
+        }
+        let found = try await engine.readAllDataAndKeys()
+        #expect(Dictionary(uniqueKeysWithValues: found.map { ($0.key, $0.data) }) == expected)
+      }
+      // Some of these open new connections.
+      try await withThrowingTaskGroup(of: Int.self) { group in
+        for _ in 0..<10 { group.addTask { try await engine.readAllData().count } }
+        for try await count in group { #expect(count == expected.count) }
+      }
+      try ImmutableFile.set(false, path)
+      try await engine.removeAllData()
+      try await engine.write(data("last"), key: key(5))
+      try await engine.close()
+      let again = try SQLiteStorageEngine(directory: place.directory)
+      #expect(try await again.allKeys() == [key(5)])
+      try await again.close()
+    }
+  }
+#endif

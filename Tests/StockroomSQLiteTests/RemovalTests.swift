@@ -1,0 +1,75 @@
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import Testing
+
+/// What becomes of the room that entries had.
+@Suite struct RemovalTests {
+  let entries = (0..<400).map { (key: key($0), data: Data(count: $0.isMultiple(of: 2) ? 300 : 9_000)) }
+
+  @Test(
+    "Removing everything gives the disk's room back, to what stays as little as it needs",
+    arguments: [false, true])
+  func room(isReading: Bool) async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)
+    try await engine.write(entries)
+    try await engine.close()
+    let full = try #require(try size(of: place.database))
+    #expect(full > 1 << 20)
+
+    let again = try SQLiteStorageEngine(directory: place.directory, durability: .process)
+    let reader = try RawConnection(place.database)
+    if isReading { try reader.run("BEGIN; SELECT * FROM entries") }
+    try await again.apply([.removeAll, .write(data("new"), key: key(1_000))])
+    #expect(try await again.readAllData() == [data("new")])
+    if isReading {
+      // Whoever reads what has been removed goes on doing so.
+      try reader.run("SELECT * FROM entries; COMMIT")
+      try await again.write(data("newer"), key: key(1_000))
+      try await again.close()
+    }
+    let (left, log) = (try size(of: place.database), try size(of: place.log))
+    #expect(left ?? .max < 100_000)
+    #expect(log ?? 0 < full)
+    if !isReading { try await again.close() }
+
+    let last = try SQLiteStorageEngine(directory: place.directory)
+    #expect(try await last.allKeys() == [key(1_000)])
+    try await last.verify()
+    try await last.write(entries)
+    #expect(try await last.readAllEntries().map(\.key) == [key(1_000)] + entries.map(\.key))
+    try await last.close()
+  }
+
+  #if os(Linux)
+    @Test(
+      "On a disk that others have filled, everything can be removed, and something be written again",
+      .enabled(if: SmallDisk.isPossible, "Mounting a small file system takes rights that we lack."),
+      arguments: [300, 9_000])
+    func fullDisk(valueSize: Int) async throws {
+      let disk = try #require(SmallDisk(kilobytes: 6_000))
+      let engine = try SQLiteStorageEngine(directory: disk.directory, durability: .process)
+      let entries =
+        [(key(0), data("x"))]
+        + (1..<1_000_000 / valueSize).map { (key: key($0), data: Data(count: valueSize)) }
+      try await engine.write(entries)
+      try await engine.close()
+      let again = try SQLiteStorageEngine(directory: disk.directory, durability: .process)
+      // The log gets room for a small batch, and nothing that would make the database grow.
+      for _ in 0..<50 { try await again.write(data("x"), key: key(0)) }
+      let ballast = try FileHandle(forWritingTo: disk.place.makeFile("ballast"))
+      let block = Data(count: 4_096)
+      #expect(throws: (any Error).self) { while true { try ballast.write(contentsOf: block) } }
+      let refusal = await #expect(throws: StorageError.self) {
+        try await again.write(Data(count: 8_000_000), key: key(1_000_000))
+      }
+      #expect(refusal?.code == .diskFull)
+      try await again.removeAllData()
+      #expect(try await again.keyCount() == 0)
+      try await again.write(entries[1].data, key: key(1))
+      #expect(try await again.readAllData() == [entries[1].data])
+      try await again.close()
+    }
+  #endif
+}

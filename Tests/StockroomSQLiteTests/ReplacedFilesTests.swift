@@ -1,0 +1,197 @@
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import Testing
+
+/// The files of an open engine are deleted, moved or replaced (rule C6).
+@Suite struct ReplacedFilesTests {
+  /// What happens to the files.
+  enum Event: String, CaseIterable, Sendable {
+    case directoryDeleted, directoryMoved, directoryReplaced, parentMoved
+    case databaseDeleted, databaseMoved, databaseReplaced, databaseMovedBehindALink
+    case logDeleted, logReplaced, sharedMemoryDeleted, sharedMemoryReplaced
+
+    func happen(to place: TestPlace) async throws {
+      let files = FileManager.default
+      switch self {
+      case .directoryDeleted: try files.removeItem(at: place.url)
+      case .directoryMoved: try files.moveItem(at: place.url, to: place.parent.appending(path: "moved"))
+      case .directoryReplaced:
+        try files.moveItem(at: place.url, to: place.parent.appending(path: "moved"))
+        let other = try SQLiteStorageEngine(directory: place.directory)
+        try await other.write(data("other"), key: key(0))
+        try await other.close()
+      case .parentMoved:
+        try files.moveItem(at: place.parent, to: place.parent.appendingPathExtension("moved"))
+      case .databaseDeleted: try files.removeItem(atPath: place.database)
+      case .databaseMoved: try files.moveItem(atPath: place.database, toPath: place.database + ".moved")
+      case .databaseReplaced:
+        let other = try TestPlace()
+        let engine = try SQLiteStorageEngine(directory: other.directory)
+        try await engine.write(data("other"), key: key(0))
+        try await engine.close()
+        #expect(rename(other.database, place.database) == 0)
+      case .databaseMovedBehindALink:
+        try files.moveItem(atPath: place.database, toPath: place.database + ".moved")
+        try files.createSymbolicLink(
+          atPath: place.database, withDestinationPath: place.database + ".moved")
+      case .logDeleted: try files.removeItem(atPath: place.log)
+      case .logReplaced: try replace(place.log)
+      case .sharedMemoryDeleted: try files.removeItem(atPath: place.sharedMemory)
+      case .sharedMemoryReplaced: try replace(place.sharedMemory)
+      }
+    }
+
+    private func replace(_ path: String) throws {
+      let copy = path + ".copy"
+      try FileManager.default.copyItem(atPath: path, toPath: copy)
+      #expect(rename(copy, path) == 0)
+    }
+  }
+
+  @Test(
+    "An engine whose files are deleted, moved or replaced writes and reads nothing, and leaves alone what is there",
+    arguments: Event.allCases, [false, true])
+  func noticed(event: Event, isSettled: Bool) async throws {
+    let place = try TestPlace()
+    let moved = place.parent.appendingPathExtension("moved")
+    defer { try? FileManager.default.removeItem(at: moved) }
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write([(key: key(0), data: data("old")), (key: key(1), data: Data(count: 5_000))])
+    #expect(try await engine.read(key: key(0)) == data("old"))
+    // The clock of the file system takes up to ten milliseconds from one reading to the next. What the engine has found
+    // long after the last change of the directory, it need not find out again.
+    let end = ContinuousClock.now + .milliseconds(isSettled ? 120 : 0)
+    while ContinuousClock.now < end { _ = try await engine.read(key: key(0)) }
+
+    try await event.happen(to: place)
+    let before = try? place.contents()
+    if event == .parentMoved {
+      // What happens further up is found out by reads within a few milliseconds, and at once by writes.
+      await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(0)) }
+      while (try? await engine.read(key: key(0))) != nil {}
+    }
+    await expectError(.io, naming: place.database) { try await engine.read(key: key(0)) }
+    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(0)) }
+    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(2)) }
+    await expectError(.io, naming: place.database) { try await engine.removeAllData() }
+    await expectError(.io, naming: place.database) { try await engine.read(key: key(1)) }
+    await expectError(.io, naming: place.database) { try await engine.read(key: key(9)) }
+    await expectError(.io, naming: place.database) { try await engine.readAllData() }
+    await expectError(.io, naming: place.database) { try await engine.read(keys: [key(0)]) }
+    await expectError(.io, naming: place.database) { try await engine.keyCount() }
+    await expectError(.io, naming: place.database) { try await engine.scan(.all, limit: 1) }
+    await expectError(.io, naming: place.database) { try await engine.keyExists(key(0)) }
+    await expectError(.io, naming: place.database) { try await engine.createdAt(key: key(0)) }
+    try await engine.close()
+    #expect((try? place.contents()) == before)
+  }
+
+  @Test("Concurrent readers of an engine whose database was replaced never see the other one's values")
+  func concurrentReaders() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("old"), key: key(0))
+    try FileManager.default.removeItem(at: place.url)
+    let other = try SQLiteStorageEngine(directory: place.directory)
+    try await other.write(data("other"), key: key(0))
+    try await withThrowingTaskGroup { group in
+      for _ in 0..<50 {
+        group.addTask {
+          await expectError(.io, naming: place.database) { try await engine.read(key: key(0)) }
+          await expectError(.io, naming: place.database) { try await engine.readAllData() }
+        }
+      }
+      try await group.waitForAll()
+    }
+    try await other.close()
+    try await engine.close()
+  }
+
+  @Test(
+    "An engine whose directory was deleted does not disturb the engine that has it now, not even by closing")
+  func otherEngine() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("old"), key: key(0))
+    try FileManager.default.removeItem(at: place.url)
+    let other = try SQLiteStorageEngine(directory: place.directory)
+    try await other.write(data("other"), key: key(0))
+    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(1)) }
+    try await engine.close()
+    #expect(try size(of: place.log) != nil)
+    #expect(try size(of: place.sharedMemory) != nil)
+    try await other.write(data("more"), key: key(2))
+    try await other.close()
+    let again = try SQLiteStorageEngine(directory: place.directory)
+    #expect(try await again.allKeys() == [key(0), key(2)])
+    #expect(try await again.read(key: key(0)) == data("other"))
+    try await again.close()
+  }
+
+  @Test("An engine that is dropped after its log was replaced takes nothing into the database")
+  func droppedWithoutClosing() async throws {
+    let place = try TestPlace()
+    var engine: SQLiteStorageEngine? = try SQLiteStorageEngine(directory: place.directory)
+    try await engine?.write(data("old"), key: key(0))
+    let before = try Data(contentsOf: URL(filePath: place.database))
+    try FileManager.default.removeItem(atPath: place.log)
+    try Data().write(to: URL(filePath: place.log))
+    engine = nil
+    #expect(try Data(contentsOf: URL(filePath: place.database)) == before)
+    #expect(try size(of: place.log) == 0)
+  }
+
+  @Test("A directory that is moved away and back is read and written again")
+  func movedBack() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("old"), key: key(0))
+    let elsewhere = place.parent.appending(path: "elsewhere")
+    try FileManager.default.moveItem(at: place.url, to: elsewhere)
+    await expectError(.io, naming: place.database) { try await engine.read(key: key(0)) }
+    await expectError(.io, naming: place.database) { try await engine.write(data("lost"), key: key(0)) }
+    try FileManager.default.moveItem(at: elsewhere, to: place.url)
+    #expect(try await engine.read(key: key(0)) == data("old"))
+    try await engine.write(data("new"), key: key(0))
+    try await engine.close()
+    let again = try SQLiteStorageEngine(directory: place.directory)
+    #expect(try await again.read(key: key(0)) == data("new"))
+    try await again.close()
+  }
+
+  @Test("Other files in the directory come and go without disturbing reads and writes")
+  func otherFiles() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    for number in 0..<50 {
+      let other = place.url.appending(path: "other-\(number)")
+      try Data([1]).write(to: other)
+      try await engine.write(data("\(number)"), key: key(0))
+      #expect(try await engine.read(key: key(0)) == data("\(number)"))
+      try FileManager.default.removeItem(at: other)
+      #expect(try await engine.read(key: key(0)) == data("\(number)"))
+    }
+    try await engine.close()
+  }
+
+  @Test(
+    "A symbolic link to the directory may lead to the same directory by another way, but not to another one")
+  func linkedDirectory() async throws {
+    let place = try TestPlace()
+    let files = FileManager.default
+    let (first, second) = (place.parent.appending(path: "first"), place.parent.appending(path: "second"))
+    for directory in [first, second] {
+      try files.createDirectory(at: directory, withIntermediateDirectories: true)
+    }
+    let link = place.parent.appending(path: "place", directoryHint: .notDirectory)
+    try files.createSymbolicLink(at: link, withDestinationURL: first)
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("old"), key: key(0))
+    try files.removeItem(at: link)
+    try files.createSymbolicLink(at: link, withDestinationURL: second)
+    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(0)) }
+    try await engine.close()
+    #expect(try files.contentsOfDirectory(atPath: second.path(percentEncoded: false)) == [])
+  }
+}

@@ -1,0 +1,123 @@
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import Testing
+
+/// Who waits for whom, and for how long (rules C5, O5).
+@Suite(.serialized) struct WaitingTests {
+  @Test("A process that keeps writing to itself is waited for as long as the lock's timeout")
+  func writeLock() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory, lockTimeout: .milliseconds(20))
+    try await engine.write(data("x"), key: key(0))
+    let other = try RawConnection(place.database)
+    try other.run("BEGIN IMMEDIATE")
+    await expectError(.locked, naming: place.database) { try await engine.write(data("y"), key: key(0)) }
+    #expect(try await engine.read(key: key(0)) == data("x"))
+    try other.run("COMMIT")
+    try await engine.write(data("z"), key: key(0))
+    try await engine.close()
+  }
+
+  #if os(macOS) || os(Linux)
+    @Test(
+      "Somebody who may only read the files holds writers up for the lock's timeout, and readers not at all")
+    func readLocks() async throws {
+      let place = try TestPlace()
+      let engine = try SQLiteStorageEngine(directory: place.directory)
+      try await engine.write(data("x"), key: key(0))
+      #expect(try await engine.read(key: key(0)) == data("x"))
+      let descriptor = open(place.sharedMemory, O_RDONLY)
+      defer { close(descriptor) }
+      var lock = flock()
+      lock.l_type = Int16(F_RDLCK)
+      lock.l_whence = Int16(SEEK_SET)
+      // The locks of those that write, that move the log into the database, and that recover it:
+      // https://sqlite.org/walformat.html#wal_locks
+      lock.l_start = 120
+      lock.l_len = 3
+      try #require(fcntl(descriptor, F_SETLK, &lock) == 0)
+      await #expect(processExitsWith: .success) {
+        [url = place.url as URL, database = place.database as String] in
+        let engine = try SQLiteStorageEngine(directory: .init(url: url), lockTimeout: .milliseconds(50))
+        await expectError(.locked, naming: database) { try await engine.write(data("y"), key: key(0)) }
+        #expect(try await engine.read(key: key(0)) == data("x"))
+        try await engine.close()
+      }
+      lock.l_type = Int16(F_UNLCK)
+      try #require(fcntl(descriptor, F_SETLK, &lock) == 0)
+      try await engine.write(data("y"), key: key(0))
+      #expect(try await engine.read(key: key(0)) == data("y"))
+      try await engine.close()
+    }
+  #endif
+
+  /// A bulk read, by name.
+  struct BulkRead: Sendable, CustomTestStringConvertible {
+    let testDescription: String
+    let run: @Sendable (SQLiteStorageEngine) async throws -> Void
+  }
+
+  static let keys = (0..<3_000).map(key)
+  static let bulkReads = [
+    BulkRead(testDescription: "readAllData") { _ = try await $0.readAllData() },
+    BulkRead(testDescription: "readAllDataAndKeys") { _ = try await $0.readAllDataAndKeys() },
+    BulkRead(testDescription: "readAllEntries") { _ = try await $0.readAllEntries() },
+    BulkRead(testDescription: "allKeys") { _ = try await $0.allKeys() },
+    BulkRead(testDescription: "read(keys:)") { _ = try await $0.read(keys: keys) },
+    BulkRead(testDescription: "readDataAndKeys") { _ = try await $0.readDataAndKeys(keys: keys) },
+    BulkRead(testDescription: "keysExist") { _ = try await $0.keysExist(keys) },
+    BulkRead(testDescription: "scan") { _ = try await $0.scan(.all, limit: nil) },
+    BulkRead(testDescription: "keyCount") { _ = try await $0.keyCount() },
+  ]
+
+  @Test("A loop of bulk reads on every processor lets a write through", arguments: bulkReads)
+  func bulkReadsGiveWay(read: BulkRead) async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)
+    try await engine.write(Self.keys.map { ($0, Data(count: 100)) })
+    let isDone = Counter()
+    let rounds = Counter()
+    try await withThrowingTaskGroup { group in
+      for _ in 0..<2 * ProcessInfo.processInfo.activeProcessorCount {
+        group.addTask {
+          // Bounded, so that a test that fails ends.
+          for _ in 0..<1_000 where isDone.count == 0 {
+            try await read.run(engine)
+            rounds.increment()
+          }
+        }
+      }
+      try await engine.write(Data(count: 100), key: key(0))
+      isDone.increment()
+      try await group.waitForAll()
+    }
+    #expect(rounds.count < 1_000)
+    try await engine.close()
+  }
+
+  @Test("A bulk read shows one moment, although others write in its pauses")
+  func oneMoment() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)
+    try await engine.write(Self.keys.map { ($0, Data([0])) })
+    let isDone = Counter()
+    try await withThrowingTaskGroup { group in
+      group.addTask {
+        for round in UInt8(1)...5 { try await engine.write(Self.keys.map { ($0, Data([round])) }) }
+        isDone.increment()
+      }
+      for _ in 0..<2 {
+        group.addTask {
+          while isDone.count == 0 {
+            let (all, asked) = (try await engine.readAllData(), try await engine.read(keys: Self.keys))
+            #expect(Set(all).count == 1)
+            #expect(Set(asked).count == 1)
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    try await engine.close()
+  }
+}
