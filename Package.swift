@@ -80,6 +80,12 @@ let package = Package(
       name: "ReadmeTests",
       dependencies: engineNames + ["Stockroom", "StockroomCLI", "ConformanceKit", "BenchmarkKit"],
       swiftSettings: settings),
+    // With the settings of a new Xcode project.
+    .testTarget(
+      name: "MainActorDefaultTests", dependencies: ["Stockroom", "StockroomMemory"],
+      swiftSettings: settings + [
+        .defaultIsolation(MainActor.self), .enableUpcomingFeature("InferIsolatedConformances"),
+      ]),
     .executableTarget(
       name: "MuseumChild", dependencies: ["StockroomCore", "ConformanceKit"], path: "Tests/MuseumChild",
       swiftSettings: settings),
