@@ -21,11 +21,11 @@ final class LevelDBDirectoryMonitor: Sendable {
     var lasting: [(name: String, identity: FileIdentity)] = []
     /// The newest log that has been seen. LevelDB removes it only when there is a newer one.
     var log: (number: UInt64, identity: FileIdentity)?
-    /// When the directory had last changed when all of its files were looked at.
+    /// When the directory had last changed when all of its files were looked at and found right.
     var changeTime: ChangeTime?
-    var changeSeen = ContinuousClock.now
-    /// Whether the files have been looked at again since the clock of the file system has gone on.
-    var isSettled = false
+    /// When the files are looked at again although no name has come or gone: files can be cut off, and two changes of a
+    /// directory can have the same time, since the clocks of file systems are coarse.
+    var nextInspection = ContinuousClock.now
   }
 
   private struct ChangeTime: Hashable {
@@ -58,7 +58,7 @@ final class LevelDBDirectoryMonitor: Sendable {
 
   /// Makes sure that the directory is where it was, with the files in it.
   ///
-  /// Costs a look at the directory, and at each file in it if names have come or gone.
+  /// Costs a look at the directory; and at each file in it if names have come or gone, and from time to time.
   ///
   /// - Parameter handle: The open database, if it is open.
   /// - Throws: `StorageError` with code `io` if a file or the directory is not there any more, `corrupted` if a table has
@@ -66,20 +66,13 @@ final class LevelDBDirectoryMonitor: Sendable {
   func check(_ handle: LevelDBHandle?) throws {
     let changeTime = try directoryTime()
     let now = ContinuousClock.now
-    let isSettled = state.withLock { state in
-      // Two changes may have the same time, since the clocks of file systems are as coarse as two seconds.
-      state.changeTime == changeTime && (state.isSettled || now - state.changeSeen < .seconds(2))
-    }
-    if isSettled { return }
+    if state.withLock({ $0.changeTime == changeTime && now < $0.nextInspection }) { return }
     try inspect(handle)
+    let end = ContinuousClock.now
     state.withLock { state in
-      if state.changeTime == changeTime {
-        state.isSettled = true
-      } else {
-        state.changeTime = changeTime
-        state.changeSeen = now
-        state.isSettled = false
-      }
+      state.changeTime = changeTime
+      // So that it takes up no more than a hundredth of the time.
+      state.nextInspection = end + 100 * (end - now)
     }
   }
 
@@ -127,6 +120,17 @@ final class LevelDBDirectoryMonitor: Sendable {
   // MARK: Looking at each file
 
   private func inspect(_ handle: LevelDBHandle?, verifyingEnds: Bool = false) throws {
+    do {
+      try inspectFiles(handle, verifyingEnds)
+    } catch {
+      // Every call looks at everything from now on, until all is right again.
+      state.withLock { $0.changeTime = nil }
+      nextLook.store(0, ordering: .relaxed)
+      throw error
+    }
+  }
+
+  private func inspectFiles(_ handle: LevelDBHandle?, _ verifyingEnds: Bool) throws {
     let (manifest, lasting) = state.withLock { ($0.manifest, $0.lasting) }
     guard try LevelDBManifest.currentName(in: files) == manifest else { throw missing("CURRENT") }
     for (name, identity) in lasting {

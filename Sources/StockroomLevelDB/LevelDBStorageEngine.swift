@@ -24,9 +24,10 @@ import StockroomCore
 ///
 /// **While it is open** the directory belongs to the engine. If it is moved, deleted or replaced, or one of its files is,
 /// every call throws `StorageError` with code `io`, and nobody else's database is touched; moved back, it works again. A
-/// read of up to eight keys notices within 100 µs. Tables are mapped into memory: one that is cut off, as by copying a
-/// backup over it, is found before everything is read, but a page that vanishes during a read ends the process. To restore
-/// a backup, close the engine first.
+/// read of up to eight keys notices within 100 µs. Tables are mapped into memory, where a page that a file does not have any
+/// more ends the process. A table that is cut off, as by copying a backup over it, is found before everything is read, and
+/// by other calls when they look at the files again, some milliseconds later; not in the middle of a read. To restore a
+/// backup, close the engine first.
 ///
 /// **Damage.** Opening finds what is missing, cut off or of the wrong size; a read, damage in what it reads; ``verify()``,
 /// all of it. What an engine wrote that was not closed is looked at as after a crash: the end of the log may be lost at

@@ -112,6 +112,10 @@ struct LevelDBReplacedDirectoryTests {
       #expect(truncate(directory.database.appending(path: name).path, 100) == 0)
     }
     await #expect(throws: StorageError.self) { try await engine.readAllData() }
+    // Once it has been noticed, the other calls know.
+    await #expect(throws: StorageError.self) { try await engine.read(key: CacheKey(verbatim: "1/1")) }
+    await #expect(throws: StorageError.self) { try await engine.scan(.prefix("1/"), limit: 3) }
+    await #expect(throws: StorageError.self) { try await engine.write(Data(), key: CacheKey(verbatim: "x")) }
     await #expect(throws: StorageError.self) { try await engine.readAllEntries() }
     await #expect(throws: StorageError.self) { try await engine.allKeys() }
     await #expect(throws: StorageError.self) { try await engine.scan(.all, limit: nil) }
