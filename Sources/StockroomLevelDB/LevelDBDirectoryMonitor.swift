@@ -72,7 +72,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     state.withLock { state in
       state.changeTime = changeTime
       // So that it takes up no more than a hundredth of the time.
-      state.nextInspection = end + 100 * (end - now)
+      state.nextInspection = end + (end - now) * 100
     }
   }
 
