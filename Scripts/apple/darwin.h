@@ -272,6 +272,7 @@ int *__error(void);
 #define MAP_SHARED 1
 #define MAP_PRIVATE 2
 #define CLOCK_REALTIME 0
+#define CLOCK_MONOTONIC 6
 #define CLOCK_PROCESS_CPUTIME_ID 12
 #define TIOCGWINSZ 0x40087468
 #define POLLIN 1
