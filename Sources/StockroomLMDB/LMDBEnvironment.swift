@@ -91,43 +91,38 @@ extension LMDBEnvironment {
     defer { readers.leave(idle, isInMap: true) }
     do {
       guard case .success(let handle) = handle else { return .needsRepair }
-      try files.checkDataIfDue { try handle.checkLength($0) }
-      let snapshot: LMDBSnapshot
-      do {
-        guard let begun = try handle.begin(&idle) else {
-          try checkFiles()
-          return .isStale
-        }
-        snapshot = begun
-      } catch let error as LMDBError where Self.isRepairable(error) {
-        return .needsRepair
-      }
-      defer { mdb_txn_reset(snapshot.transaction) }
+      let isWritable = try files.checkDataIfDue { try handle.checkLength($0) }
+      guard let snapshot = try begin(handle, &idle, isWritable: isWritable) else { return .isStale }
+      defer { if let transaction = snapshot.transaction { mdb_txn_reset(transaction) } }
       let value = try body(snapshot)
-      // Somebody has written since: with our lock file, or with one that has taken its place.
-      if handle.information.me_last_txnid != snapshot.number { try files.checkLockIfDue() }
+      if handle.information.me_last_txnid != snapshot.number {
+        // Without a transaction, pages may have been written over.
+        if snapshot.transaction == nil { return .isStale }
+        // Somebody has written since: with our lock file, or with one that has taken its place.
+        try files.checkLockIfDue()
+      }
       return .value(value)
     } catch {
+      if let error = error as? LMDBError, Self.isRepairable(error) { return .needsRepair }
       throw StorageError.fromTransaction(error, "Reading the LMDB database in \(directory) failed")
     }
   }
 
-  /// Begins to read one moment for as long as it takes. Ends with ``end(_:)``, and is matched by
-  /// ``LMDBReaders/beginLongRead()`` before.
+  /// Begins to read one moment for as long as it takes. Ends with ``end(_:)``.
   func begin() throws -> Attempt<LMDBLongRead> {
     guard case .reader(var idle) = readers.enter() else { return .paused }
     do {
-      guard case .success(let handle) = handle else {
-        readers.leave(idle, isInMap: true)
-        return .needsRepair
-      }
-      try checkFiles(handle)
-      guard let snapshot = try handle.begin(&idle), let reader = idle else {
+      if case .success(let handle) = handle {
+        try checkFiles(handle)
+        if let snapshot = try begin(handle, &idle, isWritable: !lockFile.isImmutable) {
+          readers.leaveMap()
+          return .value(LMDBLongRead(snapshot: snapshot, reader: idle, pageSize: handle.pageSize))
+        }
         readers.leave(idle, isInMap: true)
         return .isStale
       }
-      readers.leaveMap()
-      return .value(LMDBLongRead(snapshot: snapshot, reader: reader, pageSize: handle.pageSize))
+      readers.leave(idle, isInMap: true)
+      return .needsRepair
     } catch {
       readers.leave(idle, isInMap: true)
       if let error = error as? LMDBError, Self.isRepairable(error) { return .needsRepair }
@@ -135,9 +130,29 @@ extension LMDBEnvironment {
     }
   }
 
+  /// - Throws: `StorageError` with code `io` if what was read may not have been one moment, or may be there no more.
+  func checkResult(of read: LMDBLongRead) throws {
+    _ = try files.check()
+    if read.snapshot.transaction != nil { return }
+    let latest = try LMDBFileHeader.newest(of: file.descriptor, path: file.path)
+    guard latest.transaction == UInt64(clamping: read.snapshot.number) else {
+      throw StorageError(.io, "\(file.path) has been written while it was read without \(lockFile.path).")
+    }
+  }
+
   func end(_ read: LMDBLongRead) {
-    mdb_txn_reset(read.reader.transaction)
+    if let transaction = read.snapshot.transaction { mdb_txn_reset(transaction) }
     readers.leave(read.reader, isInMap: false)
+  }
+
+  /// Begins to read: without a transaction as long as the lock file cannot be written, since nobody can write anything then.
+  private func begin(
+    _ handle: LMDBHandle, _ idle: inout LMDBReader?, isWritable: Bool
+  ) throws -> LMDBSnapshot? {
+    if !isWritable { return try handle.latestSnapshot(file) }
+    if let snapshot = try handle.begin(&idle) { return snapshot }
+    try checkFiles()
+    return nil
   }
 
   private static func isRepairable(_ error: LMDBError) -> Bool {
@@ -148,7 +163,7 @@ extension LMDBEnvironment {
 /// A read transaction that goes on while its task gives way to others.
 struct LMDBLongRead: Sendable {
   let snapshot: LMDBSnapshot
-  fileprivate let reader: LMDBReader
+  fileprivate let reader: LMDBReader?
   let pageSize: Int
 }
 
@@ -161,6 +176,7 @@ extension LMDBEnvironment {
       let size = requests.reduce(0) { $0 + $1.estimatedSize }
       if case .failure = handle { try repair() }
       // LMDB looks at the file whatever it is asked for.
+      try files.checkWritable()
       try checkFiles(try handle.get())
       // What turns out not to fit has been done for nothing. If there can be no more room, it may fit all the same.
       if try handle.get().unusedMap < size { try? makeRoom(forBytes: size) }
@@ -202,6 +218,7 @@ extension LMDBEnvironment {
       hasWritten = true
       // Waiting for another process may have taken long.
       try checkFiles(handle)
+      try files.checkWritable()
       let number = mdb_txn_id(transaction)
       guard handle.information.me_last_txnid == number - 1 else {
         throw StorageError(
@@ -289,6 +306,7 @@ extension LMDBEnvironment {
   func repair() throws {
     guard case .success(let handle) = handle else { return try reopen() }
     try checkFiles(handle)
+    try files.checkWritable()
     let result = handle.probe()
     switch result {
     case MDB_SUCCESS, MDB_READERS_FULL: return

@@ -61,7 +61,7 @@ enum LMDBFileHeader {
   private static func maximumPages(_ pageSize: Int) -> UInt64 { (1 << 47) / UInt64(pageSize) }
 
   /// What the newer one of the two meta pages says.
-  private static func newest(of file: Int32, path: String) throws -> Snapshot {
+  static func newest(of file: Int32, path: String) throws -> Snapshot {
     let first = try snapshot(at: 0, of: file, path: path)
     let pageSize = first.pageSize
     guard (512...65_536).contains(pageSize), pageSize.nonzeroBitCount == 1 else {

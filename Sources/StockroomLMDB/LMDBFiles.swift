@@ -1,3 +1,4 @@
+import Dispatch
 import StockroomCore
 import Synchronization
 
@@ -11,18 +12,22 @@ import Synchronization
 
 /// Where the files of an open environment were when it was opened, and whether they are there still (rule C6).
 final class LMDBFiles: Sendable {
+  private let lockFile: LMDBLockFile
   private let dataPath, lockPath: String
   private let data, lock: FileIdentity
   private let lockSize: Int64
   /// When the next checks are due, in nanoseconds.
   private let nextDataCheck = Atomic<UInt64>(0)
   private let nextLockCheck = Atomic<UInt64>(0)
+  /// Whether the lock file could not be written when a check was last due.
+  private let isImmutable = Atomic(false)
   /// How long a check serves the reads of single keys that come after it. It takes as long as such a read.
   private static let checkInterval: UInt64 = 20_000
 
   init(_ file: LMDBFile, _ lockFile: LMDBLockFile) throws {
     (dataPath, data) = (file.path, file.identity)
     (lockPath, lock) = (lockFile.path, lockFile.identity)
+    self.lockFile = lockFile
     lockSize = try Self.examine(lockFile.path, lockFile.identity)
   }
 
@@ -38,8 +43,19 @@ final class LMDBFiles: Sendable {
 
   /// Checks the data file if that is due, and its size as well. As long as only the lock file is missing, reads are right: what
   /// is written without it shows in LMDB's own numbers.
-  func checkDataIfDue(_ checkSize: (Int64) throws -> Void) throws {
-    try ifDue(nextDataCheck) { try checkSize(try Self.examine(dataPath, data)) }
+  ///
+  /// - Returns: Whether the lock file can be written.
+  func checkDataIfDue(_ checkSize: (Int64) throws -> Void) throws -> Bool {
+    try ifDue(nextDataCheck) {
+      try checkSize(try Self.examine(dataPath, data))
+      isImmutable.store(lockFile.isImmutable, ordering: .relaxed)
+    }
+    return !isImmutable.load(ordering: .relaxed)
+  }
+
+  /// - Throws: `StorageError` with code `permissionDenied` if the lock file cannot be written.
+  func checkWritable() throws {
+    if lockFile.isImmutable { throw StorageError.posix(EPERM, "\(lockPath) cannot be written") }
   }
 
   /// Checks the lock file if that is due.
@@ -70,9 +86,5 @@ final class LMDBFiles: Sendable {
     return Int64(status.st_size)
   }
 
-  private static var now: UInt64 {
-    var time = timespec()
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
-  }
+  private static var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
 }

@@ -132,6 +132,22 @@ extension LMDBHandle {
     return nil
   }
 
+  /// What the latest commit has left, without a transaction. Whoever reads it finds out afterwards that it was the latest one
+  /// all the time.
+  func latestSnapshot(_ file: LMDBFile) throws -> LMDBSnapshot {
+    let latest = try LMDBFileHeader.newest(of: file.descriptor, path: file.path)
+    func tree(_ record: LMDBTreeRecord) throws(LMDBError) -> LMDBTree {
+      try LMDBTree(record, in: map, pageSize: pageSize, pageCount: latest.lastPage + 1)
+    }
+    let main = try tree(latest.main)
+    let name = LMDBRecord.entriesName
+    let key = UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+    let record = try main.value(of: key)
+    guard let record, record.count == LMDBTreeRecord.encodedSize else { throw LMDBError.corruptedPage }
+    return LMDBSnapshot(
+      transaction: nil, number: Int(clamping: latest.transaction), tree: try tree(LMDBTreeRecord(record)))
+  }
+
   /// The tree of entries as the transaction sees it.
   func tree(in transaction: OpaquePointer, pageCount: UInt64) throws(LMDBError) -> LMDBTree {
     let name = LMDBRecord.entriesName

@@ -98,6 +98,18 @@ final class LMDBLockFile: Sendable {
   /// Removes the file, which nobody else has had the time to open.
   func remove() { unlink(path) }
 
+  /// Whether the file has been made immutable. LMDB writes to it through its map, for each read too, and the system answers
+  /// that with SIGBUS.
+  var isImmutable: Bool {
+    #if os(Linux)
+      var flags = 0
+      // FS_IOC_GETFLAGS and FS_IMMUTABLE_FL, which are macros. Not every file system has them.
+      return ioctl(descriptor, 0x8008_6601, &flags) == 0 && flags & 0x10 != 0
+    #else
+      return false
+    #endif
+  }
+
   /// Whether no other process has the database open, by LMDB's own lock.
   var isUnused: Bool {
     var lock = flock()

@@ -6,6 +6,13 @@ import StockroomCore
 #else
   import Foundation
 #endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
 
 /// What all engines of a process that are open on the same place share.
 final class LMDBPlace: Sendable {
@@ -32,7 +39,7 @@ final class LMDBPlace: Sendable {
     do {
       let value = try await body(read)
       // What was read in the meantime may not be there any more.
-      try environment.checkFiles()
+      try environment.checkResult(of: read)
       return value
     } catch {
       throw StorageError.fromTransaction(
@@ -64,6 +71,7 @@ final class LMDBPlace: Sendable {
 
   /// Closes the environment, on a thread that may wait for whoever is opening or closing it at the moment.
   fileprivate func close() {
+    while environment.lockFile.isImmutable { usleep(100_000) }
     // LMDB makes the last process that closes take away what the next one is about to use (from 0.9.26 on). Whoever keeps
     // the lock for longer than this opens nothing.
     let isLocked = (try? environment.file.lock(timeout: environment.lockTimeout)) != nil
@@ -72,7 +80,7 @@ final class LMDBPlace: Sendable {
 
   /// Closes the environment, unless it would have to wait.
   fileprivate func tryToClose() -> Bool {
-    guard environment.file.tryLock() else { return false }
+    guard !environment.lockFile.isImmutable, environment.file.tryLock() else { return false }
     finishClosing(isLocked: true)
     return true
   }
@@ -226,6 +234,8 @@ enum LMDBRegistry {
 extension LMDBPlace {
   /// Closes the place, after the last user, on the thread of its own.
   func shutDown() async {
+    // LMDB can be closed only once it can write to that file.
+    if environment.lockFile.isImmutable { return drop() }
     do {
       try await thread.run { self.close() }
     } catch {

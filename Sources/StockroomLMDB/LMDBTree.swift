@@ -59,7 +59,7 @@ struct LMDBTree {
   func value(_ node: LMDBPage.Node, in page: LMDBPage) throws(LMDBError) -> UnsafeRawBufferPointer {
     let value = try page.value(node)
     switch node.flags {
-    case 0: return value
+    case 0, LMDBPage.subData: return value
     case LMDBPage.bigData:
       let first = value.loadUnaligned(as: UInt64.self)
       _ = try pageCount(ofLargeValue: node.dataSize, at: first)
