@@ -138,9 +138,9 @@ import Testing
         precondition(FileManager.Directory.applicationSupport(appendingPath: "a").url.path == "/data/a")
         let group = try FileManager.Directory.sharedContainer(forAppGroupIdentifier: "group.com.example")
         precondition(group.url.path == "/data/group.com.example")
-        precondition(
-          try FileManager.Directory.sharedContainer(forAppGroupIdentifier: "../a/b", appendingPath: "c").path
-            == "/data/%2E.%2Fa%2Fb/c")
+        let shared = try FileManager.Directory.sharedContainer(
+          forAppGroupIdentifier: "../a/b", appendingPath: "c")
+        precondition(shared.path == "/data/%2E.%2Fa%2Fb/c")
       }
     }
   #endif
