@@ -30,9 +30,11 @@ private final class Witness: Codable, Sendable, Identifiable {
   }
 
   static func startLog() {
-    DispatchQueue.main.setSpecific(key: mainKey, value: true)
+    markMainActor()
     log.withLock { $0 = Log() }
   }
+
+  static func markMainActor() { DispatchQueue.main.setSpecific(key: mainKey, value: true) }
 }
 
 /// Looks at a store when it ends.
@@ -45,8 +47,9 @@ private final class Looker: Codable, Sendable, Identifiable {
 
   init(_ id: String, isLooking: Bool = false) { (self.id, self.isLooking) = (id, isLooking) }
 
-  isolated deinit {
-    if isLooking, let store = Looker.store { Looker.seen.append(store.items.count) }
+  deinit {
+    guard isLooking, DispatchQueue.getSpecific(key: Witness.mainKey) == true else { return }
+    MainActor.assumeIsolated { Looker.seen.append(Looker.store?.items.count ?? -1) }
   }
 }
 
@@ -89,14 +92,14 @@ private struct ForgetfulEngine: StorageEngine {
   @Test("What changes many items is not done on the main actor, and what changes few is")
   func work() {
     var large = table(Self.count)
-    #expect(!large.isLittleWork([.removeAll]))
-    #expect(!large.isLittleWork([insertion(Note.numbered(0..<5_000))]))
-    #expect(!large.isLittleWork([removal(Note.numbered(0..<5_000))]))
-    #expect(large.isLittleWork([insertion([Note(id: "new")])]))
-    #expect(large.isLittleWork([insertion([Note(id: "note 3")])]))
-    #expect(large.isLittleWork([removal([Note(id: "note 3"), Note(id: "note 9")])]))
+    expect(&large, [.removeAll], isLittleWork: false)
+    expect(&large, [insertion(Note.numbered(0..<5_000))], isLittleWork: false)
+    expect(&large, [removal(Note.numbered(0..<5_000))], isLittleWork: false)
+    expect(&large, [insertion([Note(id: "new")])], isLittleWork: true)
+    expect(&large, [insertion([Note(id: "note 3")])], isLittleWork: true)
+    expect(&large, [removal([Note(id: "note 3"), Note(id: "note 9")])], isLittleWork: true)
     var small = table(100)
-    #expect(small.isLittleWork([.removeAll, insertion(Note.numbered(0..<1_000))]))
+    expect(&small, [.removeAll, insertion(Note.numbered(0..<1_000))], isLittleWork: true)
   }
 
   @Test(
@@ -105,10 +108,10 @@ private struct ForgetfulEngine: StorageEngine {
   func copies() {
     var large = table(Self.count)
     let held = large.items
-    #expect(!large.isLittleWork([insertion([Note(id: "note 3")])]))
+    expect(&large, [insertion([Note(id: "note 3")])], isLittleWork: false)
     withExtendedLifetime(held) {}
     large = table(Self.count)
-    #expect(large.isLittleWork([insertion([Note(id: "note 3")])]))
+    expect(&large, [insertion([Note(id: "note 3")])], isLittleWork: true)
     // Sooner or later there is no room for more, and again when it has been made.
     var isFull = false
     for number in 0..<100_000 where !isFull {
@@ -118,18 +121,26 @@ private struct ForgetfulEngine: StorageEngine {
     }
     #expect(isFull)
     _ = large.apply([insertion([Note(id: "one more")])])
-    #expect(large.isLittleWork([insertion([Note(id: "x")])]))
+    expect(&large, [insertion([Note(id: "x")])], isLittleWork: true)
   }
 
   @Test("Replacing an entry that could not be decoded among many moves few, and is done on the main actor")
   func unreadable() {
     var large = table(10, unreadable: Self.count)
     let step = insertion([Note(id: "old 500")])
-    #expect(large.isLittleWork([step]))
+    expect(&large, [step], isLittleWork: true)
     _ = large.apply([step])
     #expect(large.items.first == Note(id: "old 500"))
     #expect(large.unreadable.count == Self.count - 1)
     #expect(!large.changesUnreadable([step]))
+  }
+
+  private func expect(
+    _ table: inout ItemTable<Note>, _ steps: [KeyedStep<Note>], isLittleWork expected: Bool,
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) {
+    let isLittleWork = table.isLittleWork(steps)
+    #expect(isLittleWork == expected, sourceLocation: sourceLocation)
   }
 
   @Test(
@@ -223,6 +234,7 @@ private struct ForgetfulEngine: StorageEngine {
   func looksAtStore() async throws {
     let store = try await Store<Looker>(storage: ForgetfulEngine())
     Looker.store = store
+    Witness.markMainActor()
     defer { Looker.store = nil }
     try await store.insert(Looker("other"))
     try await store.insert(Looker("replaced", isLooking: true))
