@@ -23,92 +23,119 @@ final class ChangeLog {
     }
   }
 
-  private let url: URL
-  private let lock: FileLock
-  private let file: FileHandle
-  private var length: UInt64
+  private let directory: URL
+  private let lock: OwnedFile
+  private var file: OwnedFile
+  private var length = 0
+  /// Whether the lock's file says how long the log was when it was closed: see ``close()``.
+  private var isMarked = true
 
-  private init(url: URL, lock: FileLock) throws {
-    self.url = url
-    self.lock = lock
-    (file, length) = try reporting("Opening \(url.path)") {
-      let file = try FileHandle(forUpdating: url)
-      return (file, try file.seekToEnd())
+  /// Opens the file in a directory, without reading it.
+  init(in directory: URL) throws {
+    self.directory = directory
+    do {
+      try FileManager.default.createDirectory(
+        at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+    } catch {
+      throw Self.error(error, "Making the directory \(directory.path) failed.")
     }
+    lock = try OwnedFile(directory.appending(path: "changes.lock"))
+    try lock.lock()
+    file = try OwnedFile(directory.appending(path: "changes.json"))
   }
 
-  /// Opens the file in a directory, and gives what it contains.
-  static func open(in directory: URL) throws -> (ChangeLog, [CacheKey: Entry]) {
-    try reporting("Making the directory \(directory.path)") {
-      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+  /// What the lines add up to. Costs reading the file.
+  func load() throws -> [CacheKey: Entry] {
+    let bytes = try file.read()
+    let closedLength = Int(String(decoding: try lock.read(), as: UTF8.self))
+    if let closedLength, closedLength != bytes.count { throw damaged(nil) }
+    length = 0
+    if !bytes.starts(with: Self.firstLine) {
+      // A new file, or one of which a power cut has left nothing. All others are damaged or somebody else's.
+      guard closedLength == nil, bytes.allSatisfy({ $0 == 0 }) else { throw damaged(nil) }
+      return [:]
     }
-    let url = directory.appending(path: "changes.json")
-    let lock = try FileLock(at: directory.appending(path: "changes.lock"))
-    let (entries, isTidy) = try load(url)
-    if !isTidy { try rewrite(url, entries) }
-    return (try ChangeLog(url: url, lock: lock), entries)
+    length = Self.firstLine.count
+    var entries: [CacheKey: Entry] = [:]
+    var lineCount = 0
+    while let end = bytes[length...].firstIndex(of: Self.newline) {
+      do {
+        let change = try JSONDecoder().decode(Change.self, from: bytes[length..<end])
+        entries[change.key] = change.entry
+      } catch {
+        // What was not closed may end, or have a hole, where the process or the machine died.
+        if closedLength != nil { throw damaged(error) }
+        break
+      }
+      length = end + 1
+      lineCount += 1
+    }
+    if lineCount > 2 * entries.count + 100 { try rewrite(entries) }
+    return entries
   }
+
+  private func damaged(_ error: (any Error)?) -> StorageError {
+    StorageError(.corrupted, "\(file.path) is no file of this engine, or is damaged.", underlying: error)
+  }
+
+  /// - Throws: `StorageError` with code `io` if the path leads to another file now, or to none.
+  func expectInPlace() throws { try file.expectInPlace() }
 
   /// Adds a line. If that fails, for lack of room for instance, none of it stays in the file.
   func append(_ change: Change) throws {
-    try reporting("Writing to \(url.path)") {
-      let line = try JSONEncoder().encode(change) + [Self.newline]
-      do {
-        try file.seek(toOffset: length)
-        try file.write(contentsOf: line)
-        length += UInt64(line.count)
-      } catch {
-        // Should this fail as well, the next line overwrites what is left, or the next opening cuts it off.
-        try? file.truncate(atOffset: length)
-        throw error
-      }
+    try file.expectInPlace()
+    try removeMark()
+    var line = try JSONEncoder().encode(change) + [Self.newline]
+    if length == 0 { line = Self.firstLine + line }
+    try file.write(line, at: length)
+    length += line.count
+  }
+
+  /// Closes the file, and notes how long it is, by which a file is told that has lost its end since.
+  func close() throws {
+    defer {
+      file.close()
+      lock.close()
     }
+    if isMarked { return }
+    // In this order: the note is there only if what it is about is, and the files have their names.
+    try file.sync()
+    try OwnedFile.sync(directory)
+    try lock.write(Data("\(length)".utf8), at: 0)
+    try lock.sync()
+  }
+
+  /// Takes the note back, before anything is changed.
+  private func removeMark() throws {
+    guard isMarked else { return }
+    try lock.truncate()
+    try lock.sync()
+    isMarked = false
   }
 
   private static let newline = UInt8(ascii: "\n")
-  /// By which the file is recognised: one without it, an empty one for instance, is damaged or somebody else's.
+  /// By which the file is recognised.
   private static let firstLine = Data("JSONStorageEngine, format 1\n".utf8)
 
-  /// What the lines add up to, and whether the file is worth keeping as it is.
-  private static func load(_ url: URL) throws -> (entries: [CacheKey: Entry], isTidy: Bool) {
-    guard FileManager.default.fileExists(atPath: url.path) else { return ([:], false) }
-    let bytes = try reporting("Reading \(url.path)") { try Data(contentsOf: url) }
-    guard bytes.starts(with: firstLine) else {
-      throw StorageError(.corrupted, "\(url.path) is no file of this engine, or is damaged.")
-    }
-    var lines = bytes.dropFirst(firstLine.count).split(separator: newline, omittingEmptySubsequences: false)
-    // Every line ends with a newline. What comes after the last one was cut short when the process died, before
-    // it was acknowledged.
-    let isWhole = lines.popLast()?.isEmpty ?? true
-    var entries: [CacheKey: Entry] = [:]
-    for line in lines {
-      do {
-        let change = try JSONDecoder().decode(Change.self, from: line)
-        entries[change.key] = change.entry
-      } catch {
-        throw StorageError(.corrupted, "\(url.path) is damaged.", underlying: error)
-      }
-    }
-    return (entries, isWhole && lines.count <= 2 * entries.count + 100)
-  }
-
   /// Puts a file without removed and overwritten entries in the place of the old one, as a whole.
-  private static func rewrite(_ url: URL, _ entries: [CacheKey: Entry]) throws {
-    try reporting("Writing \(url.path)") {
-      var bytes = firstLine
-      for (key, entry) in entries {
-        bytes += try JSONEncoder().encode(Change(key: key, entry: entry)) + [newline]
-      }
-      try bytes.write(to: url, options: .atomic)
+  private func rewrite(_ entries: [CacheKey: Entry]) throws {
+    try removeMark()
+    var bytes = Self.firstLine
+    for (key, entry) in entries {
+      bytes += try JSONEncoder().encode(Change(key: key, entry: entry)) + [Self.newline]
     }
+    let new = try OwnedFile(directory.appending(path: "changes.new"))
+    try new.truncate()
+    try new.write(bytes, at: 0)
+    try new.sync()
+    try new.rename(to: file.path)
+    try OwnedFile.sync(directory)
+    file.close()
+    (file, length) = (new, bytes.count)
   }
-}
 
-/// Does something with files, and turns what Foundation throws into what the contract asks for.
-private func reporting<Result>(_ what: String, _ body: () throws -> Result) throws -> Result {
-  do {
-    return try body()
-  } catch {
+  /// Turns what Foundation throws into what the contract asks for.
+  private static func error(_ error: any Error, _ what: String) -> StorageError {
     let code: StorageError.Code =
       switch (error as? CocoaError)?.code {
       case .fileWriteOutOfSpace: .diskFull
@@ -116,6 +143,6 @@ private func reporting<Result>(_ what: String, _ body: () throws -> Result) thro
       case .fileWriteNoPermission, .fileReadNoPermission: .permissionDenied
       default: .io
       }
-    throw StorageError(code, "\(what) failed.", underlying: error)
+    return StorageError(code, what, underlying: error)
   }
 }
