@@ -59,11 +59,15 @@ public final class SQLiteStorageEngine: StorageEngine {
 
   /// How many bytes of the database each connection keeps in memory at most, unless it is told otherwise: 64 MiB, or
   /// 8 MiB where the system ends processes that take much memory (iOS, tvOS, visionOS, watchOS).
-  #if os(iOS) || os(tvOS) || os(visionOS) || os(watchOS)
-    public static let defaultCacheSize = 8 << 20
-  #else
-    public static let defaultCacheSize = 64 << 20
-  #endif
+  public static let defaultCacheSize = isMemoryScarce ? 8 << 20 : 64 << 20
+
+  private static var isMemoryScarce: Bool {
+    #if os(iOS) || os(tvOS) || os(visionOS) || os(watchOS)
+      true
+    #else
+      false
+    #endif
+  }
 
   /// Opens the database in a directory, or makes both (rules O1, O2).
   ///

@@ -67,8 +67,8 @@ import Testing
       #expect(refusal?.code == .diskFull)
       try await again.removeAllData()
       #expect(try await again.keyCount() == 0)
-      try await again.write(entries[1].data, key: key(1))
-      #expect(try await again.readAllData() == [entries[1].data])
+      try await again.write(Data(count: valueSize), key: key(1))
+      #expect(try await again.readAllData() == [Data(count: valueSize)])
       try await again.close()
     }
   #endif
