@@ -138,9 +138,9 @@ import Testing
         precondition(FileManager.Directory.applicationSupport(appendingPath: "a").url.path == "/data/a")
         let group = try FileManager.Directory.sharedContainer(forAppGroupIdentifier: "group.com.example")
         precondition(group.url.path == "/data/group.com.example")
-        let shared = try FileManager.Directory.sharedContainer(
+        let below = try FileManager.Directory.sharedContainer(
           forAppGroupIdentifier: "../a/b", appendingPath: "c")
-        precondition(shared.path == "/data/%2E.%2Fa%2Fb/c")
+        precondition(below.path == "/data/%2E.%2Fa%2Fb/c")
       }
     }
   #endif
