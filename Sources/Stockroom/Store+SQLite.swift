@@ -6,9 +6,9 @@ import StockroomStore
 extension Store {
   /// A store that keeps its items in an SQLite database of its own and loads them in the background.
   ///
-  /// The database is in a directory of the program's own, `<program>/Stockroom/Stores/<type of item>` in the default
-  /// storage directory, and is opened before this returns. A type that is renamed begins with an empty store; to be independent of the name, say where the items
-  /// belong: `Store(storage: .sqlite(directory: …))`.
+  /// The database is in a directory of the program's own, `<program>/Stockroom/Stores/<type of item>` in the
+  /// default storage directory, and is opened before this returns. A type that is renamed begins with an empty
+  /// store; to be independent of the name, say where the items belong: `Store(storage: .sqlite(directory: …))`.
   ///
   /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason. So they do, with code
   /// `StorageError.Code.unsupported`, if another type of the same name has the place: two private or local types. In an

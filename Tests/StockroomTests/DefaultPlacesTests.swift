@@ -53,7 +53,7 @@ import Testing
       }
     }
 
-    @Test("The default engines that throw when they cannot be opened are opened again, and are one for the program")
+    @Test("The default engines that throw are opened again after that, and are one for the program")
     func defaultEngines() async {
       await #expect(processExitsWith: .success) {
         try await withOwnDataDirectory {
