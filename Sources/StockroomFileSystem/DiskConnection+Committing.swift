@@ -82,18 +82,17 @@ private struct Commit {
   // MARK: Staging
 
   private func stage() throws {
-    // Whatever the durability, a batch must not be half there after the machine has died.
-    let isSynchronized = isJournaled || connection.durability == .full
+    // Whatever the durability, an entry must not have a name without its contents after the machine has died.
     let count = steps.count { $0.metadata != nil }
     let isSyncedAtOnce = count > DiskConnection.mostSingleSyncs && SystemCalls.canSynchronizeFileSystem
     for step in steps {
       guard let data = step.change.data, let metadata = step.metadata else { continue }
-      try connection.stage(data, metadata, as: step.staged, synchronized: isSynchronized && !isSyncedAtOnce)
+      try connection.stage(data, metadata, as: step.staged, synchronized: !isSyncedAtOnce)
     }
-    guard isSynchronized, count > 0 else { return }
     if isSyncedAtOnce {
       try connection.synchronizeFileSystem()
-    } else {
+    } else if isJournaled, count > 0 {
+      // The journal relies on the names. Without it they are on the disk no later than those that they become.
       try connection.staging.directory.synchronize()
     }
   }
@@ -205,7 +204,7 @@ extension DiskConnection {
     let reserves = contents.lastSequence >= contents.reservedSequence
     if reserves { contents.reservedSequence = contents.lastSequence + Self.clockReserve }
     try state.write(contents)
-    if reserves, durability == .full { try state.file.synchronize() }
+    if reserves { try state.file.synchronize() }
     hasMovedClock.store(true, ordering: .relaxed)
     return boundary
   }

@@ -113,10 +113,8 @@ final class DiskConnection: Sendable {
         last = max(last, try metadata(of: FileName(key))?.header.sequence ?? 0)
       }
       try state.create(SharedState.Contents(lastSequence: last, reservedSequence: last))
-      if durability == .full {
-        try journal.file.synchronize()
-        try state.file.synchronize()
-      }
+      try journal.file.synchronize()
+      try state.file.synchronize()
     }
     try recover()
   }
@@ -237,17 +235,16 @@ extension DiskConnection {
 
 extension DiskConnection {
   /// The value of the entry. Nil if it is absent.
-  func value(of name: FileName, verifyingSize: Bool = false) throws -> Data? {
+  func value(of name: FileName) throws -> Data? {
     guard let (file, status) = try entries.open(name) else { return nil }
-    // Files that cannot have lost anything that way need not pay for the question.
-    if verifyingSize || status.size == 0 || status.size >= 1 << 20 { try checkSize(of: file, status) }
+    try checkSize(of: file, status)
     return try file.readData(size: status.size)
   }
 
   /// The value of the entry with its metadata. Nil if it is absent.
   func valueAndHeader(of name: FileName) throws -> (data: Data, header: EntryHeader)? {
     guard let (file, status) = try entries.open(name) else { return nil }
-    if status.size == 0 || status.size >= 1 << 20 { try checkSize(of: file, status) }
+    try checkSize(of: file, status)
     let header = try metadata(of: file, status, name).header
     return (try file.readData(size: status.size), header)
   }
@@ -258,18 +255,18 @@ extension DiskConnection {
     return try metadata(of: file, status, name)
   }
 
-  /// When the machine dies, a file that was not synced can come back with its name and its attributes but without
-  /// its contents, or without the end of them if they were so long that they went to the disk in parts. Such a
-  /// file must not pass for a value.
+  /// A file that has become shorter or longer must not pass for a value (rule F2): somebody has cut it off, or it was not
+  /// synced when the machine died, and came back without its contents or without the end of them.
   private func checkSize(of file: FileDescriptor, _ status: FileStatus) throws {
-    guard usesAttributes, let recorded = try MetadataAttribute.read(from: file) else { return }
-    // Somebody who edits the file changes its time, too, and is free to do so.
-    if status.size != recorded.size, status.modified == recorded.header.updatedAt {
-      throw StorageError(
-        .corrupted,
-        "\(file.path) has \(status.size) bytes and was written with \(recorded.size). Writing or removing the key "
-          + "puts it right.")
+    guard usesAttributes, let recorded = try MetadataAttribute.read(from: file), recorded.size != status.size
+    else {
+      return
     }
+    throw StorageError(
+      .corrupted,
+      "\(file.path) has \(status.size) bytes and was written with \(recorded.size). Writing or removing the key puts it "
+        + "right; so does, if somebody has edited the file, removing its attribute \(MetadataAttribute.name)."
+    )
   }
 
   private func metadata(of file: FileDescriptor, _ status: FileStatus, _ name: FileName) throws

@@ -103,11 +103,10 @@ extension DiskStorageEngine {
 
   /// Reads every file and its metadata, and compares. Costs O(N) and the reading of all values.
   ///
-  /// Whoever edits a file changes its time, too, and is free to do so. There are no checksums: a value of the right length
-  /// with other bytes in it is not noticed.
+  /// There are no checksums: a value of the right length with other bytes in it is not noticed.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if the contents of a file are shorter or longer than what was written,
-  ///   if something that is no file has the name of an entry, or if what is in `.stockroom` is damaged.
+  /// - Throws: `StorageError` with code `corrupted` if a file is shorter or longer than what was written, if something that
+  ///   is no file has the name of an entry, or if what is in `.stockroom` is damaged.
   public func verify() async throws {
     try await readingMany(.max, retries: 1) { try $0.verify($1) }
   }
@@ -272,7 +271,7 @@ extension DiskConnection {
     guard try state.validate() != nil else { throw StorageError.damagedState(state.file.path, "it is empty") }
     try entries.forEachKey({ _ in try cancellation.check() }, other: { throw StorageError.notAFile($0) })
     try allKeys(cancellation).forEach(unless: cancellation) { key in
-      _ = try value(of: FileName(key), verifyingSize: true)
+      _ = try valueAndHeader(of: FileName(key))
     }
   }
 }

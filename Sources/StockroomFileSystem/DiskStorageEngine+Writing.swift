@@ -7,7 +7,7 @@ public import StockroomCore
 
 // Concurrent calls are committed together and share the syncs.
 extension DiskStorageEngine {
-  /// Writes the file of one entry. Costs O(1) in N: a new file, two syncs at `Durability.full`.
+  /// Writes the file of one entry. Costs O(1) in N: a new file, one sync, two at `Durability.full`.
   public func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
     try await submit([.write(data, key: key)])

@@ -19,14 +19,15 @@ public import StockroomCore
 ///
 /// When an entry was created is in an extended attribute of its file or, where the file system has none, in a
 /// file in `.stockroom`. When it was updated is the file's time of modification. A file that somebody copied into
-/// the directory under a name of ours is an entry.
+/// the directory under a name of ours is an entry. So is one that was renamed over ours; but one of ours that has become
+/// longer or shorter counts as damaged, where the file system has attributes.
 ///
 /// ## Durability
 ///
 /// - `Durability.full`: a write is on disk before it is acknowledged; the death of the machine loses nothing.
-/// - `Durability.process`: when the machine dies, single writes of the last seconds may be lost. A batch waits for the
-///   disk as at `full`, since it could be half there otherwise. An entry that was written by itself just before may be
-///   found damaged; reading it then throws `StorageError.Code.corrupted`, where the file system has attributes.
+/// - `Durability.process`: a value is on disk before it gets its name, so that the old one or the new one is there when
+///   the machine dies; the name is not waited for, and nor is a removal. A batch waits for the disk as at `full`, since it
+///   could be half there otherwise.
 ///
 /// ## Other programs
 ///

@@ -43,10 +43,10 @@ struct EntryMetadata: Sendable, Hashable {
 /// The metadata of an entry as an extended attribute of its file.
 enum MetadataAttribute {
   #if canImport(Darwin)
-    private static let name = "stockroom.created"
+    static let name = "stockroom.created"
   #else
     // Linux lets ordinary users have attributes in this name space only.
-    private static let name = "user.stockroom.created"
+    static let name = "user.stockroom.created"
   #endif
 
   /// The metadata, or nil if the file has none that is ours.

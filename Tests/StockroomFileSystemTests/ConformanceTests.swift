@@ -10,8 +10,8 @@ import Testing
     return ConformanceSuite(
       "file system, \(durability)", capabilities: capabilities,
       timeLimit: .seconds(600),
-      child: durability == .full
-        ? ConformanceChild(product: "stockroom", arguments: ["serve-checks", "files"]) : nil
+      child: ConformanceChild(
+        product: "stockroom", arguments: ["serve-checks", "files", "--durability", durability.rawValue])
     ) { try DiskStorageEngine(directory: .init(url: $0), durability: durability) }
   }
 
