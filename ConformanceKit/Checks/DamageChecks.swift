@@ -9,8 +9,8 @@ extension CheckDefinition {
       Check(
         .f2, "damage.\(damage.rawValue)",
         damage.isCut
-          ? "a store that was closed, with a file \(damage.what), throws corrupted when it is opened or read, or no entry is "
-            + "missing"
+          ? "a store that was closed, with a file \(damage.what), throws corrupted when it is opened or read, or everything "
+            + "is there"
           : "a store with a file \(damage.what) throws corrupted when it is opened or read, or gives what is still there",
         needs: .persistent
       ) { context in

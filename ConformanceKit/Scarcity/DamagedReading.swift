@@ -15,7 +15,7 @@ struct DamagedReading: CheckTask {
   let codes: [String]
   /// Whether everything that is given must be right.
   let mustBeRight: Bool
-  /// Whether, unless some call throws, no entry may be missing. What is in it is another question: see `mustBeRight`.
+  /// Whether, unless some call throws, everything that was written must be there as it was.
   let mustBeWhole: Bool
   /// Whether the engine is asked to look at everything first. What that does not find, no later read may report.
   let isVerified: Bool
@@ -93,7 +93,7 @@ private final class Look {
   /// How many values were given.
   private var found = 0
   private var isReported = false
-  /// What was missing first.
+  /// What was missing or wrong first.
   private var loss: Violation?
 
   init(task: DamagedReading, engine: Subject, note: @escaping @Sendable (String) throws -> Void) {
@@ -211,9 +211,10 @@ private final class Look {
   }
 
   private func noteLoss(of key: CacheKey, _ value: Data?, _ call: String) {
-    if loss == nil, value == nil {
-      loss = Violation("\(task.what), \(call) gave nothing for \(key), and no call threw")
-    }
+    guard loss == nil, value != expected[key] else { return }
+    loss = Violation(
+      "\(task.what), \(call) gave \(describe(value as Any)) for \(key) instead of "
+        + "\(describe(expected[key] as Any)), and no call threw")
   }
 
   private func isRight(_ value: Data?, of key: CacheKey) -> Bool {
