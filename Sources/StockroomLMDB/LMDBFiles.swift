@@ -19,10 +19,11 @@ final class LMDBFiles: Sendable {
   /// When the next checks are due, in nanoseconds.
   private let nextDataCheck = Atomic<UInt64>(0)
   private let nextLockCheck = Atomic<UInt64>(0)
+  private let nextFlagCheck = Atomic<UInt64>(0)
   /// Whether the lock file could not be written when a check was last due.
   private let isImmutable = Atomic(false)
   /// How long a check serves the reads of single keys that come after it. It takes as long as such a read.
-  private static let checkInterval: UInt64 = 20_000
+  private static let checkInterval: UInt64 = 50_000
 
   init(_ file: LMDBFile, _ lockFile: LMDBLockFile) throws {
     (dataPath, data) = (file.path, file.identity)
@@ -46,10 +47,9 @@ final class LMDBFiles: Sendable {
   ///
   /// - Returns: Whether the lock file can be written.
   func checkDataIfDue(_ checkSize: (Int64) throws -> Void) throws -> Bool {
-    try ifDue(nextDataCheck) {
-      try checkSize(try Self.examine(dataPath, data))
-      isImmutable.store(lockFile.isImmutable, ordering: .relaxed)
-    }
+    let now = Self.now
+    try ifDue(nextDataCheck, now) { try checkSize(try Self.examine(dataPath, data)) }
+    ifDue(nextFlagCheck, now, every: 20) { isImmutable.store(lockFile.isImmutable, ordering: .relaxed) }
     return !isImmutable.load(ordering: .relaxed)
   }
 
@@ -60,14 +60,15 @@ final class LMDBFiles: Sendable {
 
   /// Checks the lock file if that is due.
   func checkLockIfDue() throws {
-    try ifDue(nextLockCheck) { _ = try Self.examine(lockPath, lock) }
+    try ifDue(nextLockCheck, Self.now) { _ = try Self.examine(lockPath, lock) }
   }
 
-  private func ifDue(_ next: borrowing Atomic<UInt64>, _ check: () throws -> Void) rethrows {
-    let now = Self.now
+  private func ifDue(
+    _ next: borrowing Atomic<UInt64>, _ now: UInt64, every count: UInt64 = 1, _ check: () throws -> Void
+  ) rethrows {
     if now < next.load(ordering: .relaxed) { return }
     try check()
-    next.store(now + Self.checkInterval, ordering: .relaxed)
+    next.store(now + count * Self.checkInterval, ordering: .relaxed)
   }
 
   private static func examine(_ path: String, _ identity: FileIdentity) throws -> Int64 {

@@ -39,6 +39,7 @@ struct LMDBPage {
     self.isLeaf = isLeaf
   }
 
+  @inline(__always)
   private static func number(_ offset: Int, in bytes: UnsafeRawBufferPointer) -> Int {
     Int(bytes.loadUnaligned(fromByteOffset: offset, as: UInt16.self))
   }
@@ -56,19 +57,28 @@ struct LMDBPage {
     var dataOffset: Int { offset + LMDBPage.nodeSize + key.count }
   }
 
+  /// The key of a node, and where the node is. All that a search looks at.
+  ///
   /// - Parameter index: Below ``count``.
-  func node(_ index: Int) throws(LMDBError) -> Node {
+  @inline(__always)
+  private func key(_ index: Int) throws(LMDBError) -> (bytes: UnsafeRawBufferPointer, offset: Int) {
     let offset = Self.number(Self.headerSize + 2 * index, in: bytes)
     guard offset >= upper, offset + Self.nodeSize <= bytes.count, offset & 1 == 0 else {
       throw .corruptedPage
     }
-    let (low, high) = (Self.number(offset, in: bytes), Self.number(offset + 2, in: bytes))
-    let (flags, keySize) = (Self.number(offset + 4, in: bytes), Self.number(offset + 6, in: bytes))
+    let size = Self.number(offset + 6, in: bytes)
     let start = offset + Self.nodeSize
-    guard keySize <= CacheKey.maximumLength, start + keySize <= bytes.count else { throw .corruptedPage }
+    guard size <= CacheKey.maximumLength, start + size <= bytes.count else { throw .corruptedPage }
+    return (UnsafeRawBufferPointer(rebasing: bytes[start..<start + size]), offset)
+  }
+
+  /// - Parameter index: Below ``count``.
+  func node(_ index: Int) throws(LMDBError) -> Node {
+    let (key, offset) = try key(index)
+    let (low, high) = (Self.number(offset, in: bytes), Self.number(offset + 2, in: bytes))
+    let flags = Self.number(offset + 4, in: bytes)
     return Node(
-      offset: offset, flags: UInt16(truncatingIfNeeded: flags),
-      key: UnsafeRawBufferPointer(rebasing: bytes[start..<start + keySize]), dataSize: low | high << 16,
+      offset: offset, flags: UInt16(truncatingIfNeeded: flags), key: key, dataSize: low | high << 16,
       child: UInt64(low) | UInt64(high) << 16 | UInt64(flags) << 32)
   }
 
@@ -85,7 +95,7 @@ struct LMDBPage {
     var (low, high) = (1, count)
     while low < high {
       let middle = (low + high) / 2
-      if try node(middle).key.compare(with: key) <= 0 { low = middle + 1 } else { high = middle }
+      if try self.key(middle).bytes.compare(with: key) <= 0 { low = middle + 1 } else { high = middle }
     }
     return low - 1
   }
@@ -95,7 +105,7 @@ struct LMDBPage {
     var (low, high) = (0, count)
     while low < high {
       let middle = (low + high) / 2
-      let order = try node(middle).key.compare(with: key)
+      let order = try self.key(middle).bytes.compare(with: key)
       if order == 0 { return (middle, true) }
       if order < 0 { low = middle + 1 } else { high = middle }
     }

@@ -27,7 +27,8 @@ final class LMDBPlace: Sendable {
 
   /// Lets `body` read one moment, on the thread of the caller.
   func read<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
-    try await repeating { try environment.read(body) }
+    if case .value(let value) = try environment.read(body) { return value }
+    return try await repeating { try environment.read(body) }
   }
 
   /// Lets `body` read one moment, for as long as it takes and giving way to others.

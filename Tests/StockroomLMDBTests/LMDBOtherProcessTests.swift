@@ -47,6 +47,7 @@
         var waits = 0
         while !FileManager.default.fileExists(atPath: signs.appending(path: "release").path), waits < 20_000 {
           usleep(1_000)
+          await Task.yield()
           waits += 1
         }
         try Data().write(to: signs.appending(path: "ended"))
