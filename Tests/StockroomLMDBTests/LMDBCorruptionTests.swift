@@ -84,7 +84,7 @@ struct LMDBCorruptionTests {
         try bytes.write(to: file)
         let codes: [StorageError.Code?] = await [
           code {
-            _ = try await LMDBStorageEngine(
+            _ = try LMDBStorageEngine(
               directory: .init(url: URL(filePath: path)), verifiesOnOpening: true)
           },
           code {
