@@ -113,7 +113,7 @@ extension LMDBEnvironment {
     guard case .reader(var idle) = readers.enter() else { return .paused }
     do {
       if case .success(let handle) = handle {
-        try checkFiles(handle)
+        try handle.checkLength(try files.checkData())
         if let snapshot = try begin(handle, &idle, isWritable: !lockFile.isImmutable) {
           readers.leaveMap()
           return .value(LMDBLongRead(snapshot: snapshot, reader: idle, pageSize: handle.pageSize))

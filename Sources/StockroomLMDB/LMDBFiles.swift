@@ -39,8 +39,11 @@ final class LMDBFiles: Sendable {
     guard try Self.examine(lockPath, lock) >= lockSize else {
       throw StorageError(.io, "\(lockPath) has been cut off since it was opened.")
     }
-    return try Self.examine(dataPath, data)
+    return try checkData()
   }
+
+  /// Returns the size of the data file.
+  func checkData() throws -> Int64 { try Self.examine(dataPath, data) }
 
   /// Checks the data file if that is due, and its size as well. As long as only the lock file is missing, reads are right: what
   /// is written without it shows in LMDB's own numbers.
@@ -48,7 +51,7 @@ final class LMDBFiles: Sendable {
   /// - Returns: Whether the lock file can be written.
   func checkDataIfDue(_ checkSize: (Int64) throws -> Void) throws -> Bool {
     let now = Self.now
-    try ifDue(nextDataCheck, now) { try checkSize(try Self.examine(dataPath, data)) }
+    try ifDue(nextDataCheck, now) { try checkSize(try checkData()) }
     ifDue(nextFlagCheck, now, every: 20) { isImmutable.store(lockFile.isImmutable, ordering: .relaxed) }
     return !isImmutable.load(ordering: .relaxed)
   }

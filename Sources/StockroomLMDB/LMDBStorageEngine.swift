@@ -34,6 +34,13 @@ import StockroomCore
 /// A process that stops in the middle of a write, in a debugger perhaps, keeps all others from writing until it goes on or
 /// ends: LMDB's own lock has no time limit.
 ///
+/// ## Apple's systems
+/// LMDB syncs with `fsync`, which there leaves the data in the memory of the disk: a power cut can cost the last writes, and
+/// even the database, whatever the durability. An engine that is open holds locks on `lock.mdb`: in the container of an
+/// app group the system ends an app that is suspended meanwhile (`0xdead10cc`), so close the engine before. In a sandbox
+/// LMDB cannot be opened (`permissionDenied`), unless it was built with names of semaphores that begin with those of an app
+/// group.
+///
 /// ## Several engines
 /// Engines on the same place share what they open and may be in one process or in several. One in a process that
 /// has been forked must not be used there.
