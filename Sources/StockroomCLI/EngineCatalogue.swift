@@ -56,7 +56,7 @@ enum EngineCatalogue {
     Entry("sqlite", "SQLite", database) {
       try SQLiteStorageEngine(directory: .init(url: $0), durability: $1)
     },
-    Entry("lmdb", "LMDB", database) { try LMDBStorageEngine(directory: .init(url: $0), durability: $1) },
+    Entry("lmdb", "LMDB", lmdb) { try LMDBStorageEngine(directory: .init(url: $0), durability: $1) },
     Entry("leveldb", "LevelDB", database.subtracting(.multiProcess).union(.detectsCorruption)) {
       try LevelDBStorageEngine(directory: .init(url: $0), durability: $1)
     },
@@ -77,6 +77,13 @@ enum EngineCatalogue {
   private static let database: EngineCapabilities = [
     .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
   ]
+
+  /// On Apple's systems LMDB does not survive the death of the machine: see `LMDBStorageEngine.capabilities`.
+  #if canImport(Darwin)
+    private static let lmdb = database.subtracting(.durableWrites)
+  #else
+    private static let lmdb = database
+  #endif
 
   /// The names of all engines.
   static var list: String { all.map(\.name).joined(separator: ", ") }
