@@ -87,7 +87,8 @@ struct RefusedCalls: CheckTask {
       try await step.perform(on: engine)
       contents = after
     } catch let failure as CallFailure {
-      guard let error = failure.error as? StorageError,
+      // Within the process itself, a failure is the cause of another one.
+      guard let error = ((failure.error as? CallFailure) ?? failure).error as? StorageError,
         ![.corrupted, .closed, .invalidKey, .unsupported].contains(error.code)
       else { throw Violation("\(when), \(failure), which is not what had happened") }
       // A batch that is not atomic may have been cut short.

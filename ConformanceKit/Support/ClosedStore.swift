@@ -43,7 +43,7 @@ struct ClosedStore {
   /// A copy of the store after `change` has had its way with it.
   func copy(_ change: (URL) throws -> Void) throws -> URL {
     let copy = newDirectory()
-    try FileManager.default.copyItem(at: directory, to: copy)
+    try System.copy(directory, to: copy)
     try change(copy)
     return copy
   }

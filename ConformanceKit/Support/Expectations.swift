@@ -124,9 +124,9 @@ extension Array: ListValue {
   }
 }
 
-/// A text cut in its middle to what fits on a page. An error with a path of the greatest length is left whole.
+/// A text cut in its middle to what fits into a paragraph, so that the path and the cause in an error are left whole.
 func shortened(_ text: String) -> String {
-  text.count > 6_000 ? "\(text.prefix(5_000))…\(text.suffix(500))" : text
+  text.count > 1_800 ? "\(text.prefix(1_300))…\(text.suffix(300))" : text
 }
 
 private protocol OptionalValue {

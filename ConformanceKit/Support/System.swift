@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-  import FoundationEssentials
-#else
-  import Foundation
-#endif
+import Foundation
 import StockroomCore
 
 #if canImport(Darwin)
@@ -60,6 +56,25 @@ enum System {
   }
 
   static func closeFile(_ descriptor: Int32) { close(descriptor) }
+
+  /// Copies a directory with the extended attributes of the files in it.
+  ///
+  /// - Throws: `StorageError` that names the copy.
+  static func copy(_ directory: URL, to copy: URL) throws {
+    #if canImport(Darwin)
+      try FileManager.default.copyItem(at: directory, to: copy)
+    #else
+      // FileManager copies attributes on Apple's systems only.
+      let process = Process()
+      process.executableURL = URL(filePath: "/bin/cp")
+      process.arguments = ["-a", directory.systemPath, copy.systemPath]
+      try process.run()
+      process.waitUntilExit()
+      guard process.terminationStatus == 0 else {
+        throw StorageError(.io, "Copying \(directory.path) to \(copy.path) failed.")
+      }
+    #endif
+  }
 
   /// The files inside a directory that this process has open.
   static func openFiles(in directory: URL) -> [String] {

@@ -114,5 +114,6 @@ final class SQLiteDatabase: Sendable {
     readers.drain()
     // Last, since the last connection to close takes the log away.
     committer.close()
+    files.close()
   }
 }

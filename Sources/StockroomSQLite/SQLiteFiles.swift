@@ -1,4 +1,5 @@
 import StockroomCore
+import Synchronization
 
 #if canImport(FoundationEssentials)
   import FoundationEssentials
@@ -37,7 +38,8 @@ final class SQLiteFiles: Sendable {
   private let path: String
   /// The names of the files in their directory, that of the database first.
   private let names: [String]
-  private let directory: Int32
+  /// The descriptor of the directory, or -1 once it has been closed.
+  private let openDirectory: Atomic<Int32>
   private let identities: [FileIdentity?]
 
   /// Remembers which files are there now.
@@ -49,7 +51,7 @@ final class SQLiteFiles: Sendable {
     let parent = url.deletingLastPathComponent().path(percentEncoded: false)
     self.path = path
     names = ["", "-wal", "-shm"].map { url.lastPathComponent + $0 }
-    directory = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    let directory = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard directory >= 0 else { throw StorageError.posix(errno, "Opening the directory \(parent) failed.") }
     do {
       identities = try Self.identities(path, names, in: directory)
@@ -58,12 +60,21 @@ final class SQLiteFiles: Sendable {
           ESTALE, "The files of the database \(path) were replaced while it was opened.")
       }
     } catch {
-      close(directory)
+      systemClose(directory)
       throw error
     }
+    openDirectory = Atomic(directory)
   }
 
-  deinit { close(directory) }
+  deinit { close() }
+
+  /// Closes the directory. Nobody may check anything afterwards. May be called twice.
+  func close() {
+    let directory = openDirectory.exchange(-1, ordering: .relaxed)
+    if directory >= 0 { systemClose(directory) }
+  }
+
+  private var directory: Int32 { openDirectory.load(ordering: .relaxed) }
 
   /// Throws if the files are not the ones that they were when the database was opened.
   ///
@@ -130,3 +141,5 @@ final class SQLiteFiles: Sendable {
     return Timestamp(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
   }
 }
+
+private func systemClose(_ descriptor: Int32) { close(descriptor) }

@@ -58,15 +58,6 @@ struct CheckObstacleTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: parent.path(percentEncoded: false)) == [])
   }
 
-  @Test("An engine that reports a capability which the suite was not given breaks its rule")
-  func moreCapabilities() async throws {
-    let suite = ConformanceSuite("More", capabilities: [.atomicBatches]) { _ in
-      try ReferenceEngine(claiming: [.atomicBatches, .snapshotReads])
-    }
-    let check = try #require(suite.checks.first { $0.id == "capabilities.are-all-checked" })
-    #expect(await check.outcome().failure?.rule == .r3)
-  }
-
   @Test("An engine that holds every thread of the cooperative pool does not stop the clock")
   func heldPool() async {
     // In a process of its own, where threads that nobody can stop do no harm.

@@ -160,8 +160,10 @@ extension OrderedTable {
   /// Whether so many elements can be added, and any replaced, without copying all of them: there is room, and nobody
   /// else holds the array.
   mutating func canChangeInPlace(adding added: Int) -> Bool {
-    elements.capacity - elements.count >= added && sequences.capacity - sequences.count >= added
-      && sequenceOfKey.capacity - sequenceOfKey.count >= added && elements.isUniquelyReferenced
+    let isUnique = elements.isUniquelyReferenced()
+    return isUnique && elements.capacity - elements.count >= added
+      && sequences.capacity - sequences.count >= added
+      && sequenceOfKey.capacity - sequenceOfKey.count >= added
   }
 
   /// How many bytes move when an element with this sequence number is taken out or put in.
@@ -183,13 +185,10 @@ extension Array {
   /// Whether nobody else holds the array, so that the next change does not copy it.
   ///
   /// Only costs depend on the answer: a change copies a shared array whatever is said here.
-  fileprivate var isUniquelyReferenced: Bool {
-    mutating get {
-      // An array is one reference to its elements; the standard library tells only of references whether they are
-      // unique.
-      withUnsafeMutablePointer(to: &self) { array in
-        array.withMemoryRebound(to: AnyObject.self, capacity: 1) { isKnownUniquelyReferenced(&$0.pointee) }
-      }
+  fileprivate mutating func isUniquelyReferenced() -> Bool {
+    // An array is one reference to its elements; the standard library tells only of references whether they are unique.
+    withUnsafeMutablePointer(to: &self) { array in
+      array.withMemoryRebound(to: AnyObject.self, capacity: 1) { isKnownUniquelyReferenced(&$0.pointee) }
     }
   }
 

@@ -37,7 +37,7 @@ extension MuseumPiece {
       OpensItsFileForEachRead(base: $0, directory: $1)
     },
     .init(persistent: .f1, "calls a full disk an input/output error", flaw: .reportsFullDiskAsIO),
-    .init(persistent: .f1, "remembers writes that failed", flaw: .remembersFailedWrites),
+    .init(persistent: .f1, "remembers writes that failed", flaw: .remembersFailedWrites, also: [.f4]),
     .init(persistent: .f2, "starts anew when damaged", flaw: .startsAnewWhenDamaged, also: [.o2]),
     .init(persistent: .f2, "does not look at checksums", flaw: .ignoresChecksums),
     .init(persistent: .f3, "calls read-only media an input/output error", flaw: .reportsReadOnlyAsIO),
