@@ -40,7 +40,7 @@ struct FailingStorageEngineTests {
     outer.forgetCalls()
     #expect(outer.calls.isEmpty)
     #expect(outer.bytesWritten == 0)
-    #expect(engine.callCount == 20)
+    #expect(engine.callCount == 21)
   }
 
   @Test("fails every kind of call, without doing anything")

@@ -186,9 +186,11 @@ extension Array {
   ///
   /// Only costs depend on the answer: a change copies a shared array whatever is said here.
   fileprivate mutating func isUniquelyReferenced() -> Bool {
+    // A call with an `AnyObject` would look at a copy of the reference, which an unoptimised build really makes.
+    let isUnique: (inout AnyObject) -> Bool = isKnownUniquelyReferenced
     // An array is one reference to its elements; the standard library tells only of references whether they are unique.
-    withUnsafeMutablePointer(to: &self) { array in
-      array.withMemoryRebound(to: AnyObject.self, capacity: 1) { isKnownUniquelyReferenced(&$0.pointee) }
+    return withUnsafeMutablePointer(to: &self) { array in
+      array.withMemoryRebound(to: AnyObject.self, capacity: 1) { isUnique(&$0.pointee) }
     }
   }
 
