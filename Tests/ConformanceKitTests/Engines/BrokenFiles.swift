@@ -44,8 +44,7 @@ extension MuseumPiece {
   ]
 
   static let ofClaims: [MuseumPiece] =
-    [.init(.r3, "reports what the suite was not told", claiming: [.atomicBatches]) { ReportsMore(base: $0) }]
-    + [
+    [
       (.persistent, .w6), (.durableWrites, .w6), (.atomicBatches, .w4), (.snapshotReads, .r3),
       (.orderedScans, .r5),
       (.detectsCorruption, .f2),
@@ -55,11 +54,6 @@ extension MuseumPiece {
         claiming: ReferenceEngine.promises.union(capability)
       ) { base, _ in KeepsQuiet(base: base, silence: capability) }
     }
-}
-
-struct ReportsMore: Exhibit {
-  let base: ReferenceEngine
-  var capabilities: EngineCapabilities { base.capabilities.union(.snapshotReads) }
 }
 
 struct VerifiesNothing: Exhibit {
