@@ -316,10 +316,10 @@ extension System {
   /// What the process has read, and touched of its memory, until now.
   static var usage: (bytesRead: Int, pagesTouched: Int) {
     var usage = rusage()
-    #if canImport(Glibc)
-      getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
-    #else
+    #if canImport(Darwin) || canImport(Musl)
       getrusage(RUSAGE_SELF, &usage)
+    #else
+      getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
     #endif
     let io = (try? String(contentsOfFile: "/proc/self/io", encoding: .utf8)) ?? ""
     let bytes = io.split(whereSeparator: \.isNewline).first { $0.hasPrefix("rchar: ") }.flatMap {

@@ -65,6 +65,10 @@ int d_fsync(int) SWIFT("fsync(_:)");
 int d_ftruncate(int, d_off_t) SWIFT("ftruncate(_:_:)");
 int d_truncate(const char *, d_off_t) SWIFT("truncate(_:_:)");
 int d_access(const char *, int) SWIFT("access(_:_:)");
+int d_symlink(const char *, const char *) SWIFT("symlink(_:_:)");
+int d_mkfifo(const char *, d_mode_t) SWIFT("mkfifo(_:_:)");
+int d_chflags(const char *, unsigned int) SWIFT("chflags(_:_:)");
+int d_lchown(const char *, d_uid_t, d_gid_t) SWIFT("lchown(_:_:_:)");
 int d_link(const char *, const char *) SWIFT("link(_:_:)");
 int d_linkat(int, const char *, int, const char *, int) SWIFT("linkat(_:_:_:_:_:)");
 int d_unlink(const char *) SWIFT("unlink(_:)");
@@ -94,6 +98,11 @@ int d_fsetxattr(int, const char *, const void *, size_t, unsigned, int) SWIFT("f
 typedef unsigned int d_sigset_t SWIFT("sigset_t");
 typedef unsigned int d_nfds_t SWIFT("nfds_t");
 typedef unsigned long long d_rlim_t SWIFT("rlim_t");
+struct SWIFT("rusage") d_rusage {
+  struct d_timeval ru_utime, ru_stime;
+  long ru_maxrss, ru_ixrss, ru_idrss, ru_isrss, ru_minflt, ru_majflt, ru_nswap, ru_inblock, ru_oublock, ru_msgsnd, ru_msgrcv,
+    ru_nsignals, ru_nvcsw, ru_nivcsw;
+};
 struct SWIFT("pollfd") d_pollfd { int fd; short events, revents; };
 struct SWIFT("rlimit") d_rlimit { d_rlim_t rlim_cur, rlim_max; };
 typedef unsigned int d_id_t SWIFT("id_t");
@@ -129,6 +138,7 @@ char *d_strsignal(int) SWIFT("strsignal(_:)");
 int d_getrlimit(int, struct d_rlimit *) SWIFT("getrlimit(_:_:)");
 int d_setrlimit(int, const struct d_rlimit *) SWIFT("setrlimit(_:_:)");
 int d_sysctlbyname(const char *, void *, size_t *, void *, size_t) SWIFT("sysctlbyname(_:_:_:_:_:)");
+int d_getrusage(int, struct d_rusage *) SWIFT("getrusage(_:_:)");
 long d_sysconf(int) SWIFT("sysconf(_:)");
 char *d_getenv(const char *) SWIFT("getenv(_:)");
 int d_setenv(const char *, const char *, int) SWIFT("setenv(_:_:_:)");
@@ -274,6 +284,8 @@ int *__error(void);
 #define CLOCK_REALTIME 0
 #define CLOCK_MONOTONIC 6
 #define CLOCK_PROCESS_CPUTIME_ID 12
+#define CLOCK_THREAD_CPUTIME_ID 16
+#define RUSAGE_SELF 0
 #define TIOCGWINSZ 0x40087468
 #define POLLIN 1
 #define POLLOUT 4
