@@ -16,9 +16,9 @@ let settings: [SwiftSetting] =
 let engines: [(name: String, storesWith: [Target.Dependency])] = [
   ("StockroomMemory", [.product(name: "HashTreeCollections", package: "swift-collections")]),
   ("StockroomFileSystem", []),
-  ("StockroomSQLite", ["CSQLite"]),
-  ("StockroomLMDB", ["CLMDB"]),
-  ("StockroomLevelDB", ["CLevelDB"]),
+  ("StockroomSQLite", ["StockroomCSQLite"]),
+  ("StockroomLMDB", ["StockroomCLMDB"]),
+  ("StockroomLevelDB", ["StockroomCLevelDB"]),
 ]
 let engineNames = engines.map { Target.Dependency(stringLiteral: $0.name) }
 
@@ -45,11 +45,12 @@ let package = Package(
       swiftSettings: settings),
 
     .systemLibrary(
-      name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"]), .brew(["sqlite3"])]),
+      name: "StockroomCSQLite", pkgConfig: "sqlite3",
+      providers: [.apt(["libsqlite3-dev"]), .brew(["sqlite3"])]),
     .systemLibrary(
-      name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
+      name: "StockroomCLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
     // Neither Debian nor Homebrew ships a pkg-config file for LevelDB.
-    .systemLibrary(name: "CLevelDB", providers: [.apt(["libleveldb-dev"]), .brew(["leveldb"])]),
+    .systemLibrary(name: "StockroomCLevelDB", providers: [.apt(["libleveldb-dev"]), .brew(["leveldb"])]),
 
     .target(
       name: "ConformanceKit", dependencies: ["StockroomCore", "StockroomStore"], path: "ConformanceKit",
@@ -61,7 +62,8 @@ let package = Package(
     .executableTarget(
       name: "StockroomCLI",
       dependencies: engineNames + [
-        "StockroomCore", "StockroomStore", "ConformanceKit", "BenchmarkKit", "CSQLite", "CLMDB", "CLevelDB",
+        "StockroomCore", "StockroomStore", "ConformanceKit", "BenchmarkKit", "StockroomCSQLite",
+        "StockroomCLMDB", "StockroomCLevelDB",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),

@@ -154,7 +154,7 @@ public struct ConformanceSuite: Sendable {
 }
 
 /// The names of the suites whose missing child processes have been noted.
-private let suitesNoted = Guarded<Set<String>>([])
+private let suitesNoted = MutexProtected<Set<String>>([])
 
 /// How far a run of a suite has come.
 public struct ConformanceProgress: Sendable {

@@ -60,7 +60,7 @@ public final class FailingStorageEngine: Sendable {
   private typealias Signal = AsyncStream<Never>.Continuation
 
   let base: any StorageEngine
-  private let state = Guarded(State())
+  private let state = MutexProtected(State())
 
   /// An engine that does what `base` does until it is told otherwise.
   public init(_ base: any StorageEngine) { self.base = base }

@@ -181,7 +181,7 @@ private func disturb(_ engine: Subject, _ keys: [CacheKey], task: Int, step: Int
 /// One writer for each key, which counts up; readers that remember what they have seen.
 private func checkMonotonicReads(in engine: Subject) async throws {
   let keys = keys(4)
-  let acknowledged = Guarded([Int](repeating: 0, count: 4))
+  let acknowledged = MutexProtected([Int](repeating: 0, count: 4))
   for key in keys { try await engine.write(data("0"), key: key) }
   try await whileRunning {
     try await gather(0..<4) { index in

@@ -108,7 +108,7 @@ private func longestPause(
   during call: @escaping @Sendable (_ index: Int) async throws -> Void
 ) async throws -> (pause: Duration, allowed: Duration) {
   let heart = Heart()
-  let watch = OwnThread()
+  let watch = DedicatedThread()
   defer { watch.stop() }
   async let beating: Void = keepBeating(heart)
   async let observation = watch.run { heart.observe() }

@@ -93,7 +93,7 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
 
 /// An engine of the kit's own that does as little as possible.
 private final class PlainEngine: StorageEngine {
-  private let entries = Guarded<[CacheKey: StorageEntry]>([:])
+  private let entries = MutexProtected<[CacheKey: StorageEntry]>([:])
 
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()

@@ -191,7 +191,7 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
   let unread = fixture.store.events
   let subscriber = Subscriber(fixture.store)
   let items = (0..<24).map { CheckedItem($0 % 4, version: Double($0)) }
-  let returned = Guarded((count: 0, isOver: false))
+  let returned = MutexProtected((count: 0, isOver: false))
   let calls = Task {
     defer { returned.withLock { $0.isOver = true } }
     for item in items {

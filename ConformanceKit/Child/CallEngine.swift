@@ -74,7 +74,7 @@ enum SentOperation: Codable, Sendable {
 }
 
 /// The engines that are open in this child.
-private let kept = Guarded<[URL: Subject]>([:])
+private let kept = MutexProtected<[URL: Subject]>([:])
 
 /// Work that several processes do at the same time.
 struct SharedWork: Codable, Sendable {

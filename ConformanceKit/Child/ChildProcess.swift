@@ -48,7 +48,7 @@ final class ChildProcess: Sendable {
   private let command: [String]
   private let process: SystemProcess
   private let transcript = Transcript()
-  private let isGreeted = Guarded(false)
+  private let isGreeted = MutexProtected(false)
 
   /// Starts a process.
   ///
@@ -144,8 +144,8 @@ private final class Transcript: Sendable {
   private let lines: AsyncStream<Data>
   private let newLines: AsyncStream<Data>.Continuation
   private let ended: AsyncStream<ChildProcess.Ending>.Continuation
-  private let output = Guarded(LineSplitter())
-  private let errors = Guarded(Data())
+  private let output = MutexProtected(LineSplitter())
+  private let errors = MutexProtected(Data())
 
   init() {
     (lines, newLines) = AsyncStream.makeStream()

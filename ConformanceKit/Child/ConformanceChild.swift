@@ -103,10 +103,10 @@ final class AnswerChannel: Sendable {
   /// The one of this process. Its first use sends what else is printed to standard error.
   static let shared = AnswerChannel()
 
-  private let descriptor: Guarded<Int32>
+  private let descriptor: MutexProtected<Int32>
 
   private init() {
-    descriptor = Guarded(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
+    descriptor = MutexProtected(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
     dup2(STDERR_FILENO, STDOUT_FILENO)
   }
 

@@ -23,9 +23,9 @@ final class SystemProcess: Sendable {
 
   let identifier: pid_t
   /// A socket, since a write to one that is closed can be an error and no signal. Nil after ``hangUp()``.
-  private let input: Guarded<Descriptor?>
+  private let input: MutexProtected<Descriptor?>
   /// Nil while the process is running.
-  private let ending = Guarded<ChildProcess.Ending?>(nil)
+  private let ending = MutexProtected<ChildProcess.Ending?>(nil)
 
   /// Starts a program in the environment of this process.
   ///
@@ -37,7 +37,7 @@ final class SystemProcess: Sendable {
       let (input, output, errors) = try (Descriptor.pair(), Descriptor.pair(), Descriptor.pair())
       let end = try Descriptor.pair()
       identifier = try Self.spawn(command, streams: [input.theirs, output.theirs, errors.theirs])
-      self.input = Guarded(input.ours)
+      self.input = MutexProtected(input.ours)
       // What the process has started may keep its streams open for as long as it likes. So a thread waits for the end,
       // and closes its end of this socket then.
       let outputs = Outputs(output: output.ours, errors: errors.ours, end: end.ours)

@@ -138,7 +138,7 @@ private func firstMatch(
 private final class Expectations: Sendable {
   static let shared = Expectations()
 
-  private let known = Guarded<[PowerCutHistory: ExpectedContents]>([:])
+  private let known = MutexProtected<[PowerCutHistory: ExpectedContents]>([:])
 
   func expectation(
     of history: PowerCutHistory, _ scenario: PowerCutScenario, _ capabilities: EngineCapabilities,

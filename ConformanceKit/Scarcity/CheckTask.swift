@@ -62,7 +62,7 @@ struct ChildHangs: Error {
 
 /// How far a process had come, as a clause after "during".
 private final class LatestStep: Sendable {
-  private let text = Guarded("the beginning")
+  private let text = MutexProtected("the beginning")
 
   var clause: String {
     get { text.withLock { $0 } }

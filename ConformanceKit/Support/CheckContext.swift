@@ -23,8 +23,8 @@ final class CheckContext: Sendable {
 
   private let child: ConformanceChild?
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
-  private let opened = Guarded<[Subject]>([])
-  private let lastSteps = Guarded<[@Sendable () -> Void]>([])
+  private let opened = MutexProtected<[Subject]>([])
+  private let lastSteps = MutexProtected<[@Sendable () -> Void]>([])
 
   init(suite: ConformanceSuite) {
     root = suite.workingDirectory.appending(

@@ -18,9 +18,9 @@ struct CallFailure: Error, CustomStringConvertible {
 /// Copies share the one reference to the engine, so that a check can let go of it.
 struct Subject: StorageEngine {
   private final class Reference: Sendable {
-    let engine: Guarded<(any StorageEngine)?>
+    let engine: MutexProtected<(any StorageEngine)?>
 
-    init(_ engine: any StorageEngine) { self.engine = Guarded(engine) }
+    init(_ engine: any StorageEngine) { self.engine = MutexProtected(engine) }
   }
 
   private let reference: Reference

@@ -331,7 +331,7 @@ extension System {
 
 /// Takes all file descriptors that a process can have but for some, until they are released.
 final class DescriptorHold: Sendable {
-  private let held: Guarded<[Int32]>
+  private let held: MutexProtected<[Int32]>
 
   init(leaving count: Int) throws {
     // More than a process has that does nothing else, and few enough to be taken quickly.
@@ -345,7 +345,7 @@ final class DescriptorHold: Sendable {
       held.append(descriptor)
     }
     for descriptor in held.suffix(count) { close(descriptor) }
-    self.held = Guarded(held.dropLast(count))
+    self.held = MutexProtected(held.dropLast(count))
   }
 
   deinit { release() }

@@ -6,7 +6,7 @@ struct TimeLimitExceeded: Error {}
 
 /// When a check last got anywhere, to begin with by starting. While the machine sleeps, no time goes by.
 final class CheckProgress: Sendable {
-  private let state = Guarded((last: SuspendingClock.now, count: 0))
+  private let state = MutexProtected((last: SuspendingClock.now, count: 0))
 
   var last: SuspendingClock.Instant { state.withLock { $0.last } }
 
@@ -100,7 +100,7 @@ private final class Race<Value: Sendable>: Sendable {
     case won(Value)
   }
 
-  private let state = Guarded(State.running)
+  private let state = MutexProtected(State.running)
 
   func finish(with value: Value) {
     let continuation = state.withLock { state -> CheckedContinuation<Value, Never>? in

@@ -18,9 +18,9 @@ final class Turnstile: Sendable {
     var waiting: [CheckedContinuation<Void, Never>] = []
   }
 
-  private let state: Guarded<State>
+  private let state: MutexProtected<State>
 
-  init(width: Int) { state = Guarded(State(free: width)) }
+  init(width: Int) { state = MutexProtected(State(free: width)) }
 
   /// Does the work as soon as it is its turn.
   func pass<Result>(_ work: () async -> Result) async -> Result {

@@ -61,7 +61,7 @@ private enum DefaultCaches {
     weak var core: (any AnyObject & Sendable)?
   }
 
-  private static let cores = Guarded<[String: Reference]>([:])
+  private static let cores = MutexProtected<[String: Reference]>([:])
 
   /// The core of the cache of this name, and if there is none, a new one.
   static func core<Core: AnyObject & Sendable>(_ name: String, make: () -> Core) -> Core {

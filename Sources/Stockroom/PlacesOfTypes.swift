@@ -6,7 +6,7 @@ import StockroomCore
 /// out. Should two types of one process then have one name, the second gets no place: in that of the first each would
 /// take the other's values for its own.
 enum PlacesOfTypes {
-  private static let typesByName = Guarded<[String: [ObjectIdentifier]]>([:])
+  private static let typesByName = MutexProtected<[String: [ObjectIdentifier]]>([:])
 
   /// The name of the place for values of these types.
   ///

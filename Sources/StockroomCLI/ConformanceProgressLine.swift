@@ -4,7 +4,7 @@ import StockroomCore
 /// The line of progress of a run of checks: which check is being made and, once it takes a while, for how long.
 final class CheckProgressLine: Sendable {
   private let line = ProgressLine()
-  private let current = Guarded<
+  private let current = MutexProtected<
     (engine: String, progress: ConformanceProgress, start: ContinuousClock.Instant)?
   >(nil)
 

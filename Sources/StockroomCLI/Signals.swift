@@ -23,7 +23,7 @@ struct Interrupted: Error {
 ///
 /// - Throws: ``Interrupted`` if there was a signal; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
-  let received = Guarded<Int32?>(nil)
+  let received = MutexProtected<Int32?>(nil)
   let task = Task { try await work() }
   let sources = [SIGINT, SIGTERM].map { number in
     // Otherwise the signal would end the process before its source sees it.
@@ -54,7 +54,7 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
 
 /// The directories that are removed when a command ends, however it does.
 enum ScratchDirectories {
-  private static let existing = Guarded<[URL: ScratchDirectory]>([:])
+  private static let existing = MutexProtected<[URL: ScratchDirectory]>([:])
 
   static func add(_ directory: ScratchDirectory) {
     existing.withLock { $0[directory.url] = directory }

@@ -1,6 +1,6 @@
-import CLMDB
-import CLevelDB
-import CSQLite
+import StockroomCLMDB
+import StockroomCLevelDB
+import StockroomCSQLite
 
 /// What the built-in engines are, and what they are built on, with versions.
 let softwareVersions: [String] = {

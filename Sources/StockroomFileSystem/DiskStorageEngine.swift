@@ -45,7 +45,7 @@ public final class DiskStorageEngine: StorageEngine {
   private let opened: Result<DiskConnection, any Error>
   private let durability: Durability
   let committer: GroupCommitter<WriteRequest>
-  let thread = OwnThread()
+  let thread = DedicatedThread()
   let gate: Gate
 
   /// Opens the directory, which is made if it is missing, with those on the way to it.

@@ -48,7 +48,7 @@ final class KeyIndex: Sendable {
     }
   }
 
-  private let contents = Guarded<Contents?>(nil)
+  private let contents = MutexProtected<Contents?>(nil)
 
   /// The keys at the moment, if they are known.
   func keys(at moment: Moment) -> SortedKeys? {

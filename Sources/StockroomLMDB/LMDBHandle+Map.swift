@@ -1,4 +1,4 @@
-import CLMDB
+import StockroomCLMDB
 import StockroomCore
 
 #if canImport(Darwin)

@@ -13,7 +13,7 @@ import Synchronization
 extension LMDBPlace {
   /// Checks all pages as one transaction sees them, on a thread that is made for it. Writes go on meanwhile.
   func verifyElsewhere() async throws {
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     defer { thread.stop() }
     let cancellation = Cancellation()
     try await withTaskCancellationHandler {
@@ -45,7 +45,7 @@ extension LMDBPlace {
 
   private func repair() throws {
     let isOver = DispatchSemaphore(value: 0)
-    let result = Guarded<Result<Void, any Error>>(.success(()))
+    let result = MutexProtected<Result<Void, any Error>>(.success(()))
     try thread.enqueue { [environment] in
       let outcome = Result { try environment.repair() }
       result.withLock { $0 = outcome }

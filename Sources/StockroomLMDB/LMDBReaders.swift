@@ -1,4 +1,4 @@
-import CLMDB
+import StockroomCLMDB
 import Dispatch
 import StockroomCore
 
@@ -68,7 +68,7 @@ final class LMDBReaders: Sendable {
     case transactions
   }
 
-  private let state = Guarded(State())
+  private let state = MutexProtected(State())
   private let isPausedFully = DispatchSemaphore(value: 0)
   /// As many as run at the same time. A place in the table of readers, of which all processes together have 1023, is not
   /// kept for more.

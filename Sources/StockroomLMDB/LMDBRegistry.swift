@@ -17,7 +17,7 @@ import StockroomCore
 /// What all engines of a process that are open on the same place share.
 final class LMDBPlace: Sendable {
   let environment: LMDBEnvironment
-  let thread = OwnThread()
+  let thread = DedicatedThread()
   let committer: GroupCommitter<LMDBRequest>
 
   fileprivate init(_ environment: LMDBEnvironment) {
@@ -109,7 +109,7 @@ enum LMDBRegistry {
     var lockFiles: Set<FileIdentity> = []
   }
 
-  private static let state = Guarded(State())
+  private static let state = MutexProtected(State())
 
   /// The place in the directory, opened if it is not yet. Every call is matched by one of ``release(_:)``.
   ///

@@ -32,5 +32,5 @@ extension LMDBStorageEngine {
     try LMDBStorageEngine(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }
 
-  private static let shared = Guarded<LMDBStorageEngine?>(nil)
+  private static let shared = MutexProtected<LMDBStorageEngine?>(nil)
 }

@@ -48,7 +48,7 @@ public final class LMDBStorageEngine: StorageEngine {
   let gate: Gate
   let place: LMDBPlace
   let durability: Durability
-  private let isReleased = Guarded(false)
+  private let isReleased = MutexProtected(false)
 
   /// Opens the database in a directory, and creates both if they do not exist.
   ///

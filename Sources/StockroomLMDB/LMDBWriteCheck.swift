@@ -1,4 +1,4 @@
-import CLMDB
+import StockroomCLMDB
 import StockroomCore
 
 /// A check of the pages that a batch leads LMDB to, before it gets to them.

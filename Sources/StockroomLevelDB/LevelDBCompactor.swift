@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// LevelDB cannot be closed while a range is being compacted, nor told to give that up, so a range is kept small.
 final class LevelDBCompactor: Sendable {
-  private let thread = OwnThread()
+  private let thread = DedicatedThread()
   private let isStopping = Atomic(false)
 
   /// Does the work after what came before it, unless it is to stop. What it throws is dropped: space is given back later,

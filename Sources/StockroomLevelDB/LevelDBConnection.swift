@@ -26,7 +26,7 @@ final class LevelDBConnection: Sendable {
   private let lease: LevelDBLease
   private let compactor = LevelDBCompactor()
   /// Touched by the engine's own threads only, and by the last one to hold the engine.
-  private let state: Guarded<State>
+  private let state: MutexProtected<State>
 
   private var path: String { files.path }
 
@@ -46,7 +46,7 @@ final class LevelDBConnection: Sendable {
     try monitor.begin()
     try monitor.check(handle)
     lease = LevelDBLease(handle)
-    state = Guarded(State(ledger: ledger, names: names, place: place))
+    state = MutexProtected(State(ledger: ledger, names: names, place: place))
   }
 
   /// How closely a read looks whether the files are what they were.

@@ -35,7 +35,7 @@ final class LevelDBDirectoryMonitor: Sendable {
 
   private let files: LevelDBFiles
   private let identity: FileIdentity
-  private let state = Guarded(State())
+  private let state = MutexProtected(State())
   /// On the monotonic clock, in nanoseconds: when a read of a few keys looks again.
   private let nextLook = Atomic<UInt64>(0)
 

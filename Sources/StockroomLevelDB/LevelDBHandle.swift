@@ -1,4 +1,4 @@
-import CLevelDB
+import StockroomCLevelDB
 import StockroomCore
 
 #if canImport(Darwin)

@@ -32,5 +32,5 @@ extension LevelDBStorageEngine {
     try LevelDBStorageEngine(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }
 
-  private static let shared = Guarded<LevelDBStorageEngine?>(nil)
+  private static let shared = MutexProtected<LevelDBStorageEngine?>(nil)
 }

@@ -47,7 +47,7 @@ public final class LevelDBStorageEngine: StorageEngine {
   let gate: Gate
   let connection: LevelDBConnection
   let committer: GroupCommitter<[StorageOperation]>
-  private let thread = OwnThread()
+  private let thread = DedicatedThread()
 
   /// Opens the database below the directory, and makes both if they are missing (rule O1).
   ///

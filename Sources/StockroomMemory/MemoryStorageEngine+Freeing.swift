@@ -25,9 +25,9 @@ extension MemoryStorageEngine {
 #if !DEBUG
   /// A table that is let go of where ``drop()`` is called, whoever else refers to this object.
   private final class LastReference: Sendable {
-    private let table: Guarded<MemoryTable?>
+    private let table: MutexProtected<MemoryTable?>
 
-    init(_ table: MemoryTable?) { self.table = Guarded(table) }
+    init(_ table: MemoryTable?) { self.table = MutexProtected(table) }
 
     func drop() { _ = table.withLock { $0.take() } }
   }

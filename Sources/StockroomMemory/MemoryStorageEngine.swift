@@ -17,7 +17,7 @@ public final class MemoryStorageEngine: StorageEngine {
   /// How many short batches there are between two that let other tasks go first.
   private static let batchesPerYield = 64
 
-  private let state = Guarded(MemoryState())
+  private let state = MutexProtected(MemoryState())
 
   /// An empty engine. Every engine has entries of its own.
   public init() {}

@@ -21,7 +21,7 @@ final class SQLiteCommitter: Sendable {
 
   private let connection: SQLiteConnection
   private let files: SQLiteFiles
-  private let state = Guarded(State())
+  private let state = MutexProtected(State())
 
   init(on connection: SQLiteConnection, _ files: SQLiteFiles) {
     self.connection = connection

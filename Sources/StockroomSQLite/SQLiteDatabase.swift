@@ -5,7 +5,7 @@ import StockroomCore
 /// With a write-ahead log readers never wait for the writer, nor it for them: https://sqlite.org/wal.html
 final class SQLiteDatabase: Sendable {
   private let gate: Gate
-  private let thread = OwnThread()
+  private let thread = DedicatedThread()
   private let file: SQLiteFile
   private let files: SQLiteFiles
   private let committer: SQLiteCommitter
@@ -80,7 +80,7 @@ final class SQLiteDatabase: Sendable {
     try gate.enter()
     defer { gate.leave() }
     try Task.checkCancellation()
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     defer { thread.stop() }
     let reader = try await thread.run { [file] in try file.openReader(isWaiting: true) }
     defer { reader.close() }

@@ -1,4 +1,4 @@
-import CSQLite
+import StockroomCSQLite
 import StockroomCore
 
 /// What SQLite said, as the cause of a `StorageError`.

@@ -8,7 +8,7 @@ final class SQLiteReaders: Sendable {
 
   private let file: SQLiteFile
   private let files: SQLiteFiles
-  private let idle = Guarded<[SQLiteConnection]>([])
+  private let idle = MutexProtected<[SQLiteConnection]>([])
 
   init(of file: SQLiteFile, _ files: SQLiteFiles) {
     self.file = file

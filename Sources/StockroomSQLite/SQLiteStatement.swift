@@ -1,4 +1,4 @@
-import CSQLite
+import StockroomCSQLite
 import StockroomCore
 
 #if canImport(FoundationEssentials)

@@ -48,7 +48,7 @@ import Testing
 
   /// A spy that is found again in the directory where it was.
   private func persistent(_ name: String) -> BenchmarkSubject {
-    let spies = Guarded<[URL: SpyEngine]>([:])
+    let spies = MutexProtected<[URL: SpyEngine]>([:])
     return BenchmarkSubject(name) { directory in
       spies.withLock { spies in
         let spy = spies[directory] ?? SpyEngine(capabilities: .persistent)
@@ -90,7 +90,7 @@ import Testing
 
   @Test("A subject takes part in the workloads that it names, and progress counts no others")
   func namedWorkloads() async throws {
-    let fractions = Guarded<[Double]>([])
+    let fractions = MutexProtected<[Double]>([])
     let report = try await run(
       [
         BenchmarkSubject("all") { _ in SpyEngine() },
@@ -162,7 +162,7 @@ import Testing
 
   @Test("Each subject gets an empty directory of its own for each repetition")
   func directories() async throws {
-    let seen = Guarded<[URL]>([])
+    let seen = MutexProtected<[URL]>([])
     let subjects = ["a", "b"].map { name in
       BenchmarkSubject(name) { directory in
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path()) == [])
@@ -177,7 +177,7 @@ import Testing
 
   @Test("Progress names each measurement and grows from nothing towards all")
   func progress() async throws {
-    let reported = Guarded<[BenchmarkProgress]>([])
+    let reported = MutexProtected<[BenchmarkProgress]>([])
     _ = try await run([BenchmarkSubject("a") { _ in SpyEngine() }], repetitions: 1) { progress in
       reported.withLock { $0.append(progress) }
     }

@@ -10,13 +10,13 @@ final class SpyEngine: StorageEngine {
 
   /// What all the spies of a test note.
   final class Log: Sendable {
-    private let state = Guarded<[String]>([])
+    private let state = MutexProtected<[String]>([])
 
     var lines: [String] { state.withLock { $0 } }
     func note(_ line: String) { state.withLock { $0.append(line) } }
   }
 
-  private let entries = Guarded<[CacheKey: (data: Data, createdAt: Date, updatedAt: Date)]>([:])
+  private let entries = MutexProtected<[CacheKey: (data: Data, createdAt: Date, updatedAt: Date)]>([:])
   private let name: String
   private let flaw: Flaw
   private let log: Log?

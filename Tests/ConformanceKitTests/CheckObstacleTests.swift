@@ -79,7 +79,7 @@ struct CheckObstacleTests {
 /// Waits for ever on all threads that Swift has.
 private final class HoldsThePool: Exhibit {
   let base: ReferenceEngine
-  private let heldCount = Guarded(0)
+  private let heldCount = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func write(_ data: Data, key: CacheKey) async throws {
     let count = ProcessInfo.processInfo.activeProcessorCount

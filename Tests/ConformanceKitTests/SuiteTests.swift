@@ -106,7 +106,7 @@ struct SuiteTests {
   @Test("A run reports every check in the order of the contract, and its progress")
   func runs() async throws {
     let suite = memory { CountsOverwrites(base: $0) }
-    let names = Guarded<[String]>([])
+    let names = MutexProtected<[String]>([])
     let report = await suite.run { progress in
       names.withLock { $0.append(progress.current?.id ?? "end \(progress.completed) of \(progress.total)") }
     }

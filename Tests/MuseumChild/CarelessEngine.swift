@@ -31,14 +31,14 @@ package final class CarelessEngine: StorageEngine {
   }
 
   package let capabilities: EngineCapabilities
-  private let state: Guarded<State>
+  private let state: MutexProtected<State>
 
   package init(directory: URL, keepsLog: Bool, isDurable: Bool = true, flaw: Flaw?) throws {
     capabilities = Self.promises(isDurable: isDurable)
     var files = try CarelessFiles(in: directory, keepsLog: keepsLog, flaw: flaw)
     var entries: [Entry] = []
     for change in try files.read() { change.apply(to: &entries) }
-    state = Guarded(State(entries: entries, files: files))
+    state = MutexProtected(State(entries: entries, files: files))
   }
 
   package func apply(_ operations: [StorageOperation]) async throws {

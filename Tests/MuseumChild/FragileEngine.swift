@@ -29,7 +29,7 @@ package final class FragileEngine: StorageEngine {
   package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .detectsCorruption]
 
   package let capabilities = promises
-  private let state: Guarded<State>
+  private let state: MutexProtected<State>
   private let file: FragileFile
   private let flaw: Flaw?
 
@@ -47,7 +47,7 @@ package final class FragileEngine: StorageEngine {
       if flaw == .remembersTimesUntilClosed { entry.updatedAt = entry.createdAt }
       state.entries[entry.key] = entry
     }
-    self.state = Guarded(state)
+    self.state = MutexProtected(state)
   }
 
   private func look<Result>(_ body: ([String: FragileEntry]) throws -> Result) throws -> Result {

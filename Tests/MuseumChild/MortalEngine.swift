@@ -16,7 +16,7 @@ package final class MortalEngine: StorageEngine {
   }
 
   package let capabilities: EngineCapabilities
-  private let state: Guarded<State>
+  private let state: MutexProtected<State>
   private let isShared: Bool
   private let flaw: Flaw?
 
@@ -52,7 +52,7 @@ package final class MortalEngine: StorageEngine {
     }
     var state = State()
     state.log = try MortalLog(in: directory, isShared: isShared, flaw: flaw)
-    self.state = Guarded(state)
+    self.state = MutexProtected(state)
     try perform { state in
       if flaw == .looksOnlyWhenOpening { try state.catchUp(flaw) }
       if flaw == .losesTheOrder { state.sortByKey() }

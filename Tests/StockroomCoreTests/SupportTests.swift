@@ -16,9 +16,9 @@ private struct Refused: Error {}
 @Suite struct GroupCommitterTests {
   @Test("Every submission is committed once, in groups when many arrive together")
   func groups() async throws {
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     defer { thread.stop() }
-    let groups = Guarded<[[Int]]>([])
+    let groups = MutexProtected<[[Int]]>([])
     let committer = GroupCommitter<Int>(on: thread) { group in groups.withLock { $0.append(group) } }
     let isReleased = DispatchSemaphore(value: 0)
     try thread.enqueue { isReleased.wait() }
@@ -30,9 +30,9 @@ private struct Refused: Error {}
 
   @Test("A group that somebody else keeps from writing waits once, not for each of its requests")
   func locked() async throws {
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     defer { thread.stop() }
-    let attempts = Guarded<[[Int]]>([])
+    let attempts = MutexProtected<[[Int]]>([])
     let committer = GroupCommitter<Int>(on: thread) { group in
       attempts.withLock { $0.append(group) }
       throw StorageError(.locked, "Somebody else writes.")
@@ -49,9 +49,9 @@ private struct Refused: Error {}
 
   @Test("A request that cannot be committed takes no other with it")
   func failure() async throws {
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     defer { thread.stop() }
-    let committed = Guarded<[Int]>([])
+    let committed = MutexProtected<[Int]>([])
     let committer = GroupCommitter<Int>(on: thread) { group in
       if group.contains(13) { throw Refused() }
       committed.withLock { $0 += group }
@@ -66,9 +66,9 @@ private struct Refused: Error {}
 
   @Test("A cancelled task submits nothing")
   func cancellation() async {
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     defer { thread.stop() }
-    let committed = Guarded(0)
+    let committed = MutexProtected(0)
     let committer = GroupCommitter<Int>(on: thread) { _ in committed.withLock { $0 += 1 } }
     let task = Task {
       withUnsafeCurrentTask { $0?.cancel() }
@@ -80,7 +80,7 @@ private struct Refused: Error {}
 
   @Test("After the thread has stopped, submissions are refused and not kept waiting")
   func stopped() async {
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     let committer = GroupCommitter<Int>(on: thread) { _ in }
     thread.stop()
     let error = await #expect(throws: StorageError.self) { try await committer.submit(1) }
@@ -88,11 +88,11 @@ private struct Refused: Error {}
   }
 }
 
-@Suite struct OwnThreadTests {
+@Suite struct DedicatedThreadTests {
   @Test("Stopping does what is waiting first")
   func stop() throws {
-    let thread = OwnThread()
-    let done = Guarded(0)
+    let thread = DedicatedThread()
+    let done = MutexProtected(0)
     for _ in 0..<100 { try thread.enqueue { done.withLock { $0 += 1 } } }
     thread.stop()
     #expect(done.withLock { $0 } == 100)
@@ -102,14 +102,14 @@ private struct Refused: Error {}
 
   @Test("A job may stop its own thread")
   func stopFromWithin() async throws {
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     try await thread.run { thread.stop() }
     await #expect(throws: StorageError.self) { try await thread.run {} }
   }
 
   @Test("What a job throws reaches the one who asked for it")
   func failure() async throws {
-    let thread = OwnThread()
+    let thread = DedicatedThread()
     defer { thread.stop() }
     await #expect(throws: Refused.self) { try await thread.run { throw Refused() } }
     #expect(try await thread.run { 7 } == 7)
@@ -119,7 +119,7 @@ private struct Refused: Error {}
 @Suite struct GateTests {
   /// In the order in which things happened.
   private final class Journal: Sendable {
-    let lines = Guarded<[String]>([])
+    let lines = MutexProtected<[String]>([])
     func note(_ line: String) { lines.withLock { $0.append(line) } }
   }
 

@@ -1,5 +1,5 @@
 #if os(Linux)
-  import CLMDB
+  import StockroomCLMDB
   import Foundation
   import Glibc
   import StockroomCore

@@ -51,7 +51,7 @@
 
       // So the table was when the reader began, and since then the third version has been written.
       try table.setLatest(third - 2)
-      let isOver = Guarded(false)
+      let isOver = MutexProtected(false)
       let read = Task {
         defer { isOver.withLock { $0 = true } }
         return try await engine.read(key: key(1))

@@ -53,7 +53,7 @@ func value(_ number: Int, count: Int = 100) -> Data {
 
 /// Something that becomes true once.
 final class Flag: Sendable {
-  private let value = Guarded(false)
+  private let value = MutexProtected(false)
 
   var isSet: Bool { value.withLock { $0 } }
 

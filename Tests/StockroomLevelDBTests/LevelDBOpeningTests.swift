@@ -1,4 +1,4 @@
-import CLevelDB
+import StockroomCLevelDB
 import Foundation
 import StockroomCore
 import StockroomLevelDB

@@ -1,4 +1,4 @@
-import CSQLite
+import StockroomCSQLite
 import Foundation
 import StockroomCore
 import StockroomSQLite

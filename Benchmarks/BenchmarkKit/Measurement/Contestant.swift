@@ -17,13 +17,13 @@ final class Contestant: Sendable {
   let name: String
   let subject: BenchmarkSubject
   private let directory: ScratchDirectory
-  private let state: Guarded<(engine: (any StorageEngine)?, contents: Contents)>
+  private let state: MutexProtected<(engine: (any StorageEngine)?, contents: Contents)>
 
   init(_ subject: BenchmarkSubject, in scratch: ScratchDirectory) async throws {
     name = subject.name
     self.subject = subject
     directory = try ScratchDirectory(in: scratch.url, named: "engine")
-    state = Guarded((nil, .nothing))
+    state = MutexProtected((nil, .nothing))
     try await open()
   }
 

@@ -15,7 +15,7 @@ public final class WorkloadRun: Sendable {
   let callsPerLap: Int
 
   private let contestant: Contestant
-  private let outcome = Guarded<Measurement?>(nil)
+  private let outcome = MutexProtected<Measurement?>(nil)
 
   init(_ contestant: Contestant, records: BenchmarkRecords, seed: UInt64, callsPerLap: Int) {
     self.contestant = contestant
@@ -69,7 +69,7 @@ public final class WorkloadRun: Sendable {
     return result
   }
 
-  private let lapsOfTasks = Guarded(LatencyHistogram())
+  private let lapsOfTasks = MutexProtected(LatencyHistogram())
 
   /// Laps for a task of the workload's own.
   public func laps() -> Laps { Laps(callsPerLap: callsPerLap) }

@@ -8,7 +8,7 @@ package final class Gate: Sendable {
     var latecomers: [CheckedContinuation<Void, Never>] = []
   }
 
-  private let state = Guarded(State())
+  private let state = MutexProtected(State())
   private let path: String
 
   /// A gate in front of an engine that is open on `path`.

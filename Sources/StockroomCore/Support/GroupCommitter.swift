@@ -10,15 +10,15 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     let continuation: CheckedContinuation<Void, any Error>
   }
 
-  private let thread: OwnThread
-  private let waiting = Guarded<[Waiting]>([])
+  private let thread: DedicatedThread
+  private let waiting = MutexProtected<[Waiting]>([])
   /// How many requests the last group had.
   private let lastCount = Atomic(1)
   private let commit: @Sendable ([Request]) throws -> Void
 
   /// - Parameter commit: Makes the requests durable, in this order, each as a whole. If it throws, it is called again with
   ///   each request alone, and does nothing for those that have been done.
-  package init(on thread: OwnThread, commit: @escaping @Sendable ([Request]) throws -> Void) {
+  package init(on thread: DedicatedThread, commit: @escaping @Sendable ([Request]) throws -> Void) {
     self.thread = thread
     self.commit = commit
   }
@@ -47,7 +47,7 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   /// been told, and most of them are about to write again. One task alone waits for nobody.
   private func awaitCompany() {
     let expected = lastCount.load(ordering: .relaxed)
-    OwnThread.linger { waiting.withLock { $0.count } >= expected }
+    DedicatedThread.linger { waiting.withLock { $0.count } >= expected }
   }
 
   private func takeGroup() -> [Waiting] {

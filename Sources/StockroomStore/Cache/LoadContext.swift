@@ -46,7 +46,7 @@ struct WouldWaitForItself: Error {}
 
 /// Which loads of any cache wait for which, as far as one is waited for by the loader of another.
 enum LoadGraph {
-  private static let waits = Guarded<[Int: [Int]]>([:])
+  private static let waits = MutexProtected<[Int: [Int]]>([:])
 
   /// Notes that the loader of a load waits for another load, unless that one waits for it. O(loads that are waited for).
   static func add(_ load: Int, waitsFor other: Int) -> Bool {

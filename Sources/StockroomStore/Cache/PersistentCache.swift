@@ -72,7 +72,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
     fileprivate let memoryLimit: CacheLimit
     fileprivate let storageLimit: CacheLimit
     fileprivate let now: @Sendable () -> Date
-    fileprivate let state: Guarded<State>
+    fileprivate let state: MutexProtected<State>
 
     package init(
       storage: (any StorageEngine)?, namespace: String, memoryLimit: CacheLimit, storageLimit: CacheLimit,
@@ -83,7 +83,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
       self.memoryLimit = memoryLimit
       self.storageLimit = storageLimit
       self.now = now
-      state = Guarded(State(memory: MemoryTier(limit: memoryLimit)))
+      state = MutexProtected(State(memory: MemoryTier(limit: memoryLimit)))
     }
   }
 

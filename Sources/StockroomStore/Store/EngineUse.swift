@@ -10,7 +10,7 @@ final class EngineUse: Sendable {
     var count: Int
   }
 
-  private static let users = Guarded<[ObjectIdentifier: Users]>([:])
+  private static let users = MutexProtected<[ObjectIdentifier: Users]>([:])
 
   /// Kept, so that no other object gets its identity.
   private let engine: any StorageEngine

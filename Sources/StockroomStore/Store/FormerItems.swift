@@ -10,7 +10,7 @@ final class FormerItems<Item: StorableItem>: Sendable {
     var table = ItemTable<Item>()
   }
 
-  private let state = Guarded(State())
+  private let state = MutexProtected(State())
 
   deinit {
     let table = state.withLock { $0.table }

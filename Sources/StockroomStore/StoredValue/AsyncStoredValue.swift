@@ -58,7 +58,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
 
   private let engine: any StorageEngine
   private let observed: ObservedValue<Item>
-  private let loading = Guarded(Loading.pending)
+  private let loading = MutexProtected(Loading.pending)
   /// Taken from the beginning, by the first attempt at loading.
   private let turnstile = Turnstile(isTaken: true)
 

@@ -18,7 +18,7 @@
     init?(directory: String, _ changed: @escaping @Sendable () -> Void) {
       let descriptor = inotify_init1(Int32(IN_NONBLOCK) | Int32(IN_CLOEXEC))
       guard descriptor >= 0 else { return nil }
-      let watched = Guarded(Int32(-1))
+      let watched = MutexProtected(Int32(-1))
       source = DispatchSource.makeReadSource(
         fileDescriptor: descriptor, queue: DispatchQueue(label: "StoredValue"))
       source.setEventHandler {

@@ -30,7 +30,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   let key: CacheKey
   private let defaultValue: Item
   private let codec: any Codec
-  private let state: Guarded<State>
+  private let state: MutexProtected<State>
   private let registrar = ObservationRegistrar()
   private let broadcaster = Broadcaster<Item>()
 
@@ -40,7 +40,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     self.defaultValue = defaultValue
     self.key = key
     self.codec = codec
-    state = Guarded(State(content: content))
+    state = MutexProtected(State(content: content))
   }
 
   var value: Item {

@@ -9,10 +9,10 @@ final class Turnstile: Sendable {
     var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
   }
 
-  private let state: Guarded<State>
+  private let state: MutexProtected<State>
 
   /// - Parameter isTaken: whether it begins with a caller who is through, and who is to call ``leave()``.
-  init(isTaken: Bool) { state = Guarded(State(nextNumber: isTaken ? 1 : 0)) }
+  init(isTaken: Bool) { state = MutexProtected(State(nextNumber: isTaken ? 1 : 0)) }
 
   /// Returns once all who came before have left. A caller who has been cancelled keeps the place in the line.
   func enter() async {

@@ -21,7 +21,7 @@ final class UserDefaultsWriter: Sendable {
   }
 
   private let lock = NSRecursiveLock()
-  private let readers = Guarded<[String: [ObjectIdentifier: Reader]]>([:])
+  private let readers = MutexProtected<[String: [ObjectIdentifier: Reader]]>([:])
 
   func add(_ reader: some UserDefaultsReader, key: String) {
     readers.withLock { $0[key, default: [:]][ObjectIdentifier(reader)] = Reader(value: reader) }

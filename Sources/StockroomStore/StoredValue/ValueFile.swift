@@ -49,9 +49,9 @@
 
     let path: String
     private let directory: FileManager.Directory
-    private let state = Guarded(State())
+    private let state = MutexProtected(State())
     /// The lock that other processes wait for while ``withLock(_:)`` is under way, and how often it was entered.
-    private let lock = Guarded<(descriptor: FileDescriptor?, depth: Int)>((nil, 0))
+    private let lock = MutexProtected<(descriptor: FileDescriptor?, depth: Int)>((nil, 0))
 
     private init(directory: FileManager.Directory) {
       self.directory = directory
@@ -125,7 +125,7 @@
       weak var file: ValueFile?
     }
 
-    private static let files = Guarded<[String: Reference]>([:])
+    private static let files = MutexProtected<[String: Reference]>([:])
 
     /// The file for the suite of user defaults: `<suite>/Stockroom/StoredValues.json` in the user's directory for
     /// configuration, with the program's name for the standard ones, as Foundation has it.

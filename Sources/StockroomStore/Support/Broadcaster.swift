@@ -9,7 +9,7 @@ final class Broadcaster<Element: Sendable>: Sendable {
     var continuations: [Int: AsyncStream<Element>.Continuation] = [:]
   }
 
-  private let state = Guarded(State())
+  private let state = MutexProtected(State())
 
   deinit { for continuation in state.withLock({ $0.continuations.values }) { continuation.finish() } }
 

@@ -49,7 +49,7 @@ extension MuseumPiece {
 
 /// Reads everything, changes it, and writes everything, with time in between for others to do the same.
 final class LosesConcurrentWrites: StorageEngine {
-  private let entries = Guarded<[CacheKey: SixMethodEntry]>([:])
+  private let entries = MutexProtected<[CacheKey: SixMethodEntry]>([:])
 
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
@@ -81,7 +81,7 @@ final class LosesConcurrentWrites: StorageEngine {
 /// Puts what it has read into its cache, whatever has been written meanwhile.
 final class ReadsItsCache: Exhibit {
   let base: ReferenceEngine
-  private let cache = Guarded<[CacheKey: Data]>([:])
+  private let cache = MutexProtected<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func read(key: CacheKey) async throws -> Data? {
     if let value = cache.withLock({ $0[key] }) {
@@ -124,7 +124,7 @@ final class ReadsItsCache: Exhibit {
 /// Reads its counter, adds to it and writes it back.
 final class LosesCounts: Wrapping {
   let base: ReferenceEngine
-  private let count = Guarded(0)
+  private let count = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
@@ -160,7 +160,7 @@ struct MixesTwoWrites: Exhibit {
 /// Does what it cannot do at once some time later.
 final class AcknowledgesEarly: Exhibit {
   let base: ReferenceEngine
-  private let underWay = Guarded(0)
+  private let underWay = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
@@ -184,7 +184,7 @@ final class AcknowledgesEarly: Exhibit {
 /// Has 60 connections, and waits for ever for one more.
 final class ComesToAStandstill: Wrapping {
   let base: ReferenceEngine
-  private let underWay = Guarded(0)
+  private let underWay = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
@@ -203,8 +203,8 @@ final class ComesToAStandstill: Wrapping {
 /// Takes its list of keys out, adds to it and puts it back.
 final class LosesTrackOfKeys: Exhibit {
   let base: ReferenceEngine
-  private let lost = Guarded<Set<CacheKey>>([])
-  private let underWay = Guarded(0)
+  private let lost = MutexProtected<Set<CacheKey>>([])
+  private let underWay = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func remove(key: CacheKey) async throws {
     let count = underWay.withLock { count in
@@ -286,7 +286,7 @@ struct CallsCancellationIO: Wrapping {
 /// Leaves its transaction open when it is cancelled.
 final class DoesNotRecover: Wrapping {
   let base: ReferenceEngine
-  private let cancellations = Guarded(0)
+  private let cancellations = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
@@ -305,7 +305,7 @@ final class DoesNotRecover: Wrapping {
 
 final class ClosesHalf: Exhibit {
   let base: ReferenceEngine
-  private let isHalfClosed = Guarded(false)
+  private let isHalfClosed = MutexProtected(false)
   init(base: ReferenceEngine) { self.base = base }
   func close() async throws {
     if isHalfClosed.withLock({ $0 }) { throw StorageError(.io, "The connection has been closed.") }

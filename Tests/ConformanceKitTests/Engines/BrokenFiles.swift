@@ -65,7 +65,7 @@ struct VerifiesNothing: Exhibit {
 final class OpensItsFileForEachRead: Exhibit {
   let base: ReferenceEngine
   private let path: String
-  private let files = Guarded<[Int32]>([])
+  private let files = MutexProtected<[Int32]>([])
   init(base: ReferenceEngine, directory: URL) {
     self.base = base
     path = directory.appending(path: "reference.log").path(percentEncoded: false)

@@ -143,7 +143,7 @@ struct ComposesKeysInLists: Exhibit {
 /// Lists what its log says, which names a key once for each write.
 final class ListsEachWrite: Exhibit {
   let base: ReferenceEngine
-  private let again = Guarded<[CacheKey]>([])
+  private let again = MutexProtected<[CacheKey]>([])
   init(base: ReferenceEngine) { self.base = base }
   func write(_ data: Data, key: CacheKey) async throws {
     if try await base.keyExists(key) { again.withLock { $0.append(key) } }
@@ -162,7 +162,7 @@ final class ListsEachWrite: Exhibit {
 
 final class ListsRemovedKeys: Exhibit {
   let base: ReferenceEngine
-  private let removed = Guarded<Set<CacheKey>>([])
+  private let removed = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
   func remove(key: CacheKey) async throws {
     if try await base.keyExists(key) { removed.withLock { _ = $0.insert(key) } }

@@ -77,7 +77,7 @@ struct ThrowsWhenThereIsNothing: Exhibit {
 /// Has a filter of the keys that were written, which forgets nothing.
 final class SaysThatRemovedKeysExist: Exhibit {
   let base: ReferenceEngine
-  private let removed = Guarded<Set<CacheKey>>([])
+  private let removed = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
   func remove(key: CacheKey) async throws {
     if try await base.keyExists(key) { removed.withLock { _ = $0.insert(key) } }
@@ -91,7 +91,7 @@ final class SaysThatRemovedKeysExist: Exhibit {
 
 final class FindsRemovedKeysAmongMany: Exhibit {
   let base: ReferenceEngine
-  private let removed = Guarded<Set<CacheKey>>([])
+  private let removed = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
   func remove(keys: [CacheKey]) async throws {
     let existing = try await base.keysExist(keys)
@@ -167,7 +167,7 @@ struct GivesEqualValuesOnce: Exhibit {
 
 final class GivesRemovedValues: Exhibit {
   let base: ReferenceEngine
-  private let removed = Guarded<[Data]>([])
+  private let removed = MutexProtected<[Data]>([])
   init(base: ReferenceEngine) { self.base = base }
   func remove(key: CacheKey) async throws {
     let value = try await base.read(key: key)
@@ -297,7 +297,7 @@ struct PutsRepeatsLast: Exhibit {
 /// Never takes a row away, but marks it.
 final class RemembersPlaces: Exhibit {
   let base: ReferenceEngine
-  private let places = Guarded<[CacheKey: Int]>([:])
+  private let places = MutexProtected<[CacheKey: Int]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func remove(key: CacheKey) async throws {
     _ = try await readAllEntries()

@@ -71,7 +71,7 @@ struct RemovesAlmostEverything: Exhibit {
 /// Drops the table, which is made when the engine is opened.
 final class RemovesTheTable: Exhibit {
   let base: ReferenceEngine
-  private let hasTable = Guarded(true)
+  private let hasTable = MutexProtected(true)
   init(base: ReferenceEngine) { self.base = base }
   func removeAllData() async throws {
     try await base.removeAllData()
@@ -86,7 +86,7 @@ final class RemovesTheTable: Exhibit {
 /// Has the times in another table.
 final class KeepsTimesOfWhatItRemoved: Exhibit {
   let base: ReferenceEngine
-  private let times = Guarded<[CacheKey: Date]>([:])
+  private let times = MutexProtected<[CacheKey: Date]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func removeAllData() async throws {
     let entries = try await base.readAllEntries()
@@ -114,7 +114,7 @@ struct LooksForAThousandKeys: Exhibit {
 /// Counts the writes.
 final class CountsOverwrites: Exhibit {
   let base: ReferenceEngine
-  private let surplus = Guarded(0)
+  private let surplus = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     let existing = try await base.keysExist(dataAndKeys.map(\.key)).count
@@ -131,7 +131,7 @@ final class CountsOverwrites: Exhibit {
 /// Counts again only after a batch.
 final class CountsOnce: Exhibit {
   let base: ReferenceEngine
-  private let count = Guarded<Int?>(nil)
+  private let count = MutexProtected<Int?>(nil)
   init(base: ReferenceEngine) { self.base = base }
   func keyCount() async throws -> Int {
     if let count = count.withLock({ $0 }) { return count }

@@ -144,7 +144,7 @@ struct SkipsAnEntryBetweenPages: Exhibit {
 /// Keeps what a scan of everything gave for as long as there are as many entries.
 final class ScansWhatWasThere: Exhibit {
   let base: ReferenceEngine
-  private let last = Guarded<[(key: CacheKey, data: Data)]>([])
+  private let last = MutexProtected<[(key: CacheKey, data: Data)]>([])
   init(base: ReferenceEngine) { self.base = base }
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     let found = try await base.scan(range, limit: limit)

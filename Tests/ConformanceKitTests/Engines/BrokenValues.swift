@@ -135,7 +135,7 @@ final class GivesItsMemoryAway: Exhibit {
   let base: ReferenceEngine
   /// Never freed, so that those who still have it may look.
   private struct Page: @unchecked Sendable { let bytes: UnsafeMutableRawBufferPointer }
-  private let pages = Guarded<[CacheKey: Page]>([:])
+  private let pages = MutexProtected<[CacheKey: Page]>([:])
 
   init(base: ReferenceEngine) { self.base = base }
   deinit {

@@ -53,7 +53,7 @@ extension MuseumPiece {
 /// Answers reads of many from what it once read.
 final class ReadsStaleValues: Exhibit {
   let base: ReferenceEngine
-  private let cache = Guarded<[CacheKey: Data]>([:])
+  private let cache = MutexProtected<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func read(keys: [CacheKey]) async throws -> [Data] {
     guard keys.count == 1, let key = keys.first else { return try await base.read(keys: keys) }
@@ -78,7 +78,7 @@ struct LeavesTheTail: Exhibit {
 /// Asks the disk for a key once, and takes no for an answer until a batch brings it.
 final class RemembersAbsence: Exhibit {
   let base: ReferenceEngine
-  private let absent = Guarded<Set<CacheKey>>([])
+  private let absent = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
   func read(key: CacheKey) async throws -> Data? {
     if absent.withLock({ $0.contains(key) }) { return nil }
@@ -126,7 +126,7 @@ struct SkipsUnchangedValues: Exhibit {
 /// For createdAt of a batch once more than for updatedAt.
 final class ReadsTheClockTwice: Exhibit {
   let base: ReferenceEngine
-  private let ofBatches = Guarded<Set<CacheKey>>([])
+  private let ofBatches = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await base.write(dataAndKeys)
@@ -157,7 +157,7 @@ struct Evicts: Exhibit {
 /// Stores each version under its number and reads the one with the highest.
 final class CountsVersionsInAByte: Exhibit {
   let base: ReferenceEngine
-  private let versions = Guarded<[CacheKey: Int]>([:])
+  private let versions = MutexProtected<[CacheKey: Int]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func write(_ data: Data, key: CacheKey) async throws {
     let version = versions.withLock { versions in
@@ -186,7 +186,7 @@ struct WritesPartOfBatches: Exhibit {
 /// Takes a batch of one for the write that it has just done.
 final class DropsABatchOfOne: Wrapping {
   let base: ReferenceEngine
-  private let hasJustWritten = Guarded(false)
+  private let hasJustWritten = MutexProtected(false)
   init(base: ReferenceEngine) { self.base = base }
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
@@ -246,7 +246,7 @@ struct RoundsToSeconds: Exhibit {
 /// Keeps the first moment of every key for ever.
 final class NeverRenewsCreatedAt: Exhibit {
   let base: ReferenceEngine
-  private let first = Guarded<[CacheKey: Date]>([:])
+  private let first = MutexProtected<[CacheKey: Date]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func createdAt(key: CacheKey) async throws -> Date? {
     guard let date = try await base.createdAt(key: key) else { return nil }
@@ -275,7 +275,7 @@ struct NeverChangesUpdatedAt: Exhibit {
 /// Takes turns with another clock that is a millisecond late.
 final class MovesUpdatedAtBack: Exhibit {
   let base: ReferenceEngine
-  private let writes = Guarded(0)
+  private let writes = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func write(_ data: Data, key: CacheKey) async throws {
     try await base.write(data, key: key)
@@ -290,7 +290,7 @@ final class MovesUpdatedAtBack: Exhibit {
 /// Notes when an entry was last used, and has one column for it.
 final class ChangesUpdatedAtWithReads: Exhibit {
   let base: ReferenceEngine
-  private let uses = Guarded<[CacheKey: Date]>([:])
+  private let uses = MutexProtected<[CacheKey: Date]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func read(key: CacheKey) async throws -> Data? {
     let value = try await base.read(key: key)

@@ -55,7 +55,7 @@ struct DetachedEngine: Wrapping {
 /// Does everything on one thread of its own.
 final class ThreadEngine: Wrapping {
   let base: ReferenceEngine
-  private let thread = OwnThread()
+  private let thread = DedicatedThread()
   init(base: ReferenceEngine) { self.base = base }
   deinit { thread.stop() }
   func call<Result: Sendable>(
@@ -72,7 +72,7 @@ final class ThreadEngine: Wrapping {
 final class EngineBesideBusyTasks: Wrapping {
   let base: ReferenceEngine
   /// How many threads are held. Nil before the first change.
-  private let busy = Guarded<Int?>(nil)
+  private let busy = MutexProtected<Int?>(nil)
   init(base: ReferenceEngine) { self.base = base }
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result

@@ -25,10 +25,10 @@ final class ReferenceEngine: StorageEngine {
     .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
   ]
 
-  private let shelf: Guarded<Shelf?>
+  private let shelf: MutexProtected<Shelf?>
   /// What a flaw keeps of an engine that has been closed.
-  private let remains = Guarded<Shelf?>(nil)
-  private let refusesWrites = Guarded(false)
+  private let remains = MutexProtected<Shelf?>(nil)
+  private let refusesWrites = MutexProtected(false)
   private let flaw: Flaw?
   let capabilities: EngineCapabilities
 
@@ -37,7 +37,8 @@ final class ReferenceEngine: StorageEngine {
     capabilities =
       claims
       ?? (directory == nil ? Self.promises.subtracting([.persistent, .detectsCorruption]) : Self.promises)
-    shelf = Guarded(try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
+    shelf = MutexProtected(
+      try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
   }
 
   deinit {
@@ -232,14 +233,14 @@ private final class Shelf: Sendable {
     var pending: [(Date, [StorageOperation])] = []
   }
 
-  private let state: Guarded<State>
+  private let state: MutexProtected<State>
   private let flaw: ReferenceEngine.Flaw?
 
   init(log: consuming LogFile?, flaw: ReferenceEngine.Flaw?) throws {
     self.flaw = flaw
     var state = State()
     state.log = log
-    self.state = Guarded(state)
+    self.state = MutexProtected(state)
   }
 
   private func load(_ state: inout State) throws {
@@ -309,12 +310,12 @@ private final class Shelf: Sendable {
   /// Lets others open the place, which only an engine with a flaw forbids.
   func unlock() { Self.locked.withLock { $0 = $0.filter { $0.value != ObjectIdentifier(self) } } }
 
-  private static let locked = Guarded<[String: ObjectIdentifier]>([:])
-  private static let openings = Guarded<[String: Int]>([:])
+  private static let locked = MutexProtected<[String: ObjectIdentifier]>([:])
+  private static let openings = MutexProtected<[String: Int]>([:])
 
   private struct Weak: Sendable { weak var shelf: Shelf? }
 
-  private static let open = Guarded<[String: Weak]>([:])
+  private static let open = MutexProtected<[String: Weak]>([:])
 
   static func shared(at directory: URL, flaw: ReferenceEngine.Flaw?) throws -> Shelf {
     try open.withLock { open in

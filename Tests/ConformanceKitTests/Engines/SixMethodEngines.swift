@@ -11,7 +11,7 @@ struct SixMethodEntry: Codable, Sendable {
 
 /// A dictionary behind a lock.
 final class LockedEngine: StorageEngine {
-  private let entries = Guarded<[CacheKey: SixMethodEntry]>([:])
+  private let entries = MutexProtected<[CacheKey: SixMethodEntry]>([:])
 
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()

@@ -95,7 +95,7 @@ struct KeepsEmptyEntries: Exhibit {
 
 /// Finds the key that came first of those that begin with the same 400 bytes.
 final class FirstKeys: Sendable {
-  private let keys = Guarded<[String: String]>([:])
+  private let keys = MutexProtected<[String: String]>([:])
   func first(like key: String) -> String {
     let beginning = String(decoding: key.utf8.prefix(400), as: UTF8.self)
     guard key.utf8.count > 400 else { return key }
@@ -109,7 +109,7 @@ final class FirstKeys: Sendable {
 /// Counts as it writes, and counts a key twice that is twice in a batch.
 final class CountsRepeats: Exhibit {
   let base: ReferenceEngine
-  private let surplus = Guarded(0)
+  private let surplus = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     let before = try await base.keyCount()
@@ -128,7 +128,7 @@ final class CountsRepeats: Exhibit {
 /// Remembers what it has read, and forgets it with every change of the entry but `removeAllData()`.
 final class ReadsWhatWasRemoved: Exhibit {
   let base: ReferenceEngine
-  private let cache = Guarded<[CacheKey: Data]>([:])
+  private let cache = MutexProtected<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func read(key: CacheKey) async throws -> Data? {
     if let data = cache.withLock({ $0[key] }) { return data }
@@ -168,7 +168,7 @@ struct SkipsEqualValues: Exhibit {
 /// Lists a key twice that was written twice in a batch, until it is removed.
 final class ListsRepeats: Exhibit {
   let base: ReferenceEngine
-  private let twice = Guarded<Set<CacheKey>>([])
+  private let twice = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await base.write(dataAndKeys)
@@ -233,7 +233,7 @@ struct CountsCharacters: Exhibit {
 /// Keeps the time of an entry that a batch overwrites.
 final class FreezesTimesInBatches: Exhibit {
   let base: ReferenceEngine
-  private let frozen = Guarded<[CacheKey: Date]>([:])
+  private let frozen = MutexProtected<[CacheKey: Date]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func write(_ data: Data, key: CacheKey) async throws {
     try await base.write(data, key: key)
@@ -263,7 +263,7 @@ final class FreezesTimesInBatches: Exhibit {
 /// Gives a wrong answer the first time that it, or one with the same memory, is asked for the number of keys.
 struct GoesWrongOnce: Exhibit {
   final class Memory: Sendable {
-    private let isFresh = Guarded(true)
+    private let isFresh = MutexProtected(true)
     /// Whether this is the first question.
     func begin() -> Bool {
       isFresh.withLock { isFresh in

@@ -74,7 +74,7 @@ struct HistoryTests {
     var effort = ConformanceEffort()
     effort.operations = 1
     effort.duration = .seconds(2)
-    let opened = Guarded(0)
+    let opened = MutexProtected(0)
     let piece = MuseumPiece(.w1, "counts how often it is opened") { base in
       opened.withLock { $0 += 1 }
       return base

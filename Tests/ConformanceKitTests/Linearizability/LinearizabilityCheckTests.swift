@@ -171,7 +171,7 @@ private struct WaitsAWhile: Exhibit {
 private final class ThrowsOften: Exhibit {
   let base: ReferenceEngine
   private let interval: Int
-  private let count = Guarded(0)
+  private let count = MutexProtected(0)
   init(base: ReferenceEngine, every interval: Int) { (self.base, self.interval) = (base, interval) }
 
   func write(_ data: Data, key: CacheKey) async throws {

@@ -10,7 +10,7 @@ private func pause(_ times: Int = 1) async { for _ in 0..<times { await Task.yie
 /// A cache that is filled after the read, maybe with what has been replaced meanwhile.
 final class FillsItsCacheLate: Wrapping {
   let base: ReferenceEngine
-  private let cache = Guarded<[CacheKey: Data]>([:])
+  private let cache = MutexProtected<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
 
   func read(key: CacheKey) async throws -> Data? {
@@ -32,7 +32,7 @@ final class FillsItsCacheLate: Wrapping {
 /// A cache of the number of keys, filled in the same way.
 final class CountsLate: Wrapping {
   let base: ReferenceEngine
-  private let cached = Guarded<Int?>(nil)
+  private let cached = MutexProtected<Int?>(nil)
   init(base: ReferenceEngine) { self.base = base }
 
   func keyCount() async throws -> Int {
@@ -73,8 +73,8 @@ struct LosesUpdatesOfAPage: Exhibit {
 /// Every task sees at once what it has written itself; the others see it a few writes later.
 final class ReadsItsOwnWritesOnly: Exhibit {
   let base: ReferenceEngine
-  private let private_ = Guarded<[CacheKey: (task: Int, old: Data?, writes: Int)]>([:])
-  private let writes = Guarded(0)
+  private let private_ = MutexProtected<[CacheKey: (task: Int, old: Data?, writes: Int)]>([:])
+  private let writes = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
 
   private var task: Int { withUnsafeCurrentTask { $0?.hashValue ?? 0 } }
@@ -103,7 +103,7 @@ final class ReadsItsOwnWritesOnly: Exhibit {
 /// Goes wrong when a dozen calls are under way.
 final class WrongUnderLoad: Exhibit {
   let base: ReferenceEngine
-  private let load = Guarded(0)
+  private let load = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
 
   func write(_ data: Data, key: CacheKey) async throws {
@@ -192,7 +192,7 @@ struct ScansInPages: Exhibit {
 /// Looks whether keys exist in an index that lags behind.
 final class ExistsInALateIndex: Exhibit {
   let base: ReferenceEngine
-  private let index = Guarded<Set<CacheKey>>([])
+  private let index = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
 
   func write(_ data: Data, key: CacheKey) async throws {
@@ -210,7 +210,7 @@ final class ExistsInALateIndex: Exhibit {
 /// Takes the cancellation of one task for that of another, once in a hundred writes.
 final class CancelsNowAndThen: Exhibit {
   let base: ReferenceEngine
-  private let count = Guarded(0)
+  private let count = MutexProtected(0)
 
   init(base: ReferenceEngine) { self.base = base }
 

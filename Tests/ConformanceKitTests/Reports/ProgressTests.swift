@@ -19,7 +19,7 @@ struct ProgressTests {
 
   @Test("Progress gives a check its whole time again, and standing still is told as such")
   func extends() async throws {
-    let noted = Guarded<ContinuousClock.Instant?>(nil)
+    let noted = MutexProtected<ContinuousClock.Instant?>(nil)
     let outcome = await outcome(timeLimit: limit) { context in
       try await Task.sleep(for: .milliseconds(200))
       context.noteProgress()

@@ -5,7 +5,7 @@ import StockroomStore
 
 /// A clock that stands still until it is told to go on.
 final class ManualClock: Sendable {
-  private let date = Guarded(Date(timeIntervalSinceReferenceDate: 1_000_000))
+  private let date = MutexProtected(Date(timeIntervalSinceReferenceDate: 1_000_000))
 
   var now: @Sendable () -> Date { { [self] in date.withLock { $0 } } }
 
@@ -14,16 +14,16 @@ final class ManualClock: Sendable {
 
 /// A value that closures share.
 final class Shared<Value: Sendable>: Sendable {
-  private let value: Guarded<Value>
+  private let value: MutexProtected<Value>
 
-  init(_ value: Value) { self.value = Guarded(value) }
+  init(_ value: Value) { self.value = MutexProtected(value) }
 
   func withLock<Result: Sendable>(_ body: (inout Value) -> Result) -> Result { value.withLock { body(&$0) } }
 }
 
 /// Something to wait for.
 final class Latch: Sendable {
-  private let state = Guarded((isOpen: false, waiters: [CheckedContinuation<Void, Never>]()))
+  private let state = MutexProtected((isOpen: false, waiters: [CheckedContinuation<Void, Never>]()))
 
   func open() {
     let waiters = state.withLock { state in
@@ -59,7 +59,7 @@ final class HookedEngine: StorageEngine {
   }
 
   let base: any StorageEngine
-  private let hooks = Guarded(Hooks())
+  private let hooks = MutexProtected(Hooks())
 
   init(_ base: any StorageEngine = MemoryStorageEngine()) { self.base = base }
 

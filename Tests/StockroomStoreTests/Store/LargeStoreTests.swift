@@ -14,7 +14,7 @@ private final class Witness: Codable, Sendable, Identifiable {
     var endsOnMainActor = 0
   }
 
-  static let log = Guarded(Log())
+  static let log = MutexProtected(Log())
   static let mainKey = DispatchSpecificKey<Bool>()
 
   let id: String

@@ -138,7 +138,7 @@ import Testing
 
 /// Counts from any thread.
 final class Counter: Sendable {
-  private let value = Guarded(0)
+  private let value = MutexProtected(0)
   var count: Int { value.withLock { $0 } }
   func increment() { value.withLock { $0 += 1 } }
 }

@@ -3,7 +3,7 @@ import StockroomCore
 
 /// Counts the changes that observation reports of what a closure reads.
 final class ChangeCounter: Sendable {
-  private let changes = Guarded(0)
+  private let changes = MutexProtected(0)
   private let read: @Sendable () -> Void
 
   init(_ read: @escaping @Sendable () -> Void) {

@@ -35,7 +35,7 @@ import Testing
   @Test("Observers see the new value when they are told")
   func newValue() throws {
     let value = StoredValue(wrappedValue: 0, key: "number", storage: try defaults.open())
-    let seen = Guarded(-1)
+    let seen = MutexProtected(-1)
     withObservationTracking {
       _ = value.wrappedValue
     } onChange: {
@@ -49,7 +49,7 @@ import Testing
   @Test("The value is observed through a class that is observable itself")
   func inClass() throws {
     let preferences = Preferences(try defaults.open())
-    let changes = Guarded(0)
+    let changes = MutexProtected(0)
     withObservationTracking {
       _ = preferences.theme
     } onChange: {

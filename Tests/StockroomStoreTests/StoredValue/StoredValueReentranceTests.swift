@@ -17,7 +17,7 @@ private struct InterruptedCodec: Codec {
 
 /// Does something when the last reference goes.
 private final class Farewell: Codable, Sendable {
-  static let whenGone = Guarded<(@Sendable () -> Void)?>(nil)
+  static let whenGone = MutexProtected<(@Sendable () -> Void)?>(nil)
 
   let number: Int
   init(_ number: Int) { self.number = number }
@@ -30,7 +30,7 @@ private final class Farewell: Codable, Sendable {
 
   /// Calls a closure once, the next time it is asked to.
   private final class Once: Sendable {
-    private let action = Guarded<(@Sendable () -> Void)?>(nil)
+    private let action = MutexProtected<(@Sendable () -> Void)?>(nil)
 
     func set(_ action: @escaping @Sendable () -> Void) { self.action.withLock { $0 = action } }
 
@@ -50,7 +50,7 @@ private final class Farewell: Codable, Sendable {
     let value = StoredValue(
       wrappedValue: 0, key: "number", storage: storage, codec: InterruptedCodec { interrupt() })
     let changes = ChangeCounter { _ = value.wrappedValue }
-    let seen = Guarded<Int?>(nil)
+    let seen = MutexProtected<Int?>(nil)
     interrupt.set {
       let number = value.wrappedValue
       seen.withLock { $0 = number }
@@ -81,7 +81,7 @@ private final class Farewell: Codable, Sendable {
     let value = AsyncStoredValue(
       wrappedValue: 0, storage: MemoryStorageEngine(), key: "number", codec: InterruptedCodec { interrupt() })
     try await value.valueHasLoaded()
-    let seen = Guarded<Int?>(nil)
+    let seen = MutexProtected<Int?>(nil)
     interrupt.set {
       let number = value.wrappedValue
       seen.withLock { $0 = number }
@@ -96,7 +96,7 @@ private final class Farewell: Codable, Sendable {
     let value = StoredValue(wrappedValue: Farewell(0), key: "farewell", storage: try defaults.open())
     try value.set(Farewell(1))
     #expect(value.wrappedValue.number == 1)
-    let seen = Guarded<[Int]>([])
+    let seen = MutexProtected<[Int]>([])
     Farewell.whenGone.withLock {
       $0 = {
         let number = value.wrappedValue.number

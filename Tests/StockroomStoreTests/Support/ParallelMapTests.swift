@@ -14,7 +14,7 @@ struct ParallelMapTests {
 
   @Test("transforms each element once")
   func once() async throws {
-    let seen = Guarded<[Int: Int]>([:])
+    let seen = MutexProtected<[Int: Int]>([:])
     _ = try await parallelMap(Array(0..<5_000)) { number in seen.withLock { $0[number, default: 0] += 1 } }
     #expect(seen.withLock { $0 } == Dictionary(uniqueKeysWithValues: (0..<5_000).map { ($0, 1) }))
   }
@@ -55,7 +55,7 @@ struct ParallelMapTests {
   @Test("stops soon after an error")
   func stops() async throws {
     struct Failure: Error {}
-    let done = Guarded(0)
+    let done = MutexProtected(0)
     await #expect(throws: Failure.self) {
       try await parallelMap(Array(0..<1_000_000)) { number in
         done.withLock { $0 += 1 }
@@ -67,7 +67,7 @@ struct ParallelMapTests {
 
   @Test("does nothing for a task that is cancelled already", arguments: [1, 10_000])
   func cancelled(count: Int) async throws {
-    let done = Guarded(0)
+    let done = MutexProtected(0)
     let mapping = Task {
       withUnsafeCurrentTask { $0?.cancel() }
       return try await parallelMap(Array(0..<count)) { _ in done.withLock { $0 += 1 } }
@@ -79,8 +79,8 @@ struct ParallelMapTests {
   @Test("stops when its task is cancelled", arguments: [10, 10_000])
   func cancellation(count: Int) async throws {
     let (start, signal) = AsyncStream<Void>.makeStream()
-    let task = Guarded<Task<Void, any Error>?>(nil)
-    let done = Guarded(0)
+    let task = MutexProtected<Task<Void, any Error>?>(nil)
+    let done = MutexProtected(0)
     let mapping = Task {
       for await _ in start {}
       _ = try await parallelMap(Array(0..<count)) { number in

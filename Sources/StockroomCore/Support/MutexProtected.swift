@@ -13,7 +13,7 @@ import Synchronization
 /// On Linux a contended `Mutex` passes from one thread to the next inside the kernel, where the sanitizer does not
 /// see it, and so takes what the two do with the value for a race. In debug builds this tells it, as the runtime
 /// does for tasks. In release builds nothing is left but the `Mutex`.
-package struct Guarded<Value: ~Copyable>: ~Copyable {
+package struct MutexProtected<Value: ~Copyable>: ~Copyable {
   @usableFromInline let mutex: Mutex<Value>
 
   @inlinable package init(_ value: consuming sending Value) { mutex = Mutex(value) }
@@ -36,7 +36,7 @@ package struct Guarded<Value: ~Copyable>: ~Copyable {
   }
 }
 
-extension Guarded: Sendable where Value: ~Copyable {}
+extension MutexProtected: Sendable where Value: ~Copyable {}
 
 #if DEBUG
   /// The interface of the thread sanitizer, nil where the program runs without it.

@@ -12,7 +12,7 @@ import Synchronization
 ///
 /// The thread starts with the first job, so that an engine which only reads has none. ``stop()`` must be called
 /// before the last reference is dropped.
-package final class OwnThread: @unchecked Sendable {
+package final class DedicatedThread: @unchecked Sendable {
   // Safe to share: `jobs`, `isStopping` and `thread` are touched only with `mutex` locked, except that
   // `thread` is joined once, by the one caller of stop() that took it out.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
@@ -101,7 +101,7 @@ package final class OwnThread: @unchecked Sendable {
   /// What the thread does: takes all waiting jobs at a time until it has to stop and none are left.
   private static let main: Main = { argument in
     guard let argument = argument as UnsafeMutableRawPointer? else { return nil }
-    let me = Unmanaged<OwnThread>.fromOpaque(argument).takeRetainedValue()
+    let me = Unmanaged<DedicatedThread>.fromOpaque(argument).takeRetainedValue()
     while let jobs = me.next() {
       for job in jobs { job() }
     }
@@ -130,7 +130,7 @@ package final class OwnThread: @unchecked Sendable {
   }
 }
 
-extension OwnThread {
+extension DedicatedThread {
   /// Does the work on the thread, and suspends the caller, without holding its thread, until it is done.
   package func run<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
     try await withCheckedThrowingContinuation { continuation in
