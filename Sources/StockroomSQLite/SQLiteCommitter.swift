@@ -53,17 +53,17 @@ final class SQLiteCommitter: Sendable {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
           let left = try transaction.perform(batch)
           // Not to write where others write by now, or where nobody will look.
-          try files.check(&connection.fileCheck)
+          try files.check()
           return left
         }
         // Not to acknowledge it either, if it happened in between.
-        try files.check(&connection.fileCheck, isThorough: true)
+        try files.check(isThorough: true)
         // The transaction has been committed, and an error here must not say otherwise.
         guard let version = try? connection.dataVersion() else { return }
         left.version = version
         state.ledger = left
       } catch {
-        try files.check(&connection.fileCheck, isThorough: true)
+        try files.check(isThorough: true)
         throw error
       }
     }
@@ -83,7 +83,7 @@ final class SQLiteCommitter: Sendable {
       // A failure leaves everything in the log, which the next commits make longer, until one of them succeeds here. The
       // log may also be another one's by now.
       do {
-        try files.check(&connection.fileCheck, isThorough: true)
+        try files.check(isThorough: true)
         let pages = connection.logPages
         guard pages >= state.logLimit else {
           if try connection.checkpoint() { state.isRoomInLog = false }
@@ -107,7 +107,7 @@ final class SQLiteCommitter: Sendable {
   /// by its name, which must be the right one.
   func close() {
     do {
-      try files.check(&connection.fileCheck, isThorough: true)
+      try files.check(isThorough: true)
     } catch {
       // Nobody will read the log of this connection then. The call does not fail on an open connection.
       _ = try? connection.keepLogWhenClosing()
