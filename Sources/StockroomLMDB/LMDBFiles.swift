@@ -47,7 +47,7 @@ final class LMDBFiles: Sendable {
   ///
   /// - Returns: Whether the lock file can be written.
   func checkData(_ checkSize: (Int64) throws -> Void) throws -> Bool {
-    if let observation = try directory.observe() {
+    if let observation = try directory.observe(isFrequent: true) {
       try checkSize(try checkData())
       hasLockFile.store((try? checkLockFile()) != nil, ordering: .relaxed)
       isWritable.store(!lockFile.isImmutable, ordering: .relaxed)

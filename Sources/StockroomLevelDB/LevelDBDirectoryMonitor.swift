@@ -79,7 +79,7 @@ final class LevelDBDirectoryMonitor: Sendable {
   /// The same for a read of a few keys, for which one look at the directory above suffices most of the time. What happens to
   /// single files of the database is noticed within a fraction of a millisecond.
   func checkForFewKeys(_ handle: LevelDBHandle) throws {
-    guard let observation = try place.observe() else { return }
+    guard let observation = try place.observe(isFrequent: true) else { return }
     try check(handle)
     place.confirm(observation)
   }
