@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import StockroomFileSystem
@@ -10,9 +11,9 @@ struct CrashTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
   static let keys: [CacheKey] = ["created", long, "replaced", "removed", "kept"]
 
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   private func prepare() async throws {
     let engine = try place.open()
@@ -138,9 +139,9 @@ struct CrashTests {
   #if os(Linux)
     @Test(
       "One that comes back takes nothing back for which there is no room any more",
-      .enabled(if: MountedFileSystem.isPossible, "this user may not mount file systems"))
+      .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
     func reappearedWithoutRoom() async throws {
-      let system = try MountedFileSystem("tmpfs", options: "nr_inodes=100")
+      let system = try SmallDisk("nr_inodes=100")
       let engine = try system.open()
       let connection = try DiskConnection(
         directory: system.url.appending(path: "store").path, durability: .full)

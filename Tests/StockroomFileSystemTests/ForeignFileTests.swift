@@ -1,13 +1,14 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("What others put into the directory")
 struct ForeignFileTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   @Test("Foreign files are neither listed nor touched")
   func foreignFiles() async throws {
@@ -66,7 +67,7 @@ struct ForeignFileTests {
 
   @Test("What is no regular file is not followed, not waited for, and not touched")
   func notFiles() async throws {
-    let outside = try TestDirectory()
+    let outside = try TemporaryDirectory()
     try data("secret").write(to: outside.file("x"))
     let long = CacheKey(verbatim: String(repeating: "l", count: 300))
     try FileManager.default.createSymbolicLink(

@@ -1,13 +1,14 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("Opening and closing")
 struct OpeningTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   @Test("A plain file in place of the directory is refused and left alone")
   func plainFile() async throws {
@@ -27,7 +28,7 @@ struct OpeningTests {
     #expect(try place.visibleFiles() == [])
 
     try FileManager.default.removeItem(at: place.file(".stockroom"))
-    let outside = try TestDirectory()
+    let outside = try TemporaryDirectory()
     try FileManager.default.createSymbolicLink(at: place.file(".stockroom"), withDestinationURL: outside.url)
     await expectError(.corrupted, naming: ".stockroom") { try place.open() }
     #expect(try FileManager.default.contentsOfDirectory(atPath: outside.url.path) == [])

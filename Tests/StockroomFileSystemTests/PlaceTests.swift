@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
@@ -41,10 +42,10 @@ struct PlaceTests {
     }
   }
 
-  let parent: TestDirectory
+  let parent: TemporaryDirectory
   var place: URL { parent.file("place") }
 
-  init() throws { parent = try TestDirectory() }
+  init() throws { parent = try TemporaryDirectory() }
 
   private func open() throws -> DiskStorageEngine { try .disk(directory: .init(url: place)) }
 

@@ -1,13 +1,14 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("Who else has access")
 struct SecurityTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   /// The modes of everything at the path and below it.
   private func modes(of root: URL) throws -> [String: Int] {
@@ -42,7 +43,7 @@ struct SecurityTests {
     "Without extended attributes, nothing that holds metadata is open to others", .enabled(if: canMountRAM))
   func sidecarModes() async throws {
     #if os(Linux)
-      let system = try MountedFileSystem("ramfs")
+      let system = try SmallDisk(type: "ramfs")
       let engine = try system.open()
       try await engine.write([
         ("a", data("1")), (CacheKey(verbatim: String(repeating: "l", count: 300)), data("1")),
@@ -55,7 +56,7 @@ struct SecurityTests {
 
   private static var canMountRAM: Bool {
     #if os(Linux)
-      MountedFileSystem.isPossible
+      SmallDisk.isPossible
     #else
       false
     #endif
@@ -108,7 +109,7 @@ struct SecurityTests {
   func planted(_ name: String) async throws {
     let hidden = place.file(".stockroom")
     let path = hidden.appending(path: name)
-    let outside = try TestDirectory()
+    let outside = try TemporaryDirectory()
     let isFile = ["journal", "state"].contains(name)
     let plants: [() throws -> Void] = [
       { try #require(mkfifo(path.path, 0o600) == 0) },

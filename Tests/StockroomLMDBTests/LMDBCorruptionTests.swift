@@ -1,5 +1,7 @@
 import Foundation
 import StockroomCore
+import TestFixtures
+import StockroomKitSupport
 import StockroomLMDB
 import Testing
 

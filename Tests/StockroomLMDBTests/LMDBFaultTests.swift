@@ -1,6 +1,7 @@
 import StockroomCLMDB
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLMDB
 import Testing
 

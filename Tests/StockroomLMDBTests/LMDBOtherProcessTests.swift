@@ -3,6 +3,7 @@
   import Foundation
   import Glibc
   import StockroomCore
+  import TestFixtures
   import StockroomLMDB
   import Testing
 

@@ -1,6 +1,8 @@
 import StockroomCLevelDB
 import Foundation
 import StockroomCore
+import TestFixtures
+import StockroomKitSupport
 import StockroomLevelDB
 import Testing
 

@@ -1,6 +1,7 @@
 import StockroomCLevelDB
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLevelDB
 import Testing
 

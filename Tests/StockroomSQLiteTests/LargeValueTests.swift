@@ -1,6 +1,7 @@
 import StockroomCSQLite
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 import StockroomSQLite
 import Testing
 

@@ -4,22 +4,6 @@
   import StockroomSQLite
   import Testing
 
-  /// A file system of the test's own, where the machine lets us have one.
-  final class SmallDisk: Sendable {
-    let place: TestPlace
-    var directory: FileManager.Directory { place.directory }
-
-    init?(kilobytes: Int) {
-      guard let place = try? TestPlace() else { return nil }
-      self.place = place
-      guard mount("tmpfs", place.parent.path, "tmpfs", 0, "size=\(kilobytes)k") == 0 else { return nil }
-    }
-
-    deinit { umount2(place.parent.path, Int32(MNT_DETACH)) }
-
-    static let isPossible = SmallDisk(kilobytes: 1_000) != nil
-  }
-
   /// A file that nobody may change, where the file system has such.
   enum ImmutableFile {
     static func set(_ isImmutable: Bool, _ path: String) throws {

@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 // The core workloads of the Yahoo! Cloud Serving Benchmark, as Cooper and others published them (SoCC 2010).
 

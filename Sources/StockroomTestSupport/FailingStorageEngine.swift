@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// An engine that fails, or keeps its callers waiting, when it is told to: for tests of code that uses an engine.
+/// An engine that fails, or keeps its callers waiting, on command: for tests of code that uses an engine.
 ///
 /// It passes every call on to the engine that it is made from, notes it in ``calls``, and otherwise changes nothing.
 ///
@@ -30,7 +30,7 @@ import StockroomCore
 /// All of it may be used from any task at any time.
 public final class FailingStorageEngine: Sendable {
   /// When a call fails.
-  public enum Moment: Sendable {
+  public enum Timing: Sendable {
     /// Before the work: nothing has happened.
     case beforehand
     /// After the work: all of it has happened, as when an acknowledgement is lost.
@@ -39,10 +39,10 @@ public final class FailingStorageEngine: Sendable {
 
   private struct Fault {
     let id: Int
-    /// How many calls it still lets pass; nil if it lets none pass, ever.
-    var callsToLetPass: Int?
+    /// How many calls succeed before it; nil if it fails every call.
+    var callsToSkip: Int?
     let error: any Error
-    let moment: Moment
+    let timing: Timing
     let matches: @Sendable (Call) -> Bool
   }
 
@@ -51,7 +51,7 @@ public final class FailingStorageEngine: Sendable {
     var faults: [Fault] = []
     var calls: [Call] = []
     var bytesWritten = 0
-    var mayPass: (@Sendable (Call) -> Bool)?
+    var isAdmitted: (@Sendable (Call) -> Bool)?
     var held: [Int: Signal] = [:]
     var watchers: [(heldCalls: Int, signal: Signal)] = []
   }
@@ -62,42 +62,41 @@ public final class FailingStorageEngine: Sendable {
   let base: any StorageEngine
   private let state = MutexProtected(State())
 
-  /// An engine that does what `base` does until it is told otherwise.
+  /// An engine that does what `base` does until a fault is added.
   public init(_ base: any StorageEngine) { self.base = base }
 
   // MARK: Failing
 
   /// Makes the `number`-th call from now fail, once: 1 is the next.
   ///
-  /// Only calls that `matches` accepts are counted. Of several faults that meet in one call, the first that was asked
-  /// for is thrown, and all are spent.
+  /// Only calls that `matches` accepts are counted. Of several faults of one call, the first that was
+  /// added is thrown, and all are spent.
   public func failCall(
-    _ number: Int = 1, with error: any Error = StorageError(.io, "This call was told to fail."),
-    _ moment: Moment = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
+    _ number: Int = 1, with error: any Error = StorageError(.io, "A fault of the test."),
+    _ timing: Timing = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
   ) {
-    addFault(callsToLetPass: max(number, 1) - 1, error, moment, matches)
+    addFault(callsToSkip: max(number, 1) - 1, error, timing, matches)
   }
 
-  /// Makes every call that `matches` accepts fail, until ``succeed()``.
+  /// Makes every call that `matches` accepts fail, until ``clearFaults()``.
   public func failEveryCall(
-    with error: any Error = StorageError(.io, "Every call was told to fail."),
-    _ moment: Moment = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
+    with error: any Error = StorageError(.io, "A fault of the test."),
+    _ timing: Timing = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
   ) {
-    addFault(callsToLetPass: nil, error, moment, matches)
+    addFault(callsToSkip: nil, error, timing, matches)
   }
 
-  /// Lets every call from now on succeed: what ``failCall(_:with:_:where:)`` and
-  /// ``failEveryCall(with:_:where:)`` asked for is forgotten.
-  public func succeed() { state.withLock { $0.faults = [] } }
+  /// Removes every fault that ``failCall(_:with:_:where:)`` and ``failEveryCall(with:_:where:)`` have added.
+  public func clearFaults() { state.withLock { $0.faults = [] } }
 
   private func addFault(
-    callsToLetPass: Int?, _ error: any Error, _ moment: Moment,
+    callsToSkip: Int?, _ error: any Error, _ timing: Timing,
     _ matches: @escaping @Sendable (Call) -> Bool
   ) {
     state.withLock { state in
       state.faults.append(
         Fault(
-          id: state.nextID, callsToLetPass: callsToLetPass, error: error, moment: moment, matches: matches))
+          id: state.nextID, callsToSkip: callsToSkip, error: error, timing: timing, matches: matches))
       state.nextID += 1
     }
   }
@@ -109,14 +108,14 @@ public final class FailingStorageEngine: Sendable {
   /// Whether it fails is decided when it arrives. A held call whose task is cancelled throws `CancellationError`, and
   /// nothing of it has happened (rule C4).
   public func hold(where matches: @escaping @Sendable (Call) -> Bool = { _ in true }) {
-    state.withLock { $0.mayPass = { !matches($0) } }
+    state.withLock { $0.isAdmitted = { !matches($0) } }
   }
 
-  /// Lets the calls that are held go on, and those that come pass.
+  /// Resumes the calls that are held, and holds no more.
   public func release() {
     let held = state.withLock { state in
       defer { state.held = [:] }
-      state.mayPass = nil
+      state.isAdmitted = nil
       return Array(state.held.values)
     }
     for signal in held { signal.finish() }
@@ -138,7 +137,7 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Counting
 
-  /// Every call since the beginning, or since ``forgetCalls()``, in the order of arrival: also those that failed and
+  /// Every call since the beginning, or since ``resetCalls()``, in the order of arrival: also those that failed and
   /// those that are held.
   public var calls: [Call] { state.withLock { $0.calls } }
 
@@ -149,7 +148,7 @@ public final class FailingStorageEngine: Sendable {
   public var bytesWritten: Int { state.withLock { $0.bytesWritten } }
 
   /// Begins to count from zero.
-  public func forgetCalls() {
+  public func resetCalls() {
     state.withLock { state in
       state.calls = []
       state.bytesWritten = 0
@@ -158,37 +157,37 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Passing on
 
-  /// Does the work of a call as it was told to.
+  /// Does the work of a call, with the faults and holds that concern it.
   func pass<Result>(_ call: Call, to work: () async throws -> Result) async throws -> Result {
     let fault = arrival(of: call)
     try await waitWhileHeld(call)
-    if let fault, fault.moment == .beforehand { throw fault.error }
+    if let fault, fault.timing == .beforehand { throw fault.error }
     let result = try await work()
     state.withLock { $0.bytesWritten += call.byteCount }
     if let fault { throw fault.error }
     return result
   }
 
-  /// Notes the call. What it has to fail with, if it has to.
+  /// Notes the call. Returns the fault that it fails with.
   private func arrival(of call: Call) -> Fault? {
-    // What tests bring along is not called inside the lock, since it may ask this engine.
+    // The tests' own closures are not called inside the lock, since they may call this engine.
     let matching = Set(state.withLock { $0.faults }.filter { $0.matches(call) }.map(\.id))
     return state.withLock { state in
       state.calls.append(call)
-      let spent = state.faults.filter { matching.contains($0.id) && ($0.callsToLetPass ?? 0) == 0 }
-      state.faults.removeAll { matching.contains($0.id) && $0.callsToLetPass == 0 }
+      let spent = state.faults.filter { matching.contains($0.id) && ($0.callsToSkip ?? 0) == 0 }
+      state.faults.removeAll { matching.contains($0.id) && $0.callsToSkip == 0 }
       for index in state.faults.indices where matching.contains(state.faults[index].id) {
-        state.faults[index].callsToLetPass? -= 1
+        state.faults[index].callsToSkip? -= 1
       }
       return spent.first
     }
   }
 
   private func waitWhileHeld(_ call: Call) async throws {
-    guard let mayPass = state.withLock({ $0.mayPass }), !mayPass(call) else { return }
+    guard let isAdmitted = state.withLock({ $0.isAdmitted }), !isAdmitted(call) else { return }
     let (stream, signal) = AsyncStream<Never>.makeStream()
     let (id, reached) = state.withLock { state -> (Int, [Signal]) in
-      guard state.mayPass != nil else { return (-1, [signal]) }  // released meanwhile
+      guard state.isAdmitted != nil else { return (-1, [signal]) }  // released meanwhile
       let id = state.nextID
       state.nextID += 1
       state.held[id] = signal

@@ -1,4 +1,4 @@
-import StockroomCore
+import StockroomKitSupport
 import Testing
 
 @Suite("Tables") struct TextTableTests {

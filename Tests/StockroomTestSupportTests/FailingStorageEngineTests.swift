@@ -1,26 +1,27 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomMemory
+import StockroomTestSupport
 import Testing
 
-@Suite("An engine that fails on command")
+@Suite("FailingStorageEngine")
 struct FailingStorageEngineTests {
-  private let base: ReferenceEngine
+  private let base = MemoryStorageEngine()
   private let engine: FailingStorageEngine
 
-  init() throws {
-    base = try ReferenceEngine()
+  init() {
     engine = FailingStorageEngine(base)
   }
 
   @Test(
-    "keeps the contract while it is told nothing",
-    arguments: ConformanceSuite("Failing", capabilities: ReferenceEngine.promises) {
-      FailingStorageEngine(try ReferenceEngine(directory: $0))
+    "Without faults it keeps the contract",
+    arguments: ConformanceSuite("Failing", capabilities: MemoryStorageEngine().capabilities) { _ in
+      FailingStorageEngine(MemoryStorageEngine())
     }.checks)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 
-  @Test("passes on each of the requirements as itself, and notes it with its keys")
+  @Test("Every requirement is forwarded as itself and recorded with its keys")
   func passesOn() async throws {
     let outer = FailingStorageEngine(engine)
     try await callEverything(outer)
@@ -37,24 +38,24 @@ struct FailingStorageEngineTests {
     #expect(outer.bytesWritten == 10)
     #expect(outer.capabilities == base.capabilities)
 
-    outer.forgetCalls()
+    outer.resetCalls()
     #expect(outer.calls.isEmpty)
     #expect(outer.bytesWritten == 0)
     #expect(engine.callCount == 21)
   }
 
-  @Test("fails every kind of call, without doing anything")
+  @Test("Every kind of call can fail before its work")
   func failsEverything() async throws {
     for method in FailingStorageEngine.Call.Method.allCases {
       let outer = FailingStorageEngine(engine)
       outer.failEveryCall { $0.method == method }
       await #expect(throws: StorageError.self) { try await callEverything(outer, goOnAfterErrors: true) }
       #expect(!engine.calls.contains { $0.method == method })
-      engine.forgetCalls()
+      engine.resetCalls()
     }
   }
 
-  @Test("fails the call with the number that it was told, and no other")
+  @Test("Only the call with the given number fails")
   func failsOneCall() async throws {
     engine.failCall(3, with: StorageError(.diskFull, "Full."))
     try await engine.write(a, key: k1)
@@ -68,14 +69,14 @@ struct FailingStorageEngineTests {
     #expect(engine.bytesWritten == 4)
   }
 
-  @Test("takes a number below one for the next call", arguments: [Int.min, -1, 0, 1])
+  @Test("A number below one means the next call", arguments: [Int.min, -1, 0, 1])
   func strangeNumbers(_ number: Int) async throws {
     engine.failCall(number)
     await #expect(throws: StorageError.self) { try await engine.keyCount() }
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("counts only the calls that it was told to count")
+  @Test("Only calls that match are counted")
   func countsMatching() async throws {
     engine.failCall(2, where: \.isWrite)
     try await engine.write(a, key: k1)
@@ -84,17 +85,17 @@ struct FailingStorageEngineTests {
     #expect(try await engine.read(key: k1) == a)
   }
 
-  @Test("fails until it is told to succeed, with any error")
+  @Test("Calls fail with the given error until the faults are cleared")
   func failsUntilSucceed() async throws {
     struct Whim: Error {}
     engine.failEveryCall(with: Whim())
     engine.failCall(100)
     for _ in 0..<3 { await #expect(throws: Whim.self) { try await engine.write(a, key: k1) } }
-    engine.succeed()
+    engine.clearFaults()
     for _ in 0..<200 { try await engine.write(a, key: k1) }
   }
 
-  @Test("says that a call failed after it was done")
+  @Test("A fault afterwards leaves the work done")
   func failsAfterwards() async throws {
     engine.failCall(with: StorageError(.io, "Lost."), .afterwards)
     await #expect(throws: StorageError.self) { try await engine.write(b, key: k1) }
@@ -102,7 +103,7 @@ struct FailingStorageEngineTests {
     #expect(engine.bytesWritten == 2)
   }
 
-  @Test("prefers the error of the engine to one that was to come afterwards")
+  @Test("An error of the engine wins over a fault afterwards")
   func engineFailsItself() async throws {
     engine.failCall(with: CancellationError(), .afterwards)
     let error = await #expect(throws: StorageError.self) {
@@ -112,7 +113,7 @@ struct FailingStorageEngineTests {
     #expect(engine.bytesWritten == 0)
   }
 
-  @Test("throws the first of two faults that meet, and both are spent")
+  @Test("Of two faults of one call the first is thrown, and both are spent")
   func faultsMeet() async throws {
     engine.failCall(2, with: StorageError(.locked, "First."))
     engine.failCall(2, with: StorageError(.closed, "Second."))
@@ -122,14 +123,14 @@ struct FailingStorageEngineTests {
     _ = try await engine.keyCount()
   }
 
-  @Test("may be asked from inside a condition")
+  @Test("A condition may call the engine")
   func conditionAsks() async throws {
     engine.failCall { [engine] _ in engine.callCount >= 1 }
     _ = try await engine.keyCount()
     await #expect(throws: StorageError.self) { try await engine.keyCount() }
   }
 
-  @Test("fails exactly as many of many concurrent calls as it was told")
+  @Test("Of many concurrent calls exactly as many fail as there are faults")
   func concurrentFailures() async throws {
     for number in 1...20 { engine.failCall(number * 10) }
     let failures = await withTaskGroup(of: Bool.self) { group in
@@ -151,7 +152,7 @@ struct FailingStorageEngineTests {
     #expect(engine.bytesWritten == 380)
   }
 
-  @Test("holds calls until it is told to release them", .timeLimit(.minutes(10)))
+  @Test("Calls are held until they are released", .timeLimit(.minutes(10)))
   func holds() async throws {
     engine.hold(where: \.isWrite)
     async let first: Void = engine.write(a, key: k1)
@@ -168,19 +169,19 @@ struct FailingStorageEngineTests {
     engine.release()
   }
 
-  @Test("decides when a call arrives whether it fails, held or not", .timeLimit(.minutes(10)))
+  @Test("Whether a call fails is decided when it arrives, held or not", .timeLimit(.minutes(10)))
   func holdsFailures() async throws {
     engine.hold()
     engine.failCall()
     let failing = Task { try await engine.write(a, key: k1) }
     try await engine.waitForHeldCalls()
-    engine.succeed()
+    engine.clearFaults()
     engine.release()
     await #expect(throws: StorageError.self) { try await failing.value }
     #expect(try await base.keyCount() == 0)
   }
 
-  @Test("lets go of a held call that is cancelled, and of who waits for one", .timeLimit(.minutes(10)))
+  @Test("A held call ends when it is cancelled, and so does waiting for one", .timeLimit(.minutes(10)))
   func cancellation() async throws {
     engine.hold()
     let writing = Task { try await engine.write(a, key: k1) }
@@ -194,7 +195,7 @@ struct FailingStorageEngineTests {
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("holds and releases many calls at once, again and again", .timeLimit(.minutes(10)))
+  @Test("Many calls are held and released at once, again and again", .timeLimit(.minutes(10)))
   func holdsMany() async throws {
     for round in 1...5 {
       engine.hold()

@@ -1,26 +1,32 @@
-import ArgumentParser
-import ConformanceKit
-import Foundation
-import StockroomCore
+#if canImport(FoundationEssentials)
+  public import FoundationEssentials
+#else
+  public import Foundation
+#endif
+public import StockroomCore
 import StockroomFileSystem
 import StockroomLMDB
 import StockroomLevelDB
 import StockroomMemory
 import StockroomSQLite
 
-/// The built-in engines. A new one is one entry here.
-enum EngineCatalogue {
-  struct Entry: Sendable {
-    /// How the engine is selected.
-    let name: String
+/// The built-in engines: what the command, the tests and the benchmarks run on. A new engine is one entry here.
+///
+/// It is public only because Benchmarks/Peers, a package of its own, uses it too. Nobody else may rely on it.
+public enum EngineCatalogue {
+  /// One of the built-in engines.
+  public struct Entry: Sendable {
+    /// How the engine is selected on a command line.
+    public let name: String
     /// What people call it.
-    let title: String
+    public let title: String
     /// What it promises at full durability.
-    let capabilities: EngineCapabilities
-    /// Opens it.
-    let open: @Sendable (URL, Durability) throws -> any StorageEngine
+    public let capabilities: EngineCapabilities
+    /// Opens it in a directory.
+    public let open: @Sendable (URL, Durability) throws -> any StorageEngine
 
-    init(
+    /// An engine with these names, promises and opening.
+    public init(
       _ name: String, _ title: String, _ capabilities: EngineCapabilities,
       open: @escaping @Sendable (URL, Durability) throws -> any StorageEngine
     ) {
@@ -31,22 +37,21 @@ enum EngineCatalogue {
     }
 
     /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.
-    func capabilities(at durability: Durability) -> EngineCapabilities {
+    public func capabilities(at durability: Durability) -> EngineCapabilities {
       durability == .full ? capabilities : capabilities.subtracting(.durableWrites)
-    }
-
-    /// The checks for it, below a directory.
-    func suite(
-      durability: Durability = .full, effort: ConformanceEffort = ConformanceEffort(), in directory: URL
-    ) -> ConformanceSuite {
-      ConformanceSuite(
-        title, capabilities: capabilities(at: durability), workingDirectory: directory, effort: effort,
-        child: .ofThisCommand(self, durability)
-      ) { [open] in try open($0, durability) }
     }
   }
 
-  static let all = [
+  /// A name that no built-in engine has.
+  public struct UnknownEngine: Error, Sendable, CustomStringConvertible {
+    /// The name.
+    public let name: String
+    /// Which name it is, and which there are.
+    public var description: String { "There is no engine called \(name). Engines: \(list)." }
+  }
+
+  /// Every built-in engine.
+  public static let all = [
     Entry("memory", "Memory", [.atomicBatches, .snapshotReads, .orderedScans]) { _, _ in
       MemoryStorageEngine()
     },
@@ -64,14 +69,15 @@ enum EngineCatalogue {
 
   /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names.
   ///
-  /// - Throws: `ValidationError` if there is no engine of some name.
-  static func select(_ names: [String]) throws -> [Entry] {
+  /// - Throws: ``UnknownEngine`` for the first name that no engine has.
+  public static func select(_ names: [String]) throws -> [Entry] {
     if names.isEmpty { return all }
-    for name in names where !all.contains(where: { $0.name == name }) {
-      throw ValidationError("There is no engine called \(name). Engines: \(list).")
-    }
+    for name in names where !all.contains(where: { $0.name == name }) { throw UnknownEngine(name: name) }
     return all.filter { names.contains($0.name) }
   }
+
+  /// The names of all engines.
+  public static var list: String { all.map(\.name).joined(separator: ", ") }
 
   /// What most databases promise.
   private static let database: EngineCapabilities = [
@@ -84,7 +90,4 @@ enum EngineCatalogue {
   #else
     private static let lmdb = database
   #endif
-
-  /// The names of all engines.
-  static var list: String { all.map(\.name).joined(separator: ", ") }
 }
