@@ -89,7 +89,7 @@ struct EngineOptions: ParsableArguments {
 
 /// The options of what is measured.
 struct BenchmarkOptions: ParsableArguments {
-  // Numbers are parsed unconditionally so that a negative one is told from an option.
+  // Numbers are parsed unconditionally so that a negative one is distinguished from an option.
   @Option(
     parsing: .unconditional, help: ArgumentHelp("How many records there are.", valueName: "number"))
   var entries = BenchmarkConfiguration().entries

@@ -247,10 +247,10 @@ extension LMDBEnvironment {
     try checkFiles(handle)
     let transaction = try handle.beginWriting()
     do {
-      guard let record = try LMDBRecord(in: transaction, main: handle.main) else {
-        throw LMDBError.damagedEntry
+      guard let metadata = try LMDBMetadata(in: transaction, main: handle.main) else {
+        throw LMDBError.corruptedEntry
       }
-      try record.store(in: transaction, main: handle.main)
+      try metadata.store(in: transaction, main: handle.main)
     } catch {
       mdb_txn_abort(transaction)
       throw error

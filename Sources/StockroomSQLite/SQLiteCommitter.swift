@@ -5,7 +5,7 @@ import StockroomCore
 final class SQLiteCommitter: Sendable {
   private struct State {
     /// What the last transaction has left, if it is known.
-    var ledger: SQLiteLedger?
+    var metadata: SQLiteMetadata?
     /// At how many pages of the log to wait for whoever reads from it.
     var logLimit = SQLiteCommitter.logLimit
     /// Whether the database gets smaller once its log has been moved into it.
@@ -47,7 +47,7 @@ final class SQLiteCommitter: Sendable {
   private func commit(_ batch: SortedBatch) throws {
     try state.withLock { state in
       // Forgotten if the transaction fails, since it is not known then what was kept.
-      let known = state.ledger.take()
+      let known = state.metadata.take()
       do {
         var left = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
@@ -61,7 +61,7 @@ final class SQLiteCommitter: Sendable {
         // The transaction has been committed, and an error here must not say otherwise.
         guard let version = try? connection.dataVersion() else { return }
         left.version = version
-        state.ledger = left
+        state.metadata = left
       } catch {
         try files.check(&connection.fileCheck, isThorough: true)
         throw error
@@ -100,7 +100,7 @@ final class SQLiteCommitter: Sendable {
 
   /// Waits until nobody keeps readers out, for as long as the lock's timeout.
   func waitUntilReadable() throws {
-    try connection.run(.ledger) { _ = try $0.step() }
+    try connection.run(.metadata) { _ = try $0.step() }
   }
 
   /// Closes the connection. It is the last one in most cases, so that it moves the log into the database and deletes it,

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StockroomFileSystem
 
-/// Each case stops a batch at some point by the very code that makes it, then opens the directory anew.
+/// Each case stops a batch at some point by the very code that makes it, then reopens the directory.
 @Suite("A batch that is interrupted")
 struct CrashTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))

@@ -33,7 +33,7 @@ struct ForeignFileTests {
     for name in foreign { #expect(try place.contents(name) == data(name)) }
   }
 
-  @Test("A file with a name of ours is an entry, whoever put it there")
+  @Test("A file with the name of an entry is one, whatever program made it")
   func copiedIn() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")
@@ -94,7 +94,7 @@ struct ForeignFileTests {
   }
 
   @Test(
-    "A file that has been cut off, emptied or extended is not taken for a value; one that has been replaced is"
+    "A file that has been truncated, emptied or extended is not taken for a value; one that has been replaced is"
   )
   func changedLength() async throws {
     let engine = try place.open()

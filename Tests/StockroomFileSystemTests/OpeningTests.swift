@@ -34,7 +34,7 @@ struct OpeningTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: outside.url.path) == [])
   }
 
-  @Test("A newer format and a damaged state are refused and left alone")
+  @Test("A newer format and a corrupted state are refused and left alone")
   func state() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")

@@ -75,7 +75,7 @@ struct PlaceTests {
   }
 
   @Test(
-    "Who opens the place afterwards is not disturbed",
+    "An engine that opens the place afterwards is not affected",
     arguments: Change.allCases.filter { $0 != .linkedCopy }, Durability.allCases)
   func newOwner(_ change: Change, _ durability: Durability) async throws {
     let former = try DiskStorageEngine.disk(directory: .init(url: place), durability: durability)

@@ -63,7 +63,8 @@ struct SecurityTests {
   }
 
   @Test(
-    "Somebody who can only read and keeps the lock stops no read, and a write for no longer than it is told")
+    "A process that may only read and keeps the lock delays no read, and a write for no longer than the time-out"
+  )
   func mereReader() async throws {
     let engine = try DiskStorageEngine.disk(directory: place.directory, lockTimeout: .milliseconds(50))
     try await engine.write(data("1"), key: "a")
@@ -85,7 +86,7 @@ struct SecurityTests {
   }
 
   @Test(
-    "A file of the engine's own that is a hard link to somebody else's is refused and not written",
+    "A file of the engine that is a hard link to another file is refused and not written",
     arguments: [
       "journal", "state",
     ])

@@ -30,7 +30,8 @@
   }
 
   /// The system refuses what it allowed before (rule F4).
-  @Suite(.enabled(if: ImmutableFile.isPossible, "Making a file immutable takes rights that we lack."))
+  @Suite(
+    .enabled(if: ImmutableFile.isPossible, "Making a file immutable needs a right that this process lacks."))
   struct RefusedWritesTests {
     @Test("A file that becomes immutable leaves calls undone and entries readable", arguments: ["", "-wal"])
     func immutable(suffix: String) async throws {

@@ -25,7 +25,7 @@ import Testing
     try await again.apply([.removeAll, .write(data("new"), key: key(1_000))])
     #expect(try await again.readAllData() == [data("new")])
     if isReading {
-      // Whoever reads what has been removed goes on doing so.
+      // Reads of what has been removed go on.
       try reader.run("SELECT * FROM entries; COMMIT")
       try await again.write(data("newer"), key: key(1_000))
       try await again.close()

@@ -177,15 +177,3 @@ extension YCSB.Step {
     }
   }
 }
-
-extension Array {
-  /// The index of the first element for which the predicate holds, which holds for all behind it. O(log N).
-  fileprivate func partitioningIndex(where holds: (Element) -> Bool) -> Int {
-    var (low, high) = (0, count)
-    while low < high {
-      let middle = (low + high) / 2
-      if holds(self[middle]) { high = middle } else { low = middle + 1 }
-    }
-    return low
-  }
-}

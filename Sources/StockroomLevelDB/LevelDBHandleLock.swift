@@ -10,9 +10,9 @@ import StockroomCore
 
 /// Lends the open database to readers, and lets the writer exchange it while no reader has it.
 ///
-/// LevelDB cannot go on after some failures: the database must be closed and opened anew. A reader that comes
+/// LevelDB cannot go on after some failures: the database must be closed and reopened. A reader that comes
 /// meanwhile is suspended, without holding its thread (rule C5).
-final class LevelDBLease: @unchecked Sendable {
+final class LevelDBHandleLock: @unchecked Sendable {
   // Safe to share: everything below is touched only with `mutex` locked.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let isIdle = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
@@ -36,7 +36,7 @@ final class LevelDBLease: @unchecked Sendable {
 
   /// Calls `body` with the open database.
   ///
-  /// - Throws: what `body` throws; why the database could not be opened anew, if that is so.
+  /// - Throws: what `body` throws; why the database could not be reopened, if that is so.
   func withHandle<Value>(_ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
     while true {
       if let handle = try enter() {

@@ -6,14 +6,15 @@ import StockroomKitSupport
 import StockroomLevelDB
 import Testing
 
-@Suite("LevelDB: damage")
-struct LevelDBDamageTests {
+@Suite("LevelDB: corruption")
+struct LevelDBCorruptionTests {
   enum Damage: String, CaseIterable {
     case flippedBit, zeros, cutOff, emptied, removed, appended
   }
 
   @Test(
-    "Damage anywhere in a closed database gives the right values or .corrupted", arguments: Damage.allCases)
+    "After corruption anywhere in a closed database, reads return the right values or throw .corrupted",
+    arguments: Damage.allCases)
   func sweep(_ damage: Damage) async throws {
     let original = try TemporaryDirectory()
     let entries = try await fill(original)
@@ -111,17 +112,17 @@ struct LevelDBDamageTests {
   }
 
   @Test(
-    "A ledger that cannot be true is damage, even where LevelDB's checksums are right",
+    "Metadata that cannot be true is corruption, even where LevelDB's checksums are right",
     arguments: [
       [1, .max, 5, 5], [1, 5, .max, 5], [1, 5, 5, .max], [1, 6, 5, 5], [1, 1, 5, 5], [1, 0, 5, 5],
     ] as [[UInt64]])
-  func senselessLedger(_ words: [UInt64]) async throws {
+  func impossibleMetadata(_ words: [UInt64]) async throws {
     let directory = try TemporaryDirectory()
     let engine = try directory.open()
     let keys = (0..<5).map { CacheKey(verbatim: "\($0)") }
     try await engine.write(keys.map { ($0, Data([1])) })
     try await engine.close()
-    try putLedger(words, in: directory)
+    try putMetadata(words, in: directory)
     await #expect {
       let engine = try directory.open()
       _ = try await engine.readAllEntries()
@@ -133,17 +134,17 @@ struct LevelDBDamageTests {
   }
 
   @Test("A count that is far too great takes no memory")
-  func boastfulLedger() async throws {
+  func exaggeratingMetadata() async throws {
     let directory = try TemporaryDirectory()
     let engine = try directory.open()
     try await engine.write(Data([1]), key: CacheKey(verbatim: "a"))
     try await engine.close()
-    try putLedger([1, 1 << 60, 1 << 61, 5], in: directory)
+    try putMetadata([1, 1 << 60, 1 << 61, 5], in: directory)
     #expect(try await directory.open().readAllEntries().count == 1)
   }
 
-  /// Writes a ledger as LevelDB itself would, with the right checksums.
-  private func putLedger(_ words: [UInt64], in directory: TemporaryDirectory) throws {
+  /// Writes metadata as LevelDB itself would, with the right checksums.
+  private func putMetadata(_ words: [UInt64], in directory: TemporaryDirectory) throws {
     // What the engine looks for after it has closed a database would see the change.
     try FileManager.default.removeItem(at: directory.database.appending(path: "STOCKROOM.closed"))
     let options = leveldb_options_create()
@@ -151,7 +152,7 @@ struct LevelDBDamageTests {
     var message: UnsafeMutablePointer<CChar>?
     let database = try #require(leveldb_open(options, directory.database.path, &message))
     defer { leveldb_close(database) }
-    let key = [0xFF] + Array("ledger".utf8)
+    let key = [0xFF] + Array("metadata".utf8)
     let value = words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) } }
     let writeOptions = leveldb_writeoptions_create()
     defer { leveldb_writeoptions_destroy(writeOptions) }

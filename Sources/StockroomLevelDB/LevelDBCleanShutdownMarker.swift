@@ -2,11 +2,11 @@ import StockroomCore
 
 /// What the files of a database looked like when it was closed.
 ///
-/// LevelDB takes the end of a damaged log, or of a damaged manifest, for a crash and goes on without it. After a
-/// clean close the mark tells: whatever differs is damage (rule F2). The tables are not in it: the manifest has
+/// LevelDB takes the end of a corrupted log, or of a corrupted manifest, for a crash and goes on without it. After a
+/// clean close the mark tells: whatever differs is corruption (rule F2). The tables are not in it: the manifest has
 /// their sizes, and they have checksums of their own. The mark is removed before the database is opened, so that
 /// there is none after a crash.
-struct LevelDBClosingMark {
+struct LevelDBCleanShutdownMarker {
   static let name = "STOCKROOM.closed"
   private static let title = "Stockroom LevelDB database, closed 1"
 
@@ -35,7 +35,7 @@ struct LevelDBClosingMark {
       let bytes = try files.read(name)
       lines.append("\(name) \(bytes.count) \(CRC32C.checksum(bytes))")
     }
-    text = CheckedText.adding(to: lines.joined(separator: "\n"))
+    text = ChecksummedText.adding(to: lines.joined(separator: "\n"))
   }
 
   /// The mark need not be on disk when this returns: without it, opening takes the way as after a crash.
@@ -48,12 +48,12 @@ struct LevelDBClosingMark {
   static func compare(with files: LevelDBFiles) throws -> Finding {
     guard let bytes = try files.readIfPresent(name) else { return .absent }
     let mark = String(decoding: bytes, as: UTF8.self)
-    guard let marked = CheckedText.verifying(mark) else { return .unreadable }
-    let text = try LevelDBClosingMark(describing: files).text
+    guard let marked = ChecksummedText.verifying(mark) else { return .unreadable }
+    let text = try LevelDBCleanShutdownMarker(describing: files).text
     if text == mark { return .matching }
     let lines = Set(marked.split(separator: "\n"))
     if try isOutdated(lines, files) { return .outdated }
-    let found = CheckedText.verifying(text) ?? ""
+    let found = ChecksummedText.verifying(text) ?? ""
     let differing = Set(found.split(separator: "\n")).symmetricDifference(lines)
     let names = Set(differing.compactMap { $0.split(separator: " ").first }).sorted().joined(separator: ", ")
     throw StorageError(
@@ -62,7 +62,7 @@ struct LevelDBClosingMark {
     )
   }
 
-  /// Whoever opens a database makes a manifest of a new name. Damage does not: it would have to make one that is there.
+  /// Opening a database makes a manifest of a new name. Corruption does not: it would have to make one that is there.
   private static func isOutdated(_ lines: Set<Substring>, _ files: LevelDBFiles) throws -> Bool {
     guard try files.exists("CURRENT") else { return false }
     let manifest: String

@@ -3,7 +3,7 @@ import StockroomCore
 /// The names in the directory of a database, of which LevelDB syncs some too late for the death of the machine, and one
 /// not at all: it neither waits for the name of a new log before it acknowledges what is in it, nor for that of CURRENT
 /// before it removes the manifest that CURRENT named before.
-struct LevelDBNames {
+struct LevelDBDirectorySync {
   private struct Log {
     let number: UInt64
     let identity: FileIdentity
@@ -21,10 +21,10 @@ struct LevelDBNames {
 
   /// Makes sure that the log is as long as it was after the last batch, since LevelDB would go on behind a gap.
   ///
-  /// - Throws: `StorageError` with code `io` if it has been cut off.
+  /// - Throws: `StorageError` with code `io` if it has been truncated.
   func checkLog(in files: LevelDBFiles) throws {
     guard let log, let status = try files.status(of: LevelDBFileList.logName(log.number)),
-      FileIdentity(status) == log.identity, Int(status.st_size) < log.size
+      status.identity == log.identity, status.size < log.size
     else { return }
     throw cutOff(in: files)
   }
@@ -34,12 +34,12 @@ struct LevelDBNames {
   /// Costs a look at a file, mostly.
   ///
   /// - Parameter isSyncing: Whether the name of a new log, if LevelDB has begun one for the batch, is put on the disk.
-  /// - Throws: `StorageError` with code `io` if the log has been cut off or replaced.
+  /// - Throws: `StorageError` with code `io` if the log has been truncated or replaced.
   mutating func followLog(in files: LevelDBFiles, syncing isSyncing: Bool) throws {
     if let log, let status = try files.status(of: LevelDBFileList.logName(log.number)),
-      FileIdentity(status) == log.identity, Int(status.st_size) > log.size
+      status.identity == log.identity, status.size > log.size
     {
-      self.log?.size = Int(status.st_size)
+      self.log?.size = status.size
       return
     }
     if isSyncing { try files.synchronize() }
@@ -52,14 +52,14 @@ struct LevelDBNames {
   private func cutOff(in files: LevelDBFiles) -> StorageError {
     let name = log.map { "/" + LevelDBFileList.logName($0.number) } ?? ""
     return StorageError(
-      .io, "\(files.path)\(name) has been cut off or replaced while the database was open.")
+      .io, "\(files.path)\(name) has been truncated or replaced while the database was open.")
   }
 
   private static func newestLog(in files: LevelDBFiles) throws -> Log? {
     guard let name = try LevelDBFileList(in: files).logs.last,
       let number = LevelDBFileList.number(ofLog: name), let status = try files.status(of: name)
     else { return nil }
-    return Log(number: number, identity: FileIdentity(status), size: Int(status.st_size))
+    return Log(number: number, identity: status.identity, size: status.size)
   }
 }
 

@@ -1,5 +1,6 @@
-/// The checksum that LevelDB puts on what it writes: CRC-32 with the polynomial of Castagnoli.
-enum CRC32C {
+/// CRC-32 with the polynomial of Castagnoli (RFC 3720, appendix B.4): tells a torn or corrupted write from a whole one. LevelDB
+/// puts it on what it writes.
+package enum CRC32C {
   /// Remainders of a byte followed by 0 to 7 zero bytes, so that eight bytes take one step.
   private static let tables: [UInt32] = {
     var tables = [UInt32](repeating: 0, count: 8 * 256)
@@ -15,7 +16,7 @@ enum CRC32C {
     return tables
   }()
 
-  static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+  package static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
     tables.withUnsafeBufferPointer { tables in
       var remainder = ~UInt32(0)
       var offset = 0
@@ -36,5 +37,5 @@ enum CRC32C {
     }
   }
 
-  static func checksum(_ bytes: [UInt8]) -> UInt32 { bytes.withUnsafeBytes { checksum($0) } }
+  package static func checksum(_ bytes: [UInt8]) -> UInt32 { bytes.withUnsafeBytes { checksum($0) } }
 }

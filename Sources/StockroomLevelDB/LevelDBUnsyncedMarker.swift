@@ -2,8 +2,8 @@
 /// engine at `Durability.full` has the database open.
 ///
 /// LevelDB syncs tables and manifests whatever the durability, so that it is only the logs which a power cut may leave
-/// with pages missing. Where they were synced, such a page is damage (rule F2).
-enum LevelDBUnsyncedMark {
+/// with pages missing. Where they were synced, such a page is corruption (rule F2).
+enum LevelDBUnsyncedMarker {
   private static let name = "STOCKROOM.unsynced"
 
   static func exists(in files: LevelDBFiles) throws -> Bool { try files.exists(name) }

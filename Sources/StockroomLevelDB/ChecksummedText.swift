@@ -1,5 +1,7 @@
+import StockroomCore
+
 /// A text whose last line is a checksum of those before it.
-enum CheckedText {
+enum ChecksummedText {
   static func adding(to text: String) -> String {
     "\(text)\n\(CRC32C.checksum(Array(text.utf8)))\n"
   }

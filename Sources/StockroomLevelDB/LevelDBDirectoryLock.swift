@@ -18,7 +18,7 @@ import StockroomCore
 /// LevelDB takes every file with a name such as `5.log` or `LOG` for its own, and may rename or delete it. So the
 /// database has a directory to itself, below the one that the engine is opened on, and nothing is left to LevelDB
 /// before it is clear that the directory is the engine's.
-final class LevelDBPlace: Sendable {
+final class LevelDBDirectoryLock: Sendable {
   static let directoryName = "Stockroom.leveldb"
   /// Says that the directory is ours.
   private static let identityName = "STOCKROOM"
@@ -45,20 +45,16 @@ final class LevelDBPlace: Sendable {
     let own = FileManager.Directory(
       url: directory.url.appending(path: Self.directoryName, directoryHint: .isDirectory))
     try own.create(permissions)
-    let descriptor = open(own.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-    guard descriptor >= 0 else {
-      throw StorageError.posix(errno, "The directory \(own.path) could not be opened")
-    }
-    files = LevelDBFiles(descriptor: descriptor, path: own.path, permissions: permissions)
-    libraryPath = Self.boundPath(of: descriptor) ?? own.path
-    // If one of these throws, deinit closes the descriptor.
+    let opened = try FileDescriptor.openDirectory(atPath: own.path, followsLink: false)
+    files = LevelDBFiles(directory: opened, permissions: permissions)
+    libraryPath = Self.boundPath(of: opened.number) ?? own.path
     try lock()
     try identify()
   }
 
   deinit {
     FileLock.release(files.descriptor)
-    close(files.descriptor)
+    files.directory.release()
   }
 
   private static func boundPath(of descriptor: Int32) -> String? {
@@ -90,12 +86,12 @@ final class LevelDBPlace: Sendable {
         throw StorageError(
           .unsupported, "\(path) holds files that are not of this engine's making, and is left alone.")
       }
-      try files.replace(Self.identityName, with: Array(CheckedText.adding(to: Self.identity).utf8))
+      try files.replace(Self.identityName, with: Array(ChecksummedText.adding(to: Self.identity).utf8))
       return try files.synchronize()
     }
     let found = String(decoding: try files.read(Self.identityName, count: 256), as: UTF8.self)
-    guard let identity = CheckedText.verifying(found) else {
-      throw StorageError(.corrupted, "\(path)/\(Self.identityName) is damaged.")
+    guard let identity = ChecksummedText.verifying(found) else {
+      throw StorageError(.corrupted, "\(path)/\(Self.identityName) is corrupted.")
     }
     guard identity == Self.identity else {
       throw StorageError(

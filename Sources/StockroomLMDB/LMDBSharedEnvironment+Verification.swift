@@ -10,7 +10,7 @@ import Synchronization
   import Musl
 #endif
 
-extension LMDBPlace {
+extension LMDBSharedEnvironment {
   /// Checks all pages as one transaction sees them, on a thread that is made for it. Writes go on meanwhile.
   func verifyElsewhere() async throws {
     let thread = DedicatedThread()
