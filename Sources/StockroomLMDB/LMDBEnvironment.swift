@@ -73,6 +73,7 @@ final class LMDBEnvironment: @unchecked Sendable {
     // In this order: the next process may open the database once the lock of the file is free.
     lockFile.close()
     file.close()
+    files.close()
   }
 
   /// Throws unless the files are where they were when they were opened, and as long as they have to be (rule C6).
@@ -91,7 +92,7 @@ extension LMDBEnvironment {
     defer { readers.leave(idle, isInMap: true) }
     do {
       guard case .success(let handle) = handle else { return .needsRepair }
-      let isWritable = try files.checkDataIfDue { try handle.checkLength($0) }
+      let isWritable = try files.checkData { try handle.checkLength($0) }
       guard let snapshot = try begin(handle, &idle, isWritable: isWritable) else { return .isStale }
       defer { if let transaction = snapshot.transaction { mdb_txn_reset(transaction) } }
       let value = try body(snapshot)
@@ -99,7 +100,7 @@ extension LMDBEnvironment {
         // Without a transaction, pages may have been written over.
         if snapshot.transaction == nil { return .isStale }
         // Somebody has written since: with our lock file, or with one that has taken its place.
-        try files.checkLockIfDue()
+        try files.checkLockFileIfMissing()
       }
       return .value(value)
     } catch {
@@ -322,7 +323,7 @@ extension LMDBEnvironment {
   private func reopen(_ handle: LMDBHandle) {
     readers.whilePaused(for: .transactions) {
       readers.drain()
-      // Nobody may open the database at the same moment. Whoever keeps the lock for so long does not.
+      // Nobody may open the database at the same moment. A process that keeps the lock for so long does not.
       let isLocked = (try? file.lock(timeout: lockTimeout)) != nil
       defer { if isLocked { file.unlock() } }
       handle.close()

@@ -1,4 +1,3 @@
-import Dispatch
 import StockroomCore
 import Synchronization
 
@@ -13,47 +12,48 @@ import Synchronization
 /// Where the files of an open environment were when it was opened, and whether they are there still (rule C6).
 final class LMDBFiles: Sendable {
   private let lockFile: LMDBLockFile
+  private let directory: DirectoryMonitor
   private let dataPath, lockPath: String
   private let data, lock: FileIdentity
   private let lockSize: Int64
-  /// When the next checks are due, in nanoseconds.
-  private let nextDataCheck = Atomic<UInt64>(0)
-  private let nextLockCheck = Atomic<UInt64>(0)
-  private let nextFlagCheck = Atomic<UInt64>(0)
-  /// Whether the lock file could not be written when a check was last due.
-  private let isImmutable = Atomic(false)
-  /// How long a check serves the reads of single keys that come after it. It takes as long as such a read.
-  private static let checkInterval: UInt64 = 50_000
+  /// Whether the lock file was there, and whether it could be written, when that was last checked for a reader.
+  private let hasLockFile = Atomic(true)
+  private let isWritable = Atomic(true)
 
   init(_ file: LMDBFile, _ lockFile: LMDBLockFile) throws {
     (dataPath, data) = (file.path, file.identity)
     (lockPath, lock) = (lockFile.path, lockFile.identity)
     self.lockFile = lockFile
+    directory = try DirectoryMonitor(path: file.directory)
     lockSize = try Self.examine(lockFile.path, lockFile.identity)
   }
+
+  /// Closes the directory. Nobody may check anything afterwards. May be called twice.
+  func close() { directory.close() }
 
   /// Returns the size of the data file.
   ///
   /// - Throws: `StorageError` with code `io` if one of the paths leads elsewhere, or nowhere.
   func check() throws -> Int64 {
-    guard try Self.examine(lockPath, lock) >= lockSize else {
-      throw StorageError(.io, "\(lockPath) has been cut off since it was opened.")
-    }
+    try checkLockFile()
     return try checkData()
   }
 
   /// Returns the size of the data file.
   func checkData() throws -> Int64 { try Self.examine(dataPath, data) }
 
-  /// Checks the data file if that is due, and its size as well. As long as only the lock file is missing, reads are right: what
-  /// is written without it shows in LMDB's own numbers.
+  /// Checks the data file for a read of a few keys, mostly by one look at its directory, and now and then its size as well.
+  /// As long as only the lock file is missing, reads are right: what is written without it shows in LMDB's own numbers.
   ///
   /// - Returns: Whether the lock file can be written.
-  func checkDataIfDue(_ checkSize: (Int64) throws -> Void) throws -> Bool {
-    let now = Self.now
-    try ifDue(nextDataCheck, now) { try checkSize(try checkData()) }
-    ifDue(nextFlagCheck, now, every: 20) { isImmutable.store(lockFile.isImmutable, ordering: .relaxed) }
-    return !isImmutable.load(ordering: .relaxed)
+  func checkData(_ checkSize: (Int64) throws -> Void) throws -> Bool {
+    if let observation = try directory.observe() {
+      try checkSize(try checkData())
+      hasLockFile.store((try? checkLockFile()) != nil, ordering: .relaxed)
+      isWritable.store(!lockFile.isImmutable, ordering: .relaxed)
+      directory.confirm(observation)
+    }
+    return isWritable.load(ordering: .relaxed)
   }
 
   /// - Throws: `StorageError` with code `permissionDenied` if the lock file cannot be written.
@@ -61,17 +61,15 @@ final class LMDBFiles: Sendable {
     if lockFile.isImmutable { throw StorageError.posix(EPERM, "\(lockPath) cannot be written") }
   }
 
-  /// Checks the lock file if that is due.
-  func checkLockIfDue() throws {
-    try ifDue(nextLockCheck, Self.now) { _ = try Self.examine(lockPath, lock) }
+  /// Checks the lock file if ``checkData(_:)`` has not found it.
+  func checkLockFileIfMissing() throws {
+    if !hasLockFile.load(ordering: .relaxed) { try checkLockFile() }
   }
 
-  private func ifDue(
-    _ next: borrowing Atomic<UInt64>, _ now: UInt64, every count: UInt64 = 1, _ check: () throws -> Void
-  ) rethrows {
-    if now < next.load(ordering: .relaxed) { return }
-    try check()
-    next.store(now + count * Self.checkInterval, ordering: .relaxed)
+  private func checkLockFile() throws {
+    guard try Self.examine(lockPath, lock) >= lockSize else {
+      throw StorageError(.io, "\(lockPath) has been truncated since it was opened.")
+    }
   }
 
   private static func examine(_ path: String, _ identity: FileIdentity) throws -> Int64 {
@@ -89,6 +87,4 @@ final class LMDBFiles: Sendable {
     }
     return Int64(status.st_size)
   }
-
-  private static var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
 }

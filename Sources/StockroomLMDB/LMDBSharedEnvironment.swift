@@ -64,11 +64,11 @@ final class LMDBSharedEnvironment: Sendable {
     }
   }
 
-  /// Closes the environment, on a thread that may wait for whoever is opening or closing it at the moment.
+  /// Closes the environment, on a thread that may wait for a process that is opening or closing it.
   func close() {
     while environment.lockFile.isImmutable { usleep(100_000) }
-    // LMDB makes the last process that closes take away what the next one is about to use (from 0.9.26 on). Whoever keeps
-    // the lock for longer than this opens nothing.
+    // LMDB makes the last process that closes take away what the next one is about to use (from 0.9.26 on). A process that
+    // keeps the lock for longer than this opens nothing.
     let isLocked = (try? environment.file.lock(timeout: environment.lockTimeout)) != nil
     finishClosing(isLocked: isLocked)
   }

@@ -34,7 +34,7 @@ final class LevelDBConnection: Sendable {
     let place = try LevelDBDirectoryLock(below: directory, permissions: permissions)
     files = place.files
     paths = LevelDBPaths(path: place.path, libraryPath: place.libraryPath)
-    monitor = try LevelDBDirectoryMonitor(files)
+    monitor = try LevelDBDirectoryMonitor(files, below: directory.path)
     self.durability = durability
     writeBufferSize = Self.writeBufferSize(at: place.path)
     let isNew = try LevelDBRecovery.prepare(files, for: durability)
@@ -51,8 +51,8 @@ final class LevelDBConnection: Sendable {
 
   /// How closely a read looks whether the files are what they were.
   enum Check {
-    /// For a few keys, which are read in less time than a look takes.
-    case nowAndThen
+    /// For a few keys, which are read in less time than a look at the files takes.
+    case fewKeys
     /// For some entries.
     case once
     /// For all entries.
@@ -65,7 +65,7 @@ final class LevelDBConnection: Sendable {
   func read<Value>(_ check: Check, _ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
     try await handleLock.withHandle { handle in
       switch check {
-      case .nowAndThen: try monitor.checkNowAndThen(handle)
+      case .fewKeys: try monitor.checkForFewKeys(handle)
       case .once: try monitor.check(handle)
       case .eachFile: try monitor.checkEverything(handle)
       case .eachFileToItsEnd:
@@ -136,6 +136,7 @@ final class LevelDBConnection: Sendable {
       // Without the marker the next opening takes the same way as after a crash. Nothing is lost.
       if isWritingMarker { try? writeMarker() }
       state.place = nil
+      monitor.close()
     }
   }
 

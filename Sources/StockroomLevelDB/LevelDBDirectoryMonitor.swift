@@ -1,5 +1,4 @@
 import StockroomCore
-import Synchronization
 
 #if canImport(Darwin)
   import Darwin
@@ -23,7 +22,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     var log: (number: UInt64, identity: FileIdentity)?
     /// When the directory had last changed when all of its files were looked at and found right.
     var changeTime: ChangeTime?
-    /// When the files are looked at again although no name has come or gone: files can be cut off, and two changes of a
+    /// When the files are looked at again although no name has come or gone: files can be truncated, and two changes of a
     /// directory can have the same time, since the clocks of file systems are coarse.
     var nextInspection = ContinuousClock.now
   }
@@ -36,11 +35,12 @@ final class LevelDBDirectoryMonitor: Sendable {
   private let files: LevelDBFiles
   private let identity: FileIdentity
   private let state = MutexProtected(State())
-  /// On the monotonic clock, in nanoseconds: when a read of a few keys looks again.
-  private let nextLook = Atomic<UInt64>(0)
+  /// The directory that the engine was opened on, which has that of the database in it.
+  private let place: DirectoryMonitor
 
-  init(_ files: LevelDBFiles) throws {
+  init(_ files: LevelDBFiles, below path: String) throws {
     self.files = files
+    place = try DirectoryMonitor(path: path)
     identity = try FileIdentity(descriptor: files.descriptor, path: files.path)
   }
 
@@ -76,15 +76,16 @@ final class LevelDBDirectoryMonitor: Sendable {
     }
   }
 
-  /// The same for a read of a few keys, which takes less time than a look: so there is at most one in 100 µs.
-  func checkNowAndThen(_ handle: LevelDBHandle) throws {
-    var time = timespec()
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    let now = UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
-    if now < nextLook.load(ordering: .relaxed) { return }
+  /// The same for a read of a few keys, for which one look at the directory above suffices most of the time. What happens to
+  /// single files of the database is noticed within a fraction of a millisecond.
+  func checkForFewKeys(_ handle: LevelDBHandle) throws {
+    guard let observation = try place.observe() else { return }
     try check(handle)
-    nextLook.store(now + 100_000, ordering: .relaxed)
+    place.confirm(observation)
   }
+
+  /// Closes the directory. Nobody may check anything afterwards. May be called twice.
+  func close() { place.close() }
 
   /// Makes sure that the directory is where it was, and looks at each file in it.
   ///
@@ -125,7 +126,6 @@ final class LevelDBDirectoryMonitor: Sendable {
     } catch {
       // Every call looks at everything from now on, until all is right again.
       state.withLock { $0.changeTime = nil }
-      nextLook.store(0, ordering: .relaxed)
       throw error
     }
   }
@@ -193,6 +193,6 @@ final class LevelDBDirectoryMonitor: Sendable {
     StorageError(
       .io,
       "\(files.path)/\(name) has been removed or replaced while the database was open, which can be used again once "
-        + "it has been opened anew.")
+        + "it has been reopened.")
   }
 }

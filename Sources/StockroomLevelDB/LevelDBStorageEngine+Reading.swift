@@ -12,7 +12,7 @@ extension LevelDBStorageEngine {
   /// Costs one look for the key.
   public func read(key: CacheKey) async throws -> Data? {
     try key.validate()
-    return try await reading(.nowAndThen) { try $0.value(of: key) }
+    return try await reading(.fewKeys) { try $0.value(of: key) }
   }
 
   /// Costs one look for each key.
@@ -77,7 +77,7 @@ extension LevelDBStorageEngine {
   /// Costs one look for the key.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try key.validate()
-    return try await reading(.nowAndThen) { try $0.header(of: key) != nil }
+    return try await reading(.fewKeys) { try $0.header(of: key) != nil }
   }
 
   /// Costs one look for each key.
@@ -89,19 +89,19 @@ extension LevelDBStorageEngine {
 
   /// Costs one look, whatever N is: the number of entries is written with every batch.
   public func keyCount() async throws -> Int {
-    try await reading(.nowAndThen) { Int(clamping: try $0.metadata()?.count ?? 0) }
+    try await reading(.fewKeys) { Int(clamping: try $0.metadata()?.count ?? 0) }
   }
 
   /// Costs one look for the key.
   public func createdAt(key: CacheKey) async throws -> Date? {
     try key.validate()
-    return try await reading(.nowAndThen) { try $0.header(of: key)?.createdAt.date }
+    return try await reading(.fewKeys) { try $0.header(of: key)?.createdAt.date }
   }
 
   /// Costs one look for the key.
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try key.validate()
-    return try await reading(.nowAndThen) { try $0.header(of: key)?.updatedAt.date }
+    return try await reading(.fewKeys) { try $0.header(of: key)?.updatedAt.date }
   }
 }
 
@@ -161,7 +161,7 @@ extension LevelDBStorageEngine {
   ) async throws -> [Value] {
     try keys.validate()
     guard keys.count <= Self.mostKeysInline else { return try await collectElsewhere(keys, read) }
-    return try await reading(.nowAndThen) { handle in
+    return try await reading(.fewKeys) { handle in
       let snapshot = handle.snapshot()
       return try keys.compactMap { try read(handle, $0, snapshot) }
     }

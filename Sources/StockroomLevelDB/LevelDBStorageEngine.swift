@@ -29,7 +29,7 @@ import StockroomCore
 /// by other calls when they look at the files again, some milliseconds later; not in the middle of a read. To restore a
 /// backup, close the engine first.
 ///
-/// **Corruption.** Opening finds what is missing, cut off or of the wrong size; a read, corruption in what it reads; ``verify()``,
+/// **Corruption.** Opening finds what is missing, truncated or of the wrong size; a read, corruption in what it reads; ``verify()``,
 /// all of it. What an engine wrote that was not closed is looked at as after a crash: the end of the log may be lost at
 /// `Durability.process`.
 ///

@@ -6,7 +6,7 @@ final class SQLiteCommitter: Sendable {
   private struct State {
     /// What the last transaction has left, if it is known.
     var metadata: SQLiteMetadata?
-    /// At how many pages of the log to wait for whoever reads from it.
+    /// At how many pages of the log to wait for those who read from it.
     var logLimit = SQLiteCommitter.logLimit
     /// Whether the database gets smaller once its log has been moved into it.
     var isRoomInLog = false
@@ -14,7 +14,7 @@ final class SQLiteCommitter: Sendable {
 
   /// At how many pages of the log they are moved into the database: those that SQLite itself takes.
   private static let pagesPerCheckpoint = 1_000
-  /// At how many pages the log begins anew, even if that takes waiting: 16 MiB.
+  /// At how many pages the log starts over, even if that takes waiting: 16 MiB.
   private static let logLimit = 4_096
   /// How long to wait then, for each so many pages.
   private static let timePerLimit = Duration.milliseconds(250)
@@ -53,17 +53,17 @@ final class SQLiteCommitter: Sendable {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
           let left = try transaction.perform(batch)
           // Not to write where others write by now, or where nobody will look.
-          try files.check(&connection.fileCheck)
+          try files.check()
           return left
         }
         // Not to acknowledge it either, if it happened in between.
-        try files.check(&connection.fileCheck, isThorough: true)
+        try files.check(isThorough: true)
         // The transaction has been committed, and an error here must not say otherwise.
         guard let version = try? connection.dataVersion() else { return }
         left.version = version
         state.metadata = left
       } catch {
-        try files.check(&connection.fileCheck, isThorough: true)
+        try files.check(isThorough: true)
         throw error
       }
     }
@@ -76,14 +76,14 @@ final class SQLiteCommitter: Sendable {
 
   /// Moves what is in the log into the database.
   ///
-  /// As long as the reads of others overlap, the log cannot begin anew without waiting for a moment, during which nobody
+  /// As long as the reads of others overlap, the log cannot start over without waiting for a moment, during which nobody
   /// can write. That is done when it has become long. What has not been enough then will be twice as long the next time.
   func shortenLog() {
     state.withLock { state in
       // A failure leaves everything in the log, which the next commits make longer, until one of them succeeds here. The
       // log may also be another one's by now.
       do {
-        try files.check(&connection.fileCheck, isThorough: true)
+        try files.check(isThorough: true)
         let pages = connection.logPages
         guard pages >= state.logLimit else {
           if try connection.checkpoint() { state.isRoomInLog = false }
@@ -107,7 +107,7 @@ final class SQLiteCommitter: Sendable {
   /// by its name, which must be the right one.
   func close() {
     do {
-      try files.check(&connection.fileCheck, isThorough: true)
+      try files.check(isThorough: true)
     } catch {
       // Nobody will read the log of this connection then. The call does not fail on an open connection.
       _ = try? connection.keepLogWhenClosing()
@@ -133,6 +133,6 @@ final class SQLiteCommitter: Sendable {
 
   /// How many free pages are worth the effort: 1 MiB.
   private static let pagesWorthGiving = 256
-  /// How long to wait for whoever still reads what has been removed. After that, each commit tries again.
+  /// How long to wait for reads of what has been removed. After that, each commit tries again.
   private static let timeForRoom = Duration.milliseconds(100)
 }

@@ -30,8 +30,6 @@ final class SQLiteConnection: @unchecked Sendable {
   }
 
   let path: String
-  /// What ``SQLiteFiles`` knows on behalf of this connection.
-  var fileCheck = SQLiteFiles.Check()
   private var handle: OpaquePointer?
   private var prepared = [OpaquePointer?](repeating: nil, count: SQLiteQuery.allCases.count)
   private let callbackState = CallbackState()

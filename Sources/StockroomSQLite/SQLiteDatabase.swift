@@ -87,7 +87,7 @@ final class SQLiteDatabase: Sendable {
     try await withTaskCancellationHandler {
       try await thread.run { [files] in
         let result = Result { try body(reader) }
-        try files.check(&reader.fileCheck, isThorough: true)
+        try files.check(isThorough: true)
         try result.get()
       }
     } onCancel: {

@@ -23,11 +23,11 @@ final class SQLiteReaders: Sendable {
     defer { giveBack(reader) }
     do {
       let result = try body(reader)
-      try files.check(&reader.fileCheck)
+      try files.check()
       return result
     } catch {
       // What comes of reading something else would be misleading.
-      try files.check(&reader.fileCheck, isThorough: true)
+      try files.check(isThorough: true)
       throw error
     }
   }
@@ -40,10 +40,10 @@ final class SQLiteReaders: Sendable {
     defer { giveBack(reader) }
     do {
       let result = try await body(reader)
-      try files.check(&reader.fileCheck)
+      try files.check()
       return result
     } catch {
-      try files.check(&reader.fileCheck, isThorough: true)
+      try files.check(isThorough: true)
       throw error
     }
   }
@@ -62,8 +62,7 @@ final class SQLiteReaders: Sendable {
     do {
       return try file.openReader()
     } catch {
-      var check = SQLiteFiles.Check()
-      try files.check(&check)
+      try files.check()
       throw error
     }
   }

@@ -1,0 +1,77 @@
+import Synchronization
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Tells when the files of an open database have to be compared with those that were opened (rule C6).
+///
+/// Creating, renaming and deleting a name changes the time of the directory, and so does moving or deleting the directory
+/// itself. So one `fstat` tells that nothing has happened. What happens further up changes nothing in the directory; for
+/// that, and for files that are truncated, the files are compared from time to time as well.
+package final class DirectoryMonitor: Sendable {
+  /// What was seen before the files were compared.
+  package struct Observation: Sendable {
+    /// Whether names may have come or gone. Otherwise only a directory further up may have been moved.
+    package let mayDifferInNames: Bool
+    fileprivate let change: Int64
+    fileprivate let isLastChange: Bool
+    fileprivate let time: UInt64
+  }
+
+  /// How long after a change of a directory another one may have the same time: more than a tick of the kernel's clock,
+  /// or in file systems that keep whole seconds, more than the two seconds of the coarsest.
+  private static let tick: Int64 = 50_000_000, coarseTick: Int64 = 2_500_000_000
+  /// How long one comparison is good for if the directory does not change. It takes a hundredth of that.
+  private static let interval: UInt64 = 200_000
+
+  private let directory: FileDescriptor
+  /// When the directory was last changed, in nanoseconds, if the files have been compared since and another change cannot
+  /// have the same time.
+  private let confirmedChange = Atomic<Int64>(.min)
+  /// On the monotonic clock, in nanoseconds.
+  private let nextComparison = Atomic<UInt64>(0)
+
+  /// - Throws: ``StorageError`` that names the path.
+  package init(path: String) throws {
+    directory = try FileDescriptor.openDirectory(atPath: path)
+  }
+
+  /// The descriptor of the directory.
+  package var descriptor: Int32 { directory.number }
+
+  /// Closes the directory, after which every ``observe(isThorough:)`` throws. May be called twice.
+  package func close() { directory.release() }
+
+  /// Returns nil if all is as it was when ``confirm(_:)`` was last called. Otherwise the files have to be compared, and if
+  /// they are right, the observation has to be confirmed.
+  ///
+  /// - Parameter isThorough: Whether the answer is never nil, so that a directory further up is noticed at once.
+  /// - Throws: ``StorageError`` with code `io`.
+  package func observe(isThorough: Bool = false) throws -> Observation? {
+    let change = try directory.status().changed.nanoseconds
+    let now = Self.now(CLOCK_MONOTONIC)
+    let isConfirmed = change == confirmedChange.load(ordering: .relaxed)
+    if isConfirmed, !isThorough, now < nextComparison.load(ordering: .relaxed) { return nil }
+    let tick = change.isMultiple(of: 1_000_000_000) ? Self.coarseTick : Self.tick
+    let isLastChange = Int64(Self.now(CLOCK_REALTIME)) - change > tick
+    return Observation(
+      mayDifferInNames: !isConfirmed, change: change, isLastChange: isLastChange, time: now)
+  }
+
+  /// The files have been compared after the observation, and are right.
+  package func confirm(_ observation: Observation) {
+    confirmedChange.store(observation.isLastChange ? observation.change : .min, ordering: .relaxed)
+    nextComparison.store(observation.time + Self.interval, ordering: .relaxed)
+  }
+
+  private static func now(_ clock: clockid_t) -> UInt64 {
+    var time = timespec()
+    clock_gettime(clock, &time)
+    return UInt64(clamping: time.tv_sec) * 1_000_000_000 + UInt64(clamping: time.tv_nsec)
+  }
+}
