@@ -13,12 +13,13 @@ let settings: [SwiftSetting] =
   ] + warnings
 
 /// A storage engine: a library product and a target that depends on Core and on what it stores with.
-let engines: [(name: String, storesWith: [Target.Dependency])] = [
-  ("StockroomMemory", [.product(name: "HashTreeCollections", package: "swift-collections")]),
-  ("StockroomFileSystem", []),
-  ("StockroomSQLite", ["StockroomCSQLite"]),
-  ("StockroomLMDB", ["StockroomCLMDB"]),
-  ("StockroomLevelDB", ["StockroomCLevelDB"]),
+/// The tests of one that is persistent have golden files.
+let engines: [(name: String, isPersistent: Bool, storesWith: [Target.Dependency])] = [
+  ("StockroomMemory", false, [.product(name: "HashTreeCollections", package: "swift-collections")]),
+  ("StockroomFileSystem", true, []),
+  ("StockroomSQLite", true, ["StockroomCSQLite"]),
+  ("StockroomLMDB", true, ["StockroomCLMDB"]),
+  ("StockroomLevelDB", true, ["StockroomCLevelDB"]),
 ]
 let engineNames = engines.map { Target.Dependency(stringLiteral: $0.name) }
 
@@ -155,6 +156,6 @@ let package = Package(
           "StockroomCore", "ConformanceKit", "StockroomKitSupport", "TestFixtures", "StockroomCLI",
           .init(stringLiteral: $0.name),
         ],
-        swiftSettings: settings)
+        resources: $0.isPersistent ? [.copy("Golden")] : [], swiftSettings: settings)
     }
 )
