@@ -12,7 +12,7 @@
 .PHONY: compare peers results test test-threads test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
-MODULES = Stockroom StockroomCore StockroomStore StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
+MODULES = Stockroom StockroomCore StockroomStore StockroomTestSupport StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
 	ConformanceKit BenchmarkKit
 
 # Homebrew's libraries are outside the compiler's own search paths on Apple silicon.

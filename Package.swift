@@ -13,14 +13,23 @@ let settings: [SwiftSetting] =
   ] + warnings
 
 /// A storage engine: a library product and a target that depends on Core and on what it stores with.
-let engines: [(name: String, storesWith: [Target.Dependency])] = [
-  ("StockroomMemory", [.product(name: "HashTreeCollections", package: "swift-collections")]),
-  ("StockroomFileSystem", []),
-  ("StockroomSQLite", ["StockroomCSQLite"]),
-  ("StockroomLMDB", ["StockroomCLMDB"]),
-  ("StockroomLevelDB", ["StockroomCLevelDB"]),
+/// The tests of one that is persistent have golden files.
+let engines: [(name: String, isPersistent: Bool, storesWith: [Target.Dependency])] = [
+  ("StockroomMemory", false, [.product(name: "HashTreeCollections", package: "swift-collections")]),
+  ("StockroomFileSystem", true, []),
+  ("StockroomSQLite", true, ["StockroomCSQLite"]),
+  ("StockroomLMDB", true, ["StockroomCLMDB"]),
+  ("StockroomLevelDB", true, ["StockroomCLevelDB"]),
 ]
 let engineNames = engines.map { Target.Dependency(stringLiteral: $0.name) }
+
+/// SwiftPM makes every consumer clone what the declared products depend on, used or not. So the command is a product only
+/// where the package is not somebody's dependency: a consumer of one engine clones no argument parser. SwiftPM reads the
+/// manifest of a dependency from a repository, whose root is `/`, and then from a checkout.
+let isDependency =
+  ["/.build/checkouts/", "/SourcePackages/checkouts/"].contains {
+    Context.packageDirectory.contains($0)
+  } || Context.packageDirectory == "/"
 
 let package = Package(
   name: "stockroom",
@@ -31,8 +40,11 @@ let package = Package(
     .library(name: "StockroomStore", targets: ["StockroomStore"]),
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
-    .executable(name: "stockroom", targets: ["StockroomCLI"]),
-  ] + engines.map { .library(name: $0.name, targets: [$0.name]) },
+    .library(name: "StockroomTestSupport", targets: ["StockroomTestSupport"]),
+    // For Benchmarks/Peers, a package of its own, and for nobody else: it may change in any version.
+    .library(name: "_StockroomEngines", targets: ["StockroomEngines"]),
+  ] + engines.map { .library(name: $0.name, targets: [$0.name]) }
+    + (isDependency ? [] : [.executable(name: "stockroom", targets: ["StockroomCLI"])]),
   dependencies: [
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -53,34 +65,56 @@ let package = Package(
     .systemLibrary(name: "StockroomCLevelDB", providers: [.apt(["libleveldb-dev"]), .brew(["leveldb"])]),
 
     .target(
-      name: "ConformanceKit", dependencies: ["StockroomCore", "StockroomStore"], path: "ConformanceKit",
-      swiftSettings: settings),
+      name: "StockroomEngines", dependencies: engineNames + ["StockroomCore"], swiftSettings: settings),
+    .target(name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
+
+    // What both kits share.
+    .target(name: "StockroomKitSupport", swiftSettings: settings),
     .target(
-      name: "BenchmarkKit", dependencies: ["StockroomCore", "StockroomStore"],
-      path: "Benchmarks/BenchmarkKit",
-      swiftSettings: settings),
+      name: "ConformanceKit",
+      dependencies: ["StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport"],
+      path: "ConformanceKit", swiftSettings: settings),
+    .target(
+      name: "BenchmarkKit", dependencies: ["StockroomCore", "StockroomStore", "StockroomKitSupport"],
+      path: "Benchmarks/BenchmarkKit", swiftSettings: settings),
     .executableTarget(
       name: "StockroomCLI",
-      dependencies: engineNames + [
-        "StockroomCore", "StockroomStore", "ConformanceKit", "BenchmarkKit", "StockroomCSQLite",
-        "StockroomCLMDB", "StockroomCLevelDB",
+      dependencies: [
+        "StockroomCore", "StockroomStore", "StockroomEngines", "ConformanceKit", "BenchmarkKit",
+        "StockroomCSQLite", "StockroomCLMDB", "StockroomCLevelDB",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),
 
-    .testTarget(name: "StockroomCoreTests", dependencies: ["StockroomCore"], swiftSettings: settings),
+    // What the tests of several modules share.
+    .target(
+      name: "TestFixtures", dependencies: ["StockroomCore"], path: "Tests/TestFixtures",
+      swiftSettings: settings),
+    .testTarget(name: "PackageTests", dependencies: ["TestFixtures"], swiftSettings: settings),
+    .testTarget(
+      name: "StockroomCoreTests", dependencies: ["StockroomCore", "StockroomKitSupport"],
+      swiftSettings: settings),
     .testTarget(
       name: "StockroomStoreTests",
-      dependencies: ["StockroomStore", "StockroomMemory", "ConformanceKit", "StockroomCLI"],
+      dependencies: ["StockroomStore", "StockroomMemory", "StockroomEngines", "StockroomTestSupport"],
       swiftSettings: settings),
     .testTarget(
-      name: "StockroomTests", dependencies: engineNames + ["Stockroom", "StockroomCLI"],
+      name: "StockroomTests", dependencies: engineNames + ["Stockroom", "StockroomEngines"],
       swiftSettings: settings),
     .testTarget(
-      name: "AllEnginesTests", dependencies: ["StockroomCLI", "StockroomCore"], swiftSettings: settings),
+      name: "StockroomTestSupportTests",
+      dependencies: ["StockroomMemory", "StockroomTestSupport", "ConformanceKit"],
+      swiftSettings: settings),
+    .testTarget(
+      name: "AllEnginesTests",
+      dependencies: ["StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures"],
+      swiftSettings: settings),
     .testTarget(
       name: "ReadmeTests",
-      dependencies: engineNames + ["Stockroom", "StockroomCLI", "ConformanceKit", "BenchmarkKit"],
+      dependencies: engineNames + [
+        "Stockroom", "StockroomEngines", "StockroomCLI", "StockroomTestSupport", "ConformanceKit",
+        "BenchmarkKit",
+      ],
       swiftSettings: settings),
     // With the settings of a new Xcode project.
     .testTarget(
@@ -93,15 +127,21 @@ let package = Package(
       swiftSettings: settings),
     .testTarget(
       name: "ConformanceKitTests",
-      dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit", "MuseumChild"],
+      dependencies: [
+        "StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit",
+        "MuseumChild",
+      ],
       swiftSettings: settings),
     .testTarget(
-      name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),
+      name: "StockroomKitSupportTests", dependencies: ["StockroomKitSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "BenchmarkKitTests", dependencies: ["StockroomCore", "StockroomKitSupport", "BenchmarkKit"],
+      swiftSettings: settings),
     .testTarget(
       name: "StockroomCLITests",
       dependencies: [
-        "StockroomCore", "StockroomMemory", "StockroomStore", "BenchmarkKit", "ConformanceKit",
-        "StockroomCLI",
+        "StockroomCore", "StockroomMemory", "StockroomStore", "StockroomEngines", "BenchmarkKit",
+        "ConformanceKit", "StockroomCLI",
       ],
       swiftSettings: settings),
   ]
@@ -111,7 +151,11 @@ let package = Package(
     + engines.map {
       .testTarget(
         name: "\($0.name)Tests",
-        dependencies: ["StockroomCore", "ConformanceKit", "StockroomCLI", .init(stringLiteral: $0.name)],
-        swiftSettings: settings)
+        // The command is the process that some checks kill.
+        dependencies: [
+          "StockroomCore", "ConformanceKit", "StockroomKitSupport", "TestFixtures", "StockroomCLI",
+          .init(stringLiteral: $0.name),
+        ],
+        resources: $0.isPersistent ? [.copy("Golden")] : [], swiftSettings: settings)
     }
 )

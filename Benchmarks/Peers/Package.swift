@@ -42,11 +42,9 @@ let package = Package(
       name: "SpeedLimits", dependencies: stockroom("StockroomCore", "BenchmarkKit"), swiftSettings: settings),
     .executableTarget(
       name: "PeersCommand",
-      dependencies: stockroom(
-        "StockroomCore", "StockroomMemory", "StockroomFileSystem", "StockroomSQLite", "StockroomLMDB",
-        "StockroomLevelDB", "BenchmarkKit") + [
-          "PeerEngines", "SpeedLimits", .product(name: "ArgumentParser", package: "swift-argument-parser"),
-        ],
+      dependencies: stockroom("StockroomCore", "_StockroomEngines", "BenchmarkKit") + [
+        "PeerEngines", "SpeedLimits", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+      ],
       swiftSettings: settings),
 
     .testTarget(

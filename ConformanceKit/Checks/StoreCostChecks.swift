@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomTestSupport
 
 // The cost of one item: rule S7.
 
@@ -46,7 +47,7 @@ private let changes: [CheckedChange] = [
   }
   var costs: [[String]] = []
   for change in changes {
-    fixture.engine.forgetCalls()
+    fixture.engine.resetCalls()
     try await fixture.perform(change)
     await letOthersRun()
     let calls = fixture.engine.calls

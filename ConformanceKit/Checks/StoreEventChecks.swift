@@ -178,7 +178,7 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
     try await fixture.insert(CheckedItem(2))
   }
   try await fixture.expectFailure(of: "remove on an engine that fails") { try await fixture.remove(item) }
-  fixture.engine.succeed()
+  fixture.engine.clearFaults()
   try await fixture.insert(last)
   try await subscriber.wait(forInsertionOf: last)
   // A store may read the items again to be certain, and say so.

@@ -69,7 +69,7 @@ private struct Attempt: CustomStringConvertible {
     try await fixture.expectFailure(of: "\(attempt) on an engine that fails") {
       try await attempt.make(in: fixture)
     }
-    fixture.engine.succeed()
+    fixture.engine.clearFaults()
     try await fixture.expectItems(expected, "after \(attempt) had failed")
     try await attempt.make(in: fixture)
     for change in attempt.changes { expected.apply(change) }
@@ -145,7 +145,7 @@ private struct Attempt: CustomStringConvertible {
     fixture.engine.failCall(with: StorageError(.io, "The answer is lost."), .afterwards, where: \.isWrite)
     // A store may also find out for itself that all is well.
     do { try await attempt.make(in: fixture) } catch {}
-    fixture.engine.succeed()
+    fixture.engine.clearFaults()
     try await fixture.expectItems(
       fixture.store.items, "after \(attempt), which the engine had done before it threw,")
   }
@@ -170,7 +170,7 @@ private struct Attempt: CustomStringConvertible {
       try await fixture.storedItems(likely: Attempt.initialItems), Attempt.initialItems,
       "what the engine held after \(attempt), when nothing had been loaded,")
   }
-  fixture.engine.succeed()
+  fixture.engine.clearFaults()
   try await fixture.load()
   try await fixture.expectItems(Attempt.initialItems, "after loading was tried again")
   try await fixture.insert(CheckedItem(70))

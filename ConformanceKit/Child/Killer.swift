@@ -6,6 +6,7 @@
   import Musl
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// Kills processes at moments that follow from a seed: after some number of messages, and then a part of the time later
 /// that the work takes between two of them.

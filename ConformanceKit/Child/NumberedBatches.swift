@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// Batches, numbered from 1, whose contents follow from a seed and their number, so that somebody else can tell what
 /// an engine must hold after any of them (see ``ExpectedContents``).

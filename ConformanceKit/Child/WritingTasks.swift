@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 // Tasks whose process is killed while it works, and one that looks at what is left.
 

@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 
 /// Makes histories out of nothing but a seed.
 struct HistoryGenerator {

@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 
 /// Which keys a history is about: few, so that calls meet, and often such that engines are known to confuse.
 enum HistoryKeys {

@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// Makes history after history until one goes wrong or the effort is spent.
 ///

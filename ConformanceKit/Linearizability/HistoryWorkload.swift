@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 
 /// What the tasks of a history do: the choices of a seed.
 struct HistoryWorkload: Sendable {

@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// What an engine is made to do while its files are watched, step by step: batches that let the store grow, be worked over
 /// and shrink, single writes and removals, the removal of everything, and closing and opening in between.

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 
 /// Cuts the power at the moments of a recording, again and again, and looks at what the engine makes of what is left.
 struct PowerCutSearch {

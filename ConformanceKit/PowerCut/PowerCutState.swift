@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 
 /// What became of each change that was not durable when the power went.
 struct PowerCutState: Hashable, Sendable {

@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 
 /// Which rules engines are held to, and by how many checks, rule by engine.
 ///

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 
 /// One thing that is done to one file of a closed store.
 struct Damage: Sendable, CustomStringConvertible {

@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// The key that is this very text.
 func key(_ text: String) -> CacheKey { CacheKey(verbatim: text) }

@@ -1,5 +1,6 @@
 import Observation
 import StockroomCore
+import StockroomTestSupport
 import StockroomStore
 
 /// A store, the engine behind it, and between the two one that counts and fails on command.
@@ -87,7 +88,7 @@ extension StoreFixture {
     _ call: @escaping @MainActor @Sendable () async throws -> Void, look: () -> Seen
   ) async throws -> Seen {
     let isOver = Flag()
-    engine.forgetCalls()
+    engine.resetCalls()
     engine.hold(where: \.isWrite)
     defer { engine.release() }
     let task = Task {

@@ -6,7 +6,7 @@ import Foundation
 struct EffortOptions: ParsableArguments {
   private static let usual = ConformanceEffort()
 
-  // Numbers are parsed unconditionally so that a negative one is told from an option.
+  // Numbers are parsed unconditionally so that a negative one is distinguished from an option.
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(

@@ -1,5 +1,6 @@
 import ConformanceKit
 import StockroomCore
+import StockroomEngines
 
 extension EngineOptions {
   /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made.

@@ -3,6 +3,7 @@ import BenchmarkKit
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomEngines
 
 /// The seed that an argument names.
 ///
@@ -47,7 +48,7 @@ struct EngineOptions: ParsableArguments {
   var durability = Durability.full
 
   var engines: [EngineCatalogue.Entry] {
-    get throws { try EngineCatalogue.select(names) }
+    get throws { try EngineCatalogue.named(names) }
   }
 
   /// The checks for the engines, below a directory.
@@ -88,7 +89,7 @@ struct EngineOptions: ParsableArguments {
 
 /// The options of what is measured.
 struct BenchmarkOptions: ParsableArguments {
-  // Numbers are parsed unconditionally so that a negative one is told from an option.
+  // Numbers are parsed unconditionally so that a negative one is distinguished from an option.
   @Option(
     parsing: .unconditional, help: ArgumentHelp("How many records there are.", valueName: "number"))
   var entries = BenchmarkConfiguration().entries

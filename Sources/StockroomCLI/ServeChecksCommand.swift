@@ -2,6 +2,7 @@ import ArgumentParser
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomEngines
 
 /// `stockroom serve-checks`: the process that checks kill. Not shown in the help.
 struct ServeChecksCommand: AsyncParsableCommand {
@@ -17,12 +18,12 @@ struct ServeChecksCommand: AsyncParsableCommand {
   var durability = Durability.full
 
   func validate() throws {
-    _ = try EngineCatalogue.select([engine])
+    _ = try EngineCatalogue.named([engine])
   }
 
   func run() async throws {
     let durability = durability
-    for entry in try EngineCatalogue.select([engine]) {
+    for entry in try EngineCatalogue.named([engine]) {
       try await ConformanceChild.serve { try entry.open($0, durability) }
     }
   }

@@ -8,7 +8,7 @@ import StockroomCore
     abstract: "Holds storage engines to their contract, and races them.",
     discussion: """
       The exit status is 0 if all is well, 1 if a check failed or something broke, and 64 if the command line \
-      makes no sense.
+      is wrong.
       """,
     version: "0.1.0",
     subcommands: [
@@ -34,7 +34,7 @@ import StockroomCore
     }
   }
 
-  /// Ends the process with the right status. What failed is told in one line on standard error.
+  /// Ends the process with the right status. What failed is reported in one line on standard error.
   private static func exit(for error: any Error) -> Never {
     if let error = error as? Interrupted { exit(withError: ExitCode(128 + error.signal)) }
     let status = exitCode(for: error)

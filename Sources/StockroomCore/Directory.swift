@@ -35,7 +35,7 @@ extension FileManager {
       #endif
     }
 
-    /// What can be made anew and may be deleted by the system: `$XDG_CACHE_HOME` (by default `~/.cache`)
+    /// What can be made again and may be deleted by the system: `$XDG_CACHE_HOME` (by default `~/.cache`)
     /// outside Apple's systems.
     public static var caches: Directory {
       #if canImport(Darwin)

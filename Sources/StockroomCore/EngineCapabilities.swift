@@ -8,7 +8,7 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   /// A set with these bits.
   public init(rawValue: UInt) { self.rawValue = rawValue }
 
-  /// Acknowledged writes are there after the engine is opened anew (rule W6).
+  /// Acknowledged writes are there after the engine is reopened (rule W6).
   public static let persistent = EngineCapabilities(rawValue: 1 << 0)
   /// A batch happens as a whole or not at all, for readers, errors and crashes alike (rule W4).
   public static let atomicBatches = EngineCapabilities(rawValue: 1 << 1)
@@ -22,7 +22,7 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let durableWrites = EngineCapabilities(rawValue: 1 << 4)
   /// Several processes may have the same place open at once (rule C3).
   public static let multiProcess = EngineCapabilities(rawValue: 1 << 5)
-  /// Damage anywhere is reported as ``StorageError/Code/corrupted``, never returned as data (rule F2).
+  /// Corruption anywhere is reported as ``StorageError/Code/corrupted``, never returned as data (rule F2).
   public static let detectsCorruption = EngineCapabilities(rawValue: 1 << 6)
 }
 

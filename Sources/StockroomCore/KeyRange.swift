@@ -27,7 +27,7 @@ public struct KeyRange: Sendable, Hashable {
     return range
   }
 
-  /// The keys after `after`, which is left out, up to `upTo`, which is let in.
+  /// The keys after `after`, which is excluded, up to `upTo`, which is included.
   public init(after: CacheKey?, upTo: CacheKey?) {
     self.after = after
     self.upTo = upTo

@@ -12,7 +12,7 @@ extension StorageEngine {
   /// Writes one by one, once every key has been found valid.
   public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     for (key, _) in dataAndKeys { try key.validate() }
-    try await toTheEnd {
+    try await shieldedFromCancellation {
       for (key, data) in dataAndKeys { try await write(data, key: key) }
     }
   }
@@ -56,7 +56,7 @@ extension StorageEngine {
   /// Removes one by one, once every key has been found valid.
   public func remove(keys: [CacheKey]) async throws {
     try keys.validate()
-    try await toTheEnd {
+    try await shieldedFromCancellation {
       for key in keys { try await remove(key: key) }
     }
   }
@@ -117,17 +117,32 @@ extension StorageEngine {
     throw StorageError(.corrupted, "The key \(key.value.debugDescription) has a value, but no timestamps.")
   }
 
-  /// Does the operations one by one, once every key has been found valid.
+  /// Does the operations with the plainest method that can do all of them: one alone with the method of its kind, writes with
+  /// ``write(_:)``, removals with ``remove(keys:)``. Others are done one by one, once every key has been found valid.
+  ///
+  /// An engine that makes ``write(_:)`` or ``remove(keys:)`` of ``apply(_:)`` has an ``apply(_:)`` of its own.
   public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
-    try await toTheEnd {
-      for operation in operations {
-        switch operation {
-        case .write(let data, let key): try await write(data, key: key)
-        case .remove(let key): try await remove(key: key)
-        case .removeAll: try await removeAllData()
-        }
-      }
+    guard operations.count > 1 else {
+      for operation in operations { try await perform(operation) }
+      return
+    }
+    let writes: [(key: CacheKey, data: Data)] = operations.compactMap {
+      if case .write(let data, let key) = $0 { (key, data) } else { nil }
+    }
+    if writes.count == operations.count { return try await write(writes) }
+    let removals: [CacheKey] = operations.compactMap { if case .remove(let key) = $0 { key } else { nil } }
+    if removals.count == operations.count { return try await remove(keys: removals) }
+    try await shieldedFromCancellation {
+      for operation in operations { try await perform(operation) }
+    }
+  }
+
+  private func perform(_ operation: StorageOperation) async throws {
+    switch operation {
+    case .write(let data, let key): try await write(data, key: key)
+    case .remove(let key): try await remove(key: key)
+    case .removeAll: try await removeAllData()
     }
   }
 
@@ -159,9 +174,9 @@ extension StorageEngine {
 }
 
 extension StorageEngine {
-  /// Does a batch of several steps, none of which learns that the task has been cancelled meanwhile: a cancelled call
-  /// does all of its work or none (rule C4).
-  private func toTheEnd(_ batch: @escaping @Sendable () async throws -> Void) async throws {
+  /// Does a batch of several steps, none of which sees that the task is cancelled meanwhile: a cancelled call does all of its
+  /// work or none (rule C4).
+  private func shieldedFromCancellation(_ batch: @escaping @Sendable () async throws -> Void) async throws {
     try Task.checkCancellation()
     try await Task { try await batch() }.value
   }

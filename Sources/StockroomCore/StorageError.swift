@@ -30,11 +30,11 @@ extension StorageError {
     public static let invalidKey = Code("invalidKey")
     /// A value is larger than the engine can hold (rule V2).
     public static let valueTooLarge = Code("valueTooLarge")
-    /// What is stored is damaged, or was never this engine's (rule F2).
+    /// What is stored is corrupted, or was never this engine's (rule F2).
     public static let corrupted = Code("corrupted")
     /// The engine has been closed (rule O3).
     public static let closed = Code("closed")
-    /// Somebody else has the place open and does not share it (rules C2 and C3).
+    /// Another engine or process has the place open and does not share it (rules C2 and C3).
     public static let locked = Code("locked")
     /// The place is on read-only media (rule F3).
     public static let readOnly = Code("readOnly")

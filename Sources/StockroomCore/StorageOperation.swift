@@ -27,17 +27,3 @@ extension Sequence<StorageOperation> {
     }
   }
 }
-
-extension [StorageOperation] {
-  /// Throws unless every key in the batch is valid and no value is longer than the library below can hold (rule V2).
-  ///
-  /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey`` or ``StorageError/Code/valueTooLarge``.
-  package func validate(maximumValueSize: Int, of library: String) throws {
-    try validate()
-    for case .write(let data, let key) in self where data.count > maximumValueSize {
-      throw StorageError(
-        .valueTooLarge,
-        "\(library) holds values of \(maximumValueSize) bytes, and that of \(key) has \(data.count).")
-    }
-  }
-}

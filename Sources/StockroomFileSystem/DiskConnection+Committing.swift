@@ -93,7 +93,7 @@ private struct Commit {
       try connection.synchronizeFileSystem()
     } else if isJournaled, count > 0 {
       // The journal relies on the names. Without it they are on the disk no later than those that they become.
-      try connection.staging.directory.synchronize()
+      try connection.staging.directory.synchronizeNames()
     }
   }
 
@@ -139,7 +139,7 @@ private struct Commit {
     try connection.complete(transaction, isReplay: false)
   }
 
-  /// Does each step by itself. One that fails does not keep the others from being done: its request is told, and
+  /// Does each step by itself. One that fails does not keep the others from being done: its request fails, and
   /// those of the others must not be done again when the group is tried one by one.
   private func applyEach() throws {
     var done: [Step] = []
@@ -159,7 +159,7 @@ private struct Commit {
     }
     if case .failure = result { removeStaged() }
     if connection.durability == .full { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
-    // Those that are told they have been done are not asked to try again.
+    // Requests that have been acknowledged are not tried again.
     try connection.checkPlace()
     for step in done {
       for request in step.change.requests { request.isDone.store(true, ordering: .relaxed) }
@@ -261,7 +261,7 @@ extension DiskConnection {
       return try synchronizeFileSystem()
     }
     for directory in [entries, sidecars].compactMap({ $0 }) {
-      try directory.root.synchronize()
+      try directory.root.synchronizeNames()
       for name in deep { try directory.synchronizeDirectories(of: name) }
     }
   }
@@ -273,7 +273,7 @@ extension EntryDirectory {
     var parent = root
     for index in 0..<name.directoryCount {
       guard let next = try name.withComponent(index, parent.openDirectory) else { return }
-      try next.synchronize()
+      try next.synchronizeNames()
       parent = next
     }
   }

@@ -19,7 +19,7 @@ extension DiskConnection {
       do {
         return try complete(transaction, isReplay: true)
       } catch {
-        // That it cannot be done is an answer, too: nobody was told that it had been.
+        // That it cannot be done is a result, too: it has not been acknowledged.
         if try journal.read() == nil { return }
         throw error
       }
@@ -55,7 +55,7 @@ extension DiskConnection {
       try emptyUndo()
       try journal.end()
     } catch  where !isReplay {
-      // It has happened. Whoever has the lock next finds it in the journal, and cleans up before anything else.
+      // It has happened. The next holder of the lock finds it in the journal, and cleans up before anything else.
     }
   }
 
@@ -148,7 +148,7 @@ extension DiskConnection {
 // MARK: - Back
 
 extension DiskConnection {
-  /// Whether a step of the transaction has not been done: nobody can have been told that it was, then.
+  /// Whether a step of the transaction has not been done: it has not been acknowledged, then.
   private func isUnfinished(_ transaction: Transaction) throws -> Bool {
     for step in transaction.steps {
       switch step {

@@ -151,13 +151,13 @@ extension DiskConnection {
     try stateAnchor.check()
   }
 
-  /// Throws unless whoever completes a batch, should this process die, finds what it needs.
+  /// Throws unless another process that completes a batch, should this one die, finds what it needs.
   func checkPlaceOfBatches() throws {
     for anchor in batchAnchors { try anchor.check() }
   }
 }
 
-// MARK: - Taking turns
+// MARK: - Locking and optimistic reads
 
 extension DiskConnection {
   /// Does the work while no other engine writes, here or in another process, and after completing the batch of
@@ -175,7 +175,7 @@ extension DiskConnection {
     return result
   }
 
-  /// What a read has to leave undisturbed to be right.
+  /// What must not change during a read for it to be right.
   enum View: Sendable {
     /// Whole batches.
     case batches
@@ -183,14 +183,16 @@ extension DiskConnection {
     case everything
   }
 
-  /// Somebody was writing what a read depends on. Never leaves the engine.
-  struct Disturbed: Error {}
+  /// A writer changed what an optimistic read depends on. Never leaves the engine.
+  ///
+  /// The versions in ``SharedState`` are a seqlock: odd while a writer is at work, and another number afterwards.
+  struct SeqlockConflict: Error {}
 
   /// Does the work, which must be quick, without the lock: without asking for the version first if it has not changed
   /// since another read. Never shows half a batch.
   ///
-  /// - Throws: ``Disturbed`` if somebody was writing a batch.
-  func withoutLock<Result>(quickly work: () throws -> Result) throws -> Result {
+  /// - Throws: ``SeqlockConflict`` if a batch was being written.
+  func optimisticRead<Result>(quickly work: () throws -> Result) throws -> Result {
     let known = lastBatchVersion.load(ordering: .acquiring)
     if known & 1 == 0, isRecovered.load(ordering: .acquiring) {
       let result = Swift.Result { try work() }
@@ -199,7 +201,7 @@ extension DiskConnection {
         return try result.get()
       }
     }
-    return try withoutLock(.batches) { version in
+    return try optimisticRead(.batches) { version in
       let result = try work()
       lastBatchVersion.store(version, ordering: .releasing)
       return result
@@ -209,13 +211,13 @@ extension DiskConnection {
   /// Does the work without the lock.
   ///
   /// - Parameter work: Gets the version that everything it reads is of.
-  /// - Throws: ``Disturbed`` if somebody was writing what it depends on. Never while the caller has the lock.
-  func withoutLock<Result>(_ view: View, _ work: (_ version: UInt64) throws -> Result) throws -> Result {
-    guard isRecovered.load(ordering: .acquiring) else { throw Disturbed() }
+  /// - Throws: ``SeqlockConflict`` if something it depends on was being written. Never while the caller has the lock.
+  func optimisticRead<Result>(_ view: View, _ work: (_ version: UInt64) throws -> Result) throws -> Result {
+    guard isRecovered.load(ordering: .acquiring) else { throw SeqlockConflict() }
     let before = try version(view)
-    guard before & 1 == 0 else { throw Disturbed() }
+    guard before & 1 == 0 else { throw SeqlockConflict() }
     let result = Swift.Result { try work(before) }
-    guard try version(view) == before else { throw Disturbed() }
+    guard try version(view) == before else { throw SeqlockConflict() }
     // Nothing is in a directory that has been removed. That must not pass for being absent (rule R4).
     try stateAnchor.check()
     return try result.get()
@@ -228,123 +230,5 @@ extension DiskConnection {
       let contents = try state.read()
       return contents.isStable ? contents.version : 1
     }
-  }
-}
-
-// MARK: - Reading entries
-
-extension DiskConnection {
-  /// The value of the entry. Nil if it is absent.
-  func value(of name: FileName) throws -> Data? {
-    guard let (file, status) = try entries.open(name) else { return nil }
-    try checkSize(of: file, status)
-    return try file.readData(size: status.size)
-  }
-
-  /// The value of the entry with its metadata. Nil if it is absent.
-  func valueAndHeader(of name: FileName) throws -> (data: Data, header: EntryHeader)? {
-    guard let (file, status) = try entries.open(name) else { return nil }
-    try checkSize(of: file, status)
-    let header = try metadata(of: file, status, name).header
-    return (try file.readData(size: status.size), header)
-  }
-
-  /// The metadata of the entry. Nil if it is absent.
-  func metadata(of name: FileName) throws -> EntryMetadata? {
-    guard let (file, status) = try entries.open(name) else { return nil }
-    return try metadata(of: file, status, name)
-  }
-
-  /// A file that has become shorter or longer must not pass for a value (rule F2): somebody has cut it off, or it was not
-  /// synced when the machine died, and came back without its contents or without the end of them.
-  private func checkSize(of file: FileDescriptor, _ status: FileStatus) throws {
-    guard usesAttributes, let recorded = try MetadataAttribute.read(from: file), recorded.size != status.size
-    else {
-      return
-    }
-    throw StorageError(
-      .corrupted,
-      "\(file.path) has \(status.size) bytes and was written with \(recorded.size). Writing or removing the key puts it "
-        + "right; so does, if somebody has edited the file, removing its attribute \(MetadataAttribute.name)."
-    )
-  }
-
-  private func metadata(of file: FileDescriptor, _ status: FileStatus, _ name: FileName) throws
-    -> EntryMetadata
-  {
-    if usesAttributes, let recorded = try MetadataAttribute.read(from: file) {
-      return recorded.adjusted(to: status)
-    }
-    if let recorded = try sidecar(of: name) { return recorded.adjusted(to: status) }
-    // Somebody copied the file here. It gets the place in the order that its time gives it.
-    let sequence = UInt64(max(0, status.modified.nanoseconds))
-    return EntryMetadata(
-      header: EntryHeader(createdAt: status.modified, sequence: sequence), size: status.size)
-  }
-
-  /// The sequence that the entry was given when it was created. Nil if it has none or is absent.
-  func recordedSequence(of name: FileName) throws -> UInt64? {
-    guard let (file, _) = try entries.open(name) else { return nil }
-    let recorded = try (usesAttributes ? MetadataAttribute.read(from: file) : nil) ?? sidecar(of: name)
-    return recorded?.header.sequence
-  }
-
-  private func sidecar(of name: FileName) throws -> EntryMetadata? {
-    guard let (file, _) = try sidecars?.open(name) else { return nil }
-    return try withUnsafeTemporaryAllocation(byteCount: EntryMetadata.encodedSize, alignment: 8) { bytes in
-      let count = try file.read(into: bytes)
-      return EntryMetadata(decoding: UnsafeRawBufferPointer(rebasing: bytes[..<count]))
-    }
-  }
-}
-
-extension EntryMetadata {
-  /// With the time that the file says it was written at, which somebody may have edited it after.
-  fileprivate func adjusted(to status: FileStatus) -> EntryMetadata {
-    var result = self
-    // Some file systems keep whole seconds, or every other one. Then ours is the better one.
-    let difference = header.updatedAt.nanoseconds &- status.modified.nanoseconds
-    let isRounded =
-      status.modified.nanoseconds % 1_000_000_000 == 0 && (0..<2_000_000_000).contains(difference)
-    if !isRounded { result.header.updatedAt = status.modified }
-    result.header.createdAt = min(header.createdAt, result.header.updatedAt)
-    return result
-  }
-}
-
-// MARK: - Opening
-
-// What is made is put on the disk at every durability: a batch is nothing without the journal's name.
-extension FileDescriptor {
-  fileprivate func openOrMakeDirectory(_ name: String, _ permissions: FilePermissions) throws
-    -> FileDescriptor
-  {
-    if let existing = try openDirectory(name) { return existing }
-    if try makeDirectory(name, permissions) { try synchronize() }
-    guard let directory = try openDirectory(name) else { throw StorageError.directoryRemoved(path) }
-    return directory
-  }
-
-  fileprivate func openOrMakeFile(_ name: String, _ permissions: FilePermissions) throws -> FileDescriptor {
-    let file: FileDescriptor
-    if let existing = try openFile(name, O_RDWR) {
-      file = existing
-    } else if let made = try makeFile(name, permissions) {
-      try synchronize()
-      file = made
-    } else {
-      // Somebody else has made it just now.
-      guard let others = try openFile(name, O_RDWR) else { throw StorageError.directoryRemoved(path) }
-      file = others
-    }
-    let status = try file.status()
-    guard status.isRegularFile else { throw StorageError.notAFile(file.path) }
-    guard status.linkCount <= 1 else {
-      throw StorageError(
-        .corrupted,
-        "\(file.path) is the same file as another one, by a hard link, which writing here would change. Put a copy in "
-          + "its place.")
-    }
-    return file
   }
 }

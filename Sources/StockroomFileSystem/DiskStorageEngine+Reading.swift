@@ -106,7 +106,7 @@ extension DiskStorageEngine {
   /// There are no checksums: a value of the right length with other bytes in it is not noticed.
   ///
   /// - Throws: `StorageError` with code `corrupted` if a file is shorter or longer than what was written, if something that
-  ///   is no file has the name of an entry, or if what is in `.stockroom` is damaged.
+  ///   is no file has the name of an entry, or if what is in `.stockroom` is corrupted.
   public func verify() async throws {
     try await readingMany(.max, retries: 1) { try $0.verify($1) }
   }
@@ -145,7 +145,7 @@ extension DiskStorageEngine {
         DispatchQueue.global().async {
           continuation.resume(
             with: Swift.Result {
-              try connection.undisturbed(view, retries) { try work(connection, cancellation) }
+              try connection.optimisticRead(view, retries) { try work(connection, cancellation) }
             })
         }
       }
@@ -156,7 +156,7 @@ extension DiskStorageEngine {
     }
   }
 
-  /// Does the work here, or, if writers keep disturbing it, on the engine's thread, which may wait for them.
+  /// Does the work here, or, if writers keep interfering, on the engine's thread, which may wait for them.
   private func reading<Result: Sendable>(
     _ work: @escaping @Sendable (DiskConnection) throws -> Result
   ) async throws -> Result {
@@ -165,8 +165,8 @@ extension DiskStorageEngine {
     let connection = try connection
     for _ in 0..<3 {
       do {
-        return try connection.withoutLock(quickly: { try work(connection) })
-      } catch is DiskConnection.Disturbed {
+        return try connection.optimisticRead(quickly: { try work(connection) })
+      } catch is DiskConnection.SeqlockConflict {
         continue
       }
     }
@@ -177,14 +177,14 @@ extension DiskStorageEngine {
 // MARK: - Many entries
 
 extension DiskConnection {
-  /// Does the work without the lock. Nil if writers have disturbed it each time.
-  fileprivate func undisturbed<Result>(
+  /// Does the work without the lock. Nil after a conflict each time.
+  fileprivate func optimisticRead<Result>(
     _ view: View, _ retries: Int, _ work: () throws -> Result
   ) throws -> Result? {
     for _ in 0..<retries {
       do {
-        return try withoutLock(view) { _ in try work() }
-      } catch is Disturbed {
+        return try optimisticRead(view) { _ in try work() }
+      } catch is SeqlockConflict {
         continue
       }
     }
@@ -203,7 +203,7 @@ extension DiskConnection {
   }
 
   fileprivate func allKeys(_ cancellation: Cancellation) throws -> [CacheKey] {
-    try withoutLock(.everything) { _ in try listedKeys(cancellation) }
+    try optimisticRead(.everything) { _ in try listedKeys(cancellation) }
   }
 
   private func listedKeys(_ cancellation: Cancellation) throws -> [CacheKey] {
@@ -214,7 +214,7 @@ extension DiskConnection {
 
   /// All keys in byte order. Costs O(1) if they are known from another scan.
   private func sortedKeys(_ cancellation: Cancellation) throws -> SortedKeys {
-    try withoutLock(.everything) { version in
+    try optimisticRead(.everything) { version in
       let moment = try KeyIndex.Moment(self, version: version)
       if let known = index.keys(at: moment) { return known }
       let mayKeep = moment.isDistinct
@@ -268,7 +268,9 @@ extension DiskConnection {
   }
 
   fileprivate func verify(_ cancellation: Cancellation) throws {
-    guard try state.validate() != nil else { throw StorageError.damagedState(state.file.path, "it is empty") }
+    guard try state.validate() != nil else {
+      throw StorageError.corruptedState(state.file.path, "it is empty")
+    }
     try entries.forEachKey({ _ in try cancellation.check() }, other: { throw StorageError.notAFile($0) })
     try allKeys(cancellation).forEach(unless: cancellation) { key in
       _ = try valueAndHeader(of: FileName(key))

@@ -39,7 +39,7 @@ struct EntryDirectory: Sendable {
   func open(_ name: FileName) throws -> (file: FileDescriptor, status: FileStatus)? {
     try withParent(of: name) { parent, file in
       guard let number = try parent.openNumber(file, O_RDONLY) else { return nil }
-      let file = FileDescriptor(owning: number, name, below: path)
+      let file = FileDescriptor(owning: number, components: name.text, below: path)
       let status = try file.status()
       guard status.isRegularFile else { throw StorageError.notAFile(file.path) }
       return (file, status)
@@ -61,7 +61,7 @@ extension EntryDirectory {
   @discardableResult
   func moveIn(_ staged: StagedName, from staging: FileDescriptor, to name: FileName) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name, makingDirectories: true) { parent, file in
-      try staged.withName { try rename($0, in: staging, to: file, in: parent) }
+      try staged.withName { try staging.rename($0, to: file, in: parent) }
     }
     return isMoved ?? false
   }
@@ -70,7 +70,7 @@ extension EntryDirectory {
   @discardableResult
   func moveOut(_ name: FileName, to staged: StagedName, in staging: FileDescriptor) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name) { parent, file in
-      try staged.withName { try rename(file, in: parent, to: $0, in: staging) }
+      try staged.withName { try parent.rename(file, to: $0, in: staging) }
     }
     try removeEmptyDirectories(of: name)
     return isMoved ?? false
@@ -83,32 +83,16 @@ extension EntryDirectory {
       // No directories are made for what is absent.
       if name.directoryCount > 0, try parent.status(of: file) == nil { return false }
       return try other.withParent(of: name, makingDirectories: true) { otherParent, otherFile in
-        try rename(file, in: parent, to: otherFile, in: otherParent)
+        try parent.rename(file, to: otherFile, in: otherParent)
       }
     }
     try removeEmptyDirectories(of: name)
     return isMoved ?? false
   }
 
-  private func rename(
-    _ old: UnsafePointer<CChar>, in oldParent: FileDescriptor, to new: UnsafePointer<CChar>,
-    in newParent: FileDescriptor
-  ) throws -> Bool {
-    if renameat(oldParent.number, old, newParent.number, new) == 0 { return true }
-    guard errno == ENOENT else {
-      throw StorageError.posix(
-        errno, "Renaming \(oldParent.path(of: old)) to \(newParent.path(of: new)) failed")
-    }
-    return false
-  }
-
   /// Removes the entry's file, and the directories that held nothing else.
   func remove(_ name: FileName) throws {
-    let _: Void? = try withParent(of: name) { parent, file in
-      guard unlinkat(parent.number, file, 0) == 0 || errno == ENOENT else {
-        throw StorageError.posix(errno, "Removing \(parent.path(of: file)) failed")
-      }
-    }
+    let _: Bool? = try withParent(of: name) { try $0.removeFile($1) }
     try removeEmptyDirectories(of: name)
   }
 
@@ -146,6 +130,8 @@ extension EntryDirectory {
     _ other: ((String) throws -> Void)?
   ) throws {
     try directory.forEachName { name, kind in
+      // No entry has such a name.
+      if name.pointee == CChar(bitPattern: UInt8(ascii: ".")) { return }
       let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
       if try isKind(DT_REG, kind, name, in: directory, where: \.isRegularFile) {
         try prefix.withKey(file: bytes, body)
@@ -168,32 +154,5 @@ extension EntryDirectory {
       return kind == UInt8(truncatingIfNeeded: wanted)
     }
     return try directory.status(of: name).map(matches) ?? false
-  }
-}
-
-extension FileDescriptor {
-  /// Calls `body` with every name in the directory that does not begin with a dot, and the kind that the listing gives (`DT_…`).
-  func forEachName(_ body: (UnsafePointer<CChar>, UInt8) throws -> Void) throws {
-    // A description of its own, since the position in the listing belongs to it.
-    let copy = retrying { openat(number, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
-    guard copy >= 0 else { throw StorageError.posix(errno, "Listing \(path) failed") }
-    guard let stream = fdopendir(copy) else {
-      let error = errno
-      _ = close(copy)
-      throw StorageError.posix(error, "Listing \(path) failed")
-    }
-    defer { closedir(stream) }
-    while true {
-      errno = 0
-      guard let entry = readdir(stream) else {
-        guard errno == 0 else { throw StorageError.posix(errno, "Listing \(path) failed") }
-        return
-      }
-      let kind = entry.pointee.d_type
-      // Through the raw pointer: the record is shorter than the type says.
-      let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
-      let name = (UnsafeRawPointer(entry) + offset).assumingMemoryBound(to: CChar.self)
-      if name.pointee != CChar(bitPattern: UInt8(ascii: ".")) { try body(name, kind) }
-    }
   }
 }

@@ -19,12 +19,12 @@ struct Transaction: Sendable {
   var isAborted = false
 }
 
-/// The file that makes a batch atomic: once the transaction is in it, the batch will be completed or undone, by whoever
-/// has the lock next if need be. A transaction that is not wholly there has not begun.
+/// The file that makes a batch atomic: once the transaction is in it, the batch will be completed or undone, by the
+/// next holder of the lock if need be. A transaction that is not wholly there has not begun.
 ///
 /// The file stays, so that neither beginning nor ending a transaction changes a directory, and keeps some room,
 /// so that removing works on a full disk. Layout, little-endian: 8 bytes of signature (or zeros: nothing to do),
-/// then 64-bit numbers: boundary, length and checksum of the steps; then the steps.
+/// then 64-bit numbers: boundary, length of the steps, CRC-32C of the boundary and the steps; then the steps.
 struct Journal: Sendable {
   static let name = "journal"
   private static let signature: UInt64 = 0x0001_4c4a_4b53_0a0d
@@ -88,11 +88,13 @@ struct Journal: Sendable {
     if try file.status().size > Self.keptSize { try file.truncate(to: Self.keptSize) }
   }
 
-  /// FNV-1a. It has to tell a torn write from a whole one, not to resist anybody.
-  private static func checksum(_ boundary: UInt64, _ bytes: [UInt8]) -> UInt64 {
-    var hash: UInt64 = 0xcbf2_9ce4_8422_2325 ^ boundary
-    for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
-    return hash
+  /// It has to tell a torn write from a whole one, not to resist anybody.
+  private static func checksum(_ boundary: UInt64, _ steps: [UInt8]) -> UInt64 {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(8 + steps.count)
+    bytes.append(word: boundary)
+    bytes.append(contentsOf: steps)
+    return UInt64(CRC32C.checksum(bytes))
   }
 }
 
@@ -181,13 +183,5 @@ extension ArraySlice<UInt8> {
     guard count >= length, length > 0 else { return nil }
     defer { removeFirst(length) }
     return prefix(length).withUnsafeBytes { CacheKey(utf8: $0) }
-  }
-}
-
-extension FileDescriptor {
-  fileprivate func readBytes(_ count: Int, at offset: Int) throws -> [UInt8] {
-    try [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
-      initialized = try read(into: UnsafeMutableRawBufferPointer(buffer), at: offset)
-    }
   }
 }

@@ -42,9 +42,9 @@ struct SharedState: Sendable {
       let count = try file.read(into: bytes)
       // All zeros is what a crash of the machine in the middle of the first open can leave.
       if bytes[..<count].allSatisfy({ $0 == 0 }), count == 0 || count == Self.size { return nil }
-      guard count == Self.size else { throw StorageError.damagedState(file.path, "it has been cut off") }
+      guard count == Self.size else { throw StorageError.corruptedState(file.path, "it has been truncated") }
       guard bytes.prefix(Self.signature.count).elementsEqual(Self.signature) else {
-        throw StorageError.damagedState(file.path, "it does not begin as such a file does")
+        throw StorageError.corruptedState(file.path, "it does not begin as such a file does")
       }
       let version = Self.word(bytes, Self.signature.count)
       guard version == Self.formatVersion else {
@@ -60,7 +60,7 @@ struct SharedState: Sendable {
   func read() throws -> Contents {
     try withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { bytes in
       guard try file.read(into: bytes, at: Self.contentsOffset) == bytes.count else {
-        throw StorageError.damagedState(file.path, "it has been cut off")
+        throw StorageError.corruptedState(file.path, "it has been truncated")
       }
       return try contents(bytes)
     }
@@ -70,7 +70,7 @@ struct SharedState: Sendable {
   func batchVersion() throws -> UInt64 {
     try withUnsafeTemporaryAllocation(byteCount: 8, alignment: 8) { bytes in
       guard try file.read(into: bytes, at: Self.contentsOffset) == bytes.count else {
-        throw StorageError.damagedState(file.path, "it has been cut off")
+        throw StorageError.corruptedState(file.path, "it has been truncated")
       }
       return Self.word(bytes, 0)
     }
@@ -102,7 +102,7 @@ struct SharedState: Sendable {
     // Sequences are nanoseconds since 1970, at least. Beyond this there would be no room to count on.
     let numbers = [contents.batchVersion, contents.version, contents.lastSequence, contents.reservedSequence]
     guard numbers.allSatisfy({ $0 < UInt64(Int64.max) }) else {
-      throw StorageError.damagedState(file.path, "its numbers make no sense")
+      throw StorageError.corruptedState(file.path, "its numbers are out of range")
     }
     return contents
   }

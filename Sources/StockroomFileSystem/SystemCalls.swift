@@ -7,49 +7,6 @@
 #endif
 import StockroomCore
 
-/// Repeats a system call for as long as a signal interrupts it.
-func retrying<Result: SignedInteger>(_ call: () -> Result) -> Result {
-  while true {
-    let result = call()
-    if result >= 0 || errno != EINTR { return result }
-  }
-}
-
-/// What `stat` says about a file.
-struct FileStatus: Sendable {
-  let isRegularFile: Bool
-  let isDirectory: Bool
-  let size: Int
-  let modified: Timestamp
-  /// When anything about the file or directory was changed, which nobody can set to another time.
-  let changed: Timestamp
-  /// How many names the file has.
-  let linkCount: Int
-  let identity: FileIdentity
-
-  init(_ raw: stat) {
-    isRegularFile = raw.st_mode & S_IFMT == S_IFREG
-    isDirectory = raw.st_mode & S_IFMT == S_IFDIR
-    size = Int(raw.st_size)
-    #if canImport(Darwin)
-      (modified, changed) = (Timestamp(raw.st_mtimespec), Timestamp(raw.st_ctimespec))
-    #else
-      (modified, changed) = (Timestamp(raw.st_mtim), Timestamp(raw.st_ctim))
-    #endif
-    linkCount = Int(raw.st_nlink)
-    identity = FileIdentity(raw)
-  }
-}
-
-extension Timestamp {
-  /// No overflow for any time that a file system can store and a person would believe (until 2262).
-  fileprivate init(_ time: timespec) {
-    self.init(
-      nanoseconds: Int64(time.tv_sec).multipliedReportingOverflow(by: 1_000_000_000).partialValue
-        &+ Int64(time.tv_nsec))
-  }
-}
-
 /// Calls that Linux's C library has and Swift's import of it has not: found by name, once.
 ///
 /// A statically linked program may not find them. It then does without: headers go to sidecar files, and every

@@ -3,15 +3,15 @@ import StockroomCore
 // An environment holds two things:
 //
 // - the named database "entries": key → EntryHeader, 24 bytes, then the value;
-// - in the main database, under "stockroom", the record below. It lies on the page that names the database
+// - in the main database, under "metadata", what is below. It lies on the page that names the database
 //   "entries", which every commit writes anyway, so that it costs nothing to keep it up to date.
 
-/// What a Stockroom environment says about itself.
-struct LMDBRecord: Sendable, Hashable {
+/// What the engine stores about the database as a whole.
+struct LMDBMetadata: Sendable, Hashable {
   /// The greatest `EntryHeader.sequence` handed out so far. Never falls, not even when all entries go.
   var lastSequence: UInt64 = 0
 
-  static let name = "stockroom"
+  static let name = "metadata"
   static let entriesName: StaticString = "entries"
   static let encodedSize = 16
 
@@ -20,7 +20,7 @@ struct LMDBRecord: Sendable, Hashable {
 
   init() {}
 
-  /// The record in these bytes, or nil if another program wrote them, or a later version of this one.
+  /// The metadata in these bytes, or nil if another program wrote them, or a later version of this one.
   init?(decoding bytes: UnsafeRawBufferPointer) {
     guard bytes.count == Self.encodedSize,
       UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self)) == Self.magic,
@@ -29,7 +29,7 @@ struct LMDBRecord: Sendable, Hashable {
     lastSequence = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
   }
 
-  /// Stores the record in the first 16 bytes of `bytes`, which has room for it.
+  /// Stores the metadata in the first 16 bytes of `bytes`, which has room for it.
   func encode(into bytes: UnsafeMutableRawBufferPointer) {
     bytes.storeBytes(of: Self.magic.littleEndian, as: UInt32.self)
     bytes.storeBytes(of: Self.version.littleEndian, toByteOffset: 4, as: UInt32.self)

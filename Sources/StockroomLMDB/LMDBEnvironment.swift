@@ -248,10 +248,10 @@ extension LMDBEnvironment {
     try checkFiles(handle)
     let transaction = try handle.beginWriting()
     do {
-      guard let record = try LMDBRecord(in: transaction, main: handle.main) else {
-        throw LMDBError.damagedEntry
+      guard let metadata = try LMDBMetadata(in: transaction, main: handle.main) else {
+        throw LMDBError.corruptedEntry
       }
-      try record.store(in: transaction, main: handle.main)
+      try metadata.store(in: transaction, main: handle.main)
     } catch {
       mdb_txn_abort(transaction)
       throw error
@@ -323,7 +323,7 @@ extension LMDBEnvironment {
   private func reopen(_ handle: LMDBHandle) {
     readers.whilePaused(for: .transactions) {
       readers.drain()
-      // Nobody may open the database at the same moment. Whoever keeps the lock for so long does not.
+      // Nobody may open the database at the same moment. A process that keeps the lock for so long does not.
       let isLocked = (try? file.lock(timeout: lockTimeout)) != nil
       defer { if isLocked { file.unlock() } }
       handle.close()

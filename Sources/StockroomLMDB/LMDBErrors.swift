@@ -26,7 +26,7 @@ struct LMDBError: Error, Sendable, Hashable, CustomStringConvertible {
   static var corruptedPage: LMDBError { LMDBError(code: MDB_CORRUPTED) }
 
   /// An entry that this engine cannot have written.
-  static var damagedEntry: LMDBError { LMDBError(code: MDB_CORRUPTED) }
+  static var corruptedEntry: LMDBError { LMDBError(code: MDB_CORRUPTED) }
 }
 
 extension StorageError {
@@ -39,7 +39,7 @@ extension StorageError {
       // What LMDB finds out by asking for a lock: see LMDBHandle.
       case EAGAIN: .locked
       case 1...: StorageError.code(forErrno: error.code)
-      // What is looked for in vain is one of LMDB's own records: absent keys are no errors here.
+      // What is missing is one of LMDB's own records: absent keys are no errors here.
       case MDB_CORRUPTED, MDB_PAGE_NOTFOUND, MDB_INVALID, MDB_INCOMPATIBLE, MDB_NOTFOUND: .corrupted
       case MDB_VERSION_MISMATCH: .unsupported
       case MDB_MAP_FULL: .diskFull

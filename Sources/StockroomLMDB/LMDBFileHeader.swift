@@ -9,47 +9,27 @@ import StockroomCore
   import Musl
 #endif
 
-/// What `data.mdb` begins with, and where its trees begin, validated before LMDB sees the file.
-///
-/// LMDB maps the file and believes it. A page beyond the end of the file ends the process with SIGBUS, and a
-/// root that is no page fails an assertion, which aborts it. So a file that would do either is refused first
-/// (rule F2). The layout is that of LMDB 0.9 on 64-bit machines, in the machine's own byte order.
-enum LMDBFileHeader {
-  /// Where one transaction found everything.
-  struct Snapshot: Hashable {
-    let pageSize: Int
-    let transaction: UInt64
-    let lastPage: UInt64
-    let free, main: LMDBTreeRecord
-  }
+/// What a meta page says: where one transaction has left everything.
+struct LMDBMetaPage: Hashable {
+  let pageSize: Int
+  let transaction: UInt64
+  let lastPage: UInt64
+  let free, main: LMDBTreeRecord
+}
 
+/// What `data.mdb` begins with: the two meta pages, one for each of the last transactions.
+/// The layout is that of LMDB 0.9 on 64-bit machines, in the machine's own byte order.
+enum LMDBFileHeader {
   /// What the meta page of a transaction says, or nil if that has been written over by a later one.
   ///
   /// - Throws: `StorageError` with code `corrupted` or `io`.
   static func snapshot(
     of transaction: UInt64, pageSize: Int, fileDescriptor: Int32, path: String
-  ) throws -> Snapshot? {
+  ) throws -> LMDBMetaPage? {
     let offset = UInt64(pageSize) * (transaction & 1)
     let snapshot = try snapshot(at: offset, of: fileDescriptor, path: path)
     guard snapshot.transaction == transaction, snapshot.lastPage < maximumPages(pageSize) else { return nil }
     return snapshot
-  }
-
-  /// Validates the header, the length of the file, and the root pages of its trees. O(1).
-  ///
-  /// - Throws: `StorageError` with code `corrupted` or `io`, or `unsupported` if the database is another program's.
-  static func validate(fileDescriptor: Int32, path: String) throws {
-    // Another process may be in the middle of a commit, or two commits ahead of what is being read. What is corrupted
-    // stays so.
-    for _ in 0..<100 {
-      let snapshot = try? newest(of: fileDescriptor, path: path)
-      do {
-        return try validate(try newest(of: fileDescriptor, path: path), fileDescriptor, path)
-      } catch {
-        if let snapshot, snapshot == (try? newest(of: fileDescriptor, path: path)) { throw error }
-      }
-    }
-    try validate(try newest(of: fileDescriptor, path: path), fileDescriptor, path)
   }
 
   private static let magic: UInt32 = 0xBEEF_C0DE
@@ -61,7 +41,7 @@ enum LMDBFileHeader {
   private static func maximumPages(_ pageSize: Int) -> UInt64 { (1 << 47) / UInt64(pageSize) }
 
   /// What the newer one of the two meta pages says.
-  static func newest(of file: Int32, path: String) throws -> Snapshot {
+  static func newest(of file: Int32, path: String) throws -> LMDBMetaPage {
     let first = try snapshot(at: 0, of: file, path: path)
     let pageSize = first.pageSize
     guard (512...65_536).contains(pageSize), pageSize.nonzeroBitCount == 1 else {
@@ -75,29 +55,11 @@ enum LMDBFileHeader {
       newest.pageSize == pageSize, newest.lastPage >= 1, newest.lastPage < maximumPages(pageSize),
       newest.transaction <= 1 << 62,
       newest.main.flags & ~databaseFlags == 0
-    else { throw corrupted(path, "its header is damaged") }
+    else { throw corrupted(path, "its header is corrupted") }
     return newest
   }
 
-  private static func validate(_ snapshot: Snapshot, _ file: Int32, _ path: String) throws {
-    // The size is taken after the meta pages: another process that writes makes the file longer first.
-    var status = stat()
-    guard fstat(file, &status) == 0 else { throw StorageError.posix(errno, "Examining \(path) failed") }
-    let needed = (snapshot.lastPage + 1) * UInt64(snapshot.pageSize)
-    guard status.st_size >= needed else {
-      throw corrupted(path, "it is cut off: \(status.st_size) of at least \(needed) bytes are left")
-    }
-    do {
-      var check = LMDBTreeCheck(file: file, snapshot)
-      try check.checkRoots(path)
-    } catch let error as LMDBError {
-      throw error.code == MDB_CORRUPTED
-        ? corrupted(path, "a root of its trees is damaged")
-        : StorageError.lmdb(error, "Reading \(path) failed")
-    }
-  }
-
-  private static func snapshot(at offset: UInt64, of file: Int32, path: String) throws -> Snapshot {
+  private static func snapshot(at offset: UInt64, of file: Int32, path: String) throws -> LMDBMetaPage {
     var bytes = [UInt8](repeating: 0, count: LMDBPage.headerSize + metaSize)
     let result = pread(file, &bytes, bytes.count, off_t(offset))
     guard result >= 0 else { throw StorageError.posix(errno, "Reading \(path) failed") }
@@ -112,9 +74,9 @@ enum LMDBFileHeader {
       guard load(4, as: UInt32.self) == version else {
         throw corrupted(path, "its format has version \(load(4, as: UInt32.self)), not \(version)")
       }
-      guard load(16, as: UInt64.self) <= 1 << 47 else { throw corrupted(path, "its header is damaged") }
+      guard load(16, as: UInt64.self) <= 1 << 47 else { throw corrupted(path, "its header is corrupted") }
       let trees = bytes[(LMDBPage.headerSize + 24)...]
-      return Snapshot(
+      return LMDBMetaPage(
         pageSize: Int(load(24, as: UInt32.self)), transaction: load(128, as: UInt64.self),
         lastPage: load(120, as: UInt64.self), free: LMDBTreeRecord(UnsafeRawBufferPointer(rebasing: trees)),
         main: LMDBTreeRecord(
@@ -122,7 +84,7 @@ enum LMDBFileHeader {
     }
   }
 
-  private static func corrupted(_ path: String, _ reason: String) -> StorageError {
+  static func corrupted(_ path: String, _ reason: String) -> StorageError {
     StorageError(.corrupted, "\(path) cannot be used as an LMDB database: \(reason).")
   }
 }

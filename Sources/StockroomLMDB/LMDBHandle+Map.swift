@@ -56,7 +56,7 @@ extension LMDBHandle {
   /// Makes the file as long as the map, without taking room on the disk.
   ///
   /// LMDB does not write every page that it counts as used, so that a sound file could end before the last of
-  /// them. A file kept this long never does, and one that does has been cut off.
+  /// them. A file kept this long never does, and one that does has been truncated.
   func extendFile(to size: Int) throws {
     if try fileSize() >= size { return }
     guard ftruncate(fileDescriptor, off_t(size)) == 0 else {
@@ -85,7 +85,7 @@ extension LMDBHandle {
   }
 
   /// Cuts off what ``extendFile(to:)`` has added and no page uses, so that nobody wonders at the size of the file,
-  /// and so that one which has been cut off by somebody else is recognised whatever was cut off.
+  /// and so that one which has been truncated by somebody else is recognised whatever was truncated.
   func trimFile() throws {
     // Nobody in any process writes during a write transaction.
     let transaction = try beginWriting()
@@ -109,7 +109,7 @@ extension LMDBHandle {
   ///
   /// LMDB first takes the number of the latest commit and then the roots of its trees, from the one of two meta pages to
   /// which every second commit writes. A thread that is held up in between finds the roots of a later commit there, maybe of
-  /// one that is not acknowledged yet; whoever reads next would see what was before it (rule W4). So it begins again then.
+  /// one that is not acknowledged yet; the next reader would see what was before it (rule W4). So it begins again then.
   ///
   /// - Returns: Nil if that has not helped. Then the thread is held up for long, or somebody writes the file without the lock
   ///   file, or has written an older copy over it.
@@ -132,7 +132,7 @@ extension LMDBHandle {
     return nil
   }
 
-  /// What the latest commit has left, without a transaction. Whoever reads it finds out afterwards that it was the latest one
+  /// What the latest commit has left, without a transaction. The reader finds out afterwards that it was the latest one
   /// all the time.
   func latestSnapshot(_ file: LMDBFile) throws -> LMDBSnapshot {
     let latest = try LMDBFileHeader.newest(of: file.descriptor, path: file.path)
@@ -140,7 +140,7 @@ extension LMDBHandle {
       try LMDBTree(record, in: map, pageSize: pageSize, pageCount: latest.lastPage + 1)
     }
     let main = try tree(latest.main)
-    let name = LMDBRecord.entriesName
+    let name = LMDBMetadata.entriesName
     let key = UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
     let record = try main.value(of: key)
     guard let record, record.count == LMDBTreeRecord.encodedSize else { throw LMDBError.corruptedPage }
@@ -150,7 +150,7 @@ extension LMDBHandle {
 
   /// The tree of entries as the transaction sees it.
   func tree(in transaction: OpaquePointer, pageCount: UInt64) throws(LMDBError) -> LMDBTree {
-    let name = LMDBRecord.entriesName
+    let name = LMDBMetadata.entriesName
     var key = MDB_val(
       mv_size: name.utf8CodeUnitCount, mv_data: UnsafeMutableRawPointer(mutating: name.utf8Start))
     var value = MDB_val()
@@ -169,7 +169,7 @@ extension LMDBHandle {
       if size >= used { return }
       if try fileSize() >= used { return }
     }
-    throw StorageError(.corrupted, "data.mdb has been cut off to \(size) bytes since it was opened.")
+    throw StorageError(.corrupted, "data.mdb has been truncated to \(size) bytes since it was opened.")
   }
 
   private func beginOnce(_ reader: inout LMDBReader?) throws -> LMDBReader {

@@ -52,7 +52,7 @@ final class LMDBHandle: @unchecked Sendable {
 
   /// Makes a Stockroom environment of what is an empty file so far.
   static func make(in directory: String) throws {
-    // Nobody else knows of it.
+    // No other process has its path.
     let environment = try open(directory, flags: MDB_NOLOCK)
     defer { mdb_env_close(environment) }
     let handle = try LMDBHandle(environment: environment, directory: directory)
@@ -101,7 +101,7 @@ final class LMDBHandle: @unchecked Sendable {
       try LMDBError.check(mdb_env_set_mapsize(environment, mapSize))
       try LMDBError.check(mdb_env_set_maxreaders(environment, maximumReaders))
       try LMDBError.check(mdb_env_set_maxdbs(environment, 1))
-      // MDB_NOTLS: tasks are not bound to threads. Readahead stays on: it helps whoever reads everything, and
+      // MDB_NOTLS: tasks are not bound to threads. Readahead stays on: it helps reads of everything, and
       // turning it off pays only for a database larger than memory.
       try LMDBError.check(mdb_env_open(environment, directory, UInt32(MDB_NOTLS | flags), 0o600))
       return environment
@@ -139,20 +139,20 @@ final class LMDBHandle: @unchecked Sendable {
   private static func databases(
     of environment: OpaquePointer, directory: String
   ) throws -> (main: MDB_dbi, entries: MDB_dbi) {
-    func record(_ transaction: OpaquePointer, _ main: MDB_dbi) throws -> LMDBRecord {
-      guard let record = try LMDBRecord(in: transaction, main: main) else {
+    func metadata(_ transaction: OpaquePointer, _ main: MDB_dbi) throws -> LMDBMetadata {
+      guard let metadata = try LMDBMetadata(in: transaction, main: main) else {
         throw StorageError(.unsupported, "\(directory)/data.mdb is the LMDB database of another program.")
       }
-      return record
+      return metadata
     }
     let databases: (MDB_dbi, MDB_dbi)? = try inTransaction(of: environment, flags: MDB_RDONLY) {
       transaction in
       var (main, entries): (MDB_dbi, MDB_dbi) = (0, 0)
       try LMDBError.check(mdb_dbi_open(transaction, nil, 0, &main))
-      let record = try record(transaction, main)
-      let result = mdb_dbi_open(transaction, LMDBRecord.entriesName.description, 0, &entries)
+      let metadata = try metadata(transaction, main)
+      let result = mdb_dbi_open(transaction, LMDBMetadata.entriesName.description, 0, &entries)
       // Nothing has ever been in it, then.
-      if result == MDB_NOTFOUND, record == LMDBRecord() { return nil }
+      if result == MDB_NOTFOUND, metadata == LMDBMetadata() { return nil }
       try LMDBError.check(result)
       return (main, entries)
     }
@@ -161,9 +161,11 @@ final class LMDBHandle: @unchecked Sendable {
       var (main, entries): (MDB_dbi, MDB_dbi) = (0, 0)
       try LMDBError.check(mdb_dbi_open(transaction, nil, 0, &main))
       // Somebody may have been faster, and then have written something already.
-      if try record(transaction, main) == LMDBRecord() { try LMDBRecord().store(in: transaction, main: main) }
+      if try metadata(transaction, main) == LMDBMetadata() {
+        try LMDBMetadata().store(in: transaction, main: main)
+      }
       try LMDBError.check(
-        mdb_dbi_open(transaction, LMDBRecord.entriesName.description, UInt32(MDB_CREATE), &entries))
+        mdb_dbi_open(transaction, LMDBMetadata.entriesName.description, UInt32(MDB_CREATE), &entries))
       return (main, entries)
     }
   }

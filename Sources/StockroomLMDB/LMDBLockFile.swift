@@ -1,6 +1,5 @@
 import StockroomCLMDB
 import StockroomCore
-import Synchronization
 
 #if canImport(Darwin)
   import Darwin
@@ -15,12 +14,13 @@ import Synchronization
 /// LMDB's locks on it are those of POSIX, which a process loses as soon as it closes any descriptor of the file. So no
 /// other object of this process may have the same file open: ``LMDBRegistry`` sees to that.
 final class LMDBLockFile: Sendable {
-  let path: String
   let identity: FileIdentity
   /// Whether it was not there before.
   let isNew: Bool
-  private let descriptor: Int32
-  private let isClosed = Atomic(false)
+  private let file: FileDescriptor
+
+  var path: String { file.path }
+  private var descriptor: Int32 { file.number }
 
   /// What LMDB makes of it for so many readers, and a little more.
   private static let size = Int(LMDBHandle.maximumReaders) * 64 + 4096
@@ -31,33 +31,31 @@ final class LMDBLockFile: Sendable {
   init(
     directory: String, permissions: FilePermissions, claim: (FileIdentity) -> Bool
   ) throws {
-    path = directory + "/lock.mdb"
-    var status = stat()
-    if lstat(path, &status) == 0 {
-      guard status.st_mode & S_IFMT == S_IFREG else { throw LMDBFile.noFile(path) }
-      identity = FileIdentity(status)
+    let path = directory + "/lock.mdb"
+    if let status = try FileStatus(atPath: path) {
+      guard status.isRegularFile else { throw StorageError.notAFile(path) }
       isNew = false
-      guard claim(identity) else {
+      guard claim(status.identity) else {
         throw StorageError(
           .io,
           "\(path) belongs to a database that an engine of this process has open and that was replaced since. "
             + "Close that engine first.")
       }
-      descriptor = LMDBFile.open(path)
+      guard let opened = try FileDescriptor.openFile(atPath: path),
+        try opened.status().identity == status.identity
+      else { throw StorageError(.io, "\(path) was replaced while it was being opened.") }
+      file = opened
+      identity = status.identity
     } else {
-      guard errno == ENOENT else { throw StorageError.posix(errno, "Examining \(path) failed") }
-      descriptor = LMDBFile.open(path, O_CREAT | O_EXCL)
-      guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(path) failed") }
-      identity = try LMDBFile.identityOfFile(descriptor, path)
+      guard let made = try FileDescriptor.makeFile(atPath: path, permissions) else {
+        throw StorageError.posix(EEXIST, "Making \(path) failed.")
+      }
+      file = made
+      identity = try made.status().identity
       isNew = true
       _ = claim(identity)
     }
-    guard descriptor >= 0 else { throw StorageError.posix(errno, "Opening \(path) failed") }
     do {
-      guard try LMDBFile.identityOfFile(descriptor, path) == identity else {
-        throw StorageError(.io, "\(path) was replaced while it was being opened.")
-      }
-      if isNew { try permissions.apply(to: descriptor, path) }
       try fill()
     } catch {
       // Deinitialising the object closes the descriptor.
@@ -69,29 +67,25 @@ final class LMDBLockFile: Sendable {
   deinit { close() }
 
   /// Closes the file. Only once LMDB has closed it.
-  func close() {
-    if !isClosed.exchange(true, ordering: .relaxed) { systemClose(descriptor) }
-  }
+  func close() { file.release() }
 
   /// Gives the file blocks of its own. LMDB would make it without, and the first store into its map would end the process
   /// with SIGBUS if the disk is full.
   private func fill() throws {
-    var status = stat()
-    guard fstat(descriptor, &status) == 0 else { throw StorageError.posix(errno, "Examining \(path) failed") }
-    let missing = Self.size - Int(status.st_size)
+    let size = try file.status().size
+    let missing = Self.size - size
     if missing <= 0 { return }
     // LMDB makes do with what others have made of it.
     if !isUnused {
       // A page of memory is all that LMDB maps of one that is even smaller, and then it goes beyond.
-      if status.st_size >= 4096 { return }
-      throw StorageError(.io, "\(path), which another process has open, has been cut off.")
+      if size >= 4096 { return }
+      throw StorageError(.io, "\(path), which another process has open, has been truncated.")
     }
-    let zeros = [UInt8](repeating: 0, count: missing)
-    let written = pwrite(descriptor, zeros, missing, off_t(status.st_size))
-    guard written == missing else {
-      let number = written < 0 ? errno : ENOSPC
-      _ = ftruncate(descriptor, status.st_size)
-      throw StorageError.posix(number, "Making \(path) failed")
+    do {
+      try [UInt8](repeating: 0, count: missing).withUnsafeBytes { try file.write($0, at: size) }
+    } catch {
+      try file.truncate(to: size)
+      throw error
     }
   }
 

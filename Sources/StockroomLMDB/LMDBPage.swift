@@ -92,24 +92,18 @@ struct LMDBPage {
   /// The index of the child in whose range the key lies.
   func child(for key: UnsafeRawBufferPointer) throws(LMDBError) -> Int {
     // The first node of a branch has no key: it comes before all others.
-    var (low, high) = (1, count)
-    while low < high {
-      let middle = (low + high) / 2
-      if try self.key(middle).bytes.compare(with: key) <= 0 { low = middle + 1 } else { high = middle }
-    }
-    return low - 1
+    try (1..<max(1, count)).partitioningIndex { index throws(LMDBError) in
+      try self.key(index).bytes.compare(with: key) > 0
+    } - 1
   }
 
   /// The index of the first node of a leaf whose key is not before this one, and whether it is the same key.
   func firstIndex(notBefore key: UnsafeRawBufferPointer) throws(LMDBError) -> (index: Int, isSame: Bool) {
-    var (low, high) = (0, count)
-    while low < high {
-      let middle = (low + high) / 2
-      let order = try self.key(middle).bytes.compare(with: key)
-      if order == 0 { return (middle, true) }
-      if order < 0 { low = middle + 1 } else { high = middle }
+    let index = try (0..<count).partitioningIndex { index throws(LMDBError) in
+      try self.key(index).bytes.compare(with: key) >= 0
     }
-    return (low, false)
+    guard index < count else { return (index, false) }
+    return (index, try self.key(index).bytes.compare(with: key) == 0)
   }
 
   /// All nodes, once it is certain that they fill the page from its first to its last byte.

@@ -70,15 +70,13 @@ extension LMDBStorageEngine {
 
   /// Every entry, at one moment, in the order in which the keys were first written. O(N log N).
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    var entries = try await readAll { key, entry in
+    try await readAll { key, entry in
       let header = try entry.header()
       let entry = StorageEntry(
         key: try CacheKey(stored: key), data: entry.data, createdAt: header.createdAt.date,
         updatedAt: header.updatedAt.date)
       return (sequence: header.sequence, entry: entry)
-    }
-    entries.sort { $0.sequence < $1.sequence }
-    return entries.map(\.entry)
+    }.sortedByCreation()
   }
 
   /// The entries of the range in byte order of keys, at one moment. O(log N + n) for n entries returned.
@@ -90,13 +88,7 @@ extension LMDBStorageEngine {
       var found: [(key: CacheKey, data: Data)] = []
       if limit == 0 { return found }
       try await snapshot.forEach(from: cursor.start, timer: &timer) { key, entry in
-        switch cursor.position(of: key) {
-        case .before: return true
-        case .behind: return false
-        case .inside:
-          found.append((try CacheKey(stored: key), entry.data))
-          return found.count < limit
-        }
+        try cursor.collect(key, into: &found, limit: limit) { (try CacheKey(stored: key), entry.data) }
       }
       return found
     }

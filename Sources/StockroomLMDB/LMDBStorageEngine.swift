@@ -34,6 +34,11 @@ import StockroomCore
 /// A process that stops in the middle of a write, in a debugger perhaps, keeps all others from writing until it goes on or
 /// ends: LMDB's own lock has no time limit.
 ///
+/// ## Costs
+/// A write or a removal costs O(log N) for each key, as one transaction whose syncs concurrent calls share; to remove
+/// everything costs O(N) in pages, not in bytes. A removal changes copies of pages, as every write does. For removals on a full
+/// disk the engine keeps 64 KiB behind the database while it is open; if those do not suffice, it throws `diskFull` too.
+///
 /// ## Apple's systems
 /// LMDB syncs with `fsync`, which there leaves the data in the memory of the disk: a power cut can cost the last writes, and
 /// even the database, whatever the durability. An engine that is open holds locks on `lock.mdb`: in the container of an
@@ -44,9 +49,9 @@ import StockroomCore
 /// ## Several engines
 /// Engines on the same place share what they open and may be in one process or in several. One in a process that
 /// has been forked must not be used there.
-public final class LMDBStorageEngine: StorageEngine {
+public final class LMDBStorageEngine: BatchWritingEngine {
   let gate: Gate
-  let place: LMDBPlace
+  let place: LMDBSharedEnvironment
   let durability: Durability
   private let isReleased = MutexProtected(false)
 
@@ -60,8 +65,8 @@ public final class LMDBStorageEngine: StorageEngine {
   ///   - permissions: Who may open the files and directories that are made.
   ///   - lockTimeout: How long to wait for other processes that are opening or closing the database.
   ///   - verifiesOnOpening: Whether to do first what ``verify()`` does. O(N).
-  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is no LMDB file, is damaged in its header or the roots of its
-  ///   trees, or has been cut off; `unsupported` if it is another program's or no file; `locked` if another process has
+  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is no LMDB file, is corrupted in its header or the roots of its
+  ///   trees, or has been truncated; `unsupported` if it is another program's or no file; `locked` if another process has
   ///   kept it locked for as long as `lockTimeout`, or uses the same process identifier in another container; `readOnly`,
   ///   `permissionDenied`, `diskFull` or `io` if the system does not let it be opened (rules O2, F2, F3). Nothing has been
   ///   touched then.
@@ -77,7 +82,7 @@ public final class LMDBStorageEngine: StorageEngine {
   }
 
   deinit {
-    // Nobody is inside: whoever is holds a reference.
+    // No call is under way: each holds a reference.
     if release() { place.drop() }
   }
 
@@ -94,6 +99,19 @@ public final class LMDBStorageEngine: StorageEngine {
     #else
       return durability == .full ? always.union(.durableWrites) : always
     #endif
+  }
+
+  /// LMDB writes a large value with one call of the system, which writes no more than 2 GiB less a page of memory, of up to
+  /// 64 KiB, at a time. The value's first page begins with a header of its own.
+  package static let valueLimit: ValueLimit? = ValueLimit(
+    of: "LMDB", (1 << 31) - (1 << 16) - LMDBPage.headerSize - EntryHeader.encodedSize)
+
+  /// Commits the operations as one transaction, together with those of concurrent calls.
+  package func commit(_ operations: [StorageOperation]) async throws {
+    try await gate.whileOpen {
+      if operations.isEmpty { return }
+      try await place.committer.submit(LMDBRequest(operations: operations, durability: durability))
+    }
   }
 
   /// Waits for what is under way and releases the database; the last engine of the process on its place closes it.

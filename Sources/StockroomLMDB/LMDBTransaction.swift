@@ -76,7 +76,7 @@ struct LMDBEntry {
   private let bytes: UnsafeRawBufferPointer
 
   init(_ bytes: UnsafeRawBufferPointer) throws(LMDBError) {
-    guard bytes.count >= EntryHeader.encodedSize else { throw .damagedEntry }
+    guard bytes.count >= EntryHeader.encodedSize else { throw .corruptedEntry }
     self.bytes = bytes
   }
 
@@ -90,7 +90,7 @@ struct LMDBEntry {
   var size: Int { bytes.count - EntryHeader.encodedSize }
 
   func header() throws -> EntryHeader {
-    guard let header = EntryHeader(decoding: bytes) else { throw LMDBError.damagedEntry }
+    guard let header = EntryHeader(decoding: bytes) else { throw LMDBError.corruptedEntry }
     return header
   }
 }
@@ -105,7 +105,7 @@ extension MDB_val {
 extension CacheKey {
   /// The key that an entry is stored under.
   init(stored bytes: UnsafeRawBufferPointer) throws(LMDBError) {
-    guard let key = CacheKey(utf8: bytes) else { throw .damagedEntry }
+    guard let key = CacheKey(utf8: bytes) else { throw .corruptedEntry }
     self = key
   }
 }

@@ -10,7 +10,7 @@ import StockroomCore
 
 /// A mapping of `data.mdb` for reading only.
 ///
-/// Whoever reads holds on to it. So when the file grows, another one takes its place at once, and the reads under way go on
+/// Each reader retains it. So when the file grows, another one takes its place at once, and the reads under way go on
 /// in the old one: both show the same memory of the system. The mapping of LMDB's own is used for writing, and to begin.
 final class LMDBMap: @unchecked Sendable {
   // Safe to share: nobody writes to it through this object.
@@ -100,7 +100,7 @@ struct LMDBCursor {
   private var leaf: LMDBPage?
   private var index = 0
   /// How many entries the leaves have had so far. A tree that leads to more of them than it has leads in a circle.
-  private var met: UInt64 = 0
+  private var visited: UInt64 = 0
   private let beginsAtFirst: Bool
 
   /// Stands before the first entry whose key is not before `start`. O(log N).
@@ -134,7 +134,7 @@ struct LMDBCursor {
       return try descend(
         to: page.node(index + 1).child, level: level, from: UnsafeRawBufferPointer(start: nil, count: 0))
     }
-    if beginsAtFirst, met != tree.record.entries { throw .corruptedPage }
+    if beginsAtFirst, visited != tree.record.entries { throw .corruptedPage }
   }
 
   private mutating func descend(
@@ -149,8 +149,8 @@ struct LMDBCursor {
       level -= 1
     }
     let leaf = try tree.page(number, isLeaf: true)
-    met += UInt64(leaf.count)
-    if met > tree.record.entries { throw .corruptedPage }
+    visited += UInt64(leaf.count)
+    if visited > tree.record.entries { throw .corruptedPage }
     (self.leaf, index) = (leaf, 0)
   }
 }

@@ -11,24 +11,24 @@ import StockroomCore
 
 /// A check of the pages that the trees of an environment are made of, before LMDB relies on them.
 ///
-/// Reads the file and not the map, so that a file which is cut off meanwhile makes it throw. All of its methods throw
+/// Reads the file and not the map, so that a file which is truncated meanwhile makes it throw. All of its methods throw
 /// ``LMDBError``, with `MDB_CORRUPTED` if something is not as LMDB would have left it.
 struct LMDBTreeCheck {
   private enum Kind { case free, main, entries }
 
   private let file: Int32
-  private let snapshot: LMDBFileHeader.Snapshot
-  /// Whether each page has been met. None may be met twice.
-  private var isMet = LMDBPageSet()
+  private let snapshot: LMDBMetaPage
+  /// The pages visited so far. None may be visited twice.
+  private var visited = LMDBPageSet()
   /// The tree of entries, once the main tree has been walked.
   private var entries: LMDBTreeRecord?
-  private var hasRecord = false
-  /// The last key that was met in the tree that is being walked, and the least that the next one can be.
+  private var hasMetadata = false
+  /// The last key in the tree that is being walked, and the least that the next one can be.
   private var (previous, least): ([UInt8], [UInt8]) = ([], [])
   /// Called for each page.
   private let isCancelled: () -> Bool
 
-  init(file: Int32, _ snapshot: LMDBFileHeader.Snapshot, isCancelled: @escaping () -> Bool = { false }) {
+  init(file: Int32, _ snapshot: LMDBMetaPage, isCancelled: @escaping () -> Bool = { false }) {
     self.file = file
     self.snapshot = snapshot
     self.isCancelled = isCancelled
@@ -50,7 +50,7 @@ struct LMDBTreeCheck {
     // The main tree of one of ours has two entries. What another program has in it is not looked at.
     guard snapshot.main.flags == 0, snapshot.main.depth <= 1 else { throw foreign }
     try walk(snapshot.main, .main)
-    guard hasRecord || snapshot.main.root == LMDBPage.none else { throw foreign }
+    guard hasMetadata || snapshot.main.root == LMDBPage.none else { throw foreign }
     guard let entries else { return }
     guard entries.flags == 0, entries.isPossible(pageCount: pageCount) else { throw LMDBError.corruptedPage }
     if entries.root != LMDBPage.none { try checkPage(entries) }
@@ -96,7 +96,7 @@ struct LMDBTreeCheck {
   /// Checks a page and those below it. Gives the number of entries.
   private mutating func walk(_ page: UInt64, level: UInt16, _ kind: Kind) throws -> UInt64 {
     if isCancelled() { throw CancellationError() }
-    try meet(page, count: 1)
+    try markVisited(page, count: 1)
     let bytes = try read(pageSize, of: page)
     return try bytes.withUnsafeBytes { bytes in
       let isLeaf = level == 1
@@ -153,13 +153,14 @@ struct LMDBTreeCheck {
     }
     switch kind {
     case .main:
-      if node.flags == LMDBPage.subData, LMDBRecord.entriesName.withUTF8Buffer({ node.key.elementsEqual($0) })
+      if node.flags == LMDBPage.subData,
+        LMDBMetadata.entriesName.withUTF8Buffer({ node.key.elementsEqual($0) })
       {
         guard value.count == LMDBTreeRecord.encodedSize else { throw LMDBError.corruptedPage }
         entries = LMDBTreeRecord(value)
       }
-      if node.flags == 0, node.key.elementsEqual(LMDBRecord.name.utf8) {
-        hasRecord = LMDBRecord(decoding: value) != nil
+      if node.flags == 0, node.key.elementsEqual(LMDBMetadata.name.utf8) {
+        hasMetadata = LMDBMetadata(decoding: value) != nil
       }
     case .free, .entries:
       guard node.flags == 0 else { throw LMDBError.corruptedPage }
@@ -174,7 +175,7 @@ struct LMDBTreeCheck {
     let count = try bytes.withUnsafeBytes {
       try LMDBPage.pageCount(ofLargeValue: size, at: first, header: $0, pageSize: pageSize)
     }
-    try meet(first, count: count)
+    try markVisited(first, count: count)
     return Array(bytes.dropFirst(LMDBPage.headerSize))
   }
 
@@ -187,14 +188,14 @@ struct LMDBTreeCheck {
       // In descending order, by which LMDB searches them.
       guard word(index + 1) < previous else { throw LMDBError.corruptedPage }
       previous = word(index + 1)
-      try meet(previous, count: 1)
+      try markVisited(previous, count: 1)
     }
   }
 
-  private mutating func meet(_ page: UInt64, count: Int) throws(LMDBError) {
+  private mutating func markVisited(_ page: UInt64, count: Int) throws(LMDBError) {
     guard page >= 2, page < pageCount, UInt64(count) <= pageCount - page else { throw .corruptedPage }
     for number in page..<page + UInt64(count) {
-      guard isMet.insert(number) else { throw .corruptedPage }
+      guard visited.insert(number) else { throw .corruptedPage }
     }
   }
 

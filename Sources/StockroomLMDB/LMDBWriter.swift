@@ -37,17 +37,17 @@ struct LMDBWriter {
   private let entries: MDB_dbi
   private let cursor: OpaquePointer
   private let now: Timestamp
-  private var record: LMDBRecord
-  private let recordAtStart: LMDBRecord
+  private var metadata: LMDBMetadata
+  private let metadataAtStart: LMDBMetadata
 
   init(transaction: OpaquePointer, main: MDB_dbi, entries: MDB_dbi, now: Timestamp) throws {
     self.transaction = transaction
     self.main = main
     self.entries = entries
     self.now = now
-    guard let record = try LMDBRecord(in: transaction, main: main) else { throw LMDBError.damagedEntry }
-    self.record = record
-    recordAtStart = record
+    guard let metadata = try LMDBMetadata(in: transaction, main: main) else { throw LMDBError.corruptedEntry }
+    self.metadata = metadata
+    metadataAtStart = metadata
     var opened: OpaquePointer?
     try LMDBError.check(mdb_cursor_open(transaction, entries, &opened))
     guard let opened else { throw LMDBError(code: MDB_BAD_TXN) }
@@ -59,7 +59,7 @@ struct LMDBWriter {
   /// Each operation has a sequence of its own, so that those on keys which are there already leave gaps.
   mutating func perform(_ batch: SortedBatch) throws {
     if batch.removesAll { try LMDBError.check(mdb_drop(transaction, entries, 0)) }
-    let sequence = record.lastSequence + 1
+    let sequence = metadata.lastSequence + 1
     try batch.forEachKey { key, positions in
       for position in positions {
         if case .write(let data, _) = batch.operations[position] {
@@ -70,7 +70,7 @@ struct LMDBWriter {
       }
     }
     // Put away only if sequences have been handed out.
-    if record != recordAtStart { try record.store(in: transaction, main: main) }
+    if metadata != metadataAtStart { try metadata.store(in: transaction, main: main) }
   }
 
   private mutating func write(_ data: Data, key: MDB_val, sequence: UInt64) throws {
@@ -86,7 +86,7 @@ struct LMDBWriter {
       room = MDB_val(mv_size: size, mv_data: nil)
       result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_RESERVE))
     } else if result == MDB_SUCCESS {
-      record.lastSequence = max(record.lastSequence, sequence)
+      metadata.lastSequence = max(metadata.lastSequence, sequence)
     }
     try LMDBError.check(result)
     let bytes = UnsafeMutableRawBufferPointer(start: room.mv_data, count: size)
@@ -103,11 +103,11 @@ struct LMDBWriter {
   }
 }
 
-extension LMDBRecord {
-  /// The record of an environment.
+extension LMDBMetadata {
+  /// The metadata of an environment.
   ///
   /// - Returns: Nil if there is none, but something else: the environment belongs to another program. An empty
-  ///   environment has a record without content.
+  ///   environment has metadata without content.
   init?(in transaction: OpaquePointer, main: MDB_dbi) throws {
     var flags: UInt32 = 0
     try LMDBError.check(mdb_dbi_flags(transaction, main, &flags))
@@ -125,7 +125,7 @@ extension LMDBRecord {
       try LMDBError.check(result)
       self.init(decoding: UnsafeRawBufferPointer(start: value.mv_data, count: value.mv_size))
       // Beyond this there would be no room to count on.
-      if lastSequence > UInt64(Int64.max) { throw LMDBError.damagedEntry }
+      if lastSequence > UInt64(Int64.max) { throw LMDBError.corruptedEntry }
     }
   }
 

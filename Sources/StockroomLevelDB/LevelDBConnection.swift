@@ -10,12 +10,12 @@ import StockroomCore
 /// state that the next opening can verify.
 final class LevelDBConnection: Sendable {
   private struct State {
-    var ledger: Ledger
-    var names: LevelDBNames
+    var metadata: LevelDBMetadata
+    var directorySync: LevelDBDirectorySync
     /// A write has failed. LevelDB's log may end in the middle of a batch, and it may refuse all further ones.
     var isBroken = false
     var isClosed = false
-    var place: LevelDBPlace?
+    var place: LevelDBDirectoryLock?
   }
 
   private let files: LevelDBFiles
@@ -23,7 +23,7 @@ final class LevelDBConnection: Sendable {
   private let monitor: LevelDBDirectoryMonitor
   private let durability: Durability
   private let writeBufferSize: Int
-  private let lease: LevelDBLease
+  private let handleLock: LevelDBHandleLock
   private let compactor = LevelDBCompactor()
   /// Touched by the engine's own threads only, and by the last one to hold the engine.
   private let state: MutexProtected<State>
@@ -31,7 +31,7 @@ final class LevelDBConnection: Sendable {
   private var path: String { files.path }
 
   init(directory: FileManager.Directory, durability: Durability, permissions: FilePermissions) throws {
-    let place = try LevelDBPlace(below: directory, permissions: permissions)
+    let place = try LevelDBDirectoryLock(below: directory, permissions: permissions)
     files = place.files
     paths = LevelDBPaths(path: place.path, libraryPath: place.libraryPath)
     monitor = try LevelDBDirectoryMonitor(files, below: directory.path)
@@ -39,14 +39,14 @@ final class LevelDBConnection: Sendable {
     writeBufferSize = Self.writeBufferSize(at: place.path)
     let isNew = try LevelDBRecovery.prepare(files, for: durability)
     let handle = try LevelDBHandle(paths, writeBufferSize: writeBufferSize, durability: durability)
-    let ledger = try Self.readLedger(handle, isNew: isNew)
-    let names = try LevelDBNames(syncing: files)
+    let metadata = try Self.readMetadata(handle, isNew: isNew)
+    let directorySync = try LevelDBDirectorySync(syncing: files)
     // What was in the logs is in tables now.
-    if durability == .full { try LevelDBUnsyncedMark.remove(from: files) }
+    if durability == .full { try LevelDBUnsyncedMarker.remove(from: files) }
     try monitor.begin()
     try monitor.check(handle)
-    lease = LevelDBLease(handle)
-    state = MutexProtected(State(ledger: ledger, names: names, place: place))
+    handleLock = LevelDBHandleLock(handle)
+    state = MutexProtected(State(metadata: metadata, directorySync: directorySync, place: place))
   }
 
   /// How closely a read looks whether the files are what they were.
@@ -63,7 +63,7 @@ final class LevelDBConnection: Sendable {
 
   /// Calls `body` with the open database. Suspends while a failed write is being mended.
   func read<Value>(_ check: Check, _ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
-    try await lease.withHandle { handle in
+    try await handleLock.withHandle { handle in
       switch check {
       case .fewKeys: try monitor.checkForFewKeys(handle)
       case .once: try monitor.check(handle)
@@ -86,9 +86,9 @@ final class LevelDBConnection: Sendable {
   /// - Returns: What ``LevelDBTransaction/removedKeys`` says.
   private func commit(_ fill: (inout LevelDBTransaction) throws -> Void) throws -> [[UInt8]] {
     try state.withLock { state in
-      try monitor.check(try? lease.current.get())
+      try monitor.check(try? handleLock.current.get())
       if state.isBroken { try mend(&state) }
-      try state.names.checkLog(in: files)
+      try state.directorySync.checkLog(in: files)
       do {
         return try attempt(fill, &state)
       } catch let failure where state.isBroken {
@@ -103,16 +103,16 @@ final class LevelDBConnection: Sendable {
   private func attempt(
     _ fill: (inout LevelDBTransaction) throws -> Void, _ state: inout State
   ) throws -> [[UInt8]] {
-    var transaction = LevelDBTransaction(on: try lease.current.get(), ledger: state.ledger)
+    var transaction = LevelDBTransaction(on: try handleLock.current.get(), metadata: state.metadata)
     try fill(&transaction)
     var isVisible = false
     do {
-      let ledger = try transaction.commit()
-      if ledger.generation != state.ledger.generation {
+      let metadata = try transaction.commit()
+      if metadata.generation != state.metadata.generation {
         isVisible = true
-        try state.names.followLog(in: files, syncing: durability == .full)
+        try state.directorySync.followLog(in: files, syncing: durability == .full)
       }
-      state.ledger = ledger
+      state.metadata = metadata
       return transaction.removedKeys
     } catch {
       state.isBroken = true
@@ -123,40 +123,42 @@ final class LevelDBConnection: Sendable {
 
   /// Gives the database up. Waits for a compaction and for the disk.
   ///
-  /// - Parameter isMarking: Whether the next opening is told what the files looked like. That takes a few syncs.
-  func close(leavingMark isMarking: Bool) {
+  /// - Parameter isWritingMarker: Whether to write down, for the next opening, what the files are like. That takes a few syncs.
+  func close(writingMarker isWritingMarker: Bool) {
     compactor.stop()
     state.withLock { state in
       guard !state.isClosed else { return }
       state.isClosed = true
-      try? lease.exchange { throw StorageError(.closed, "The LevelDB database in \(path) has been closed.") }
-      if state.isBroken { try? dropUnacknowledged(state.ledger) }
-      // Without a mark the next opening takes the same way as after a crash. Nothing is lost.
-      if isMarking { try? leaveMark() }
+      try? handleLock.exchange {
+        throw StorageError(.closed, "The LevelDB database in \(path) has been closed.")
+      }
+      if state.isBroken { try? dropUnacknowledged(state.metadata) }
+      // Without the marker the next opening takes the same way as after a crash. Nothing is lost.
+      if isWritingMarker { try? writeMarker() }
       state.place = nil
       monitor.close()
     }
   }
 
-  private func leaveMark() throws {
+  private func writeMarker() throws {
     let list = try LevelDBFileList(in: files)
     for name in list.all {
       if let status = try files.status(of: name) { files.restrict(name, status) }
     }
-    // The mark must not reach the disk before what it describes, and before what LevelDB has removed is gone.
+    // The marker must not reach the disk before what it describes, and before what LevelDB has removed is gone.
     try files.synchronize()
     if durability == .process {
       for log in list.logs { try files.synchronize(log) }
     }
-    try LevelDBClosingMark(describing: files).write(to: files)
+    try LevelDBCleanShutdownMarker(describing: files).write(to: files)
   }
 
-  private static func readLedger(_ handle: LevelDBHandle, isNew: Bool) throws -> Ledger {
-    if let found = try handle.ledger() { return found }
+  private static func readMetadata(_ handle: LevelDBHandle, isNew: Bool) throws -> LevelDBMetadata {
+    if let found = try handle.metadata() { return found }
     guard isNew else {
-      throw StorageError(.corrupted, "The LevelDB database in \(handle.path) has lost its ledger.")
+      throw StorageError(.corrupted, "The LevelDB database in \(handle.path) has lost its metadata.")
     }
-    return Ledger()
+    return LevelDBMetadata()
   }
 
   /// On a small device the log must not take up a large part of it.
@@ -173,8 +175,8 @@ extension LevelDBConnection {
     for (index, start) in starts.enumerated() {
       compactor.enqueue { [self] in
         // Compacting begins a new log. One without a batch would look like one whose batches have been lost.
-        _ = try commit { $0.touchLedger() }
-        lease.ifOpen { handle in
+        _ = try commit { $0.touchMetadata() }
+        handleLock.ifOpen { handle in
           let isLast = index == starts.count - 1
           handle.compact(from: index == 0 ? nil : start, to: isLast ? nil : starts[index + 1])
         }
@@ -190,42 +192,43 @@ extension LevelDBConnection {
   /// As long as this does not succeed, nothing is written; the next commit tries it again.
   private func withdraw(_ isVisible: Bool, _ state: inout State) {
     guard isVisible else {
-      try? dropUnacknowledged(state.ledger)
+      try? dropUnacknowledged(state.metadata)
       return
     }
-    // Only when it is opened anew LevelDB forgets the batch too. Until then nobody may see it.
+    // Only when it is reopened LevelDB forgets the batch too. Until then nobody may see it.
     do {
       try mend(&state)
     } catch {
-      try? lease.exchange { throw error }
+      try? handleLock.exchange { throw error }
     }
   }
 
   /// Makes sure that a batch which was not acknowledged does not come back when the log is read again (rule F1).
-  private func dropUnacknowledged(_ ledger: Ledger) throws {
+  private func dropUnacknowledged(_ metadata: LevelDBMetadata) throws {
     for log in try LevelDBFileList(in: files).logs {
-      try LevelDBLog.removeBatches(after: ledger.generation, from: log, in: files)
+      try LevelDBLog.removeBatches(after: metadata.generation, from: log, in: files)
     }
   }
 
-  /// Closes the database and opens it anew, which is the only way to make LevelDB write again.
+  /// Closes the database and reopens it, which is the only way to make LevelDB write again.
   ///
   /// Opening needs room, so the database stays as it is, and can be read, until there is some.
   private func mend(_ state: inout State) throws {
-    try dropUnacknowledged(state.ledger)
+    try dropUnacknowledged(state.metadata)
     let list = try LevelDBFileList(in: files)
     let needed = try (list.logs + list.manifests).reduce(256 << 10) {
       try $0 + (files.size(of: $1) ?? 0)
     }
     try files.reserve(needed)
-    try lease.exchange {
+    try handleLock.exchange {
       let handle = try LevelDBHandle(paths, writeBufferSize: writeBufferSize, durability: durability)
       try monitor.begin()
       return handle
     }
-    state.names = try LevelDBNames(syncing: files)
-    let ledger = try Self.readLedger(try lease.current.get(), isNew: state.ledger == Ledger())
-    guard ledger == state.ledger else {
+    state.directorySync = try LevelDBDirectorySync(syncing: files)
+    let metadata = try Self.readMetadata(
+      try handleLock.current.get(), isNew: state.metadata == LevelDBMetadata())
+    guard metadata == state.metadata else {
       throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its last batches.")
     }
     state.isBroken = false

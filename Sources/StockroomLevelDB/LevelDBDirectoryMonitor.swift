@@ -22,7 +22,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     var log: (number: UInt64, identity: FileIdentity)?
     /// When the directory had last changed when all of its files were looked at and found right.
     var changeTime: ChangeTime?
-    /// When the files are looked at again although no name has come or gone: files can be cut off, and two changes of a
+    /// When the files are looked at again although no name has come or gone: files can be truncated, and two changes of a
     /// directory can have the same time, since the clocks of file systems are coarse.
     var nextInspection = ContinuousClock.now
   }
@@ -50,7 +50,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     new.manifest = try LevelDBManifest.currentName(in: files)
     for name in ["LOCK", new.manifest] {
       guard let status = try files.status(of: name) else { throw missing(name) }
-      new.lasting.append((name, FileIdentity(status)))
+      new.lasting.append((name, status.identity))
     }
     let state = new
     self.state.withLock { $0 = state }
@@ -134,7 +134,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     let (manifest, lasting) = state.withLock { ($0.manifest, $0.lasting) }
     guard try LevelDBManifest.currentName(in: files) == manifest else { throw missing("CURRENT") }
     for (name, identity) in lasting {
-      guard let status = try files.status(of: name), FileIdentity(status) == identity else {
+      guard let status = try files.status(of: name), status.identity == identity else {
         throw missing(name)
       }
     }
@@ -155,13 +155,13 @@ final class LevelDBDirectoryMonitor: Sendable {
       guard let name = try LevelDBFileList(in: files).logs.last,
         let number = LevelDBFileList.number(ofLog: name), number >= known?.number ?? 0,
         let status = try files.status(of: name),
-        number > known?.number ?? 0 || FileIdentity(status) == known?.identity
+        number > known?.number ?? 0 || status.identity == known?.identity
       else {
         if isLast { throw missing(LevelDBFileList.logName(known?.number ?? 0)) }
         continue
       }
       return state.withLock { state in
-        if number >= state.log?.number ?? 0 { state.log = (number, FileIdentity(status)) }
+        if number >= state.log?.number ?? 0 { state.log = (number, status.identity) }
       }
     }
   }
@@ -177,10 +177,10 @@ final class LevelDBDirectoryMonitor: Sendable {
       if isStillUsed() { throw missing(name) }
       return
     }
-    guard UInt64(status.st_size) == size else {
+    guard UInt64(status.size) == size else {
       throw StorageError(
         .corrupted,
-        "\(files.path)/\(name), a table of a LevelDB database, has \(status.st_size) bytes instead of \(size)."
+        "\(files.path)/\(name), a table of a LevelDB database, has \(status.size) bytes instead of \(size)."
       )
     }
     guard verifyingEnd else { return }
@@ -193,6 +193,6 @@ final class LevelDBDirectoryMonitor: Sendable {
     StorageError(
       .io,
       "\(files.path)/\(name) has been removed or replaced while the database was open, which can be used again once "
-        + "it has been opened anew.")
+        + "it has been reopened.")
   }
 }

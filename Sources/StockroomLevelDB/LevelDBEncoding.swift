@@ -7,7 +7,7 @@ import StockroomCore
 #endif
 
 /// How entries lie in the database: under the bytes of the key, the 24 bytes of an `EntryHeader` and then the
-/// value. One more record, the ``Ledger``, lies behind them all.
+/// value. One more record, the ``LevelDBMetadata``, lies behind them all.
 enum LevelDBEncoding {
   static func header(_ stored: UnsafeRawBufferPointer, path: String) throws -> EntryHeader {
     guard let header = EntryHeader(decoding: stored) else {
@@ -33,8 +33,8 @@ enum LevelDBEncoding {
   }
 }
 
-/// What the engine knows about the database as a whole. Written anew, as the last record, in every batch.
-struct Ledger: Sendable, Hashable {
+/// What the engine stores about the database as a whole. Written again, as the last record, in every batch.
+struct LevelDBMetadata: Sendable, Hashable {
   /// How many entries there are.
   var count: UInt64 = 0
   /// The sequence of the next key that is written for the first time.
@@ -42,9 +42,9 @@ struct Ledger: Sendable, Hashable {
   /// How many batches have been written, so that it can be told which one was the last.
   var generation: UInt64 = 0
 
-  /// Where the ledger lies. No UTF-8 starts with 0xFF, so no key of an entry is the same or comes later.
-  static let key: [UInt8] = [0xFF] + Array("ledger".utf8)
-  /// Behind the ledger, where nothing is.
+  /// Where the metadata lies. No UTF-8 starts with 0xFF, so no key of an entry is the same or comes later.
+  static let key: [UInt8] = [0xFF] + Array("metadata".utf8)
+  /// Behind the metadata, where nothing is.
   static let firstByte: UInt8 = 0xFF
 
   static let format: UInt64 = 1
@@ -64,7 +64,7 @@ struct Ledger: Sendable, Hashable {
   ///   another format.
   init(decoding bytes: UnsafeRawBufferPointer, path: String) throws {
     guard bytes.count == Self.encodedSize else {
-      throw StorageError(.corrupted, "The ledger of the LevelDB database in \(path) has the wrong size.")
+      throw StorageError(.corrupted, "The metadata of the LevelDB database in \(path) has the wrong size.")
     }
     func word(_ index: Int) -> UInt64 {
       UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
@@ -77,7 +77,7 @@ struct Ledger: Sendable, Hashable {
     nextSequence = word(2)
     generation = word(3)
     guard count <= nextSequence, max(nextSequence, generation) <= Self.greatest else {
-      throw StorageError(.corrupted, "The ledger of the LevelDB database in \(path) makes no sense.")
+      throw StorageError(.corrupted, "The metadata of the LevelDB database in \(path) is out of range.")
     }
   }
 }

@@ -25,7 +25,7 @@ extension StorageError {
     let advice =
       switch code {
       case .locked: "it is open elsewhere, in this process or in another one"
-      case .corrupted: "its files are damaged"
+      case .corrupted: "its files are corrupted"
       case .diskFull: "there is no room left on the device"
       default: "the library could not do it"
       }

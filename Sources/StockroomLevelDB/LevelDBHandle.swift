@@ -209,7 +209,7 @@ final class LevelDBIterator {
 
   func next() { leveldb_iter_next(iterator) }
 
-  /// Throws if something could not be read on the way. An iterator leaves out a block that is damaged, goes on behind it,
+  /// Throws if something could not be read on the way. An iterator leaves out a block that is corrupted, goes on behind it,
   /// and tells only if it is asked.
   func check() throws {
     try paths.check("Reading from") { leveldb_iter_get_error(iterator, $0) }

@@ -21,7 +21,7 @@ struct LevelDBLog {
     /// What follows the last record is the beginning of another one.
     case torn
     /// What follows the last record is not readable, and other records come after it.
-    case damaged
+    case corrupted
   }
 
   private(set) var records: [Record] = []
@@ -38,11 +38,11 @@ struct LevelDBLog {
 
   /// - Parameters:
   ///   - count: How many bytes to keep of each record, from its end.
-  ///   - isLookingBehindDamage: Whether it matters if records come behind what cannot be read. If not, it is taken to be
+  ///   - isLookingBehindCorruption: Whether it matters if records come behind what cannot be read. If not, it is taken to be
   ///     torn.
   init(
     _ bytes: UnsafeRawBufferPointer, keeping count: Int = .max,
-    lookingBehindDamage isLookingBehindDamage: Bool = true
+    lookingBehindCorruption isLookingBehindCorruption: Bool = true
   ) {
     var offset = 0
     // What is kept of a record that is spread over several blocks.
@@ -54,8 +54,8 @@ struct LevelDBLog {
       guard let (kind, piece) = Self.piece(of: bytes, at: offset),
         (unfinished == nil) == (kind == .full || kind == .first)
       else {
-        let isFollowed = isLookingBehindDamage && Self.recordBegins(in: bytes, behind: offset)
-        ending = isFollowed ? .damaged : .torn
+        let isFollowed = isLookingBehindCorruption && Self.recordBegins(in: bytes, behind: offset)
+        ending = isFollowed ? .corrupted : .torn
         return
       }
       offset += Self.headerSize + piece.count
@@ -102,7 +102,7 @@ struct LevelDBLog {
   }
 }
 
-// The write-ahead log: a record is a batch, and the last thing in each batch is the ledger.
+// The write-ahead log: a record is a batch, and the last thing in each batch is the metadata.
 extension LevelDBLog {
   /// What the death of a process or of the machine may have left of the logs.
   enum Tolerance {
@@ -110,7 +110,7 @@ extension LevelDBLog {
     case nothing
     /// Everything that was acknowledged: the logs were synced. The last batch may be there in part.
     case unacknowledged
-    /// Any of its pages: they were not synced. Nothing tells a page that the disk never got from one that was damaged.
+    /// Any of its pages: they were not synced. Nothing tells a page that the disk never got from one that was corrupted.
     case unsynced
   }
 
@@ -132,11 +132,11 @@ extension LevelDBLog {
 
       let bytes = try files.read(name)
       let log = bytes.withUnsafeBytes {
-        LevelDBLog($0, keeping: ledgerSize, lookingBehindDamage: tolerance != .unsynced)
+        LevelDBLog($0, keeping: metadataSize, lookingBehindCorruption: tolerance != .unsynced)
       }
       let kept = try log.records.prefix { record in
         guard isComplete else { return false }
-        let next = try ledger(in: record.content, path: "\(files.path)/\(name)")?.generation
+        let next = try metadata(in: record.content, path: "\(files.path)/\(name)")?.generation
         if let next, let generation, next != generation + 1 { return false }
         generation = next ?? generation
         return true
@@ -151,7 +151,7 @@ extension LevelDBLog {
           }
         guard isAllowed else {
           throw StorageError(
-            .corrupted, "\(files.path)/\(name), a log of a LevelDB database, is damaged behind byte \(end).")
+            .corrupted, "\(files.path)/\(name), a log of a LevelDB database, is corrupted after byte \(end).")
         }
         try files.truncate(name, to: end)
       }
@@ -163,23 +163,23 @@ extension LevelDBLog {
   /// LevelDB has put all of it into a table.
   static func removeBatches(after generation: UInt64, from name: String, in files: LevelDBFiles) throws {
     guard let bytes = try files.readIfPresent(name) else { return }
-    let log = bytes.withUnsafeBytes { LevelDBLog($0, keeping: ledgerSize) }
+    let log = bytes.withUnsafeBytes { LevelDBLog($0, keeping: metadataSize) }
     let kept = try log.records.prefix { record in
-      guard let ledger = try Self.ledger(in: record.content, path: files.path) else { return true }
-      return ledger.generation <= generation
+      guard let metadata = try Self.metadata(in: record.content, path: files.path) else { return true }
+      return metadata.generation <= generation
     }
     let end = kept.last?.end ?? 0
     if end < bytes.count { try files.truncate(name, to: end) }
   }
 
-  /// The key of the ledger, its length, and its bytes.
-  private static let ledgerSize = Ledger.key.count + 1 + Ledger.encodedSize
+  /// The key of the metadata, its length, and its bytes.
+  private static let metadataSize = LevelDBMetadata.key.count + 1 + LevelDBMetadata.encodedSize
 
-  private static func ledger(in tail: [UInt8], path: String) throws -> Ledger? {
-    let lead = Ledger.key + [UInt8(Ledger.encodedSize)]
-    guard tail.count == ledgerSize, tail.starts(with: lead) else { return nil }
+  private static func metadata(in tail: [UInt8], path: String) throws -> LevelDBMetadata? {
+    let lead = LevelDBMetadata.key + [UInt8(LevelDBMetadata.encodedSize)]
+    guard tail.count == metadataSize, tail.starts(with: lead) else { return nil }
     return try tail.withUnsafeBytes { bytes in
-      try Ledger(decoding: UnsafeRawBufferPointer(rebasing: bytes[lead.count...]), path: path)
+      try LevelDBMetadata(decoding: UnsafeRawBufferPointer(rebasing: bytes[lead.count...]), path: path)
     }
   }
 }

@@ -23,7 +23,7 @@ struct LevelDBManifest {
 
   /// Reads the manifest that the file CURRENT names.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if there is none or it is damaged.
+  /// - Throws: `StorageError` with code `corrupted` if there is none or it is corrupted.
   init(in files: LevelDBFiles) throws {
     try self.init(Self.currentName(in: files), in: files)
   }
@@ -31,7 +31,7 @@ struct LevelDBManifest {
   /// Reads the manifest of that name.
   ///
   /// - Parameter count: How many of its records are taken into account, from the first.
-  /// - Throws: `StorageError` with code `corrupted` if there is none or it is damaged.
+  /// - Throws: `StorageError` with code `corrupted` if there is none or it is corrupted.
   init(_ name: String, in files: LevelDBFiles, records count: Int = .max) throws {
     guard let bytes = try files.readIfPresent(name) else {
       throw StorageError(.corrupted, "\(files.path)/CURRENT does not name the manifest of the database.")
@@ -39,8 +39,9 @@ struct LevelDBManifest {
     let log = bytes.withUnsafeBytes { LevelDBLog($0) }
     isWhole = log.ending == .whole
     ends = log.records.map(\.end)
-    guard log.ending != .damaged, log.records.prefix(count).allSatisfy({ apply($0.content) }) else {
-      throw StorageError(.corrupted, "\(files.path)/\(name), the manifest of a LevelDB database, is damaged.")
+    guard log.ending != .corrupted, log.records.prefix(count).allSatisfy({ apply($0.content) }) else {
+      throw StorageError(
+        .corrupted, "\(files.path)/\(name), the manifest of a LevelDB database, is corrupted.")
     }
   }
 

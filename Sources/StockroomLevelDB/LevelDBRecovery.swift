@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// Looks through the files of a database before LevelDB does, which would take damage for a crash, or trap.
+/// Looks through the files of a database before LevelDB does, which would take corruption for a crash, or trap.
 enum LevelDBRecovery {
   /// Costs a look at each table, and reading the logs and the manifest, whose size does not depend on how much the
   /// database holds.
@@ -13,12 +13,12 @@ enum LevelDBRecovery {
     func isEmpty() throws -> Bool {
       try list.tables.isEmpty && list.logs.allSatisfy { try files.size(of: $0) ?? 0 == 0 }
     }
-    let finding = try LevelDBClosingMark.compare(with: files)
+    let finding = try LevelDBCleanShutdownMarker.compare(with: files)
     let tolerance: LevelDBLog.Tolerance =
       switch finding {
       case .matching, .unreadable: .nothing
       case .outdated: .unacknowledged
-      case .absent: try LevelDBUnsyncedMark.exists(in: files) ? .unsynced : .unacknowledged
+      case .absent: try LevelDBUnsyncedMarker.exists(in: files) ? .unsynced : .unacknowledged
       }
     if list.current != nil {
       if tolerance != .nothing {
@@ -35,9 +35,9 @@ enum LevelDBRecovery {
       throw StorageError(.corrupted, "The LevelDB database in \(files.path) has lost its file CURRENT.")
     }
     // First this, so that at every moment something tells what has become of the logs.
-    if durability == .process { try LevelDBUnsyncedMark.write(to: files) }
-    if finding != .absent { try files.remove(LevelDBClosingMark.name) }
-    // What was cut off from a log may have been all that was in it.
+    if durability == .process { try LevelDBUnsyncedMarker.write(to: files) }
+    if finding != .absent { try files.remove(LevelDBCleanShutdownMarker.name) }
+    // What was truncated from a log may have been all that was in it.
     return try isEmpty()
   }
 }

@@ -44,7 +44,7 @@ extension LevelDBStorageEngine {
 
   /// Costs reading the whole database, and sorting N numbers.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    let entries = try await collectAll { handle, key, stored in
+    try await collectAll { handle, key, stored in
       let header = try LevelDBEncoding.header(stored, path: handle.path)
       let (key, data) = try handle.entry(key, stored)
       return (
@@ -52,8 +52,7 @@ extension LevelDBStorageEngine {
         entry: StorageEntry(
           key: key, data: data, createdAt: header.createdAt.date, updatedAt: header.updatedAt.date)
       )
-    }
-    return entries.sorted { $0.sequence < $1.sequence }.map(\.entry)
+    }.sortedByCreation()
   }
 
   /// Costs finding the start of the range, and reading what is returned.
@@ -69,12 +68,7 @@ extension LevelDBStorageEngine {
       var timer = YieldTimer()
       try await handle.forEachEntry(from: cursor.start, fillingCache: true, yieldingTo: &timer) {
         key, stored in
-        switch cursor.position(of: key) {
-        case .before: return true
-        case .behind: return false
-        case .inside: entries.append(try handle.entry(key, stored))
-        }
-        return entries.count < limit
+        try cursor.collect(key, into: &entries, limit: limit) { try handle.entry(key, stored) }
       }
       return entries
     }
@@ -95,7 +89,7 @@ extension LevelDBStorageEngine {
 
   /// Costs one look, whatever N is: the number of entries is written with every batch.
   public func keyCount() async throws -> Int {
-    try await reading(.fewKeys) { Int(clamping: try $0.ledger()?.count ?? 0) }
+    try await reading(.fewKeys) { Int(clamping: try $0.metadata()?.count ?? 0) }
   }
 
   /// Costs one look for the key.
@@ -117,18 +111,18 @@ extension LevelDBStorageEngine {
   ///
   /// Costs reading the whole database.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if something is damaged.
+  /// - Throws: `StorageError` with code `corrupted` if something is corrupted.
   @concurrent public func verify() async throws {
     try await reading(.eachFileToItsEnd) { handle in
       var timer = YieldTimer()
       try await timer.yield()
       var count: UInt64 = 0
       var greatest: UInt64 = 0
-      var ledger = Ledger()
-      // The ledger is the last record, of the same moment as the others.
+      var metadata = LevelDBMetadata()
+      // The metadata is the last record, of the same moment as the others.
       try await handle.forEachRecord(from: [], yieldingTo: &timer) { key, stored in
-        if key.first == Ledger.firstByte {
-          ledger = try Ledger(decoding: stored, path: handle.path)
+        if key.first == LevelDBMetadata.firstByte {
+          metadata = try LevelDBMetadata(decoding: stored, path: handle.path)
           return false
         }
         _ = try LevelDBEncoding.key(key, path: handle.path)
@@ -136,10 +130,10 @@ extension LevelDBStorageEngine {
         count += 1
         return true
       }
-      guard count == ledger.count, count == 0 || greatest < ledger.nextSequence else {
+      guard count == metadata.count, count == 0 || greatest < metadata.nextSequence else {
         throw StorageError(
           .corrupted,
-          "The LevelDB database in \(handle.path) has \(count) entries, while its ledger counts \(ledger.count)."
+          "The LevelDB database in \(handle.path) has \(count) entries, while its metadata counts \(metadata.count)."
         )
       }
     }
@@ -180,13 +174,7 @@ extension LevelDBStorageEngine {
     try await reading(.once) { handle in
       let snapshot = handle.snapshot()
       var timer = YieldTimer()
-      var values: [Value] = []
-      values.reserveCapacity(keys.count)
-      for (index, key) in keys.enumerated() {
-        if index % 64 == 63 { try await timer.yieldIfDue() }
-        if let value = try read(handle, key, snapshot) { values.append(value) }
-      }
-      return values
+      return try await keys.compactMap(yieldingTo: &timer, every: 64) { try read(handle, $0, snapshot) }
     }
   }
 
@@ -199,7 +187,7 @@ extension LevelDBStorageEngine {
       try await timer.yield()
       var values: [Value] = []
       // Not more than a little memory for a number that nothing vouches for.
-      values.reserveCapacity(Int(min(try handle.ledger()?.count ?? 0, 1 << 20)))
+      values.reserveCapacity(Int(min(try handle.metadata()?.count ?? 0, 1 << 20)))
       try await handle.forEachEntry(yieldingTo: &timer) { key, stored in
         values.append(try read(handle, key, stored))
         return true
@@ -222,8 +210,8 @@ extension LevelDBHandle {
     try read(key, in: snapshot) { try LevelDBEncoding.header($0, path: path) }
   }
 
-  func ledger() throws -> Ledger? {
-    try Ledger.key.withUnsafeBytes { try read($0) { try Ledger(decoding: $0, path: path) } }
+  func metadata() throws -> LevelDBMetadata? {
+    try LevelDBMetadata.key.withUnsafeBytes { try read($0) { try LevelDBMetadata(decoding: $0, path: path) } }
   }
 
   /// Walks the entries in byte order of keys until `body` returns false. On the engine's own thread.
@@ -231,7 +219,8 @@ extension LevelDBHandle {
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
   ) throws {
     let iterator = iterator()
-    while let (key, stored) = iterator.current, key.first != Ledger.firstByte, try body(key, stored) {
+    while let (key, stored) = iterator.current, key.first != LevelDBMetadata.firstByte, try body(key, stored)
+    {
       iterator.next()
     }
     try iterator.check()
@@ -244,11 +233,11 @@ extension LevelDBHandle {
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
   ) async throws {
     try await forEachRecord(from: start, fillingCache: fillingCache, yieldingTo: &timer) { key, stored in
-      key.first == Ledger.firstByte ? false : try body(key, stored)
+      key.first == LevelDBMetadata.firstByte ? false : try body(key, stored)
     }
   }
 
-  /// The same for all records, of which the ledger is the last.
+  /// The same for all records, of which the metadata is the last.
   func forEachRecord(
     from start: [UInt8], fillingCache: Bool = false, yieldingTo timer: inout YieldTimer,
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool

@@ -17,7 +17,7 @@ import StockroomCore
 /// a machine that dies loses the last writes, in practice those of some seconds.
 ///
 /// **Files.** In the directory `Stockroom.leveldb` below the one that the engine is opened on: LevelDB's own files,
-/// `STOCKROOM`, which tells that the directory is the engine's, `STOCKROOM.closed` while it is closed, which tells damage
+/// `STOCKROOM`, which tells that the directory is the engine's, `STOCKROOM.closed` while it is closed, which tells corruption
 /// from a crash, and `STOCKROOM.unsynced` for `Durability.process`. Nothing else is touched. LevelDB's tools may read the
 /// database while it is closed; what they write is not counted. LevelDB makes its files with the process's `umask`; the
 /// engine corrects their permissions, and the directory keeps others out from the beginning.
@@ -25,28 +25,32 @@ import StockroomCore
 /// **While it is open** the directory belongs to the engine. If it is moved, deleted or replaced, or one of its files is,
 /// every call throws `StorageError` with code `io`, and nobody else's database is touched; moved back, it works again. A
 /// read of up to eight keys notices within 100 µs. Tables are mapped into memory, where a page that a file does not have any
-/// more ends the process. A table that is cut off, as by copying a backup over it, is found before everything is read, and
+/// more ends the process. A table that is truncated, as by copying a backup over it, is found before everything is read, and
 /// by other calls when they look at the files again, some milliseconds later; not in the middle of a read. To restore a
 /// backup, close the engine first.
 ///
-/// **Damage.** Opening finds what is missing, cut off or of the wrong size; a read, damage in what it reads; ``verify()``,
+/// **Corruption.** Opening finds what is missing, truncated or of the wrong size; a read, corruption in what it reads; ``verify()``,
 /// all of it. What an engine wrote that was not closed is looked at as after a crash: the end of the log may be lost at
 /// `Durability.process`.
 ///
 /// **Limits.** A value and the batches that are committed together must fit in memory a few times over, since
 /// LevelDB has no way to read or write a part of a value.
 ///
+/// **Costs.** A write or a removal costs one look for each key and an append to the log, and at `Durability.full` one sync that
+/// concurrent calls share. ``removeAllData()`` costs an append for each of the N entries; their room on the disk is freed
+/// afterwards, in the background.
+///
 /// **Apple's systems.** An app and its extensions cannot have a database in an app group's container open at the same
 /// time: the second one throws `locked`. The engine holds a file lock (`flock`) as long as it is open; iOS ends an app with
 /// 0xdead10cc that is suspended with such a lock in a shared container, so close the engine before. In the app's own
 /// container, sandboxed or not, it needs no entitlement.
-public final class LevelDBStorageEngine: StorageEngine {
+public final class LevelDBStorageEngine: BatchWritingEngine {
   /// Everything but several processes at once; `EngineCapabilities.durableWrites` only at `Durability.full`.
   public let capabilities: EngineCapabilities
 
   let gate: Gate
   let connection: LevelDBConnection
-  let committer: GroupCommitter<[StorageOperation]>
+  private let committer: GroupCommitter<[StorageOperation]>
   private let thread = DedicatedThread()
 
   /// Opens the database below the directory, and makes both if they are missing (rule O1).
@@ -59,7 +63,7 @@ public final class LevelDBStorageEngine: StorageEngine {
   ///   - permissions: Who may open the files.
   /// - Throws: `StorageError` with code `locked` if it is open already, in this process or in another one (rules
   ///   C2, C3); `unsupported` if the directory is another program's LevelDB database; `corrupted` if files have
-  ///   been damaged (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` as the system says (rule O2).
+  ///   been corrupted (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` as the system says (rule O2).
   public init(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner
   ) throws {
@@ -75,20 +79,33 @@ public final class LevelDBStorageEngine: StorageEngine {
     committer = GroupCommitter(on: thread) { try connection.commit($0) }
   }
 
-  /// Waits for no more than LevelDB must: whoever drops the last reference may be on a thread of the cooperative pool
+  /// Waits for no more than LevelDB must: the last reference may be dropped on a thread of the cooperative pool
   /// (rule C5).
   deinit {
     thread.stop()
-    connection.close(leavingMark: false)
+    connection.close(writingMarker: false)
+  }
+
+  /// LevelDB counts the bytes of a value in 32 bits, and does not check whether they are enough. Half of that leaves room
+  /// for what it puts around it in a table.
+  package static let valueLimit: ValueLimit? = ValueLimit(
+    of: "LevelDB", 0x7FFF_FFFF - EntryHeader.encodedSize)
+
+  /// Commits the operations together with those of concurrent calls, with which they share the sync.
+  package func commit(_ operations: [StorageOperation]) async throws {
+    try await gate.whileOpen {
+      if operations.isEmpty { return }
+      try await committer.submit(operations)
+    }
   }
 
   /// Waits for what is under way, then releases the files (rule O3).
   ///
   /// Costs a few syncs, and the time that a running compaction takes to stop. Without it, dropping the last reference
-  /// releases the files as well, but the next opening cannot tell damage at the end of the log from a crash.
+  /// releases the files as well, but the next opening cannot tell corruption at the end of the log from a crash.
   public func close() async throws {
     try await gate.close {
-      try await thread.run { [connection] in connection.close(leavingMark: true) }
+      try await thread.run { [connection] in connection.close(writingMarker: true) }
       thread.stop()
     }
   }

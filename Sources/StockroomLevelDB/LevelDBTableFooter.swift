@@ -3,7 +3,7 @@ import StockroomCore
 /// The end of a table file, which says where its index is.
 ///
 /// It is the one part of a table without a checksum, and LevelDB allocates as many bytes as it says before it
-/// looks whether the file has them: a damaged footer would end the process.
+/// looks whether the file has them: a corrupted footer would end the process.
 ///
 /// The format: <https://github.com/google/leveldb/blob/1.23/doc/table_format.md>
 enum LevelDBTableFooter {
@@ -36,7 +36,7 @@ enum LevelDBTableFooter {
     guard bytes.suffix(magic.count).elementsEqual(magic), isInside(reader.number(), reader.number()),
       isInside(reader.number(), reader.number())
     else {
-      throw StorageError(.corrupted, "\(path), a table of a LevelDB database, has a damaged end.")
+      throw StorageError(.corrupted, "\(path), a table of a LevelDB database, is corrupted at its end.")
     }
   }
 }

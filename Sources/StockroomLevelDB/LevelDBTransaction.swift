@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Turns operations into one batch of LevelDB's, and keeps the ledger while it does.
+/// Turns operations into one batch of LevelDB's, and keeps the metadata while it does.
 ///
 /// There is one transaction at a time, on the engine's own thread.
 struct LevelDBTransaction {
@@ -14,15 +14,15 @@ struct LevelDBTransaction {
   private let now = Timestamp.now()
   private let batch = LevelDBBatch()
   /// What the database holds once the batch is written.
-  private var ledger: Ledger
+  private var metadata: LevelDBMetadata
   private var hasChanges = false
   /// If everything has been removed: the key of the first entry of every few megabytes.
   private(set) var removedKeys: [[UInt8]] = []
   private var record: [UInt8] = []
 
-  init(on handle: LevelDBHandle, ledger: Ledger) {
+  init(on handle: LevelDBHandle, metadata: LevelDBMetadata) {
     self.handle = handle
-    self.ledger = ledger
+    self.metadata = metadata
   }
 
   /// Looks for what the operations find, and puts into LevelDB's batch what they come to.
@@ -31,23 +31,23 @@ struct LevelDBTransaction {
   mutating func add(_ operations: SortedBatch) throws {
     if operations.removesAll { try removeAll() }
     // Where nothing is, nothing need be looked for.
-    let isEmpty = ledger.count == 0
+    let isEmpty = metadata.count == 0
     try operations.forEachKey { key, positions in
       try perform(operations, at: positions, on: key, existing: isEmpty ? nil : handle.header(of: key))
     }
-    if hasChanges { ledger.nextSequence += UInt64(operations.operations.count) }
+    if hasChanges { metadata.nextSequence += UInt64(operations.operations.count) }
   }
 
-  /// Puts nothing into the batch but the ledger.
-  mutating func touchLedger() { hasChanges = true }
+  /// Puts nothing into the batch but the metadata.
+  mutating func touchMetadata() { hasChanges = true }
 
-  /// Writes the batch, if there is anything in it. Returns the ledger that holds from now on.
-  mutating func commit() throws -> Ledger {
-    guard hasChanges else { return ledger }
-    ledger.generation += 1
-    Ledger.key.withUnsafeBytes { key in ledger.encoded.withUnsafeBytes { batch.put(key, $0) } }
+  /// Writes the batch, if there is anything in it. Returns the metadata from now on.
+  mutating func commit() throws -> LevelDBMetadata {
+    guard hasChanges else { return metadata }
+    metadata.generation += 1
+    LevelDBMetadata.key.withUnsafeBytes { key in metadata.encoded.withUnsafeBytes { batch.put(key, $0) } }
     try handle.write(batch)
-    return ledger
+    return metadata
   }
 
   /// Does to an entry what all of the operations on its key come to, of which only the last one can be seen.
@@ -60,7 +60,7 @@ struct LevelDBTransaction {
     for position in positions {
       if case .write(let data, _) = operations.operations[position] {
         header?.overwrite(at: now)
-        header = header ?? EntryHeader(createdAt: now, sequence: ledger.nextSequence + UInt64(position))
+        header = header ?? EntryHeader(createdAt: now, sequence: metadata.nextSequence + UInt64(position))
         value = data
       } else {
         header = nil
@@ -68,14 +68,14 @@ struct LevelDBTransaction {
     }
     if let header, let value {
       put(header, value, key: key)
-      if existing == nil { ledger.count += 1 }
+      if existing == nil { metadata.count += 1 }
     } else if existing != nil {
-      guard ledger.count > 0 else {
+      guard metadata.count > 0 else {
         throw StorageError(
-          .corrupted, "The LevelDB database in \(handle.path) has more entries than its ledger counts.")
+          .corrupted, "The LevelDB database in \(handle.path) has more entries than its metadata counts.")
       }
       batch.delete(key)
-      ledger.count -= 1
+      metadata.count -= 1
     } else {
       return
     }
@@ -96,7 +96,7 @@ struct LevelDBTransaction {
 
   /// Removes key by key, since LevelDB knows no other way: costs time proportional to the number of entries.
   private mutating func removeAll() throws {
-    guard ledger.count > 0 else { return }
+    guard metadata.count > 0 else { return }
     var size = Int.max / 2
     try handle.forEachEntry { key, stored in
       batch.delete(key)
@@ -108,7 +108,7 @@ struct LevelDBTransaction {
       return true
     }
     hasChanges = true
-    ledger.count = 0
+    metadata.count = 0
   }
 
   /// How much is compacted at a time when everything has been removed: closing waits for no more than that.

@@ -8,9 +8,9 @@ extension MemoryStorageEngine {
   /// Lets go of a table, which takes long if it is large and nobody else has it.
   func free(_ table: inout MemoryTable?) {
     #if DEBUG
-      // Whoever lets go of a snapshot lets the writer change shared nodes in place. Reference counts see to that,
+      // A snapshot that is released lets the writer change shared nodes in place. Reference counts see to that,
       // but the thread sanitizer does not see them; it sees a lock.
-      letGoLocked(&table)
+      releaseLocked(&table)
     #else
       guard let count = table?.entries.count, count > Self.mostFreedAtOnce else {
         table = nil
@@ -23,7 +23,7 @@ extension MemoryStorageEngine {
 }
 
 #if !DEBUG
-  /// A table that is let go of where ``drop()`` is called, whoever else refers to this object.
+  /// A table that is released where ``drop()`` is called, whatever else refers to this object.
   private final class LastReference: Sendable {
     private let table: MutexProtected<MemoryTable?>
 

@@ -25,12 +25,16 @@ extension MemoryStorageEngine {
 
   /// O(N).
   @concurrent public func readAllData() async throws -> [Data] {
-    try await withSnapshot { try await $0.entries.compactMap(with: &$1) { $0.value.data } }
+    try await withSnapshot {
+      try await $0.entries.compactMap(yieldingTo: &$1, every: Self.portion) { $0.value.data }
+    }
   }
 
   /// O(N).
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try await withSnapshot { try await $0.entries.compactMap(with: &$1) { ($0.key, $0.value.data) } }
+    try await withSnapshot {
+      try await $0.entries.compactMap(yieldingTo: &$1, every: Self.portion) { ($0.key, $0.value.data) }
+    }
   }
 
   /// O(N), or O(N log N) after most of what was written has been removed.
@@ -38,7 +42,7 @@ extension MemoryStorageEngine {
     try await withSnapshot { table, timer in
       let indices = table.indicesInOrderOfCreation()
       try await timer.yieldIfDue()
-      return try await indices.compactMap(with: &timer) { index in
+      return try await indices.compactMap(yieldingTo: &timer, every: Self.portion) { index in
         let (key, entry) = table.entries[index]
         return StorageEntry(
           key: key, data: entry.data, createdAt: entry.header.createdAt.date,
@@ -53,7 +57,9 @@ extension MemoryStorageEngine {
     return try await withSnapshot { table, timer in
       let keys = table.sortedKeys.keys(in: range, limit: limit ?? .max)
       try await timer.yieldIfDue()
-      return try await keys.compactMap(with: &timer) { key in table.entries[key].map { (key, $0.data) } }
+      return try await keys.compactMap(yieldingTo: &timer, every: Self.portion) { key in
+        table.entries[key].map { (key, $0.data) }
+      }
     }
   }
 
@@ -75,7 +81,9 @@ extension MemoryStorageEngine {
 
   /// O(N).
   @concurrent public func allKeys() async throws -> [CacheKey] {
-    try await withSnapshot { try await $0.entries.compactMap(with: &$1) { $0.key } }
+    try await withSnapshot {
+      try await $0.entries.compactMap(yieldingTo: &$1, every: Self.portion) { $0.key }
+    }
   }
 
   /// O(log N).
@@ -98,24 +106,9 @@ extension MemoryStorageEngine {
   ) async throws -> [Result] {
     try keys.validate()
     return try await withSnapshot { table, timer in
-      try await keys.compactMap(with: &timer) { key in table.entries[key].map { transform(key, $0) } }
+      try await keys.compactMap(yieldingTo: &timer, every: Self.portion) { key in
+        table.entries[key].map { transform(key, $0) }
+      }
     }
-  }
-}
-
-extension Sequence {
-  /// Lets other tasks go first now and then (rule C5), and is cancelled with the task.
-  fileprivate func compactMap<Result>(
-    with timer: inout YieldTimer, _ transform: (Element) -> Result?
-  ) async throws -> [Result] {
-    var results: [Result] = []
-    results.reserveCapacity(underestimatedCount)
-    var count = 0
-    for element in self {
-      if let result = transform(element) { results.append(result) }
-      count += 1
-      if count % 1024 == 0 { try await timer.yieldIfDue() }
-    }
-    return results
   }
 }

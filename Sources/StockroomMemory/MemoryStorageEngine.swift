@@ -9,11 +9,13 @@ import StockroomCore
 /// A read of one entry holds a lock for as long as one look-up takes. A read of many works on a copy that costs
 /// nothing to take, so it shows one moment, and neither waits for writers nor holds them up. A long batch is made ready
 /// beside the entries that others see; writes that come meanwhile are suspended until it is done.
-public final class MemoryStorageEngine: StorageEngine {
+public final class MemoryStorageEngine: BatchWritingEngine {
   /// The longest batch that readers wait for. A longer one is made ready beside the table that they see.
   private static let longestBatchInPlace = 64
   /// How many operations a long batch does between two looks at the clock.
-  private static let portion = 256
+  private static let writtenPortion = 256
+  /// How many entries a read of many reads between two looks at the clock.
+  static let portion = 1024
   /// How many short batches there are between two that let other tasks go first.
   private static let batchesPerYield = 64
 
@@ -37,8 +39,8 @@ public final class MemoryStorageEngine: StorageEngine {
   }
 
   #if DEBUG
-    /// Lets go of a table while nobody else changes one.
-    func letGoLocked(_ table: inout MemoryTable?) {
+    /// Releases a table while nobody else changes one.
+    func releaseLocked(_ table: inout MemoryTable?) {
       state.withLock { _ in table = nil }
     }
   #endif
@@ -67,8 +69,9 @@ public final class MemoryStorageEngine: StorageEngine {
 
   // MARK: Writing
 
-  /// Does the operations as one batch.
-  func commit(_ operations: [StorageOperation]) async throws {
+  /// Does the operations as one batch: O(log N) and a copy of the value for each, O(1) for all that `removeAll` removes, whose
+  /// memory is freed in the background.
+  package func commit(_ operations: [StorageOperation]) async throws {
     try Task.checkCancellation()
     guard operations.count <= Self.longestBatchInPlace, !operations.contains(where: \.removesAll) else {
       return try await commitBeside(operations)
@@ -95,11 +98,11 @@ public final class MemoryStorageEngine: StorageEngine {
     var timer = YieldTimer()
     try await timer.yield()
     var next: MemoryTable? = try look { copy $0 }
-    // What was in the table before, or what was made in vain.
+    // What was in the table before, or a copy that is not used.
     defer { free(&next) }
     var index = 0
     while index < operations.count {
-      let end = min(index + Self.portion, operations.count)
+      let end = min(index + Self.writtenPortion, operations.count)
       next?.apply(operations[index..<end].map(\.withValueOfItsOwn))
       index = end
       try await timer.yieldIfDue()

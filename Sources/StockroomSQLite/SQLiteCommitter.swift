@@ -5,8 +5,8 @@ import StockroomCore
 final class SQLiteCommitter: Sendable {
   private struct State {
     /// What the last transaction has left, if it is known.
-    var ledger: SQLiteLedger?
-    /// At how many pages of the log to wait for whoever reads from it.
+    var metadata: SQLiteMetadata?
+    /// At how many pages of the log to wait for those who read from it.
     var logLimit = SQLiteCommitter.logLimit
     /// Whether the database gets smaller once its log has been moved into it.
     var isRoomInLog = false
@@ -14,7 +14,7 @@ final class SQLiteCommitter: Sendable {
 
   /// At how many pages of the log they are moved into the database: those that SQLite itself takes.
   private static let pagesPerCheckpoint = 1_000
-  /// At how many pages the log begins anew, even if that takes waiting: 16 MiB.
+  /// At how many pages the log starts over, even if that takes waiting: 16 MiB.
   private static let logLimit = 4_096
   /// How long to wait then, for each so many pages.
   private static let timePerLimit = Duration.milliseconds(250)
@@ -47,7 +47,7 @@ final class SQLiteCommitter: Sendable {
   private func commit(_ batch: SortedBatch) throws {
     try state.withLock { state in
       // Forgotten if the transaction fails, since it is not known then what was kept.
-      let known = state.ledger.take()
+      let known = state.metadata.take()
       do {
         var left = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
@@ -61,7 +61,7 @@ final class SQLiteCommitter: Sendable {
         // The transaction has been committed, and an error here must not say otherwise.
         guard let version = try? connection.dataVersion() else { return }
         left.version = version
-        state.ledger = left
+        state.metadata = left
       } catch {
         try files.check(isThorough: true)
         throw error
@@ -76,7 +76,7 @@ final class SQLiteCommitter: Sendable {
 
   /// Moves what is in the log into the database.
   ///
-  /// As long as the reads of others overlap, the log cannot begin anew without waiting for a moment, during which nobody
+  /// As long as the reads of others overlap, the log cannot start over without waiting for a moment, during which nobody
   /// can write. That is done when it has become long. What has not been enough then will be twice as long the next time.
   func shortenLog() {
     state.withLock { state in
@@ -100,7 +100,7 @@ final class SQLiteCommitter: Sendable {
 
   /// Waits until nobody keeps readers out, for as long as the lock's timeout.
   func waitUntilReadable() throws {
-    try connection.run(.ledger) { _ = try $0.step() }
+    try connection.run(.metadata) { _ = try $0.step() }
   }
 
   /// Closes the connection. It is the last one in most cases, so that it moves the log into the database and deletes it,
@@ -133,6 +133,6 @@ final class SQLiteCommitter: Sendable {
 
   /// How many free pages are worth the effort: 1 MiB.
   private static let pagesWorthGiving = 256
-  /// How long to wait for whoever still reads what has been removed. After that, each commit tries again.
+  /// How long to wait for reads of what has been removed. After that, each commit tries again.
   private static let timeForRoom = Duration.milliseconds(100)
 }

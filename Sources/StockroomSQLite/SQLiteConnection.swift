@@ -38,7 +38,7 @@ final class SQLiteConnection: @unchecked Sendable {
   /// Opens a database file that is there, without reading from it or writing to it.
   ///
   /// - Parameters:
-  ///   - file: The path without symbolic links, since SQLite is told to follow none.
+  ///   - file: The path without symbolic links, since SQLite is opened to follow none.
   ///   - path: The path by which people know it.
   ///   - lockTimeout: How long to wait while others keep the database busy. Nil: not at all.
   init(file: String, path: String, lockTimeout: Duration?) throws {
@@ -83,7 +83,7 @@ final class SQLiteConnection: @unchecked Sendable {
     try run(query) { _ = try $0.step() }
   }
 
-  /// The statement for a query, ready to be bound. Whoever asks for it resets it.
+  /// The statement for a query, ready to be bound. The caller resets it.
   func statement(for query: SQLiteQuery) throws -> SQLiteStatement {
     if let statement = prepared[query.rawValue] {
       return SQLiteStatement(handle: statement, connection: self)
@@ -241,7 +241,7 @@ extension SQLiteConnection {
     try checkpoint(SQLITE_CHECKPOINT_PASSIVE)
   }
 
-  /// Moves all that is in the log into the database, so that the log begins anew, once nobody reads from it any more.
+  /// Moves all that is in the log into the database, so that the log starts over, once nobody reads from it any more.
   /// Until then nobody can write.
   ///
   /// - Parameter isEmptied: Whether the log's file gives its room back.

@@ -23,7 +23,7 @@ final class SQLiteDatabase: Sendable {
     let committer = SQLiteCommitter(on: connection, files)
     groups = GroupCommitter(on: thread) { [thread] group in
       try committer.commit(group)
-      // After the tasks have been told. Once the thread is being stopped, closing does the same.
+      // After the tasks have been resumed. Once the thread is being stopped, closing does the same.
       if committer.isLogLong { _ = try? thread.enqueue { committer.shortenLog() } }
     }
     self.committer = committer

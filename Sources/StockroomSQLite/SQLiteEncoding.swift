@@ -8,7 +8,7 @@ enum SQLiteEncoding {
   /// a table of its own.
   ///
   /// `key` is a BLOB, compared byte for byte, NUL included (K2). `sequence` grows from each first write of a key to the
-  /// next (R6), and none is greater than the one in `ledger`. `created` is in nanoseconds since 1970; the last write was
+  /// next (R6), and none is greater than the one in `metadata`. `created` is in nanoseconds since 1970; the last write was
   /// `age` nanoseconds later, which takes no room as long as there was only one.
   static let schema = [
     """
@@ -21,8 +21,8 @@ enum SQLiteEncoding {
     ) WITHOUT ROWID
     """,
     "CREATE TABLE large_values (number INTEGER PRIMARY KEY, value BLOB NOT NULL)",
-    "CREATE TABLE ledger (sequence INTEGER NOT NULL)",
-    "INSERT INTO ledger VALUES (0)",
+    "CREATE TABLE metadata (sequence INTEGER NOT NULL)",
+    "INSERT INTO metadata VALUES (0)",
   ]
 
   /// The most bytes that a key and its value have together in one row: an eighth of a page.
@@ -40,12 +40,12 @@ enum SQLiteEncoding {
   ///   program, or a later version of this one, made it.
   static func recognise(header: [UInt8], path: String) throws {
     guard header.count == headerLength, header.starts(with: Array("SQLite format 3\0".utf8)) else {
-      throw StorageError(.corrupted, "\(path) is not an SQLite database, or it is damaged.")
+      throw StorageError(.corrupted, "\(path) is not an SQLite database, or it is corrupted.")
     }
     // The versions for writing and for reading: with a rollback journal, or with a write-ahead log. SQLite only reads
     // what has an unknown version for writing, as if somebody had forbidden to write.
     guard header[18...19].allSatisfy({ (1...2).contains($0) }) else {
-      throw StorageError(.corrupted, "\(path) is damaged: its header has an unknown version.")
+      throw StorageError(.corrupted, "\(path) is corrupted: its header has an unknown version.")
     }
     func number(at offset: Int) -> UInt32 { header[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) } }
     guard number(at: 68) == applicationID else {

@@ -32,7 +32,7 @@ extension StorageError {
   }
 
   private static func code(for failure: SQLiteFailure) -> Code {
-    // SQLITE_IOERR_SHORT_READ and SQLITE_IOERR_CORRUPTFS: the file ends too early, or the file system is damaged.
+    // SQLITE_IOERR_SHORT_READ and SQLITE_IOERR_CORRUPTFS: the file ends too early, or the file system is corrupted.
     if [10 | 2 << 8, 10 | 33 << 8].contains(failure.resultCode) { return .corrupted }
     switch failure.resultCode & 0xff {
     // Our own statements are valid, so what SQLite cannot make sense of is the schema that it found in the file.

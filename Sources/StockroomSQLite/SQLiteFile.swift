@@ -26,7 +26,7 @@ struct SQLiteOptions: Sendable {
 struct SQLiteFile: Sendable {
   /// By which people know the file.
   let path: String
-  /// The same with the directory's symbolic links followed, since SQLite is told to follow none (rule O5).
+  /// The same with the directory's symbolic links followed, since SQLite is opened to follow none (rule O5).
   private let file: String
   private let options: SQLiteOptions
 
@@ -78,8 +78,7 @@ struct SQLiteFile: Sendable {
 
   /// The bytes in the file, or nil if there is none. Throws if what is there cannot be a database.
   private func size() throws -> Int? {
-    guard let status = try status(path) else { return nil }
-    return Int(status.st_size)
+    try status(path)?.size
   }
 
   /// Throws if what SQLite opens beside the database is anything but files, such as a pipe, which would make it wait.
@@ -90,15 +89,11 @@ struct SQLiteFile: Sendable {
   /// What is known of a file, or nil if there is none.
   ///
   /// - Throws: `StorageError` with code `unsupported` if it is not a file, but a symbolic link, say.
-  private func status(_ path: String) throws -> stat? {
-    var status = stat()
-    if lstat(path, &status) != 0 {
-      if errno == ENOENT { return nil }
-      throw StorageError.posix(errno, "Looking at \(path) failed.")
-    }
-    let kind = status.st_mode & S_IFMT
-    guard kind == S_IFREG else {
-      let name = kind == S_IFLNK ? "a symbolic link" : kind == S_IFDIR ? "a directory" : "a special file"
+  private func status(_ path: String) throws -> FileStatus? {
+    guard let status = try FileStatus(atPath: path) else { return nil }
+    guard status.isRegularFile else {
+      let name =
+        status.isSymbolicLink ? "a symbolic link" : status.isDirectory ? "a directory" : "a special file"
       throw StorageError(
         .unsupported, "\(path) is \(name) and not a file, so it cannot be part of a database.")
     }
@@ -106,7 +101,7 @@ struct SQLiteFile: Sendable {
   }
 
   /// Makes the database under another name and gives it its own when it is complete, so that an empty file is
-  /// never a new database, but always one that was cut off (rule F2). Returns its size.
+  /// never a new database, but always one that was truncated (rule F2). Returns its size.
   private func make() throws -> Int {
     try refuseWhatIsPlanted()
     if access("\(path)-wal", F_OK) == 0 {
@@ -136,15 +131,12 @@ struct SQLiteFile: Sendable {
 
   /// Makes a file, with the permissions that SQLite will give the files beside it as well.
   private func makeEmpty(_ path: String) throws {
-    let mode = mode_t(options.permissions.fileMode)
-    let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode)
-    guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
     // SQLite has no locks on it yet that would go with the descriptor.
-    defer { close(descriptor) }
-    // Whatever the process's umask is.
-    guard fchmod(descriptor, mode) == 0 else {
-      throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
+    guard let file = try FileDescriptor.makeFile(atPath: path, options.permissions) else {
+      throw StorageError.posix(EEXIST, "Making \(path) failed.")
     }
+    // Whatever the process's umask is.
+    try file.setMode(options.permissions.fileMode)
   }
 
   private func useLog(_ connection: SQLiteConnection) throws {

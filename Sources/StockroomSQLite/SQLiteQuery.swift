@@ -1,7 +1,7 @@
 /// Every statement that an engine prepares, once for each connection.
 enum SQLiteQuery: Int, CaseIterable {
   case beginReading, beginWriting, commit, rollback
-  case ledger, setLedger
+  case metadata, setMetadata
   case write, remove, removeAll
   case writeLarge, removeLarge, removeAllLarge
   case value, largeValue, times, exists
@@ -16,8 +16,8 @@ enum SQLiteQuery: Int, CaseIterable {
     case .commit: "COMMIT"
     case .rollback: "ROLLBACK"
 
-    case .ledger: "SELECT sequence, EXISTS (SELECT 1 FROM large_values) FROM ledger"
-    case .setLedger: "UPDATE ledger SET sequence = ?1"
+    case .metadata: "SELECT sequence, EXISTS (SELECT 1 FROM large_values) FROM metadata"
+    case .setMetadata: "UPDATE metadata SET sequence = ?1"
 
     // An overwrite keeps sequence and created; time does not move backwards for an entry (rule W2).
     case .write:

@@ -45,16 +45,14 @@ extension SQLiteStorageEngine {
 
   /// O(N log N): the entries are sorted by when their keys were first written.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    var entries = try await database.readMuch { reader, timer in
+    try await database.readMuch { reader, timer in
       try await reader.rows(of: .allEntries, &timer) { row in
         let entry = StorageEntry(
           key: try row.key(at: 0), data: try row.value(at: 1), createdAt: row.date(at: 2),
           updatedAt: row.date(at: 3))
         return (sequence: row.number(at: 4), entry: entry)
       }
-    }
-    entries.sort { $0.sequence < $1.sequence }
-    return entries.map(\.entry)
+    }.sortedByCreation()
   }
 
   /// O(log N + R) for R entries returned.
@@ -138,15 +136,7 @@ extension SQLiteConnection {
   fileprivate func compactMap<Result>(
     _ keys: [CacheKey], _ timer: inout YieldTimer, _ body: (CacheKey) throws -> Result?
   ) async throws -> [Result] {
-    try await snapshot {
-      var results: [Result] = []
-      results.reserveCapacity(keys.count)
-      for (index, key) in keys.enumerated() {
-        if index % Self.portion == Self.portion - 1 { try await timer.yieldIfDue() }
-        if let result = try body(key) { results.append(result) }
-      }
-      return results
-    }
+    try await snapshot { try await keys.compactMap(yieldingTo: &timer, every: Self.portion, body) }
   }
 
   /// What `body` makes of each row.
@@ -187,11 +177,10 @@ extension SQLiteConnection {
     // SQLite takes a copy, since nothing would stay where it is from one portion to the next.
     try cursor.start.withUnsafeBytes { try statement.bindCopy($0, at: 1) }
     while found.count < limit, try statement.step() {
-      switch cursor.position(of: try statement.bytes(at: 0)) {
-      case .before: continue
-      case .behind: return found
-      case .inside: found.append((try statement.key(at: 0), try statement.value(at: 1)))
+      let goesOn = try cursor.collect(statement.bytes(at: 0), into: &found, limit: limit) {
+        (try statement.key(at: 0), try statement.value(at: 1))
       }
+      if !goesOn { break }
       if found.count.isMultiple(of: Self.portion) { try await timer.yieldIfDue() }
     }
     return found

@@ -1,12 +1,12 @@
 import StockroomCore
 
 extension SQLiteStorageEngine {
-  /// Reads everything, and throws if anything of it is damaged (rule F2). SQLite keeps no checksums, so what has changed
+  /// Reads everything, and throws if anything of it is corrupted (rule F2). SQLite keeps no checksums, so what has changed
   /// within a value goes unnoticed.
   ///
   /// O(N log N), on a thread and a connection of its own. Keeps 16 bytes per entry in memory. Changes nothing.
   ///
-  /// - Throws: `StorageError` with code `corrupted` that names what is damaged; otherwise as ``read(key:)``.
+  /// - Throws: `StorageError` with code `corrupted` that names what is corrupted; otherwise as ``read(key:)``.
   public func verify() async throws {
     try await database.readApart { try $0.verify() }
   }
@@ -16,15 +16,15 @@ extension SQLiteConnection {
   /// Looks at every page, then at every row.
   fileprivate func verify() throws {
     // As long as this statement is under way, all others see the same moment, and an interruption stays in effect.
-    try run(.ledger) { ledger in
-      guard try ledger.step() else { throw corrupted("it has lost its ledger") }
-      let lastSequence = ledger.number(at: 0)
+    try run(.metadata) { metadata in
+      guard try metadata.step() else { throw corrupted("it has lost its metadata") }
+      let lastSequence = metadata.number(at: 0)
       try checkInterruption()
       // https://sqlite.org/pragma.html#pragma_integrity_check
-      let damage = try execute("PRAGMA integrity_check(1)")
-      guard damage == "ok" else { throw corrupted(damage ?? "SQLite does not say how") }
+      let result = try execute("PRAGMA integrity_check(1)")
+      guard result == "ok" else { throw corrupted(result ?? "SQLite does not say how") }
       try verifyLargeValues(referredToBy: verifyEntries(upTo: lastSequence))
-      guard try !ledger.step() else { throw corrupted("it has two ledgers") }
+      guard try !metadata.step() else { throw corrupted("it has two rows of metadata") }
     }
   }
 
@@ -38,7 +38,9 @@ extension SQLiteConnection {
       let key = try statement.key(at: 0)
       let name = key.value.debugDescription
       guard (try? key.validate()) != nil else { throw corrupted("\(name) is no key") }
-      guard statement.number(at: 1) != 0 else { throw corrupted("the entry \(name) makes no sense") }
+      guard statement.number(at: 1) != 0 else {
+        throw corrupted("the entry \(name) has a column of another type or out of range")
+      }
       let sequence = statement.number(at: 2)
       guard 0 < sequence, sequence <= lastSequence else {
         throw corrupted("the entry \(name) has the sequence \(sequence), which was never handed out")
@@ -77,6 +79,6 @@ extension SQLiteConnection {
   }
 
   private func corrupted(_ what: String) -> StorageError {
-    StorageError(.corrupted, "The database \(path) is damaged: \(what).")
+    StorageError(.corrupted, "The database \(path) is corrupted: \(what).")
   }
 }

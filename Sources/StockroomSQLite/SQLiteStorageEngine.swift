@@ -31,7 +31,7 @@ import StockroomCore
 /// ## The log
 ///
 /// The log moves into the database every 1,000 pages. If reads overlap, of this process or of others, so that it can never
-/// begin anew, a write waits for them from 16 MiB on: a quarter of a second for each 16 MiB that the log is long. Only a
+/// start over, a write waits for them from 16 MiB on: a quarter of a second for each 16 MiB that the log is long. Only a
 /// read that goes on for longer than that makes it grow further.
 ///
 /// ## Files that are deleted, moved or replaced
@@ -44,6 +44,13 @@ import StockroomCore
 /// A symbolic link, a pipe or a directory in place of one of the files is refused when opening. Directories may be
 /// symbolic links.
 ///
+/// ## Costs
+///
+/// A write or a removal costs O(log N) for each key and one sync for all, which concurrent calls share. ``removeAllData()``
+/// costs O(N) and one sync, and another two if a megabyte or more becomes free, which the disk then gets back: at once, or with
+/// the first write after every read of what was removed has ended. On a full disk it works as long as the log has room for
+/// it, which takes a thousandth of the database's size.
+///
 /// ## Apple's systems
 ///
 /// - In the container of an app group, several processes may use the same database. The system ends an app that it
@@ -52,12 +59,12 @@ import StockroomCore
 /// - In the sandbox the engine needs write permission for the directory, not only for the database.
 /// - Files take the data protection class of their directory. With `NSFileProtectionComplete`, calls throw `io` or
 ///   `permissionDenied` while the device is locked.
-public final class SQLiteStorageEngine: StorageEngine {
+public final class SQLiteStorageEngine: BatchWritingEngine {
   /// The open database, or why it could not be opened.
   private let opened: Result<SQLiteDatabase, any Error>
   private let durability: Durability
 
-  /// How many bytes of the database each connection keeps in memory at most, unless it is told otherwise: 64 MiB, or
+  /// How many bytes of the database each connection keeps in memory at most, by default: 64 MiB, or
   /// 8 MiB where the system ends processes that take much memory (iOS, tvOS, visionOS, watchOS).
   public static let defaultCacheSize = isMemoryScarce ? 8 << 20 : 64 << 20
 
@@ -84,7 +91,7 @@ public final class SQLiteStorageEngine: StorageEngine {
   ///   - cacheSize: How many bytes of the database each connection keeps in memory at most: the one that writes, and as
   ///     many as there are reads at the same time, of which eight are kept for later ones. Nothing is taken that the
   ///     database does not have.
-  /// - Throws: `StorageError` with code `corrupted` if the file is damaged or no database, `unsupported` if it is
+  /// - Throws: `StorageError` with code `corrupted` if the file is corrupted or no database, `unsupported` if it is
   ///   another program's, or if it or what belongs to it is a symbolic link or not a file, `readOnly`,
   ///   `permissionDenied`, `locked` if another process keeps it locked for that long, `diskFull` or `io`.
   public init(
@@ -131,13 +138,18 @@ public final class SQLiteStorageEngine: StorageEngine {
       opened: Result { try open(directory(), "data", options) }, durability: durability)
   }
 
-  /// Everything but finding damage within values, as SQLite keeps no checksums of its pages;
+  /// Everything but finding corruption within values, as SQLite keeps no checksums of its pages;
   /// `EngineCapabilities.durableWrites` only at `Durability.full`.
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess,
     ]
     return durability == .full ? always.union(.durableWrites) : always
+  }
+
+  /// Commits the operations together with those of concurrent calls, with which they share the sync.
+  package func commit(_ operations: [StorageOperation]) async throws {
+    try await database.commit(operations)
   }
 
   /// Waits for what is under way, moves the log into the database and closes it (rule O3).

@@ -1,7 +1,7 @@
 import StockroomCore
 
 /// What a writer knows about the database as a whole, which is true as long as nobody else writes to it.
-struct SQLiteLedger: Sendable {
+struct SQLiteMetadata: Sendable {
   /// The greatest sequence handed out.
   var lastSequence: Int64
   /// The greatest sequence that the database itself takes for handed out. Up to there nothing need be written.
@@ -21,28 +21,28 @@ struct SQLiteWriter {
   private let connection: SQLiteConnection
   private let now = Timestamp.now().nanoseconds
   /// What the database holds once the transaction has been committed.
-  private var ledger: SQLiteLedger
+  private var metadata: SQLiteMetadata
 
   /// Looks where the transaction before has left off.
   ///
   /// - Parameter known: What the last transaction of this connection has left.
-  init(on connection: SQLiteConnection, knowing known: SQLiteLedger? = nil) throws {
+  init(on connection: SQLiteConnection, knowing known: SQLiteMetadata? = nil) throws {
     self.connection = connection
     let version = try connection.dataVersion()
     if let known, known.version == version {
-      ledger = known
+      metadata = known
       return
     }
-    ledger = try connection.run(.ledger) { row in
+    metadata = try connection.run(.metadata) { row in
       guard try row.step() else {
-        throw StorageError(.corrupted, "The database \(connection.path) has lost its ledger.")
+        throw StorageError(.corrupted, "The database \(connection.path) has lost its metadata.")
       }
       let sequence = row.number(at: 0)
       // Beyond this there would be no room to count on.
       guard 0..<Int64.max / 2 ~= sequence else {
-        throw StorageError(.corrupted, "The ledger of the database \(connection.path) makes no sense.")
+        throw StorageError(.corrupted, "The metadata of the database \(connection.path) is out of range.")
       }
-      return SQLiteLedger(
+      return SQLiteMetadata(
         lastSequence: sequence, reservedSequence: sequence, hasLargeValues: row.number(at: 1) != 0,
         version: version)
     }
@@ -51,32 +51,32 @@ struct SQLiteWriter {
   /// Each operation has a sequence of its own, so that those of keys which are there already leave gaps.
   ///
   /// - Returns: What holds if the transaction is committed, but for the version.
-  mutating func perform(_ batch: SortedBatch) throws -> SQLiteLedger {
+  mutating func perform(_ batch: SortedBatch) throws -> SQLiteMetadata {
     if batch.removesAll {
       try connection.run(.removeAll)
       try connection.run(.removeAllLarge)
-      ledger.hasLargeValues = false
+      metadata.hasLargeValues = false
     }
-    let firstSequence = ledger.lastSequence + 1
+    let firstSequence = metadata.lastSequence + 1
     try batch.forEachKey { key, positions in
       for position in positions {
         if case .write(let data, _) = batch.operations[position] {
           let sequence = firstSequence + Int64(position)
           try data.withUnsafeBytes { try write($0, key: key, sequence: sequence) }
-          ledger.lastSequence = max(ledger.lastSequence, sequence)
+          metadata.lastSequence = max(metadata.lastSequence, sequence)
         } else {
           try remove(key)
         }
       }
     }
-    if ledger.lastSequence > ledger.reservedSequence {
-      ledger.reservedSequence = ledger.lastSequence + SQLiteLedger.reserve
-      try connection.run(.setLedger) { row in
-        try row.bind(ledger.reservedSequence, at: 1)
+    if metadata.lastSequence > metadata.reservedSequence {
+      metadata.reservedSequence = metadata.lastSequence + SQLiteMetadata.reserve
+      try connection.run(.setMetadata) { row in
+        try row.bind(metadata.reservedSequence, at: 1)
         _ = try row.step()
       }
     }
-    return ledger
+    return metadata
   }
 
   private mutating func write(
@@ -90,7 +90,7 @@ struct SQLiteWriter {
         try statement.bind(value, at: 2)
         _ = try statement.step()
       }
-      ledger.hasLargeValues = true
+      metadata.hasLargeValues = true
     }
     try connection.run(.write) { statement in
       try statement.bind(key, at: 1)
@@ -110,7 +110,7 @@ struct SQLiteWriter {
   }
 
   private func removeLargeValue(of key: UnsafeRawBufferPointer) throws {
-    guard ledger.hasLargeValues else { return }
+    guard metadata.hasLargeValues else { return }
     try connection.run(.removeLarge) { statement in
       try statement.bind(key, at: 1)
       _ = try statement.step()

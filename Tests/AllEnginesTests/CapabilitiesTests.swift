@@ -1,8 +1,8 @@
 import Foundation
 import StockroomCore
+import TestFixtures
+import StockroomEngines
 import Testing
-
-@testable import StockroomCLI
 
 @Suite struct CapabilitiesTests {
   @Test(

@@ -1,8 +1,9 @@
 import Foundation
 import StockroomCore
+import TestFixtures
+import StockroomEngines
+import StockroomKitSupport
 import Testing
-
-@testable import StockroomCLI
 
 @Suite(.serialized) struct LargeRequestsTests {
   @Test("A million keys are an ordinary request", arguments: EngineCatalogue.all.map(\.name))

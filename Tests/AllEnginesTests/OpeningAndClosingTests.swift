@@ -1,9 +1,9 @@
 #if os(Linux)
   import Foundation
   import StockroomCore
+  import TestFixtures
+  import StockroomEngines
   import Testing
-
-  @testable import StockroomCLI
 
   /// Engines are opened and closed over and over, in a process of its own so that nothing else opens anything.
   /// `STOCKROOM_OPENINGS` says how often, for a long run by hand.

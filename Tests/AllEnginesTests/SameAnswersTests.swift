@@ -1,8 +1,8 @@
 import Foundation
 import StockroomCore
+import TestFixtures
+import StockroomEngines
 import Testing
-
-@testable import StockroomCLI
 
 /// Every engine is asked the same questions, and gives the same answers.
 @Suite struct SameAnswersTests {

@@ -1,8 +1,8 @@
 import Foundation
 import StockroomCore
+import TestFixtures
+import StockroomEngines
 import Testing
-
-@testable import StockroomCLI
 
 /// Places that no user may use, root included.
 @Suite struct UnusablePlacesTests {

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 import Testing
 
 @testable import BenchmarkKit

@@ -2,6 +2,7 @@
 
 import ConformanceKit
 import Foundation
+import StockroomTestSupport
 import Observation
 import Stockroom
 import StockroomMemory

@@ -1,5 +1,6 @@
 import ConformanceKit
 import StockroomCore
+import StockroomEngines
 import Testing
 
 @testable import StockroomCLI

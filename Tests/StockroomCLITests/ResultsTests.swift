@@ -1,6 +1,7 @@
 import BenchmarkKit
 import Foundation
 import StockroomCore
+import StockroomEngines
 import Testing
 
 @testable import StockroomCLI

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 @Suite("The command line") struct UsageTests {
-  /// Command lines that make no sense, and what is said about each. The compiler needs the type to be quick.
+  /// Wrong command lines, and the message for each. The compiler needs the type to be quick.
   private static let wrongUsages: [([String], String)] = [
     (
       ["conformance", "--engine", "nonsense"], "There is no engine called nonsense. Engines: memory, files,"

@@ -20,7 +20,7 @@ import Testing
     #expect(Set(pairs.dropLast().map(\.0)).count == 4)
   }
 
-  @Test("A program's own directories carry its name, and are told from all others")
+  @Test("A program's own directories carry its name, and are distinct from all others")
   func ofProgram() {
     let directory = FileManager.Directory.caches.ofProgram
     #expect(directory.path.hasSuffix("/\(FileManager.Directory.pathComponent(for: Program.name))/Stockroom"))
@@ -73,7 +73,7 @@ import Testing
   }
 
   @Test(
-    "It belongs to its owner alone, or to the group if told so, whatever the umask is",
+    "It belongs to its owner alone, or to the group if asked for, whatever the umask is",
     arguments: [FilePermissions.owner, .group])
   func permissions(_ permissions: FilePermissions) throws {
     let place = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
@@ -117,7 +117,7 @@ import Testing
       }
     }
 
-    @Test("Where nobody can make a directory there is an error, and no end of trying")
+    @Test("Where no directory can be made, opening throws and does not retry without end")
     func impossible() {
       #expect(throws: StorageError.self) {
         try FileManager.Directory(url: URL(filePath: "/proc/stockroom/a")).create()

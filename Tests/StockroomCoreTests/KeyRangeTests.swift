@@ -16,7 +16,7 @@ import Testing
     #expect(keys(in: .prefix("")).count == 9)
   }
 
-  @Test("The lower bound is left out and the upper one let in")
+  @Test("The lower bound is excluded and the upper one included")
   func bounds() {
     let range = KeyRange(after: CacheKey(verbatim: "a/"), upTo: CacheKey(verbatim: "a/22"))
     #expect(keys(in: range) == ["a/1", "a/2", "a/22"])

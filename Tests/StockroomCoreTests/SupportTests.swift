@@ -28,7 +28,7 @@ private struct Refused: Error {}
     #expect(groups.withLock { $0.joined().sorted() } == Array(0..<64))
   }
 
-  @Test("A group that somebody else keeps from writing waits once, not for each of its requests")
+  @Test("A group that another process keeps from writing waits once, not for each of its requests")
   func locked() async throws {
     let thread = DedicatedThread()
     defer { thread.stop() }
@@ -47,7 +47,7 @@ private struct Refused: Error {}
     #expect(attempts.withLock { $0.joined().sorted() } == Array(0..<64))
   }
 
-  @Test("A request that cannot be committed takes no other with it")
+  @Test("A request that cannot be committed fails no other")
   func failure() async throws {
     let thread = DedicatedThread()
     defer { thread.stop() }
@@ -107,7 +107,7 @@ private struct Refused: Error {}
     await #expect(throws: StorageError.self) { try await thread.run {} }
   }
 
-  @Test("What a job throws reaches the one who asked for it")
+  @Test("What a job throws is thrown to its caller")
   func failure() async throws {
     let thread = DedicatedThread()
     defer { thread.stop() }
@@ -123,7 +123,7 @@ private struct Refused: Error {}
     func note(_ line: String) { lines.withLock { $0.append(line) } }
   }
 
-  @Test("Closing waits for everybody inside, and whoever closes too waits for the first")
+  @Test("Closing waits for the calls under way, and a second close for the first")
   func close() async throws {
     let gate = Gate(path: "/somewhere")
     let journal = Journal()

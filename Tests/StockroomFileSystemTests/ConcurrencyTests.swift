@@ -1,13 +1,14 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("Engines that share a directory")
 struct ConcurrencyTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   @Test("Readers on two engines never see half a batch", arguments: Durability.allCases)
   func wholeBatches(_ durability: Durability) async throws {

@@ -1,18 +1,19 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import StockroomFileSystem
 
-/// Each case stops a batch at some point by the very code that makes it, then opens the directory anew.
+/// Each case stops a batch at some point by the very code that makes it, then reopens the directory.
 @Suite("A batch that is interrupted")
 struct CrashTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
   static let keys: [CacheKey] = ["created", long, "replaced", "removed", "kept"]
 
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   private func prepare() async throws {
     let engine = try place.open()
@@ -138,9 +139,9 @@ struct CrashTests {
   #if os(Linux)
     @Test(
       "One that comes back takes nothing back for which there is no room any more",
-      .enabled(if: MountedFileSystem.isPossible, "this user may not mount file systems"))
+      .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
     func reappearedWithoutRoom() async throws {
-      let system = try MountedFileSystem("tmpfs", options: "nr_inodes=100")
+      let system = try SmallDisk("nr_inodes=100")
       let engine = try system.open()
       let connection = try DiskConnection(
         directory: system.url.appending(path: "store").path, durability: .full)

@@ -1,13 +1,14 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("One file per entry")
 struct EntryFileTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   @Test("A value is the contents of a file that is named like its key", arguments: Durability.allCases)
   func contents(_ durability: Durability) async throws {

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
@@ -21,9 +22,9 @@ struct FileNameTests {
       String(repeating: "\u{e9}", count: 255), String(repeating: ".", count: 300),
     ].map { CacheKey(verbatim: $0) }
 
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   @Test("Hostile keys are all kept apart, stay inside, and come back as they were")
   func hostileKeys() async throws {

@@ -1,13 +1,14 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("What others put into the directory")
 struct ForeignFileTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   @Test("Foreign files are neither listed nor touched")
   func foreignFiles() async throws {
@@ -32,7 +33,7 @@ struct ForeignFileTests {
     for name in foreign { #expect(try place.contents(name) == data(name)) }
   }
 
-  @Test("A file with a name of ours is an entry, whoever put it there")
+  @Test("A file with the name of an entry is one, whatever program made it")
   func copiedIn() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")
@@ -66,7 +67,7 @@ struct ForeignFileTests {
 
   @Test("What is no regular file is not followed, not waited for, and not touched")
   func notFiles() async throws {
-    let outside = try TestDirectory()
+    let outside = try TemporaryDirectory()
     try data("secret").write(to: outside.file("x"))
     let long = CacheKey(verbatim: String(repeating: "l", count: 300))
     try FileManager.default.createSymbolicLink(
@@ -93,7 +94,7 @@ struct ForeignFileTests {
   }
 
   @Test(
-    "A file that has been cut off, emptied or extended is not taken for a value; one that has been replaced is"
+    "A file that has been truncated, emptied or extended is not taken for a value; one that has been replaced is"
   )
   func changedLength() async throws {
     let engine = try place.open()

@@ -1,45 +1,16 @@
 #if os(Linux)
   import Foundation
   import StockroomCore
+  import TestFixtures
   import StockroomFileSystem
   import Testing
 
-  /// A file system of the test's own, unmounted when the last reference to it goes. Needs root.
-  final class MountedFileSystem: Sendable {
-    private let mountPoint: TestDirectory
-
-    init(_ type: String, options: String = "rw") throws {
-      mountPoint = try TestDirectory()
-      try Self.run("mount", "-t", type, "-o", options, "stockroom-test", mountPoint.url.path)
-    }
-
-    deinit { try? Self.run("umount", "-l", mountPoint.url.path) }
-
-    var url: URL { mountPoint.url }
-
-    func open(_ durability: Durability = .full) throws -> DiskStorageEngine {
-      try DiskStorageEngine(directory: .init(url: url.appending(path: "store")), durability: durability)
-    }
-
-    private static func run(_ arguments: String...) throws {
-      let process = Process()
-      process.executableURL = URL(filePath: "/usr/bin/env")
-      process.arguments = arguments
-      process.standardError = FileHandle.nullDevice
-      try process.run()
-      process.waitUntilExit()
-      guard process.terminationStatus == 0 else { throw StorageError(.io, "\(arguments) failed") }
-    }
-
-    static let isPossible = (try? MountedFileSystem("tmpfs")) != nil
-  }
-
   @Suite(
-    "Other file systems", .enabled(if: MountedFileSystem.isPossible, "this user may not mount file systems"))
+    "Other file systems", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct LimitedFileSystemTests {
     @Test("Without extended attributes, creation and order survive overwrites and reopening")
     func sidecars() async throws {
-      let system = try MountedFileSystem("ramfs")
+      let system = try SmallDisk(type: "ramfs")
       let keys: [CacheKey] = ["c", "a", CacheKey(verbatim: String(repeating: "L", count: 400)), "b"]
       let engine = try system.open()
       for key in keys { try await engine.write(data("1"), key: key) }
@@ -65,7 +36,7 @@
       "A full disk refuses writes, keeps what is there, and lets entries be removed",
       arguments: Durability.allCases)
     func fullDisk(_ durability: Durability) async throws {
-      let system = try MountedFileSystem("tmpfs", options: "size=1m")
+      let system = try SmallDisk("size=1m")
       let engine = try system.open(durability)
       let value = Data(repeating: 7, count: 8000)
       var keys: [CacheKey] = []
@@ -95,7 +66,7 @@
 
     @Test("When there are no more files to have, a batch is undone and the engine goes on")
     func noInodes() async throws {
-      let system = try MountedFileSystem("tmpfs", options: "nr_inodes=40")
+      let system = try SmallDisk("nr_inodes=40")
       let engine = try system.open()
       try await engine.write((0..<10).map { (CacheKey(verbatim: "k\($0)"), data("1")) })
       // Staging takes 15 of the 18 that are left; the directories for the long keys take more than the rest.
@@ -113,7 +84,7 @@
 
     @Test("A file system that is read-only is refused")
     func readOnly() async throws {
-      let system = try MountedFileSystem("tmpfs", options: "ro")
+      let system = try SmallDisk(isReadOnly: true)
       await expectError(.readOnly, naming: system.url.path) { try system.open() }
     }
   }

@@ -1,13 +1,14 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("Opening and closing")
 struct OpeningTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   @Test("A plain file in place of the directory is refused and left alone")
   func plainFile() async throws {
@@ -27,13 +28,13 @@ struct OpeningTests {
     #expect(try place.visibleFiles() == [])
 
     try FileManager.default.removeItem(at: place.file(".stockroom"))
-    let outside = try TestDirectory()
+    let outside = try TemporaryDirectory()
     try FileManager.default.createSymbolicLink(at: place.file(".stockroom"), withDestinationURL: outside.url)
     await expectError(.corrupted, naming: ".stockroom") { try place.open() }
     #expect(try FileManager.default.contentsOfDirectory(atPath: outside.url.path) == [])
   }
 
-  @Test("A newer format and a damaged state are refused and left alone")
+  @Test("A newer format and a corrupted state are refused and left alone")
   func state() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")

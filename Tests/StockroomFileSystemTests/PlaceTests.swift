@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
@@ -41,10 +42,10 @@ struct PlaceTests {
     }
   }
 
-  let parent: TestDirectory
+  let parent: TemporaryDirectory
   var place: URL { parent.file("place") }
 
-  init() throws { parent = try TestDirectory() }
+  init() throws { parent = try TemporaryDirectory() }
 
   private func open() throws -> DiskStorageEngine { try .disk(directory: .init(url: place)) }
 
@@ -74,7 +75,7 @@ struct PlaceTests {
   }
 
   @Test(
-    "Who opens the place afterwards is not disturbed",
+    "An engine that opens the place afterwards is not affected",
     arguments: Change.allCases.filter { $0 != .linkedCopy }, Durability.allCases)
   func newOwner(_ change: Change, _ durability: Durability) async throws {
     let former = try DiskStorageEngine.disk(directory: .init(url: place), durability: durability)

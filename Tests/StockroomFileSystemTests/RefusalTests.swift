@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import StockroomFileSystem
@@ -9,9 +10,9 @@ import Testing
 struct RefusalTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
 
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   private func expectNothingLeft() throws {
     for name in ["staging", "undo"] {
@@ -195,7 +196,7 @@ struct RefusalTests {
     }
 
     static let isPossible: Bool = {
-      guard let place = try? TestDirectory(), (try? Data().write(to: place.file("f"))) != nil,
+      guard let place = try? TemporaryDirectory(), (try? Data().write(to: place.file("f"))) != nil,
         let file = try? ImmutableFile(place.file("f"))
       else { return false }
       return (try? file.makeMutable()) != nil

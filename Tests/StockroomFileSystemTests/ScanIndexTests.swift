@@ -1,16 +1,17 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import StockroomFileSystem
 
 @Suite("The index for scans")
 struct ScanIndexTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
   let engine: DiskStorageEngine
 
   init() throws {
-    place = try TestDirectory()
+    place = try TemporaryDirectory()
     engine = try place.open(.process)
   }
 

@@ -1,13 +1,14 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("Who else has access")
 struct SecurityTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
 
-  init() throws { place = try TestDirectory() }
+  init() throws { place = try TemporaryDirectory() }
 
   /// The modes of everything at the path and below it.
   private func modes(of root: URL) throws -> [String: Int] {
@@ -42,7 +43,7 @@ struct SecurityTests {
     "Without extended attributes, nothing that holds metadata is open to others", .enabled(if: canMountRAM))
   func sidecarModes() async throws {
     #if os(Linux)
-      let system = try MountedFileSystem("ramfs")
+      let system = try SmallDisk(type: "ramfs")
       let engine = try system.open()
       try await engine.write([
         ("a", data("1")), (CacheKey(verbatim: String(repeating: "l", count: 300)), data("1")),
@@ -55,14 +56,15 @@ struct SecurityTests {
 
   private static var canMountRAM: Bool {
     #if os(Linux)
-      MountedFileSystem.isPossible
+      SmallDisk.isPossible
     #else
       false
     #endif
   }
 
   @Test(
-    "Somebody who can only read and keeps the lock stops no read, and a write for no longer than it is told")
+    "A process that may only read and keeps the lock delays no read, and a write for no longer than the time-out"
+  )
   func mereReader() async throws {
     let engine = try DiskStorageEngine.disk(directory: place.directory, lockTimeout: .milliseconds(50))
     try await engine.write(data("1"), key: "a")
@@ -84,7 +86,7 @@ struct SecurityTests {
   }
 
   @Test(
-    "A file of the engine's own that is a hard link to somebody else's is refused and not written",
+    "A file of the engine that is a hard link to another file is refused and not written",
     arguments: [
       "journal", "state",
     ])
@@ -108,7 +110,7 @@ struct SecurityTests {
   func planted(_ name: String) async throws {
     let hidden = place.file(".stockroom")
     let path = hidden.appending(path: name)
-    let outside = try TestDirectory()
+    let outside = try TemporaryDirectory()
     let isFile = ["journal", "state"].contains(name)
     let plants: [() throws -> Void] = [
       { try #require(mkfifo(path.path, 0o600) == 0) },

@@ -1,22 +1,11 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Synchronization
 import Testing
 
-/// A directory of the test's own, removed when the last reference to it goes.
-final class TestDirectory: Sendable {
-  let url: URL
-
-  init(in parent: URL = FileManager.default.temporaryDirectory) throws {
-    url = parent.appending(path: "stockroom-files-\(UUID().uuidString)", directoryHint: .isDirectory)
-    try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
-  }
-
-  deinit { try? FileManager.default.removeItem(at: url) }
-
-  var directory: FileManager.Directory { FileManager.Directory(url: url) }
-
+extension TemporaryDirectory {
   func open(_ durability: Durability = .full) throws -> DiskStorageEngine {
     try DiskStorageEngine(directory: directory, durability: durability)
   }
@@ -31,6 +20,14 @@ final class TestDirectory: Sendable {
 
   func contents(_ name: String) throws -> Data { try Data(contentsOf: file(name)) }
 }
+
+#if os(Linux)
+  extension SmallDisk {
+    func open(_ durability: Durability = .full) throws -> DiskStorageEngine {
+      try DiskStorageEngine(directory: directory, durability: durability)
+    }
+  }
+#endif
 
 extension CacheKey: ExpressibleByStringLiteral {
   /// The key itself, in tests.

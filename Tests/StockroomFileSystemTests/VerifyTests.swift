@@ -1,15 +1,16 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomFileSystem
 import Testing
 
 @Suite("Verifying a directory")
 struct VerifyTests {
-  let place: TestDirectory
+  let place: TemporaryDirectory
   let engine: DiskStorageEngine
 
   init() throws {
-    place = try TestDirectory()
+    place = try TemporaryDirectory()
     engine = try place.open()
   }
 

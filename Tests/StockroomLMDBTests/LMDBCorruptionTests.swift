@@ -1,5 +1,7 @@
 import Foundation
 import StockroomCore
+import TestFixtures
+import StockroomKitSupport
 import StockroomLMDB
 import Testing
 
@@ -61,7 +63,8 @@ struct LMDBCorruptionTests {
   }
 
   @Test(
-    "Whatever is done to a page, calls return what is there or throw, and the process lives", arguments: 0..<2
+    "Whatever is done to a page, calls return what is there or throw, and the process does not trap",
+    arguments: 0..<2
   )
   func anywhere(part: Int) async throws {
     let place = try await filled()

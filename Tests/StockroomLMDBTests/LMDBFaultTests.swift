@@ -1,6 +1,7 @@
 import StockroomCLMDB
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLMDB
 import Testing
 
@@ -14,7 +15,7 @@ import Testing
     return place
   }
 
-  @Test("A file that has been cut off anywhere is refused", arguments: [1, 16, 4095, 4096, 8192, 100_000])
+  @Test("A file that has been truncated anywhere is refused", arguments: [1, 16, 4095, 4096, 8192, 100_000])
   func truncated(left: Int) async throws {
     let place = try await filled()
     let whole = try Data(contentsOf: place.dataFile)
@@ -29,7 +30,7 @@ import Testing
   }
 
   @Test(
-    "A large value that was overwritten by smaller ones in a batch is no damage",
+    "A large value that was overwritten by smaller ones in a batch is no corruption",
     arguments: [1, 5_000, 12_000])
   func shrunk(size: Int) async throws {
     let place = try TemporaryDirectory()
@@ -49,7 +50,7 @@ import Testing
     #expect(try await place.engine().keyCount() == 0)
   }
 
-  @Test("Any damage to the meta pages gives the entries or an error")
+  @Test("With corrupted meta pages reads return the entries or throw")
   func damagedHeader() async throws {
     let place = try await filled()
     let whole = try Data(contentsOf: place.dataFile)
@@ -70,7 +71,7 @@ import Testing
     }
   }
 
-  @Test("A header that leaves no room for a root is damage")
+  @Test("A header that leaves no room for a root is corruption")
   func noRoomForRoot() async throws {
     let place = try await filled()
     var bytes = try Data(contentsOf: place.dataFile)
@@ -83,7 +84,8 @@ import Testing
   }
 
   @Test(
-    "An entry with flags that none has here is damage", arguments: ["stockroom", "entries", "large value"],
+    "An entry with flags that none has here is corruption",
+    arguments: ["metadata", "entries", "large value"],
     [UInt8(2), 4, 8])
   func wildFlags(name: String, flag: UInt8) async throws {
     let place = try await filled()
@@ -114,8 +116,8 @@ import Testing
     #expect(code == .corrupted || (flag == 2 && code == (name == "entries" ? nil : .unsupported)))
   }
 
-  @Test("A record that leaves nothing to count on is damage")
-  func senselessRecord() async throws {
+  @Test("Metadata with a sequence out of range is corruption")
+  func impossibleMetadata() async throws {
     let place = try await filled()
     var bytes = try Data(contentsOf: place.dataFile)
     // Its signature, the version, and the number.
@@ -180,7 +182,7 @@ import Testing
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["data.mdb"])
   }
 
-  @Test("An empty file is a database that was cut off, not a new one")
+  @Test("An empty file is a database that was truncated, not a new one")
   func emptyFile() async throws {
     let place = try TemporaryDirectory()
     try Data().write(to: place.dataFile)
@@ -212,7 +214,7 @@ import Testing
   @Test("Another program's entry under our name does not make the environment ours")
   func foreignNamesake() async throws {
     let place = try TemporaryDirectory()
-    try writeForeignEntry(named: "stockroom", in: place.url.path)
+    try writeForeignEntry(named: "metadata", in: place.url.path)
     #expect(await code { _ = try place.engine() } == .unsupported)
   }
 

@@ -1,48 +1,20 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLMDB
 import Testing
 
 #if os(Linux)
   import Glibc
 
-  /// A file system of a few megabytes, where the machine lets us have one.
-  private final class SmallDisk {
-    let url: URL
-
-    init?(megabytes: Int) {
-      url = FileManager.default.temporaryDirectory.appending(path: "lmdb-disk-\(UUID().uuidString)")
-      guard mkdir(url.path, 0o755) == 0 else { return nil }
-      guard mount("tmpfs", url.path, "tmpfs", 0, "size=\(megabytes)m") == 0 else {
-        rmdir(url.path)
-        return nil
-      }
-    }
-
-    deinit {
-      umount2(url.path, Int32(MNT_DETACH))
-      rmdir(url.path)
-    }
-
-    /// Makes room. A process that is just being started, by another test, may have inherited the file, which then keeps
-    /// its room after it has been removed.
-    func throwOff(_ ballast: URL) throws {
-      try FileHandle(forWritingTo: ballast).truncate(atOffset: 0)
-      try FileManager.default.removeItem(at: ballast)
-    }
-
-    static let isPossible = SmallDisk(megabytes: 1) != nil
-  }
-
-  @Suite(.enabled(if: SmallDisk.isPossible, "Mounting a small file system takes rights that we lack."))
+  @Suite(.enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct LMDBFullDiskTests {
     @Test(
       "A full disk refuses writes, keeps what is there, and works again with room", arguments: [500, 20_000])
     func fullDisk(valueSize: Int) async throws {
-      let disk = try #require(SmallDisk(megabytes: 4))
-      let directory = FileManager.Directory(url: disk.url.appending(path: "store"))
-      let ballast = disk.url.appending(path: "ballast")
-      try Data(count: 1 << 20).write(to: ballast)
+      let disk = try SmallDisk("size=4m")
+      let directory = disk.directory
+      try disk.fill(1 << 20)
       let engine = try LMDBStorageEngine(directory: directory)
       var written = 0
       var refusal: StorageError.Code?
@@ -65,7 +37,7 @@ import Testing
       let another = try LMDBStorageEngine(directory: directory)
       #expect(try await another.keyCount() == written)
 
-      try disk.throwOff(ballast)
+      try disk.makeRoom()
       try await engine.write(value(written, count: valueSize), key: key(written))
       try await engine.remove(key: key(0))
       #expect(try await engine.keyCount() == written)
@@ -76,23 +48,18 @@ import Testing
 
     @Test("Opening on a full disk throws and leaves an empty database at most")
     func openOnFullDisk() async throws {
-      let disk = try #require(SmallDisk(megabytes: 1))
+      let disk = try SmallDisk("size=1m")
       let url = disk.url.appending(path: "store")
       try FileManager.default.createDirectory(at: url, withIntermediateDirectories: false)
       for spare in [0, 4096, 65_536, 73_728, 81_920] {
-        let ballast = disk.url.appending(path: "ballast")
-        var size = 1 << 20
-        while size > 0 && !FileManager.default.createFile(atPath: ballast.path, contents: Data(count: size)) {
-          size -= 4096
-        }
-        try Data(count: max(0, size - spare)).write(to: ballast)
+        try disk.fill(leaving: spare)
         let code = await code {
           try await LMDBStorageEngine(directory: FileManager.Directory(url: url)).close()
         }
         #expect(code == .diskFull || (code == nil && spare > 70_000))
         let names = try FileManager.default.contentsOfDirectory(atPath: url.path)
         if code != nil { #expect(names.allSatisfy { $0 == "data.mdb" }) }
-        try disk.throwOff(ballast)
+        try disk.makeRoom()
       }
       let engine = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
       #expect(try await engine.keyCount() == 0)
@@ -104,8 +71,8 @@ import Testing
       arguments: [500, 20_000])
     func removalOnFullDisk(valueSize: Int) async throws {
       for isAlone in [true, false] {
-        let disk = try #require(SmallDisk(megabytes: 3))
-        let directory = FileManager.Directory(url: disk.url.appending(path: "store"))
+        let disk = try SmallDisk("size=3m")
+        let directory = disk.directory
         let engine = try LMDBStorageEngine(directory: directory)
         var number = 0
         while await code(of: { try await engine.write(value(number, count: valueSize), key: key(number)) })
@@ -131,12 +98,12 @@ import Testing
 
     @Test("A read-only file system is reported as such")
     func readOnly() async throws {
-      let disk = try #require(SmallDisk(megabytes: 4))
-      let directory = FileManager.Directory(url: disk.url.appending(path: "store"))
+      let disk = try SmallDisk("size=4m")
+      let directory = disk.directory
       let engine = try LMDBStorageEngine(directory: directory)
       try await engine.write(value(1), key: key(1))
       try await engine.close()
-      #expect(mount("", disk.url.path, "", UInt(MS_REMOUNT | MS_RDONLY), nil) == 0)
+      try disk.makeReadOnly()
       #expect(await code { _ = try LMDBStorageEngine(directory: directory) } == .readOnly)
       let missing = FileManager.Directory(url: disk.url.appending(path: "other"))
       #expect(await code { _ = try LMDBStorageEngine(directory: missing) } == .readOnly)

@@ -3,6 +3,7 @@
   import Foundation
   import Glibc
   import StockroomCore
+  import TestFixtures
   import StockroomLMDB
   import Testing
 
@@ -97,7 +98,7 @@
     }
 
     @Test(
-      "Whoever keeps the data file locked makes opening throw locked, and holds up neither closing nor other places"
+      "A process that keeps the data file locked makes opening throw .locked, and delays neither closing nor other places"
     )
     func lockedFile() async throws {
       let (place, other) = (try TemporaryDirectory(), try TemporaryDirectory())

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLMDB
 import Testing
 
@@ -82,7 +83,7 @@ import Testing
     #expect(size > 5_000_000 && size < 11_500_000)
   }
 
-  @Test("Order of creation survives overwriting, removing everything and opening anew")
+  @Test("Order of creation survives overwriting, removing everything and reopening")
   func order() async throws {
     let place = try TemporaryDirectory()
     do {

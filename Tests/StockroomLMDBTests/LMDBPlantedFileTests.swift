@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLMDB
 import Testing
 
@@ -47,7 +48,7 @@ struct LMDBPlantedFileTests {
       if isThere { try Data("precious".utf8).write(to: target) }
       try FileManager.default.createSymbolicLink(
         at: place.url.appending(path: name), withDestinationURL: target)
-      #expect(await code { _ = try place.engine() } == .unsupported)
+      #expect(await code { _ = try place.engine() } == .corrupted)
       if isThere {
         #expect(try Data(contentsOf: target) == Data("precious".utf8))
       } else {
@@ -62,7 +63,7 @@ struct LMDBPlantedFileTests {
     let place = try TemporaryDirectory()
     let path = place.url.appending(path: name).path
     try #require((isPipe ? mkfifo(path, 0o600) : mkdir(path, 0o700)) == 0)
-    #expect(await code { _ = try place.engine() } == .unsupported)
+    #expect(await code { _ = try place.engine() } == .corrupted)
     try FileManager.default.removeItem(atPath: path)
     #expect(try await place.engine().keyCount() == 0)
   }

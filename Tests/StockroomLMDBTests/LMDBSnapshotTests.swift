@@ -2,6 +2,7 @@
   import Foundation
   import Glibc
   import StockroomCore
+  import TestFixtures
   import StockroomLMDB
   import Testing
 

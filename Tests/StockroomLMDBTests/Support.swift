@@ -1,25 +1,12 @@
 import Foundation
 import StockroomCore
+import TestFixtures
+import StockroomKitSupport
 import StockroomLMDB
 
-/// A directory for one test.
-final class TemporaryDirectory {
-  let url: URL
-
-  init() throws {
-    url = FileManager.default.temporaryDirectory.appending(path: "lmdb-\(UUID().uuidString)")
-    try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
-  }
-
-  deinit {
-    try? FileManager.default.removeItem(at: url)
-    try? FileManager.default.removeItem(at: neighbour)
-  }
-
+extension TemporaryDirectory {
   /// Where something can be moved to.
-  var neighbour: URL { url.appendingPathExtension("neighbour") }
-
-  var directory: FileManager.Directory { FileManager.Directory(url: url) }
+  var neighbour: URL { beside("neighbour") }
   var dataFile: URL { url.appending(path: "data.mdb") }
 
   func engine(

@@ -1,54 +1,26 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLevelDB
 import Testing
 
 #if os(Linux)
-  import Glibc
-
-  /// A file system of a few megabytes that goes away with the last reference to it.
-  final class SmallDisk: Sendable {
-    let directory: TemporaryDirectory
-
-    /// Nil if this process may not mount.
-    init?(megabytes: Int) throws {
-      directory = try TemporaryDirectory()
-      guard mount("tmpfs", directory.url.path, "tmpfs", 0, "size=\(megabytes)m") == 0 else { return nil }
+  extension SmallDisk {
+    fileprivate func open(durability: Durability = .process) throws -> LevelDBStorageEngine {
+      try LevelDBStorageEngine(directory: directory, durability: durability)
     }
-
-    deinit { umount2(directory.url.path, Int32(MNT_DETACH)) }
-
-    /// Takes all the room but some bytes.
-    func fill(leaving count: Int = 0) throws {
-      let file = open(directory.url.appending(path: "ballast").path, O_WRONLY | O_CREAT | O_APPEND, 0o600)
-      defer { close(file) }
-      let block = [UInt8](repeating: 1, count: 4096)
-      while write(file, block, block.count) > 0 {}
-      var status = stat()
-      fstat(file, &status)
-      ftruncate(file, max(0, status.st_size - count))
-    }
-
-    func makeRoom() throws {
-      let ballast = directory.url.appending(path: "ballast")
-      // A process that is just being started, by another test, may have inherited the file, which then keeps its room.
-      try FileHandle(forWritingTo: ballast).truncate(atOffset: 0)
-      try FileManager.default.removeItem(at: ballast)
-    }
-
-    /// Whether this process may mount.
-    static let isPossible = (try? SmallDisk(megabytes: 1)) != nil
   }
 
   @Suite(
-    "LevelDB: a full disk", .serialized, .enabled(if: SmallDisk.isPossible, "mounting takes a privilege"))
+    "LevelDB: a full disk", .serialized,
+    .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct LevelDBDiskFullTests {
     @Test(
       "A write that finds no room leaves no trace, and writing goes on once there is room",
       arguments: [0, 4096, 65_000, 140_000], Durability.allCases)
     func fullDisk(leaving count: Int, durability: Durability) async throws {
-      guard let disk = try SmallDisk(megabytes: 8) else { return }
-      var engine = try disk.directory.open(durability: durability)
+      let disk = try SmallDisk("size=8m")
+      var engine = try disk.open(durability: durability)
       var expected: [CacheKey: Data] = [:]
       func check(_ engine: LevelDBStorageEngine) async throws {
         let all = try await engine.readAllDataAndKeys()
@@ -81,7 +53,7 @@ import Testing
         try disk.makeRoom()
         if round == 1 {
           try await engine.close()
-          engine = try disk.directory.open(durability: durability)
+          engine = try disk.open(durability: durability)
           try await check(engine)
         }
         let key = CacheKey(verbatim: "\(round)/after")
@@ -90,28 +62,28 @@ import Testing
         try await check(engine)
       }
       try await engine.close()
-      try await check(disk.directory.open(durability: durability))
+      try await check(disk.open(durability: durability))
     }
 
     @Test("Opening on a full disk throws, and works once there is room")
     func fullDiskAtOpening() async throws {
-      guard let disk = try SmallDisk(megabytes: 8) else { return }
+      let disk = try SmallDisk("size=8m")
       let key = CacheKey(verbatim: "a")
       try disk.fill()
-      #expect { try disk.directory.open() } throws: { ($0 as? StorageError)?.code == .diskFull }
+      #expect { try disk.open() } throws: { ($0 as? StorageError)?.code == .diskFull }
       try disk.makeRoom()
-      try await disk.directory.open().write(Data("a".utf8), key: key)
+      try await disk.open().write(Data("a".utf8), key: key)
       for count in [0, 4096, 8192, 16_384, 65_536] {
         try disk.fill(leaving: count)
         do {
-          let engine = try disk.directory.open()
+          let engine = try disk.open()
           #expect(try await engine.read(key: key) == Data("a".utf8))
         } catch let error as StorageError {
           #expect(error.code == .diskFull, "\(error)")
         }
         try disk.makeRoom()
       }
-      #expect(try await disk.directory.open().read(key: key) == Data("a".utf8))
+      #expect(try await disk.open().read(key: key) == Data("a".utf8))
     }
 
     private func random(_ count: Int) -> Data {

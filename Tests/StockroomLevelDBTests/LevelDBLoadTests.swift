@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLevelDB
 import Testing
 
@@ -27,7 +28,7 @@ struct LevelDBLoadTests {
     #expect(try await engine.allKeys().count == 90_000)
   }
 
-  @Test("A value of 64 MiB comes back, before and after opening anew")
+  @Test("A value of 64 MiB comes back, before and after reopening")
   func largeValue() async throws {
     let key = CacheKey(verbatim: "large")
     var data = Data(repeating: 0xA5, count: 64 << 20)

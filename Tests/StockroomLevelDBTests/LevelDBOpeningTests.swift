@@ -1,6 +1,7 @@
 import StockroomCLevelDB
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLevelDB
 import Testing
 
@@ -80,8 +81,8 @@ struct LevelDBOpeningTests {
     try await engine.verify()
   }
 
-  @Test("A closing mark that is damaged itself keeps no intact database closed")
-  func damagedClosingMark() async throws {
+  @Test("A damaged clean-shutdown marker keeps no intact database from opening")
+  func damagedMarker() async throws {
     for text in ["", "x", String(repeating: "\0", count: 100)] {
       let engine = try directory.open()
       try await engine.write(Data(text.utf8), key: CacheKey(verbatim: "a"))

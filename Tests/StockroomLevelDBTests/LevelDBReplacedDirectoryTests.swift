@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomLevelDB
 import Testing
 
@@ -86,7 +87,7 @@ struct LevelDBReplacedDirectoryTests {
   }
 
   @Test(
-    "A log that is cut off under an open engine makes the next write throw", arguments: Durability.allCases)
+    "A log that is truncated under an open engine makes the next write throw", arguments: Durability.allCases)
   func cutLog(_ durability: Durability) async throws {
     let engine = try directory.open(durability: durability)
     try await engine.write(noise(5000), key: CacheKey(verbatim: "a"))
@@ -98,7 +99,7 @@ struct LevelDBReplacedDirectoryTests {
     }
   }
 
-  @Test("Tables that are cut off under an open engine make it throw, not trap")
+  @Test("Tables that are truncated under an open engine make it throw, not trap")
   func cutTables() async throws {
     for number in 0..<3 {
       let engine = try directory.open()

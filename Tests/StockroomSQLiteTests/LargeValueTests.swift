@@ -1,6 +1,7 @@
 import StockroomCSQLite
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 import StockroomSQLite
 import Testing
 
@@ -72,7 +73,7 @@ import Testing
     }
   }
 
-  @Test("A large value that is missing is damage, not absence")
+  @Test("A large value that is missing is corruption, not absence")
   func missing() async throws {
     try await withEngine { engine in
       try await engine.write(Data(count: 1_000), key: key)
@@ -82,7 +83,7 @@ import Testing
     }
   }
 
-  @Test("Two engines on one database keep one order of writing and know of each other's large values")
+  @Test("Two engines on one database keep one order of writing and see each other's large values")
   func twoEngines() async throws {
     try await withEngine { engine in
       let engines = [engine, try SQLiteStorageEngine(directory: directory)]

@@ -4,22 +4,6 @@
   import StockroomSQLite
   import Testing
 
-  /// A file system of the test's own, where the machine lets us have one.
-  final class SmallDisk: Sendable {
-    let place: TestPlace
-    var directory: FileManager.Directory { place.directory }
-
-    init?(kilobytes: Int) {
-      guard let place = try? TestPlace() else { return nil }
-      self.place = place
-      guard mount("tmpfs", place.parent.path, "tmpfs", 0, "size=\(kilobytes)k") == 0 else { return nil }
-    }
-
-    deinit { umount2(place.parent.path, Int32(MNT_DETACH)) }
-
-    static let isPossible = SmallDisk(kilobytes: 1_000) != nil
-  }
-
   /// A file that nobody may change, where the file system has such.
   enum ImmutableFile {
     static func set(_ isImmutable: Bool, _ path: String) throws {
@@ -46,7 +30,8 @@
   }
 
   /// The system refuses what it allowed before (rule F4).
-  @Suite(.enabled(if: ImmutableFile.isPossible, "Making a file immutable takes rights that we lack."))
+  @Suite(
+    .enabled(if: ImmutableFile.isPossible, "Making a file immutable needs a right that this process lacks."))
   struct RefusedWritesTests {
     @Test("A file that becomes immutable leaves calls undone and entries readable", arguments: ["", "-wal"])
     func immutable(suffix: String) async throws {

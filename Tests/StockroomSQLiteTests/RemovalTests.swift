@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomSQLite
 import Testing
 
@@ -24,7 +25,7 @@ import Testing
     try await again.apply([.removeAll, .write(data("new"), key: key(1_000))])
     #expect(try await again.readAllData() == [data("new")])
     if isReading {
-      // Whoever reads what has been removed goes on doing so.
+      // Reads of what has been removed go on.
       try reader.run("SELECT * FROM entries; COMMIT")
       try await again.write(data("newer"), key: key(1_000))
       try await again.close()
@@ -45,10 +46,10 @@ import Testing
   #if os(Linux)
     @Test(
       "On a disk that others have filled, everything can be removed, and something be written again",
-      .enabled(if: SmallDisk.isPossible, "Mounting a small file system takes rights that we lack."),
+      .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)),
       arguments: [300, 9_000])
     func fullDisk(valueSize: Int) async throws {
-      let disk = try #require(SmallDisk(kilobytes: 6_000))
+      let disk = try SmallDisk("size=6000k")
       let engine = try SQLiteStorageEngine(directory: disk.directory, durability: .process)
       let entries =
         [(key(0), data("x"))]
@@ -58,9 +59,7 @@ import Testing
       let again = try SQLiteStorageEngine(directory: disk.directory, durability: .process)
       // The log gets room for a small batch, and nothing that would make the database grow.
       for _ in 0..<50 { try await again.write(data("x"), key: key(0)) }
-      let ballast = try FileHandle(forWritingTo: disk.place.makeFile("ballast"))
-      let block = Data(count: 4_096)
-      #expect(throws: (any Error).self) { while true { try ballast.write(contentsOf: block) } }
+      try disk.fill()
       let refusal = await #expect(throws: StorageError.self) {
         try await again.write(Data(count: 8_000_000), key: key(1_000_000))
       }

@@ -116,7 +116,8 @@ import Testing
   }
 
   @Test(
-    "A header that asks for a way of reading or writing that does not exist is damaged", arguments: [18, 19])
+    "A header that asks for a way of reading or writing that does not exist is corrupted",
+    arguments: [18, 19])
   func unknownVersions(offset: Int) async throws {
     try await cleaningUp {
       try await SQLiteStorageEngine(directory: directory).close()
@@ -172,7 +173,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Two engines on one database take turns and see each other's writes")
+  @Test("Writes of two engines on one database are interleaved, and both see each other's writes")
   func twoEngines() async throws {
     try await cleaningUp {
       let engines = [
@@ -221,10 +222,10 @@ import Testing
   }
 
   @Test(
-    "A database without one of its tables, or with a senseless ledger, is damaged",
+    "A database without one of its tables, or with metadata out of range, is corrupted",
     arguments: [
-      "DROP TABLE entries", "DROP TABLE large_values", "DROP TABLE ledger", "DELETE FROM ledger",
-      "UPDATE ledger SET sequence = -1", "UPDATE ledger SET sequence = 9223372036854775807",
+      "DROP TABLE entries", "DROP TABLE large_values", "DROP TABLE metadata", "DELETE FROM metadata",
+      "UPDATE metadata SET sequence = -1", "UPDATE metadata SET sequence = 9223372036854775807",
     ])
   func damagedTables(sql: String) async throws {
     try await cleaningUp {

@@ -1,26 +1,20 @@
 import StockroomCSQLite
 import Foundation
 import StockroomCore
+import TestFixtures
 import StockroomSQLite
 import Synchronization
 import Testing
 
-/// A directory for a database, removed with everything around it when the last reference goes.
-final class TestPlace: Sendable {
-  /// A directory that holds nothing but ``url``.
-  let parent: URL
-  /// Where the database is, not made yet.
-  let url: URL
+/// Where a test has its database. Its directory is not made yet.
+struct TestPlace: Sendable {
+  private let place: TemporaryDirectory
 
-  init() throws {
-    parent = FileManager.default.temporaryDirectory.appending(path: "stockroom-sqlite-\(UUID().uuidString)")
-    url = parent.appending(path: "place", directoryHint: .isDirectory)
-    try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)
-  }
+  init() throws { place = try TemporaryDirectory(isCreated: false) }
 
-  deinit { try? FileManager.default.removeItem(at: parent) }
-
-  var directory: FileManager.Directory { .init(url: url) }
+  var parent: URL { place.parent }
+  var url: URL { place.url }
+  var directory: FileManager.Directory { place.directory }
   /// The paths of the database's files.
   var database: String { url.appending(path: "data.sqlite3").path(percentEncoded: false) }
   var log: String { database + "-wal" }

@@ -14,7 +14,7 @@ import Testing
   }
 
   @Test(
-    "A database whose parts do not fit together is found damaged, although it opens",
+    "A database whose parts do not fit together is found corrupted, although it opens",
     arguments: [
       "DELETE FROM large_values WHERE number = (SELECT max(number) FROM large_values)",
       "DELETE FROM large_values WHERE number = (SELECT min(number) FROM large_values)",
@@ -30,7 +30,7 @@ import Testing
       "UPDATE entries SET key = x'ff' WHERE key = CAST('key 200' AS BLOB)",
       "UPDATE entries SET key = zeroblob(600) WHERE key = CAST('key 200' AS BLOB)",
       "UPDATE entries SET key = 'key 200' WHERE key = CAST('key 200' AS BLOB)",
-      "INSERT INTO ledger VALUES (1)",
+      "INSERT INTO metadata VALUES (1)",
     ])
   func invariants(sql: String) async throws {
     let place = try TestPlace()

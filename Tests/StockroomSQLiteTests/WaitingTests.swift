@@ -21,7 +21,7 @@ import Testing
 
   #if os(macOS) || os(Linux)
     @Test(
-      "Somebody who may only read the files holds writers up for the lock's timeout, and readers not at all")
+      "A process that may only read the files delays writers for the lock's timeout, and readers not at all")
     func readLocks() async throws {
       let place = try TestPlace()
       let engine = try SQLiteStorageEngine(directory: place.directory)

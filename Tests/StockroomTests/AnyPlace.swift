@@ -1,8 +1,7 @@
 import Foundation
+import StockroomEngines
 import Stockroom
 import Testing
-
-@testable import StockroomCLI
 
 /// A directory for one test, and the engine to open on it.
 final class Place: Sendable {

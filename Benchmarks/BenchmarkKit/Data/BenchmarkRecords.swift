@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// Which records there are: the same set is the same records.
 struct RecordSet: Hashable, Sendable {

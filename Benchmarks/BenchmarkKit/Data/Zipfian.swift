@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 
 #if canImport(Darwin)
   import Darwin

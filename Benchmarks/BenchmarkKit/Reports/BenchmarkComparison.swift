@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 
 /// What has become faster or slower from one report to another.
 ///

@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 extension BenchmarkReport {
   /// The report for a terminal: aligned tables of times and of throughput, with the fastest marked.

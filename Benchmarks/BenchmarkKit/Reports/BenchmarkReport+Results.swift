@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// The report as a page that is kept: what was measured where, the short of it as a chart and a table, and all of it.
 extension BenchmarkReport {

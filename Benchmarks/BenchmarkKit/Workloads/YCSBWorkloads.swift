@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 // The core workloads of the Yahoo! Cloud Serving Benchmark, as Cooper and others published them (SoCC 2010).
 
@@ -174,17 +175,5 @@ extension YCSB.Step {
       "scan(_:limit:) after \(range.after?.description ?? "nothing"), limit \(limit),"
     case .modify(let key, _): "read(key:) of \(key)"
     }
-  }
-}
-
-extension Array {
-  /// The index of the first element for which the predicate holds, which holds for all behind it. O(log N).
-  fileprivate func partitioningIndex(where holds: (Element) -> Bool) -> Int {
-    var (low, high) = (0, count)
-    while low < high {
-      let middle = (low + high) / 2
-      if holds(self[middle]) { high = middle } else { low = middle + 1 }
-    }
-    return low
   }
 }

@@ -109,8 +109,8 @@ package final class DedicatedThread: @unchecked Sendable {
   }
 
   private func next() -> [() -> Void]? {
-    // A task that writes again and again brings its next job as soon as it has heard of the last one.
-    Self.linger { isWanted.load(ordering: .relaxed) }
+    // A task that writes again and again enqueues its next job as soon as the last one is done.
+    Self.spin { isWanted.load(ordering: .relaxed) }
     pthread_mutex_lock(mutex)
     defer { pthread_mutex_unlock(mutex) }
     while jobs.isEmpty {
@@ -122,9 +122,9 @@ package final class DedicatedThread: @unchecked Sendable {
     return jobs
   }
 
-  /// Lets other threads go first until `isDone` or a moment is over: about as long as it takes to wake a thread up, which
+  /// Yields to other threads until `isDone` or a moment is over: about as long as it takes to wake a thread up, which
   /// is what this saves, and little beside a wait for a disk.
-  static func linger(until isDone: () -> Bool) {
+  static func spin(until isDone: () -> Bool) {
     let end = ContinuousClock.now + .microseconds(100)
     while !isDone(), ContinuousClock.now < end { sched_yield() }
   }

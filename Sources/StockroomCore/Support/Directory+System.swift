@@ -30,13 +30,7 @@ extension FileManager.Directory {
 
   /// Waits until the names in a directory are on disk.
   package static func sync(_ path: String) throws {
-    let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    guard descriptor >= 0 else { throw StorageError.posix(errno, "Opening the directory \(path) failed.") }
-    defer { close(descriptor) }
-    // Some file systems cannot sync a directory, and say so with EINVAL; there is nothing more to do there.
-    guard fsync(descriptor) == 0 || errno == EINVAL else {
-      throw StorageError.posix(errno, "Syncing the directory \(path) failed.")
-    }
+    try FileDescriptor.openDirectory(atPath: path).synchronizeNames()
   }
 
   /// Gives a file that is complete the name that others look for, durably. If there is a file of that name by now,

@@ -32,9 +32,7 @@ package final class DirectoryMonitor: Sendable {
   /// that a task which does so and reads afterwards never reads by a look from before.
   private static let shortInterval: UInt64 = 3_000
 
-  private let path: String
-  /// The descriptor of the directory, or -1 once it has been closed.
-  private let openDescriptor: Atomic<Int32>
+  private let directory: FileDescriptor
   /// When the directory was last changed, in nanoseconds, if the files have been compared since and another change cannot
   /// have the same time.
   private let confirmedChange = Atomic<Int64>(.min)
@@ -44,22 +42,14 @@ package final class DirectoryMonitor: Sendable {
 
   /// - Throws: ``StorageError`` that names the path.
   package init(path: String) throws {
-    let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    guard descriptor >= 0 else { throw StorageError.posix(errno, "Opening the directory \(path) failed.") }
-    self.path = path
-    openDescriptor = Atomic(descriptor)
+    directory = try FileDescriptor.openDirectory(atPath: path)
   }
-
-  deinit { close() }
 
   /// The descriptor of the directory.
-  package var descriptor: Int32 { openDescriptor.load(ordering: .relaxed) }
+  package var descriptor: Int32 { directory.number }
 
   /// Closes the directory, after which every ``observe(isThorough:)`` throws. May be called twice.
-  package func close() {
-    let descriptor = openDescriptor.exchange(-1, ordering: .relaxed)
-    if descriptor >= 0 { closeDescriptor(descriptor) }
-  }
+  package func close() { directory.release() }
 
   /// Returns nil if all is as it was when ``confirm(_:)`` was last called. Otherwise the files have to be compared, and if
   /// they are right, the observation has to be confirmed.
@@ -72,22 +62,13 @@ package final class DirectoryMonitor: Sendable {
   package func observe(isThorough: Bool = false, isFrequent: Bool = false) throws -> Observation? {
     let now = Self.now(CLOCK_MONOTONIC)
     if isFrequent, now < nextObservation.load(ordering: .relaxed) { return nil }
-    var status = stat()
-    guard fstat(descriptor, &status) == 0 else {
-      throw StorageError.posix(errno, "Looking at the directory \(path) failed.")
-    }
-    #if canImport(Darwin)
-      let time = status.st_ctimespec
-    #else
-      let time = status.st_ctim
-    #endif
-    let change = Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    let change = try directory.status().changed.nanoseconds
     let isConfirmed = change == confirmedChange.load(ordering: .relaxed)
     if isConfirmed, !isThorough, now < nextComparison.load(ordering: .relaxed) {
       nextObservation.store(now + Self.shortInterval, ordering: .relaxed)
       return nil
     }
-    let tick = time.tv_nsec == 0 ? Self.coarseTick : Self.tick
+    let tick = change.isMultiple(of: 1_000_000_000) ? Self.coarseTick : Self.tick
     let isLastChange = Int64(Self.now(CLOCK_REALTIME)) - change > tick
     return Observation(
       mayDifferInNames: !isConfirmed, change: change, isLastChange: isLastChange, time: now)
@@ -106,5 +87,3 @@ package final class DirectoryMonitor: Sendable {
     return UInt64(clamping: time.tv_sec) * 1_000_000_000 + UInt64(clamping: time.tv_nsec)
   }
 }
-
-private func closeDescriptor(_ descriptor: Int32) { close(descriptor) }

@@ -8,11 +8,11 @@
 
 /// An advisory lock on an open file, which every descriptor of its own can have: `flock`.
 package enum FileLock {
-  /// How long an engine waits for another process, unless it is told otherwise.
+  /// How long an engine waits for another process, by default.
   package static let defaultTimeout = Duration.seconds(60)
 
-  /// Takes the exclusive lock, and waits for it on this thread for as long as `timeout`. Whoever may read a file can
-  /// lock it, so nobody is waited for without end (rule O5).
+  /// Takes the exclusive lock, and waits for it on this thread for as long as `timeout`. Every process that
+  /// may read a file can lock it, so the wait has an end (rule O5).
   ///
   /// - Throws: ``StorageError`` with code `locked` if another process has the lock all that time, `io` if the file
   ///   system has no locks.

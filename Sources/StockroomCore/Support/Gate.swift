@@ -14,7 +14,7 @@ package final class Gate: Sendable {
   /// A gate in front of an engine that is open on `path`.
   package init(path: String) { self.path = path }
 
-  /// Lets a call in, which calls ``leave()`` when it is done.
+  /// Admits a call, which calls ``leave()`` when it is done.
   ///
   /// - Throws: ``StorageError`` with code `closed` once closing has begun.
   package func enter() throws {
@@ -33,7 +33,16 @@ package final class Gate: Sendable {
     closer?.resume()
   }
 
-  /// Lets nobody in any more, waits until everybody has left, then calls `release`.
+  /// Calls `body` as a call that closing waits for.
+  ///
+  /// - Throws: ``StorageError`` with code `closed` once closing has begun; what `body` throws.
+  package func whileOpen<Result>(_ body: () async throws -> Result) async throws -> Result {
+    try enter()
+    defer { leave() }
+    return try await body()
+  }
+
+  /// Admits no more calls, waits until those under way have left, then calls `release`.
   ///
   /// Only the first call does so. Every other one returns once the first one is through.
   package func close(releasing release: () async throws -> Void) async throws {

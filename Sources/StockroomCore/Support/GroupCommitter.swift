@@ -43,11 +43,11 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     }
   }
 
-  /// Waits for a moment as long as fewer requests are there than were committed last: those who wrote then have just
-  /// been told, and most of them are about to write again. One task alone waits for nobody.
-  private func awaitCompany() {
+  /// Waits for a moment as long as fewer requests are there than were committed last: the tasks that wrote then have just
+  /// been resumed, and most of them are about to write again. One task alone waits for none.
+  private func waitForCommitSiblings() {
     let expected = lastCount.load(ordering: .relaxed)
-    DedicatedThread.linger { waiting.withLock { $0.count } >= expected }
+    DedicatedThread.spin { waiting.withLock { $0.count } >= expected }
   }
 
   private func takeGroup() -> [Waiting] {
@@ -58,22 +58,22 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   }
 
   /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
-  /// done takes no other with it; but not if it is the fault of none of them.
+  /// done fails no other; but not if the error would be the same for each.
   private func commitGroup() {
-    awaitCompany()
+    waitForCommitSiblings()
     let group = takeGroup()
     lastCount.store(group.count, ordering: .relaxed)
     let result = Result { try commit(group.map(\.request)) }
     let isEachTried =
-      if case .failure(let error) = result { group.count > 1 && !isNobodysFault(error) } else { false }
+      if case .failure(let error) = result { group.count > 1 && !affectsWholeGroup(error) } else { false }
     for waiting in group {
       waiting.continuation.resume(
         with: isEachTried ? Result { try commit([waiting.request]) } : result)
     }
   }
 
-  /// Somebody else writes, for whom each would wait as long again; or nothing is open any more.
-  private func isNobodysFault(_ error: any Error) -> Bool {
+  /// Another process has the lock, for which each request would wait as long again; or nothing is open any more.
+  private func affectsWholeGroup(_ error: any Error) -> Bool {
     let code = (error as? StorageError)?.code
     return code == .locked || code == .closed
   }

@@ -1,6 +1,6 @@
 /// What an engine needs to walk a ``KeyRange`` in byte order: where to start, and when to stop.
-package struct KeyRangeCursor: Sendable {
-  package enum Position: Sendable {
+@usableFromInline package struct KeyRangeCursor: Sendable {
+  @usableFromInline package enum Position: Sendable {
     case before, inside, behind
   }
 
@@ -20,7 +20,7 @@ package struct KeyRangeCursor: Sendable {
   }
 
   /// Where these bytes stand. Once a key is ``Position/behind``, so is every later one.
-  package func position(of key: UnsafeRawBufferPointer) -> Position {
+  @usableFromInline package func position(of key: UnsafeRawBufferPointer) -> Position {
     if let after, after.withUnsafeBytes({ key.compare(with: $0) }) <= 0 { return .before }
     if let upTo, upTo.withUnsafeBytes({ key.compare(with: $0) }) > 0 { return .behind }
     if prefix.isEmpty { return .inside }

@@ -24,8 +24,8 @@ package struct SortedKeys: Sendable {
       chunks.append([key])
       return
     }
-    let chunk = max(0, chunks.partition { $0[0] <= key } - 1)
-    let place = chunks[chunk].partition { $0 < key }
+    let chunk = max(0, chunks.partitioningIndex { key < $0[0] } - 1)
+    let place = chunks[chunk].partitioningIndex { !($0 < key) }
     if place < chunks[chunk].count, chunks[chunk][place] == key { return }
     chunks[chunk].insert(key, at: place)
     if chunks[chunk].count > Self.chunkCapacity { split(chunk, hasAppended: place == Self.chunkCapacity) }
@@ -33,9 +33,9 @@ package struct SortedKeys: Sendable {
 
   /// Takes a key out, if it is there.
   package mutating func remove(_ key: CacheKey) {
-    let chunk = chunks.partition { $0[0] <= key } - 1
+    let chunk = chunks.partitioningIndex { key < $0[0] } - 1
     guard chunk >= 0 else { return }
-    let place = chunks[chunk].partition { $0 < key }
+    let place = chunks[chunk].partitioningIndex { !($0 < key) }
     guard place < chunks[chunk].count, chunks[chunk][place] == key else { return }
     chunks[chunk].remove(at: place)
     if chunks[chunk].isEmpty { chunks.remove(at: chunk) }
@@ -43,9 +43,9 @@ package struct SortedKeys: Sendable {
 
   /// Calls `body` with the keys at or after `start`, in order, until it returns false. O(log N + R) for R calls.
   package func forEach(from start: CacheKey, _ body: (CacheKey) throws -> Bool) rethrows {
-    let first = max(0, chunks.partition { $0[0] <= start } - 1)
+    let first = max(0, chunks.partitioningIndex { start < $0[0] } - 1)
     for chunk in chunks[min(first, chunks.count)...] {
-      let place = chunk[0] < start ? chunk.partition { $0 < start } : 0
+      let place = chunk[0] < start ? chunk.partitioningIndex { !($0 < start) } : 0
       for key in chunk[place...] {
         guard try body(key) else { return }
       }
@@ -58,13 +58,7 @@ package struct SortedKeys: Sendable {
     var found: [CacheKey] = []
     if limit <= 0 { return found }
     forEach(from: CacheKey(contiguous: String(decoding: cursor.start, as: UTF8.self))) { key in
-      switch cursor.position(of: key) {
-      case .before: return true
-      case .behind: return false
-      case .inside:
-        found.append(key)
-        return found.count < limit
-      }
+      key.withUTF8 { cursor.collect($0, into: &found, limit: limit) { key } }
     }
     return found
   }
@@ -75,18 +69,5 @@ package struct SortedKeys: Sendable {
     let upper = Array(chunks[chunk][middle...])
     chunks[chunk].removeSubrange(middle...)
     chunks.insert(upper, at: chunk + 1)
-  }
-}
-
-extension Array {
-  /// The index of the first element for which the predicate is false, where it is true for all before it and
-  /// false for all after it. O(log N).
-  fileprivate func partition(_ isBefore: (Element) -> Bool) -> Int {
-    var (low, high) = (0, count)
-    while low < high {
-      let middle = (low + high) / 2
-      if isBefore(self[middle]) { low = middle + 1 } else { high = middle }
-    }
-    return low
   }
 }

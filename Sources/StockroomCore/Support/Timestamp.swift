@@ -27,7 +27,7 @@ package struct Timestamp: Sendable, Hashable, Comparable {
   /// A `Date` counts seconds since 2001 in floating point. Taking the offset off as an integer first keeps all
   /// the precision that it has.
   package var date: Date {
-    // Wrapping: a damaged file may hold any number.
+    // Wrapping: a corrupted file may hold any number.
     let sinceReference = nanoseconds &- Self.referenceDate
     let (seconds, rest) = sinceReference.quotientAndRemainder(dividingBy: 1_000_000_000)
     return Date(timeIntervalSinceReferenceDate: Double(seconds) + Double(rest) / 1e9)

@@ -1,9 +1,9 @@
-/// Lets a long call on the cooperative pool give way to others (rule C5).
+/// When a long call on the cooperative pool yields to other tasks (rule C5).
 ///
 /// A call that never suspends keeps its thread of the pool, and as many of them as there are processors keep all. So a
 /// call that reads many entries begins with ``yield()`` and calls ``yieldIfDue()`` between one portion of them and the
 /// next.
-package struct YieldTimer: ~Copyable {
+@usableFromInline package struct YieldTimer: ~Copyable {
   /// How long a call may keep its thread.
   private static let slice = Duration.milliseconds(10)
 
@@ -11,7 +11,7 @@ package struct YieldTimer: ~Copyable {
 
   package init() {}
 
-  /// Lets every task go first that is ready to run.
+  /// Yields to every task that is ready to run.
   ///
   /// - Throws: `CancellationError` if the task has been cancelled.
   package mutating func yield() async throws {
@@ -23,10 +23,10 @@ package struct YieldTimer: ~Copyable {
   /// Whether this call has kept its thread for long enough.
   package var isDue: Bool { ContinuousClock.now >= end }
 
-  /// Lets other tasks go first if this call has kept its thread for long enough.
+  /// Yields to other tasks if this call has kept its thread for long enough.
   ///
   /// - Throws: `CancellationError` if the task has been cancelled.
-  package mutating func yieldIfDue() async throws {
+  @usableFromInline package mutating func yieldIfDue() async throws {
     try Task.checkCancellation()
     if isDue { try await yield() }
   }

@@ -106,7 +106,7 @@ extension PersistentCache {
     }
     let operations = changes.map { operation(for: $0, in: storage) }
     do {
-      try await storage.engine.perform(operations)
+      try await storage.engine.apply(operations)
       for index in changes.indices { changes[index].isStored = true }
     } catch  where changes.count > 1 {
       // One by one, so that a change which cannot be made is in nobody's way.
@@ -124,7 +124,7 @@ extension PersistentCache {
     _ change: inout CacheChange<Item>, _ operation: StorageOperation, in storage: CacheStorage
   ) async {
     do {
-      try await storage.engine.perform([operation])
+      try await storage.engine.apply([operation])
       change.isStored = true
     } catch {
       await fail(&change, error, in: storage)

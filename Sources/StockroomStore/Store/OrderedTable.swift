@@ -144,13 +144,7 @@ extension OrderedTable {
     {
       return guess
     }
-    var low = 0
-    var high = sequences.count
-    while low < high {
-      let middle = (low + high) / 2
-      if sequences[middle] < sequence { low = middle + 1 } else { high = middle }
-    }
-    return low
+    return sequences.partitioningIndex { $0 >= sequence }
   }
 }
 

@@ -187,7 +187,7 @@ extension AsyncStoredValue {
   /// that is no longer there. If that cannot be done now, the next operation does it.
   private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
     do {
-      try await engine.perform([operation])
+      try await engine.apply([operation])
       take(content)
     } catch {
       guard !engine.hasSurelyDoneNothing(of: [operation], after: error) else { throw error }

@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomTestSupport
 import Testing
 
 @Suite("The reproduction of a history")

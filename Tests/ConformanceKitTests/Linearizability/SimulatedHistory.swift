@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 
 @testable import ConformanceKit
 

@@ -1,4 +1,5 @@
 import StockroomCore
+import StockroomKitSupport
 import Foundation
 import Testing
 

@@ -1,6 +1,6 @@
-import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomTestSupport
 import StockroomStore
 import Testing
 

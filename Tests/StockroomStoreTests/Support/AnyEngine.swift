@@ -1,8 +1,7 @@
 import Foundation
 import StockroomCore
+import StockroomEngines
 import Testing
-
-@testable import StockroomCLI
 
 /// One of the built-in engines, as an argument of tests that run on each.
 struct AnyEngine: Sendable, CustomTestStringConvertible {

@@ -1,11 +1,7 @@
 import Foundation
 import PeerEngines
 import StockroomCore
-import StockroomFileSystem
-import StockroomLMDB
-import StockroomLevelDB
-import StockroomMemory
-import StockroomSQLite
+import StockroomEngines
 
 /// An engine of Stockroom's, or a peer of one.
 struct Subject: Sendable {
@@ -13,11 +9,6 @@ struct Subject: Sendable {
   let open: @Sendable (URL, Durability) throws -> any StorageEngine
 
   static let all =
-    [
-      Subject(name: "Memory") { _, _ in MemoryStorageEngine() },
-      Subject(name: "Files") { try DiskStorageEngine(directory: .init(url: $0), durability: $1) },
-      Subject(name: "SQLite") { try SQLiteStorageEngine(directory: .init(url: $0), durability: $1) },
-      Subject(name: "LMDB") { try LMDBStorageEngine(directory: .init(url: $0), durability: $1) },
-      Subject(name: "LevelDB") { try LevelDBStorageEngine(directory: .init(url: $0), durability: $1) },
-    ] + Peer.all.map { Subject(name: $0.name, open: $0.open) }
+    EngineCatalogue.all.map { Subject(name: $0.title, open: $0.open) }
+    + Peer.all.map { Subject(name: $0.name, open: $0.open) }
 }

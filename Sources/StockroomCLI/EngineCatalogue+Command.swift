@@ -1,0 +1,30 @@
+import ArgumentParser
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomEngines
+
+extension EngineCatalogue {
+  /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names.
+  ///
+  /// - Throws: `ValidationError`, so that the command ends with its usage, if no engine has one of the names.
+  static func named(_ names: [String]) throws -> [Entry] {
+    do {
+      return try select(names)
+    } catch let error as UnknownEngine {
+      throw ValidationError(error.description)
+    }
+  }
+}
+
+extension EngineCatalogue.Entry {
+  /// The checks for it, below a directory.
+  func suite(
+    durability: Durability = .full, effort: ConformanceEffort = ConformanceEffort(), in directory: URL
+  ) -> ConformanceSuite {
+    ConformanceSuite(
+      title, capabilities: capabilities(at: durability), workingDirectory: directory, effort: effort,
+      child: .ofThisCommand(self, durability)
+    ) { [open] in try open($0, durability) }
+  }
+}

@@ -1,0 +1,82 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// The writing path of an engine that does every change as a batch: it writes ``commit(_:)``, and the six methods of
+/// ``StorageEngine`` that write follow from it.
+///
+/// Each checks keys and sizes before anything is done (rules K1, V2, W4). Those that take many entries leave the caller's
+/// actor, since even to check a hundred thousand keys takes long (rule C5).
+package protocol BatchWritingEngine: StorageEngine {
+  /// The longest value that the storage below can hold, and what it is called; nil if that is checked in ``commit(_:)``.
+  static var valueLimit: ValueLimit? { get }
+
+  /// Does the operations, whose keys are valid, in order and as one batch. None are no reason to fail, but for an engine that
+  /// is closed.
+  func commit(_ operations: [StorageOperation]) async throws
+}
+
+/// The longest value that a library can hold.
+package struct ValueLimit: Sendable {
+  package let library: String
+  package let size: Int
+
+  package init(of library: String, _ size: Int) {
+    self.library = library
+    self.size = size
+  }
+
+  /// - Throws: ``StorageError`` with code `valueTooLarge`.
+  func check(_ data: Data, _ key: CacheKey) throws {
+    guard data.count > size else { return }
+    throw StorageError(
+      .valueTooLarge, "\(library) holds values of \(size) bytes, and that of \(key) has \(data.count).")
+  }
+}
+
+extension BatchWritingEngine {
+  package static var valueLimit: ValueLimit? { nil }
+
+  /// Makes `data` the value of the key, as a batch of one.
+  public func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    try Self.valueLimit?.check(data, key)
+    try await commit([.write(data, key: key)])
+  }
+
+  /// Writes the entries as one batch.
+  @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await commitValidated(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  /// Makes the key absent, as a batch of one.
+  public func remove(key: CacheKey) async throws {
+    try key.validate()
+    try await commit([.remove(key: key)])
+  }
+
+  /// Makes the keys absent, as one batch.
+  @concurrent public func remove(keys: [CacheKey]) async throws {
+    try await commitValidated(keys.map { .remove(key: $0) })
+  }
+
+  /// Makes every key absent, as a batch of one.
+  public func removeAllData() async throws {
+    try await commit([.removeAll])
+  }
+
+  /// Does the operations in the order given, as one batch.
+  @concurrent public func apply(_ operations: [StorageOperation]) async throws {
+    try await commitValidated(operations)
+  }
+
+  private func commitValidated(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    if let limit = Self.valueLimit {
+      for case .write(let data, let key) in operations { try limit.check(data, key) }
+    }
+    try await commit(operations)
+  }
+}

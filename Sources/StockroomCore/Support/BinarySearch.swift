@@ -1,0 +1,21 @@
+extension RandomAccessCollection {
+  /// The index of the first element for which the predicate holds, which holds for all behind it as well; the end if there
+  /// is none. O(log N).
+  @inlinable package func partitioningIndex<Failure: Error>(
+    where belongsInSecondPartition: (Element) throws(Failure) -> Bool
+  ) throws(Failure) -> Index {
+    var remaining = count
+    var start = startIndex
+    while remaining > 0 {
+      let half = remaining / 2
+      let middle = index(start, offsetBy: half)
+      if try belongsInSecondPartition(self[middle]) {
+        remaining = half
+      } else {
+        start = index(after: middle)
+        remaining -= half + 1
+      }
+    }
+    return start
+  }
+}

@@ -1,0 +1,112 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+extension FileDescriptor {
+  /// The file's size, kind and times.
+  package func status() throws -> FileStatus {
+    var raw = stat()
+    guard fstat(number, &raw) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+    return FileStatus(raw)
+  }
+
+  /// The first `size` bytes, or fewer if the file has become shorter.
+  package func readData(size: Int) throws -> Data {
+    guard size > 0 else { return Data() }
+    // Not Data(count:), which ends the process if somebody left a file here that is larger than memory.
+    guard let bytes = malloc(size) else {
+      throw StorageError.posix(ENOMEM, "Reading \(path), which has \(size) bytes, failed.")
+    }
+    do {
+      let count = try read(into: UnsafeMutableRawBufferPointer(start: bytes, count: size))
+      return Data(bytesNoCopy: bytes, count: count, deallocator: .free)
+    } catch {
+      free(bytes)
+      throw error
+    }
+  }
+
+  /// The bytes from an offset in the file, as many as there are up to `count`.
+  package func readBytes(_ count: Int, at offset: Int = 0) throws -> [UInt8] {
+    try [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
+      initialized = try read(into: UnsafeMutableRawBufferPointer(buffer), at: offset)
+    }
+  }
+
+  /// Fills the buffer from an offset in the file. Returns how much there was.
+  package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int = 0) throws -> Int {
+    var done = 0
+    while done < buffer.count {
+      let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
+      let count = retrying { pread(number, rest.baseAddress, rest.count, off_t(offset + done)) }
+      guard count >= 0 else { throw StorageError.posix(errno, "Reading \(path) failed.") }
+      if count == 0 { break }
+      done += count
+    }
+    return done
+  }
+
+  /// Writes all of the bytes at an offset in the file.
+  package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int = 0) throws {
+    var done = 0
+    while done < bytes.count {
+      let rest = UnsafeRawBufferPointer(rebasing: bytes[done...])
+      let count = retrying { pwrite(number, rest.baseAddress, rest.count, off_t(offset + done)) }
+      guard count > 0 else {
+        throw StorageError.posix(count == 0 ? ENOSPC : errno, "Writing \(path) failed.")
+      }
+      done += count
+    }
+  }
+
+  package func setModificationTime(_ time: Timestamp) throws {
+    let (seconds, rest) = time.nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
+    let value = timespec(tv_sec: Int(seconds), tv_nsec: Int(rest))
+    guard futimens(number, [value, value]) == 0 else {
+      throw StorageError.posix(errno, "Setting the time of \(path) failed.")
+    }
+  }
+
+  package func truncate(to size: Int) throws {
+    guard retrying({ ftruncate(number, off_t(size)) }) == 0 else {
+      throw StorageError.posix(errno, "Truncating \(path) failed.")
+    }
+  }
+
+  /// Gives the file these permissions, whatever the process's umask is.
+  package func setMode(_ mode: UInt16) throws {
+    guard fchmod(number, mode_t(mode)) == 0 else {
+      throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
+    }
+  }
+
+  /// Returns once the file is on the disk.
+  package func synchronize() throws {
+    if !isSynchronized() { throw StorageError.posix(errno, "Writing \(path) to the disk failed.") }
+  }
+
+  /// Returns once the names in the directory are on the disk.
+  package func synchronizeNames() throws {
+    // Some file systems cannot sync a directory, and say so with EINVAL; there is nothing more to do there.
+    if !isSynchronized(), errno != EINVAL {
+      throw StorageError.posix(errno, "Writing the directory \(path) to the disk failed.")
+    }
+  }
+
+  private func isSynchronized() -> Bool {
+    #if canImport(Darwin)
+      // fsync leaves the data in the drive's cache there. Not every file system has F_FULLFSYNC.
+      if fcntl(number, F_FULLFSYNC) == 0 { return true }
+    #endif
+    return retrying { fsync(number) } == 0
+  }
+}

@@ -1,0 +1,93 @@
+#if canImport(FoundationEssentials)
+  public import FoundationEssentials
+#else
+  public import Foundation
+#endif
+public import StockroomCore
+import StockroomFileSystem
+import StockroomLMDB
+import StockroomLevelDB
+import StockroomMemory
+import StockroomSQLite
+
+/// The built-in engines: what the command, the tests and the benchmarks run on. A new engine is one entry here.
+///
+/// It is public only because Benchmarks/Peers, a package of its own, uses it too. Nobody else may rely on it.
+public enum EngineCatalogue {
+  /// One of the built-in engines.
+  public struct Entry: Sendable {
+    /// How the engine is selected on a command line.
+    public let name: String
+    /// What people call it.
+    public let title: String
+    /// What it promises at full durability.
+    public let capabilities: EngineCapabilities
+    /// Opens it in a directory.
+    public let open: @Sendable (URL, Durability) throws -> any StorageEngine
+
+    /// An engine with these names, promises and opening.
+    public init(
+      _ name: String, _ title: String, _ capabilities: EngineCapabilities,
+      open: @escaping @Sendable (URL, Durability) throws -> any StorageEngine
+    ) {
+      self.name = name
+      self.title = title
+      self.capabilities = capabilities
+      self.open = open
+    }
+
+    /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.
+    public func capabilities(at durability: Durability) -> EngineCapabilities {
+      durability == .full ? capabilities : capabilities.subtracting(.durableWrites)
+    }
+  }
+
+  /// A name that no built-in engine has.
+  public struct UnknownEngine: Error, Sendable, CustomStringConvertible {
+    /// The name.
+    public let name: String
+    /// Which name it is, and which there are.
+    public var description: String { "There is no engine called \(name). Engines: \(list)." }
+  }
+
+  /// Every built-in engine.
+  public static let all = [
+    Entry("memory", "Memory", [.atomicBatches, .snapshotReads, .orderedScans]) { _, _ in
+      MemoryStorageEngine()
+    },
+    Entry("files", "Files", database.subtracting(.snapshotReads)) {
+      try DiskStorageEngine(directory: .init(url: $0), durability: $1)
+    },
+    Entry("sqlite", "SQLite", database) {
+      try SQLiteStorageEngine(directory: .init(url: $0), durability: $1)
+    },
+    Entry("lmdb", "LMDB", lmdb) { try LMDBStorageEngine(directory: .init(url: $0), durability: $1) },
+    Entry("leveldb", "LevelDB", database.subtracting(.multiProcess).union(.detectsCorruption)) {
+      try LevelDBStorageEngine(directory: .init(url: $0), durability: $1)
+    },
+  ]
+
+  /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names.
+  ///
+  /// - Throws: ``UnknownEngine`` for the first name that no engine has.
+  public static func select(_ names: [String]) throws -> [Entry] {
+    if names.isEmpty { return all }
+    for name in names where !all.contains(where: { $0.name == name }) { throw UnknownEngine(name: name) }
+    return all.filter { names.contains($0.name) }
+  }
+
+  /// The names of all engines.
+  public static var list: String { all.map(\.name).joined(separator: ", ") }
+
+  /// What most databases promise.
+  private static let database: EngineCapabilities = [
+    .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
+  ]
+
+  /// On Apple's systems LMDB does not survive the death of the machine: see `LMDBStorageEngine.capabilities`.
+  #if canImport(Darwin)
+    private static let lmdb = database.subtracting(.durableWrites)
+  #else
+    private static let lmdb = database
+  #endif
+}

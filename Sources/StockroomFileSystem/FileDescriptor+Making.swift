@@ -1,0 +1,43 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+import StockroomCore
+
+// What is made is put on the disk at every durability: a batch is nothing without the journal's name.
+extension FileDescriptor {
+  func openOrMakeDirectory(_ name: String, _ permissions: FilePermissions) throws
+    -> FileDescriptor
+  {
+    if let existing = try openDirectory(name) { return existing }
+    if try makeDirectory(name, permissions) { try synchronizeNames() }
+    guard let directory = try openDirectory(name) else { throw StorageError.directoryRemoved(path) }
+    return directory
+  }
+
+  func openOrMakeFile(_ name: String, _ permissions: FilePermissions) throws -> FileDescriptor {
+    let file: FileDescriptor
+    if let existing = try openFile(name, O_RDWR) {
+      file = existing
+    } else if let made = try makeFile(name, permissions) {
+      try synchronizeNames()
+      file = made
+    } else {
+      // Somebody else has made it just now.
+      guard let others = try openFile(name, O_RDWR) else { throw StorageError.directoryRemoved(path) }
+      file = others
+    }
+    let status = try file.status()
+    guard status.isRegularFile else { throw StorageError.notAFile(file.path) }
+    guard status.linkCount <= 1 else {
+      throw StorageError(
+        .corrupted,
+        "\(file.path) is the same file as another one, by a hard link, which writing here would change. Put a copy in "
+          + "its place.")
+    }
+    return file
+  }
+}

@@ -1,0 +1,55 @@
+import StockroomCLMDB
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Whether `data.mdb` is a database that LMDB can open, checked before LMDB sees the file.
+///
+/// LMDB maps the file and believes it. A page beyond the end of the file ends the process with SIGBUS, and a
+/// root that is no page fails an assertion, which aborts it. So a file that would do either is refused first
+/// (rule F2).
+enum LMDBFileCheck {
+  /// Validates the header, the length of the file, and the root pages of its trees. O(1).
+  ///
+  /// - Throws: `StorageError` with code `corrupted` or `io`, or `unsupported` if the database is another program's.
+  static func validate(fileDescriptor: Int32, path: String) throws {
+    // Another process may be in the middle of a commit, or two commits ahead of what is being read. What is corrupted
+    // stays so.
+    for _ in 0..<100 {
+      let snapshot = try? LMDBFileHeader.newest(of: fileDescriptor, path: path)
+      do {
+        return try validate(try LMDBFileHeader.newest(of: fileDescriptor, path: path), fileDescriptor, path)
+      } catch {
+        if let snapshot, snapshot == (try? LMDBFileHeader.newest(of: fileDescriptor, path: path)) {
+          throw error
+        }
+      }
+    }
+    try validate(try LMDBFileHeader.newest(of: fileDescriptor, path: path), fileDescriptor, path)
+  }
+
+  private static func validate(_ snapshot: LMDBMetaPage, _ file: Int32, _ path: String) throws {
+    // The size is taken after the meta pages: another process that writes makes the file longer first.
+    var status = stat()
+    guard fstat(file, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+    let needed = (snapshot.lastPage + 1) * UInt64(snapshot.pageSize)
+    guard status.st_size >= needed else {
+      throw LMDBFileHeader.corrupted(
+        path, "it is truncated: \(status.st_size) of at least \(needed) bytes are left")
+    }
+    do {
+      var check = LMDBTreeCheck(file: file, snapshot)
+      try check.checkRoots(path)
+    } catch let error as LMDBError {
+      throw error.code == MDB_CORRUPTED
+        ? LMDBFileHeader.corrupted(path, "a root of its trees is corrupted")
+        : StorageError.lmdb(error, "Reading \(path) failed")
+    }
+  }
+}

@@ -1,0 +1,87 @@
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// What all engines of a process that are open on the same place share.
+final class LMDBSharedEnvironment: Sendable {
+  let environment: LMDBEnvironment
+  let thread = DedicatedThread()
+  let committer: GroupCommitter<LMDBRequest>
+
+  init(_ environment: LMDBEnvironment) {
+    self.environment = environment
+    committer = GroupCommitter(on: thread) { try environment.commit($0) }
+  }
+
+  /// Lets `body` read one moment, on the thread of the caller.
+  func read<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
+    if case .value(let value) = try environment.read(body) { return value }
+    return try await repeating { try environment.read(body) }
+  }
+
+  /// Lets `body` read one moment, for as long as it takes and giving way to others.
+  func readLong<Value>(_ body: (LMDBLongRead) async throws -> Value) async throws -> Value {
+    await environment.readers.beginLongRead()
+    defer { environment.readers.endLongRead() }
+    let read = try await repeating { try environment.begin() }
+    defer { environment.end(read) }
+    do {
+      let value = try await body(read)
+      // What was read in the meantime may not be there any more.
+      try environment.checkResult(of: read)
+      return value
+    } catch {
+      throw StorageError.fromTransaction(
+        error, "Reading the LMDB database in \(environment.directory) failed")
+    }
+  }
+
+  private func repeating<Value>(_ attempt: () throws -> LMDBEnvironment.Attempt<Value>) async throws -> Value
+  {
+    var end: ContinuousClock.Instant?
+    while true {
+      switch try attempt() {
+      case .value(let value): return value
+      case .paused: await environment.readers.untilResumed()
+      case .needsRepair: try await thread.run { [environment] in try environment.repair() }
+      case .isStale:
+        let limit = end ?? .now + .seconds(1)
+        end = limit
+        guard ContinuousClock.now < limit else {
+          throw StorageError(
+            .io,
+            "\(environment.file.path) has been written without its lock file, or written over, since it was opened."
+          )
+        }
+        await Task.yield()
+      }
+    }
+  }
+
+  /// Closes the environment, on a thread that may wait for a process that is opening or closing it.
+  func close() {
+    while environment.lockFile.isImmutable { usleep(100_000) }
+    // LMDB makes the last process that closes take away what the next one is about to use (from 0.9.26 on). A process that
+    // keeps the lock for longer than this opens nothing.
+    let isLocked = (try? environment.file.lock(timeout: environment.lockTimeout)) != nil
+    finishClosing(isLocked: isLocked)
+  }
+
+  /// Closes the environment, unless it would have to wait.
+  func tryToClose() -> Bool {
+    guard !environment.lockFile.isImmutable, environment.file.tryLock() else { return false }
+    finishClosing(isLocked: true)
+    return true
+  }
+
+  private func finishClosing(isLocked: Bool) {
+    environment.close(isLocked: isLocked)
+    LMDBRegistry.forget(self)
+  }
+}

@@ -1,0 +1,76 @@
+import StockroomCore
+
+/// What the files of a database looked like when it was closed.
+///
+/// LevelDB takes the end of a corrupted log, or of a corrupted manifest, for a crash and goes on without it. After a
+/// clean close the mark tells: whatever differs is corruption (rule F2). The tables are not in it: the manifest has
+/// their sizes, and they have checksums of their own. The mark is removed before the database is opened, so that
+/// there is none after a crash.
+struct LevelDBCleanShutdownMarker {
+  static let name = "STOCKROOM.closed"
+  private static let title = "Stockroom LevelDB database, closed 1"
+
+  /// What the mark tells of a database that is to be opened.
+  enum Finding {
+    /// There is none: the database was not closed.
+    case absent
+    /// The files are as they were when the database was closed.
+    case matching
+    /// Another program has opened the database since, with a manifest of its own, and moved what was in the logs.
+    case outdated
+    /// The mark cannot be read, so it does not tell anything about the other files.
+    case unreadable
+  }
+
+  /// A line for each file: its name, its size, and its checksum.
+  private let text: String
+
+  /// Describes the files that are there.
+  ///
+  /// Costs reading them: a few megabytes, or what was written in the last batches if that is more.
+  init(describing files: LevelDBFiles) throws {
+    let list = try LevelDBFileList(in: files)
+    var lines = [Self.title]
+    for name in [list.current].compactMap({ $0 }) + list.manifests.sorted() + list.logs {
+      let bytes = try files.read(name)
+      lines.append("\(name) \(bytes.count) \(CRC32C.checksum(bytes))")
+    }
+    text = ChecksummedText.adding(to: lines.joined(separator: "\n"))
+  }
+
+  /// The mark need not be on disk when this returns: without it, opening takes the way as after a crash.
+  func write(to files: LevelDBFiles) throws { try files.replace(Self.name, with: Array(text.utf8)) }
+
+  /// Compares the files with the mark.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` and the names of the files that differ, if nobody can have opened
+  ///   the database since.
+  static func compare(with files: LevelDBFiles) throws -> Finding {
+    guard let bytes = try files.readIfPresent(name) else { return .absent }
+    let mark = String(decoding: bytes, as: UTF8.self)
+    guard let marked = ChecksummedText.verifying(mark) else { return .unreadable }
+    let text = try LevelDBCleanShutdownMarker(describing: files).text
+    if text == mark { return .matching }
+    let lines = Set(marked.split(separator: "\n"))
+    if try isOutdated(lines, files) { return .outdated }
+    let found = ChecksummedText.verifying(text) ?? ""
+    let differing = Set(found.split(separator: "\n")).symmetricDifference(lines)
+    let names = Set(differing.compactMap { $0.split(separator: " ").first }).sorted().joined(separator: ", ")
+    throw StorageError(
+      .corrupted,
+      "The LevelDB database in \(files.path) is not as it was when it was closed. These files differ: \(names)."
+    )
+  }
+
+  /// Opening a database makes a manifest of a new name. Corruption does not: it would have to make one that is there.
+  private static func isOutdated(_ lines: Set<Substring>, _ files: LevelDBFiles) throws -> Bool {
+    guard try files.exists("CURRENT") else { return false }
+    let manifest: String
+    do {
+      manifest = try LevelDBManifest.currentName(in: files)
+    } catch let error as StorageError where error.code == .corrupted {
+      return false
+    }
+    return try !lines.contains { $0.hasPrefix(manifest + " ") } && files.exists(manifest)
+  }
+}

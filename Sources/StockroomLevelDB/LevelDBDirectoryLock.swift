@@ -1,0 +1,101 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The directory of a database: whose it is, who has it open, and whether it is as it was left.
+///
+/// LevelDB takes every file with a name such as `5.log` or `LOG` for its own, and may rename or delete it. So the
+/// database has a directory to itself, below the one that the engine is opened on, and nothing is left to LevelDB
+/// before it is clear that the directory is the engine's.
+final class LevelDBDirectoryLock: Sendable {
+  static let directoryName = "Stockroom.leveldb"
+  /// Says that the directory is ours.
+  private static let identityName = "STOCKROOM"
+  private static let identity = "Stockroom LevelDB database, layout 1"
+
+  /// The directory with LevelDB's files. Its descriptor holds a lock on it.
+  let files: LevelDBFiles
+  /// A path that leads to this directory wherever it is moved, and nowhere once it is deleted, if the system has such
+  /// paths. LevelDB opens, makes and deletes files by their paths, in the background as well: by the directory's own
+  /// path it would do so in a database that somebody else has put there meanwhile (rule C6).
+  let libraryPath: String
+
+  var path: String { files.path }
+
+  /// Takes the directory, which is made if need be.
+  ///
+  /// - Throws: `StorageError` with code `locked`, `unsupported`, `corrupted`, or as the system says.
+  init(below directory: FileManager.Directory, permissions: FilePermissions) throws {
+    var status = stat()
+    guard lstat(directory.path + "/CURRENT", &status) != 0 else {
+      throw StorageError(
+        .unsupported, "\(directory.path) is a LevelDB database of another program, and is left alone.")
+    }
+    let own = FileManager.Directory(
+      url: directory.url.appending(path: Self.directoryName, directoryHint: .isDirectory))
+    try own.create(permissions)
+    let opened = try FileDescriptor.openDirectory(atPath: own.path, followsLink: false)
+    files = LevelDBFiles(directory: opened, permissions: permissions)
+    libraryPath = Self.boundPath(of: opened.number) ?? own.path
+    try lock()
+    try identify()
+  }
+
+  deinit {
+    FileLock.release(files.descriptor)
+    files.directory.release()
+  }
+
+  private static func boundPath(of descriptor: Int32) -> String? {
+    var own = stat()
+    guard fstat(descriptor, &own) == 0 else { return nil }
+    #if canImport(Darwin)
+      let path = "/.vol/\(UInt32(bitPattern: own.st_dev))/\(own.st_ino)"
+    #else
+      let path = "/proc/self/fd/\(descriptor)"
+    #endif
+    // Not every system has them: there are containers without /proc, and file systems without /.vol.
+    var found = stat()
+    guard stat(path, &found) == 0, FileIdentity(found) == FileIdentity(own) else { return nil }
+    return path
+  }
+
+  /// The lock belongs to the descriptor, so that it keeps a second engine in this process out as well.
+  private func lock() throws {
+    guard try FileLock.tryAcquire(files.descriptor, path: path) else {
+      throw StorageError(
+        .locked, "The LevelDB database in \(path) is open elsewhere, in this process or in another one.")
+    }
+  }
+
+  private func identify() throws {
+    let names = try files.names()
+    guard names.contains(Self.identityName) else {
+      guard names.allSatisfy({ $0.hasPrefix(Self.identityName + ".") }) else {
+        throw StorageError(
+          .unsupported, "\(path) holds files that are not of this engine's making, and is left alone.")
+      }
+      try files.replace(Self.identityName, with: Array(ChecksummedText.adding(to: Self.identity).utf8))
+      return try files.synchronize()
+    }
+    let found = String(decoding: try files.read(Self.identityName, count: 256), as: UTF8.self)
+    guard let identity = ChecksummedText.verifying(found) else {
+      throw StorageError(.corrupted, "\(path)/\(Self.identityName) is corrupted.")
+    }
+    guard identity == Self.identity else {
+      throw StorageError(
+        .unsupported, "\(path) was made by another version of this engine: \(identity.debugDescription).")
+    }
+  }
+}

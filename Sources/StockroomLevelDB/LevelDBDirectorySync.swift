@@ -1,0 +1,130 @@
+import StockroomCore
+
+/// The names in the directory of a database, of which LevelDB syncs some too late for the death of the machine, and one
+/// not at all: it neither waits for the name of a new log before it acknowledges what is in it, nor for that of CURRENT
+/// before it removes the manifest that CURRENT named before.
+struct LevelDBDirectorySync {
+  private struct Log {
+    let number: UInt64
+    let identity: FileIdentity
+    var size: Int
+  }
+
+  /// The log that batches go to.
+  private var log: Log?
+
+  /// Puts the names of a database that has just been opened on the disk.
+  init(syncing files: LevelDBFiles) throws {
+    try files.synchronize()
+    log = try Self.newestLog(in: files)
+  }
+
+  /// Makes sure that the log is as long as it was after the last batch, since LevelDB would go on behind a gap.
+  ///
+  /// - Throws: `StorageError` with code `io` if it has been truncated.
+  func checkLog(in files: LevelDBFiles) throws {
+    guard let log, let status = try files.status(of: LevelDBFileList.logName(log.number)),
+      status.identity == log.identity, status.size < log.size
+    else { return }
+    throw cutOff(in: files)
+  }
+
+  /// Makes sure that the last batch is in a log that the next opening finds.
+  ///
+  /// Costs a look at a file, mostly.
+  ///
+  /// - Parameter isSyncing: Whether the name of a new log, if LevelDB has begun one for the batch, is put on the disk.
+  /// - Throws: `StorageError` with code `io` if the log has been truncated or replaced.
+  mutating func followLog(in files: LevelDBFiles, syncing isSyncing: Bool) throws {
+    if let log, let status = try files.status(of: LevelDBFileList.logName(log.number)),
+      status.identity == log.identity, status.size > log.size
+    {
+      self.log?.size = status.size
+      return
+    }
+    if isSyncing { try files.synchronize() }
+    guard let newest = try Self.newestLog(in: files), newest.number > log?.number ?? 0, newest.size > 0 else {
+      throw cutOff(in: files)
+    }
+    log = newest
+  }
+
+  private func cutOff(in files: LevelDBFiles) -> StorageError {
+    let name = log.map { "/" + LevelDBFileList.logName($0.number) } ?? ""
+    return StorageError(
+      .io, "\(files.path)\(name) has been truncated or replaced while the database was open.")
+  }
+
+  private static func newestLog(in files: LevelDBFiles) throws -> Log? {
+    guard let name = try LevelDBFileList(in: files).logs.last,
+      let number = LevelDBFileList.number(ofLog: name), let status = try files.status(of: name)
+    else { return nil }
+    return Log(number: number, identity: status.identity, size: status.size)
+  }
+}
+
+extension LevelDBManifest {
+  /// After a crash: lets CURRENT name the newest manifest that is complete.
+  ///
+  /// LevelDB goes over to a new manifest when it opens a database, and removes what only the old one needs. The rename of
+  /// CURRENT need not be on the disk then, while the removals are. A manifest that is complete has been synced after
+  /// everything in it, so it is as good as the one before, and the better one if something has been removed.
+  static func completeSwitch(in files: LevelDBFiles) throws {
+    guard let current = try? number(ofManifest: currentName(in: files)) else { return }
+    let manifests = try LevelDBFileList(in: files).manifests
+      .compactMap { name in number(ofManifest: name).map { (name: name, number: $0) } }
+      .filter { $0.number > current }
+      .sorted { $0.number > $1.number }
+    for manifest in manifests where try isComplete(manifest.name, in: files) {
+      try files.replace("CURRENT", with: Array("\(manifest.name)\n".utf8))
+      return try files.synchronize()
+    }
+  }
+
+  /// After a crash: cuts off what the manifest says of tables that never came to be.
+  ///
+  /// LevelDB syncs the names of new tables before it syncs what the manifest says of them, but that may reach the disk by
+  /// itself. As long as it has not been synced, the tables and the log that it replaces are still there.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if tables are missing that were there.
+  static func dropUnfinished(in files: LevelDBFiles) throws {
+    let name = try currentName(in: files)
+    let whole = try LevelDBManifest(name, in: files)
+    do {
+      try whole.verifyTables(in: files)
+    } catch let error as StorageError where error.code == .corrupted {
+      let logs = try LevelDBFileList(in: files).logs
+      for count in (1..<max(1, whole.ends.count)).reversed() {
+        let earlier = try LevelDBManifest(name, in: files, records: count)
+        let hasLog = logs.contains { LevelDBFileList.number(ofLog: $0) == earlier.logNumber }
+        guard earlier.fields.isSuperset(of: required), hasLog,
+          try earlier.hasItsTables(in: files)
+        else { continue }
+        return try files.truncate(name, to: whole.ends[count - 1])
+      }
+      throw error
+    }
+  }
+
+  private func hasItsTables(in files: LevelDBFiles) throws -> Bool {
+    do {
+      try verifyTables(in: files)
+      return true
+    } catch let error as StorageError where error.code == .corrupted {
+      return false
+    }
+  }
+
+  private static func isComplete(_ name: String, in files: LevelDBFiles) throws -> Bool {
+    do {
+      let manifest = try LevelDBManifest(name, in: files)
+      return try manifest.isComplete && manifest.hasItsTables(in: files)
+    } catch let error as StorageError where error.code == .corrupted {
+      return false
+    }
+  }
+
+  private static func number(ofManifest name: String) -> UInt64? {
+    name.hasPrefix("MANIFEST-") ? UInt64(name.dropFirst("MANIFEST-".count)) : nil
+  }
+}

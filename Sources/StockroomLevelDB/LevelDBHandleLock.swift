@@ -1,0 +1,111 @@
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Lends the open database to readers, and lets the writer exchange it while no reader has it.
+///
+/// LevelDB cannot go on after some failures: the database must be closed and reopened. A reader that comes
+/// meanwhile is suspended, without holding its thread (rule C5).
+final class LevelDBHandleLock: @unchecked Sendable {
+  // Safe to share: everything below is touched only with `mutex` locked.
+  private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+  private let isIdle = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+  private var handle: Result<LevelDBHandle, any Error>
+  private var readers = 0
+  private var isExchanging = false
+  private var waiting: [CheckedContinuation<Void, Never>] = []
+
+  init(_ handle: LevelDBHandle) {
+    self.handle = .success(handle)
+    pthread_mutex_init(mutex, nil)
+    pthread_cond_init(isIdle, nil)
+  }
+
+  deinit {
+    pthread_cond_destroy(isIdle)
+    pthread_mutex_destroy(mutex)
+    isIdle.deallocate()
+    mutex.deallocate()
+  }
+
+  /// Calls `body` with the open database.
+  ///
+  /// - Throws: what `body` throws; why the database could not be reopened, if that is so.
+  func withHandle<Value>(_ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
+    while true {
+      if let handle = try enter() {
+        defer { leave() }
+        return try await body(handle)
+      }
+      await withCheckedContinuation { continuation in
+        if !enqueue(continuation) { continuation.resume() }
+      }
+    }
+  }
+
+  /// Calls `body` with the open database, unless that is being exchanged or is not open.
+  func ifOpen(_ body: (LevelDBHandle) -> Void) {
+    guard let handle = try? enter() else { return }
+    defer { leave() }
+    body(handle)
+  }
+
+  /// The open database, for the one thread that may exchange it.
+  var current: Result<LevelDBHandle, any Error> { locked { handle } }
+
+  /// Closes the database once no reader has it, and puts in its place what `open` returns or throws.
+  ///
+  /// Blocks the thread that calls.
+  func exchange(_ open: () throws -> LevelDBHandle) throws {
+    locked {
+      isExchanging = true
+      while readers > 0 { pthread_cond_wait(isIdle, mutex) }
+    }
+    if case .success(let old) = current { old.close() }
+    let new = Result { try open() }
+    let waiting = locked {
+      handle = new
+      isExchanging = false
+      defer { self.waiting = [] }
+      return self.waiting
+    }
+    for reader in waiting { reader.resume() }
+    _ = try new.get()
+  }
+
+  private func enter() throws -> LevelDBHandle? {
+    try locked {
+      if isExchanging { return nil }
+      let handle = try handle.get()
+      readers += 1
+      return handle
+    }
+  }
+
+  private func leave() {
+    locked {
+      readers -= 1
+      if readers == 0, isExchanging { pthread_cond_signal(isIdle) }
+    }
+  }
+
+  /// Returns false if the exchange is over already.
+  private func enqueue(_ reader: CheckedContinuation<Void, Never>) -> Bool {
+    locked {
+      if isExchanging { waiting.append(reader) }
+      return isExchanging
+    }
+  }
+
+  private func locked<Value>(_ body: () throws -> Value) rethrows -> Value {
+    pthread_mutex_lock(mutex)
+    defer { pthread_mutex_unlock(mutex) }
+    return try body()
+  }
+}

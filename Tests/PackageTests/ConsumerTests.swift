@@ -1,0 +1,67 @@
+import Foundation
+import TestFixtures
+import Testing
+
+@Suite("A package that depends on Stockroom")
+struct ConsumerTests {
+  @Test("A consumer of one engine clones nothing but Stockroom and swift-collections")
+  func clonedPackages() throws {
+    let directory = try TemporaryDirectory()
+    let stockroom = directory.appending("stockroom")
+    let consumer = directory.appending("consumer")
+    try write(
+      try String(contentsOf: root.appending(path: "Package.swift"), encoding: .utf8),
+      to: stockroom.appending(path: "Package.swift"))
+    try run(["git", "init", "--quiet"], in: stockroom)
+    try run(["git", "add", "Package.swift"], in: stockroom)
+    let identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
+    try run(["git"] + identity + ["commit", "--quiet", "--message", "Test"], in: stockroom)
+    try run(["git", "tag", "1.0.0"], in: stockroom)
+    try write(
+      """
+      // swift-tools-version: 6.2
+      import PackageDescription
+
+      let package = Package(
+        name: "Consumer",
+        platforms: [.macOS(.v15)],
+        dependencies: [.package(url: "\(stockroom.absoluteString)", from: "1.0.0")],
+        targets: [
+          .target(name: "Consumer", dependencies: [.product(name: "StockroomSQLite", package: "stockroom")])
+        ])
+      """, to: consumer.appending(path: "Package.swift"))
+
+    let output = try run(["swift", "package", "resolve"], in: consumer)
+    let checkouts = consumer.appending(path: ".build/checkouts")
+    let cloned = try FileManager.default.contentsOfDirectory(atPath: checkouts.path(percentEncoded: false))
+    #expect(cloned.sorted() == ["stockroom", "swift-collections"], "\(output)")
+  }
+
+  private var root: URL {
+    URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent()
+  }
+
+  private func write(_ text: String, to file: URL) throws {
+    try FileManager.default.createDirectory(
+      at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+    try Data(text.utf8).write(to: file)
+  }
+
+  /// What the command prints.
+  @discardableResult
+  private func run(_ command: [String], in directory: URL) throws -> String {
+    let process = Process()
+    let pipe = Pipe()
+    process.executableURL = URL(filePath: "/usr/bin/env")
+    process.arguments = command
+    process.currentDirectoryURL = directory
+    process.standardOutput = pipe
+    process.standardError = pipe
+    try process.run()
+    let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    try #require(process.terminationStatus == 0, "\(command) failed: \(output)")
+    return output
+  }
+}

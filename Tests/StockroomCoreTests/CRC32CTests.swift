@@ -1,0 +1,26 @@
+import StockroomCore
+import Testing
+
+@Suite("CRC-32C") struct CRC32CTests {
+  // RFC 3720, appendix B.4, and the check value of the catalogue of parametrised CRC algorithms.
+  static let vectors: [(bytes: [UInt8], checksum: UInt32)] = [
+    (Array("123456789".utf8), 0xE306_9283),
+    ([UInt8](repeating: 0, count: 32), 0x8A91_36AA),
+    ([UInt8](repeating: 0xFF, count: 32), 0x62A8_AB43),
+    (Array(0..<32), 0x46DD_794E),
+    (Array((0..<32).reversed()), 0x113F_DB5C),
+    (
+      [
+        0x01, 0xC0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x18,
+        0x28, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+      ], 0xD996_3A56
+    ),
+    ([], 0),
+  ]
+
+  @Test("The published vectors have the published checksums", arguments: vectors.indices)
+  func checksums(index: Int) {
+    #expect(CRC32C.checksum(Self.vectors[index].bytes) == Self.vectors[index].checksum)
+  }
+}

@@ -1,0 +1,236 @@
+import StockroomCLevelDB
+import Foundation
+import StockroomCore
+import TestFixtures
+import StockroomKitSupport
+import StockroomLevelDB
+import Testing
+
+@Suite("LevelDB: corruption")
+struct LevelDBCorruptionTests {
+  enum Damage: String, CaseIterable {
+    case flippedBit, zeros, cutOff, emptied, removed, appended
+  }
+
+  @Test(
+    "After corruption anywhere in a closed database, reads return the right values or throw .corrupted",
+    arguments: Damage.allCases)
+  func sweep(_ damage: Damage) async throws {
+    let original = try TemporaryDirectory()
+    let entries = try await fill(original)
+    var random = SeededRandom(seed: UInt64(damage.rawValue.utf8.reduce(7) { $0 * 31 + Int($1) }))
+    let names = try FileManager.default.contentsOfDirectory(atPath: original.database.path)
+      .filter { !$0.hasPrefix("LO") }.sorted()
+    #expect(names.count { $0.hasSuffix(".ldb") } > 2)
+    var verdicts: [String: Int] = [:]
+    for name in names {
+      let isWhole = damage == .emptied || damage == .removed
+      for attempt in 0..<(isWhole ? 1 : 20) {
+        let copy = try TemporaryDirectory()
+        try FileManager.default.copyItem(at: original.database, to: copy.database)
+        // Half of it near the end, where the tables say where their parts are.
+        let range = attempt.isMultiple(of: 2) ? Int.max : 64
+        try inflict(damage, on: copy.database.appending(path: name), within: range, &random)
+        let verdict = try await verdict(on: copy, entries, isRemoval: damage == .removed)
+        verdicts["\(name) \(verdict)", default: 0] += 1
+      }
+    }
+    #expect(verdicts.keys.contains { $0.hasSuffix("corrupted") })
+  }
+
+  @Test("A table whose end points nowhere is refused before LevelDB believes it")
+  func tableEnd() async throws {
+    let original = try TemporaryDirectory()
+    let entries = try await fill(original)
+    let name = try #require(
+      try FileManager.default.contentsOfDirectory(atPath: original.database.path).first {
+        $0.hasSuffix(".ldb")
+      })
+    for byte in 0..<48 {
+      for isClosed in [true, false] {
+        let copy = try TemporaryDirectory()
+        try FileManager.default.copyItem(at: original.database, to: copy.database)
+        if !isClosed {
+          try FileManager.default.removeItem(at: copy.database.appending(path: "STOCKROOM.closed"))
+        }
+        let file = copy.database.appending(path: name)
+        var bytes = try Data(contentsOf: file)
+        for position in (bytes.count - 48 + byte)..<min(bytes.count, bytes.count - 40 + byte) {
+          bytes[position] = 0xFF
+        }
+        if bytes.count - 40 + byte < bytes.count { bytes[bytes.count - 40 + byte] = 0x3F }
+        try bytes.write(to: file)
+        _ = try await verdict(on: copy, entries, isRemoval: false)
+      }
+    }
+  }
+
+  @Test("After a crash an unfinished batch at the end of the log is dropped and the rest is there")
+  func tornLog() async throws {
+    let original = try TemporaryDirectory()
+    let engine = try original.open(durability: .full)
+    var ends: [Int] = []
+    let value = Data(repeating: 7, count: 5000)
+    let log = try #require(
+      try FileManager.default.contentsOfDirectory(atPath: original.database.path).first {
+        $0.hasSuffix(".log")
+      })
+    for number in 0..<30 {
+      try await engine.write(value, key: CacheKey(verbatim: "\(number)"))
+      ends.append(
+        try Data(contentsOf: original.database.appending(path: log)).count)
+    }
+    for cut in stride(from: 0, through: ends[29], by: 997) + ends {
+      let copy = try TemporaryDirectory()
+      try FileManager.default.copyItem(at: original.database, to: copy.database)
+      let file = copy.database.appending(path: log)
+      try Data(contentsOf: file).prefix(cut).write(to: file)
+      let whole = ends.count { $0 <= cut }
+      let again = try copy.open()
+      #expect(try await again.allKeys().count == whole)
+      #expect(try await again.keyCount() == whole)
+      #expect(try await again.readAllEntries().map(\.key.value) == (0..<whole).map(String.init))
+    }
+    // The last batch is unreadable rather than short, as after a disk wrote its pieces out of order.
+    for garbage in [0, 0xA5] {
+      let copy = try TemporaryDirectory()
+      try FileManager.default.copyItem(at: original.database, to: copy.database)
+      let file = copy.database.appending(path: log)
+      let bytes = try Data(contentsOf: file)
+      try (bytes.prefix(ends[28] + 20) + Data(repeating: UInt8(garbage), count: 3000)).write(to: file)
+      #expect(try await copy.open().keyCount() == 29)
+    }
+    // But what lies in the middle was acknowledged.
+    let copy = try TemporaryDirectory()
+    try FileManager.default.copyItem(at: original.database, to: copy.database)
+    let file = copy.database.appending(path: log)
+    var bytes = try Data(contentsOf: file)
+    bytes[ends[10] + 100] ^= 1
+    try bytes.write(to: file)
+    #expect { try copy.open() } throws: { ($0 as? StorageError)?.code == .corrupted }
+    _ = engine
+  }
+
+  @Test(
+    "Metadata that cannot be true is corruption, even where LevelDB's checksums are right",
+    arguments: [
+      [1, .max, 5, 5], [1, 5, .max, 5], [1, 5, 5, .max], [1, 6, 5, 5], [1, 1, 5, 5], [1, 0, 5, 5],
+    ] as [[UInt64]])
+  func impossibleMetadata(_ words: [UInt64]) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try directory.open()
+    let keys = (0..<5).map { CacheKey(verbatim: "\($0)") }
+    try await engine.write(keys.map { ($0, Data([1])) })
+    try await engine.close()
+    try putMetadata(words, in: directory)
+    await #expect {
+      let engine = try directory.open()
+      _ = try await engine.readAllEntries()
+      try await engine.write(Data([2]), key: CacheKey(verbatim: "new"))
+      try await engine.remove(keys: keys)
+    } throws: {
+      ($0 as? StorageError)?.code == .corrupted
+    }
+  }
+
+  @Test("A count that is far too great takes no memory")
+  func exaggeratingMetadata() async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try directory.open()
+    try await engine.write(Data([1]), key: CacheKey(verbatim: "a"))
+    try await engine.close()
+    try putMetadata([1, 1 << 60, 1 << 61, 5], in: directory)
+    #expect(try await directory.open().readAllEntries().count == 1)
+  }
+
+  /// Writes metadata as LevelDB itself would, with the right checksums.
+  private func putMetadata(_ words: [UInt64], in directory: TemporaryDirectory) throws {
+    // What the engine looks for after it has closed a database would see the change.
+    try FileManager.default.removeItem(at: directory.database.appending(path: "STOCKROOM.closed"))
+    let options = leveldb_options_create()
+    defer { leveldb_options_destroy(options) }
+    var message: UnsafeMutablePointer<CChar>?
+    let database = try #require(leveldb_open(options, directory.database.path, &message))
+    defer { leveldb_close(database) }
+    let key = [0xFF] + Array("metadata".utf8)
+    let value = words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) } }
+    let writeOptions = leveldb_writeoptions_create()
+    defer { leveldb_writeoptions_destroy(writeOptions) }
+    key.withUnsafeBytes { key in
+      value.withUnsafeBytes { value in
+        leveldb_put(
+          database, writeOptions, key.bindMemory(to: CChar.self).baseAddress, key.count,
+          value.bindMemory(to: CChar.self).baseAddress, value.count, &message)
+      }
+    }
+    #expect(message == nil)
+  }
+
+  private func fill(_ directory: TemporaryDirectory) async throws -> [CacheKey: Data] {
+    var entries: [CacheKey: Data] = [:]
+    var random = SeededRandom(seed: 1)
+    // Each opening turns the log of the one before into a table.
+    for round in 0..<4 {
+      let engine = try directory.open()
+      for number in 0..<100 {
+        let key = CacheKey(verbatim: "key/\(number * 7 % 100 + round * 50)")
+        let data = Data(
+          (0..<Int.random(in: 0..<600, using: &random)).map { _ in UInt8(truncatingIfNeeded: random.next()) })
+        try await engine.write(data, key: key)
+        entries[key] = data
+      }
+      try await engine.close()
+    }
+    return entries
+  }
+
+  private func inflict(_ damage: Damage, on file: URL, within range: Int, _ random: inout SeededRandom) throws
+  {
+    var bytes = try Data(contentsOf: file)
+    let place = Int.random(in: max(0, bytes.count - range)..<max(1, bytes.count), using: &random)
+    switch damage {
+    case .flippedBit: bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &random)
+    case .zeros: bytes.resetBytes(in: place..<min(place + 64, bytes.count))
+    case .cutOff: bytes = bytes.prefix(place)
+    case .emptied: bytes = Data()
+    case .removed: return try FileManager.default.removeItem(at: file)
+    case .appended: bytes.append(bytes.prefix(place))
+    }
+    try bytes.write(to: file)
+  }
+
+  /// "right" or "corrupted"; records an issue for anything else.
+  private func verdict(
+    on directory: TemporaryDirectory, _ entries: [CacheKey: Data], isRemoval: Bool
+  ) async throws -> String {
+    let engine: LevelDBStorageEngine
+    do {
+      engine = try directory.open()
+    } catch let error as StorageError {
+      // Without the file that says so, it is nobody's database, or anybody's.
+      #expect(error.code == .corrupted || isRemoval && error.code == .unsupported, "\(error)")
+      return error.code.name
+    }
+    var verdict = "right"
+    func expectCorrupted(_ error: any Error) {
+      #expect((error as? StorageError)?.code == .corrupted, "\(error)")
+      verdict = "corrupted"
+    }
+    for (key, data) in entries {
+      do { #expect(try await engine.read(key: key) == data) } catch { expectCorrupted(error) }
+    }
+    do {
+      let all = try await engine.readAllDataAndKeys()
+      let isRight = Dictionary(uniqueKeysWithValues: all.map { ($0.key, $0.data) }) == entries
+      #expect(isRight, "\(all.count) of \(entries.count) entries")
+      let scanned = try await engine.scan(.prefix("key/1"), limit: 100)
+      #expect(
+        scanned.map(\.key) == Array(entries.keys.filter { $0.value.hasPrefix("key/1") }.sorted().prefix(100)))
+    } catch { expectCorrupted(error) }
+    do { #expect(try await engine.keyCount() == entries.count) } catch { expectCorrupted(error) }
+    do {
+      try await engine.write(Data("new".utf8), key: CacheKey(verbatim: "key/1"))
+    } catch { expectCorrupted(error) }
+    return verdict
+  }
+}
