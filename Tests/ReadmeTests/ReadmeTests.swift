@@ -14,8 +14,8 @@ struct Page: CustomTestStringConvertible {
   static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
 
-  /// The DocC catalogue of each module that has one.
-  static func catalogues() throws -> [(module: String, path: String)] {
+  /// The DocC catalog of each module that has one.
+  static func catalogs() throws -> [(module: String, path: String)] {
     let sources = try FileManager.default.contentsOfDirectory(atPath: root.appending(path: "Sources").path())
     let folders =
       sources.map { ($0, "Sources/\($0)") }
@@ -24,9 +24,9 @@ struct Page: CustomTestStringConvertible {
       .filter { FileManager.default.fileExists(atPath: root.appending(path: $0.path).path()) }
   }
 
-  /// The pages at the root of the package, and those of every catalogue.
+  /// The pages at the root of the package, and those of every catalog.
   static func all() throws -> [Page] {
-    try ([""] + catalogues().map(\.path)).sorted().flatMap { directory in
+    try ([""] + catalogs().map(\.path)).sorted().flatMap { directory in
       try FileManager.default.contentsOfDirectory(atPath: root.appending(path: directory).path())
         .filter { $0.hasSuffix(".md") }.sorted().map { Page(path: directory + $0) }
     }
@@ -84,11 +84,11 @@ struct Page: CustomTestStringConvertible {
     #expect(paths.isSuperset(of: [Page.readme.path, Page.engines.path]), "\(paths)")
   }
 
-  @Test("The Swift Package Index builds every catalogue")
+  @Test("The Swift Package Index builds every catalog")
   func packageIndex() throws {
     let index = try String(contentsOf: Page.root.appending(path: ".spi.yml"), encoding: .utf8)
       .components(separatedBy: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
-    for (module, _) in try Page.catalogues() {
+    for (module, _) in try Page.catalogs() {
       #expect(index.contains("- \(module)"), ".spi.yml needs \(module).")
     }
   }
