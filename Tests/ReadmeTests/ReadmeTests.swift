@@ -89,7 +89,8 @@ struct Page: CustomTestStringConvertible {
     let index = try String(contentsOf: Page.root.appending(path: ".spi.yml"), encoding: .utf8)
       .components(separatedBy: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
     for (module, _) in try Page.catalogs() {
-      #expect(index.contains("- \(module)"), ".spi.yml needs \(module).")
+      let isBuilt = index.contains("- \(module)")
+      #expect(isBuilt, ".spi.yml needs \(module).")
     }
   }
 

@@ -5,7 +5,7 @@ import Testing
   /// Command lines that make no sense, and what is said about each. The compiler needs the type to be quick.
   private static let wrongUsages: [([String], String)] = [
     (
-      ["conformance", "--engine", "nonsense"], "There is no engine called nonsense. Engines: memory, files,"
+      ["conformance", "--engine", "nonsense"], "There is no engine called nonsense. Engines: memory, "
     ),
     (["compare", "--engine", "memory", "--engine", "nonsense"], "There is no engine called nonsense."),
     (["bench", "--entries", "-1"], "The number of entries must be between 1 and 10000000, not -1."),
