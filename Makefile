@@ -1,6 +1,6 @@
 # make compare   verify and race every engine: the main job
 # make peers     measure the engines against the C libraries and against others, and hold them to the limits
-# make results   measure everything that RESULTS.md shows, and write it and its headlines in README.md again
+# make results   measure everything that RESULTS.md shows, and write it again
 # make test      everything CI tests
 # make lint      formatting
 # make check-apple  whether every module compiles for Apple's systems, on any system
@@ -12,8 +12,6 @@
 .PHONY: compare peers results test test-threads test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
-MODULES = Stockroom StockroomCore StockroomStore StockroomTestSupport StockroomMemory StockroomFileSystem StockroomSQLite StockroomLMDB StockroomLevelDB \
-	ConformanceKit BenchmarkKit
 
 # Homebrew's libraries are outside the compiler's own search paths on Apple silicon.
 ifeq ($(shell uname -s),Darwin)
@@ -34,7 +32,7 @@ peers: libraries
 
 results: libraries
 	swift run -c release stockroom bench --workload calls --workload ycsb --workload headline --entries 2000 \
-		--write-results RESULTS.md --write-summary README.md
+		--write-results RESULTS.md
 
 test: libraries test-tools
 	swift test
@@ -57,7 +55,7 @@ check-apple: libraries
 	Scripts/check-apple
 
 docs: libraries
-	Scripts/make-docs .docs $(MODULES)
+	Scripts/make-docs .docs
 
 libraries:
 	@Scripts/install-libraries

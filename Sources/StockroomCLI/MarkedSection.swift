@@ -5,7 +5,6 @@ import StockroomCore
 /// A part of a text between two marks, each on a line of its own, that a command brings up to date.
 struct MarkedSection {
   static let conformance = MarkedSection(name: "conformance", content: "the matrix")
-  static let results = MarkedSection(name: "results", content: "the chart and the table")
 
   let name: String
   /// What people call what is between the marks.
@@ -26,12 +25,6 @@ struct MarkedSection {
     let new = try parts(of: old, in: file)
     let text = new.before + around(content) + new.after
     if text != old { try file.write(text) }
-  }
-
-  /// Throws what writing would throw.
-  func check(_ file: OutputFile) throws {
-    _ = try parts(of: file.read(), in: file)
-    try file.check()
   }
 
   /// The text with the content between its marks; nil if they are not there, each once and in order.

@@ -16,45 +16,27 @@ struct ReportFileOptions: ParsableArguments {
       valueName: "file.md"))
   var writeResults: String?
 
-  @Option(
-    help: ArgumentHelp(
-      "With --write-results: puts the chart and the table that the page begins with into a text beside it too, between "
-        + "the lines \(MarkedSection.results.begin) and \(MarkedSection.results.end).",
-      valueName: "file"))
-  var writeSummary: String?
-
   private var page: OutputFile? { html.map(OutputFile.init) }
   private var results: OutputFile? { writeResults.map(OutputFile.init) }
   private var chart: OutputFile? { results?.beside(withExtension: "svg") }
-  private var summary: OutputFile? { writeSummary.map(OutputFile.init) }
 
   func validate() throws {
-    let paths = [("--html", html), ("--write-results", writeResults), ("--write-summary", writeSummary)]
-    for (option, path) in paths where path?.isEmpty == true {
+    for (option, path) in [("--html", html), ("--write-results", writeResults)] where path?.isEmpty == true {
       throw ValidationError("The path for \(option) is empty.")
     }
     if let results, results.url.pathExtension != "md" {
       throw ValidationError(
         "--write-results writes Markdown: its file ends with .md, as \(results.path) does not.")
     }
-    let files = [page, results, chart, summary].compactMap { $0?.identity }
+    let files = [page, results, chart].compactMap { $0?.identity }
     if Set(files).count < files.count {
-      throw ValidationError("--html, --write-results, with its chart, and --write-summary need a file each.")
-    }
-    guard let summary else { return }
-    guard let results else {
-      throw ValidationError("--write-summary needs --write-results, whose chart it shows.")
-    }
-    if summary.identity.deletingLastPathComponent() != results.identity.deletingLastPathComponent() {
-      throw ValidationError(
-        "--write-summary and --write-results need files in the same directory, as they show one chart.")
+      throw ValidationError("--html and --write-results, with its chart, need a file each.")
     }
   }
 
   /// Throws what writing would throw.
   func check() throws {
     for file in [page, results, chart].compactMap(\.self) { try file.check() }
-    if let summary { try MarkedSection.results.check(summary) }
   }
 
   /// Writes what was asked for, each file in place of what was there.
@@ -69,10 +51,7 @@ struct ReportFileOptions: ParsableArguments {
     let command = (["stockroom"] + CommandLine.arguments.dropFirst()).map(\.quotedForShell)
     try chart.write(report.headlineChart)
     try results.write(
-      report.page(
-        command: command.joined(separator: " "), headlines: MarkedSection.results.around(headlines),
-        apart: apart))
-    if let summary { try MarkedSection.results.write(headlines, to: summary) }
+      report.page(command: command.joined(separator: " "), headlines: headlines, apart: apart))
   }
 }
 

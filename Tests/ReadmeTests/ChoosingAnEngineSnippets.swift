@@ -1,4 +1,4 @@
-// The Swift code of Documentation/ChoosingAnEngine.md, which ReadmeTests compares with the page.
+// The Swift code of ChoosingAnEngine.md, which ReadmeTests compares with the page.
 
 import Foundation
 import StockroomCore

@@ -1,4 +1,4 @@
-// The Swift code of Documentation/ComingFromOtherLibraries.md, which ReadmeTests compares with the page.
+// The Swift code of ComingFromOtherLibraries.md, which ReadmeTests compares with the page.
 
 import Foundation
 import Observation

@@ -1,4 +1,4 @@
-// The Swift code of Documentation/GettingStarted.md, which ReadmeTests compares with the page.
+// The Swift code of GettingStarted.md, which ReadmeTests compares with the page.
 
 import ConformanceKit
 import Foundation

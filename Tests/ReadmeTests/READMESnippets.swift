@@ -1,12 +1,11 @@
-// The Swift code of README.md, which ReadmeTests compares with the page. What the page leaves to the reader's
-// imagination, MyEngine, is here an engine that exists.
+// The Swift code of README.md and of the pages about testing and comparing engines, which ReadmeTests compares with the
+// pages. MyEngine, which they leave to the reader, is SQLite here.
 
 import BenchmarkKit
 import ConformanceKit
 import Foundation
 import Stockroom
 import StockroomCore
-import StockroomLMDB
 import StockroomMemory
 import StockroomSQLite
 import Testing
@@ -25,32 +24,21 @@ func keepSongs() async throws {
 
   try await songs.insert(Song(id: "1", title: "Clair de lune"))
   try await songs.removeAll().insert([Song(id: "2", title: "La mer"), Song(id: "3", title: "Jeux")]).run()
-  print(await songs.items.map(\.title))  // an array: to read it costs nothing
+  print(await songs.items.map(\.title))  // an array in memory
 }
 
 func keepNotes() async throws {
   let notes = try SQLiteStorageEngine(directory: .defaultStorageDirectory(appendingPath: "Notes"))
-
   let milk = CacheKey(verbatim: "shopping/milk")
   try await notes.write(Data("2 litres".utf8), key: milk)
-  let text = try await notes.read(key: milk)  // nil only if there is no such entry; what fails throws
-
-  // Many at a time: one batch, which happens as a whole or not at all.
-  try await notes.apply([
+  let text = try await notes.read(key: milk)  // nil only if there is no entry; a failure throws
+  try await notes.apply([  // one batch, all or nothing
     .remove(key: milk),
     .write(Data("sourdough".utf8), key: CacheKey(verbatim: "shopping/bread")),
   ])
-
-  // In byte order of keys, a page at a time.
-  let page = try await notes.scan(.prefix("shopping/"), limit: 20)
+  let page = try await notes.scan(.prefix("shopping/"), limit: 20)  // in byte order of keys
   print(text as Any, page.map(\.key))
   try await notes.close()
-}
-
-func count(in engine: some StorageEngine) async throws -> Int { try await engine.keyCount() }
-
-func countLetters() async throws -> Int {
-  try await count(in: .lmdb(directory: .caches(appendingPath: "Letters")))
 }
 
 // swift-format-ignore

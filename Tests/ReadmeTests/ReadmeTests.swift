@@ -6,17 +6,44 @@ import Testing
 
 @testable import StockroomCLI
 
-/// A page of the documentation, and the file in which its code is compiled.
+/// A page of the documentation. The Swift code of all pages is compiled in the files `…Snippets.swift` of this target.
 struct Page: CustomTestStringConvertible {
   static let readme = Page(path: "README.md")
-  static let all =
-    [readme]
-    + ["GettingStarted", "ChoosingAnEngine", "ComingFromOtherLibraries"].map {
-      Page(path: "Documentation/\($0).md")
-    }
+  static let engines = Page(path: "Sources/Stockroom/Stockroom.docc/ChoosingAnEngine.md")
+  static let contract = Page(path: "ConformanceKit/ConformanceKit.docc/Contract.md")
 
   static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
+
+  /// The DocC catalog of each module that has one.
+  static func catalogs() throws -> [(module: String, path: String)] {
+    let sources = try FileManager.default.contentsOfDirectory(atPath: root.appending(path: "Sources").path())
+    let folders =
+      sources.map { ($0, "Sources/\($0)") }
+      + [("ConformanceKit", "ConformanceKit"), ("BenchmarkKit", "Benchmarks/BenchmarkKit")]
+    return folders.map { (module: $0, path: "\($1)/\($0).docc/") }
+      .filter { FileManager.default.fileExists(atPath: root.appending(path: $0.path).path()) }
+  }
+
+  /// The pages at the root of the package, and those of every catalog.
+  static func all() throws -> [Page] {
+    try ([""] + catalogs().map(\.path)).sorted().flatMap { directory in
+      try FileManager.default.contentsOfDirectory(atPath: root.appending(path: directory).path())
+        .filter { $0.hasSuffix(".md") }.sorted().map { Page(path: directory + $0) }
+    }
+  }
+
+  static func withCode() throws -> [Page] { try all().filter { try !$0.snippets().isEmpty } }
+  static func withLinks() throws -> [Page] { try all().filter { try !$0.links().isEmpty } }
+
+  /// The code of every file of snippets.
+  static func compiledCode() throws -> String {
+    let directory = root.appending(path: "Tests/ReadmeTests")
+    return try FileManager.default.contentsOfDirectory(atPath: directory.path())
+      .filter { $0.hasSuffix("Snippets.swift") }
+      .map { try String(contentsOf: directory.appending(path: $0), encoding: .utf8) }
+      .joined()
+  }
 
   let path: String
 
@@ -24,12 +51,6 @@ struct Page: CustomTestStringConvertible {
   var url: URL { Self.root.appending(path: path) }
 
   func text() throws -> String { try String(contentsOf: url, encoding: .utf8) }
-
-  func compiledCode() throws -> String {
-    let name = url.deletingPathExtension().lastPathComponent
-    return try String(
-      contentsOf: Self.root.appending(path: "Tests/ReadmeTests/\(name)Snippets.swift"), encoding: .utf8)
-  }
 
   /// The Swift code on the page, without its imports. A manifest is not compiled here.
   func snippets() throws -> [String] {
@@ -42,14 +63,41 @@ struct Page: CustomTestStringConvertible {
           .joined(separator: "\n")
       }
   }
+
+  /// What the page links to, but for the web.
+  func links() throws -> [String] {
+    try text().components(separatedBy: "](").dropFirst()
+      .compactMap { $0.components(separatedBy: ")").first }
+      .filter { !$0.hasPrefix("https://") }
+  }
 }
 
 @Suite struct ReadmeTests {
-  @Test("All Swift code on the page is compiled", arguments: Page.all)
+  @Test("All Swift code on the page is compiled", arguments: try Page.withCode())
   func code(_ page: Page) throws {
-    let (snippets, compiled) = (try page.snippets(), try page.compiledCode())
-    #expect(!snippets.isEmpty)
-    for snippet in snippets { #expect(compiled.contains(snippet), "\(snippet)") }
+    let compiled = try Page.compiledCode()
+    for snippet in try page.snippets() { #expect(compiled.contains(snippet), "\(snippet)") }
+  }
+
+  @Test("README and guides have Swift code")
+  func pagesWithCode() throws {
+    let paths = Set(try Page.withCode().map(\.path))
+    #expect(paths.isSuperset(of: [Page.readme.path, Page.engines.path]), "\(paths)")
+  }
+
+  @Test("The Swift Package Index builds every catalog")
+  func packageIndex() throws {
+    let index = try String(contentsOf: Page.root.appending(path: ".spi.yml"), encoding: .utf8)
+      .components(separatedBy: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
+    for (module, _) in try Page.catalogs() {
+      let isBuilt = index.contains("- \(module)")
+      #expect(isBuilt, ".spi.yml needs \(module).")
+    }
+  }
+
+  @Test("The README has at most 120 lines")
+  func length() throws {
+    #expect(try Page.readme.text().count { $0 == "\n" } <= 120)
   }
 
   @Test("The table of engines says what they promise")
@@ -60,38 +108,48 @@ struct Page: CustomTestStringConvertible {
       row([name] + engines.map { $0.capabilities.contains(capability) ? "yes" : "–" })
     }
     let expected = [row([""] + engines.map(\.title)), row(["---"] + engines.map { _ in ":-:" })] + rows
-    let table = MarkedSection(name: "engines", content: "the table").content(of: try Page.readme.text())
+    let table = MarkedSection(name: "engines", content: "the table").content(of: try Page.engines.text())
     #expect(table == expected.joined(separator: "\n"), "It should be:\n\(expected.joined(separator: "\n"))")
   }
 
   @Test("The matrix says how many checks hold each engine to each rule")
   func matrix() throws {
-    let text = try Page.readme.text()
+    let text = try Page.contract.text()
     let suites = EngineCatalogue.all.map { $0.suite(in: FileManager.default.temporaryDirectory) }
     let expected = try #require(
       MarkedSection.conformance.replacing(in: text, with: ConformanceMatrix(suites).markdown))
     let isUpToDate = text == expected
-    #expect(isUpToDate, "`swift run stockroom conformance --write-matrix README.md` brings it up to date.")
+    #expect(
+      isUpToDate,
+      "`swift run stockroom conformance --write-matrix \(Page.contract.path)` brings it up to date.")
   }
 
-  @Test("The chart and the table of speeds are those of the results")
+  @Test("The figures in the README are those of the results")
   func results() throws {
     let results = try String(contentsOf: Page.root.appending(path: "RESULTS.md"), encoding: .utf8)
-    let expected = try #require(MarkedSection.results.content(of: results))
-    let isUpToDate = MarkedSection.results.content(of: try Page.readme.text()) == expected
-    #expect(isUpToDate, "`make results` writes both.")
+      .components(separatedBy: "\n").map { line in
+        line.split(separator: "|").map { $0.trimmingCharacters(in: CharacterSet(charactersIn: " *≈")) }
+      }
+    func time(_ workload: String, _ engine: String) throws -> String {
+      let header = try #require(results.first { $0.first == "workload" && $0.contains(engine) })
+      let row = try #require(results.first { $0.first == workload })
+      return row[try #require(header.firstIndex(of: engine))]
+    }
+    let readme = try Page.readme.text().replacing("\n", with: " ")
+    for engine in ["SQLite", "LMDB", "LevelDB"] {
+      let expected = try "\(engine) \(time("write-one", engine)) and \(time("read-one", engine))"
+      #expect(readme.contains(expected), "\(expected)")
+    }
     #expect(FileManager.default.fileExists(atPath: Page.root.appending(path: "RESULTS.svg").path()))
   }
 
-  @Test("Every file that the page links to exists", arguments: Page.all)
+  @Test("Every file that the page links to exists", arguments: try Page.withLinks())
   func links(_ page: Page) throws {
-    let targets = try page.text().components(separatedBy: "](").dropFirst().compactMap {
-      $0.components(separatedBy: ")").first
-    }
-    #expect(!targets.isEmpty)
-    for target in targets {
+    for link in try page.links() {
+      // `make docs` resolves those to symbols.
+      let target = link.hasPrefix("doc:") ? link.dropFirst("doc:".count) + ".md" : Substring(link)
       let path = page.url.deletingLastPathComponent().appending(path: target).path(percentEncoded: false)
-      #expect(FileManager.default.fileExists(atPath: path), "\(target)")
+      #expect(FileManager.default.fileExists(atPath: path), "\(link)")
     }
   }
 }

@@ -11,30 +11,26 @@ import Testing
     "2", "--workload", "read-one", "--workload", "write-one", "--durability", "process", "--seed", "4",
   ]
 
-  @Test("The command writes the page and the chart, and the short of it into a text")
+  @Test("The command writes the page and the chart")
   func written() async throws {
     try await withTemporaryDirectory { directory in
-      let (page, text) = (directory.appending(path: "My page.md"), directory.appending(path: "text.md"))
-      let (head, tail) = ("before\n\(MarkedSection.results.begin)\n", "\(MarkedSection.results.end)\nafter")
-      try Data((head + tail).utf8).write(to: text)
+      let page = directory.appending(path: "My page.md")
       let output = try await CommandLineTool.run(
         Self.small + [
           "--directory", directory.path(), "--write-results", page.path(percentEncoded: false),
-          "--write-summary",
-          text.path(),
         ])
       #expect(output.status == 0 && output.standardError == "")
       #expect(output.lines.contains { $0.hasPrefix("workload ") })
-      #expect(try contents(of: directory).sorted() == ["My page.md", "My page.svg", "text.md"])
+      #expect(try contents(of: directory).sorted() == ["My page.md", "My page.svg"])
 
       let written = try String(contentsOf: page, encoding: .utf8)
-      let short = try #require(MarkedSection.results.content(of: written))
-      #expect(try String(contentsOf: text, encoding: .utf8) == head + short + "\n" + tail)
-      #expect(short.hasPrefix("![Operations per second, workload by workload](My%20page.svg)\n"))
-      #expect(short.contains("| workload | Memory | SQLite | LMDB |"))
+      #expect(
+        written.contains(
+          "## In short\n\n![Operations per second, workload by workload](My%20page.svg)\n"))
+      #expect(written.contains("| workload | Memory | SQLite | LMDB |"))
       // Memory is the fastest, but keeps nothing.
-      #expect(short.contains(#/\| read-one \| [0-9.]+ .s \|/#))
-      #expect(short.contains("In bold: the fastest but Memory;"))
+      #expect(written.contains(#/\| read-one \| [0-9.]+ .s \|/#))
+      #expect(written.contains("In bold: the fastest but Memory;"))
       #expect(written.contains("stockroom bench --engine memory --engine sqlite"))
       #expect(written.contains("| seed | 4 |"))
       #expect(written.contains("| durability | process |"))
@@ -46,7 +42,7 @@ import Testing
     }
   }
 
-  /// What cannot be written, and what is said of it.
+  /// What cannot be written, and the error.
   private static let unwritable: [([String], Int32, String)] = [
     (
       ["--write-results", "/nowhere/page.md"], 1,
@@ -56,29 +52,16 @@ import Testing
       ["--html", "/nowhere/page.html"], 1, "io: Writing /nowhere/page.html failed (No such file or directory"
     ),
     (["--html", "/tmp"], 1, "io: Writing /tmp failed (Is a directory"),
-    (
-      ["--write-results", "DIR/a.md", "--write-summary", "DIR/b.md"], 1,
-      "b.md failed (No such file or directory"
-    ),
-    (
-      ["--write-results", "DIR/a.md", "--write-summary", "DIR/unmarked.md"], 64,
-      "unmarked.md needs a line <!-- results"
-    ),
   ]
 
-  @Test("What cannot be written is told before anything is measured", arguments: unwritable)
+  @Test("What cannot be written is reported before anything is measured", arguments: unwritable)
   func early(arguments: [String], status: Int32, message: String) async throws {
-    try await withTemporaryDirectory { directory in
-      try Data("unmarked".utf8).write(to: directory.appending(path: "unmarked.md"))
-      // So many repetitions would take hours.
-      let output = try await CommandLineTool.run(
-        ["bench", "--repetitions", "1000", "--entries", "100000"]
-          + arguments.map { $0.replacing("DIR/", with: directory.path()) })
-      #expect(output.status == status)
-      #expect(output.errorLines.count == 1)
-      #expect(output.standardError.contains(message))
-      #expect(output.standardOutput == "")
-      #expect(try contents(of: directory) == ["unmarked.md"])
-    }
+    // So many repetitions would take hours.
+    let output = try await CommandLineTool.run(
+      ["bench", "--repetitions", "1000", "--entries", "100000"] + arguments)
+    #expect(output.status == status)
+    #expect(output.errorLines.count == 1)
+    #expect(output.standardError.contains(message))
+    #expect(output.standardOutput == "")
   }
 }
