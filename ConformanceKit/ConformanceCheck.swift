@@ -37,8 +37,12 @@ public struct ConformanceCheck: Sendable, Identifiable {
   public func outcome() async -> ConformanceOutcome {
     // Some would otherwise be made in this process, which they may leave without permissions.
     if isLeftOut { return .skipped(ConformanceSuite.hasNoChild) }
+    // A check that ends before anybody looks would otherwise pass or not, as fast as the machine is.
+    if Task.isCancelled { return .skipped(Self.cancelled) }
     return await Turnstile.shared.pass { await make() }
   }
+
+  private static let cancelled = "The task was cancelled."
 
   private func make() async -> ConformanceOutcome {
     let context = CheckContext(suite: suite)
@@ -55,7 +59,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
     switch result {
     case .success(.success): return .passed
     case .success(.failure(let error)):
-      return Task.isCancelled ? .skipped("The task was cancelled.") : outcome(of: error)
+      return Task.isCancelled ? .skipped(Self.cancelled) : outcome(of: error)
     case .failure:
       context.removeDirectory()
       return .failed(failure(Violation(context.progress.standstill(of: suite.timeLimit))))

@@ -39,7 +39,7 @@ private func checkClockOnce(_ context: CheckContext, _ question: ClockSetBack.Qu
     place: context.place, isPersistent: context.capabilities.contains(.persistent), question: question)
   var failure: (any Error)?
   do {
-    try await context.check(task, in: child, limit: min(.seconds(20), context.timeLimit / 2))
+    try await context.check(task, in: child, limit: context.patience(atMost: .seconds(20)))
   } catch {
     failure = error
   }

@@ -129,7 +129,8 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
     try planted.plant()
     let what = "with \(kind.what) called \(name)"
     // The task goes on for ever if the engine hangs, and with it a thread that is the check's own.
-    let result = await withTimeLimit(patienceWithPlanted, on: CheckThreads()) {
+    let patience = context.patience(atMost: patienceWithPlanted)
+    let result = await withTimeLimit(patience, on: CheckThreads()) {
       await Result { try await useBriefly(context, place) }
     }
     switch result {
@@ -138,7 +139,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
       guard (error as? CallFailure)?.error is StorageError else { throw error }
     case .failure:
       System.release(planted.path)
-      throw Violation("\(what), the engine had not been opened and used after \(patienceWithPlanted)")
+      throw Violation("\(what), the engine had not been opened and used after \(patience)")
     }
     try planted.expectUntouched(what)
     try? FileManager.default.removeItem(at: place)
@@ -223,7 +224,7 @@ private func checkMereReader(_ context: CheckContext) async throws {
   defer { FalseClock.removeTraces(ofProcess: child.identifier) }
   let place = context.place
   func attempt(_ what: String, _ call: CallEngine.Call) async throws -> Bool {
-    let result = await withTimeLimit(min(patienceWithReader, context.timeLimit / 2)) {
+    let result = await withTimeLimit(context.patience(atMost: patienceWithReader)) {
       await Result { try await child.perform(CallEngine(call, at: place)) }
     }
     switch result {

@@ -10,18 +10,17 @@ struct HistoryConviction {
   /// - Parameter ambiguous: The rule that is broken if both batches and reads of many may be to blame.
   init?(_ history: [HistoryCall], judge: HistoryJudge, ambiguous: ContractRule) {
     guard judge.isIllegal(history) else { return nil }
-    // As a rule it has happened before it threw.
-    let milder = Self.milder(judge, delayOfCancelled: 0)
-    let isAboutCancellation = milder.isLegal(history)
-    let left = TimelineShrinker(judge: judge, milderJudge: isAboutCancellation ? milder : nil).shrunk(history)
-    // It may have happened later, which is too much to look for in all of a long history, but not in what is left of it.
-    let mildest = Self.milder(judge, delayOfCancelled: .max)
-    let culprits = Self.cancelledCalls(of: history, seenBy: left, mildest.model)
-    let explained = (left + culprits).sorted { $0.begin < $1.begin }
-    let isExplained = isAboutCancellation || (!culprits.isEmpty && mildest.isLegal(explained))
-    calls = isExplained ? explained : left
     initial = judge.initial
-    rule = isExplained ? .c4 : Self.rule(brokenBy: left, judge, ambiguous: ambiguous)
+    // The rule is decided by the few calls that are left, as all orders of a long history may be too many to look at.
+    let left = TimelineShrinker(judge: judge).shrunk(history)
+    let ruleOfMethod = Self.ruleWithoutConcurrency(left)
+    if ruleOfMethod == nil, let rule = Self.ruleOfAtomicity(brokenBy: left, judge, ambiguous: ambiguous) {
+      (calls, self.rule) = (left, rule)
+    } else if let explained = Self.explained(left, byCancelledCallsOf: history, judge) {
+      (calls, rule) = (explained, .c4)
+    } else {
+      (calls, rule) = (left, ruleOfMethod ?? .c1)
+    }
   }
 
   /// A clause that says what happened, and the timeline.
@@ -34,42 +33,52 @@ struct HistoryConviction {
       rule: rule, proof: "\(HistoryTimeline(calls: calls, initial: initial))")
   }
 
-  /// The judge to whom it is no crime that a cancelled call has happened, even in part, up to so many steps of the clock
-  /// after it has thrown.
-  private static func milder(_ judge: HistoryJudge, delayOfCancelled: Int) -> HistoryJudge {
-    var model = judge.model
-    model.delayOfCancelled = delayOfCancelled
-    return HistoryJudge(model: model, initial: judge.initial)
-  }
-
-  /// The cancelled calls, not among those that are left, whose values somebody sees who is.
-  private static func cancelledCalls(
-    of history: [HistoryCall], seenBy left: [HistoryCall], _ model: AtomicityModel
-  ) -> [HistoryCall] {
-    let seen = left.flatMap { model.moves(of: $0, number: 0).flatMap(\.sights) }.filter { $0.value > 0 }
-    return history.filter { call in
-      guard case .threw(.cancelled) = call.answer, !left.contains(call) else { return false }
-      return model.moves(of: call, number: 0).flatMap(\.writes).contains { write in
-        seen.contains { $0.key == write.key && $0.value == write.value }
+  /// The calls together with as few cancelled ones as explain them by having happened all the same, even in part. Nil
+  /// if none do.
+  ///
+  /// As a rule a cancelled call has happened before it threw. A value that only a cancelled call has written proves by
+  /// itself that this has happened, at whatever time.
+  private static func explained(
+    _ left: [HistoryCall], byCancelledCallsOf history: [HistoryCall], _ judge: HistoryJudge
+  ) -> [HistoryCall]? {
+    let sights = Set(left.flatMap { judge.model.moves(of: $0, number: 0).flatMap(\.sights) })
+    for (delay, seen) in [(0, sights), (.max, sights.filter { $0.value > 0 })] {
+      var relaxed = judge.model
+      relaxed.delayOfCancelled = delay
+      let relaxedJudge = HistoryJudge(model: relaxed, initial: judge.initial)
+      // What explains these calls by chance does not explain the others that are wrong.
+      if delay == 0, relaxedJudge.isIllegal(history) { continue }
+      var culprits = history.filter { call in
+        call.answer == .threw(.cancelled) && !left.contains(call)
+          && relaxed.moves(of: call, number: 0).flatMap(\.writes).contains { $0.isSeen(in: seen) }
       }
+      func isExplained(by culprits: [HistoryCall]) -> Bool {
+        relaxedJudge.isLegal((left + culprits).sorted { $0.begin < $1.begin })
+      }
+      guard isExplained(by: culprits) else { continue }
+      for culprit in culprits {
+        let others = culprits.filter { $0 != culprit }
+        if isExplained(by: others) { culprits = others }
+      }
+      return (left + culprits).sorted { $0.begin < $1.begin }
     }
+    return nil
   }
 
-  /// The rule without which the calls could be explained.
-  private static func rule(
+  /// The rule about batches or reads of many without which the calls could be explained, if there is one.
+  private static func ruleOfAtomicity(
     brokenBy calls: [HistoryCall], _ judge: HistoryJudge, ambiguous: ContractRule
-  ) -> ContractRule {
+  ) -> ContractRule? {
     func isLegal(_ relax: (inout AtomicityModel) -> Void) -> Bool {
       var model = judge.model
       relax(&model)
       return HistoryJudge(model: model, initial: judge.initial).isLegal(calls)
     }
-    if let rule = ruleWithoutConcurrency(calls) { return rule }
     switch (isLegal { $0.batchesAreAtomic = false }, isLegal { $0.readsAreAtomic = false }) {
     case (true, true): return ambiguous
     case (true, false): return .w4
     case (false, true): return .r3
-    case (false, false): return .c1
+    case (false, false): return nil
     }
   }
 
@@ -87,5 +96,12 @@ struct HistoryConviction {
     case .scan: return .r5
     default: return nil
     }
+  }
+}
+
+extension Cell {
+  /// Whether somebody has seen that the key has this value, or that it has any.
+  fileprivate func isSeen(in sights: Set<Cell>) -> Bool {
+    sights.contains(self) || (value != Cell.absent && sights.contains(Cell(key: key, value: Cell.present)))
   }
 }

@@ -4,9 +4,6 @@
 /// what is left proves by itself that the engine is wrong.
 struct TimelineShrinker {
   let judge: HistoryJudge
-  /// Somebody who finds all of the calls legal, and has to find legal what is left as well: so that what is broken
-  /// shows in what is left.
-  var milderJudge: HistoryJudge?
 
   /// The smallest illegal part that taking calls away leads to, in the order in which the calls began.
   func shrunk(_ calls: [HistoryCall]) -> [HistoryCall] {
@@ -47,7 +44,7 @@ struct TimelineShrinker {
         let kept = left[chunk].filter { call in !mayGo(call) { remainder } }
         if kept.count < chunk.count {
           let shorter = Array(left[..<chunk.lowerBound] + kept + left[chunk.upperBound...])
-          if judge.isIllegal(shorter), milderJudge?.isLegal(shorter) ?? true {
+          if judge.isIllegal(shorter) {
             left = shorter
             start += kept.count
             continue

@@ -5,7 +5,7 @@ import StockroomCore
 /// started anew when it has died, or in this one if there is no other.
 struct DamageRun {
   /// Far more than it takes to read a few hundred kilobytes, on a machine that is busy with other things too.
-  static let limit = Duration.seconds(30)
+  private let limit: Duration
 
   private let store: ClosedStore
   private let history: StoreHistory
@@ -16,6 +16,7 @@ struct DamageRun {
   /// - Parameter mustHaveChild: Whether there is nothing to do without one.
   init(in context: CheckContext, history: StoreHistory, mustHaveChild: Bool = false) async throws {
     self.history = history
+    limit = context.patience(atMost: .seconds(30))
     do {
       child = try context.startChild()
     } catch let skip as Skip {
@@ -73,7 +74,7 @@ struct DamageRun {
       violations.append(Violation("\(damage), \(failure)"))
     } catch let hang as ChildHangs {
       child = nil
-      violations.append(Violation("\(hang.step) had not come to an end after \(Self.limit)"))
+      violations.append(Violation("\(hang.step) had not come to an end after \(limit)"))
     }
   }
 
@@ -84,7 +85,7 @@ struct DamageRun {
     }
     let child = try self.child ?? context.startChild()
     self.child = nil
-    try await context.check(reading, in: child, limit: Self.limit)
+    try await context.check(reading, in: child, limit: limit)
     self.child = child
   }
 

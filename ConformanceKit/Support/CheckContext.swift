@@ -62,6 +62,9 @@ final class CheckContext: Sendable {
   /// Never for what goes on although the engine hangs, such as readers beside a writer.
   func noteProgress() { progress.note() }
 
+  /// How long a single call, or a few, is waited for: no longer than this, and not until the check itself is said to hang.
+  func patience(atMost limit: Duration) -> Duration { min(limit, timeLimit / 2) }
+
   /// Has something done when the engines have been closed, before the directory is removed.
   func atEnd(_ step: @escaping @Sendable () -> Void) {
     lastSteps.withLock { $0.append(step) }

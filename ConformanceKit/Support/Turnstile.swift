@@ -10,8 +10,8 @@ import StockroomCore
 /// A test framework may start hundreds of checks at once. All together they would take minutes each, and none could
 /// tell an engine that hangs from one that has to share two processors with all the others.
 final class Turnstile: Sendable {
-  /// The one that all checks of the process go through.
-  static let shared = Turnstile(width: ProcessInfo.processInfo.activeProcessorCount + 2)
+  /// The one that all checks of the process go through. More than there are processors, as engines wait for disks.
+  static let shared = Turnstile(width: 2 * ProcessInfo.processInfo.activeProcessorCount + 2)
 
   private struct State {
     var free: Int

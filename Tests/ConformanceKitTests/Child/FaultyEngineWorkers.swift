@@ -16,9 +16,18 @@ struct FaultyEngineWorker: Sendable, CustomTestStringConvertible {
 
   private static let log = ConformanceSuite.mortal("Log", isShared: false)
   /// Waits for its lock without end.
-  private static let sharedLog = ConformanceSuite.mortal("Shared log", isShared: true)
+  private static let sharedLog = ConformanceSuite.mortal(
+    "Shared log", isShared: true, timeLimit: .seconds(8))
   /// Reads its log when it is opened.
-  private static let otherLog = CarelessPiece("keeps a log", keepsLog: true, breaking: []).suite
+  private static let otherLog = CarelessPiece("keeps a log", keepsLog: true, breaking: []).suite {
+    let engine = FailingStorageEngine($0)
+    // The check writes as many entries as it can within a second.
+    engine.failEveryCall { _ in
+      usleep(200_000)
+      return false
+    }
+    return engine
+  }
 
   static let all: [FaultyEngineWorker] = [
     .init(

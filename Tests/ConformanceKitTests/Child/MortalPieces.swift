@@ -87,13 +87,14 @@ extension ConformanceSuite {
   /// The checks that need a child, for an engine of the museum.
   static func mortal(
     _ name: String, isShared: Bool, claimsToShare: Bool? = nil, flaw: MortalEngine.Flaw? = nil,
-    kills: Int = 30
+    kills: Int = 30, timeLimit: Duration = .seconds(120)
   ) -> ConformanceSuite {
     var effort = ConformanceEffort()
     effort.kills = kills
     let arguments = (isShared ? ["shared"] : []) + (flaw.map { [$0.rawValue] } ?? [])
     return ConformanceSuite(
-      name, capabilities: MortalEngine.promises(isShared: claimsToShare ?? isShared), effort: effort,
+      name, capabilities: MortalEngine.promises(isShared: claimsToShare ?? isShared), timeLimit: timeLimit,
+      effort: effort,
       child: ConformanceChild(product: "MuseumChild", arguments: arguments)
     ) { try MortalEngine(directory: $0, isShared: isShared, flaw: flaw == .trapsOnTornLines ? nil : flaw) }
   }

@@ -72,6 +72,7 @@ extension ConformanceSuite {
   static func fragile(_ name: String, _ flaw: FragileEngine.Flaw? = nil) -> ConformanceSuite {
     ConformanceSuite(
       name, capabilities: FragileEngine.promises,
+      timeLimit: flaw == .hangsOnDamage ? .seconds(6) : .seconds(120),
       child: ConformanceChild(
         product: "MuseumChild", arguments: ["fragile"] + (flaw.map { [$0.rawValue] } ?? []))
     ) { try FragileEngine(directory: $0, flaw: flaw) }

@@ -19,7 +19,7 @@ extension MuseumPiece {
     .init(persistent: .o5, "writes to what a link leads to", flaw: .followsForeignLinks),
     .init(persistent: .o5, "makes a file where a link leads to", flaw: .followsLinksToNowhere),
     .init(persistent: .o5, "follows links to files of its own", flaw: .followsLinksToItsFiles),
-    .init(persistent: .o5, "waits at a FIFO", flaw: .waitsForFIFOs),
+    .init(persistent: .o5, "waits at a FIFO", flaw: .waitsForFIFOs, timeLimit: .seconds(6)),
     .init(persistent: .o5, "removes a directory in the way", flaw: .clearsDirectoriesAway),
     .init(persistent: .f4, "remembers writes that were refused", flaw: .remembersRefusedWrites),
     .init(persistent: .f4, "repeats writes that were refused", flaw: .repeatsRefusedWrites),

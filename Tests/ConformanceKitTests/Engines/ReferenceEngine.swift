@@ -197,7 +197,9 @@ struct Contents {
         } else {
           sequence += 1
           entries[key] = Entry(data: Data(data), createdAt: now, updatedAt: now, sequence: sequence)
-          sortedKeys.insert(key, at: sortedKeys.bisect { $0 >= key })
+          // Keys mostly come in order.
+          let isLast = sortedKeys.last.map { $0 < key } ?? true
+          sortedKeys.insert(key, at: isLast ? sortedKeys.count : sortedKeys.bisect { $0 >= key })
         }
       case .remove(let key):
         if entries.removeValue(forKey: key) != nil {

@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import Testing
 
 // Engines that are right as long as one task calls them, or that are wrong with many. Each has one fault.
 
@@ -255,26 +256,52 @@ struct RemovesAndSaysNo: Exhibit {
   }
 }
 
-extension MuseumPiece {
+/// An engine that breaks a rule when many tasks use it.
+struct RacyEngine: Sendable, CustomTestStringConvertible {
+  let piece: MuseumPiece
+  /// The check that finds it.
+  let check: String
+
+  var testDescription: String { piece.testDescription }
+
+  init(_ check: String, _ piece: MuseumPiece) {
+    (self.check, self.piece) = ("linearizability.\(check)", piece)
+  }
+
   /// A lost update shows to whoever looks next, by whatever method.
   private static let ofWhoeverLooks: Set<ContractRule> = [.w1, .w4, .r2, .r3, .r5, .k3, .l1, .l2, .c1, .c4]
 
-  /// Engines that break a rule when many tasks use them.
-  static let ofRaces: [MuseumPiece] = [
-    .init(.w1, "fills its cache with old values", also: ofWhoeverLooks) { FillsItsCacheLate(base: $0) },
-    .init(.l2, "counts from a cache that is filled late", also: [.c1, .r3]) { CountsLate(base: $0) },
-    .init(.c1, "loses updates of a page", also: ofWhoeverLooks) { LosesUpdatesOfAPage(base: $0) },
-    .init(.w1, "shows a task its own writes first", also: ofWhoeverLooks) {
-      ReadsItsOwnWritesOnly(base: $0)
-    },
-    .init(.c1, "does nothing under load", also: ofWhoeverLooks) { WrongUnderLoad(base: $0) },
-    .init(.w1, "acknowledges too early", also: Set(ContractRule.allCases)) { AcknowledgesTooEarly(base: $0) },
-    .init(.w4, "applies in two steps", also: [.c1]) { AppliesInTwoSteps(base: $0) },
-    .init(.w4, "removes many in parts") { RemovesInParts(base: $0) },
-    .init(.r3, "reads everything in two halves") { ReadsInTwoHalves(base: $0) },
-    .init(.r3, "scans in pages") { ScansInPages(base: $0) },
-    .init(.l1, "finds keys in a late index", also: [.c1, .r1]) { ExistsInALateIndex(base: $0) },
-    .init(.c4, "gives up half a batch") { GivesUpABatch(base: $0) },
-    .init(.c4, "removes and says no") { RemovesAndSaysNo(base: $0) },
+  static let all: [RacyEngine] = [
+    .init(
+      "single-keys",
+      .init(.w1, "fills its cache with old values", also: ofWhoeverLooks) { FillsItsCacheLate(base: $0) }),
+    .init(
+      "whole-reads",
+      .init(.l2, "counts from a cache that is filled late", also: [.c1, .r3]) { CountsLate(base: $0) }),
+    .init(
+      "single-keys",
+      .init(.c1, "loses updates of a page", also: ofWhoeverLooks) { LosesUpdatesOfAPage(base: $0) }),
+    .init(
+      "single-keys",
+      .init(.w1, "shows a task its own writes first", also: ofWhoeverLooks) {
+        ReadsItsOwnWritesOnly(base: $0)
+      }),
+    .init(
+      "equal-values", .init(.c1, "does nothing under load", also: ofWhoeverLooks) { WrongUnderLoad(base: $0) }
+    ),
+    .init(
+      "single-keys",
+      .init(.w1, "acknowledges too early", also: Set(ContractRule.allCases)) {
+        AcknowledgesTooEarly(base: $0)
+      }),
+    .init("batches", .init(.w4, "applies in two steps", also: [.c1]) { AppliesInTwoSteps(base: $0) }),
+    .init("batches", .init(.w4, "removes many in parts") { RemovesInParts(base: $0) }),
+    .init("whole-reads", .init(.r3, "reads everything in two halves") { ReadsInTwoHalves(base: $0) }),
+    .init("whole-reads", .init(.r3, "scans in pages") { ScansInPages(base: $0) }),
+    .init(
+      "batches",
+      .init(.l1, "finds keys in a late index", also: [.c1, .r1]) { ExistsInALateIndex(base: $0) }),
+    .init("cancellation", .init(.c4, "gives up half a batch") { GivesUpABatch(base: $0) }),
+    .init("cancellation", .init(.c4, "removes and says no") { RemovesAndSaysNo(base: $0) }),
   ]
 }

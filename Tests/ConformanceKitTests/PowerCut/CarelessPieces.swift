@@ -54,7 +54,12 @@ struct CarelessPiece: Sendable, CustomTestStringConvertible {
     .init("writes a new file for each batch", keepsLog: false, breaking: []),
   ]
 
-  var suite: ConformanceSuite {
+  var suite: ConformanceSuite { suite { $0 } }
+
+  /// - Parameter wrap: What the tests see of the engine, where the child sees it as it is.
+  func suite(
+    wrap: @escaping @Sendable (CarelessEngine) -> any StorageEngine
+  ) -> ConformanceSuite {
     let arguments =
       ["careless", keepsLog ? "log" : "copy", isDurable ? "durable" : "fast"]
       + [flaw?.rawValue].compactMap { $0 }
@@ -62,7 +67,7 @@ struct CarelessPiece: Sendable, CustomTestStringConvertible {
       name, capabilities: CarelessEngine.promises(isDurable: isDurable),
       child: ConformanceChild(product: "MuseumChild", arguments: arguments)
     ) { [keepsLog, isDurable, flaw] in
-      try CarelessEngine(directory: $0, keepsLog: keepsLog, isDurable: isDurable, flaw: flaw)
+      wrap(try CarelessEngine(directory: $0, keepsLog: keepsLog, isDurable: isDurable, flaw: flaw))
     }
   }
 
