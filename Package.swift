@@ -89,11 +89,12 @@ let package = Package(
         .defaultIsolation(MainActor.self), .enableUpcomingFeature("InferIsolatedConformances"),
       ]),
     .executableTarget(
-      name: "MuseumChild", dependencies: ["StockroomCore", "ConformanceKit"], path: "Tests/MuseumChild",
+      name: "FaultyEngineWorker", dependencies: ["StockroomCore", "ConformanceKit"],
+      path: "Tests/FaultyEngineWorker",
       swiftSettings: settings),
     .testTarget(
       name: "ConformanceKitTests",
-      dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit", "MuseumChild"],
+      dependencies: ["StockroomCore", "StockroomStore", "ConformanceKit", "FaultyEngineWorker"],
       swiftSettings: settings),
     .testTarget(
       name: "BenchmarkKitTests", dependencies: ["StockroomCore", "BenchmarkKit"], swiftSettings: settings),

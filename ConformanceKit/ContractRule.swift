@@ -1,6 +1,6 @@
 /// A rule of the contract that every storage engine keeps.
 ///
-/// The raw value is the rule's identifier, such as `W2`; ``sentence`` says what it promises.
+/// The raw value is the rule's identifier, such as `W2`; ``summary`` says what it promises.
 public enum ContractRule: String, CaseIterable, Sendable, Codable {
   // Keys
   /// What a key may be.
@@ -89,7 +89,7 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   // Faults
   /// A full disk.
   case f1 = "F1"
-  /// Damaged files.
+  /// Corrupted files.
   case f2 = "F2"
   /// Read-only media.
   case f3 = "F3"
@@ -123,7 +123,7 @@ extension ContractRule: CustomStringConvertible {
   package var isForStores: Bool { rawValue.hasPrefix("S") }
 
   /// What the rule promises, in one or two sentences.
-  public var sentence: String {
+  public var summary: String {
     switch self {
     case .k1:
       "A key has 1 to 511 bytes of UTF-8; any other makes every method that takes it throw invalidKey, and "
@@ -197,8 +197,8 @@ extension ContractRule: CustomStringConvertible {
       "On a full disk a write throws diskFull and leaves no trace; what was there stays readable, and writing "
         + "works again once there is room."
     case .f2:
-      "Damaged files make opening or the first use throw corrupted, and never empty the store; verify() finds what "
-        + "opening does not look for, and with detectsCorruption damage never turns into wrong bytes."
+      "Corrupted files make opening or the first use throw corrupted, and never empty the store; verify() finds what "
+        + "opening does not look for, and with detectsCorruption corruption never turns into wrong bytes."
     case .f3: "On read-only media opening or writing throws readOnly or permissionDenied."
     case .f4:
       "What the system refuses in the middle of a call leaves the call undone, all entries readable and the engine "

@@ -30,7 +30,7 @@ import StockroomCore
 /// All of it may be used from any task at any time.
 public final class FailingStorageEngine: Sendable {
   /// When a call fails.
-  public enum Moment: Sendable {
+  public enum Timing: Sendable {
     /// Before the work: nothing has happened.
     case beforehand
     /// After the work: all of it has happened, as when an acknowledgement is lost.
@@ -42,7 +42,7 @@ public final class FailingStorageEngine: Sendable {
     /// How many calls it still lets pass; nil if it lets none pass, ever.
     var callsToLetPass: Int?
     let error: any Error
-    let moment: Moment
+    let timing: Timing
     let matches: @Sendable (Call) -> Bool
   }
 
@@ -73,31 +73,31 @@ public final class FailingStorageEngine: Sendable {
   /// for is thrown, and all are spent.
   public func failCall(
     _ number: Int = 1, with error: any Error = StorageError(.io, "This call was told to fail."),
-    _ moment: Moment = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
+    _ timing: Timing = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
   ) {
-    addFault(callsToLetPass: max(number, 1) - 1, error, moment, matches)
+    addFault(callsToLetPass: max(number, 1) - 1, error, timing, matches)
   }
 
-  /// Makes every call that `matches` accepts fail, until ``succeed()``.
+  /// Makes every call that `matches` accepts fail, until ``clearFaults()``.
   public func failEveryCall(
     with error: any Error = StorageError(.io, "Every call was told to fail."),
-    _ moment: Moment = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
+    _ timing: Timing = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
   ) {
-    addFault(callsToLetPass: nil, error, moment, matches)
+    addFault(callsToLetPass: nil, error, timing, matches)
   }
 
   /// Lets every call from now on succeed: what ``failCall(_:with:_:where:)`` and
   /// ``failEveryCall(with:_:where:)`` asked for is forgotten.
-  public func succeed() { state.withLock { $0.faults = [] } }
+  public func clearFaults() { state.withLock { $0.faults = [] } }
 
   private func addFault(
-    callsToLetPass: Int?, _ error: any Error, _ moment: Moment,
+    callsToLetPass: Int?, _ error: any Error, _ timing: Timing,
     _ matches: @escaping @Sendable (Call) -> Bool
   ) {
     state.withLock { state in
       state.faults.append(
         Fault(
-          id: state.nextID, callsToLetPass: callsToLetPass, error: error, moment: moment, matches: matches))
+          id: state.nextID, callsToLetPass: callsToLetPass, error: error, timing: timing, matches: matches))
       state.nextID += 1
     }
   }
@@ -138,7 +138,7 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Counting
 
-  /// Every call since the beginning, or since ``forgetCalls()``, in the order of arrival: also those that failed and
+  /// Every call since the beginning, or since ``resetCalls()``, in the order of arrival: also those that failed and
   /// those that are held.
   public var calls: [Call] { state.withLock { $0.calls } }
 
@@ -149,7 +149,7 @@ public final class FailingStorageEngine: Sendable {
   public var bytesWritten: Int { state.withLock { $0.bytesWritten } }
 
   /// Begins to count from zero.
-  public func forgetCalls() {
+  public func resetCalls() {
     state.withLock { state in
       state.calls = []
       state.bytesWritten = 0
@@ -162,7 +162,7 @@ public final class FailingStorageEngine: Sendable {
   func pass<Result>(_ call: Call, to work: () async throws -> Result) async throws -> Result {
     let fault = arrival(of: call)
     try await waitWhileHeld(call)
-    if let fault, fault.moment == .beforehand { throw fault.error }
+    if let fault, fault.timing == .beforehand { throw fault.error }
     let result = try await work()
     state.withLock { $0.bytesWritten += call.byteCount }
     if let fault { throw fault.error }

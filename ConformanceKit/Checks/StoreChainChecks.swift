@@ -37,7 +37,7 @@ private let chains: [[CheckedChange]] = [
   var expected = initialItems
   for chain in chains {
     let changes = ChangeCounter(fixture.store)
-    fixture.engine.forgetCalls()
+    fixture.engine.resetCalls()
     try await fixture.run(chain)
     let writes = fixture.engine.calls.filter(\.isWrite)
     try expect(
@@ -63,7 +63,7 @@ private let chains: [[CheckedChange]] = [
   try await run()
   try await fixture.expectItems([CheckedItem(10)], "after the chain was run")
   try await fixture.insert(CheckedItem(12))
-  fixture.engine.forgetCalls()
+  fixture.engine.resetCalls()
   let changes = ChangeCounter(fixture.store)
   try await run()
   await letOthersRun()
@@ -89,7 +89,7 @@ private let chains: [[CheckedChange]] = [
       } catch {
         try await fixture.expectItems(expected, "after a chain whose call number \(failing) had failed")
       }
-      fixture.engine.succeed()
+      fixture.engine.clearFaults()
     }
     if !hasRun { try await run() }
     for change in chain { expected.apply(change) }

@@ -46,7 +46,7 @@ private let changes: [CheckedChange] = [
   }
   var costs: [[String]] = []
   for change in changes {
-    fixture.engine.forgetCalls()
+    fixture.engine.resetCalls()
     try await fixture.perform(change)
     await letOthersRun()
     let calls = fixture.engine.calls

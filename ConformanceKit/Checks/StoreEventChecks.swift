@@ -121,7 +121,7 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
   let before = try await context.openStore()
   let items = (0..<5).map { CheckedItem($0) }
   try await before.perform(.insert(items))
-  let fixture = StoreFixture(context, before.subject) { $0.hold(where: \.isRead) }
+  let fixture = StoreFixture(context, before.engineUnderTest) { $0.hold(where: \.isRead) }
   let subscriber = Subscriber(fixture.store)
   try await subscriber.wait(for: "the beginning") { !$0.isEmpty }
   fixture.engine.release()
@@ -178,7 +178,7 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
     try await fixture.insert(CheckedItem(2))
   }
   try await fixture.expectFailure(of: "remove on an engine that fails") { try await fixture.remove(item) }
-  fixture.engine.succeed()
+  fixture.engine.clearFaults()
   try await fixture.insert(last)
   try await subscriber.wait(forInsertionOf: last)
   // A store may read the items again to be certain, and say so.
@@ -214,7 +214,7 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
         "call \(count + 1) did not return with a subscriber who did not read, as 2,000 calls of the engine did"
       )
     }
-    _ = try await fixture.subject.keyCount()
+    _ = try await fixture.engineUnderTest.keyCount()
     try await letAllThreadsTakeATurn()
   }
   try await calls.value

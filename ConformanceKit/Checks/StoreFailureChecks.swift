@@ -69,7 +69,7 @@ private struct Attempt: CustomStringConvertible {
     try await fixture.expectFailure(of: "\(attempt) on an engine that fails") {
       try await attempt.make(in: fixture)
     }
-    fixture.engine.succeed()
+    fixture.engine.clearFaults()
     try await fixture.expectItems(expected, "after \(attempt) had failed")
     try await attempt.make(in: fixture)
     for change in attempt.changes { expected.apply(change) }
@@ -145,7 +145,7 @@ private struct Attempt: CustomStringConvertible {
     fixture.engine.failCall(with: StorageError(.io, "The answer is lost."), .afterwards, where: \.isWrite)
     // A store may also find out for itself that all is well.
     do { try await attempt.make(in: fixture) } catch {}
-    fixture.engine.succeed()
+    fixture.engine.clearFaults()
     try await fixture.expectItems(
       fixture.store.items, "after \(attempt), which the engine had done before it threw,")
   }
@@ -158,7 +158,7 @@ private struct Attempt: CustomStringConvertible {
 @MainActor private func checkFailedLoad(_ context: CheckContext) async throws {
   let before = try await context.openStore()
   try await before.perform(.insert(Attempt.initialItems))
-  let fixture = StoreFixture(context, before.subject) { $0.failEveryCall(where: \.isRead) }
+  let fixture = StoreFixture(context, before.engineUnderTest) { $0.failEveryCall(where: \.isRead) }
   try await fixture.expectFailure(of: "itemsHaveLoaded() on an engine that cannot be read") {
     try await fixture.load()
   }
@@ -170,7 +170,7 @@ private struct Attempt: CustomStringConvertible {
       try await fixture.storedItems(likely: Attempt.initialItems), Attempt.initialItems,
       "what the engine held after \(attempt), when nothing had been loaded,")
   }
-  fixture.engine.succeed()
+  fixture.engine.clearFaults()
   try await fixture.load()
   try await fixture.expectItems(Attempt.initialItems, "after loading was tried again")
   try await fixture.insert(CheckedItem(70))

@@ -185,7 +185,7 @@ private enum WayOfWriting: String, CaseIterable, Sendable {
     }
   }
 
-  func write(_ value: Data, _ key: CacheKey, _ engine: Subject) async throws {
+  func write(_ value: Data, _ key: CacheKey, _ engine: EngineUnderTest) async throws {
     switch self {
     case .write: try await engine.write(value, key: key)
     case .batch: try await engine.write([(key: key, data: value)])
@@ -198,7 +198,7 @@ private enum WayOfWriting: String, CaseIterable, Sendable {
 private enum WayOfRemoving: CaseIterable, Sendable {
   case one, many, applied, all
 
-  func remove(_ key: CacheKey, _ engine: Subject) async throws {
+  func remove(_ key: CacheKey, _ engine: EngineUnderTest) async throws {
     switch self {
     case .one: try await engine.remove(key: key)
     case .many: try await engine.remove(keys: [key])
@@ -208,9 +208,9 @@ private enum WayOfRemoving: CaseIterable, Sendable {
   }
 }
 
-/// Convicts the engine unless the timestamps of the key lie in the windows.
+/// Fails unless the timestamps of the key lie in the windows.
 func expect(
-  created: ClosedRange<Date>, updated: ClosedRange<Date>, _ key: CacheKey, in engine: Subject
+  created: ClosedRange<Date>, updated: ClosedRange<Date>, _ key: CacheKey, in engine: EngineUnderTest
 ) async throws {
   for (name, window, date) in [
     ("createdAt", created, try await engine.createdAt(key: key)),

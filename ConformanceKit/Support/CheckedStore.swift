@@ -97,7 +97,7 @@ extension [CheckedItem] {
 }
 
 /// `Store`, as it is handed to those who use it.
-final class StoreSubject: CheckedStore {
+final class StoreUnderTest: CheckedStore {
   private let store: Store<CheckedItem>
 
   init(_ engine: any StorageEngine) {

@@ -34,7 +34,7 @@ struct DirectoryContents: Equatable {
   }
 }
 
-/// Convicts the engine if anything in the directory differs from before.
+/// Fails if anything in the directory differs from before.
 func expectUnchanged(
   _ before: DirectoryContents, in directory: URL, without: URL? = nil, after what: String
 ) throws {

@@ -37,7 +37,7 @@ struct FailingStorageEngineTests {
     #expect(outer.bytesWritten == 10)
     #expect(outer.capabilities == base.capabilities)
 
-    outer.forgetCalls()
+    outer.resetCalls()
     #expect(outer.calls.isEmpty)
     #expect(outer.bytesWritten == 0)
     #expect(engine.callCount == 21)
@@ -50,7 +50,7 @@ struct FailingStorageEngineTests {
       outer.failEveryCall { $0.method == method }
       await #expect(throws: StorageError.self) { try await callEverything(outer, goOnAfterErrors: true) }
       #expect(!engine.calls.contains { $0.method == method })
-      engine.forgetCalls()
+      engine.resetCalls()
     }
   }
 
@@ -84,13 +84,13 @@ struct FailingStorageEngineTests {
     #expect(try await engine.read(key: k1) == a)
   }
 
-  @Test("fails until it is told to succeed, with any error")
-  func failsUntilSucceed() async throws {
+  @Test("Calls fail with any error until the faults are cleared")
+  func failsUntilCleared() async throws {
     struct Whim: Error {}
     engine.failEveryCall(with: Whim())
     engine.failCall(100)
     for _ in 0..<3 { await #expect(throws: Whim.self) { try await engine.write(a, key: k1) } }
-    engine.succeed()
+    engine.clearFaults()
     for _ in 0..<200 { try await engine.write(a, key: k1) }
   }
 
@@ -174,7 +174,7 @@ struct FailingStorageEngineTests {
     engine.failCall()
     let failing = Task { try await engine.write(a, key: k1) }
     try await engine.waitForHeldCalls()
-    engine.succeed()
+    engine.clearFaults()
     engine.release()
     await #expect(throws: StorageError.self) { try await failing.value }
     #expect(try await base.keyCount() == 0)

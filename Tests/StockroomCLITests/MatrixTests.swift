@@ -34,7 +34,7 @@ import Testing
     let lines = matrix.markdown.split(separator: "\n")
     #expect(lines.first == "| rule | what it promises | Memory | Files | SQLite | LMDB | LevelDB |")
     #expect(lines.count == 2 + ContractRule.allCases.count + 1)
-    let w6 = try #require(lines.first { $0.hasPrefix("| W6 | \(ContractRule.w6.sentence) | – | ") })
+    let w6 = try #require(lines.first { $0.hasPrefix("| W6 | \(ContractRule.w6.summary) | – | ") })
     #expect(w6.wholeMatch(of: /.* – \| \d+ \| \d+ \| \d+ \| \d+ \|/) != nil)
   }
 

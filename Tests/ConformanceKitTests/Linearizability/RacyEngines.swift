@@ -9,7 +9,7 @@ import Testing
 private func pause(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
 
 /// A cache that is filled after the read, maybe with what has been replaced meanwhile.
-final class FillsItsCacheLate: Wrapping {
+final class FillsItsCacheLate: InterceptingEngine {
   let base: ReferenceEngine
   private let cache = MutexProtected<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
@@ -31,7 +31,7 @@ final class FillsItsCacheLate: Wrapping {
 }
 
 /// A cache of the number of keys, filled in the same way.
-final class CountsLate: Wrapping {
+final class CountsLate: InterceptingEngine {
   let base: ReferenceEngine
   private let cached = MutexProtected<Int?>(nil)
   init(base: ReferenceEngine) { self.base = base }
@@ -53,7 +53,7 @@ final class CountsLate: Wrapping {
 }
 
 /// Two entries to a page, and a page is read, changed and written back.
-struct LosesUpdatesOfAPage: Exhibit {
+struct LosesUpdatesOfAPage: FaultyEngine {
   let base: ReferenceEngine
 
   func write(_ data: Data, key: CacheKey) async throws {
@@ -72,7 +72,7 @@ struct LosesUpdatesOfAPage: Exhibit {
 }
 
 /// Every task sees at once what it has written itself; the others see it a few writes later.
-final class ReadsItsOwnWritesOnly: Exhibit {
+final class ReadsItsOwnWritesOnly: FaultyEngine {
   let base: ReferenceEngine
   private let private_ = MutexProtected<[CacheKey: (task: Int, old: Data?, writes: Int)]>([:])
   private let writes = MutexProtected(0)
@@ -102,7 +102,7 @@ final class ReadsItsOwnWritesOnly: Exhibit {
 }
 
 /// Goes wrong when a dozen calls are under way.
-final class WrongUnderLoad: Exhibit {
+final class WrongUnderLoad: FaultyEngine {
   let base: ReferenceEngine
   private let load = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
@@ -120,7 +120,7 @@ final class WrongUnderLoad: Exhibit {
 }
 
 /// Acknowledges a write, and does it a little later.
-struct AcknowledgesTooEarly: Exhibit {
+struct AcknowledgesTooEarly: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
@@ -133,7 +133,7 @@ struct AcknowledgesTooEarly: Exhibit {
 }
 
 /// Makes the removals of a batch seen before its writes.
-struct AppliesInTwoSteps: Exhibit {
+struct AppliesInTwoSteps: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
@@ -148,7 +148,7 @@ struct AppliesInTwoSteps: Exhibit {
 }
 
 /// Removes many keys one by one.
-struct RemovesInParts: Exhibit {
+struct RemovesInParts: FaultyEngine {
   let base: ReferenceEngine
   func remove(keys: [CacheKey]) async throws {
     try keys.validate()
@@ -163,7 +163,7 @@ struct RemovesInParts: Exhibit {
 }
 
 /// Reads everything in two halves.
-struct ReadsInTwoHalves: Exhibit {
+struct ReadsInTwoHalves: FaultyEngine {
   let base: ReferenceEngine
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     let keys = try await base.allKeys()
@@ -174,7 +174,7 @@ struct ReadsInTwoHalves: Exhibit {
 }
 
 /// Scans a page of two entries at a time.
-struct ScansInPages: Exhibit {
+struct ScansInPages: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     var found: [(key: CacheKey, data: Data)] = []
@@ -191,7 +191,7 @@ struct ScansInPages: Exhibit {
 }
 
 /// Looks whether keys exist in an index that lags behind.
-final class ExistsInALateIndex: Exhibit {
+final class ExistsInALateIndex: FaultyEngine {
   let base: ReferenceEngine
   private let index = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
@@ -209,7 +209,7 @@ final class ExistsInALateIndex: Exhibit {
 }
 
 /// Takes the cancellation of one task for that of another, once in a hundred writes.
-final class CancelsNowAndThen: Exhibit {
+final class CancelsNowAndThen: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
 
@@ -226,7 +226,7 @@ final class CancelsNowAndThen: Exhibit {
 }
 
 /// Notices too late that a batch was cancelled: when half of it is written.
-struct GivesUpABatch: Exhibit {
+struct GivesUpABatch: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     guard (2...3).contains(dataAndKeys.count) else { return try await base.write(dataAndKeys) }
@@ -240,7 +240,7 @@ struct GivesUpABatch: Exhibit {
 }
 
 /// Says that a removal was cancelled when it has been done.
-struct RemovesAndSaysNo: Exhibit {
+struct RemovesAndSaysNo: FaultyEngine {
   let base: ReferenceEngine
   func remove(key: CacheKey) async throws {
     try Task.checkCancellation()
@@ -258,14 +258,14 @@ struct RemovesAndSaysNo: Exhibit {
 
 /// An engine that breaks a rule when many tasks use it.
 struct RacyEngine: Sendable, CustomTestStringConvertible {
-  let piece: MuseumPiece
+  let engineCase: FaultyEngineCase
   /// The check that finds it.
   let check: String
 
-  var testDescription: String { piece.testDescription }
+  var testDescription: String { engineCase.testDescription }
 
-  init(_ check: String, _ piece: MuseumPiece) {
-    (self.check, self.piece) = ("linearizability.\(check)", piece)
+  init(_ check: String, _ engineCase: FaultyEngineCase) {
+    (self.check, self.engineCase) = ("linearizability.\(check)", engineCase)
   }
 
   /// A lost update shows to whoever looks next, by whatever method.

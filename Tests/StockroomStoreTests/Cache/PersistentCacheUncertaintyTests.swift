@@ -51,7 +51,7 @@ struct PersistentCacheUncertaintyTests {
     #expect(await code { try await cache.store(2, forKey: "key") } == .io)
     #expect(try await cache["key"] == 1)
     #expect(await code { try await cache.sync() } == .io)
-    engine.succeed()
+    engine.clearFaults()
     try await cache.sync()
     cache.clearMemoryCache()
     #expect(try await cache["key"] == 1)
@@ -70,7 +70,7 @@ struct PersistentCacheUncertaintyTests {
       #expect(scans() == attempt)
     }
     cache[20] = 20
-    engine.succeed()
+    engine.clearFaults()
     try await cache.sync()
     #expect(scans() == 4)
     #expect(try await engine.keyCount() == 5)
@@ -103,7 +103,7 @@ struct PersistentCacheUncertaintyTests {
     engine.failEveryCall(.afterwards) { $0.isWrite }
     for key in 5..<9 { _ = await code { try await cache.store("12345678", forKey: key) } }
     _ = await code { try await cache.removeValue(forKey: 4) }
-    engine.succeed()
+    engine.clearFaults()
     try await cache.store("x", forKey: 10)
     #expect(try await engine.keyCount() <= 5)
     #expect(try await engine.readAllData().count <= 5)

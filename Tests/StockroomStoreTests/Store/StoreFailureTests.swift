@@ -39,8 +39,8 @@ import Testing
 
   @Test(
     "It shows what the engine holds after each failure, and the next call works",
-    arguments: AnyEngine.all, [FailingStorageEngine.Moment.beforehand, .afterwards])
-  func everyCall(_ kind: AnyEngine, _ moment: FailingStorageEngine.Moment) async throws {
+    arguments: AnyEngine.all, [FailingStorageEngine.Timing.beforehand, .afterwards])
+  func everyCall(_ kind: AnyEngine, _ moment: FailingStorageEngine.Timing) async throws {
     for code in [StorageError.Code.io, .diskFull] where moment == .beforehand || code == .io {
       var number = 1
       while true {
@@ -97,7 +97,7 @@ import Testing
     guard case .failed = store.loadingState else {
       Issue.record("The state is \(store.loadingState)"); return
     }
-    engine.succeed()
+    engine.clearFaults()
     try await store.insert(Note(id: "x"))
     #expect(store.items == Note.numbered(0..<5) + [Note(id: "x")])
     guard case .loaded = store.loadingState else {
@@ -127,7 +127,7 @@ import Testing
     }
     await #expect(throws: StorageError.self) { try await store.removeAll() }
     #expect(try await notes(in: base) == Note.numbered(0..<5))
-    engine.succeed()
+    engine.clearFaults()
 
     try await store.itemsHaveLoaded()
     try await store.insert(Note(id: "note 1", text: "new"))
@@ -143,10 +143,10 @@ import Testing
     engine.failEveryCall { $0.method == .readAllEntries }
     let store = Store<Note>(loadingInBackground: engine)
     await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
-    engine.forgetCalls()
+    engine.resetCalls()
     await #expect(throws: StorageError.self) { try await store.insert(Note(id: "x")) }
     #expect(engine.callCount == 1)
-    engine.succeed()
+    engine.clearFaults()
     try await store.insert(Note(id: "x"))
     #expect(store.items == Note.numbered(0..<5) + [Note(id: "x")])
     #expect(try await agree(store, base))
@@ -176,14 +176,14 @@ import Testing
       let others = (0..<4).map { number in Task { try await store.insert(Note(id: "\(number)")) } }
       for _ in 0..<20 { await Task.yield() }
       engine.failEveryCall(with: StorageError(code, "As told."))
-      engine.forgetCalls()
+      engine.resetCalls()
       engine.release()
       for task in [first] + others {
         // The first one had been let through when it was held.
         guard case .failure(let error) = await task.result else { continue }
         #expect((error as? StorageError)?.code == code)
       }
-      engine.succeed()
+      engine.clearFaults()
       #expect(engine.calls.count(where: \.isWrite) == 1)
       try await store.insert(Note(id: "x"))
       #expect(try await agree(store, base))
@@ -253,7 +253,7 @@ import Testing
     engine.hold()
     let first = Task { try await store.insert(Note(id: "first")) }
     try await engine.waitForHeldCalls()
-    engine.forgetCalls()
+    engine.resetCalls()
     var others: [Task<Void, any Error>] = []
     for number in 0..<100 { others.append(Task { try await store.insert(Note(id: "\(number)")) }) }
     // This one has taken its turn behind the others when it is cancelled, or in front of them when not.
@@ -271,7 +271,7 @@ import Testing
   func requests() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let store = try await Store<Note>(storage: engine)
-    engine.forgetCalls()
+    engine.resetCalls()
     try await store.insert(Note.numbered(0..<1_000))
     try await store.remove(Note.numbered(0..<500))
     try await store.removeAll().insert(Note.numbered(0..<1_000)).remove(Note(id: "note 7")).run()
@@ -314,8 +314,8 @@ import Testing
     await #expect(throws: StorageError.self) { try await store.insert(Note(id: "a")) }
     // The load that the failure has begun is over before the engine works again.
     await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
-    engine.succeed()
-    engine.forgetCalls()
+    engine.clearFaults()
+    engine.resetCalls()
     engine.hold { $0.method == .readAllEntries }
     async let first: Void = { try? await store.itemsHaveLoaded() }()
     async let second: Void = store.itemsHaveLoaded()

@@ -165,7 +165,7 @@ import Testing
     await #expect(throws: StorageError.self) { try await value.append("b") }
     #expect(value.wrappedValue == ["a"])
     await #expect(throws: StorageError.self) { try await value.append("c") }
-    engine.succeed()
+    engine.clearFaults()
     try await value.append("d")
     #expect(value.wrappedValue == ["a", "b", "d"])
   }
