@@ -31,7 +31,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
     }
   }
 
-  /// Makes the check and tells how it ended. A check that cannot be made here says why.
+  /// Makes the check and returns how it ended. A check that cannot be made here says why.
   ///
   /// Of all the checks that are started in a process, a few run at a time.
   public func outcome() async -> ConformanceOutcome {
@@ -47,8 +47,8 @@ public struct ConformanceCheck: Sendable, Identifiable {
   private func make() async -> ConformanceOutcome {
     let context = CheckContext(suite: suite)
     let result = await withStallTimeout(
-      suite.stallTimeout, since: context.progress, on: CheckThreads(),
-      onUnheard: { [id, suite] in
+      suite.stallTimeout, since: context.progress, on: CheckExecutor(),
+      onUndelivered: { [id, suite] in
         System.note(
           "\(suite.name), \(id): \(context.progress.standstill(of: suite.stallTimeout)). Nothing goes on here, since every "
             + "thread of Swift's cooperative pool is held.")

@@ -172,7 +172,7 @@ extension ContractRule: CustomStringConvertible {
     case .c2:
       "Opening one place twice in a process gives two engines that see each other's writes, or throws locked."
     case .c3:
-      "Opening one place in two processes gives the same with multiProcess; without it the second open throws "
+      "Opening one place in two processes does the same with multiProcess; without it the second open throws "
         + "locked."
     case .c4:
       "A cancelled call has done all of its work or none, and throws CancellationError only if none."
@@ -190,7 +190,7 @@ extension ContractRule: CustomStringConvertible {
         + "that keeps nothing beyond its own life may leave it to the default, which does nothing."
     case .o4: "Dropping the last reference releases every lock and file descriptor, closed or not."
     case .o5:
-      "Files and directories belong to their owner alone (0600, 0700) unless the engine is told otherwise; nothing "
+      "Files and directories belong to their owner alone (0600, 0700) unless the engine is configured otherwise; nothing "
         + "planted in the place makes it write elsewhere or hang, and who may only read holds it up for a minute at most."
     case .o6: "Opening costs no more with a million entries than with a thousand."
     case .f1:
@@ -198,7 +198,7 @@ extension ContractRule: CustomStringConvertible {
         + "works again once there is room."
     case .f2:
       "Corrupted files make opening or the first use throw corrupted, and never empty the store; verify() finds what "
-        + "opening does not look for, and with detectsCorruption corruption never turns into wrong bytes."
+        + "opening does not look for, and with detectsCorruption a corrupted file never yields wrong bytes."
     case .f3: "On read-only media opening or writing throws readOnly or permissionDenied."
     case .f4:
       "What the system refuses in the middle of a call leaves the call undone, all entries readable and the engine "

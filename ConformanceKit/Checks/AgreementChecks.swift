@@ -35,7 +35,7 @@ extension CheckDefinition {
 
     Check(
       .r3, "reads.of-everything-agree",
-      "every method that gives everything gives the same entries, whatever has been written and removed"
+      "every method that reads everything returns the same entries, whatever has been written and removed"
     ) { context in
       let engine = try await context.open()
       var expected: [CacheKey: Data] = [:]
@@ -131,7 +131,7 @@ private let waysOfRemoving:
     ("removeAllData()", { engine, _ in try await engine.removeAllData() }),
   ]
 
-/// Fails unless each method that gives everything gives these entries.
+/// Fails unless each method that reads everything returns these entries.
 private func expectEverything(_ expected: [CacheKey: Data], in engine: EngineUnderTest) async throws {
   let sorted = expected.map { (key: $0.key, data: $0.value) }.sorted { $0.key < $1.key }
   func expectSame(_ entries: [(key: CacheKey, data: Data)], _ method: String) throws {

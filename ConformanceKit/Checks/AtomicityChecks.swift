@@ -57,12 +57,12 @@ extension CheckDefinition {
   }
 }
 
-private enum WayOfReading: Sendable {
+private enum ReadMethod: Sendable {
   case readMany, readOneByOne
 }
 
 /// Every batch gives all keys the same version. Readers look at them while the batches are written.
-private func checkAtomicity(in engine: EngineUnderTest, with way: WayOfReading) async throws {
+private func checkAtomicity(in engine: EngineUnderTest, with way: ReadMethod) async throws {
   let keys = keys(16)
   try await engine.write(batch(of: keys, version: 0))
   try await whileRunning {

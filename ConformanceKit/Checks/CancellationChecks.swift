@@ -19,7 +19,7 @@ extension CheckDefinition {
       }
     }
     Check(
-      .c4, "cancellation.of-reads", "a cancelled read gives the whole answer or throws CancellationError"
+      .c4, "cancellation.of-reads", "a cancelled read returns the whole answer or throws CancellationError"
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))

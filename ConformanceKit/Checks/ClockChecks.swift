@@ -24,8 +24,8 @@ private func checkClock(_ context: CheckContext, _ question: ClockRollback.Quest
   for _ in 0..<2 {
     do {
       return try await checkClockOnce(context, question)
-    } catch let misunderstanding as WorkerProcess.Misunderstanding
-      where misunderstanding.what.contains("faketime:")
+    } catch let protocolError as WorkerProcess.ProtocolError
+      where protocolError.what.contains("faketime:")
     {
       context.noteProgress()
     }
@@ -44,7 +44,7 @@ private func checkClockOnce(_ context: CheckContext, _ question: ClockRollback.Q
     failure = error
   }
   // What has started the process has to tidy up, which it cannot if it is killed.
-  worker.hangUp()
+  worker.closeInput()
   await worker.waitUntilEnd()
   FakeClock.removeTraces(ofProcess: worker.identifier)
   // Timers of the system may take the fake clock for the right one, and some processes do not even start with it.

@@ -39,7 +39,7 @@ extension CheckDefinition {
 
     Check(
       .o3, "closing.releases-files",
-      "after close() the engine has no file open any more, whoever still has a reference to it",
+      "after close() the engine has no file open any more, even while references to it remain",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
@@ -49,7 +49,7 @@ extension CheckDefinition {
     }
     Check(
       .o3, "closing.releases-locks",
-      "after close() the place can be opened at once, whoever still has a reference to the closed engine",
+      "after close() the place can be opened at once, even while references to the closed engine remain",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
@@ -127,7 +127,7 @@ private func expectNoOpenFiles(_ context: CheckContext, after what: String) asyn
   var files = System.openFiles(in: context.root)
   // An engine may close files on a thread of its own, soon but not at once.
   for attempt in 0..<60 where !files.isEmpty {
-    try await letAllThreadsTakeATurn()
+    try await yieldToAllThreads()
     try await Task.sleep(for: .milliseconds(min(attempt, 50)))
     files = System.openFiles(in: context.root)
   }
@@ -197,7 +197,7 @@ private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws 
     working.isEmpty || mayWork, "close() did nothing, although the engine keeps entries beyond its own life")
 }
 
-/// Closes while many tasks write, and compares what they were told with what is there afterwards.
+/// Closes while many tasks write, and compares what was acknowledged with what is there afterwards.
 private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async throws {
   let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)

@@ -154,7 +154,7 @@ private final class HeartbeatMonitor: Sendable {
   /// Watches from a thread outside the pool until the end. Gives the longest pause and the longest excusable one.
   ///
   /// Time in which the process computed is no part of a pause: a thread that computes does not wait for a disk.
-  /// How late this thread wakes up tells how busy the machine is.
+  /// How late this thread wakes up shows how busy the machine is.
   func observe() -> (pause: Duration, allowed: Duration) {
     var (pause, lateness) = (Duration.zero, Duration.zero)
     var (lastCount, lastBeat, lastBeatTime) = (-1, clock.now, System.processorTime)
@@ -200,8 +200,8 @@ private func checkWaiting(
   var waits = 0
   for _ in 0..<3 {
     try await engine.write(entries(keys(100)))
-    let watch = ThreadWatch()
-    let threads = CheckThreads(watchedBy: watch)
+    let watch = ThreadWaitMonitor()
+    let threads = CheckExecutor(watchedBy: watch)
     defer { threads.stop() }
     waits = try await Task(executorPreference: threads) { @concurrent in
       var waits = 0
@@ -236,7 +236,7 @@ private func checkGivingWay(
 ) async throws {
   for _ in 0..<3 where try await isWriteDone(in: engine, within: turn, whileAllCall: read) { return }
   throw Violation(
-    "a write had not been done when each of \(CheckThreads.usualCount) tasks had called \(name)() in a loop for \(turn)"
+    "a write had not been done when each of \(CheckExecutor.usualCount) tasks had called \(name)() in a loop for \(turn)"
   )
 }
 
@@ -248,11 +248,11 @@ private func isWriteDone(
   whileAllCall read: @escaping @Sendable (EngineUnderTest) async throws -> Void
 ) async throws -> Bool {
   let (isDone, isLate) = (Flag(), Flag())
-  let threads = CheckThreads()
+  let threads = CheckExecutor()
   defer { threads.stop() }
   return try await Task(executorPreference: threads) { @concurrent in
     try await withThrowingTaskGroup { group in
-      for _ in 0..<CheckThreads.usualCount {
+      for _ in 0..<CheckExecutor.usualCount {
         group.addTask { @concurrent in
           let start = ContinuousClock.now
           // The threads are new. On a busy machine the time that others have is not theirs.

@@ -23,7 +23,7 @@ extension CheckDefinition {
     }
     Check(
       .f2, "corruption.anywhere",
-      "wherever a file is corrupted, a read gives the right value or throws corrupted",
+      "wherever a file is corrupted, a read returns the right value or throws corrupted",
       needs: .detectsCorruption
     ) { context in
       var run = try await CorruptionRun(in: context, history: .short)

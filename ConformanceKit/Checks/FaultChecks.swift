@@ -144,7 +144,7 @@ private func fillUp(_ engine: EngineUnderTest) async throws -> [(key: CacheKey, 
   throw Skip(reason: "The engine does not fill the disk that it was opened on.")
 }
 
-/// Writes a value where there may be no room for it, and tells whether it is there now. An engine that tidies up in the
+/// Writes a value where there may be no room for it, and returns whether it is there now. An engine that tidies up in the
 /// background may find room when it had none a moment before.
 private func isAccepted(_ value: Data, for key: CacheKey, by engine: EngineUnderTest) async throws -> Bool {
   do {

@@ -71,7 +71,8 @@ extension CheckDefinition {
     }
 
     Check(
-      .k3, "keys.in-every-list", "every method that gives keys gives them as they were written, byte for byte"
+      .k3, "keys.in-every-list",
+      "every method that returns keys returns them as they were written, byte for byte"
     ) { context in
       let engine = try await context.open()
       let all = AdversarialKeys.all

@@ -111,7 +111,7 @@ private func expectValues(_ values: [String: String], in worker: WorkerProcess, 
 }
 
 extension WorkerProcess {
-  /// All entries, as the engine that is open in the worker gives them.
+  /// All entries, as the engine that is open in the worker returns them.
   fileprivate func entries(at place: URL) async throws -> [StorageEntry] {
     try await perform(CallEngine(.read, at: place)).flatMap { $0 }.map(\.entry)
   }
@@ -147,7 +147,7 @@ private func checkTurns(_ context: CheckContext) async throws {
       }
       ours.apply(operations)
       theirs.apply(operations)
-      // Whoever did not write looks first.
+      // The process that did not write reads first.
       if number.isMultiple(of: 2) { try theirs.check(try await worker.entries(at: place)) }
       try await ours.verify(engine)
       if !number.isMultiple(of: 2) { try theirs.check(try await worker.entries(at: place)) }

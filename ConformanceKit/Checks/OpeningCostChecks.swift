@@ -28,7 +28,9 @@ extension CheckDefinition {
       try await context.withWorker { worker in
         for directory in directories { costs += try await worker.perform(MeasureOpening(place: directory)) }
       }
-      guard costs.count == 2 else { throw CheckFailure(description: "The cost of opening was not told.") }
+      guard costs.count == 2 else {
+        throw CheckFailure(description: "The worker did not report the cost of opening.")
+      }
       try costs[1].expectNoMore(than: costs[0], "opening \(count) entries and not \(count / 100)")
     }
   }

@@ -31,8 +31,8 @@ private enum PlaceChange: String, CaseIterable, Sendable {
   case deleted, moved, replaced
 }
 
-/// Whoever opens the place after that.
-private enum Newcomer {
+/// The engine that is opened on the place after that.
+private enum LaterEngine {
   case here(EngineUnderTest?)
   case worker(WorkerProcess, URL)
 
@@ -70,7 +70,8 @@ private enum Newcomer {
   }
 }
 
-private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcomer: Newcomer) async throws {
+private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcomer: LaterEngine) async throws
+{
   var newcomer = newcomer
   var there: [CacheKey: Data] = [:]
   let (other, aside) = (context.root.appending(path: "other"), context.root.appending(path: "aside"))
@@ -94,7 +95,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   }
   if change == .replaced { try FileManager.default.moveItem(at: other, to: context.place) }
 
-  var left = LeftBehind(engine: engine, change: change, old: old.map(\.key))
+  var left = EarlierEngine(engine: engine, change: change, old: old.map(\.key))
   try await left.use(&there, keys(2, prefix: "alone-"))
   do {
     try await newcomer.open(context)
@@ -129,7 +130,7 @@ private func isLocked(_ error: any Error) -> Bool {
     || ((error as? CallFailure)?.error as? StorageError)?.code == .locked
 }
 
-private func expect(_ newcomer: Newcomer, has there: [CacheKey: Data], _ what: String) async throws {
+private func expect(_ newcomer: LaterEngine, has there: [CacheKey: Data], _ what: String) async throws {
   let found = try await newcomer.contents()
   for key in Set(found.keys).union(there.keys).sorted() where found[key] != there[key] {
     throw Violation(
@@ -139,7 +140,7 @@ private func expect(_ newcomer: Newcomer, has there: [CacheKey: Data], _ what: S
 }
 
 /// An engine whose place is no longer what it was.
-private struct LeftBehind {
+private struct EarlierEngine {
   let engine: EngineUnderTest
   let change: PlaceChange
   let old: [CacheKey]

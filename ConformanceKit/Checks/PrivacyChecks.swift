@@ -130,7 +130,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
     let what = "with \(kind.what) called \(name)"
     // The task goes on for ever if the engine hangs, and with it a thread that is the check's own.
     let patience = context.patience(atMost: patienceWithPlanted)
-    let result = await withStallTimeout(patience, on: CheckThreads()) {
+    let result = await withStallTimeout(patience, on: CheckExecutor()) {
       await Result { try await useBriefly(context, place) }
     }
     switch result {
@@ -265,7 +265,7 @@ private func checkMereReader(_ context: CheckContext) async throws {
   try expect(
     found.map(\.key).sorted(), is: names.sorted(), "the keys after a mere reader had held locks, sorted,")
   try await translatingWorkerErrors { try await worker.perform(CallEngine(.close, at: place)) }
-  worker.hangUp()
+  worker.closeInput()
   await worker.waitUntilEnd()
 }
 

@@ -79,7 +79,7 @@ extension CheckDefinition {
       let found = request.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
       try expect(
         try await engine.read(keys: request) == found.map { value(for: $0) },
-        "read(keys:) of \(count) keys did not give the values of the \(found.count) that exist, in order")
+        "read(keys:) of \(count) keys did not return the values of the \(found.count) that exist, in order")
       let part = Array(request.prefix(10_000))
       let pairs = try await engine.readDataAndKeys(keys: part)
       try expect(
@@ -193,7 +193,7 @@ private enum SnapshotLook: String, CaseIterable, Sendable {
 }
 
 /// A writer goes over the keys in a mixed order, in which no reader goes, and counts each of them up. So the sum of all
-/// versions tells how far it has come, and what the versions must have been at that moment.
+/// versions shows how far it has come, and what the versions must have been at that moment.
 private func checkSnapshot(in engine: EngineUnderTest, _ look: SnapshotLook) async throws {
   guard look != .allKeys else { return try await checkSnapshotOfKeys(in: engine) }
   let keys = keys(12)

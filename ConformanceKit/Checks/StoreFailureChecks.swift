@@ -64,7 +64,7 @@ private struct Attempt: CustomStringConvertible {
   try await fixture.perform(.insert(Attempt.initialItems))
   var expected = Attempt.initialItems
   for (number, attempt) in Attempt.all.enumerated() {
-    let error = StorageError(number % 2 == 0 ? .io : .diskFull, "This call was told to fail.")
+    let error = StorageError(number % 2 == 0 ? .io : .diskFull, "This call is to fail.")
     fixture.engine.failEveryCall(with: error, where: \.isWrite)
     try await fixture.expectFailure(of: "\(attempt) on an engine that fails") {
       try await attempt.make(in: fixture)

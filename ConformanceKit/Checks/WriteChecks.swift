@@ -34,7 +34,7 @@ extension CheckDefinition {
     }
     Check(
       .w1, "write.is-seen-by-every-method",
-      "every method that reads values gives the new one after an overwrite"
+      "every method that reads values returns the new one after an overwrite"
     ) {
       context in
       let engine = try await context.open()

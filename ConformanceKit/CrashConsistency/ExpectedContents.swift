@@ -23,7 +23,7 @@ struct ExpectedContents: Sendable {
   }
 
   /// A version with the timestamps that it was found with.
-  private struct Sighting {
+  private struct Observation {
     let version: Version
     let createdAt: Date
     let updatedAt: Date
@@ -33,7 +33,7 @@ struct ExpectedContents: Sendable {
   private let beginning: Date
   private var operationCount = 0
   private var versions: [CacheKey: Version] = [:]
-  private var sightings: [CacheKey: Sighting] = [:]
+  private var observations: [CacheKey: Observation] = [:]
 
   /// Nothing yet.
   ///
@@ -118,7 +118,7 @@ struct ExpectedContents: Sendable {
     }
     versions = try identify(values, underWay)
     try expectOrder(found)
-    sightings = try expectTimestamps(found, now)
+    observations = try expectTimestamps(found, now)
   }
 }
 
@@ -204,11 +204,11 @@ extension ExpectedContents {
     }
   }
 
-  private func expectTimestamps(_ found: [StorageEntry], _ now: Date) throws -> [CacheKey: Sighting] {
+  private func expectTimestamps(_ found: [StorageEntry], _ now: Date) throws -> [CacheKey: Observation] {
     // The clock may have been set back meanwhile.
     let earliest = min(beginning, now).addingTimeInterval(-tolerance)
     let latest = max(beginning, now).addingTimeInterval(tolerance)
-    var seen: [CacheKey: Sighting] = [:]
+    var seen: [CacheKey: Observation] = [:]
     for entry in found {
       guard let version = versions[entry.key] else { continue }
       let isOfThisTime = earliest <= entry.createdAt && entry.updatedAt <= latest
@@ -217,7 +217,7 @@ extension ExpectedContents {
           entry,
           "were not of the time between \(describe(earliest)) and \(describe(latest)), one after the other")
       }
-      if let before = sightings[entry.key], before.version.created == version.created {
+      if let before = observations[entry.key], before.version.created == version.created {
         let isSame = before.version.updated == version.updated
         if entry.createdAt != before.createdAt || isSame && entry.updatedAt != before.updatedAt {
           throw changed(
@@ -229,7 +229,7 @@ extension ExpectedContents {
           throw changed(entry, "had gone back from \(describe(before.updatedAt))")
         }
       }
-      seen[entry.key] = Sighting(version: version, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
+      seen[entry.key] = Observation(version: version, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
     }
     return seen
   }

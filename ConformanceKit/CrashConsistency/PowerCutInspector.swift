@@ -26,7 +26,7 @@ final class PowerCutInspector {
     case .success(.failure(let error)):
       self.worker = nil
       try Task.checkCancellation()
-      if error is WorkerProcess.Misunderstanding { throw error }
+      if error is WorkerProcess.ProtocolError { throw error }
       return Violation(error)
     case .failure:
       worker.kill()

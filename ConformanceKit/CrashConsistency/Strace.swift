@@ -48,7 +48,7 @@ struct Strace {
       }
       throw error
     }
-    worker.hangUp()
+    worker.closeInput()
     await worker.waitUntilEnd()
     let calls = TraceText.calls(in: try Data(contentsOf: file, options: .alwaysMapped))
     try FileManager.default.removeItem(at: file)

@@ -203,10 +203,10 @@ extension TraceCall {
   /// The line of the trace at which the call is taken to have had its effect.
   ///
   /// What another thread has done meanwhile is taken to have happened before. But a descriptor may be given out again as
-  /// soon as the call that closes it has begun, and what is being told to the parent has been done.
+  /// soon as the call that closes it has begun, and what is being reported to the parent has been done.
   var effectLine: Int { name == "close" || name == "close_range" || message != nil ? began : ended }
 
-  /// What a worker tells its parent: a ``WorkerReply`` with a message.
+  /// What a worker reports to its parent: a ``WorkerReply`` with a message.
   var message: String? {
     guard name == "write", let text = arguments.dropFirst().first?.text, text.hasPrefix(#"{"message""#) else {
       return nil

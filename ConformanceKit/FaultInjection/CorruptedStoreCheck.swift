@@ -7,7 +7,7 @@ import StockroomCore
 /// thrown but that the store is corrupted; and a store that was full is not given out as empty. An engine without
 /// `detectsCorruption` may not notice that a value, or a key, is not what it was. One that claims it gives what was
 /// written or throws.
-struct CorruptedReading: CheckTask {
+struct CorruptedStoreCheck: CheckTask {
   let directory: URL
   let history: StoreHistory
   let what: String
@@ -73,7 +73,7 @@ struct CorruptedReading: CheckTask {
     }
     try? FileManager.default.removeItem(at: remedy.corrupted)
     try FileManager.default.copyItem(at: remedy.original, to: remedy.corrupted)
-    let healed = CorruptedReading(
+    let healed = CorruptedStoreCheck(
       directory: directory, history: history,
       what: "\(what), where opening was refused, and then that file put back as it was", codes: [],
       mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false,
@@ -84,7 +84,7 @@ struct CorruptedReading: CheckTask {
 
 /// One look at a corrupted store.
 private final class Look {
-  let task: CorruptedReading
+  let task: CorruptedStoreCheck
   let engine: EngineUnderTest
   let note: @Sendable (String) throws -> Void
   private let expected: [CacheKey: Data]
@@ -96,7 +96,8 @@ private final class Look {
   /// What was missing or wrong first.
   private var loss: Violation?
 
-  init(task: CorruptedReading, engine: EngineUnderTest, note: @escaping @Sendable (String) throws -> Void) {
+  init(task: CorruptedStoreCheck, engine: EngineUnderTest, note: @escaping @Sendable (String) throws -> Void)
+  {
     (self.task, self.engine, self.note) = (task, engine, note)
     expected = task.history.contents()
     earlier =

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// Corruptions copies of a closed store, one after the other, and has each opened and read: in a worker process, which is
+/// Corrupts copies of a closed store, one after the other, and has each opened and read: in a worker process, which is
 /// restarted when it has died, or in this one if there is no other.
 struct CorruptionRun {
   /// Far more than it takes to read a few hundred kilobytes, on a machine that is busy with other things too.
@@ -45,14 +45,14 @@ struct CorruptionRun {
 
   /// Fails if verify() finds corruption where there is none.
   mutating func checkVerifyingUncorrupted() async throws {
-    let reading = CorruptedReading(
+    let reading = CorruptedStoreCheck(
       directory: try store.copy { _ in }, history: history, what: "of a store that is as it was", codes: [],
       mustBeRight: true, mustBeWhole: true, isVerified: true, mayTurnBack: false, mayBeEmpty: false,
       remedy: nil)
     try await check(reading)
   }
 
-  /// Does the corruption, has the store checked and keeps the result. Tidies up.
+  /// Corrupts a copy of the store, has it checked and keeps the result. Removes the copy.
   ///
   /// - Parameter isVerified: Whether verify() is called before anything is read, and has to find the corruption.
   mutating func check(_ corruption: Corruption, isVerified: Bool = false) async throws {
@@ -60,7 +60,7 @@ struct CorruptionRun {
     defer { try? FileManager.default.removeItem(at: copy) }
     let mustBeRight =
       store.context.capabilities.contains(.detectsCorruption) && !(corruption.mayEmpty && files.count == 1)
-    let reading = CorruptedReading(
+    let reading = CorruptedStoreCheck(
       directory: copy, history: history, what: corruption.description, codes: corruption.codes,
       mustBeRight: mustBeRight, mustBeWhole: corruption.isCut, isVerified: isVerified,
       mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty,
@@ -79,7 +79,7 @@ struct CorruptionRun {
     }
   }
 
-  private mutating func check(_ reading: CorruptedReading) async throws {
+  private mutating func check(_ reading: CorruptedStoreCheck) async throws {
     let context = store.context
     guard hasWorker else {
       return try await reading.check(makeEngine: { try await context.openUnkept($0) }, note: { _ in })

@@ -147,7 +147,7 @@ extension CommandQuery {
     }
   }
 
-  /// The rule that the method breaks if its answer is wrong although `read(key:)` gives the right values.
+  /// The rule that the method breaks if its answer is wrong although `read(key:)` returns the right values.
   var rule: ContractRule {
     switch self {
     case .read: .w1

@@ -81,7 +81,7 @@ extension CommandQuery {
 }
 
 extension ReferenceModel {
-  /// What the contract says the answer is, with lists whose order is nobody's business in byte order.
+  /// What the contract says the answer is, with lists whose order is unspecified in byte order.
   func answer(to question: CommandQuery) -> CommandAnswer {
     func pairs(_ keys: [CacheKey]) -> [(key: CacheKey, data: Data)] {
       keys.compactMap { key in self[key].map { (key, $0.data) } }

@@ -145,7 +145,7 @@ extension CommandGenerator {
 }
 
 extension CommandProfile.Call {
-  /// Whether the answer tells of every entry.
+  /// Whether the answer lists every entry.
   fileprivate var isListing: Bool {
     switch self {
     case .readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys, .scan: true

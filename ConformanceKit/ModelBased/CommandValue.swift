@@ -35,7 +35,7 @@ struct CommandValue: Sendable, Hashable {
     UInt8(truncatingIfNeeded: (place &* 0x9E37_79B9) >> 13)
   }
 
-  /// A function that gives the same noise, for those who have nothing but the source of a sequence.
+  /// A function that returns the same noise, for those who have nothing but the source of a sequence.
   static let source = """
     /// Noise: `count` bytes that are others for each number.
     private func noise(_ number: Int, _ count: Int) -> Data {

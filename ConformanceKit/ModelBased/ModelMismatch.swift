@@ -225,7 +225,7 @@ extension CommandAnswer {
     }
   }
 
-  /// The answer with its list in byte order, if the order is nobody's business.
+  /// The answer with its list in byte order, if the order is unspecified.
   fileprivate func normalized(for question: CommandQuery) -> CommandAnswer {
     switch (question, self) {
     case (.readAllData, .values(let values)): .values(values.sorted { $0.lexicographicallyPrecedes($1) })

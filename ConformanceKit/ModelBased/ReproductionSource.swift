@@ -59,7 +59,7 @@ struct ReproductionSource {
     ["\(statements.isEmpty ? "_" : "let engine") = try await openEngine(directory)"] + statements
   }
 
-  /// The names of what a call before the last one tells, with which the answer of the last call is compared.
+  /// The names of what a call before the last one returned, with which the answer of the last call is compared.
   private var observations: [String] {
     guard case .time(_, _, let fault) = failure.finding.kind else { return [] }
     if case .isNot = fault { return ["before", "after"] }

@@ -6,7 +6,7 @@ import StockroomCore
 /// made in a fresh place, and kept if it goes wrong, in whichever way: what counts is a short evidence. It also has to be
 /// one elsewhere, so where the time that calls have taken plays a part, the sequence waits instead.
 struct SequenceShrinker {
-  /// Makes the calls and tells whether one goes wrong.
+  /// Makes the calls and returns the failure if one goes wrong.
   private let attempt: ([Command]) async throws -> FailedSequence?
   /// The shortest so far.
   private(set) var shortest: FailedSequence

@@ -38,7 +38,7 @@ func expect<Value: Equatable>(
   _ value: Value, is expected: Value, _ what: @autoclosure () -> String
 ) throws {
   guard value != expected else { return }
-  throw Violation("\(what()) gave \(describe(value)) instead of \(describe(expected))")
+  throw Violation("\(what()) was \(describe(value)) instead of \(describe(expected))")
 }
 
 /// Fails unless it gave these values, in that order.
@@ -53,7 +53,7 @@ func expect<Element: Equatable>(
     ? ""
     : ", which differ from place \(place) on: \(describe(values[place])) instead of "
       + describe(expected[place])
-  throw Violation("\(what()) gave \(describe(values)) instead of \(describe(expected))\(detail)")
+  throw Violation("\(what()) was \(describe(values)) instead of \(describe(expected))\(detail)")
 }
 
 /// Fails unless it gave these keys, each once, in whatever order.
@@ -84,7 +84,7 @@ func expectError<Result>(
     throw Violation(
       Result.self == Void.self
         ? "\(call()) returned instead of throwing \(wanted)"
-        : "\(call()) gave \(describe(result)) instead of throwing \(wanted)")
+        : "\(call()) returned \(describe(result)) instead of throwing \(wanted)")
   } catch let failure as CallFailure {
     if let error = failure.error as? StorageError, codes.contains(error.code) { return error }
     throw Violation("\(call()) did not throw \(wanted) but \(shortened(String(describing: failure.error)))")
@@ -137,7 +137,7 @@ extension Optional: OptionalValue {
   fileprivate var wrappedValue: Any? { self }
 }
 
-/// Fails unless it gives these values, and nil for the keys that are absent.
+/// Fails unless the engine returns these values, and nil for the keys that are absent.
 ///
 /// Asks with read(key:) alone, so that a fault of another method is put down to the rule for that method. A slow engine
 /// is asked for some of many keys, from all over them, as ``patience`` lasts.

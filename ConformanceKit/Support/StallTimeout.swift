@@ -35,30 +35,30 @@ final class CheckProgress: Sendable {
 ///
 /// - Parameters:
 ///   - threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
-///   - onUnheard: Called on that thread if nobody takes the result for a while after the limit: the caller, too, waits for
+///   - onUndelivered: Called on that thread if nobody takes the result for a while after the limit: the caller, too, waits for
 ///     a thread of the pool.
 func withStallTimeout<Result: Sendable>(
-  _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckThreads? = nil,
-  onUnheard: @escaping @Sendable () -> Void = {}, _ work: @escaping @Sendable () async -> Result
+  _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckExecutor? = nil,
+  onUndelivered: @escaping @Sendable () -> Void = {}, _ work: @escaping @Sendable () async -> Result
 ) async -> Swift.Result<Result, StallTimeoutExceeded> {
-  let race = Race<Swift.Result<Result, StallTimeoutExceeded>>()
+  let race = FirstResult<Swift.Result<Result, StallTimeoutExceeded>>()
   let worker = Task(executorPreference: threads) { @concurrent in
     race.finish(with: .success(await work()))
     threads?.stop()
   }
-  let isHeard = Alarm()
+  let isDelivered = Latch()
   Thread.detachNewThread {
     while case let remaining = SuspendingClock.now.duration(to: progress.last.advanced(by: limit)),
       remaining > .zero
     {
-      if isHeard.wait(for: remaining) { return }
+      if isDelivered.wait(for: remaining) { return }
     }
     race.finish(with: .failure(StallTimeoutExceeded()))
-    if !isHeard.wait(for: .seconds(10)) { onUnheard() }
+    if !isDelivered.wait(for: .seconds(10)) { onUndelivered() }
   }
   return await withTaskCancellationHandler {
     let result = await race.winner()
-    isHeard.raise()
+    isDelivered.signal()
     worker.cancel()
     return result
   } onCancel: {
@@ -67,34 +67,34 @@ func withStallTimeout<Result: Sendable>(
 }
 
 /// Something that a thread waits for.
-private final class Alarm: @unchecked Sendable {
+private final class Latch: @unchecked Sendable {
   // Safe to share: the state is touched only between lock() and unlock().
   private let condition = NSCondition()
-  private var isRaised = false
+  private var isSignaled = false
 
-  func raise() {
+  func signal() {
     condition.lock()
-    isRaised = true
+    isSignaled = true
     condition.broadcast()
     condition.unlock()
   }
 
-  /// Holds the thread until somebody has raised the alarm, or for so long. Tells whether it has been raised.
+  /// Holds the thread until the latch has been signaled, or for so long. Returns whether it has been.
   ///
   /// It looks every second, as the wall clock by which a condition waits may be set.
   func wait(for duration: Duration) -> Bool {
     let end = ContinuousClock.now + duration
     condition.lock()
     defer { condition.unlock() }
-    while !isRaised, case let remaining = ContinuousClock.now.duration(to: end), remaining > .zero {
+    while !isSignaled, case let remaining = ContinuousClock.now.duration(to: end), remaining > .zero {
       _ = condition.wait(until: Date(timeIntervalSinceNow: min(remaining.inSeconds, 1)))
     }
-    return isRaised
+    return isSignaled
   }
 }
 
 /// Hands the first of several results to the one who waits.
-private final class Race<Value: Sendable>: Sendable {
+private final class FirstResult<Value: Sendable>: Sendable {
   private enum State {
     case running
     case awaited(CheckedContinuation<Value, Never>)

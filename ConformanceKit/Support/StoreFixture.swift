@@ -174,7 +174,7 @@ func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
 /// the caller is there, and on the cooperative pool, where others may hold them up for as long as they like.
 ///
 /// Patience is counted in such turns where a busy machine must not be taken for one that hangs.
-func letAllThreadsTakeATurn() async throws {
+func yieldToAllThreads() async throws {
   await Task.detached(priority: Task.currentPriority) {}.value
   try await Task.sleep(for: .milliseconds(1))
 }
@@ -182,7 +182,7 @@ func letAllThreadsTakeATurn() async throws {
 /// A number that tasks on the main actor share.
 @MainActor final class Counter { var count = 0 }
 
-/// Counts how often observers of a store's items are told that they change.
+/// Counts how often observers of a store's items are notified that they change.
 @MainActor
 final class ChangeCounter {
   private(set) var count = 0

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// What a ``CheckTask`` tells.
+/// What a ``CheckTask`` reports.
 enum CheckMessage: Codable, Sendable {
   /// What it does next, in case that is the last it does.
   case step(String)

@@ -22,14 +22,14 @@ final class SystemProcess: Sendable {
   }
 
   let identifier: pid_t
-  /// A socket, since a write to one that is closed can be an error and no signal. Nil after ``hangUp()``.
+  /// A socket, since a write to one that is closed can be an error and no signal. Nil after ``closeInput()``.
   private let input: MutexProtected<Descriptor?>
   /// Nil while the process is running.
   private let ending = MutexProtected<WorkerProcess.Ending?>(nil)
 
   /// Starts a program in the environment of this process.
   ///
-  /// - Parameter receive: Is told what happens, on a thread that waits for it. The end comes last.
+  /// - Parameter receive: Called with what happens, on a thread that waits for it. The end comes last.
   /// - Throws: `StorageError` with code `io`; `unsupported` where programs cannot start others.
   init(_ command: [String], receive: @escaping @Sendable (Event) -> Void) throws {
     #if os(Linux) || os(macOS)
@@ -71,7 +71,7 @@ final class SystemProcess: Sendable {
   }
 
   /// Ends the process's standard input.
-  func hangUp() {
+  func closeInput() {
     let input = input.withLock { $0.take() }
     input?.shutDown()
   }
@@ -81,7 +81,7 @@ final class SystemProcess: Sendable {
     // The group that it leads. As long as it has not been waited for, no other process can have its number.
     ending.withLock { if $0 == nil { _ = systemKill(-identifier, SIGKILL) } }
     // What has left the group lives on, and may wait for requests.
-    hangUp()
+    closeInput()
   }
 
   private func waitUntilEnd() {
@@ -161,7 +161,7 @@ private struct Outputs: Sendable {
       posix_spawnattr_setsigmask(&attributes, &signals)
       sigaddset(&signals, SIGPIPE)
       posix_spawnattr_setsigdefault(&attributes, &signals)
-      // A tool may start the worker as a process of its own; whoever kills the one means the other too.
+      // A tool may start the worker as a process of its own; a kill of the one is meant for the other too.
       posix_spawnattr_setpgroup(&attributes, 0)
       posix_spawnattr_setflags(&attributes, Int16(flags))
 
@@ -209,7 +209,7 @@ private final class Descriptor: Sendable {
 
   deinit { close(number) }
 
-  /// Lets whoever reads at the other end know that nothing more will come.
+  /// Signals the end of the input to the reader at the other end.
   func shutDown() { shutdown(number, Int32(SHUT_WR)) }
 
   /// Both ends of a socket.

@@ -36,7 +36,7 @@ final class WorkerProcess: Sendable {
   }
 
   /// A process that is not what a suite should be given. It says nothing about the engine.
-  struct Misunderstanding: Error, CustomStringConvertible {
+  struct ProtocolError: Error, CustomStringConvertible {
     let command: String
     let what: String
 
@@ -66,20 +66,20 @@ final class WorkerProcess: Sendable {
 
   /// Waits until the process takes requests.
   ///
-  /// - Throws: ``Misunderstanding`` if it does something else.
+  /// - Throws: ``ProtocolError`` if it does something else.
   func waitUntilReady() async throws {
     if isGreeted.withLock({ $0 }) { return }
     guard let line = await transcript.nextLine() else {
       try Task.checkCancellation()
-      throw Misunderstanding(
+      throw ProtocolError(
         command: command.joined(separator: " "), what: "\(await death()), before it took requests")
     }
-    guard line == Data(ConformanceWorker.greeting.utf8) else { throw misunderstanding(line) }
+    guard line == Data(ConformanceWorker.greeting.utf8) else { throw protocolError(line) }
     isGreeted.withLock { $0 = true }
   }
 
   /// Has the process do something. The messages end when it has been done; they throw ``WorkerError`` if the task threw,
-  /// ``Died`` if the process ended first, and ``Misunderstanding`` if it is no ``ConformanceWorker``. One task at a time.
+  /// ``Died`` if the process ended first, and ``ProtocolError`` if it is no ``ConformanceWorker``. One task at a time.
   func start<Work: WorkerTask>(_ task: Work) throws -> Messages<Work.Message> {
     process.send(Data((try WorkerRequest(task: task).line + "\n").utf8))
     return Messages(process: self)
@@ -94,12 +94,12 @@ final class WorkerProcess: Sendable {
     func next() async throws -> Message? {
       try await process.waitUntilReady()
       guard let line = await process.transcript.nextLine() else {
-        // A task that is cancelled is told that there are no more lines.
+        // For a task that is cancelled the lines end.
         try Task.checkCancellation()
         throw await process.death()
       }
       guard let reply = try? JSONDecoder().decode(WorkerReply<Message>.self, from: line) else {
-        throw process.misunderstanding(line)
+        throw process.protocolError(line)
       }
       switch reply {
       case .message(let message): return message
@@ -121,7 +121,7 @@ final class WorkerProcess: Sendable {
   func kill() { process.kill() }
 
   /// Asks the process to end by closing its standard input.
-  func hangUp() { process.hangUp() }
+  func closeInput() { process.closeInput() }
 
   /// Waits until the process has ended.
   @discardableResult
@@ -131,9 +131,9 @@ final class WorkerProcess: Sendable {
     Died(ending: await waitUntilEnd(), stderrTail: transcript.stderrTail)
   }
 
-  private func misunderstanding(_ line: Data) -> Misunderstanding {
+  private func protocolError(_ line: Data) -> ProtocolError {
     let text = String(decoding: line.prefix(80), as: UTF8.self)
-    return Misunderstanding(command: command.joined(separator: " "), what: "wrote \(text.debugDescription)")
+    return ProtocolError(command: command.joined(separator: " "), what: "wrote \(text.debugDescription)")
   }
 }
 

@@ -43,7 +43,7 @@ struct WorkerRequest {
   /// Every kind of task.
   static let kinds: [any WorkerTask.Type] = [
     ReadEverything.self, WriteSteps.self, WriteInTasks.self, RunChains.self, ReadStore.self, CallEngine.self,
-    CorruptedReading.self, FullDiskScenario.self, FileSizeLimit.self, DescriptorExhaustion.self,
+    CorruptedStoreCheck.self, FullDiskScenario.self, FileSizeLimit.self, DescriptorExhaustion.self,
     FailedOpenings.self,
     PermissionDenial.self, ClockRollback.self,
     RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,

@@ -66,7 +66,7 @@ struct CheckErrorTests {
       let suite = ConformanceSuite("Held", capabilities: [], stallTimeout: .seconds(1)) { _ in
         HoldsThePool(base: try ReferenceEngine(claiming: []))
       }
-      // Whoever waits for a thread of the pool waits for ever; the main actor does not.
+      // A task that waits for a thread of the pool waits for ever; the main actor does not.
       Task { @MainActor in
         let report = await suite.run(only: ["write.is-read-back"])
         let isReported = report.failures.map(\.rule) == [.w1]

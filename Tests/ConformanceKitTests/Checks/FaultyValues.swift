@@ -2,7 +2,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that spoil values, or do not give them away.
+// Engines that change values, or share memory with their callers.
 
 extension FaultyEngineCase {
   static let ofValues: [FaultyEngineCase] = [

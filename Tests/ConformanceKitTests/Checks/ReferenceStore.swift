@@ -34,7 +34,7 @@ final class ReferenceStore: CheckedStore {
 
   init(_ engine: any StorageEngine, fault: Fault? = nil) {
     (self.engine, self.fault) = (engine, fault)
-    // Whoever waits for the items hears of a failure.
+    // Callers that wait for the items receive a failure.
     Task { try? await itemsHaveLoaded() }
   }
 

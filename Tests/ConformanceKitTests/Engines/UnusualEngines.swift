@@ -3,13 +3,13 @@ import StockroomCore
 
 // Correct engines of which none is like the others.
 
-/// Takes some milliseconds for every call.
+/// Waits for a moment in every call.
 struct SlowEngine: InterceptingEngine {
   let base: ReferenceEngine
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
   ) async throws -> Result {
-    try await Task.sleep(for: .milliseconds(2))
+    try await Task.sleep(for: .microseconds(500))
     return try await work()
   }
 }

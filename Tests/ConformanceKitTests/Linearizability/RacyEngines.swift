@@ -268,26 +268,26 @@ struct RacyEngine: Sendable, CustomTestStringConvertible {
     (self.check, self.engineCase) = ("linearizability.\(check)", engineCase)
   }
 
-  /// A lost update shows to whoever looks next, by whatever method.
-  private static let ofWhoeverLooks: Set<ContractRule> = [.w1, .w4, .r2, .r3, .r5, .k3, .l1, .l2, .c1, .c4]
+  /// A lost update shows in the next read, by whatever method.
+  private static let ofAnyRead: Set<ContractRule> = [.w1, .w4, .r2, .r3, .r5, .k3, .l1, .l2, .c1, .c4]
 
   static let all: [RacyEngine] = [
     .init(
       "single-keys",
-      .init(.w1, "fills its cache with old values", also: ofWhoeverLooks) { FillsItsCacheLate(base: $0) }),
+      .init(.w1, "fills its cache with old values", also: ofAnyRead) { FillsItsCacheLate(base: $0) }),
     .init(
       "whole-reads",
       .init(.l2, "counts from a cache that is filled late", also: [.c1, .r3]) { CountsLate(base: $0) }),
     .init(
       "single-keys",
-      .init(.c1, "loses updates of a page", also: ofWhoeverLooks) { LosesUpdatesOfAPage(base: $0) }),
+      .init(.c1, "loses updates of a page", also: ofAnyRead) { LosesUpdatesOfAPage(base: $0) }),
     .init(
       "single-keys",
-      .init(.w1, "shows a task its own writes first", also: ofWhoeverLooks) {
+      .init(.w1, "shows a task its own writes first", also: ofAnyRead) {
         ReadsItsOwnWritesOnly(base: $0)
       }),
     .init(
-      "equal-values", .init(.c1, "does nothing under load", also: ofWhoeverLooks) { WrongUnderLoad(base: $0) }
+      "equal-values", .init(.c1, "does nothing under load", also: ofAnyRead) { WrongUnderLoad(base: $0) }
     ),
     .init(
       "single-keys",

@@ -112,7 +112,7 @@ struct ProgressTests {
   }
 }
 
-/// Waits for a lock that is never released, on the thread of whoever calls.
+/// Waits for a lock that is never released, on the thread of the caller.
 private struct NeverReturns: FaultyEngine {
   let base: ReferenceEngine
   private let lock = DispatchSemaphore(value: 0)

@@ -32,7 +32,7 @@ struct WorkerProcessTests {
     ])
   func noWorker(script: String, what: String) async throws {
     let process = try WorkerProcess(Self.shell(script))
-    let error = await #expect(throws: WorkerProcess.Misunderstanding.self) {
+    let error = await #expect(throws: WorkerProcess.ProtocolError.self) {
       try await process.perform(ReadEverything(place: URL(filePath: "/")))
     }
     #expect(error?.description.contains(what) == true, "\(String(describing: error))")
@@ -50,7 +50,7 @@ struct WorkerProcessTests {
       Issue.record("The check was made.")
       return
     }
-    // Whether it has ended before it is asked is nobody's business.
+    // Whether it has ended before the request is unspecified.
     #expect(actual.contains(#"wrote "Hello""#) || actual.contains("ended"), "\(actual)")
   }
 
@@ -99,12 +99,14 @@ struct WorkerProcessTests {
 
   @Test("A request that the worker does not know is answered")
   func unknownRequest() async throws {
-    struct Unheard: WorkerTask {
+    struct Undelivered: WorkerTask {
       func run(
         makeEngine: @Sendable (URL) async throws -> any StorageEngine, send: @Sendable (Int) throws -> Void
       ) async throws {}
     }
-    let error = await #expect(throws: WorkerError.self) { try await WorkerProcess(good).perform(Unheard()) }
+    let error = await #expect(throws: WorkerError.self) {
+      try await WorkerProcess(good).perform(Undelivered())
+    }
     #expect(error?.code == "unsupported")
   }
 
@@ -157,14 +159,14 @@ struct WorkerProcessTests {
   }
 
   @Test("A worker whose standard input ends does so too, whatever it is doing")
-  func hangingUp() async throws {
+  func closingInput() async throws {
     try await withDirectory { directory in
       let worker = try WorkerProcess(good)
       let steps = NumberedSteps(batches: NumberedBatches(seed: 1), kind: .single)
       let died = await #expect(throws: WorkerProcess.Died.self) {
         for try await number in try worker.start(WriteSteps(place: directory, steps: steps, first: 1))
         where number == 3 {
-          worker.hangUp()
+          worker.closeInput()
         }
       }
       #expect(died?.ending == .exited(status: 0))
@@ -233,7 +235,7 @@ struct WorkerProcessTests {
         let worker = ConformanceWorker(executable: URL(filePath: "/bin/sh"), arguments: ["-c", "read line"])
         func start(_ number: Int) async throws {
           let process = try WorkerProcess(worker)
-          if number.isMultiple(of: 2) { process.kill() } else { process.hangUp() }
+          if number.isMultiple(of: 2) { process.kill() } else { process.closeInput() }
           await process.waitUntilEnd()
         }
         try await start(0)

@@ -30,7 +30,7 @@ final class OwnedFile {
 
   func close() {
     guard descriptor >= 0 else { return }
-    // A worker process that is just being started has a copy of the descriptor, which would keep the lock.
+    // A child process that is just being started has a copy of the descriptor, which would keep the lock.
     _ = flock(descriptor, LOCK_UN)
     closeFile(descriptor)
     descriptor = -1

@@ -1,10 +1,10 @@
 import Foundation
 
-/// Threads that a check runs on, as many as Swift's cooperative pool has unless told otherwise.
+/// Threads that a check runs on, as many as Swift's cooperative pool has by default.
 ///
 /// An engine that holds the threads of its callers for ever, as in a deadlock, then holds these. The pool goes on, and
-/// with it whoever has to say that the time of the check is over.
-final class CheckThreads: TaskExecutor, @unchecked Sendable {
+/// with it the code that reports that the time of the check is over.
+final class CheckExecutor: TaskExecutor, @unchecked Sendable {
   // Safe to share: the state is touched only between lock() and unlock().
   private let condition = NSCondition()
   private var jobs: [UnownedJob] = []
@@ -22,7 +22,7 @@ final class CheckThreads: TaskExecutor, @unchecked Sendable {
   }
 
   /// A single thread, of which it is known for how long it waits.
-  init(watchedBy watch: ThreadWatch) {
+  init(watchedBy watch: ThreadWaitMonitor) {
     Thread.detachNewThread { [self] in
       watch.begin()
       while let job = take() {
@@ -76,7 +76,7 @@ final class CheckThreads: TaskExecutor, @unchecked Sendable {
 
 /// Tells for how long a thread waits in the middle of its jobs: for a lock, a disk, or a time to pass. Time in which it
 /// computes, or in which the system lets others compute, is not counted, where the system says so.
-final class ThreadWatch: @unchecked Sendable {
+final class ThreadWaitMonitor: @unchecked Sendable {
   // Safe to share: only the thread that is watched touches the state.
   private var statistics: Int32?
   private var waitedBefore = Duration.zero
