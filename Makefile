@@ -6,10 +6,11 @@
 # make check-apple  whether every module compiles for Apple's systems, on any system
 # make format    puts formatting right
 # make docs      documentation of every module as a site in .docs
+# make test-exhaustive  every faulty engine against every check, which takes minutes: no engine fails for a rule that it keeps
 # make test-threads   the tests under the thread sanitizer
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: compare peers results test test-threads test-peers lint format check-apple docs libraries test-tools
+.PHONY: compare peers results test test-exhaustive test-threads test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 
@@ -37,6 +38,9 @@ results: libraries
 test: libraries test-tools
 	swift test
 	swift test --package-path Examples/CustomEngine
+
+test-exhaustive: libraries test-tools
+	STOCKROOM_EXHAUSTIVE_TESTS=1 swift test --filter ConformanceKitTests
 
 test-threads: libraries test-tools
 	swift test --sanitize thread

@@ -123,13 +123,14 @@ let package = Package(
         .defaultIsolation(MainActor.self), .enableUpcomingFeature("InferIsolatedConformances"),
       ]),
     .executableTarget(
-      name: "MuseumChild", dependencies: ["StockroomCore", "ConformanceKit"], path: "Tests/MuseumChild",
+      name: "FaultyEngineWorker", dependencies: ["StockroomCore", "ConformanceKit"],
+      path: "Tests/FaultyEngineWorker",
       swiftSettings: settings),
     .testTarget(
       name: "ConformanceKitTests",
       dependencies: [
         "StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit",
-        "MuseumChild",
+        "FaultyEngineWorker",
       ],
       swiftSettings: settings),
     .testTarget(

@@ -12,41 +12,45 @@ public struct ConformanceCheck: Sendable, Identifiable {
   let definition: CheckDefinition
   let suite: ConformanceSuite
 
-  /// Whether the suite lacks the child process that the check needs.
-  var isLeftOut: Bool { definition.needsChild && suite.child == nil }
+  /// Whether the suite lacks the worker process that the check needs.
+  var isLeftOut: Bool { definition.needsWorker && suite.worker == nil }
 
   /// Makes the check. Returns if the engine passes it, and also if it cannot be made here.
   ///
-  /// The first check of a suite that has no ``ConformanceChild`` says on standard error how many checks are left out.
+  /// The first check of a suite that has no ``ConformanceWorker`` says on standard error how many checks are left out.
   ///
-  /// - Throws: ``ConformanceFailure`` if the engine breaks the rule or gets nowhere within the suite's time limit;
-  ///   ``ConformanceObstacle`` if the check itself failed; `CancellationError` if the task is cancelled.
+  /// - Throws: ``ConformanceFailure`` if the engine breaks the rule or gets nowhere within the suite's stall timeout;
+  ///   ``ConformanceCheckError`` if the check itself failed; `CancellationError` if the task is cancelled.
   public func run() async throws {
     suite.noteChecksLeftOut()
     switch await outcome() {
     case .passed: return
     case .skipped: try Task.checkCancellation()
     case .failed(let failure): throw failure
-    case .couldNotRun(let reason): throw ConformanceObstacle(check: id, reason: reason)
+    case .couldNotRun(let reason): throw ConformanceCheckError(check: id, reason: reason)
     }
   }
 
-  /// Makes the check and tells how it ended. A check that cannot be made here says why.
+  /// Makes the check and returns how it ended. A check that cannot be made here says why.
   ///
   /// Of all the checks that are started in a process, a few run at a time.
   public func outcome() async -> ConformanceOutcome {
     // Some would otherwise be made in this process, which they may leave without permissions.
-    if isLeftOut { return .skipped(ConformanceSuite.hasNoChild) }
-    return await Turnstile.shared.pass { await make() }
+    if isLeftOut { return .skipped(ConformanceSuite.hasNoWorker) }
+    // A check that ends before anybody looks would otherwise pass or not, as fast as the machine is.
+    if Task.isCancelled { return .skipped(Self.cancelled) }
+    return await AsyncSemaphore.shared.pass { await make() }
   }
+
+  private static let cancelled = "The task was cancelled."
 
   private func make() async -> ConformanceOutcome {
     let context = CheckContext(suite: suite)
-    let result = await withTimeLimit(
-      suite.timeLimit, since: context.progress, on: CheckThreads(),
-      onUnheard: { [id, suite] in
+    let result = await withStallTimeout(
+      suite.stallTimeout, since: context.progress, on: CheckExecutor(),
+      onUndelivered: { [id, suite] in
         System.note(
-          "\(suite.name), \(id): \(context.progress.standstill(of: suite.timeLimit)). Nothing goes on here, since every "
+          "\(suite.name), \(id): \(context.progress.standstill(of: suite.stallTimeout)). Nothing goes on here, since every "
             + "thread of Swift's cooperative pool is held.")
       }
     ) {
@@ -55,10 +59,10 @@ public struct ConformanceCheck: Sendable, Identifiable {
     switch result {
     case .success(.success): return .passed
     case .success(.failure(let error)):
-      return Task.isCancelled ? .skipped("The task was cancelled.") : outcome(of: error)
+      return Task.isCancelled ? .skipped(Self.cancelled) : outcome(of: error)
     case .failure:
       context.removeDirectory()
-      return .failed(failure(Violation(context.progress.standstill(of: suite.timeLimit))))
+      return .failed(failure(Violation(context.progress.standstill(of: suite.stallTimeout))))
     }
   }
 
@@ -68,7 +72,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
     switch error {
     case let violation as Violation: .failed(failure(violation))
     case let skip as Skip: .skipped(skip.reason)
-    case is CallFailure, is ChildError, is ChildProcess.Died, is ChildHangs:
+    case is CallFailure, is WorkerError, is WorkerProcess.Died, is WorkerStalled:
       .failed(failure(Violation(String(describing: error))))
     case _ where rule.isForStores: .failed(failure(Violation(String(describing: error))))
     default: .couldNotRun(shortened(String(describing: error)))
@@ -77,8 +81,8 @@ public struct ConformanceCheck: Sendable, Identifiable {
 
   private func failure(_ violation: Violation) -> ConformanceFailure {
     ConformanceFailure(
-      rule: violation.rule ?? rule, check: id, expectation: expectation, happened: violation.description,
-      proof: violation.proof, seed: violation.seed ?? suite.effort.seed)
+      rule: violation.rule ?? rule, check: id, expectation: expectation, actual: violation.description,
+      evidence: violation.evidence, seed: violation.seed ?? suite.budget.seed)
   }
 }
 

@@ -2,9 +2,9 @@
 ///
 /// ``ConformanceResults`` shows one report, or those of several engines side by side, as text, Markdown, JSON or JUnit
 /// XML.
-public struct ConformanceReport: Sendable, Hashable, Codable {
+public struct ConformanceReport: Sendable, Hashable {
   /// One check and how it ended.
-  public struct Result: Sendable, Hashable, Codable {
+  public struct Result: Sendable, Hashable {
     /// The identifier of the check.
     public let check: String
     /// The rule that the check is about.
@@ -22,21 +22,21 @@ public struct ConformanceReport: Sendable, Hashable, Codable {
   /// The names of the capabilities that the engine was said to have.
   public let capabilities: [String]
   /// How hard the checks tried.
-  public let effort: ConformanceEffort
+  public let budget: ConformanceBudget
   /// Every check that was asked for, in the order of the contract. Those that were left out count as skipped.
   public let results: [Result]
   /// How many checks apply to the engine, whether they were asked for or not.
   public let applicableCount: Int
-  /// How many of the results are checks that were left out because the suite has no ``ConformanceChild``.
+  /// How many of the results are checks that were left out because the suite has no ``ConformanceWorker``.
   public let leftOutCount: Int
   /// How long the run took, in seconds.
   public let seconds: Double
 
   init(
-    name: String, capabilities: [String], effort: ConformanceEffort, results: [Result],
+    name: String, capabilities: [String], budget: ConformanceBudget, results: [Result],
     applicableCount: Int? = nil, leftOutCount: Int = 0, seconds: Double
   ) {
-    (self.name, self.capabilities, self.effort) = (name, capabilities, effort)
+    (self.name, self.capabilities, self.budget) = (name, capabilities, budget)
     (self.results, self.seconds) = (results, seconds)
     self.applicableCount = applicableCount ?? results.count
     self.leftOutCount = leftOutCount
@@ -53,10 +53,10 @@ public struct ConformanceReport: Sendable, Hashable, Codable {
   }
 
   /// The checks that failed themselves, with the reasons.
-  public var obstacles: [ConformanceObstacle] {
+  public var checkErrors: [ConformanceCheckError] {
     results.compactMap { result in
       if case .couldNotRun(let reason) = result.outcome {
-        ConformanceObstacle(check: result.check, reason: reason)
+        ConformanceCheckError(check: result.check, reason: reason)
       } else {
         nil
       }
@@ -67,9 +67,9 @@ public struct ConformanceReport: Sendable, Hashable, Codable {
   public var passedCount: Int { results.count { $0.outcome == .passed } }
 
   /// Whether the engine failed no check, and no check failed itself.
-  public var isConforming: Bool { failures.isEmpty && obstacles.isEmpty }
+  public var isConforming: Bool { failures.isEmpty && checkErrors.isEmpty }
 
-  /// Whether no check was left out that applies to the engine, by request or for lack of a child process. Only then does
+  /// Whether no check was left out that applies to the engine, by request or for lack of a worker process. Only then does
   /// ``isConforming`` say that the engine keeps the contract.
   public var isComplete: Bool { results.count == applicableCount && leftOutCount == 0 }
 
@@ -81,16 +81,82 @@ public struct ConformanceReport: Sendable, Hashable, Codable {
 }
 
 extension ConformanceReport: CustomStringConvertible {
-  /// One line of figures, then one paragraph for each failure, with its proof, and one line for each check that could not
+  /// One line of figures, then one paragraph for each failure, with its evidence, and one line for each check that could not
   /// run or was skipped.
   public var description: String {
     let figures =
       "\(name): passed \(passedCount) of \(applicableCount) checks, \(failures.count) failed, \(skipped.count) skipped, "
-      + "\(obstacles.count) could not run"
+      + "\(checkErrors.count) could not run"
     return
       ([figures] + failures.map { "  failed: \($0)" }
-      + obstacles.map { "  could not run: \($0.check): \($0.reason)" }
+      + checkErrors.map { "  could not run: \($0.check): \($0.reason)" }
       + skipped.map { "  skipped: \($0.check) (\($0.rule)): \($0.reason)" })
       .joined(separator: "\n")
+  }
+}
+
+// MARK: - JSON
+
+extension ConformanceReport: Codable {
+  private enum CodingKeys: CodingKey {
+    case name, capabilities, budget, checks, applicable, leftOut, seconds
+    case passed, failed, skipped, couldNotRun
+  }
+
+  /// Decodes what ``encode(to:)`` wrote.
+  public init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: CodingKeys.self)
+    self.init(
+      name: try container.decode(String.self, forKey: .name),
+      capabilities: try container.decode([String].self, forKey: .capabilities),
+      budget: try container.decode(ConformanceBudget.self, forKey: .budget),
+      results: try container.decode([Result].self, forKey: .checks),
+      applicableCount: try container.decode(Int.self, forKey: .applicable),
+      leftOutCount: try container.decode(Int.self, forKey: .leftOut),
+      seconds: try container.decode(Double.self, forKey: .seconds))
+  }
+
+  /// Encodes the name, the capabilities, the budget, the `checks` with their results, and figures. Of these, `applicable`
+  /// counts the checks that apply to the engine, and `leftOut` those that were skipped for lack of a worker process.
+  public func encode(to encoder: any Encoder) throws {
+    var container = encoder.container(keyedBy: CodingKeys.self)
+    let tally = Tally(results)
+    try container.encode(name, forKey: .name)
+    try container.encode(capabilities, forKey: .capabilities)
+    try container.encode(budget, forKey: .budget)
+    try container.encode(results, forKey: .checks)
+    try container.encode(applicableCount, forKey: .applicable)
+    try container.encode(leftOutCount, forKey: .leftOut)
+    try container.encode(seconds, forKey: .seconds)
+    try container.encode(tally.passed, forKey: .passed)
+    try container.encode(tally.failed, forKey: .failed)
+    try container.encode(tally.skipped, forKey: .skipped)
+    try container.encode(tally.couldNotRun, forKey: .couldNotRun)
+  }
+}
+
+extension ConformanceReport.Result: Codable {
+  private enum CodingKeys: CodingKey {
+    case check, rule, expectation, seconds
+  }
+
+  /// Decodes what ``encode(to:)`` wrote.
+  public init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: CodingKeys.self)
+    check = try container.decode(String.self, forKey: .check)
+    rule = try container.decode(ContractRule.self, forKey: .rule)
+    expectation = try container.decode(String.self, forKey: .expectation)
+    seconds = try container.decode(Double.self, forKey: .seconds)
+    outcome = try ConformanceOutcome(from: decoder)
+  }
+
+  /// Encodes the outcome beside the other properties: its `status`, and the `failure` or the `reason`.
+  public func encode(to encoder: any Encoder) throws {
+    var container = encoder.container(keyedBy: CodingKeys.self)
+    try container.encode(check, forKey: .check)
+    try container.encode(rule, forKey: .rule)
+    try container.encode(expectation, forKey: .expectation)
+    try container.encode(seconds, forKey: .seconds)
+    try outcome.encode(to: encoder)
   }
 }

@@ -23,17 +23,20 @@ public struct ConformanceSuite: Sendable {
   /// Where the checks make their directories.
   public let workingDirectory: URL
   /// How long a check may go without getting any further before the engine is said to hang. Checks that search take
-  /// longer as a whole, as the effort has it.
-  public let timeLimit: Duration
+  /// longer as a whole, as the budget has it.
+  public let stallTimeout: Duration
   /// How hard the checks try that search for faults.
-  public let effort: ConformanceEffort
+  public let budget: ConformanceBudget
   /// What opens the engine in a process of its own. Without it, checks that need one are left out.
-  public let child: ConformanceChild?
+  public let worker: ConformanceWorker?
 
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
   /// What the checks of rules S1 to S8 put in front of the engine: `Store`, unless another is to be checked.
-  package var makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore = { StoreSubject($0) }
+  package var makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore = { StoreUnderTest($0) }
+
+  /// How long readers compute in the checks of rule C5 before a write must have had its turn: a second, says the rule.
+  package var longestTurn = Duration.seconds(1)
 
   /// The checks for an engine.
   ///
@@ -42,25 +45,25 @@ public struct ConformanceSuite: Sendable {
   ///   - capabilities: What the engine claims. A capability that is claimed is checked; that the engine claims just these
   ///     is a check as well.
   ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
-  ///   - timeLimit: How long a check may go without getting any further before the engine is said to hang. Generous
+  ///   - stallTimeout: How long a check may go without getting any further before the engine is said to hang. Generous
   ///     by default.
-  ///   - effort: How hard the checks try that search for faults.
-  ///   - child: What opens the engine in a process of its own, to be killed there. Without it, the checks that need one
+  ///   - budget: How hard the checks try that search for faults.
+  ///   - worker: What opens the engine in a process of its own, to be killed there. Without it, the checks that need one
   ///     are left out: see ``checksLeftOut``.
   ///   - makeEngine: Opens an engine that keeps everything it keeps inside the directory, which need not exist.
   ///     Called several times for one directory in some checks. An engine that uses no files ignores it.
   public init(
     _ name: String, capabilities: EngineCapabilities,
-    workingDirectory: URL = FileManager.default.temporaryDirectory, timeLimit: Duration = .seconds(120),
-    effort: ConformanceEffort = ConformanceEffort(), child: ConformanceChild? = nil,
+    workingDirectory: URL = FileManager.default.temporaryDirectory, stallTimeout: Duration = .seconds(120),
+    budget: ConformanceBudget = ConformanceBudget(), worker: ConformanceWorker? = nil,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) {
     self.name = name
     self.capabilities = capabilities
     self.workingDirectory = workingDirectory
-    self.timeLimit = timeLimit
-    self.effort = effort
-    self.child = child
+    self.stallTimeout = stallTimeout
+    self.budget = budget
+    self.worker = worker
     self.makeEngine = makeEngine
   }
 
@@ -72,13 +75,13 @@ public struct ConformanceSuite: Sendable {
   /// ```
   ///
   /// The parameters are those of
-  /// ``init(_:capabilities:workingDirectory:timeLimit:effort:child:makeEngine:)``.
+  /// ``init(_:capabilities:workingDirectory:stallTimeout:budget:worker:makeEngine:)``.
   ///
   /// - Throws: What opening the engine throws, or closing it.
   public init(
     _ name: String, workingDirectory: URL = FileManager.default.temporaryDirectory,
-    timeLimit: Duration = .seconds(120), effort: ConformanceEffort = ConformanceEffort(),
-    child: ConformanceChild? = nil,
+    stallTimeout: Duration = .seconds(120), budget: ConformanceBudget = ConformanceBudget(),
+    worker: ConformanceWorker? = nil,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) async throws {
     let directory = workingDirectory.appending(
@@ -89,19 +92,19 @@ public struct ConformanceSuite: Sendable {
     let capabilities = engine.capabilities
     try await engine.close()
     self.init(
-      name, capabilities: capabilities, workingDirectory: workingDirectory, timeLimit: timeLimit,
-      effort: effort,
-      child: child, makeEngine: makeEngine)
+      name, capabilities: capabilities, workingDirectory: workingDirectory, stallTimeout: stallTimeout,
+      budget: budget,
+      worker: worker, makeEngine: makeEngine)
   }
 
   /// The checks that apply to what the engine claims and can be made with what the suite was given, in the order of the
   /// contract.
   public var checks: [ConformanceCheck] { applicableChecks.filter { !$0.isLeftOut } }
 
-  /// The checks that apply to what the engine claims and cannot be made, since the suite has no ``child``.
+  /// The checks that apply to what the engine claims and cannot be made, since the suite has no ``worker``.
   public var checksLeftOut: [ConformanceCheck] { applicableChecks.filter(\.isLeftOut) }
 
-  static let hasNoChild = "The suite was given no child process to do this in (see ConformanceChild)."
+  static let hasNoWorker = "The suite was given no worker process to do this in (see ConformanceWorker)."
 
   private var applicableChecks: [ConformanceCheck] {
     CheckDefinition.all
@@ -111,11 +114,11 @@ public struct ConformanceSuite: Sendable {
 
   /// Says once for each suite of the process that checks are left out, where no report does.
   func noteChecksLeftOut() {
-    guard child == nil, suitesNoted.withLock({ $0.insert(name).inserted }) else { return }
+    guard worker == nil, suitesNoted.withLock({ $0.insert(name).inserted }) else { return }
     let (made, leftOut) = (checks.count, checksLeftOut.count)
     guard leftOut > 0 else { return }
     System.note(
-      "\(name) has no child process (see ConformanceChild): \(leftOut) of \(made + leftOut) checks are left out."
+      "\(name) has no worker process (see ConformanceWorker): \(leftOut) of \(made + leftOut) checks are left out."
     )
   }
 
@@ -137,8 +140,7 @@ public struct ConformanceSuite: Sendable {
     for check in checks {
       progress(ConformanceProgress(completed: results.count, total: checks.count, current: check))
       let started = clock.now
-      let outcome =
-        Task.isCancelled ? .skipped("The task was cancelled.") : await check.outcome()
+      let outcome = await check.outcome()
       results.append(
         .init(
           check: check.id, rule: check.rule, expectation: check.expectation, outcome: outcome,
@@ -148,12 +150,12 @@ public struct ConformanceSuite: Sendable {
     return ConformanceReport(
       name: name,
       capabilities: EngineCapabilities.named.filter { capabilities.contains($0.capability) }.map(\.name),
-      effort: effort, results: results, applicableCount: applicable.count,
+      budget: budget, results: results, applicableCount: applicable.count,
       leftOutCount: checks.count(where: \.isLeftOut), seconds: (clock.now - start).inSeconds)
   }
 }
 
-/// The names of the suites whose missing child processes have been noted.
+/// The names of the suites whose missing worker processes have been noted.
 private let suitesNoted = MutexProtected<Set<String>>([])
 
 /// How far a run of a suite has come.

@@ -1,6 +1,6 @@
 /// A rule of the contract that every storage engine keeps.
 ///
-/// The raw value is the rule's identifier, such as `W2`; ``sentence`` says what it promises.
+/// The raw value is the rule's identifier, such as `W2`; ``summary`` says what it promises.
 public enum ContractRule: String, CaseIterable, Sendable, Codable {
   // Keys
   /// What a key may be.
@@ -89,7 +89,7 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   // Faults
   /// A full disk.
   case f1 = "F1"
-  /// Damaged files.
+  /// Corrupted files.
   case f2 = "F2"
   /// Read-only media.
   case f3 = "F3"
@@ -123,7 +123,7 @@ extension ContractRule: CustomStringConvertible {
   package var isForStores: Bool { rawValue.hasPrefix("S") }
 
   /// What the rule promises, in one or two sentences.
-  public var sentence: String {
+  public var summary: String {
     switch self {
     case .k1:
       "A key has 1 to 511 bytes of UTF-8; any other makes every method that takes it throw invalidKey, and "
@@ -172,7 +172,7 @@ extension ContractRule: CustomStringConvertible {
     case .c2:
       "Opening one place twice in a process gives two engines that see each other's writes, or throws locked."
     case .c3:
-      "Opening one place in two processes gives the same with multiProcess; without it the second open throws "
+      "Opening one place in two processes does the same with multiProcess; without it the second open throws "
         + "locked."
     case .c4:
       "A cancelled call has done all of its work or none, and throws CancellationError only if none."
@@ -190,15 +190,15 @@ extension ContractRule: CustomStringConvertible {
         + "that keeps nothing beyond its own life may leave it to the default, which does nothing."
     case .o4: "Dropping the last reference releases every lock and file descriptor, closed or not."
     case .o5:
-      "Files and directories belong to their owner alone (0600, 0700) unless the engine is told otherwise; nothing "
+      "Files and directories belong to their owner alone (0600, 0700) unless the engine is configured otherwise; nothing "
         + "planted in the place makes it write elsewhere or hang, and who may only read holds it up for a minute at most."
     case .o6: "Opening costs no more with a million entries than with a thousand."
     case .f1:
       "On a full disk a write throws diskFull and leaves no trace; what was there stays readable, and writing "
         + "works again once there is room."
     case .f2:
-      "Damaged files make opening or the first use throw corrupted, and never empty the store; verify() finds what "
-        + "opening does not look for, and with detectsCorruption damage never turns into wrong bytes."
+      "Corrupted files make opening or the first use throw corrupted, and never empty the store; verify() finds what "
+        + "opening does not look for, and with detectsCorruption a corrupted file never yields wrong bytes."
     case .f3: "On read-only media opening or writing throws readOnly or permissionDenied."
     case .f4:
       "What the system refuses in the middle of a call leaves the call undone, all entries readable and the engine "

@@ -35,7 +35,7 @@ extension CheckDefinition {
 
     Check(
       .r3, "reads.of-everything-agree",
-      "every method that gives everything gives the same entries, whatever has been written and removed"
+      "every method that reads everything returns the same entries, whatever has been written and removed"
     ) { context in
       let engine = try await context.open()
       var expected: [CacheKey: Data] = [:]
@@ -123,15 +123,16 @@ extension CheckDefinition {
 }
 
 /// Every way to make keys absent.
-private let waysOfRemoving: [(name: String, remove: @Sendable (Subject, [CacheKey]) async throws -> Void)] = [
-  ("remove(key:)", { for key in $1 { try await $0.remove(key: key) } }),
-  ("remove(keys:)", { try await $0.remove(keys: $1) }),
-  ("apply(_:) of removals", { try await $0.apply($1.map { .remove(key: $0) }) }),
-  ("removeAllData()", { engine, _ in try await engine.removeAllData() }),
-]
+private let waysOfRemoving:
+  [(name: String, remove: @Sendable (EngineUnderTest, [CacheKey]) async throws -> Void)] = [
+    ("remove(key:)", { for key in $1 { try await $0.remove(key: key) } }),
+    ("remove(keys:)", { try await $0.remove(keys: $1) }),
+    ("apply(_:) of removals", { try await $0.apply($1.map { .remove(key: $0) }) }),
+    ("removeAllData()", { engine, _ in try await engine.removeAllData() }),
+  ]
 
-/// Convicts the engine unless each method that gives everything gives these entries.
-private func expectEverything(_ expected: [CacheKey: Data], in engine: Subject) async throws {
+/// Fails unless each method that reads everything returns these entries.
+private func expectEverything(_ expected: [CacheKey: Data], in engine: EngineUnderTest) async throws {
   let sorted = expected.map { (key: $0.key, data: $0.value) }.sorted { $0.key < $1.key }
   func expectSame(_ entries: [(key: CacheKey, data: Data)], _ method: String) throws {
     try expect(entries.count, is: sorted.count, "the number of entries of \(method)")

@@ -57,12 +57,12 @@ extension CheckDefinition {
   }
 }
 
-private enum WayOfReading: Sendable {
+private enum ReadMethod: Sendable {
   case readMany, readOneByOne
 }
 
 /// Every batch gives all keys the same version. Readers look at them while the batches are written.
-private func checkAtomicity(in engine: Subject, with way: WayOfReading) async throws {
+private func checkAtomicity(in engine: EngineUnderTest, with way: ReadMethod) async throws {
   let keys = keys(16)
   try await engine.write(batch(of: keys, version: 0))
   try await whileRunning {
@@ -109,7 +109,7 @@ private func version(_ value: Data) -> Int {
 }
 
 /// Every batch removes one key and writes the next, so that exactly one is there at any time.
-private func checkReplacement(in engine: Subject) async throws {
+private func checkReplacement(in engine: EngineUnderTest) async throws {
   let keys = keys(4)
   try await engine.write(data("v"), key: keys[0])
   try await whileRunning {
@@ -129,7 +129,7 @@ private func checkReplacement(in engine: Subject) async throws {
 }
 
 /// Batches write all keys and remove all keys, so that all are there or none.
-private func checkRemovals(in engine: Subject) async throws {
+private func checkRemovals(in engine: EngineUnderTest) async throws {
   let keys = keys(16)
   try await whileRunning {
     let start = ContinuousClock.now

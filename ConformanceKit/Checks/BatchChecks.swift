@@ -133,7 +133,7 @@ extension CheckDefinition {
 }
 
 /// Hands batches with one invalid key to every method that takes batches.
-private func checkRejection(of bad: CacheKey, at position: Int, in engine: Subject) async throws {
+private func checkRejection(of bad: CacheKey, at position: Int, in engine: EngineUnderTest) async throws {
   let (kept, new) = (keys(10, prefix: "kept-"), keys(10, prefix: "new-"))
   try await engine.write(entries(kept))
 

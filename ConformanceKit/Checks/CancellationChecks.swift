@@ -19,7 +19,7 @@ extension CheckDefinition {
       }
     }
     Check(
-      .c4, "cancellation.of-reads", "a cancelled read gives the whole answer or throws CancellationError"
+      .c4, "cancellation.of-reads", "a cancelled read returns the whole answer or throws CancellationError"
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))
@@ -47,7 +47,7 @@ extension CheckDefinition {
         }
         guard context.capabilities.contains(.persistent) else { continue }
         // Whether it can be closed twice is for rule O3 to say.
-        engine.letGo()
+        engine.release()
         let reopened = try await context.open(place)
         try await expectStored([(key("k"), data("v"))], in: reopened)
       }
@@ -87,7 +87,7 @@ private enum Change: String, CaseIterable, Sendable {
     }
   }
 
-  func perform(in engine: Subject) async throws {
+  func perform(in engine: EngineUnderTest) async throws {
     switch self {
     case .write: try await engine.write(data("new"), key: Self.keys[0])
     case .writeMany: try await engine.write(Self.keys.map { ($0, data("new")) })
@@ -113,7 +113,7 @@ private enum Change: String, CaseIterable, Sendable {
   }
 }
 
-private func checkCancellation(of change: Change, in engine: Subject, round: Int) async throws {
+private func checkCancellation(of change: Change, in engine: EngineUnderTest, round: Int) async throws {
   let old = Change.keys.map { (key: $0, data: data("old")) }
   try await engine.write(old)
   // Cancelled before the call, at once after, and later and later; several times each.

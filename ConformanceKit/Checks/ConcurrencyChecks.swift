@@ -164,7 +164,7 @@ extension CheckDefinition {
 }
 
 /// One of many things that can happen to an engine at the same time as others.
-private func disturb(_ engine: Subject, _ keys: [CacheKey], task: Int, step: Int) async throws {
+private func disturb(_ engine: EngineUnderTest, _ keys: [CacheKey], task: Int, step: Int) async throws {
   let mine = keys[(task * 5 + step * 7) % keys.count]
   let other = keys[(task * 11 + step * 3) % keys.count]
   switch (task + step) % 8 {
@@ -179,7 +179,7 @@ private func disturb(_ engine: Subject, _ keys: [CacheKey], task: Int, step: Int
 }
 
 /// One writer for each key, which counts up; readers that remember what they have seen.
-private func checkMonotonicReads(in engine: Subject) async throws {
+private func checkMonotonicReads(in engine: EngineUnderTest) async throws {
   let keys = keys(4)
   let acknowledged = MutexProtected([Int](repeating: 0, count: 4))
   for key in keys { try await engine.write(data("0"), key: key) }
@@ -237,7 +237,7 @@ private func checkSecondOpening(_ context: CheckContext, at path: URL) async thr
 
 extension CheckContext {
   /// A second engine on a place that is open; nil if that throws `locked`, as an engine may.
-  fileprivate func openUnlessLocked(_ directory: URL) async throws -> Subject? {
+  fileprivate func openUnlessLocked(_ directory: URL) async throws -> EngineUnderTest? {
     do {
       return try await open(directory)
     } catch let failure as CallFailure {

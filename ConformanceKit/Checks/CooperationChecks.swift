@@ -77,7 +77,7 @@ extension CheckDefinition {
       ) { context in
         let engine = try await context.open()
         try await engine.write(keys(2_000).map { (key: $0, data: noise(200)) })
-        try await checkGivingWay(in: engine, during: name, read)
+        try await checkGivingWay(in: engine, during: name, within: context.longestTurn, read)
       }
     }
   }
@@ -87,7 +87,7 @@ extension CheckDefinition {
 /// need to let one more task run.
 private let patience = Duration.seconds(2)
 
-/// Convicts the engine if the heartbeat stands still three times in a row: once, others in this process may have
+/// Fails if the heartbeat stands still three times in a row: once, others in this process may have
 /// held the threads of the pool.
 private func checkHeartbeat(_ call: @escaping @Sendable (_ index: Int) async throws -> Void) async throws {
   for _ in 0..<2 {
@@ -107,22 +107,22 @@ private func checkHeartbeat(_ call: @escaping @Sendable (_ index: Int) async thr
 private func longestPause(
   during call: @escaping @Sendable (_ index: Int) async throws -> Void
 ) async throws -> (pause: Duration, allowed: Duration) {
-  let heart = Heart()
+  let monitor = HeartbeatMonitor()
   let watch = DedicatedThread()
   defer { watch.stop() }
-  async let beating: Void = keepBeating(heart)
-  async let observation = watch.run { heart.observe() }
+  async let beating: Void = keepBeating(monitor)
+  async let observation = watch.run { monitor.observe() }
   let result: Result<Void, any Error>
   do {
     try await gather(0..<(1024 * ProcessInfo.processInfo.activeProcessorCount)) { index in
-      // Once the verdict is clear there is no need to go on.
-      if !heart.isDone { try await call(index) }
+      // Once the result is clear there is no need to go on.
+      if !monitor.isDone { try await call(index) }
     }
     result = .success(())
   } catch {
     result = .failure(error)
   }
-  heart.stop()
+  monitor.stop()
   await beating
   let observed = try await observation
   try result.get()
@@ -131,16 +131,16 @@ private func longestPause(
 
 /// Beats on the threads that the calls are made on, and for what the engine does in tasks of its own also on the
 /// cooperative pool.
-@concurrent private func keepBeating(_ heart: Heart) async {
-  while !heart.isDone {
-    heart.beat()
+@concurrent private func keepBeating(_ monitor: HeartbeatMonitor) async {
+  while !monitor.isDone {
+    monitor.beat()
     await Task.yield()
     await Task.detached {}.value
   }
 }
 
 /// A task's sign of life, and who watches it.
-private final class Heart: Sendable {
+private final class HeartbeatMonitor: Sendable {
   private let clock = ContinuousClock()
   private let done = Flag()
   private let beats = Atomic(0)
@@ -154,7 +154,7 @@ private final class Heart: Sendable {
   /// Watches from a thread outside the pool until the end. Gives the longest pause and the longest excusable one.
   ///
   /// Time in which the process computed is no part of a pause: a thread that computes does not wait for a disk.
-  /// How late this thread wakes up tells how busy the machine is.
+  /// How late this thread wakes up shows how busy the machine is.
   func observe() -> (pause: Duration, allowed: Duration) {
     var (pause, lateness) = (Duration.zero, Duration.zero)
     var (lastCount, lastBeat, lastBeatTime) = (-1, clock.now, System.processorTime)
@@ -178,7 +178,7 @@ private final class Heart: Sendable {
 
 // MARK: - Waiting on the caller's thread
 
-private let callsOfEachKind: [(String, @Sendable (Subject, Int) async throws -> Void)] = [
+private let callsOfEachKind: [(String, @Sendable (EngineUnderTest, Int) async throws -> Void)] = [
   ("write(_:key:)", { try await $0.write(data("\($1)"), key: key("k")) }),
   ("write(_:) of many", { try await $0.write(entries(keys(5), version: $1)) }),
   ("apply(_:)", { try await $0.apply([.remove(key: keys(1)[0]), .write(data("\($1)"), key: key("k"))]) }),
@@ -190,17 +190,18 @@ private let callsOfEachKind: [(String, @Sendable (Subject, Int) async throws -> 
   ("keyCount()", { engine, _ in _ = try await engine.keyCount() }),
 ]
 
-/// Makes calls one after the other on a thread that is watched. Convicts the engine if, three times in a row, the thread
+/// Makes calls one after the other on a thread that is watched. Fails if, three times in a row, the thread
 /// stood still during nearly all of them: during some, a busy machine may have been the cause.
 private func checkWaiting(
-  in engine: Subject, during name: String, _ call: @escaping @Sendable (Subject, Int) async throws -> Void
+  in engine: EngineUnderTest, during name: String,
+  _ call: @escaping @Sendable (EngineUnderTest, Int) async throws -> Void
 ) async throws {
   let calls = 20
   var waits = 0
   for _ in 0..<3 {
     try await engine.write(entries(keys(100)))
-    let watch = ThreadWatch()
-    let threads = CheckThreads(watchedBy: watch)
+    let watch = ThreadWaitMonitor()
+    let threads = CheckExecutor(watchedBy: watch)
     defer { threads.stop() }
     waits = try await Task(executorPreference: threads) { @concurrent in
       var waits = 0
@@ -220,21 +221,22 @@ private func checkWaiting(
 
 // MARK: - Giving way
 
-private let readsOfEverything: [(String, @Sendable (Subject) async throws -> Void)] = [
+private let readsOfEverything: [(String, @Sendable (EngineUnderTest) async throws -> Void)] = [
   ("readAllData", { _ = try await $0.readAllData() }),
   ("readAllDataAndKeys", { _ = try await $0.readAllDataAndKeys() }),
   ("readAllEntries", { _ = try await $0.readAllEntries() }),
   ("scan", { _ = try await $0.scan(.all, limit: nil) }),
 ]
 
-/// Has a task for each thread read everything, again and again, without giving way itself, and writes meanwhile. Convicts
-/// the engine if the write has not got its turn, three times in a row, before some reader has computed for a second.
+/// Has a task for each thread read everything, again and again, without giving way itself, and writes meanwhile. Fails
+/// if the write has not got its turn, three times in a row, before some reader has computed for so long.
 private func checkGivingWay(
-  in engine: Subject, during name: String, _ read: @escaping @Sendable (Subject) async throws -> Void
+  in engine: EngineUnderTest, during name: String, within turn: Duration,
+  _ read: @escaping @Sendable (EngineUnderTest) async throws -> Void
 ) async throws {
-  for _ in 0..<3 where try await isWriteDone(in: engine, whileAllCall: read) { return }
+  for _ in 0..<3 where try await isWriteDone(in: engine, within: turn, whileAllCall: read) { return }
   throw Violation(
-    "a write had not been done when each of \(CheckThreads.usualCount) tasks had called \(name)() in a loop for a second"
+    "a write had not been done when each of \(CheckExecutor.usualCount) tasks had called \(name)() in a loop for \(turn)"
   )
 }
 
@@ -242,18 +244,19 @@ private func checkGivingWay(
 private let longestReading = Duration.seconds(20)
 
 private func isWriteDone(
-  in engine: Subject, whileAllCall read: @escaping @Sendable (Subject) async throws -> Void
+  in engine: EngineUnderTest, within turn: Duration,
+  whileAllCall read: @escaping @Sendable (EngineUnderTest) async throws -> Void
 ) async throws -> Bool {
   let (isDone, isLate) = (Flag(), Flag())
-  let threads = CheckThreads()
+  let threads = CheckExecutor()
   defer { threads.stop() }
   return try await Task(executorPreference: threads) { @concurrent in
     try await withThrowingTaskGroup { group in
-      for _ in 0..<CheckThreads.usualCount {
+      for _ in 0..<CheckExecutor.usualCount {
         group.addTask { @concurrent in
           let start = ContinuousClock.now
           // The threads are new. On a busy machine the time that others have is not theirs.
-          while !isDone.isSet, System.threadProcessorTime < .seconds(1),
+          while !isDone.isSet, System.threadProcessorTime < turn,
             ContinuousClock.now - start < longestReading
           { try await read(engine) }
           isLate.set()

@@ -35,14 +35,14 @@ extension CheckDefinition {
       .f1, "faults.file-size-limit",
       "a write that meets a limit on the size of files throws diskFull, valueTooLarge or io and leaves no trace, what "
         + "was there can be read, and writing works again without the limit", needs: .persistent,
-      needsChild: true
+      needsWorker: true
     ) { context in
-      try await context.check(FileSizeLimit(place: context.place), in: context.startChild())
+      try await context.check(FileSizeLimit(place: context.place), in: context.startWorker())
     }
     Check(
       .r4, "faults.no-descriptors-while-open",
       "when no file descriptors are left, every read gives what is there or throws why it cannot, nothing is lost, and "
-        + "everything works again later", needs: .persistent, needsChild: true
+        + "everything works again later", needs: .persistent, needsWorker: true
     ) { try await $0.checkWithoutDescriptors(.using) }
     Check(
       .f3, "faults.read-only-store",
@@ -95,7 +95,7 @@ private func checkFullDisk(_ context: CheckContext) async throws {
   let listed = try await engine.allKeys()
   try expect(absent.allSatisfy { !listed.contains($0) }, "allKeys() had a key whose write threw diskFull")
 
-  try ballast.throwOff()
+  try ballast.remove()
   try await engine.write(noise(2 * blockSize), key: new)
   try await engine.write(noise(blockSize, seed: 9), key: overwritten)
   let after = written + [(new, noise(2 * blockSize)), (overwritten, noise(blockSize, seed: 9))]
@@ -127,14 +127,14 @@ private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
     }
     try await expectStored(kept, absent: tooMuch.map(\.key), in: engine)
   }
-  try ballast.throwOff()
+  try ballast.remove()
   try await engine.write(Array(tooMuch.prefix(10)))
   try await expectStored(kept + tooMuch.prefix(10), in: engine)
   try await expectStored(kept + tooMuch.prefix(10), in: try await context.reopen(engine, at: place))
 }
 
 /// Writes until that throws `diskFull`. Gives what was acknowledged.
-private func fillUp(_ engine: Subject) async throws -> [(key: CacheKey, data: Data)] {
+private func fillUp(_ engine: EngineUnderTest) async throws -> [(key: CacheKey, data: Data)] {
   var written: [(key: CacheKey, data: Data)] = []
   for key in keys(3 * diskSize * (1 << 20) / blockSize) {
     let value = noise(blockSize, seed: UInt64(written.count))
@@ -144,9 +144,9 @@ private func fillUp(_ engine: Subject) async throws -> [(key: CacheKey, data: Da
   throw Skip(reason: "The engine does not fill the disk that it was opened on.")
 }
 
-/// Writes a value where there may be no room for it, and tells whether it is there now. An engine that tidies up in the
+/// Writes a value where there may be no room for it, and returns whether it is there now. An engine that tidies up in the
 /// background may find room when it had none a moment before.
-private func isAccepted(_ value: Data, for key: CacheKey, by engine: Subject) async throws -> Bool {
+private func isAccepted(_ value: Data, for key: CacheKey, by engine: EngineUnderTest) async throws -> Bool {
   do {
     try await engine.write(value, key: key)
     return true
@@ -159,7 +159,7 @@ private func isAccepted(_ value: Data, for key: CacheKey, by engine: Subject) as
 }
 
 private func checkReadOnly(_ store: ClosedStore) async throws {
-  let engine: Subject
+  let engine: EngineUnderTest
   do {
     engine = try await store.context.open(store.directory)
   } catch let failure as CallFailure {
@@ -186,8 +186,8 @@ private func checkReadOnly(_ store: ClosedStore) async throws {
   }
 }
 
-/// Convicts the engine unless every way of reading works.
-private func expectReads(of entries: [(key: CacheKey, data: Data)], in engine: Subject) async throws {
+/// Fails unless every way of reading works.
+private func expectReads(of entries: [(key: CacheKey, data: Data)], in engine: EngineUnderTest) async throws {
   let keys = entries.map(\.key)
   try expect(try await engine.readDataAndKeys(keys: keys), are: entries, "readDataAndKeys(keys:)")
   try expect(try await engine.read(keys: keys), is: entries.map(\.data), "read(keys:)")
@@ -212,7 +212,7 @@ extension CheckContext {
     let directory = root.appending(path: "disk", directoryHint: .isDirectory)
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     let disk = try SmallFileSystem(on: directory, mebibytes: mebibytes)
-    atEnd { disk.unmount() }
+    addTeardown { disk.unmount() }
     return disk
   }
 }

@@ -21,7 +21,7 @@ extension CheckDefinition {
 
     Check(.k1, "keys.511-bytes-are-accepted", "every method takes a key of 511 bytes") { context in
       let engine = try await context.open()
-      for key in [key(String(repeating: "k", count: 511)), HostileKeys.longestEmoji] {
+      for key in [key(String(repeating: "k", count: 511)), AdversarialKeys.longestEmoji] {
         try await engine.write(data("one"), key: key)
         try expect(try await engine.read(key: key), is: data("one"), "read(key:) of 511 bytes")
         for (_, call) in callsThatTakeAKey {
@@ -32,21 +32,21 @@ extension CheckDefinition {
       }
     }
 
-    for family in HostileKeys.families {
+    for family in AdversarialKeys.families {
       Check(.k2, "keys.\(family.name)", family.expectation) { context in
         try await checkDistinct(family.keys, in: try await context.open())
       }
     }
-    Check(.k2, "keys.in-batches", "keys are told apart byte for byte in reads and writes of many") {
+    Check(.k2, "keys.in-batches", "keys are distinguished byte for byte in reads and writes of many") {
       context in
       let engine = try await context.open()
-      try await engine.write(entries(HostileKeys.all))
-      for key in HostileKeys.all {
+      try await engine.write(entries(AdversarialKeys.all))
+      for key in AdversarialKeys.all {
         let found = try await engine.readDataAndKeys(keys: [key])
         try expect(found, are: entries([key]), "readDataAndKeys(keys:) of \(key)")
       }
-      let half = HostileKeys.all.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
-      let others = HostileKeys.all.filter { !half.contains($0) }
+      let half = AdversarialKeys.all.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
+      let others = AdversarialKeys.all.filter { !half.contains($0) }
       try await engine.remove(keys: half)
       try await expectStored(entries(others), absent: half, in: engine)
     }
@@ -54,8 +54,8 @@ extension CheckDefinition {
     Check(.k3, "keys.are-listed-as-written", "allKeys() lists every kind of key as it was written") {
       context in
       let engine = try await context.open()
-      for key in HostileKeys.all { try await engine.write(value(for: key), key: key) }
-      try expect(try await engine.allKeys(), areInAnyOrder: HostileKeys.all, "allKeys()")
+      for key in AdversarialKeys.all { try await engine.write(value(for: key), key: key) }
+      try expect(try await engine.allKeys(), areInAnyOrder: AdversarialKeys.all, "allKeys()")
     }
     Check(.k3, "keys.are-listed-once", "allKeys() lists a key once, however often it was written") {
       context in
@@ -99,29 +99,31 @@ extension CheckDefinition {
 }
 
 /// Every way to hand a key to an engine.
-private let callsThatTakeAKey: [(name: String, call: @Sendable (Subject, CacheKey) async throws -> Void)] = [
-  ("write(_:key:)", { try await $0.write(data("v"), key: $1) }),
-  ("write(_:) of many", { try await $0.write([(key: $1, data: data("v"))]) }),
-  ("read(key:)", { _ = try await $0.read(key: $1) }),
-  ("read(keys:)", { _ = try await $0.read(keys: [key("kept"), $1]) }),
-  ("readDataAndKeys(keys:)", { _ = try await $0.readDataAndKeys(keys: [key("kept"), $1]) }),
-  ("keyExists(_:)", { _ = try await $0.keyExists($1) }),
-  ("keysExist(_:)", { _ = try await $0.keysExist([key("kept"), $1]) }),
-  ("createdAt(key:)", { _ = try await $0.createdAt(key: $1) }),
-  ("updatedAt(key:)", { _ = try await $0.updatedAt(key: $1) }),
-  (
-    "scan(_:limit:) with such an after", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: nil) }
-  ),
-  ("scan(_:limit:) with such an upTo", { _ = try await $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
-  ("scan(_:limit:) of no entries", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: 0) }),
-  ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
-  ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),
-  ("remove(keys:)", { try await $0.remove(keys: [$1]) }),
-  ("remove(key:)", { try await $0.remove(key: $1) }),
-]
+private let callsThatTakeAKey:
+  [(name: String, call: @Sendable (EngineUnderTest, CacheKey) async throws -> Void)] = [
+    ("write(_:key:)", { try await $0.write(data("v"), key: $1) }),
+    ("write(_:) of many", { try await $0.write([(key: $1, data: data("v"))]) }),
+    ("read(key:)", { _ = try await $0.read(key: $1) }),
+    ("read(keys:)", { _ = try await $0.read(keys: [key("kept"), $1]) }),
+    ("readDataAndKeys(keys:)", { _ = try await $0.readDataAndKeys(keys: [key("kept"), $1]) }),
+    ("keyExists(_:)", { _ = try await $0.keyExists($1) }),
+    ("keysExist(_:)", { _ = try await $0.keysExist([key("kept"), $1]) }),
+    ("createdAt(key:)", { _ = try await $0.createdAt(key: $1) }),
+    ("updatedAt(key:)", { _ = try await $0.updatedAt(key: $1) }),
+    (
+      "scan(_:limit:) with such an after",
+      { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: nil) }
+    ),
+    ("scan(_:limit:) with such an upTo", { _ = try await $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
+    ("scan(_:limit:) of no entries", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: 0) }),
+    ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
+    ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),
+    ("remove(keys:)", { try await $0.remove(keys: [$1]) }),
+    ("remove(key:)", { try await $0.remove(key: $1) }),
+  ]
 
 /// Each key has a value of its own, and removing one leaves the others.
-private func checkDistinct(_ keys: [CacheKey], in engine: Subject) async throws {
+private func checkDistinct(_ keys: [CacheKey], in engine: EngineUnderTest) async throws {
   for key in keys {
     try expect(try await engine.read(key: key), is: nil, "read(key:) of \(key), which was never written,")
     try await engine.write(value(for: key), key: key)

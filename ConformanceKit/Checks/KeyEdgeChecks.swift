@@ -12,9 +12,9 @@ extension CheckDefinition {
     Check(.k1, "keys.of-every-length", "a key of any length from 1 to 511 bytes is a key like any other") {
       context in
       let engine = try await context.open()
-      let keys = (1...511).map { key(String(repeating: "k", count: $0)) } + HostileKeys.atTheEdge
+      let keys = (1...511).map { key(String(repeating: "k", count: $0)) } + AdversarialKeys.atTheEdge
       try await engine.write(entries(keys))
-      // Whether it is told apart from others is for rule K2 to say.
+      // Whether it is distinguished from others is for rule K2 to say.
       for key in keys {
         try expect(
           try await engine.read(key: key) != nil, "read(key:) of \(key.value.utf8.count) bytes gave nil")
@@ -39,7 +39,7 @@ extension CheckDefinition {
     Check(.k2, "keys.in-every-question", "every question about a key is about that very key, byte for byte") {
       context in
       let engine = try await context.open()
-      let all = HostileKeys.all
+      let all = AdversarialKeys.all
       let present = all.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
       try await engine.write(entries(present))
       for key in all {
@@ -71,10 +71,11 @@ extension CheckDefinition {
     }
 
     Check(
-      .k3, "keys.in-every-list", "every method that gives keys gives them as they were written, byte for byte"
+      .k3, "keys.in-every-list",
+      "every method that returns keys returns them as they were written, byte for byte"
     ) { context in
       let engine = try await context.open()
-      let all = HostileKeys.all
+      let all = AdversarialKeys.all
       try await engine.write(entries(all))
       let lists: [(String, [CacheKey])] = [
         ("readAllDataAndKeys()", try await engine.readAllDataAndKeys().map(\.key)),
@@ -94,7 +95,7 @@ extension CheckDefinition {
 }
 
 /// Hands the request to every method that takes a request for many.
-private func expectRefusal(of request: [CacheKey], at place: Int, in engine: Subject) async throws {
+private func expectRefusal(of request: [CacheKey], at place: Int, in engine: EngineUnderTest) async throws {
   let what = "with the invalid key in place \(place) of \(request.count)"
   try await expectError(.invalidKey, from: "read(keys:) \(what)") { try await engine.read(keys: request) }
   try await expectError(.invalidKey, from: "readDataAndKeys(keys:) \(what)") {

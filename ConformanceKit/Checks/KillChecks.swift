@@ -13,28 +13,28 @@ extension CheckDefinition {
       .w6, "killed.while-writing-batches",
       "after the death of a process that was writing batches, what was acknowledged is there with its timestamps and in "
         + "order, all or nothing of what was under way, and nothing else", needs: .persistent,
-      needsChild: true
+      needsWorker: true
     ) { try await checkSteps($0, .batches) }
     Check(
       .w6, "killed.while-writing-one-by-one",
       "after the death of a process that was writing and removing single entries, what was acknowledged is there with its "
         + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent,
-      needsChild: true
+      needsWorker: true
     ) { try await checkSteps($0, .single) }
     Check(
       .w6, "killed.while-opening",
       "after the death of a process that was opening what another had left when it died, what was acknowledged is there",
-      needs: .persistent, needsChild: true
+      needs: .persistent, needsWorker: true
     ) { try await checkOpening($0) }
     Check(
       .w6, "killed.while-several-tasks-write",
       "after the death of a process in which several tasks were writing, what each of them was acknowledged is there",
-      needs: .persistent, needsChild: true
+      needs: .persistent, needsWorker: true
     ) { try await checkTasks($0) }
     Check(
       .s3, "killed.while-chains-run",
       "after the death of a process in which a chain was running, a store has all of the old items or all of the new",
-      needs: [.persistent, .atomicBatches], needsChild: true
+      needs: [.persistent, .atomicBatches], needsWorker: true
     ) { try await checkChains($0) }
   }
 }
@@ -43,26 +43,26 @@ extension CheckDefinition {
 
 private func checkSteps(_ context: CheckContext, _ kind: NumberedSteps.Kind) async throws {
   var experiment = StepExperiment(context, kind)
-  for _ in 0..<context.effort.kills {
+  for _ in 0..<context.budget.kills {
     context.noteProgress()
-    try await context.withChild { child in
-      try await experiment.look(in: child)
-      try await experiment.kill(child, after: 24)
+    try await context.withWorker { worker in
+      try await experiment.look(in: worker)
+      try await experiment.kill(worker, after: 24)
     }
   }
-  try await context.withChild { try await experiment.look(in: $0) }
+  try await context.withWorker { try await experiment.look(in: $0) }
 }
 
 private func checkOpening(_ context: CheckContext) async throws {
   var experiment = StepExperiment(context, .batches)
   let killsOfOpening = 2
-  for _ in 0...(context.effort.kills / (1 + killsOfOpening)) {
+  for _ in 0...(context.budget.kills / (1 + killsOfOpening)) {
     context.noteProgress()
-    try await context.withChild { try await experiment.kill($0, after: 6) }
+    try await context.withWorker { try await experiment.kill($0, after: 6) }
     for _ in 0..<killsOfOpening {
-      try await context.withChild { try await experiment.killWhileOpening($0) }
+      try await context.withWorker { try await experiment.killWhileOpening($0) }
     }
-    try await context.withChild { try await experiment.look(in: $0) }
+    try await context.withWorker { try await experiment.look(in: $0) }
   }
 }
 
@@ -70,7 +70,7 @@ private func checkOpening(_ context: CheckContext) async throws {
 private struct StepExperiment {
   private let place: URL
   private let steps: NumberedSteps
-  private var killer: Killer
+  private var processKiller: ProcessKiller
   private var expected: ExpectedContents
   /// The step that was under way when the last process was killed. It is never begun again: values tell steps apart.
   private var underWay: Int?
@@ -79,15 +79,15 @@ private struct StepExperiment {
 
   init(_ context: CheckContext, _ kind: NumberedSteps.Kind) {
     place = context.place
-    steps = NumberedSteps(batches: NumberedBatches(seed: context.effort.seed), kind: kind)
-    killer = Killer(seed: context.effort.seed)
+    steps = NumberedSteps(batches: NumberedBatches(seed: context.budget.seed), kind: kind)
+    processKiller = ProcessKiller(seed: context.budget.seed)
     expected = ExpectedContents(in: context.capabilities)
   }
 
   /// Has a process read everything, and compares that with what was acknowledged.
-  mutating func look(in child: ChildProcess) async throws {
+  mutating func look(in worker: WorkerProcess) async throws {
     let entries = try await afterKills(killCount) {
-      try await judging { try await child.perform(ReadEverything(place: place)) }
+      try await translatingWorkerErrors { try await worker.perform(ReadEverything(place: place)) }
     }
     let operations = underWay.map(steps.operations) ?? []
     underWay = nil
@@ -97,9 +97,11 @@ private struct StepExperiment {
   }
 
   /// Kills a process that takes steps, after no more than so many. There must have been a look since the last time.
-  mutating func kill(_ child: ChildProcess, after limit: Int) async throws {
+  mutating func kill(_ worker: WorkerProcess, after limit: Int) async throws {
     let work = WriteSteps(place: place, steps: steps, first: next)
-    let acknowledged = try await killer.kill(child, at: .working(limit: limit), of: work).filter { $0 > 0 }
+    let acknowledged = try await processKiller.kill(worker, at: .working(limit: limit), of: work).filter {
+      $0 > 0
+    }
     for number in acknowledged { expected.apply(steps.operations(of: number)) }
     let last = acknowledged.last ?? next - 1
     (underWay, next) = (last + 1, last + 2)
@@ -107,8 +109,8 @@ private struct StepExperiment {
   }
 
   /// Kills a process that opens what is there, if need be while it reads that or closes it again.
-  mutating func killWhileOpening(_ child: ChildProcess) async throws {
-    _ = try await killer.kill(child, at: .opening, of: ReadEverything(place: place))
+  mutating func killWhileOpening(_ worker: WorkerProcess) async throws {
+    _ = try await processKiller.kill(worker, at: .opening, of: ReadEverything(place: place))
     killCount += 1
   }
 }
@@ -116,24 +118,24 @@ private struct StepExperiment {
 // MARK: - Tasks
 
 private func checkTasks(_ context: CheckContext) async throws {
-  let tasks = TasksOfWriters(seed: context.effort.seed, writerCount: 8)
+  let tasks = TasksOfWriters(seed: context.budget.seed, writerCount: 8)
   let writers = 0..<tasks.writerCount
-  var killer = Killer(seed: context.effort.seed)
+  var processKiller = ProcessKiller(seed: context.budget.seed)
   var expected = writers.map { _ in ExpectedContents(in: context.capabilities) }
   var next = writers.map { _ in 1 }
 
-  for killed in 1...max(1, context.effort.kills) {
+  for killed in 1...max(1, context.budget.kills) {
     context.noteProgress()
     let work = WriteInTasks(place: context.place, tasks: tasks, first: next)
-    let messages = try await context.withChild { child in
-      try await killer.kill(child, at: .working(limit: 60), of: work)
+    let messages = try await context.withWorker { worker in
+      try await processKiller.kill(worker, at: .working(limit: 60), of: work)
     }
     for message in messages {
       expected[message.writer].apply([tasks.operation(message.number, of: message.writer)])
       next[message.writer] = message.number + 1
     }
     let found = try await afterKills(killed) {
-      try await context.withChild { try await $0.perform(ReadEverything(place: context.place)) }
+      try await context.withWorker { try await $0.perform(ReadEverything(place: context.place)) }
     }
     let entries = found.flatMap { $0 }.map(\.entry)
     try await afterKills(killed) {
@@ -150,17 +152,17 @@ private func checkTasks(_ context: CheckContext) async throws {
 // MARK: - Chains
 
 private func checkChains(_ context: CheckContext) async throws {
-  var killer = Killer(seed: context.effort.seed)
+  var processKiller = ProcessKiller(seed: context.budget.seed)
   var generation = 0
-  for killed in 1...max(1, context.effort.kills) {
+  for killed in 1...max(1, context.budget.kills) {
     context.noteProgress()
     let work = RunChains(place: context.place, first: generation + 1)
-    let acknowledged = try await context.withChild { child in
-      try await killer.kill(child, at: .working(limit: 6), of: work)
+    let acknowledged = try await context.withWorker { worker in
+      try await processKiller.kill(worker, at: .working(limit: 6), of: work)
     }
     let last = max(generation, acknowledged.last ?? 0)
     let items = try await afterKills(killed) {
-      try await context.withChild { try await $0.perform(ReadStore(place: context.place)) }
+      try await context.withWorker { try await $0.perform(ReadStore(place: context.place)) }
     }.flatMap { $0 }
     try await afterKills(killed) { generation = try identify(items, last) }
   }

@@ -49,7 +49,7 @@ extension CheckDefinition {
 }
 
 extension HistoryWorkload {
-  /// Changes of one and of many keys, and looks at single keys, which notice half a batch if they come in between.
+  /// Changes of one and of many keys, and reads of single keys, which notice half a batch if they come in between.
   fileprivate static var batches: HistoryWorkload {
     HistoryWorkload(
       methods: [
@@ -59,10 +59,10 @@ extension HistoryWorkload {
   }
 }
 
-/// Records round after round and judges each, until there are as many calls as the effort asks for.
+/// Records round after round and checks each, until there are as many calls as the budget asks for.
 private func checkHistories(of workload: HistoryWorkload, in context: CheckContext) async throws {
   let engine = try await context.open()
-  let effort = context.effort
+  let budget = context.budget
   let start = ContinuousClock.now
   var model = AtomicityModel(keyCount: workload.keyCount)
   model.batchesAreAtomic = context.capabilities.contains(.atomicBatches)
@@ -72,29 +72,29 @@ private func checkHistories(of workload: HistoryWorkload, in context: CheckConte
   repeat {
     context.noteProgress()
     let history = await workload.round(
-      rounds, on: engine, calls: min(HistoryWorkload.callsInRound, max(160, effort.operations - calls)),
-      seed: effort.seed, until: effort.deadline(from: start))
+      rounds, on: engine, calls: min(HistoryWorkload.callsInRound, max(160, budget.operations - calls)),
+      seed: budget.seed, until: budget.deadline(from: start))
     try Task.checkCancellation()
     try expectMostlyAnswers(history)
-    let judge = HistoryJudge(model: model, initial: state)
-    switch judge.verdict(on: history).outcome {
+    let checker = LinearizabilityChecker(model: model, initial: state)
+    switch checker.check(history).outcome {
     case .legal: break
     case .undecided: undecided += 1
     case .illegal:
-      if let conviction = HistoryConviction(history, judge: judge, ambiguous: .c1) {
-        throw conviction.violation
+      if let found = LinearizabilityViolation(history, checker: checker, ambiguous: .c1) {
+        throw found.violation
       }
     }
     state = stateAfter(history, keyCount: workload.keyCount)
     calls += history.count
     rounds += 1
-  } while effort.wantsMore(thanCalls: calls, since: start)
+  } while budget.wantsMore(thanCalls: calls, since: start)
   if undecided == rounds {
     throw Skip(reason: "The calls of the tasks overlap so much that their orders are too many to look at.")
   }
 }
 
-/// Convicts an engine that throws again and again though nothing is wrong, and whose other answers so say little; or that
+/// Fails for an engine that throws again and again though nothing is wrong, and whose other answers so say little; or that
 /// cancels calls by itself.
 private func expectMostlyAnswers(_ history: [HistoryCall]) throws {
   if let call = history.first(where: { $0.answer == .threw(.cancelledByNobody) }) {
@@ -107,7 +107,7 @@ private func expectMostlyAnswers(_ history: [HistoryCall]) throws {
     "\(failures) of \(history.count) calls of many tasks threw although nothing was wrong")
 }
 
-/// What the last looks of a round have found.
+/// What the last reads of a round have found.
 private func stateAfter(_ history: [HistoryCall], keyCount: Int) -> [Int] {
   var state = [Int](repeating: Cell.absent, count: keyCount)
   for call in history where call.task == 0 {
@@ -116,11 +116,11 @@ private func stateAfter(_ history: [HistoryCall], keyCount: Int) -> [Int] {
   return state
 }
 
-extension ConformanceEffort {
-  /// When a slow engine has been watched for long enough, at no more than the effort of a test suite.
+extension ConformanceBudget {
+  /// When a slow engine has been watched for long enough, at no more than the budget of a test suite.
   fileprivate func deadline(from start: ContinuousClock.Instant) -> ContinuousClock.Instant? {
     if let duration { return start + duration }
-    return operations <= ConformanceEffort().operations ? start + .milliseconds(400) : nil
+    return operations <= ConformanceBudget().operations ? start + .milliseconds(400) : nil
   }
 
   fileprivate func wantsMore(thanCalls calls: Int, since start: ContinuousClock.Instant) -> Bool {

@@ -53,7 +53,7 @@ extension CheckDefinition {
 }
 
 /// Calls each method once, with few and small values.
-private func callEverything(_ engine: Subject, _ round: Int) async throws {
+private func callEverything(_ engine: EngineUnderTest, _ round: Int) async throws {
   let keys = keys(20)
   try await engine.write(data("\(round)"), key: keys[round % 20])
   _ = try await engine.read(key: keys[3])

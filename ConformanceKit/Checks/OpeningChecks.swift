@@ -51,21 +51,21 @@ extension CheckDefinition {
       "without permission, opening or the first use throws a StorageError that names the path and the cause, and "
         + "everything is as it was once there is permission", needs: .persistent,
       // The superuser has every permission, so another process has to give that up.
-      needsChild: System.isSuperuser
+      needsWorker: System.isSuperuser
     ) { context in
       try await checkPermissions(context)
     }
     Check(
       .o2, "opening.without-descriptors",
       "with few file descriptors left, or none, opening works or throws a StorageError that names the path, and works "
-        + "as soon as there are some", needs: .persistent, needsChild: true
+        + "as soon as there are some", needs: .persistent, needsWorker: true
     ) { try await $0.checkWithoutDescriptors(.opening) }
   }
 }
 
 /// Takes permission away in three ways, and then only that of writing.
 private func checkPermissions(_ context: CheckContext) async throws {
-  let child = System.isSuperuser ? try context.startChild() : nil
+  let worker = System.isSuperuser ? try context.startWorker() : nil
   let store = try await ClosedStore(in: context)
   let none = context.root.appending(path: "no-permission", directoryHint: .isDirectory)
   let noneToWrite = context.root.appending(path: "no-permission-to-write", directoryHint: .isDirectory)
@@ -76,20 +76,20 @@ private func checkPermissions(_ context: CheckContext) async throws {
   let readable = try store.copy { try System.setPermissions(of: $0, directories: 0o555, files: 0o444) }
   try System.setPermissions(of: none, directories: 0, files: 0)
   try System.setPermissions(of: noneToWrite, directories: 0o555, files: 0o444)
-  context.atEnd {
+  context.addTeardown {
     // Else the directories could not be removed.
     for directory in [none, noneToWrite, readable] {
       try? System.setPermissions(of: directory, directories: 0o755, files: 0o644)
     }
   }
-  let task = NoPermission(
+  let task = PermissionDenial(
     closed: [
       none.appending(path: "below", directoryHint: .isDirectory), unreadable,
       noneToWrite.appending(path: "new", directoryHint: .isDirectory),
     ],
     readable: readable, history: .short)
-  if let child {
-    try await context.check(task, in: child)
+  if let worker {
+    try await context.check(task, in: worker)
   } else {
     try await task.check(makeEngine: { try await context.openUnkept($0) }, note: { _ in })
   }
@@ -101,9 +101,9 @@ private func checkPermissions(_ context: CheckContext) async throws {
   }
 }
 
-/// Convicts the engine unless opening throws a `StorageError` that mentions the name.
+/// Fails unless opening throws a `StorageError` that mentions the name.
 private func expectRefusal(
-  _ what: String, naming name: String, _ open: () async throws -> Subject
+  _ what: String, naming name: String, _ open: () async throws -> EngineUnderTest
 ) async throws {
   do {
     _ = try await open()

@@ -12,7 +12,7 @@ extension CheckDefinition {
     Check(
       .o6, "opening.costs-the-same",
       "opening a store takes no more work if it holds a hundred times as many entries", needs: .persistent,
-      needsChild: true
+      needsWorker: true
     ) { context in
       let directories = ["small", "large"].map {
         context.root.appending(path: $0, directoryHint: .isDirectory)
@@ -25,10 +25,12 @@ extension CheckDefinition {
       for engine in [large, small] { try await context.close(engine) }
 
       var costs: [OpeningCost] = []
-      try await context.withChild { child in
-        for directory in directories { costs += try await child.perform(MeasureOpening(place: directory)) }
+      try await context.withWorker { worker in
+        for directory in directories { costs += try await worker.perform(MeasureOpening(place: directory)) }
       }
-      guard costs.count == 2 else { throw CheckObstacle(description: "The cost of opening was not told.") }
+      guard costs.count == 2 else {
+        throw CheckFailure(description: "The worker did not report the cost of opening.")
+      }
       try costs[1].expectNoMore(than: costs[0], "opening \(count) entries and not \(count / 100)")
     }
   }
@@ -39,8 +41,9 @@ extension CheckContext {
   /// power cuts it is 100,000 in any case.
   ///
   /// Leaves the engine empty.
-  func largeCount(for engine: Subject, in duration: Duration, atLeast least: Int) async throws -> Int {
-    if effort.powerCuts == nil { return 100_000 }
+  func largeCount(for engine: EngineUnderTest, in duration: Duration, atLeast least: Int) async throws -> Int
+  {
+    if budget.powerCuts == nil { return 100_000 }
     let start = ContinuousClock.now
     try await engine.write(keys(500).map { (key: $0, data: noise(100)) })
     let time = start.duration(to: .now)
@@ -56,7 +59,7 @@ struct OpeningCost: Codable, Sendable {
   var bytesRead = Int.max
   var pagesTouched = Int.max
 
-  /// Convicts the engine if one of the costs is more than four times that of the other opening, and by more than what may
+  /// Fails if one of the costs is more than four times that of the other opening, and by more than what may
   /// happen beside it.
   func expectNoMore(than other: OpeningCost, _ what: String) throws {
     try expect(
@@ -73,7 +76,7 @@ struct OpeningCost: Codable, Sendable {
 }
 
 /// Opens a closed store several times, in a process that does nothing else, and sends what that costs.
-struct MeasureOpening: ChildTask {
+struct MeasureOpening: WorkerTask {
   let place: URL
 
   func run(
@@ -86,7 +89,7 @@ struct MeasureOpening: ChildTask {
       let engine = try await open(place, makeEngine)
       let (timeAfter, usageAfter) = (System.processorTime, System.usage)
       try await engine.close()
-      engine.letGo()
+      engine.release()
       // The first finds what the last session has left to be tidied up, and what the process makes only once.
       if round < 2 { continue }
       least.processorTime = min(least.processorTime, timeAfter - time)

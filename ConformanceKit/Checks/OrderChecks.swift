@@ -84,8 +84,7 @@ extension CheckDefinition {
         try await expectOrder(next, in: engine)
       }
     }
-    Check(.r6, "order.survives-opening-anew", "the order is the same after opening anew", needs: .persistent)
-    {
+    Check(.r6, "order.survives-reopening", "the order is the same after reopening", needs: .persistent) {
       context in
       var engine = try await context.open()
       var order = try await writeShuffled(in: engine)
@@ -94,7 +93,7 @@ extension CheckDefinition {
       order += batch
       engine = try await context.reopen(engine)
       try await expectOrder(order, in: engine)
-      // What is written after opening anew comes after what was there, overwrites apart.
+      // What is written after reopening comes after what was there, overwrites apart.
       try await letClockAdvance()
       try await engine.write(data("2"), key: order[2])
       try await engine.write(data("v"), key: key("000 first in byte order, last in time"))
@@ -105,7 +104,7 @@ extension CheckDefinition {
 }
 
 /// Writes keys in an order that is neither ascending nor descending. Gives that order.
-private func writeShuffled(in engine: Subject) async throws -> [CacheKey] {
+private func writeShuffled(in engine: EngineUnderTest) async throws -> [CacheKey] {
   let sorted = keys(13)
   let order = (0..<13).map { sorted[$0 * 5 % 13] }
   for key in order {
@@ -121,11 +120,11 @@ func letClockTick() async throws {
   while Date().timeIntervalSince(now) < 0.001_1, Date() >= now { await Task.yield() }
 }
 
-/// Convicts the engine unless its entries are in this order.
+/// Fails unless its entries are in this order.
 ///
-/// An engine that makes a batch of single writes cannot tell two of them apart if they happened between two
+/// An engine that makes a batch of single writes cannot distinguish two of them if they happened between two
 /// ticks of the clock. So neighbours with equal times may change places, unless all entries have the same time.
-private func expectOrder(_ order: [CacheKey], in engine: Subject) async throws {
+private func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
   let entries = try await engine.readAllEntries()
   let times = Set(entries.map(\.createdAt))
   var rank: [CacheKey: Int] = [:]

@@ -18,9 +18,9 @@ extension CheckDefinition {
       Check(
         .c6, "place.\(change.rawValue)-for-another-process",
         "an engine whose place is \(change.rawValue), and opened by another process, throws io or does what that one sees, "
-          + "and leaves that one alone", needs: .persistent, needsChild: true
+          + "and leaves that one alone", needs: .persistent, needsWorker: true
       ) { context in
-        try await context.withChild { try await checkPlace(context, change, .child($0, context.place)) }
+        try await context.withWorker { try await checkPlace(context, change, .worker($0, context.place)) }
       }
     }
   }
@@ -31,24 +31,24 @@ private enum PlaceChange: String, CaseIterable, Sendable {
   case deleted, moved, replaced
 }
 
-/// Whoever opens the place after that.
-private enum Newcomer {
-  case here(Subject?)
-  case child(ChildProcess, URL)
+/// The engine that is opened on the place after that.
+private enum LaterEngine {
+  case here(EngineUnderTest?)
+  case worker(WorkerProcess, URL)
 
   mutating func open(_ context: CheckContext) async throws {
     switch self {
     case .here: self = .here(try await context.open())
-    case .child(let child, let place): try await child.perform(CallEngine(.open, at: place))
+    case .worker(let worker, let place): try await worker.perform(CallEngine(.open, at: place))
     }
   }
 
   func write(_ entries: [(key: CacheKey, data: Data)]) async throws {
     switch self {
     case .here(let engine): try await engine?.write(entries)
-    case .child(let child, let place):
+    case .worker(let worker, let place):
       let sent = entries.map { SharedWork.Entry(key: $0.key.value, data: $0.data) }
-      try await child.perform(CallEngine(.write(sent), at: place))
+      try await worker.perform(CallEngine(.write(sent), at: place))
     }
   }
 
@@ -56,8 +56,8 @@ private enum Newcomer {
     let entries =
       switch self {
       case .here(let engine): try await engine?.readAllEntries() ?? []
-      case .child(let child, let place):
-        try await child.perform(CallEngine(.read, at: place)).flatMap { $0 }.map(\.entry)
+      case .worker(let worker, let place):
+        try await worker.perform(CallEngine(.read, at: place)).flatMap { $0 }.map(\.entry)
       }
     return Dictionary(entries.map { ($0.key, $0.data) }) { first, _ in first }
   }
@@ -65,12 +65,13 @@ private enum Newcomer {
   func close(_ context: CheckContext) async throws {
     switch self {
     case .here(let engine): if let engine { try await context.close(engine) }
-    case .child(let child, let place): try await child.perform(CallEngine(.close, at: place))
+    case .worker(let worker, let place): try await worker.perform(CallEngine(.close, at: place))
     }
   }
 }
 
-private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcomer: Newcomer) async throws {
+private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcomer: LaterEngine) async throws
+{
   var newcomer = newcomer
   var there: [CacheKey: Data] = [:]
   let (other, aside) = (context.root.appending(path: "other"), context.root.appending(path: "aside"))
@@ -94,7 +95,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   }
   if change == .replaced { try FileManager.default.moveItem(at: other, to: context.place) }
 
-  var left = LeftBehind(engine: engine, change: change, old: old.map(\.key))
+  var left = EarlierEngine(engine: engine, change: change, old: old.map(\.key))
   try await left.use(&there, keys(2, prefix: "alone-"))
   do {
     try await newcomer.open(context)
@@ -103,13 +104,13 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
     try await left.close(context)
     try await newcomer.open(context)
   }
-  try await expect(newcomer, has: there, "opened anew")
+  try await expect(newcomer, has: there, "reopened")
   let mine = entries(keys(4, prefix: "mine-"))
   try await newcomer.write(mine)
   for entry in mine { there[entry.key] = entry.data }
   try await left.use(&there, keys(2, prefix: "beside-"))
   try await left.remove(mine[0].key, &there)
-  try await expect(newcomer, has: there, "opened anew, and used beside the old one")
+  try await expect(newcomer, has: there, "reopened, and used beside the old one")
   try await left.close(context)
   let later = entries(keys(2, prefix: "later-"))
   try await newcomer.write(later)
@@ -125,11 +126,11 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
 }
 
 private func isLocked(_ error: any Error) -> Bool {
-  (error as? ChildError)?.code == StorageError.Code.locked.name
+  (error as? WorkerError)?.code == StorageError.Code.locked.name
     || ((error as? CallFailure)?.error as? StorageError)?.code == .locked
 }
 
-private func expect(_ newcomer: Newcomer, has there: [CacheKey: Data], _ what: String) async throws {
+private func expect(_ newcomer: LaterEngine, has there: [CacheKey: Data], _ what: String) async throws {
   let found = try await newcomer.contents()
   for key in Set(found.keys).union(there.keys).sorted() where found[key] != there[key] {
     throw Violation(
@@ -139,13 +140,13 @@ private func expect(_ newcomer: Newcomer, has there: [CacheKey: Data], _ what: S
 }
 
 /// An engine whose place is no longer what it was.
-private struct LeftBehind {
-  let engine: Subject
+private struct EarlierEngine {
+  let engine: EngineUnderTest
   let change: PlaceChange
   let old: [CacheKey]
   private var isClosed = false
 
-  init(engine: Subject, change: PlaceChange, old: [CacheKey]) {
+  init(engine: EngineUnderTest, change: PlaceChange, old: [CacheKey]) {
     (self.engine, self.change, self.old) = (engine, change, old)
   }
 
@@ -173,10 +174,10 @@ private struct LeftBehind {
     if isClosed { return }
     isClosed = true
     _ = try await isDone("close()") { try await $0.close() }
-    engine.letGo()
+    engine.release()
   }
 
-  /// Convicts the engine if a read gives what is not there.
+  /// Fails if a read gives what is not there.
   private func read(_ there: [CacheKey: Data]) async throws {
     for key in old.prefix(2) + there.keys.sorted() {
       _ = try await isDone("read(key:)") {
@@ -202,8 +203,8 @@ private struct LeftBehind {
 
   private var when: String { "after its place had been \(change.rawValue)" }
 
-  /// Whether the call returned. Convicts the engine if it threw anything but io.
-  private func isDone(_ call: String, _ body: (Subject) async throws -> Void) async throws -> Bool {
+  /// Whether the call returned. Fails if it threw anything but io.
+  private func isDone(_ call: String, _ body: (EngineUnderTest) async throws -> Void) async throws -> Bool {
     do {
       try await body(engine)
       return true

@@ -8,21 +8,21 @@ extension CheckDefinition {
       .w6, "power.cut-while-writing-batches",
       "whatever a power cut leaves of what was not synced, the engine opens, has everything that was acknowledged (without "
         + "durableWrites: up to some batch) and no half batch, and takes writes", needs: .persistent,
-      needsChild: true
+      needsWorker: true
     ) { context in
-      var scenario = PowerCutScenario(context.effort)
-      scenario.isLarge = context.effort.powerCuts == nil
+      var scenario = PowerCutScenario(context.budget)
+      scenario.isLarge = context.budget.powerCuts == nil
       let recorder = try PowerCutRecorder(context, scenario)
-      try await recorder.recordScenario().run(limit: context.effort.powerCuts)
+      try await recorder.recordScenario().run(limit: context.budget.powerCuts)
     }
     Check(
       .w6, "power.cut-while-recovering",
       "after a power cut while the engine is opened on what another one has left, and while it goes on from there, "
         + "everything that was acknowledged is there and no half batch",
-      needs: [.persistent, .durableWrites, .atomicBatches], needsChild: true
+      needs: [.persistent, .durableWrites, .atomicBatches], needsWorker: true
     ) { context in
-      let limit = context.effort.powerCuts
-      let recorder = try PowerCutRecorder(context, PowerCutScenario(context.effort))
+      let limit = context.budget.powerCuts
+      let recorder = try PowerCutRecorder(context, PowerCutScenario(context.budget))
       let samples = try await recorder.recordScenario().samples(limit.map { min(30, 1 + $0 / 60) } ?? 30)
       let searches = try await recorder.recordRecoveries(from: samples)
       for search in searches { try await search.run(limit: limit.map { $0 / 2 / searches.count }) }
@@ -32,8 +32,8 @@ extension CheckDefinition {
 
 extension PowerCutScenario {
   /// A scenario that is worth so many states.
-  fileprivate init(_ effort: ConformanceEffort) {
-    let states = effort.powerCuts ?? .max
-    self.init(seed: effort.seed, length: states < 1_000 ? 14 : 40)
+  fileprivate init(_ budget: ConformanceBudget) {
+    let states = budget.powerCuts ?? .max
+    self.init(seed: budget.seed, length: states < 1_000 ? 14 : 40)
   }
 }

@@ -32,7 +32,7 @@ extension CheckDefinition {
     Check(
       .o5, "locks.of-a-mere-reader",
       "whatever locks a process has that may only read the files, every call returns or throws locked after a minute, and "
-        + "all is well when they are gone", needs: .persistent, needsChild: true
+        + "all is well when they are gone", needs: .persistent, needsWorker: true
     ) { try await checkMereReader($0) }
   }
 }
@@ -58,7 +58,7 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
   try look("after close()")
   let reopened = try await context.open(top.appending(path: "place", directoryHint: .isDirectory))
   try await reopened.write(entries(keys(20)))
-  try look("after opening anew")
+  try look("after reopening")
 }
 
 // MARK: - What was planted
@@ -129,7 +129,8 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
     try planted.plant()
     let what = "with \(kind.what) called \(name)"
     // The task goes on for ever if the engine hangs, and with it a thread that is the check's own.
-    let result = await withTimeLimit(patienceWithPlanted, on: CheckThreads()) {
+    let patience = context.patience(atMost: patienceWithPlanted)
+    let result = await withStallTimeout(patience, on: CheckExecutor()) {
       await Result { try await useBriefly(context, place) }
     }
     switch result {
@@ -138,7 +139,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
       guard (error as? CallFailure)?.error is StorageError else { throw error }
     case .failure:
       System.release(planted.path)
-      throw Violation("\(what), the engine had not been opened and used after \(patienceWithPlanted)")
+      throw Violation("\(what), the engine had not been opened and used after \(patience)")
     }
     try planted.expectUntouched(what)
     try? FileManager.default.removeItem(at: place)
@@ -198,7 +199,7 @@ private func checkLinkedStore(_ context: CheckContext) async throws {
       let engine = try await context.openUnkept(copy)
       try await engine.write(store.entries.map { ($0.key, data("changed")) })
       try await engine.close()
-      engine.letGo()
+      engine.release()
     } catch let failure as CallFailure where failure.error is StorageError {}
     try expect(
       (try? Data(contentsOf: target)) == before,
@@ -219,16 +220,16 @@ extension Result where Failure == any Error {
 private let patienceWithReader = Duration.seconds(20)
 
 private func checkMereReader(_ context: CheckContext) async throws {
-  let child = try context.startChild(under: try FalseClock.fastTool())
-  defer { FalseClock.removeTraces(ofProcess: child.identifier) }
+  let worker = try context.startWorker(under: try FakeClock.fastTool())
+  defer { FakeClock.removeTraces(ofProcess: worker.identifier) }
   let place = context.place
   func attempt(_ what: String, _ call: CallEngine.Call) async throws -> Bool {
-    let result = await withTimeLimit(min(patienceWithReader, context.timeLimit / 2)) {
-      await Result { try await child.perform(CallEngine(call, at: place)) }
+    let result = await withStallTimeout(context.patience(atMost: patienceWithReader)) {
+      await Result { try await worker.perform(CallEngine(call, at: place)) }
     }
     switch result {
     case .success(.success): return true
-    case .success(.failure(let error as ChildError)):
+    case .success(.failure(let error as WorkerError)):
       try expect(
         error.code == StorageError.Code.locked.name,
         "\(what) beside a process that had locked files which it could only read did not throw locked: \(error)"
@@ -236,35 +237,36 @@ private func checkMereReader(_ context: CheckContext) async throws {
       return false
     case .success(.failure(let error)): throw error
     case .failure:
-      child.kill()
+      worker.kill()
       throw Violation(
         "\(what) did not return for minutes, while another process had locked files which it could only read")
     }
   }
   func write(_ name: String) -> CallEngine.Call { .write([.init(key: name, data: data(name))]) }
 
-  try await judging { try await child.perform(CallEngine(.open, at: place)) }
-  try await judging { try await child.perform(CallEngine(write("before"), at: place)) }
+  try await translatingWorkerErrors { try await worker.perform(CallEngine(.open, at: place)) }
+  try await translatingWorkerErrors { try await worker.perform(CallEngine(write("before"), at: place)) }
   var names = ["before"]
   var locks = try ReaderLocks(on: place)
   if try await attempt("a write", write("beside")) { names.append("beside") }
   _ = try await attempt("a read", .read)
   locks.release()
-  try await judging { try await child.perform(CallEngine(write("after"), at: place)) }
+  try await translatingWorkerErrors { try await worker.perform(CallEngine(write("after"), at: place)) }
   names.append("after")
-  try await judging { try await child.perform(CallEngine(.close, at: place)) }
+  try await translatingWorkerErrors { try await worker.perform(CallEngine(.close, at: place)) }
 
   locks = try ReaderLocks(on: place)
   let isOpen = try await attempt("opening", .open)
   if isOpen, try await attempt("a write", write("later")) { names.append("later") }
   locks.release()
-  if !isOpen { try await judging { try await child.perform(CallEngine(.open, at: place)) } }
-  let found = try await judging { try await child.perform(CallEngine(.read, at: place)) }.flatMap { $0 }
+  if !isOpen { try await translatingWorkerErrors { try await worker.perform(CallEngine(.open, at: place)) } }
+  let found = try await translatingWorkerErrors { try await worker.perform(CallEngine(.read, at: place)) }
+    .flatMap { $0 }
   try expect(
     found.map(\.key).sorted(), is: names.sorted(), "the keys after a mere reader had held locks, sorted,")
-  try await judging { try await child.perform(CallEngine(.close, at: place)) }
-  child.hangUp()
-  await child.waitUntilEnd()
+  try await translatingWorkerErrors { try await worker.perform(CallEngine(.close, at: place)) }
+  worker.closeInput()
+  await worker.waitUntilEnd()
 }
 
 /// Every lock that somebody can have who may only read the files of a directory.

@@ -71,7 +71,7 @@ extension CheckDefinition {
       let present = keys(500)
       try await engine.write(entries(present))
       // A million is as ordinary, and takes ten times as long.
-      let most = context.effort.operations >= 100_000 ? 1_000_000 : 100_000
+      let most = context.budget.operations >= 100_000 ? 1_000_000 : 100_000
       let count = try await affordable(most, reading: key("absent"), in: engine)
       let request = (0..<count).map {
         $0.isMultiple(of: 2) ? present[$0 * 7 % 500] : key("absent \($0 % 10)")
@@ -79,7 +79,7 @@ extension CheckDefinition {
       let found = request.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
       try expect(
         try await engine.read(keys: request) == found.map { value(for: $0) },
-        "read(keys:) of \(count) keys did not give the values of the \(found.count) that exist, in order")
+        "read(keys:) of \(count) keys did not return the values of the \(found.count) that exist, in order")
       let part = Array(request.prefix(10_000))
       let pairs = try await engine.readDataAndKeys(keys: part)
       try expect(
@@ -142,13 +142,13 @@ extension CheckDefinition {
 
 /// As many reads as take about 20 seconds one by one, which is what an engine may make of a request for many; a thousand
 /// in any case. Only an engine that needs milliseconds for each is asked for fewer than the most.
-private func affordable(_ most: Int, reading key: CacheKey, in engine: Subject) async throws -> Int {
+private func affordable(_ most: Int, reading key: CacheKey, in engine: EngineUnderTest) async throws -> Int {
   let time = try await ContinuousClock().measure { for _ in 0..<10 { _ = try await engine.read(key: key) } }
   return min(most, max(1_000, Int(200 / max(time.inSeconds, 1e-6)) & ~1))
 }
 
 /// Whether each method finds the one entry, `v` under `k`.
-let readsOfOneEntry: [(method: String, findsIt: @Sendable (Subject) async throws -> Bool)] = [
+let readsOfOneEntry: [(method: String, findsIt: @Sendable (EngineUnderTest) async throws -> Bool)] = [
   ("read(key:)", { try await $0.read(key: key("k")) == data("v") }),
   ("read(keys:)", { try await $0.read(keys: [key("k")]) == [data("v")] }),
   ("readDataAndKeys(keys:)", { try await $0.readDataAndKeys(keys: [key("k")]).map(\.data) == [data("v")] }),
@@ -172,7 +172,7 @@ private enum SnapshotLook: String, CaseIterable, Sendable {
   var call: String { self == .scan ? "scan(_:limit:)" : "\(rawValue)()" }
 
   /// The version of each key, in the order of the keys; -1 for a key that is not there.
-  func versions(of keys: [CacheKey], in engine: Subject) async throws -> [Int] {
+  func versions(of keys: [CacheKey], in engine: EngineUnderTest) async throws -> [Int] {
     let values: [Data]
     switch self {
     case .readAllData: values = try await engine.readAllData()
@@ -193,8 +193,8 @@ private enum SnapshotLook: String, CaseIterable, Sendable {
 }
 
 /// A writer goes over the keys in a mixed order, in which no reader goes, and counts each of them up. So the sum of all
-/// versions tells how far it has come, and what the versions must have been at that moment.
-private func checkSnapshot(in engine: Subject, _ look: SnapshotLook) async throws {
+/// versions shows how far it has come, and what the versions must have been at that moment.
+private func checkSnapshot(in engine: EngineUnderTest, _ look: SnapshotLook) async throws {
   guard look != .allKeys else { return try await checkSnapshotOfKeys(in: engine) }
   let keys = keys(12)
   let order = keys.indices.map { $0 * 5 % 12 }
@@ -219,7 +219,7 @@ private func checkSnapshot(in engine: Subject, _ look: SnapshotLook) async throw
 }
 
 /// A writer adds the next number and then removes the lowest, so that five or six numbers in a row are there.
-private func checkSnapshotOfKeys(in engine: Subject) async throws {
+private func checkSnapshotOfKeys(in engine: EngineUnderTest) async throws {
   for number in 0..<5 { try await engine.write(data("v"), key: key("\(number)")) }
   try await whileRunning {
     for number in 5..<300 {

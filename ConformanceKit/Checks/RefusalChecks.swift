@@ -19,19 +19,19 @@ extension CheckDefinition {
       for index in 0..<min(8, count) {
         let file = store.files[index * count / min(8, count)]
         let copy = try store.copy { _ in }
-        context.atEnd { try? System.setImmutable(false, copy.appending(path: file)) }
-        try await context.check(RefusedCalls(context, place: copy, obstacle: .immutable(file)))
+        context.addTeardown { try? System.setImmutable(false, copy.appending(path: file)) }
+        try await context.check(RefusedCalls(context, place: copy, refusal: .immutable(file)))
       }
     }
     Check(
       .f4, "refused.read-only-directory",
       "a call that cannot make or remove a file is done or throws and is not done, now or later; all entries can be read, "
-        + "and the engine can be used", needs: .persistent, needsChild: System.isSuperuser
+        + "and the engine can be used", needs: .persistent, needsWorker: System.isSuperuser
     ) { context in
       let store = try await ClosedStore(in: context)
       let copy = try store.copy { if System.isSuperuser { try System.giveToNobody($0) } }
-      context.atEnd { try? System.setPermissions(of: copy, directories: 0o755, files: 0o644) }
-      try await context.check(RefusedCalls(context, place: copy, obstacle: .readOnlyDirectories))
+      context.addTeardown { try? System.setPermissions(of: copy, directories: 0o755, files: 0o644) }
+      try await context.check(RefusedCalls(context, place: copy, refusal: .readOnlyDirectories))
     }
   }
 }

@@ -45,7 +45,7 @@ extension CheckDefinition {
       try await engine.removeAllData()
       try await expectEmpty(engine)
       for round in 1...2 {
-        try await engine.write(entries(HostileKeys.all + keys(300), version: round))
+        try await engine.write(entries(AdversarialKeys.all + keys(300), version: round))
         try await engine.removeAllData()
         try await expectEmpty(engine)
         let absent = try await engine.createdAt(key: keys(300)[0])
@@ -114,7 +114,7 @@ extension CheckDefinition {
       try await engine.removeAllData()
       try await expectCount(0, "removeAllData()")
     }
-    Check(.l2, "counting.after-opening-anew", "keyCount() is right after opening anew", needs: .persistent) {
+    Check(.l2, "counting.after-reopening", "keyCount() is right after reopening", needs: .persistent) {
       context in
       let engine = try await context.open()
       try await engine.write(entries(keys(25)))

@@ -11,7 +11,7 @@ extension CheckDefinition {
   @CheckList static var scanChecks: [CheckDefinition] {
     Check(.r5, "scan.in-byte-order", "scan yields every entry in ascending byte order of keys") { context in
       let engine = try await context.open()
-      try await engine.write(entries(HostileKeys.all.reversed()))
+      try await engine.write(entries(AdversarialKeys.all.reversed()))
       let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
       try expect(try await engine.scan(.all, limit: nil), are: sorted, "scan(.all)")
     }
@@ -109,7 +109,7 @@ extension CheckDefinition {
 }
 
 /// Compares the scan of each range with what `KeyRange.contains(_:)` says.
-private func checkRanges(in engine: Subject, _ ranges: ([CacheKey]) -> [KeyRange]) async throws {
+private func checkRanges(in engine: EngineUnderTest, _ ranges: ([CacheKey]) -> [KeyRange]) async throws {
   let keys = [
     "a", "ab", "abc", "abcd", "abd", "a\0", "a\u{1}", "a ", "aÿ", "A", "b", "ba", "é", "e\u{301}", "éa", "日",
     "日本",
@@ -139,7 +139,7 @@ func describe(_ range: KeyRange, _ limit: Int?) -> String {
 /// Compares the best of several scans of one entry with the best of several scans of all: the best, because the
 /// machine may be busy with something else at any time. Values are large, since the rule is about what is loaded: an
 /// engine may look at all the names that there are. What any call takes, as to a remote place, counts on neither side.
-private func checkCost(in engine: Subject) async throws {
+private func checkCost(in engine: EngineUnderTest) async throws {
   let keys = keys(200)
   try await engine.write(keys.map { ($0, noise(128 << 10)) })
   func best(of times: Int, _ call: () async throws -> Void) async throws -> Duration {

@@ -117,7 +117,7 @@ private struct Bounds {
 
 /// Writes the keys, and compares what each scan gives with what the bytes of the keys say.
 private func expectScans(
-  of keys: [CacheKey], _ ranges: [Bounds], limits: [Int?], in engine: Subject
+  of keys: [CacheKey], _ ranges: [Bounds], limits: [Int?], in engine: EngineUnderTest
 ) async throws {
   try await engine.write(entries(keys))
   // Whether all of these are there is for rules K2 and K3 to say.

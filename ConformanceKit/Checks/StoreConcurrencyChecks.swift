@@ -77,7 +77,7 @@ extension CheckDefinition {
 @MainActor private func checkChangesWhileLoading(_ context: CheckContext) async throws {
   let before = try await context.openStore()
   try await before.perform(.insert((0..<5).map { CheckedItem($0) }))
-  let fixture = StoreFixture(context, before.subject) { $0.hold(where: \.isRead) }
+  let fixture = StoreFixture(context, before.engineUnderTest) { $0.hold(where: \.isRead) }
   let changes: [CheckedChange] = [
     .insert([CheckedItem(5)]), .insert([CheckedItem(1, version: 2)]), .remove([CheckedItem(2)]),
   ]

@@ -26,9 +26,9 @@ extension CheckDefinition {
   let fixture = try await context.openStore()
   var keys: [CacheKey] = []
   for number in 0..<5 {
-    let before = Set(try await fixture.subject.allKeys())
+    let before = Set(try await fixture.engineUnderTest.allKeys())
     try await fixture.insert(CheckedItem(number))
-    keys += try await fixture.subject.allKeys().filter { !before.contains($0) }
+    keys += try await fixture.engineUnderTest.allKeys().filter { !before.contains($0) }
     try await letClockTick()
   }
   try expect(keys.count, is: 5, "the number of entries of 5 items")
@@ -37,13 +37,14 @@ extension CheckDefinition {
 
 @MainActor private func checkUndecodable(_ context: CheckContext) async throws {
   var (fixture, itemKeys) = try await filledStore(context)
-  let half = try await fixture.subject.read(key: itemKeys[3]).map { Data($0.prefix($0.count / 2)) } ?? Data()
+  let half =
+    try await fixture.engineUnderTest.read(key: itemKeys[3]).map { Data($0.prefix($0.count / 2)) } ?? Data()
   let bad: [(key: CacheKey, data: Data)] = [
     (itemKeys[1], data("not JSON")), (itemKeys[3], half),
     (key("somebody else's"), data(#"{"other": [1, 2]}"#)),
     (key("empty"), Data()), (key("bytes"), Data([0xFF, 0x00, 0xC3])),
   ]
-  for entry in bad { try await fixture.subject.write(entry.data, key: entry.key) }
+  for entry in bad { try await fixture.engineUnderTest.write(entry.data, key: entry.key) }
   fixture = try await fixture.restarted()
 
   var expected = [0, 2, 4].map { CheckedItem($0) }
@@ -53,7 +54,7 @@ extension CheckDefinition {
       fixture.store.unreadableKeys.sorted(), is: bad.map(\.key).sorted(),
       "the list of unreadable entries \(when)")
     for entry in bad {
-      let value = try await fixture.subject.read(key: entry.key)
+      let value = try await fixture.engineUnderTest.read(key: entry.key)
       try expect(value, is: entry.data, "\(when) read(key:) of \(entry.key), which cannot be decoded,")
     }
   }
@@ -79,8 +80,8 @@ extension CheckDefinition {
 
 @MainActor private func checkReplacement(_ context: CheckContext) async throws {
   var (fixture, itemKeys) = try await filledStore(context)
-  try await fixture.subject.write(data("not JSON"), key: itemKeys[1])
-  try await fixture.subject.write(data("{}"), key: itemKeys[3])
+  try await fixture.engineUnderTest.write(data("not JSON"), key: itemKeys[1])
+  try await fixture.engineUnderTest.write(data("{}"), key: itemKeys[3])
   fixture = try await fixture.restarted()
   let item = CheckedItem(1, version: 2)
   try await fixture.insert(item)

@@ -15,11 +15,11 @@ extension CheckDefinition {
     ) { try await checkLoading($0) }
     Check(
       .s5, "store.events-of-concurrent-calls",
-      "whoever does what the events say, has the items in the end, however many calls came at the same time"
+      "applying the events in order leads to the items in the end, however many calls came at the same time"
     ) { try await checkReplay($0) }
     Check(
       .s5, "store.events-are-facts",
-      "nothing is heard of a call before the engine has acknowledged it, and nothing ever of one that fails"
+      "no event of a call arrives before the engine has acknowledged it, and none ever of one that fails"
     ) { try await checkFacts($0) }
     Check(
       .s5, "store.slow-subscriber",
@@ -28,8 +28,8 @@ extension CheckDefinition {
   }
 }
 
-/// What a subscriber has heard.
-private struct Heard: Equatable, CustomStringConvertible {
+/// What a subscriber has received.
+private struct ReceivedEvent: Equatable, CustomStringConvertible {
   let operation: StoreEvent<CheckedItem>.Operation
   let items: [CheckedItem]
 
@@ -42,37 +42,37 @@ private struct Heard: Equatable, CustomStringConvertible {
 
 /// A subscriber who notes everything.
 @MainActor private final class Subscriber {
-  private(set) var heard: [Heard] = []
+  private(set) var received: [ReceivedEvent] = []
   private var task: Task<Void, Never>?
 
   convenience init(_ store: any CheckedStore) { self.init(store.events) }
 
   init(_ events: AsyncStream<StoreEvent<CheckedItem>>) {
     task = Task { [weak self] in
-      for await event in events { self?.heard.append(Heard(event.operation, event.items)) }
+      for await event in events { self?.received.append(ReceivedEvent(event.operation, event.items)) }
     }
   }
 
   deinit { task?.cancel() }
 
-  /// Waits until the condition holds. That is a matter of turns since something was heard, if it ever happens.
-  func wait(for what: String, until condition: ([Heard]) -> Bool) async throws {
+  /// Waits until the condition holds. That is a matter of turns since something was received, if it ever holds.
+  func wait(for what: String, until condition: ([ReceivedEvent]) -> Bool) async throws {
     var (last, turns) = (0, 0)
-    while !condition(heard) {
-      if heard.count > last { (last, turns) = (heard.count, 0) }
+    while !condition(received) {
+      if received.count > last { (last, turns) = (received.count, 0) }
       turns += 1
       guard turns <= 2_000 else { throw Violation("a subscriber did not hear of \(what)") }
-      try await letAllThreadsTakeATurn()
+      try await yieldToAllThreads()
     }
   }
 
   func wait(forInsertionOf item: CheckedItem) async throws {
-    try await wait(for: "the insertion of \(item)") { $0.contains(Heard(.insert, [item])) }
+    try await wait(for: "the insertion of \(item)") { $0.contains(ReceivedEvent(.insert, [item])) }
     await letOthersRun()
   }
 }
 
-/// What is inserted last, to know when everything has been heard.
+/// What is inserted last, to know when everything has been received.
 private let last = CheckedItem("last")
 
 @MainActor private func checkEvents(_ context: CheckContext) async throws {
@@ -91,29 +91,31 @@ private let last = CheckedItem("last")
   try await fixture.insert(last)
 
   let before = [
-    Heard(.insert, [items[0]]), Heard(.insert, Array(items[1...3])), Heard(.insert, [replacement]),
+    ReceivedEvent(.insert, [items[0]]), ReceivedEvent(.insert, Array(items[1...3])),
+    ReceivedEvent(.insert, [replacement]),
   ]
   let after = [
-    Heard(.remove, [items[0]]), Heard(.remove, [items[2], items[3]]), Heard(.insert, [items[5]]),
-    Heard(.remove, [replacement]), Heard(.insert, [items[6], items[7]]),
-    Heard(.remove, [items[5], items[6], items[7]]), Heard(.insert, [last]),
+    ReceivedEvent(.remove, [items[0]]), ReceivedEvent(.remove, [items[2], items[3]]),
+    ReceivedEvent(.insert, [items[5]]),
+    ReceivedEvent(.remove, [replacement]), ReceivedEvent(.insert, [items[6], items[7]]),
+    ReceivedEvent(.remove, [items[5], items[6], items[7]]), ReceivedEvent(.insert, [last]),
   ]
   for subscriber in early {
     try await subscriber.wait(forInsertionOf: last)
-    try expectHeard(subscriber.heard, [Heard(.loaded, [])] + before + after, "a subscriber")
+    try expectReceived(subscriber.received, [ReceivedEvent(.loaded, [])] + before + after, "a subscriber")
   }
   try await late.wait(forInsertionOf: last)
-  let present = Heard(.loaded, [items[0], replacement, items[2], items[3]])
-  try expectHeard(late.heard, [present] + after, "a subscriber who came later")
+  let present = ReceivedEvent(.loaded, [items[0], replacement, items[2], items[3]])
+  try expectReceived(late.received, [present] + after, "a subscriber who came later")
 }
 
-private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) throws {
-  if heard == expected { return }
+private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEvent], _ who: String) throws {
+  if received == expected { return }
   let place =
-    zip(heard, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(heard.count, expected.count)
-  func name(_ list: [Heard]) -> String { place < list.count ? "\(list[place])" : "nothing" }
+    zip(received, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(received.count, expected.count)
+  func name(_ list: [ReceivedEvent]) -> String { place < list.count ? "\(list[place])" : "nothing" }
   throw Violation(
-    "\(who) heard \(heard.count) events instead of \(expected.count), and as number \(place + 1) \(name(heard)) "
+    "\(who) received \(received.count) events instead of \(expected.count), and as number \(place + 1) \(name(received)) "
       + "instead of \(name(expected))")
 }
 
@@ -121,15 +123,16 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
   let before = try await context.openStore()
   let items = (0..<5).map { CheckedItem($0) }
   try await before.perform(.insert(items))
-  let fixture = StoreFixture(context, before.subject) { $0.hold(where: \.isRead) }
+  let fixture = StoreFixture(context, before.engineUnderTest) { $0.hold(where: \.isRead) }
   let subscriber = Subscriber(fixture.store)
   try await subscriber.wait(for: "the beginning") { !$0.isEmpty }
   fixture.engine.release()
   try await fixture.load()
   try await fixture.insert(last)
   try await subscriber.wait(forInsertionOf: last)
-  try expectHeard(
-    subscriber.heard, [Heard(.initialized, []), Heard(.loaded, items), Heard(.insert, [last])],
+  try expectReceived(
+    subscriber.received,
+    [ReceivedEvent(.initialized, []), ReceivedEvent(.loaded, items), ReceivedEvent(.insert, [last])],
     "a subscriber who came before the items were loaded")
 }
 
@@ -149,17 +152,17 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
   for subscriber in subscribers {
     try await subscriber.wait(forInsertionOf: last)
     var items: [CheckedItem] = []
-    for heard in subscriber.heard {
-      switch heard.operation {
+    for received in subscriber.received {
+      switch received.operation {
       case .initialized: items = []
-      case .loaded: items = heard.items
-      case .insert: items.apply(.insert(heard.items))
-      case .remove: items.apply(.remove(heard.items))
+      case .loaded: items = received.items
+      case .insert: items.apply(.insert(received.items))
+      case .remove: items.apply(.remove(received.items))
       }
     }
     try expectSame(items, fixture.store.items, "what one has who does what the events say")
   }
-  try expectHeard(subscribers[0].heard, subscribers[1].heard, "one of two subscribers")
+  try expectReceived(subscribers[0].received, subscribers[1].received, "one of two subscribers")
 }
 
 @MainActor private func checkFacts(_ context: CheckContext) async throws {
@@ -169,9 +172,9 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
   let isEarly = try await fixture.whileUnderWay {
     try await fixture.insert(item)
   } look: {
-    subscriber.heard.contains(Heard(.insert, [item]))
+    subscriber.received.contains(ReceivedEvent(.insert, [item]))
   }
-  try expect(!isEarly, "a subscriber heard of an insertion before the engine had acknowledged it")
+  try expect(!isEarly, "a subscriber received an insertion before the engine had acknowledged it")
 
   fixture.engine.failEveryCall(where: \.isWrite)
   try await fixture.expectFailure(of: "insert on an engine that fails") {
@@ -182,8 +185,9 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
   try await fixture.insert(last)
   try await subscriber.wait(forInsertionOf: last)
   // A store may read the items again to be certain, and say so.
-  let heard = subscriber.heard.filter { $0.operation != .loaded }
-  try expectHeard(heard, [Heard(.insert, [item]), Heard(.insert, [last])], "a subscriber")
+  let received = subscriber.received.filter { $0.operation != .loaded }
+  try expectReceived(
+    received, [ReceivedEvent(.insert, [item]), ReceivedEvent(.insert, [last])], "a subscriber")
 }
 
 @MainActor private func checkSlowSubscriber(_ context: CheckContext) async throws {
@@ -199,7 +203,7 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
       returned.withLock { $0.count += 1 }
     }
   }
-  // Time that a slow engine or a busy machine takes is nobody's fault: it passes in calls of the same engine, and on all
+  // Time that a slow engine or a busy machine takes is not held against it: it passes in calls of the same engine, and on all
   // threads that the store makes use of.
   var (last, turns) = (0, 0)
   while case let (count, isOver) = returned.withLock({ $0 }), !isOver {
@@ -214,16 +218,16 @@ private func expectHeard(_ heard: [Heard], _ expected: [Heard], _ who: String) t
         "call \(count + 1) did not return with a subscriber who did not read, as 2,000 calls of the engine did"
       )
     }
-    _ = try await fixture.subject.keyCount()
-    try await letAllThreadsTakeATurn()
+    _ = try await fixture.engineUnderTest.keyCount()
+    try await yieldToAllThreads()
   }
   try await calls.value
   try await subscriber.wait(forInsertionOf: items[23])
-  try expectHeard(
-    subscriber.heard, [Heard(.loaded, [])] + items.map { Heard(.insert, [$0]) },
+  try expectReceived(
+    subscriber.received, [ReceivedEvent(.loaded, [])] + items.map { ReceivedEvent(.insert, [$0]) },
     "a subscriber beside a slow one")
   // What the other has not read has been kept for it.
   let slow = Subscriber(unread)
   try await slow.wait(forInsertionOf: items[23])
-  try expectHeard(slow.heard, subscriber.heard, "a slow subscriber")
+  try expectReceived(slow.received, subscriber.received, "a slow subscriber")
 }

@@ -64,7 +64,7 @@ private struct Attempt: CustomStringConvertible {
   try await fixture.perform(.insert(Attempt.initialItems))
   var expected = Attempt.initialItems
   for (number, attempt) in Attempt.all.enumerated() {
-    let error = StorageError(number % 2 == 0 ? .io : .diskFull, "This call was told to fail.")
+    let error = StorageError(number % 2 == 0 ? .io : .diskFull, "This call is to fail.")
     fixture.engine.failEveryCall(with: error, where: \.isWrite)
     try await fixture.expectFailure(of: "\(attempt) on an engine that fails") {
       try await attempt.make(in: fixture)
@@ -158,7 +158,7 @@ private struct Attempt: CustomStringConvertible {
 @MainActor private func checkFailedLoad(_ context: CheckContext) async throws {
   let before = try await context.openStore()
   try await before.perform(.insert(Attempt.initialItems))
-  let fixture = StoreFixture(context, before.subject) { $0.failEveryCall(where: \.isRead) }
+  let fixture = StoreFixture(context, before.engineUnderTest) { $0.failEveryCall(where: \.isRead) }
   try await fixture.expectFailure(of: "itemsHaveLoaded() on an engine that cannot be read") {
     try await fixture.load()
   }

@@ -6,7 +6,7 @@ extension CheckDefinition {
   @CheckList static var storeIdentifierChecks: [CheckDefinition] {
     Check(
       .s8, "store.any-identifier",
-      "identifiers of any length and content are told apart byte for byte; their items can be replaced, removed and "
+      "identifiers of any length and content are distinguished byte for byte; their items can be replaced, removed and "
         + "found again by a fresh store"
     ) { try await checkIdentifiers($0) }
     Check(
@@ -58,7 +58,7 @@ private let identifiers: [String] = {
   let fixture = try await context.openStore()
   let long = CheckedItem(String(repeating: "long ", count: 200))
   try await fixture.insert(long)
-  let keys = try await fixture.subject.allKeys()
+  let keys = try await fixture.engineUnderTest.allKeys()
   try expect(keys.count, is: 1, "the number of entries of one item")
   for key in keys {
     let other = CheckedItem(key.value)

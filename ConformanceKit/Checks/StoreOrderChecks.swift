@@ -19,7 +19,7 @@ extension CheckDefinition {
   }
 }
 
-/// Does the changes one by one, and convicts the store unless the items always are in the right order, and those of
+/// Does the changes one by one, and fails unless the items always are in the right order, and those of
 /// a fresh store in the end. Gives the last of these.
 @MainActor @discardableResult
 private func checkOrder(

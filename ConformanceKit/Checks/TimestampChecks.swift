@@ -9,7 +9,7 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var timestampChecks: [CheckDefinition] {
-    for way in WayOfWriting.allCases {
+    for way in WriteMethod.allCases {
       Check(.w2, "timestamps.of-first-\(way.name)", "\(way.call) of a new key sets both timestamps to now") {
         context in
         let engine = try await context.open()
@@ -21,7 +21,7 @@ extension CheckDefinition {
         "an overwrite by \(way.call) keeps createdAt and sets updatedAt to now"
       ) { context in
         let engine = try await context.open()
-        for first in WayOfWriting.allCases {
+        for first in WriteMethod.allCases {
           let key = key("first by \(first.name)")
           let created = try await window { try await first.write(data("first"), key, engine) }
           let exactly = try await engine.createdAt(key: key)
@@ -71,7 +71,7 @@ extension CheckDefinition {
         "\(way.call) of a key that was removed sets createdAt to now"
       ) { context in
         let engine = try await context.open()
-        for removal in WayOfRemoving.allCases {
+        for removal in RemoveMethod.allCases {
           let key = key("removed by \(removal)")
           try await way.write(data("first"), key, engine)
           try await removal.remove(key, engine)
@@ -172,7 +172,7 @@ extension CheckDefinition {
 }
 
 /// The ways to write one entry.
-private enum WayOfWriting: String, CaseIterable, Sendable {
+private enum WriteMethod: String, CaseIterable, Sendable {
   case write, batch, apply
 
   var name: String { rawValue }
@@ -185,7 +185,7 @@ private enum WayOfWriting: String, CaseIterable, Sendable {
     }
   }
 
-  func write(_ value: Data, _ key: CacheKey, _ engine: Subject) async throws {
+  func write(_ value: Data, _ key: CacheKey, _ engine: EngineUnderTest) async throws {
     switch self {
     case .write: try await engine.write(value, key: key)
     case .batch: try await engine.write([(key: key, data: value)])
@@ -195,10 +195,10 @@ private enum WayOfWriting: String, CaseIterable, Sendable {
 }
 
 /// The ways to remove one entry.
-private enum WayOfRemoving: CaseIterable, Sendable {
+private enum RemoveMethod: CaseIterable, Sendable {
   case one, many, applied, all
 
-  func remove(_ key: CacheKey, _ engine: Subject) async throws {
+  func remove(_ key: CacheKey, _ engine: EngineUnderTest) async throws {
     switch self {
     case .one: try await engine.remove(key: key)
     case .many: try await engine.remove(keys: [key])
@@ -208,9 +208,9 @@ private enum WayOfRemoving: CaseIterable, Sendable {
   }
 }
 
-/// Convicts the engine unless the timestamps of the key lie in the windows.
+/// Fails unless the timestamps of the key lie in the windows.
 func expect(
-  created: ClosedRange<Date>, updated: ClosedRange<Date>, _ key: CacheKey, in engine: Subject
+  created: ClosedRange<Date>, updated: ClosedRange<Date>, _ key: CacheKey, in engine: EngineUnderTest
 ) async throws {
   for (name, window, date) in [
     ("createdAt", created, try await engine.createdAt(key: key)),

@@ -124,7 +124,7 @@ extension CheckDefinition {
 
 /// What each method that returns values gives.
 func everyRead(
-  of keys: [CacheKey], in engine: Subject
+  of keys: [CacheKey], in engine: EngineUnderTest
 ) async throws -> [(method: String, values: [Data])] {
   var single: [Data] = []
   for key in keys { if let value = try await engine.read(key: key) { single.append(value) } }

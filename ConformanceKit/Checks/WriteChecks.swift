@@ -34,7 +34,7 @@ extension CheckDefinition {
     }
     Check(
       .w1, "write.is-seen-by-every-method",
-      "every method that reads values gives the new one after an overwrite"
+      "every method that reads values returns the new one after an overwrite"
     ) {
       context in
       let engine = try await context.open()
@@ -69,7 +69,7 @@ extension CheckDefinition {
     }
 
     Check(
-      .w6, "persistence.after-closing", "every acknowledged change is there after close() and opening anew",
+      .w6, "persistence.after-closing", "every acknowledged change is there after close() and reopening",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
@@ -79,7 +79,7 @@ extension CheckDefinition {
     }
     Check(
       .w6, "persistence.without-closing",
-      "every acknowledged change is there when the engine is dropped without close() and opened anew",
+      "every acknowledged change is there when the engine is dropped without close() and reopened",
       needs: .persistent
     ) { context in
       let history = try await context.openAndDrop { try await makeHistory(in: $0) }
@@ -87,15 +87,15 @@ extension CheckDefinition {
     }
     Check(
       .w6, "persistence.of-keys-and-values",
-      "every kind of key and size of value is there after opening anew",
+      "every kind of key and size of value is there after reopening",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
-      var written = entries(HostileKeys.all)
+      var written = entries(AdversarialKeys.all)
       for size in [0, 1, 4_096, 70_000, 1_048_577] { written.append((key("size \(size)"), noise(size))) }
       try await engine.write(written)
       // Rules K2, K3 and V2 say what should be there; here it only has to be the same as before.
-      func contents(of engine: Subject) async throws -> [(key: CacheKey, data: Data?)] {
+      func contents(of engine: EngineUnderTest) async throws -> [(key: CacheKey, data: Data?)] {
         var contents: [(key: CacheKey, data: Data?)] = []
         for (key, _) in written { contents.append((key, try await engine.read(key: key))) }
         return contents
@@ -103,13 +103,13 @@ extension CheckDefinition {
       let (before, keys) = (try await contents(of: engine), try await engine.allKeys().inByteOrder())
       let reopened = try await context.reopen(engine)
       for (before, after) in zip(before, try await contents(of: reopened)) {
-        try expect(after.data, is: before.data, "read(key:) of \(before.key) after opening anew")
+        try expect(after.data, is: before.data, "read(key:) of \(before.key) after reopening")
       }
       try expect(
-        try await reopened.allKeys().inByteOrder(), is: keys, "allKeys(), sorted, after opening anew")
+        try await reopened.allKeys().inByteOrder(), is: keys, "allKeys(), sorted, after reopening")
     }
     Check(
-      .w6, "persistence.of-timestamps", "createdAt and updatedAt are the same after opening anew",
+      .w6, "persistence.of-timestamps", "createdAt and updatedAt are the same after reopening",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
@@ -121,7 +121,7 @@ extension CheckDefinition {
       for (before, after) in zip(before, after) {
         try expect(
           abs(before.timeIntervalSince(after)) <= precisionOfTime,
-          "a timestamp was \(describe(before)) before and \(describe(after)) after opening anew")
+          "a timestamp was \(describe(before)) before and \(describe(after)) after reopening")
       }
     }
     Check(
@@ -144,11 +144,11 @@ extension CheckDefinition {
         }
         for key in [new, changed] { expected[key] = value(for: key, version: session) }
         expected[gone] = nil
-        if session % 3 == 2 { engine.letGo() } else { try await context.close(engine) }
+        if session % 3 == 2 { engine.release() } else { try await context.close(engine) }
       }
     }
     Check(
-      .w6, "persistence.of-emptiness", "what was removed stays removed after opening anew", needs: .persistent
+      .w6, "persistence.of-emptiness", "what was removed stays removed after reopening", needs: .persistent
     ) { context in
       var engine = try await context.open()
       try await engine.write(entries(keys(20)))
@@ -164,7 +164,7 @@ extension CheckDefinition {
 
 /// Writes, overwrites and removes in every way. Gives what is left and what is not.
 private func makeHistory(
-  in engine: Subject
+  in engine: EngineUnderTest
 ) async throws -> (left: [(key: CacheKey, data: Data)], removed: [CacheKey]) {
   let keys = keys(40)
   for key in keys.prefix(20) { try await engine.write(value(for: key), key: key) }
@@ -180,7 +180,7 @@ private func makeHistory(
   return (left, removed)
 }
 
-private func timestamps(of keys: [CacheKey], in engine: Subject) async throws -> [Date] {
+private func timestamps(of keys: [CacheKey], in engine: EngineUnderTest) async throws -> [Date] {
   var dates: [Date] = []
   for key in keys {
     for date in [try await engine.createdAt(key: key), try await engine.updatedAt(key: key)] {

@@ -9,9 +9,9 @@ struct AtomicityModel: Sendable {
   /// does not allow. Nil if it may not.
   var delayOfCancelled: Int?
 
-  /// The moves that the call is made of, each of which takes effect at one moment. None if the call says nothing.
-  func moves(of call: HistoryCall, number: Int) -> [Move] {
-    if call.changes.isEmpty { return sights(of: call, number: number) }
+  /// The effects that the call is made of, each of which takes effect at one moment. None if the call says nothing.
+  func effects(of call: HistoryCall, number: Int) -> [Effect] {
+    if call.changes.isEmpty { return observations(of: call, number: number) }
     let end: Int
     switch call.answer {
     case .threw(.refused): return []
@@ -34,30 +34,32 @@ struct AtomicityModel: Sendable {
     let cells = writes.sorted { $0.key < $1.key }.map { Cell(key: $0.key, value: $0.value) }
     let isWhole = batchesAreAtomic && !(call.answer == .threw(.cancelled))
     return (isWhole ? [cells] : cells.map { [$0] }).map {
-      Move(call: number, begin: call.begin, end: end, isCertain: call.answer == .done, writes: $0)
+      Effect(call: number, begin: call.begin, end: end, isOutcomeKnown: call.answer == .done, writes: $0)
     }
   }
 
-  private func sights(of call: HistoryCall, number: Int) -> [Move] {
-    let sights: [Cell]
+  private func observations(of call: HistoryCall, number: Int) -> [Effect] {
+    let observations: [Cell]
     switch call.answer {
     case .threw, .done: return []
     case .nonsense:
       let key = call.keys.first ?? 0
       return [
-        Move(call: number, begin: call.begin, end: call.end, sights: [Cell(key: key, value: Cell.nonsense)])
+        Effect(
+          call: number, begin: call.begin, end: call.end, observations: [Cell(key: key, value: Cell.nonsense)]
+        )
       ]
     case .count(let count):
       // The number of keys at no moment in particular says nothing that could be wrong.
       if !readsAreAtomic { return [] }
-      return [Move(call: number, begin: call.begin, end: call.end, count: count)]
+      return [Effect(call: number, begin: call.begin, end: call.end, count: count)]
     case .found(let values):
-      sights = call.keys.map { Cell(key: $0, value: values[$0] ?? Cell.absent) }
+      observations = call.keys.map { Cell(key: $0, value: values[$0] ?? Cell.absent) }
     case .exist(let keys):
-      sights = call.keys.map { Cell(key: $0, value: keys.contains($0) ? Cell.present : Cell.absent) }
+      observations = call.keys.map { Cell(key: $0, value: keys.contains($0) ? Cell.present : Cell.absent) }
     }
-    return (isOneMoment(call.method) ? [sights] : sights.map { [$0] }).map {
-      Move(call: number, begin: call.begin, end: call.end, sights: $0)
+    return (isOneMoment(call.method) ? [observations] : observations.map { [$0] }).map {
+      Effect(call: number, begin: call.begin, end: call.end, observations: $0)
     }
   }
 
@@ -87,23 +89,23 @@ struct Cell: Sendable, Hashable {
   var value: Int
 }
 
-/// What takes effect at one moment: a change of some keys, or a look at some.
-struct Move: Sendable {
+/// What takes effect at one moment: a change of some keys, or a read of some.
+struct Effect: Sendable {
   /// The call that it is a part of.
   let call: Int
   let begin: Int
   /// When it takes effect at the latest; the greatest number if nobody knows.
   let end: Int
   /// Whether it takes effect at all.
-  var isCertain = true
+  var isOutcomeKnown = true
   var writes: [Cell] = []
-  var sights: [Cell] = []
+  var observations: [Cell] = []
   /// The number of keys that was seen.
   var count: Int?
 
   /// Whether it changes nothing.
-  var isLook: Bool { writes.isEmpty }
+  var isRead: Bool { writes.isEmpty }
 
   /// The keys that it has to do with, unless it counts them, which has to do with all.
-  var keys: [Int] { (writes.isEmpty ? sights : writes).map(\.key) }
+  var keys: [Int] { (writes.isEmpty ? observations : writes).map(\.key) }
 }

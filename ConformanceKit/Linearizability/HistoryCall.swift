@@ -9,7 +9,7 @@ struct HistoryCall: Sendable, Hashable {
     case readAll, readAllData, readAllEntries, allKeys, keyCount, scan
 
     /// Whether it changes nothing.
-    var isLook: Bool {
+    var isRead: Bool {
       switch self {
       case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: false
       default: true

@@ -28,7 +28,7 @@ struct HistoryWorkload: Sendable {
   ///   - deadline: When the tasks stop, if they have not made all of their calls.
   /// - Returns: The calls in no particular order.
   func round(
-    _ number: Int, on engine: Subject, calls: Int, seed: UInt64,
+    _ number: Int, on engine: EngineUnderTest, calls: Int, seed: UInt64,
     until deadline: ContinuousClock.Instant? = nil
   ) async -> [HistoryCall] {
     let clock = HistoryClock()
@@ -57,7 +57,7 @@ struct HistoryWorkload: Sendable {
   }
 
   /// Looks at every key when nothing else is under way, so that the next round begins with what is known.
-  private func audit(_ engine: Subject, _ entries: HistoryEntries, _ clock: HistoryClock) async
+  private func audit(_ engine: EngineUnderTest, _ entries: HistoryEntries, _ clock: HistoryClock) async
     -> [HistoryCall]
   {
     var recorder = HistoryRecorder(task: 0, clock: clock)
@@ -76,19 +76,19 @@ struct HistoryWorkload: Sendable {
 private struct HistoryPlayer {
   private(set) var recorder: HistoryRecorder
   private let workload: HistoryWorkload
-  private let engine: Subject
+  private let engine: EngineUnderTest
   private let entries: HistoryEntries
   private var random: SeededRandom
   private var nextValue: Int
 
   init(
     _ workload: HistoryWorkload, task: Int, round: Int, share: Int, seed: UInt64, _ clock: HistoryClock,
-    _ engine: Subject, _ entries: HistoryEntries
+    _ engine: EngineUnderTest, _ entries: HistoryEntries
   ) {
     recorder = HistoryRecorder(task: task, clock: clock)
     (self.workload, self.engine, self.entries) = (workload, engine, entries)
     random = SeededRandom(seed: seed &+ UInt64(round) &* 1_000_003 &+ UInt64(task) &* 7_919)
-    // No more than four values to a call; those of the tasks take turns.
+    // No more than four values to a call; those of the tasks are interleaved.
     nextValue = HistoryEntries.firstUnique + (round * share * 4) * workload.tasks + task
   }
 
@@ -96,7 +96,7 @@ private struct HistoryPlayer {
     // Callers that come and go as they like, as an engine that never suspends would otherwise see few tasks at a time.
     if random.next(upTo: 4) == 0 { await Task.yield() }
     let methods =
-      recorder.task <= workload.writers ? workload.methods : workload.methods.filter { $0.method.isLook }
+      recorder.task <= workload.writers ? workload.methods : workload.methods.filter { $0.method.isRead }
     var choice = random.next(upTo: methods.reduce(0) { $0 + $1.weight })
     for (method, weight) in methods {
       if choice < weight { return await make(method) }

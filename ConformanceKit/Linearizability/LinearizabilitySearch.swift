@@ -1,14 +1,14 @@
-/// The search for an order in which some moves can have taken effect, each between its beginning and its end.
+/// The search for an order in which some effects can have taken effect, each between its beginning and its end.
 ///
 /// This is the search of Wing and Gong (Testing and verifying concurrent objects, 1993) with the memory of Lowe
-/// (Testing for linearizability, 2017): what is remembered is a configuration, that is which moves have taken effect
+/// (Testing for linearizability, 2017): what is remembered is a configuration, that is which effects have taken effect
 /// and what is then stored, and none is looked at twice. It goes through time rather than into the depth: a front of
-/// all configurations that are possible moves from event to event, and a move takes effect only when it has to, which
+/// all configurations that are possible effects from event to event, and an effect takes effect only when it has to, which
 /// Lowe calls just in time. So only calls under way are in the sets, one bit each, and memory does not grow with the
 /// history.
 ///
-/// Three things keep the front narrow. A look takes effect as soon as it can, since it changes nothing. A write of
-/// which nobody sees anything does, too. And a value that is still to be read is not overwritten. See ``Foresight``.
+/// Three things keep the front narrow. A read takes effect as soon as it can, since it changes nothing. A write of
+/// which nobody sees anything does, too. And a value that is still to be read is not overwritten. See ``ValueLiveness``.
 struct LinearizabilitySearch {
   enum Outcome: Hashable {
     case legal
@@ -19,7 +19,7 @@ struct LinearizabilitySearch {
   }
 
   private struct Configuration: Hashable {
-    /// The places of the moves under way that have taken effect.
+    /// The places of the effects under way that have taken effect.
     var done: UInt64
     /// The value of each key.
     var state: [Int]
@@ -30,87 +30,89 @@ struct LinearizabilitySearch {
 
   /// How many configurations have been looked at: the work that was done.
   private(set) var examined = 0
-  private let moves: [Move]
-  private let foresight: Foresight
+  private let effects: [Effect]
+  private let liveness: ValueLiveness
   private let keyMasks: [UInt64]
   private let areUnseen: [Bool]
 
   private var front: Set<Configuration>
   private var now = Int.min
-  /// The move in each of the 64 places, and which places hold what.
+  /// The effect in each of the 64 places, and which places hold what.
   private var places = [Int](repeating: 0, count: 64)
   private var pending: UInt64 = 0
-  private var looks: UInt64 = 0
+  private var reads: UInt64 = 0
   private var unseen: UInt64 = 0
 
   /// - Parameters:
-  ///   - moves: Moves of the keys from 0 to 63.
+  ///   - effects: Moves of the keys from 0 to 63.
   ///   - initial: The value of each key at first.
-  init(_ moves: [Move], initial: [Int]) {
-    let foresight = Foresight(moves, initial: initial)
-    self.moves = moves
-    self.foresight = foresight
-    keyMasks = moves.map { move in
-      move.count != nil ? .max : move.keys.reduce(0) { $0 | 1 << UInt64($1) }
+  init(_ effects: [Effect], initial: [Int]) {
+    let liveness = ValueLiveness(effects, initial: initial)
+    self.effects = effects
+    self.liveness = liveness
+    keyMasks = effects.map { effect in
+      effect.count != nil ? .max : effect.keys.reduce(0) { $0 | 1 << UInt64($1) }
     }
-    areUnseen = moves.map(foresight.isUnseen)
+    areUnseen = effects.map(liveness.isUnseen)
     let state = initial.enumerated().map {
-      foresight.value(of: Cell(key: $0.offset, value: $0.element), from: .min)
+      liveness.value(of: Cell(key: $0.offset, value: $0.element), from: .min)
     }
     front = [Configuration(done: 0, state: state)]
   }
 
   mutating func run() -> Outcome {
-    var events: [(time: Int, isEnd: Bool, move: Int)] = []
-    for (index, move) in moves.enumerated() {
-      events.append((move.begin, false, index))
-      if move.end != .max { events.append((move.end, true, index)) }
+    var events: [(time: Int, isEnd: Bool, effect: Int)] = []
+    for (index, effect) in effects.enumerated() {
+      events.append((effect.begin, false, index))
+      if effect.end != .max { events.append((effect.end, true, index)) }
     }
     events.sort { ($0.time, $0.isEnd ? 1 : 0) < ($1.time, $1.isEnd ? 1 : 0) }
     for event in events {
       now = event.time
-      guard event.isEnd ? end(event.move) : begin(event.move) else { return .undecided }
-      if front.isEmpty { return .illegal(call: moves[event.move].call) }
+      guard event.isEnd ? end(event.effect) : begin(event.effect) else { return .undecided }
+      if front.isEmpty { return .illegal(call: effects[event.effect].call) }
     }
     return .legal
   }
 
   // MARK: Events
 
-  /// Gives the move a place. False if all are taken.
-  private mutating func begin(_ move: Int) -> Bool {
+  /// Gives the effect a place. False if all are taken.
+  private mutating func begin(_ effect: Int) -> Bool {
     let place = (~pending).trailingZeroBitCount
     guard place < 64 else { return false }
     let bit: UInt64 = 1 << UInt64(place)
-    places[place] = move
+    places[place] = effect
     pending |= bit
-    guard moves[move].isLook || areUnseen[move] else { return true }
-    if moves[move].isLook { looks |= bit } else { unseen |= bit }
+    guard effects[effect].isRead || areUnseen[effect] else { return true }
+    if effects[effect].isRead { reads |= bit } else { unseen |= bit }
     front = Set(front.map { settled($0) })
     return true
   }
 
-  /// Keeps the configurations in which the move has taken effect, or can still, or need not. False if there are too many.
-  private mutating func end(_ move: Int) -> Bool {
-    guard let place = places.indices.first(where: { pending & 1 << UInt64($0) != 0 && places[$0] == move })
+  /// Keeps the configurations in which the effect has taken effect, or can still, or need not. False if there are too many.
+  private mutating func end(_ effect: Int) -> Bool {
+    guard let place = places.indices.first(where: { pending & 1 << UInt64($0) != 0 && places[$0] == effect })
     else { return true }
     let bit: UInt64 = 1 << UInt64(place)
     if front.allSatisfy({ $0.done & bit != 0 }) {
       front = Set(front.map { Configuration(done: $0.done ^ bit, state: $0.state) })
     } else {
-      guard let next = configurations(after: move, at: place) else { return false }
-      front = moves[move].isCertain ? next : next.union(front.filter { $0.done & bit == 0 })
+      guard let next = configurations(after: effect, at: place) else { return false }
+      front = effects[effect].isOutcomeKnown ? next : next.union(front.filter { $0.done & bit == 0 })
     }
     pending &= ~bit
-    looks &= ~bit
+    reads &= ~bit
     unseen &= ~bit
-    forget(moves[move].sights)
+    forget(effects[effect].observations)
     return true
   }
 
   /// Takes values that nobody will look at any more for the same.
-  private mutating func forget(_ sights: [Cell]) {
-    let forgotten = sights.filter { $0.value > 0 && foresight.value(of: $0, from: now + 1) == Cell.present }
+  private mutating func forget(_ observations: [Cell]) {
+    let forgotten = observations.filter {
+      $0.value > 0 && liveness.value(of: $0, from: now + 1) == Cell.present
+    }
     guard front.contains(where: { c in forgotten.contains { c.state[$0.key] == $0.value } }) else { return }
     front = Set(
       front.map { configuration in
@@ -124,8 +126,8 @@ struct LinearizabilitySearch {
 
   // MARK: Configurations
 
-  /// The configurations in which the move has just taken effect, after as many others as can have gone before.
-  private mutating func configurations(after move: Int, at place: Int) -> Set<Configuration>? {
+  /// The configurations in which the effect has just taken effect, after as many others as can have gone before.
+  private mutating func configurations(after effect: Int, at place: Int) -> Set<Configuration>? {
     let bit: UInt64 = 1 << UInt64(place)
     var next: Set<Configuration> = []
     var stack: [Configuration] = []
@@ -136,13 +138,13 @@ struct LinearizabilitySearch {
         stack.append(configuration)
       }
     }
-    let helpers = helpers(of: move, at: place)
+    let helpers = helpers(of: effect, at: place)
     var seen = Set(stack)
     while let configuration = stack.popLast() {
       examined += 1
       if seen.count + next.count > Self.limit { return nil }
-      if moves[move].isLook {
-        guard canStillBeSeen(move, from: configuration, with: helpers) else { continue }
+      if effects[effect].isRead {
+        guard canStillBeSeen(effect, from: configuration, with: helpers) else { continue }
       } else if let after = applying(place, to: configuration) {
         next.insert(Configuration(done: after.done ^ bit, state: after.state))
       }
@@ -160,11 +162,11 @@ struct LinearizabilitySearch {
     return next
   }
 
-  /// The places of the changes under way that can make a difference to the move: those of its keys, those of the keys
+  /// The places of the changes under way that can make a difference to the effect: those of its keys, those of the keys
   /// of these, and so on. All others can just as well happen later. Keys that somebody looks at together belong
   /// together, since what is between two changes may have been seen.
-  private func helpers(of move: Int, at place: Int) -> UInt64 {
-    var keys = keyMasks[move]
+  private func helpers(of effect: Int, at place: Int) -> UInt64 {
+    var keys = keyMasks[effect]
     var helpers: UInt64 = 0
     var rest = pending & ~(1 << UInt64(place))
     var hasGrown = true
@@ -178,75 +180,76 @@ struct LinearizabilitySearch {
         hasGrown = true
       }
     }
-    return helpers & ~looks
+    return helpers & ~reads
   }
 
   /// Whether it makes a difference to do the change before it must be done.
   ///
   /// An unseen write of a key that is there does not: whatever overwrites it takes it along (see ``applying(_:to:)``).
   private func mayComeFirst(_ place: Int, in configuration: Configuration) -> Bool {
-    let move = places[place]
-    guard areUnseen[move], moves[move].writes.count == 1 else { return true }
-    return configuration.state[moves[move].writes[0].key] == Cell.absent
+    let effect = places[place]
+    guard areUnseen[effect], effects[effect].writes.count == 1 else { return true }
+    return configuration.state[effects[effect].writes[0].key] == Cell.absent
   }
 
   /// The configuration after a change has taken effect; nil if it takes away what somebody is still to read.
   private func applying(_ place: Int, to configuration: Configuration) -> Configuration? {
     let change = places[place]
-    let writes = moves[change].writes
+    let writes = effects[change].writes
     for cell in writes {
       let old = configuration.state[cell.key]
-      if old > 0, old != cell.value, foresight.isAwaited(Cell(key: cell.key, value: old), at: now) {
+      if old > 0, old != cell.value, liveness.isAwaited(Cell(key: cell.key, value: old), at: now) {
         return nil
       }
     }
     var result = configuration
     result.done |= 1 << UInt64(place)
     forEachPlace(in: pending & unseen & ~result.done) { other in
-      let goesUnder = moves[places[other]].writes.allSatisfy {
+      let goesUnder = effects[places[other]].writes.allSatisfy {
         configuration.state[$0.key] == Cell.present || keyMasks[change] & 1 << UInt64($0.key) != 0
       }
       if goesUnder { result.done |= 1 << UInt64(other) }
     }
-    for cell in writes { result.state[cell.key] = foresight.value(of: cell, from: now) }
+    for cell in writes { result.state[cell.key] = liveness.value(of: cell, from: now) }
     return settled(result)
   }
 
   /// The configuration after all that makes no difference to what is stored has taken effect.
   private func settled(_ configuration: Configuration) -> Configuration {
     var result = configuration
-    forEachPlace(in: pending & (looks | unseen) & ~configuration.done) { place in
-      let move = moves[places[place]]
+    forEachPlace(in: pending & (reads | unseen) & ~configuration.done) { place in
+      let effect = effects[places[place]]
       let isDone =
-        move.isLook
-        ? isSeen(move, in: configuration.state)
-        : move.writes.allSatisfy { configuration.state[$0.key] == Cell.present }
+        effect.isRead
+        ? isObserved(effect, in: configuration.state)
+        : effect.writes.allSatisfy { configuration.state[$0.key] == Cell.present }
       if isDone { result.done |= 1 << UInt64(place) }
     }
     return result
   }
 
-  private func isSeen(_ move: Move, in state: [Int]) -> Bool {
-    if let count = move.count { return state.count { $0 != Cell.absent } == count }
-    return move.sights.allSatisfy { isSeen($0, in: state) }
+  private func isObserved(_ effect: Effect, in state: [Int]) -> Bool {
+    if let count = effect.count { return state.count { $0 != Cell.absent } == count }
+    return effect.observations.allSatisfy { isObserved($0, in: state) }
   }
 
-  private func isSeen(_ cell: Cell, in state: [Int]) -> Bool {
+  private func isObserved(_ cell: Cell, in state: [Int]) -> Bool {
     let value = state[cell.key]
     return value == cell.value || (cell.value == Cell.present && value != Cell.absent)
   }
 
   /// Whether for all that is not as it was seen some change is under way that can make it so.
   private func canStillBeSeen(_ look: Int, from configuration: Configuration, with helpers: UInt64) -> Bool {
-    moves[look].sights.allSatisfy { sight in
-      if isSeen(sight, in: configuration.state) { return true }
+    effects[look].observations.allSatisfy { observation in
+      if isObserved(observation, in: configuration.state) { return true }
       var canBe = false
       forEachPlace(in: helpers & ~configuration.done) { place in
         canBe =
           canBe
-          || moves[places[place]].writes.contains {
-            $0.key == sight.key
-              && ($0.value == sight.value || (sight.value == Cell.present && $0.value != Cell.absent))
+          || effects[places[place]].writes.contains {
+            $0.key == observation.key
+              && ($0.value == observation.value
+                || (observation.value == Cell.present && $0.value != Cell.absent))
           }
       }
       return canBe

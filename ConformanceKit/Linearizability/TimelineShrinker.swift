@@ -1,17 +1,14 @@
 /// Finds the few calls of an illegal history that cannot be ordered, whatever the others did.
 ///
-/// Only what cannot make a legal history illegal is taken away: looks, and changes that nobody who is left looks at. So
+/// Only what cannot make a legal history illegal is taken away: reads, and changes that nobody who is left looks at. So
 /// what is left proves by itself that the engine is wrong.
 struct TimelineShrinker {
-  let judge: HistoryJudge
-  /// Somebody who finds all of the calls legal, and has to find legal what is left as well: so that what is broken
-  /// shows in what is left.
-  var milderJudge: HistoryJudge?
+  let checker: LinearizabilityChecker
 
   /// The smallest illegal part that taking calls away leads to, in the order in which the calls began.
   func shrunk(_ calls: [HistoryCall]) -> [HistoryCall] {
     var left = upToTheFault(calls.sorted { $0.begin < $1.begin })
-    guard judge.isIllegal(left) else { return left }
+    guard checker.isIllegal(left) else { return left }
     var count: Int
     repeat {
       count = left.count
@@ -21,13 +18,13 @@ struct TimelineShrinker {
     return left
   }
 
-  /// The calls without those that come after the search has found out, of which no look that stays sees anything.
+  /// The calls without those that come after the search has found out, of which no read that stays sees anything.
   private func upToTheFault(_ calls: [HistoryCall]) -> [HistoryCall] {
-    guard case .illegal(let number) = judge.verdict(on: calls).outcome else { return calls }
+    guard case .illegal(let number) = checker.check(calls).outcome else { return calls }
     let end = calls[number].end
-    let beginning = calls.filter { $0.method.isLook ? $0.end <= end : $0.begin < end }
+    let beginning = calls.filter { $0.method.isRead ? $0.end <= end : $0.begin < end }
     // It may have known what comes.
-    return judge.isIllegal(beginning) ? beginning : calls
+    return checker.isIllegal(beginning) ? beginning : calls
   }
 
   /// Takes calls away that may go, first many at a time, while the history stays illegal.
@@ -42,12 +39,12 @@ struct TimelineShrinker {
         let chunk = start..<min(start + size, left.count)
         // Looks of the chunk that stay see what its changes do.
         lazy var remainder = Remainder(
-          judge.model,
-          left[..<chunk.lowerBound] + left[chunk].filter(\.method.isLook) + left[chunk.upperBound...])
+          checker.model,
+          left[..<chunk.lowerBound] + left[chunk].filter(\.method.isRead) + left[chunk.upperBound...])
         let kept = left[chunk].filter { call in !mayGo(call) { remainder } }
         if kept.count < chunk.count {
           let shorter = Array(left[..<chunk.lowerBound] + kept + left[chunk.upperBound...])
-          if judge.isIllegal(shorter), milderJudge?.isLegal(shorter) ?? true {
+          if checker.isIllegal(shorter) {
             left = shorter
             start += kept.count
             continue
@@ -77,32 +74,32 @@ private struct Remainder {
   init(_ model: AtomicityModel, _ calls: ArraySlice<HistoryCall>) {
     self.model = model
     keys = Array(repeating: Key(), count: model.keyCount)
-    let moves = calls.flatMap { model.moves(of: $0, number: 0) }
-    for move in moves where move.isLook {
-      let sights =
-        move.count == nil
-        ? move.sights
+    let effects = calls.flatMap { model.effects(of: $0, number: 0) }
+    for effect in effects where effect.isRead {
+      let observations =
+        effect.count == nil
+        ? effect.observations
         : keys.indices.flatMap { [Cell(key: $0, value: Cell.present), Cell(key: $0, value: Cell.absent)] }
-      for sight in sights {
-        keys[sight.key].seen.insert(sight.value)
-        keys[sight.key].firstLook = min(keys[sight.key].firstLook, move.begin)
+      for observation in observations {
+        keys[observation.key].seen.insert(observation.value)
+        keys[observation.key].firstLook = min(keys[observation.key].firstLook, effect.begin)
       }
     }
-    for move in moves where !move.isLook && move.isCertain {
-      for cell in move.writes where move.end < keys[cell.key].firstLook {
-        keys[cell.key].lastUnseenChange = max(keys[cell.key].lastUnseenChange, move.begin)
+    for effect in effects where !effect.isRead && effect.isOutcomeKnown {
+      for cell in effect.writes where effect.end < keys[cell.key].firstLook {
+        keys[cell.key].lastUnseenChange = max(keys[cell.key].lastUnseenChange, effect.begin)
       }
     }
   }
 
-  /// Whether nobody sees what the call does: no look is at what it leaves, or another change has come between.
+  /// Whether nobody sees what the call does: no read is at what it leaves, or another change has come between.
   func canDo(without call: HistoryCall) -> Bool {
     if call.changes.isEmpty { return false }
-    return model.moves(of: call, number: 0).allSatisfy { move in
-      move.writes.allSatisfy { cell in
+    return model.effects(of: call, number: 0).allSatisfy { effect in
+      effect.writes.allSatisfy { cell in
         let key = keys[cell.key]
         if cell.value > 0, key.seen.contains(cell.value) { return false }
-        if move.end < key.lastUnseenChange { return true }
+        if effect.end < key.lastUnseenChange { return true }
         return !key.seen.contains(cell.value == Cell.absent ? Cell.absent : Cell.present)
       }
     }

@@ -11,7 +11,7 @@ public struct ConformanceMatrix: Sendable {
   public init(_ suites: [ConformanceSuite]) {
     let columns = suites.map { suite in (name: suite.name, rules: suite.checks.map(\.rule)) }
     table = TextTable(
-      engines: columns.map(\.name), rules: Set(columns.flatMap(\.rules)), isWithSentences: true
+      engines: columns.map(\.name), rules: Set(columns.flatMap(\.rules)), includesSummaries: true
     ) {
       engine, rule in
       let count = columns[engine].rules.count { rule == nil || $0 == rule }
@@ -25,11 +25,11 @@ public struct ConformanceMatrix: Sendable {
 
 extension ConformanceResults {
   /// What the checks have found, rule by engine.
-  func matrix(withSentences isWithSentences: Bool) -> TextTable {
+  func matrix(includingSummaries includesSummaries: Bool) -> TextTable {
     let columns = reports.map { Dictionary(grouping: $0.results, by: \.shownRule) }
     return TextTable(
       engines: reports.map(\.name.inOneLine.withVisibleControls), rules: Set(columns.flatMap(\.keys)),
-      isWithSentences: isWithSentences
+      includesSummaries: includesSummaries
     ) { engine, rule in
       Tally(rule.map { columns[engine][$0, default: []] } ?? reports[engine].results).cell
     }
@@ -41,17 +41,17 @@ extension TextTable {
   ///
   /// - Parameter cell: What the cell of an engine says, by its number, about a rule or, if that is nil, in all.
   fileprivate init(
-    engines: [String], rules: Set<ContractRule>, isWithSentences: Bool, cell: (Int, ContractRule?) -> String
+    engines: [String], rules: Set<ContractRule>, includesSummaries: Bool, cell: (Int, ContractRule?) -> String
   ) {
     func row(_ title: String, _ sentence: String, _ cells: [String]) -> [String] {
-      [title] + (isWithSentences ? [sentence] : []) + cells
+      [title] + (includesSummaries ? [sentence] : []) + cells
     }
     let rows = ContractRule.allCases.filter(rules.contains).map { rule in
-      row(rule.rawValue, rule.sentence, engines.indices.map { cell($0, rule) })
+      row(rule.rawValue, rule.summary, engines.indices.map { cell($0, rule) })
     }
     let total = row("total", "", engines.indices.map { cell($0, nil) })
     self.init(
       header: row("rule", "what it promises", engines), rows: rows + [total],
-      wordColumns: isWithSentences ? 2 : 1)
+      wordColumns: includesSummaries ? 2 : 1)
   }
 }

@@ -15,7 +15,7 @@ extension ConformanceResults {
       "properties", [],
       .elements([
         property("applicable checks", report.applicableCount),
-        property("checks left out for lack of a child process", report.leftOutCount),
+        property("checks left out for lack of a worker process", report.leftOutCount),
       ]))
     return MarkupElement(
       "testsuite", [("name", report.name)] + Tally(report.results).attributes(seconds: report.seconds),
@@ -38,8 +38,8 @@ extension ConformanceResults {
         .elements([
           MarkupElement(
             "failure",
-            [("message", failure.happened.inOneLine), ("type", failure.rule.rawValue)],
-            .text("\(failure)\n\nAgain: \(reproduction(report, failure))"))
+            [("message", failure.actual.inOneLine), ("type", failure.rule.rawValue)],
+            .text("\(failure)\n\nAgain: \(failure.reproduction ?? "")"))
         ])
       }
     return MarkupElement(

@@ -4,21 +4,23 @@ extension ConformanceResults {
   public var markdown: String {
     let legend =
       "Checks passed, by rule and engine. ✗: failed; ○: could not be checked here; !: could not run; –: does not apply."
-    let failures = failures.map { engine, failure, reproduction in
-      let verdict = "- ✗ **\(engine.markdown)**, \(failure.check.markdownCode): \(failure.paragraph.markdown)"
-      let proof = failure.proof.map { [$0.markdownCodeBlock.indented(by: 2)] } ?? []
-      return ([verdict] + proof + ["  Again: \(reproduction.markdownCode)"]).joined(separator: "\n\n")
+    let failures = failures.map { engine, failure in
+      let reproduction = failure.reproduction ?? ""
+      let conclusion =
+        "- ✗ **\(engine.markdown)**, \(failure.check.markdownCode): \(failure.paragraph.markdown)"
+      let evidence = failure.evidence.map { [$0.markdownCodeBlock.indented(by: 2)] } ?? []
+      return ([conclusion] + evidence + ["  Again: \(reproduction.markdownCode)"]).joined(separator: "\n\n")
     }
-    let obstacles = obstacles.map { engine, obstacle in
-      "- ! **\(engine.markdown)**, \(obstacle.check.markdownCode): could not run: "
-        + obstacle.reason.inOneLine.markdown
+    let checkErrors = checkErrors.map { engine, checkError in
+      "- ! **\(engine.markdown)**, \(checkError.check.markdownCode): could not run: "
+        + checkError.reason.inOneLine.markdown
     }
     let skips = skippedChecks.map {
       "- ○ \($0.engines.joined(separator: ", ").markdown), \($0.check.markdownCode): \($0.reason.inOneLine.markdown)"
     }
     return paragraphs(
-      [legend, matrix(withSentences: true).markdown] + failures + [
-        obstacles.joined(separator: "\n"), skips.joined(separator: "\n"), verdict.markdown,
+      [legend, matrix(includingSummaries: true).markdown] + failures + [
+        checkErrors.joined(separator: "\n"), skips.joined(separator: "\n"), conclusion.markdown,
       ]
     ).withVisibleControls
   }

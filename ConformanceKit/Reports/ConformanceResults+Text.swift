@@ -3,17 +3,18 @@ extension ConformanceResults {
   public var text: String {
     let legend =
       "Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   ! could not run   – does not apply"
-    let failures = failures.map { engine, failure, reproduction in
-      let proof = failure.proof.map { "\n\n" + $0.indented(by: 6) + "\n" } ?? ""
-      return "✗ \(engine), \(failure.check)\n  \(failure.paragraph)\(proof)\n  Again: \(reproduction)"
+    let failures = failures.map { engine, failure in
+      let reproduction = failure.reproduction ?? ""
+      let evidence = failure.evidence.map { "\n\n" + $0.indented(by: 6) + "\n" } ?? ""
+      return "✗ \(engine), \(failure.check)\n  \(failure.paragraph)\(evidence)\n  Again: \(reproduction)"
     }
-    let obstacles = obstacles.map { "! \($0), \($1.check): could not run: \($1.reason.inOneLine)" }
+    let checkErrors = checkErrors.map { "! \($0), \($1.check): could not run: \($1.reason.inOneLine)" }
     let skips = skippedChecks.map {
       "○ \($0.engines.joined(separator: ", ")), \($0.check): \($0.reason.inOneLine)"
     }
     return paragraphs(
-      [legend, matrix(withSentences: false).text] + failures + [
-        obstacles.joined(separator: "\n"), skips.joined(separator: "\n"), verdict,
+      [legend, matrix(includingSummaries: false).text] + failures + [
+        checkErrors.joined(separator: "\n"), skips.joined(separator: "\n"), conclusion,
       ]
     ).withVisibleControls
   }

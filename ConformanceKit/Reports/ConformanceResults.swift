@@ -7,7 +7,7 @@
 /// try results.junit.write(to: URL(filePath: "conformance.xml"), atomically: true, encoding: .utf8)
 /// ```
 ///
-/// A failure is shown with its proof, whole, and with what makes the check fail again. In all formats but JSON control
+/// A failure is shown with its evidence, whole, and with what makes the check fail again. In all formats but JSON control
 /// characters appear as Swift writes them, such as `\u{1B}`.
 public struct ConformanceResults: Sendable {
   /// Says how to make one failure happen again.
@@ -16,17 +16,15 @@ public struct ConformanceResults: Sendable {
   /// The reports, each about one engine, in the order in which they are shown.
   public let reports: [ConformanceReport]
 
-  let reproduction: Reproduction
-
   /// The results of several engines, or of one.
   ///
   /// - Parameters:
   ///   - reports: A report about each engine.
   ///   - reproduction: Says in a line how to make a failure happen again, such as a command. By default it names the
-  ///     check and the effort.
+  ///     check and the budget.
   public init(_ reports: [ConformanceReport], reproduction: Reproduction? = nil) {
-    self.reports = reports
-    self.reproduction = reproduction ?? Self.reproductionInSwift
+    let reproduction = reproduction ?? Self.reproductionInSwift
+    self.reports = reports.map { report in report.reproducible { reproduction(report, $0) } }
   }
 
   /// Whether no engine failed any check, and no check failed itself.
@@ -40,14 +38,16 @@ public struct ConformanceResults: Sendable {
   private static func reproductionInSwift(_ report: ConformanceReport, _ failure: ConformanceFailure)
     -> String
   {
-    let (effort, usual) = (report.effort, ConformanceEffort())
-    var settings = ["effort.seed = \(failure.seed)", "effort.operations = \(effort.operations)"]
-    if let duration = effort.duration { settings.append("effort.duration = .seconds(\(duration.inSeconds))") }
-    if effort.kills != usual.kills { settings.append("effort.kills = \(effort.kills)") }
-    if effort.powerCuts != usual.powerCuts {
-      settings.append("effort.powerCuts = \(effort.powerCuts.map { "\($0)" } ?? "nil")")
+    let (budget, usual) = (report.budget, ConformanceBudget())
+    var settings = ["budget.seed = \(failure.seed)", "budget.operations = \(budget.operations)"]
+    if let duration = budget.duration { settings.append("budget.duration = .seconds(\(duration.inSeconds))") }
+    if budget.kills != usual.kills { settings.append("budget.kills = \(budget.kills)") }
+    if budget.powerCuts != usual.powerCuts {
+      settings.append("budget.powerCuts = \(budget.powerCuts.map { "\($0)" } ?? "nil")")
     }
-    if effort.damages != usual.damages { settings.append("effort.damages = \(effort.damages)") }
+    if budget.corruptions != usual.corruptions {
+      settings.append("budget.corruptions = \(budget.corruptions)")
+    }
     return "run(only: [\"\(failure.check)\"]) of the suite, with \(settings.joined(separator: ", "))"
   }
 }
@@ -62,17 +62,17 @@ extension ConformanceResults {
     var engines: [String]
   }
 
-  /// Those that were left out for lack of a child process are one.
+  /// Those that were left out for lack of a worker process are one.
   var skippedChecks: [SkippedCheck] {
     var found: [SkippedCheck] = []
     for report in reports {
       if report.leftOutCount > 0 {
         found.append(
           SkippedCheck(
-            check: "\(report.leftOutCount) checks left out", reason: ConformanceSuite.hasNoChild,
+            check: "\(report.leftOutCount) checks left out", reason: ConformanceSuite.hasNoWorker,
             engines: [report.name]))
       }
-      for (check, _, reason) in report.skipped where reason != ConformanceSuite.hasNoChild {
+      for (check, _, reason) in report.skipped where reason != ConformanceSuite.hasNoWorker {
         if let index = found.firstIndex(where: { $0.check == check && $0.reason == reason }) {
           found[index].engines.append(report.name)
         } else {
@@ -83,21 +83,19 @@ extension ConformanceResults {
     return found
   }
 
-  /// Every failure, engine by engine, with what makes it happen again.
-  var failures: [(engine: String, failure: ConformanceFailure, reproduction: String)] {
-    reports.flatMap { report in
-      report.failures.map { (report.name, $0, reproduction(report, $0)) }
-    }
+  /// Every failure, engine by engine.
+  var failures: [(engine: String, failure: ConformanceFailure)] {
+    reports.flatMap { report in report.failures.map { (report.name, $0) } }
   }
 
   /// The checks that failed themselves, engine by engine.
-  var obstacles: [(engine: String, obstacle: ConformanceObstacle)] {
-    reports.flatMap { report in report.obstacles.map { (report.name, $0) } }
+  var checkErrors: [(engine: String, checkError: ConformanceCheckError)] {
+    reports.flatMap { report in report.checkErrors.map { (report.name, $0) } }
   }
 
   /// One sentence: who keeps the contract and who does not, with figures. Of checks that are not all there are it says no
   /// more than how many were passed.
-  var verdict: String {
+  var conclusion: String {
     let tally = Tally(reports.flatMap(\.results))
     let figures =
       "\(tally.passed) checks passed, \(tally.failed) failed, \(tally.skipped) skipped"
@@ -107,7 +105,8 @@ extension ConformanceResults {
     if tally.passed == 0 { return "No check could be made. \(figures)." }
     if isComplete, tally.couldNotRun == 0 { return "Every engine keeps the contract. \(figures)." }
     let applicable = reports.reduce(0) { $0 + $1.applicableCount }
-    return "Passed \(tally.passed) of \(applicable) checks, which is no verdict on the contract. \(figures)."
+    return
+      "Passed \(tally.passed) of \(applicable) checks, which does not show whether the contract is kept. \(figures)."
   }
 }
 
@@ -139,4 +138,20 @@ struct Tally {
 extension ConformanceReport.Result {
   /// The rule in whose row the result is counted: the one that is broken, if any is.
   var shownRule: ContractRule { outcome.failure?.rule ?? rule }
+}
+
+extension ConformanceReport {
+  /// The report, in which each failure says how to make it happen again.
+  fileprivate func reproducible(by reproduction: (ConformanceFailure) -> String) -> ConformanceReport {
+    let results = results.map { result in
+      guard case .failed(var failure) = result.outcome else { return result }
+      failure.reproduction = reproduction(failure)
+      return Result(
+        check: result.check, rule: result.rule, expectation: result.expectation, outcome: .failed(failure),
+        seconds: result.seconds)
+    }
+    return ConformanceReport(
+      name: name, capabilities: capabilities, budget: budget, results: results,
+      applicableCount: applicableCount, leftOutCount: leftOutCount, seconds: seconds)
+  }
 }

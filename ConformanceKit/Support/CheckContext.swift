@@ -12,18 +12,20 @@ final class CheckContext: Sendable {
   /// Where engines are opened unless the check says otherwise. It exists.
   let place: URL
   let capabilities: EngineCapabilities
-  let effort: ConformanceEffort
+  let budget: ConformanceBudget
   /// How long the check may go without getting any further.
-  let timeLimit: Duration
+  let stallTimeout: Duration
+  /// How long readers compute before a write must have had its turn.
+  let longestTurn: Duration
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
 
   /// When the check last got anywhere.
   let progress = CheckProgress()
 
-  private let child: ConformanceChild?
+  private let worker: ConformanceWorker?
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
-  private let opened = MutexProtected<[Subject]>([])
+  private let opened = MutexProtected<[EngineUnderTest]>([])
   private let lastSteps = MutexProtected<[@Sendable () -> Void]>([])
 
   init(suite: ConformanceSuite) {
@@ -32,11 +34,12 @@ final class CheckContext: Sendable {
     // Deep down, so that an engine which follows a key such as `../../x` does not get out of the root.
     place = root.appending(path: "deep/down/in/here/place", directoryHint: .isDirectory)
     capabilities = suite.capabilities
-    effort = suite.effort
-    timeLimit = suite.timeLimit
-    child = suite.child
+    budget = suite.budget
+    stallTimeout = suite.stallTimeout
+    worker = suite.worker
     makeEngine = suite.makeEngine
     makeStore = suite.makeStore
+    longestTurn = suite.longestTurn
   }
 
   /// Does the steps of a check, then closes its engines and removes its directory, whatever happened.
@@ -55,15 +58,18 @@ final class CheckContext: Sendable {
     return result
   }
 
-  /// Says that the check is getting somewhere, which gives it the suite's whole time limit again.
+  /// Says that the check is getting somewhere, which gives it the suite's whole stall timeout again.
   ///
-  /// To be called in every check whose length depends on the effort, after each piece of work that an engine which
+  /// To be called in every check whose length depends on the budget, after each unit of work that an engine which
   /// does not hang has done within seconds: a history, a kill, a state of the disk. It costs less than a microsecond.
   /// Never for what goes on although the engine hangs, such as readers beside a writer.
   func noteProgress() { progress.note() }
 
+  /// How long a single call, or a few, is waited for: no longer than this, and not until the check itself is said to hang.
+  func patience(atMost limit: Duration) -> Duration { min(limit, stallTimeout / 2) }
+
   /// Has something done when the engines have been closed, before the directory is removed.
-  func atEnd(_ step: @escaping @Sendable () -> Void) {
+  func addTeardown(_ step: @escaping @Sendable () -> Void) {
     lastSteps.withLock { $0.append(step) }
   }
 
@@ -78,16 +84,16 @@ final class CheckContext: Sendable {
   }
 
   /// Opens an engine, which is closed when the check is over.
-  func open(_ directory: URL? = nil) async throws -> Subject {
+  func open(_ directory: URL? = nil) async throws -> EngineUnderTest {
     let engine = try await openUnkept(directory)
     opened.withLock { $0.append(engine) }
     return engine
   }
 
   /// Opens an engine that lives no longer than the caller's reference to it.
-  func openUnkept(_ directory: URL? = nil) async throws -> Subject {
+  func openUnkept(_ directory: URL? = nil) async throws -> EngineUnderTest {
     do {
-      return Subject(try await makeEngine(directory ?? place))
+      return EngineUnderTest(try await makeEngine(directory ?? place))
     } catch {
       throw CallFailure(call: "opening the engine", error: error)
     }
@@ -95,7 +101,7 @@ final class CheckContext: Sendable {
 
   /// Opens an engine, uses it, and drops the last reference to it without closing it.
   func openAndDrop<Result>(
-    _ directory: URL? = nil, _ body: (Subject) async throws -> Result
+    _ directory: URL? = nil, _ body: (EngineUnderTest) async throws -> Result
   ) async throws -> Result {
     try await body(try await openUnkept(directory))
   }
@@ -103,23 +109,23 @@ final class CheckContext: Sendable {
   /// Starts a process that opens the engine, and ends no later than the check.
   ///
   /// - Parameter tool: A program, with its arguments, that runs the process instead of the system itself.
-  func startChild(under tool: [String] = []) throws -> ChildProcess {
-    guard let child else {
-      throw Skip(reason: ConformanceSuite.hasNoChild)
+  func startWorker(under tool: [String] = []) throws -> WorkerProcess {
+    guard let worker else {
+      throw Skip(reason: ConformanceSuite.hasNoWorker)
     }
-    let process = try ChildProcess(child, under: tool)
-    atEnd { process.kill() }
+    let process = try WorkerProcess(worker, under: tool)
+    addTeardown { process.kill() }
     return process
   }
 
   /// Closes the engine and lets go of it.
-  func close(_ engine: Subject) async throws {
-    defer { engine.letGo() }
+  func close(_ engine: EngineUnderTest) async throws {
+    defer { engine.release() }
     try await engine.close()
   }
 
   /// Closes the engine, lets go of it and opens another in its place.
-  func reopen(_ engine: Subject, at directory: URL? = nil) async throws -> Subject {
+  func reopen(_ engine: EngineUnderTest, at directory: URL? = nil) async throws -> EngineUnderTest {
     try await close(engine)
     return try await open(directory)
   }

@@ -10,19 +10,19 @@ struct CheckDefinition: Sendable {
   let expectation: String
   /// What an engine must claim for the check to apply.
   let needs: EngineCapabilities
-  /// Whether the check cannot be made without a child process.
-  let needsChild: Bool
+  /// Whether the check cannot be made without a worker process.
+  let needsWorker: Bool
   let body: Body
 
   init(
     _ rule: ContractRule, _ id: String, _ expectation: String, needs: EngineCapabilities = [],
-    needsChild: Bool = false, body: @escaping Body
+    needsWorker: Bool = false, body: @escaping Body
   ) {
     self.rule = rule
     self.id = id
     self.expectation = expectation
     self.needs = needs
-    self.needsChild = needsChild
+    self.needsWorker = needsWorker
     self.body = body
   }
 
@@ -32,14 +32,14 @@ struct CheckDefinition: Sendable {
       keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks, timestampChecks,
       clockChecks, batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks,
       orderChecks,
-      removalChecks, historyChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
+      removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
       cancellationChecks,
       cooperationChecks, placeChecks, openingChecks, closingChecks, privacyChecks, openingCostChecks,
       faultChecks,
-      refusalChecks, damageChecks, powerCutChecks,
+      refusalChecks, corruptionChecks, powerCutChecks,
       storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
-      storeIdentifierChecks, killChecks, twoProcessesChecks,
+      storeIdentifierChecks, killChecks, multiProcessChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

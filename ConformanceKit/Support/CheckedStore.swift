@@ -12,7 +12,7 @@ package protocol CheckedStore: AnyObject, Sendable {
   /// The keys of the entries that could not be decoded, in any order.
   var unreadableKeys: [CacheKey] { get }
 
-  /// What happens from now on, after an event that tells the present state.
+  /// What happens from now on, after an event with the present state.
   var events: AsyncStream<StoreEvent<CheckedItem>> { get }
 
   /// Waits until the items have been loaded, or tries again if that has failed before.
@@ -45,7 +45,7 @@ extension CheckedChange: CustomStringConvertible {
 
 /// What the checks store. Two are equal if their identifiers are, byte for byte, and their versions.
 package struct CheckedItem: Codable, Sendable, Hashable {
-  /// What tells items apart.
+  /// What identifies an item.
   package let id: String
   /// What changes when an item is replaced. JSON has no number that is not finite.
   package let version: Double
@@ -97,7 +97,7 @@ extension [CheckedItem] {
 }
 
 /// `Store`, as it is handed to those who use it.
-final class StoreSubject: CheckedStore {
+final class StoreUnderTest: CheckedStore {
   private let store: Store<CheckedItem>
 
   init(_ engine: any StorageEngine) {

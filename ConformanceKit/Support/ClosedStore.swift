@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// A store that was filled and closed, of which copies can be damaged.
+/// A store that was filled and closed, of which copies can be corrupted.
 struct ClosedStore {
   let context: CheckContext
   let directory: URL
@@ -71,7 +71,7 @@ struct ClosedStore {
   }
 }
 
-/// What a store has gone through. The same in every process, so that a child knows what there should be.
+/// What a store has gone through. The same in every process, so that a worker knows what there should be.
 enum StoreHistory: String, Codable, Sendable {
   /// One session of writes.
   case short
@@ -84,7 +84,7 @@ enum StoreHistory: String, Codable, Sendable {
     case remove(CacheKey)
     case removals([CacheKey])
 
-    func perform(on engine: Subject) async throws {
+    func perform(on engine: EngineUnderTest) async throws {
       switch self {
       case .write(let key, let data): try await engine.write(data, key: key)
       case .batch(let entries): try await engine.write(entries)

@@ -12,7 +12,7 @@ struct DirectoryContents: Equatable {
   /// - Parameter without: A directory that is left out, with all that is in it.
   init(of directory: URL, without: URL? = nil) throws {
     files = [:]
-    // Paths are compared as the file manager gives them, so both begin with the same spelling of the directory.
+    // Paths are compared as the file manager returns them, so both begin with the same spelling of the directory.
     let excluded = without.map { String($0.systemPath.dropFirst(directory.systemPath.count)) }
     for path in try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath) {
       if let excluded, (path + "/").hasPrefix(excluded.hasSuffix("/") ? excluded : excluded + "/") {
@@ -34,7 +34,7 @@ struct DirectoryContents: Equatable {
   }
 }
 
-/// Convicts the engine if anything in the directory differs from before.
+/// Fails if anything in the directory differs from before.
 func expectUnchanged(
   _ before: DirectoryContents, in directory: URL, without: URL? = nil, after what: String
 ) throws {

@@ -6,19 +6,19 @@
 import StockroomCore
 
 /// What happened instead of what the check expects, as a clause.
-struct Violation: Error, CustomStringConvertible {
+struct Violation: Error, Codable, CustomStringConvertible {
   let description: String
   /// The rule that is broken, if it is not the one that the check is about: a search finds what it finds.
   let rule: ContractRule?
-  /// Lines that show it happening, such as a history in Swift or a timeline. Reports keep its line breaks.
-  let proof: String?
-  /// The seed with which the check finds this again, if it is not the seed of the effort.
+  /// Lines that show it happening, such as a sequence of calls in Swift or a timeline. Reports keep its line breaks.
+  let evidence: String?
+  /// The seed with which the check finds this again, if it is not the seed of the budget.
   let seed: UInt64?
 
-  init(_ description: String, rule: ContractRule? = nil, proof: String? = nil, seed: UInt64? = nil) {
+  init(_ description: String, rule: ContractRule? = nil, evidence: String? = nil, seed: UInt64? = nil) {
     self.description = description
     self.rule = rule
-    self.proof = proof
+    self.evidence = evidence
     self.seed = seed
   }
 }
@@ -28,20 +28,20 @@ struct Skip: Error {
   let reason: String
 }
 
-/// Convicts the engine unless the condition holds.
-func expect(_ condition: Bool, _ happened: @autoclosure () -> String) throws {
-  if !condition { throw Violation(happened()) }
+/// Fails unless the condition holds.
+func expect(_ condition: Bool, _ actual: @autoclosure () -> String) throws {
+  if !condition { throw Violation(actual()) }
 }
 
-/// Convicts the engine unless what it gave equals what it should have given.
+/// Fails unless what it gave equals what it should have given.
 func expect<Value: Equatable>(
   _ value: Value, is expected: Value, _ what: @autoclosure () -> String
 ) throws {
   guard value != expected else { return }
-  throw Violation("\(what()) gave \(describe(value)) instead of \(describe(expected))")
+  throw Violation("\(what()) was \(describe(value)) instead of \(describe(expected))")
 }
 
-/// Convicts the engine unless it gave these values, in that order.
+/// Fails unless it gave these values, in that order.
 func expect<Element: Equatable>(
   _ values: [Element], is expected: [Element], _ what: @autoclosure () -> String
 ) throws {
@@ -53,17 +53,17 @@ func expect<Element: Equatable>(
     ? ""
     : ", which differ from place \(place) on: \(describe(values[place])) instead of "
       + describe(expected[place])
-  throw Violation("\(what()) gave \(describe(values)) instead of \(describe(expected))\(detail)")
+  throw Violation("\(what()) was \(describe(values)) instead of \(describe(expected))\(detail)")
 }
 
-/// Convicts the engine unless it gave these keys, each once, in whatever order.
+/// Fails unless it gave these keys, each once, in whatever order.
 func expect(_ keys: [CacheKey], areInAnyOrder expected: [CacheKey], _ what: String) throws {
-  // There may be millions, which are not sorted in vain.
+  // There may be millions, which would take long to sort.
   try expect(keys.count, is: expected.count, "the number of keys that \(what) lists")
   try expect(keys.inByteOrder(), is: expected.inByteOrder(), "\(what), sorted,")
 }
 
-/// Convicts the engine unless the entries are those expected, in that order.
+/// Fails unless the entries are those expected, in that order.
 func expect(
   _ entries: [(key: CacheKey, data: Data)], are expected: [(key: CacheKey, data: Data)], _ what: String
 ) throws {
@@ -73,7 +73,7 @@ func expect(
   }
 }
 
-/// Convicts the engine unless the call throws a `StorageError` with one of the codes. Gives back the error.
+/// Fails unless the call throws a `StorageError` with one of the codes. Gives back the error.
 @discardableResult
 func expectError<Result>(
   _ codes: StorageError.Code..., from call: @autoclosure () -> String, _ body: () async throws -> Result
@@ -84,7 +84,7 @@ func expectError<Result>(
     throw Violation(
       Result.self == Void.self
         ? "\(call()) returned instead of throwing \(wanted)"
-        : "\(call()) gave \(describe(result)) instead of throwing \(wanted)")
+        : "\(call()) returned \(describe(result)) instead of throwing \(wanted)")
   } catch let failure as CallFailure {
     if let error = failure.error as? StorageError, codes.contains(error.code) { return error }
     throw Violation("\(call()) did not throw \(wanted) but \(shortened(String(describing: failure.error)))")
@@ -137,12 +137,12 @@ extension Optional: OptionalValue {
   fileprivate var wrappedValue: Any? { self }
 }
 
-/// Convicts the engine unless it gives these values, and nil for the keys that are absent.
+/// Fails unless the engine returns these values, and nil for the keys that are absent.
 ///
 /// Asks with read(key:) alone, so that a fault of another method is put down to the rule for that method. A slow engine
 /// is asked for some of many keys, from all over them, as ``patience`` lasts.
 func expectStored(
-  _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in engine: Subject
+  _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in engine: EngineUnderTest
 ) async throws {
   try await forEach(entries) { entry in
     let value = try await engine.read(key: entry.key)
@@ -169,8 +169,8 @@ private func forEach<Element>(_ elements: [Element], _ body: (Element) async thr
   }
 }
 
-/// Convicts the engine unless every method says that there is nothing.
-func expectEmpty(_ engine: Subject) async throws {
+/// Fails unless every method says that there is nothing.
+func expectEmpty(_ engine: EngineUnderTest) async throws {
   try expect(try await engine.keyCount(), is: 0, "keyCount() of an empty engine")
   try expect(try await engine.allKeys(), is: [], "allKeys() of an empty engine")
   try expect(try await engine.readAllData(), is: [], "readAllData() of an empty engine")

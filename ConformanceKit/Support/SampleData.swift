@@ -20,7 +20,7 @@ func keys(_ count: Int, prefix: String = "key-") -> [CacheKey] {
 /// The text as a value.
 func data(_ text: String) -> Data { Data(text.utf8) }
 
-/// A value that tells for which key, and in which version, it was written: a plain text, so that an engine which spoils
+/// A value that says for which key, and in which version, it was written: a plain text, so that an engine which spoils
 /// other values does not seem to confuse keys.
 func value(for key: CacheKey, version: Int = 1) -> Data {
   let isPlain = key.value.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }

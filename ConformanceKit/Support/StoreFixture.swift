@@ -7,23 +7,27 @@ import StockroomStore
 @MainActor
 struct StoreFixture {
   let context: CheckContext
-  let subject: Subject
+  let engineUnderTest: EngineUnderTest
   let engine: FailingStorageEngine
   let store: any CheckedStore
 
   /// Puts a store in front of an engine. Its items need not have been loaded yet.
-  init(_ context: CheckContext, _ subject: Subject, prepare: (FailingStorageEngine) -> Void = { _ in }) {
+  init(
+    _ context: CheckContext, _ engineUnderTest: EngineUnderTest,
+    prepare: (FailingStorageEngine) -> Void = { _ in }
+  ) {
     self.context = context
-    self.subject = subject
-    engine = FailingStorageEngine(subject)
+    self.engineUnderTest = engineUnderTest
+    engine = FailingStorageEngine(engineUnderTest)
     prepare(engine)
     store = context.makeStore(engine)
   }
 
-  /// A fresh store on the same place: on an engine that has been opened anew, if it is a persistent one.
+  /// A fresh store on the same place: on an engine that has been reopened, if it is a persistent one.
   func restarted() async throws -> StoreFixture {
     let isPersistent = context.capabilities.contains(.persistent)
-    let fixture = StoreFixture(context, isPersistent ? try await context.reopen(subject) : subject)
+    let fixture = StoreFixture(
+      context, isPersistent ? try await context.reopen(engineUnderTest) : engineUnderTest)
     try await fixture.load()
     return fixture
   }
@@ -105,7 +109,7 @@ extension StoreFixture {
     return seen
   }
 
-  /// Convicts the store if the call succeeds.
+  /// Fails if the call succeeds.
   func expectFailure(of call: String, _ body: () async throws -> Void) async throws {
     do { try await body() } catch { return }
     throw Violation("\(call) returned instead of throwing")
@@ -115,31 +119,31 @@ extension StoreFixture {
 // MARK: - Looking at store and engine
 
 extension StoreFixture {
-  /// Convicts the store unless its items are these, and the engine holds them in this order.
+  /// Fails unless its items are these, and the engine holds them in this order.
   func expectItems(_ expected: [CheckedItem], _ when: String) async throws {
     try expectSame(store.items, expected, "the items \(when)")
     try expectSame(try await storedItems(likely: expected), expected, "what the engine held \(when)")
   }
 
-  /// Convicts the store unless its items are what the engine holds, and those of a fresh store. Gives that.
+  /// Fails unless its items are what the engine holds, and those of a fresh store. Gives that.
   @discardableResult
   func expectAgreement(_ when: String) async throws -> StoreFixture {
     try await expectItems(store.items, when)
     let fresh = try await restarted()
     try expectSame(
       try await fresh.storedItems(likely: store.items), store.items,
-      "what the engine held after opening it anew \(when)")
+      "what the engine held after reopening it \(when)")
     try await fresh.expectItems(fresh.store.items, "of a fresh store \(when)")
     return fresh
   }
 
   /// The items that the engine holds, in the order of its entries.
   ///
-  /// An engine that makes a batch of single writes cannot tell two of them apart if they happened between two ticks
+  /// An engine that makes a batch of single writes cannot distinguish two of them if they happened between two ticks
   /// of the clock; these are in the order that is likely.
   func storedItems(likely: [CheckedItem]) async throws -> [CheckedItem] {
     let codec = JSONCodec()
-    let stored = try await subject.readAllEntries().compactMap { entry in
+    let stored = try await engineUnderTest.readAllEntries().compactMap { entry in
       // What cannot be decoded is no item.
       (try? codec.decode(CheckedItem.self, from: entry.data)).map { (item: $0, time: entry.createdAt) }
     }
@@ -153,7 +157,7 @@ extension StoreFixture {
   }
 }
 
-/// Convicts the store unless the items are those expected, in that order.
+/// Fails unless the items are those expected, in that order.
 func expectSame(_ items: [CheckedItem], _ expected: [CheckedItem], _ what: @autoclosure () -> String) throws {
   if items == expected { return }
   let count =
@@ -171,7 +175,7 @@ func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
 /// the caller is there, and on the cooperative pool, where others may hold them up for as long as they like.
 ///
 /// Patience is counted in such turns where a busy machine must not be taken for one that hangs.
-func letAllThreadsTakeATurn() async throws {
+func yieldToAllThreads() async throws {
   await Task.detached(priority: Task.currentPriority) {}.value
   try await Task.sleep(for: .milliseconds(1))
 }
@@ -179,7 +183,7 @@ func letAllThreadsTakeATurn() async throws {
 /// A number that tasks on the main actor share.
 @MainActor final class Counter { var count = 0 }
 
-/// Counts how often observers of a store's items are told that they change.
+/// Counts how often observers of a store's items are notified that they change.
 @MainActor
 final class ChangeCounter {
   private(set) var count = 0

@@ -12,7 +12,7 @@ let package = Package(
   targets: [
     .target(name: "CustomEngine", dependencies: [.product(name: "StockroomCore", package: "stockroom")]),
     .executableTarget(
-      name: "custom-engine-child",
+      name: "custom-engine-worker",
       dependencies: ["CustomEngine", .product(name: "ConformanceKit", package: "stockroom")]),
     .executableTarget(
       name: "custom-engine-bench",
@@ -23,7 +23,7 @@ let package = Package(
     .testTarget(
       name: "CustomEngineTests",
       dependencies: [
-        "CustomEngine", "custom-engine-child", "custom-engine-bench",
+        "CustomEngine", "custom-engine-worker", "custom-engine-bench",
         .product(name: "ConformanceKit", package: "stockroom"),
         .product(name: "BenchmarkKit", package: "stockroom"),
       ]),

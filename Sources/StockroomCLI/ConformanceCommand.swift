@@ -13,7 +13,7 @@ struct ConformanceCommand: AsyncParsableCommand {
       that the engine passed. Which checks apply to an engine depends on what it promises. A check that cannot \
       be made on this machine is skipped, with the reason.
 
-      Checks that search for faults at random, by killing processes or by damaging files try as hard as they are \
+      Checks that search for faults at random, by killing processes or by corrupting files try as hard as they are \
       told to. Each failure comes with the command that makes it happen again.
       """)
 
@@ -30,7 +30,7 @@ struct ConformanceCommand: AsyncParsableCommand {
       "A rule to check, such as W2; give it again for another one. (default: all)", valueName: "rule"))
   var rules: [String] = []
 
-  @OptionGroup(title: "How hard to search") var effortOptions: EffortOptions
+  @OptionGroup(title: "How hard to search") var budgetOptions: BudgetOptions
 
   @Option(help: "How results are printed.")
   var format = ConformanceFormat.text
@@ -85,7 +85,7 @@ struct ConformanceCommand: AsyncParsableCommand {
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
-      try await run(in: directory).results(reproduction: engineOptions.reproduction(effortOptions))
+      try await run(in: directory).results(reproduction: engineOptions.reproduction(budgetOptions))
     }
     try writeToStandardOutput(try results.rendered(as: format))
     if !results.isConforming { throw ExitCode.failure }
@@ -98,7 +98,7 @@ struct ConformanceCommand: AsyncParsableCommand {
   }
 
   private func suites(in directory: URL) throws -> [ConformanceSuite] {
-    try engineOptions.suites(effort: effortOptions.effort, in: directory)
+    try engineOptions.suites(budget: budgetOptions.budget, in: directory)
   }
 }
 

@@ -3,8 +3,8 @@ import ConformanceKit
 import Foundation
 
 /// The options of how hard the checks try that search for faults.
-struct EffortOptions: ParsableArguments {
-  private static let usual = ConformanceEffort()
+struct BudgetOptions: ParsableArguments {
+  private static let usual = ConformanceBudget()
 
   // Numbers are parsed unconditionally so that a negative one is distinguished from an option.
   @Option(
@@ -35,8 +35,8 @@ struct EffortOptions: ParsableArguments {
 
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("How many damages at random places are done to files.", valueName: "number"))
-  var damages = usual.damages
+    help: ArgumentHelp("How many random corruptions of files are tried.", valueName: "number"))
+  var corruptions = usual.corruptions
 
   @Option(
     parsing: .unconditional,
@@ -49,7 +49,7 @@ struct EffortOptions: ParsableArguments {
     try expect(operations, in: 1...1_000_000_000, "operations")
     try expect(kills, in: 1...1_000_000, "kills")
     if let number = powerCuts.number { try expect(number, in: 1...1_000_000_000, "power cuts") }
-    try expect(damages, in: 1...100_000_000, "damages")
+    try expect(corruptions, in: 1...100_000_000, "corruptions")
     // A week. Written so that what is not a number does not pass.
     if let minutes, !(minutes > 0 && minutes <= 10_080) {
       throw ValidationError(
@@ -64,15 +64,15 @@ struct EffortOptions: ParsableArguments {
   }
 
   /// What the options ask for.
-  var effort: ConformanceEffort {
-    var effort = ConformanceEffort()
-    effort.seed = seed
-    effort.operations = operations
-    effort.duration = minutes.map { .seconds($0 * 60) }
-    effort.kills = kills
-    effort.powerCuts = powerCuts.number
-    effort.damages = damages
-    return effort
+  var budget: ConformanceBudget {
+    var budget = ConformanceBudget()
+    budget.seed = seed
+    budget.operations = operations
+    budget.duration = minutes.map { .seconds($0 * 60) }
+    budget.kills = kills
+    budget.powerCuts = powerCuts.number
+    budget.corruptions = corruptions
+    return budget
   }
 
   /// The options, as they are written, for a failure with its seed: those that are not as usual.
@@ -86,7 +86,7 @@ struct EffortOptions: ParsableArguments {
     if failing == seed, let minutes { arguments += ["--minutes", minutes.shortest] }
     add("--kills", kills, unless: Self.usual.kills, "\(kills)")
     add("--power-cuts", powerCuts.number, unless: Self.usual.powerCuts, powerCuts.defaultValueDescription)
-    add("--damages", damages, unless: Self.usual.damages, "\(damages)")
+    add("--corruptions", corruptions, unless: Self.usual.corruptions, "\(corruptions)")
     return arguments
   }
 }

@@ -5,8 +5,8 @@ import StockroomEngines
 extension EngineOptions {
   /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made.
   ///
-  /// - Parameter effort: How hard the checks tried; nil if as usual.
-  func reproduction(_ effort: EffortOptions? = nil) -> ConformanceResults.Reproduction {
+  /// - Parameter budget: How hard the checks tried; nil if as usual.
+  func reproduction(_ budget: BudgetOptions? = nil) -> ConformanceResults.Reproduction {
     let names = Dictionary(EngineCatalogue.all.map { ($0.title, $0.name) }) { first, _ in first }
     let surroundings =
       (durability == .full ? [] : ["--durability", durability.rawValue])
@@ -14,7 +14,7 @@ extension EngineOptions {
     return { report, failure in
       let arguments =
         ["--engine", names[report.name] ?? report.name, "--check", failure.check]
-        + (effort?.arguments(seed: failure.seed) ?? ["--seed", "\(failure.seed)"]) + surroundings
+        + (budget?.arguments(seed: failure.seed) ?? ["--seed", "\(failure.seed)"]) + surroundings
       return "stockroom conformance " + arguments.map(\.quotedForShell).joined(separator: " ")
     }
   }

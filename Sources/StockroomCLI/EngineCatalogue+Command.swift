@@ -20,11 +20,11 @@ extension EngineCatalogue {
 extension EngineCatalogue.Entry {
   /// The checks for it, below a directory.
   func suite(
-    durability: Durability = .full, effort: ConformanceEffort = ConformanceEffort(), in directory: URL
+    durability: Durability = .full, budget: ConformanceBudget = ConformanceBudget(), in directory: URL
   ) -> ConformanceSuite {
     ConformanceSuite(
-      title, capabilities: capabilities(at: durability), workingDirectory: directory, effort: effort,
-      child: .ofThisCommand(self, durability)
+      title, capabilities: capabilities(at: durability), workingDirectory: directory, budget: budget,
+      worker: .ofThisCommand(self, durability)
     ) { [open] in try open($0, durability) }
   }
 }

@@ -52,9 +52,9 @@ struct EngineOptions: ParsableArguments {
   }
 
   /// The checks for the engines, below a directory.
-  func suites(effort: ConformanceEffort = ConformanceEffort(), in directory: URL) throws -> [ConformanceSuite]
+  func suites(budget: ConformanceBudget = ConformanceBudget(), in directory: URL) throws -> [ConformanceSuite]
   {
-    try engines.map { $0.suite(durability: durability, effort: effort, in: directory) }
+    try engines.map { $0.suite(durability: durability, budget: budget, in: directory) }
   }
 
   func validate() throws {

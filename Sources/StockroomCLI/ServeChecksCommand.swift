@@ -24,16 +24,16 @@ struct ServeChecksCommand: AsyncParsableCommand {
   func run() async throws {
     let durability = durability
     for entry in try EngineCatalogue.named([engine]) {
-      try await ConformanceChild.serve { try entry.open($0, durability) }
+      try await ConformanceWorker.serve { try entry.open($0, durability) }
     }
   }
 }
 
-extension ConformanceChild {
+extension ConformanceWorker {
   /// This very command, serving an engine.
-  static func ofThisCommand(_ engine: EngineCatalogue.Entry, _ durability: Durability) -> ConformanceChild? {
+  static func ofThisCommand(_ engine: EngineCatalogue.Entry, _ durability: Durability) -> ConformanceWorker? {
     Bundle.main.executableURL.map {
-      ConformanceChild(
+      ConformanceWorker(
         executable: $0, arguments: ["serve-checks", engine.name, "--durability", durability.rawValue])
     }
   }

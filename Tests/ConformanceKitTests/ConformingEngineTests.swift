@@ -2,20 +2,20 @@ import ConformanceKit
 import StockroomCore
 import Testing
 
-@Suite("Engines that keep the contract pass")
+@Suite("Conforming engines")
 struct ConformingEngineTests {
   @Test(
-    "six methods and a lock",
+    "An engine of six methods behind a lock passes every check",
     arguments: ConformanceSuite("Locked", capabilities: []) { _ in LockedEngine() }.checks)
   func locked(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
-    "six methods in an actor",
+    "An engine of six methods in an actor passes every check",
     arguments: ConformanceSuite("Actor", capabilities: []) { _ in ActorEngine() }.checks)
   func actor(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
-    "everything, in memory",
+    "A complete engine in memory passes every check",
     arguments: ConformanceSuite("Memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans]) {
       _ in
       try ReferenceEngine()
@@ -23,7 +23,7 @@ struct ConformingEngineTests {
   func memory(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
-    "everything, in a file",
+    "A complete engine in a file passes every check",
     arguments: ConformanceSuite("File", capabilities: ReferenceEngine.promises) {
       try ReferenceEngine(directory: $0)
     }.checks)

@@ -18,15 +18,15 @@ import Testing
   /// durability the tests of each engine make these checks; waiting for the disk shows nothing more here.
   static let cases = EngineCatalogue.all.filter { $0.capabilities.contains(.persistent) }.flatMap { engine in
     [Durability.process].flatMap { durability in
-      var effort = ConformanceEffort()
-      effort.seed = 2_026
-      effort.kills = 30
-      let child = ConformanceChild(
+      var budget = ConformanceBudget()
+      budget.seed = 2_026
+      budget.kills = 30
+      let worker = ConformanceWorker(
         product: "stockroom", arguments: ["serve-checks", engine.name, "--durability", durability.rawValue])
       return ConformanceSuite(
-        engine.name, capabilities: engine.capabilities(at: durability), timeLimit: .seconds(600),
-        effort: effort,
-        child: child
+        engine.name, capabilities: engine.capabilities(at: durability), stallTimeout: .seconds(600),
+        budget: budget,
+        worker: worker
       ) {
         try engine.open($0, durability)
       }.checks

@@ -120,22 +120,22 @@ import Testing
     let broken = EngineCatalogue.Entry("broken", "LMDB", []) { _, _ in throw StorageError(.io, "No.") }
     let suite = broken.suite(in: FileManager.default.temporaryDirectory)
     let check = try #require(suite.checks.first)
-    func text(_ arguments: [String], effort: [String]) async throws -> String {
-      let reproduction = try EngineOptions.parse(arguments).reproduction(try EffortOptions.parse(effort))
+    func text(_ arguments: [String], budget: [String]) async throws -> String {
+      let reproduction = try EngineOptions.parse(arguments).reproduction(try BudgetOptions.parse(budget))
       return try await ConformanceRun([suite], checks: [check.id]).results(reproduction: reproduction).text
     }
     let start = "\n  Again: stockroom conformance --engine lmdb --check \(check.id) --seed 1"
-    #expect(try await text([], effort: []).contains(start + "\n"))
+    #expect(try await text([], budget: []).contains(start + "\n"))
     let surroundings = ["--durability", "process", "--directory", "/a place's"]
-    let effort = [
-      "--operations", "9", "--minutes", "2", "--kills", "3", "--power-cuts", "all", "--damages", "4",
+    let budget = [
+      "--operations", "9", "--minutes", "2", "--kills", "3", "--power-cuts", "all", "--corruptions", "4",
     ]
     #expect(
-      try await text(surroundings, effort: ["--seed", "1"] + effort).contains(
-        start + " " + effort.joined(separator: " ") + #" --durability process --directory '/a place'\''s'"#
+      try await text(surroundings, budget: ["--seed", "1"] + budget).contains(
+        start + " " + budget.joined(separator: " ") + #" --durability process --directory '/a place'\''s'"#
           + "\n"))
     // The suite has found this with a seed that a long search came to later.
-    #expect(try await text([], effort: ["--seed", "5", "--minutes", "2"]).contains(start + "\n"))
+    #expect(try await text([], budget: ["--seed", "5", "--minutes", "2"]).contains(start + "\n"))
   }
 
   @Test("JUnit XML has a suite for each engine and says the same as the exit status")
@@ -149,19 +149,19 @@ import Testing
     #expect(output.lines.last == "</testsuites>")
   }
 
-  @Test("The effort reaches the checks")
-  func effort() async throws {
+  @Test("The budget reaches the checks")
+  func budget() async throws {
     let output = try await CommandLineTool.run(
       [
         "conformance", "--engine", "memory", "--rule", "V1", "--format", "json", "--operations", "11",
-        "--minutes", "0.5", "--kills", "12", "--power-cuts", "13", "--damages", "14", "--seed", "15",
+        "--minutes", "0.5", "--kills", "12", "--power-cuts", "13", "--corruptions", "14", "--seed", "15",
       ])
     #expect(output.status == 0)
     let engines = try #require(try jsonObject(output)?["engines"] as? [[String: Any]])
-    let effort = try #require(engines.first?["effort"] as? [String: Double])
+    let budget = try #require(engines.first?["budget"] as? [String: Double])
     #expect(
-      effort == [
-        "operations": 11, "seconds": 30, "kills": 12, "powerCuts": 13, "damages": 14, "seed": 15,
+      budget == [
+        "operations": 11, "seconds": 30, "kills": 12, "powerCuts": 13, "corruptions": 14, "seed": 15,
       ])
   }
 

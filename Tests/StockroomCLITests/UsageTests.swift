@@ -49,7 +49,10 @@ import Testing
       "The number of power cuts must be between 1 and 1000000000, not 0."
     ),
     (["conformance", "--power-cuts", "some"], "'some' is invalid for '--power-cuts <number|all>'"),
-    (["conformance", "--damages", "-1"], "The number of damages must be between 1 and 100000000, not -1."),
+    (
+      ["conformance", "--corruptions", "-1"],
+      "The number of corruptions must be between 1 and 100000000, not -1."
+    ),
     (
       ["conformance", "--seed", "x"],
       "The seed must be a whole number between 0 and 18446744073709551615, not x."

@@ -9,8 +9,8 @@ import Testing
     if durability == .full { capabilities.insert(.durableWrites) }
     return ConformanceSuite(
       "file system, \(durability)", capabilities: capabilities,
-      timeLimit: .seconds(600),
-      child: ConformanceChild(
+      stallTimeout: .seconds(600),
+      worker: ConformanceWorker(
         product: "stockroom", arguments: ["serve-checks", "files", "--durability", durability.rawValue])
     ) { try DiskStorageEngine(directory: .init(url: $0), durability: durability) }
   }

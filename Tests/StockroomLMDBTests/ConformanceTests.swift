@@ -10,8 +10,8 @@ import Testing
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
     ],
-    timeLimit: .seconds(600),
-    child: ConformanceChild(product: "stockroom", arguments: ["serve-checks", "lmdb"])
+    stallTimeout: .seconds(600),
+    worker: ConformanceWorker(product: "stockroom", arguments: ["serve-checks", "lmdb"])
   ) { try LMDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
   @Test("The LMDB engine keeps the contract", arguments: suite.checks)

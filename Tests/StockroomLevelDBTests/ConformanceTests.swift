@@ -9,8 +9,8 @@ import Testing
     "LevelDB",
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .detectsCorruption,
-    ], timeLimit: .seconds(600),
-    child: ConformanceChild(product: "stockroom", arguments: ["serve-checks", "leveldb"])
+    ], stallTimeout: .seconds(600),
+    worker: ConformanceWorker(product: "stockroom", arguments: ["serve-checks", "leveldb"])
   ) { try LevelDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
   @Test("The LevelDB engine keeps the contract", arguments: suite.checks)

@@ -10,8 +10,8 @@ import Testing
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
     ],
-    timeLimit: .seconds(600),
-    child: ConformanceChild(product: "stockroom", arguments: ["serve-checks", "sqlite"])
+    stallTimeout: .seconds(600),
+    worker: ConformanceWorker(product: "stockroom", arguments: ["serve-checks", "sqlite"])
   ) { try SQLiteStorageEngine(directory: FileManager.Directory(url: $0)) }
 
   @Test("The SQLite engine keeps the contract", arguments: suite.checks)

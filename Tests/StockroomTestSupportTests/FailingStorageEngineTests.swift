@@ -86,7 +86,7 @@ struct FailingStorageEngineTests {
   }
 
   @Test("Calls fail with the given error until the faults are cleared")
-  func failsUntilSucceed() async throws {
+  func failsUntilCleared() async throws {
     struct Whim: Error {}
     engine.failEveryCall(with: Whim())
     engine.failCall(100)

@@ -14,46 +14,47 @@ struct LogFile: ~Copyable {
   private let descriptor: Int32
   private let path: String
   private var length: Int64
-  private let flaw: ReferenceEngine.Flaw?
+  private let fault: ReferenceEngine.Fault?
 
   private static let magic = Data("reference log 1\n".utf8)
 
-  static func makeDirectory(_ directory: URL, flaw: ReferenceEngine.Flaw?) throws {
+  static func makeDirectory(_ directory: URL, fault: ReferenceEngine.Fault?) throws {
     do {
-      if flaw == .clearsTheWay {
+      if fault == .clearsTheWay {
         let parent = directory.deletingLastPathComponent()
         for url in [parent, directory] where (try? Data(contentsOf: url)) != nil {
           try FileManager.default.removeItem(at: url)
         }
       }
-      let mode = flaw == .makesPublicDirectories ? 0o755 : 0o700
+      let mode = fault == .makesPublicDirectories ? 0o755 : 0o700
       try FileManager.default.createDirectory(
-        at: directory, withIntermediateDirectories: flaw != .needsDirectory,
+        at: directory, withIntermediateDirectories: fault != .needsDirectory,
         attributes: [.posixPermissions: mode])
-    } catch CocoaError.fileWriteFileExists where flaw == .needsDirectory {
+    } catch CocoaError.fileWriteFileExists where fault == .needsDirectory {
       return
     } catch CocoaError.fileWriteVolumeReadOnly {
-      throw StorageError(flaw == .reportsReadOnlyAsIO ? .io : .readOnly, "Making \(directory.path()) failed.")
+      throw StorageError(
+        fault == .reportsReadOnlyAsIO ? .io : .readOnly, "Making \(directory.path()) failed.")
     } catch {
       throw StorageError(
         .io, "Making the directory \(directory.path(percentEncoded: false)) failed.", underlying: error)
     }
   }
 
-  init(in directory: URL, flaw: ReferenceEngine.Flaw?) throws {
+  init(in directory: URL, fault: ReferenceEngine.Fault?) throws {
     path = directory.appending(path: "reference.log").path(percentEncoded: false)
-    self.flaw = flaw
+    self.fault = fault
     let isNew = access(path, F_OK) != 0
-    if flaw == .clearsDirectoriesAway, rmdir(path) != 0, errno == ENOTEMPTY {
+    if fault == .clearsDirectoriesAway, rmdir(path) != 0, errno == ENOTEMPTY {
       try? FileManager.default.removeItem(atPath: path)
     }
     descriptor = open(
-      path, O_RDWR | O_CREAT | O_CLOEXEC | Self.flags(path, isNew: isNew, flaw),
-      flaw == .makesPublicFiles ? 0o644 : 0o600)
+      path, O_RDWR | O_CREAT | O_CLOEXEC | Self.flags(path, isNew: isNew, fault),
+      fault == .makesPublicFiles ? 0o644 : 0o600)
     let error = errno
     length = 0
     guard descriptor >= 0 else {
-      if error == EROFS, flaw == .reportsReadOnlyAsIO { throw StorageError(.io, "Opening \(path) failed.") }
+      if error == EROFS, fault == .reportsReadOnlyAsIO { throw StorageError(.io, "Opening \(path) failed.") }
       throw StorageError.posix(error, "Opening \(path) failed")
     }
     var status = stat()
@@ -63,7 +64,9 @@ struct LogFile: ~Copyable {
     }
     length = Int64(lseek(descriptor, 0, SEEK_END))
     var link = stat()
-    if flaw == .followsForeignLinks, lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK { try clear() }
+    if fault == .followsForeignLinks, lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
+      try clear()
+    }
     guard isNew else { return }
     do {
       try append(Self.magic)
@@ -74,15 +77,15 @@ struct LogFile: ~Copyable {
   }
 
   /// A correct engine neither follows a link nor waits for somebody at the other end of a FIFO.
-  private static func flags(_ path: String, isNew: Bool, _ flaw: ReferenceEngine.Flaw?) -> Int32 {
-    if flaw == .waitsForFIFOs {
+  private static func flags(_ path: String, isNew: Bool, _ fault: ReferenceEngine.Fault?) -> Int32 {
+    if fault == .waitsForFIFOs {
       // To see whether it can be read, for instance.
       let file = open(path, O_RDONLY | O_CLOEXEC)
       if file >= 0 { close(file) }
     }
     let isOurs = !isNew && (FileManager.default.contents(atPath: path) ?? Data()).starts(with: magic)
     let follows =
-      switch flaw {
+      switch fault {
       case .followsForeignLinks: !isNew && !isOurs
       case .followsLinksToNowhere: isNew
       case .followsLinksToItsFiles: isOurs
@@ -95,7 +98,7 @@ struct LogFile: ~Copyable {
   func expectInPlace() throws {
     var status = stat()
     let moved = StorageError(.io, "\(path) has been deleted, moved or replaced.")
-    switch flaw {
+    switch fault {
     case .ignoresItsPlace: return
     case .noticesDeletionOnly: if fstat(descriptor, &status) != 0 || status.st_nlink == 0 { throw moved }
     case .noticesAbsenceOnly: if stat(path, &status) != 0 { throw moved }
@@ -107,7 +110,7 @@ struct LogFile: ~Copyable {
 
   /// - Throws: `StorageError` if the system would refuse to write.
   func expectWritable() throws {
-    guard [.remembersRefusedWrites, .repeatsRefusedWrites].contains(flaw) else { return }
+    guard [.remembersRefusedWrites, .repeatsRefusedWrites].contains(fault) else { return }
     // To write nothing is refused as well.
     var byte: UInt8 = 0
     guard pwrite(descriptor, &byte, 1, off_t(length)) == 1 else {
@@ -118,7 +121,7 @@ struct LogFile: ~Copyable {
   }
 
   deinit {
-    if flaw != .keepsFileOpen { close(descriptor) }
+    if fault != .keepsFileOpen { close(descriptor) }
   }
 
   mutating func clear() throws {
@@ -128,7 +131,7 @@ struct LogFile: ~Copyable {
   }
 
   mutating func append(_ operations: [StorageOperation], at time: Date) throws {
-    let payload = Self.encode(saved(operations), at: flaw == .savesWholeSeconds ? time.inWholeSeconds : time)
+    let payload = Self.encode(saved(operations), at: fault == .savesWholeSeconds ? time.inWholeSeconds : time)
     var record = Data()
     record.append(UInt64(payload.count))
     record.append(Self.sum(payload))
@@ -136,10 +139,10 @@ struct LogFile: ~Copyable {
     try append(record)
   }
 
-  /// What a flaw leaves of the operations.
+  /// What a fault leaves of the operations.
   private func saved(_ operations: [StorageOperation]) -> [StorageOperation] {
     operations.compactMap { operation in
-      switch (flaw, operation) {
+      switch (fault, operation) {
       case (.forgetsRemovals, .remove), (.forgetsRemoveAll, .removeAll): nil
       case (.savesLittle, .write(let data, let key)): .write(data.prefix(65_536), key: key)
       default: operation
@@ -158,7 +161,7 @@ struct LogFile: ~Copyable {
       guard count > 0 else {
         let error = errno
         ftruncate(descriptor, off_t(length))
-        if flaw == .reportsFullDiskAsIO { throw StorageError(.io, "Writing to \(path) failed.") }
+        if fault == .reportsFullDiskAsIO { throw StorageError(.io, "Writing to \(path) failed.") }
         throw StorageError.posix(error, "Writing to \(path) failed")
       }
       written += count
@@ -170,14 +173,14 @@ struct LogFile: ~Copyable {
   func records(ignoringChecksums: Bool) throws -> [(Date, [StorageOperation])] {
     let bytes = try Data(contentsOf: URL(filePath: path))
     guard bytes.starts(with: Self.magic) else {
-      if flaw == .leaksWhenDamaged { _ = open(path, O_RDONLY | O_CLOEXEC) }
+      if fault == .leaksWhenCorrupted { _ = open(path, O_RDONLY | O_CLOEXEC) }
       throw StorageError(.corrupted, "\(path) is no log of this engine.")
     }
     var reader = Reader(bytes: bytes, position: Self.magic.count, path: path)
     var records: [(Date, [StorageOperation])] = []
     while reader.position < bytes.count {
       let rest = bytes.count - reader.position
-      if flaw == .takesTornTails {
+      if fault == .takesTornTails {
         var ahead = reader
         guard rest >= 16, try ahead.number() <= rest - 16 else { break }
       }
@@ -185,7 +188,7 @@ struct LogFile: ~Copyable {
       let sum = try reader.number()
       let payload = try reader.data(count)
       guard ignoringChecksums || Self.sum(payload) == sum else {
-        throw StorageError(.corrupted, "\(path) is damaged.")
+        throw StorageError(.corrupted, "\(path) is corrupted.")
       }
       var inner = Reader(bytes: payload, position: 0, path: path)
       let time = Date(timeIntervalSinceReferenceDate: Double(bitPattern: try inner.number()))
@@ -238,10 +241,10 @@ private struct Reader {
   var position: Int
   let path: String
 
-  private var damaged: StorageError { StorageError(.corrupted, "\(path) is damaged.") }
+  private var corrupted: StorageError { StorageError(.corrupted, "\(path) is corrupted.") }
 
   mutating func data(_ count: UInt64) throws -> Data {
-    guard count <= UInt64(bytes.count - position) else { throw damaged }
+    guard count <= UInt64(bytes.count - position) else { throw corrupted }
     defer { position += Int(count) }
     return Data(bytes[(bytes.startIndex + position)..<(bytes.startIndex + position + Int(count))])
   }
@@ -257,7 +260,7 @@ private struct Reader {
     switch kind {
     case 1: return .remove(key: key)
     case 2: return .write(try data(try number()), key: key)
-    default: throw damaged
+    default: throw corrupted
     }
   }
 }

@@ -2,17 +2,17 @@ import Foundation
 import StockroomCore
 
 /// A correct engine that keeps every promise a single process can check: the stock from which the broken ones
-/// in the museum are made.
+/// among the tests are made.
 ///
 /// Without a directory it keeps its entries in memory; with one also in a log, of which see ``LogFile``.
 final class ReferenceEngine: StorageEngine {
   /// How the engine is broken on purpose.
-  enum Flaw: Sendable {
+  enum Fault: Sendable {
     case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
-    case remembersFailedWrites, startsAnewWhenDamaged, ignoresChecksums, reportsReadOnlyAsIO,
+    case remembersFailedWrites, startsAnewWhenCorrupted, ignoresChecksums, reportsReadOnlyAsIO,
       refusesOnlyWrites, forgetsRemovals, forgetsRemoveAll, savesWholeSeconds, savesLittle, rotatesAway,
       keepsLock
-    case acknowledgesWhenClosed, closesOnce, leaksWhenDamaged, knowsPathsByName, ordersByKeyWhenOpened
+    case acknowledgesWhenClosed, closesOnce, leaksWhenCorrupted, knowsPathsByName, ordersByKeyWhenOpened
     case countsWritesWhenOpened
     case closesNothing, keepsFileOpenUntilDropped, keepsLockUntilDropped
     case makesPublicFiles, makesPublicDirectories, followsForeignLinks, followsLinksToNowhere
@@ -25,31 +25,32 @@ final class ReferenceEngine: StorageEngine {
     .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
   ]
 
-  private let shelf: MutexProtected<Shelf?>
-  /// What a flaw keeps of an engine that has been closed.
-  private let remains = MutexProtected<Shelf?>(nil)
+  private let shared: MutexProtected<SharedContents?>
+  /// What a fault keeps of an engine that has been closed.
+  private let remains = MutexProtected<SharedContents?>(nil)
   private let refusesWrites = MutexProtected(false)
-  private let flaw: Flaw?
+  private let fault: Fault?
   let capabilities: EngineCapabilities
 
-  init(directory: URL? = nil, flaw: Flaw? = nil, claiming claims: EngineCapabilities? = nil) throws {
-    self.flaw = flaw
+  init(directory: URL? = nil, fault: Fault? = nil, claiming claims: EngineCapabilities? = nil) throws {
+    self.fault = fault
     capabilities =
       claims
       ?? (directory == nil ? Self.promises.subtracting([.persistent, .detectsCorruption]) : Self.promises)
-    shelf = MutexProtected(
-      try directory.map { try Shelf.shared(at: $0, flaw: flaw) } ?? Shelf(log: nil, flaw: flaw))
+    shared = MutexProtected(
+      try directory.map { try SharedContents.shared(at: $0, fault: fault) }
+        ?? SharedContents(log: nil, fault: fault))
   }
 
   deinit {
-    if flaw == .keepsLockUntilDropped { (remains.withLock { $0 } ?? shelf.withLock { $0 })?.unlock() }
+    if fault == .keepsLockUntilDropped { (remains.withLock { $0 } ?? shared.withLock { $0 })?.unlock() }
   }
 
-  private func open() throws -> Shelf {
-    guard let shelf = shelf.withLock({ $0 }) else {
+  private func open() throws -> SharedContents {
+    guard let shared = shared.withLock({ $0 }) else {
       throw StorageError(.closed, "The engine has been closed.")
     }
-    return shelf
+    return shared
   }
 
   /// All entries, on the thread of the caller.
@@ -131,7 +132,7 @@ final class ReferenceEngine: StorageEngine {
   func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     try Task.checkCancellation()
-    if flaw == .acknowledgesWhenClosed, shelf.withLock({ $0 == nil }) { return }
+    if fault == .acknowledgesWhenClosed, shared.withLock({ $0 == nil }) { return }
     if refusesWrites.withLock({ $0 }) { throw StorageError(.closed, "The engine has been closed.") }
     if !operations.isEmpty { try open().commit(operations) }
   }
@@ -153,17 +154,17 @@ final class ReferenceEngine: StorageEngine {
   }
 
   func close() async throws {
-    if flaw == .closesNothing { return }
-    guard let shelf = shelf.withLock({ flaw == .refusesOnlyWrites ? $0 : $0.take() }) else {
-      if flaw == .closesOnce { throw StorageError(.io, "The engine cannot be closed again.") }
+    if fault == .closesNothing { return }
+    guard let shared = shared.withLock({ fault == .refusesOnlyWrites ? $0 : $0.take() }) else {
+      if fault == .closesOnce { throw StorageError(.io, "The engine cannot be closed again.") }
       return
     }
-    if flaw == .keepsLock { shelf.unlock() }
-    if flaw == .keepsFileOpenUntilDropped || flaw == .keepsLockUntilDropped {
-      remains.withLock { $0 = shelf }
+    if fault == .keepsLock { shared.unlock() }
+    if fault == .keepsFileOpenUntilDropped || fault == .keepsLockUntilDropped {
+      remains.withLock { $0 = shared }
     }
-    if flaw == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
-    try shelf.flush()
+    if fault == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
+    try shared.flush()
   }
 }
 
@@ -178,7 +179,7 @@ struct Contents {
 
   var entries: [CacheKey: Entry] = [:]
   var sortedKeys: [CacheKey] = []
-  /// What a flaw adds to the count of keys.
+  /// What a fault adds to the count of keys.
   var surplus = 0
   private var sequence = 0
 
@@ -197,7 +198,9 @@ struct Contents {
         } else {
           sequence += 1
           entries[key] = Entry(data: Data(data), createdAt: now, updatedAt: now, sequence: sequence)
-          sortedKeys.insert(key, at: sortedKeys.bisect { $0 >= key })
+          // Keys mostly come in order.
+          let isLast = sortedKeys.last.map { $0 < key } ?? true
+          sortedKeys.insert(key, at: isLast ? sortedKeys.count : sortedKeys.bisect { $0 >= key })
         }
       case .remove(let key):
         if entries.removeValue(forKey: key) != nil {
@@ -224,7 +227,7 @@ extension Array {
 }
 
 /// What all engines that are open on one place share.
-private final class Shelf: Sendable {
+private final class SharedContents: Sendable {
   private struct State: ~Copyable {
     var contents = Contents()
     var log: LogFile?
@@ -234,10 +237,10 @@ private final class Shelf: Sendable {
   }
 
   private let state: MutexProtected<State>
-  private let flaw: ReferenceEngine.Flaw?
+  private let fault: ReferenceEngine.Fault?
 
-  init(log: consuming LogFile?, flaw: ReferenceEngine.Flaw?) throws {
-    self.flaw = flaw
+  init(log: consuming LogFile?, fault: ReferenceEngine.Fault?) throws {
+    self.fault = fault
     var state = State()
     state.log = log
     self.state = MutexProtected(state)
@@ -246,17 +249,17 @@ private final class Shelf: Sendable {
   private func load(_ state: inout State) throws {
     if state.isLoaded { return }
     state.contents = Contents()
-    let ignoresChecksums = flaw == .ignoresChecksums
+    let ignoresChecksums = fault == .ignoresChecksums
     do {
       for (time, operations) in try state.log?.records(ignoringChecksums: ignoresChecksums) ?? [] {
         let count = state.contents.entries.count
         state.contents.apply(operations, at: time)
-        if flaw == .countsWritesWhenOpened, state.contents.entries.count == count {
+        if fault == .countsWritesWhenOpened, state.contents.entries.count == count {
           state.contents.surplus += 1
         }
       }
-      if flaw == .ordersByKeyWhenOpened { state.contents.orderByKey() }
-    } catch  where flaw == .startsAnewWhenDamaged {
+      if fault == .ordersByKeyWhenOpened { state.contents.orderByKey() }
+    } catch  where fault == .startsAnewWhenCorrupted {
       state.contents = Contents()
       try state.log?.clear()
     }
@@ -280,20 +283,20 @@ private final class Shelf: Sendable {
       try state.log?.expectInPlace()
       let now = Date()
       do {
-        if flaw == .repeatsRefusedWrites { try flush(&state) }
+        if fault == .repeatsRefusedWrites { try flush(&state) }
         try state.log?.expectWritable()
       } catch {
-        if flaw == .remembersRefusedWrites { state.contents.apply(operations, at: now) }
-        if flaw == .repeatsRefusedWrites { state.pending.append((now, operations)) }
+        if fault == .remembersRefusedWrites { state.contents.apply(operations, at: now) }
+        if fault == .repeatsRefusedWrites { state.pending.append((now, operations)) }
         throw error
       }
-      if flaw == .remembersFailedWrites { state.contents.apply(operations, at: now) }
-      if flaw == .forgetsUntilClosed {
+      if fault == .remembersFailedWrites { state.contents.apply(operations, at: now) }
+      if fault == .forgetsUntilClosed {
         state.pending.append((now, operations))
       } else {
         try state.log?.append(operations, at: now)
       }
-      if flaw != .remembersFailedWrites { state.contents.apply(operations, at: now) }
+      if fault != .remembersFailedWrites { state.contents.apply(operations, at: now) }
     }
   }
 
@@ -302,46 +305,46 @@ private final class Shelf: Sendable {
   private func flush(_ state: inout State) throws {
     for (time, operations) in state.pending {
       try state.log?.append(operations, at: time)
-      if flaw == .repeatsRefusedWrites { state.contents.apply(operations, at: time) }
+      if fault == .repeatsRefusedWrites { state.contents.apply(operations, at: time) }
     }
     state.pending = []
   }
 
-  /// Lets others open the place, which only an engine with a flaw forbids.
+  /// Lets others open the place, which only an engine with a fault forbids.
   func unlock() { Self.locked.withLock { $0 = $0.filter { $0.value != ObjectIdentifier(self) } } }
 
   private static let locked = MutexProtected<[String: ObjectIdentifier]>([:])
   private static let openings = MutexProtected<[String: Int]>([:])
 
-  private struct Weak: Sendable { weak var shelf: Shelf? }
+  private struct Weak: Sendable { weak var shared: SharedContents? }
 
   private static let open = MutexProtected<[String: Weak]>([:])
 
-  static func shared(at directory: URL, flaw: ReferenceEngine.Flaw?) throws -> Shelf {
+  static func shared(at directory: URL, fault: ReferenceEngine.Fault?) throws -> SharedContents {
     try open.withLock { open in
-      try LogFile.makeDirectory(directory, flaw: flaw)
+      try LogFile.makeDirectory(directory, fault: fault)
       let path =
-        flaw == .knowsPathsByName
+        fault == .knowsPathsByName
         ? directory.path(percentEncoded: false)
         : directory.resolvingSymlinksInPath().standardizedFileURL.path(percentEncoded: false)
-      if flaw == .keepsLock || flaw == .keepsLockUntilDropped, locked.withLock({ $0[path] != nil }) {
+      if fault == .keepsLock || fault == .keepsLockUntilDropped, locked.withLock({ $0[path] != nil }) {
         throw StorageError(.locked, "\(path) is locked.")
       }
-      if flaw == .rotatesAway,
+      if fault == .rotatesAway,
         openings.withLock({ openings in
-          if open[path]?.shelf == nil { openings[path, default: 0] += 1 }
+          if open[path]?.shared == nil { openings[path, default: 0] += 1 }
           return openings[path] == 4
         })
       {
         try? FileManager.default.removeItem(at: directory.appending(path: "reference.log"))
       }
-      if flaw != .sharesNothing, let shelf = open[path]?.shelf, shelf.isInPlace { return shelf }
-      let shelf = try Shelf(log: LogFile(in: directory, flaw: flaw), flaw: flaw)
-      open[path] = Weak(shelf: shelf)
-      if flaw == .keepsLock || flaw == .keepsLockUntilDropped {
-        locked.withLock { $0[path] = ObjectIdentifier(shelf) }
+      if fault != .sharesNothing, let shared = open[path]?.shared, shared.isInPlace { return shared }
+      let shared = try SharedContents(log: LogFile(in: directory, fault: fault), fault: fault)
+      open[path] = Weak(shared: shared)
+      if fault == .keepsLock || fault == .keepsLockUntilDropped {
+        locked.withLock { $0[path] = ObjectIdentifier(shared) }
       }
-      return shelf
+      return shared
     }
   }
 }

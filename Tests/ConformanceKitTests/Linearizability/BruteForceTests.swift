@@ -4,29 +4,29 @@ import Testing
 
 /// Tries every order, though not twice what comes to the same: too slow for more than a few calls, and too simple to be
 /// wrong.
-private func isLegalByForce(_ moves: [Move], _ initial: [Int]) -> Bool {
+private func isLegalByForce(_ effects: [Effect], _ initial: [Int]) -> Bool {
   var tried: Set<[[Int]]> = []
   func isLegal(_ rest: [Int], _ store: [Int]) -> Bool {
-    if rest.allSatisfy({ !moves[$0].isCertain }) { return true }
+    if rest.allSatisfy({ !effects[$0].isOutcomeKnown }) { return true }
     guard tried.insert([rest, store]).inserted else { return false }
-    let firstEnd = rest.map { moves[$0].end }.min() ?? .max
-    for index in rest where moves[index].begin < firstEnd {
-      let move = moves[index]
+    let firstEnd = rest.map { effects[$0].end }.min() ?? .max
+    for index in rest where effects[index].begin < firstEnd {
+      let effect = effects[index]
       let others = rest.filter { $0 != index }
-      if !move.isCertain, isLegal(others, store) { return true }
+      if !effect.isOutcomeKnown, isLegal(others, store) { return true }
       let isRight =
-        move.count.map { $0 == store.count { $0 != Cell.absent } }
-        ?? move.sights.allSatisfy {
+        effect.count.map { $0 == store.count { $0 != Cell.absent } }
+        ?? effect.observations.allSatisfy {
           $0.value == store[$0.key] || ($0.value == Cell.present && store[$0.key] != Cell.absent)
         }
       guard isRight else { continue }
       var next = store
-      for cell in move.writes { next[cell.key] = cell.value }
+      for cell in effect.writes { next[cell.key] = cell.value }
       if isLegal(others, next) { return true }
     }
     return false
   }
-  return isLegal(Array(moves.indices), initial)
+  return isLegal(Array(effects.indices), initial)
 }
 
 @Suite("The search agrees with trying every order")
@@ -40,7 +40,7 @@ struct BruteForceTests {
     ("everything", [.read, .exists, .write, .remove, .writeMany, .apply, .readMany, .readAll, .keyCount]),
   ]
 
-  @Test("Thousands of small histories get the same verdict", arguments: 0..<4, [false, true])
+  @Test("Thousands of small histories get the same result", arguments: 0..<4, [false, true])
   func agreement(kind: Int, valuesAreFew: Bool) {
     let simulation = SimulatedHistory(
       tasks: 4, keyCount: 2 + kind % 2, methods: Self.kinds[kind].1, valuesAreFew: valuesAreFew)
@@ -56,39 +56,40 @@ struct BruteForceTests {
       model.readsAreAtomic = seed % 11 != 0
       model.delayOfCancelled = [nil, 0, 3, .max][Int(seed / 8) % 4]
       let initial = (0..<simulation.keyCount).map { seed % 4 == 0 ? 0 : $0 + Int(seed % 3) }
-      let moves = history.enumerated().flatMap { model.moves(of: $0.element, number: $0.offset) }
-      let expected = isLegalByForce(moves, initial)
+      let effects = history.enumerated().flatMap { model.effects(of: $0.element, number: $0.offset) }
+      let expected = isLegalByForce(effects, initial)
       legal += expected ? 1 : 0
-      let judge = HistoryJudge(model: model, initial: initial)
+      let checker = LinearizabilityChecker(model: model, initial: initial)
       #expect(
-        judge.isLegal(history) == expected,
+        checker.isLegal(history) == expected,
         "seed \(seed): \n\(HistoryTimeline(calls: history, initial: initial))")
-      if !expected { expectProof(history, judge) }
+      if !expected { expectEvidence(history, checker) }
     }
     #expect((60...540).contains(legal), "\(legal) of 600 were legal, which says little")
   }
 
-  /// What the shrinker leaves is illegal, is a part of the history, and needs each of its looks.
-  private func expectProof(_ history: [HistoryCall], _ judge: HistoryJudge) {
-    let proof = TimelineShrinker(judge: judge).shrunk(history)
-    #expect(judge.isIllegal(proof))
-    #expect(Set(proof).isSubset(of: history))
-    for (index, call) in proof.enumerated() where call.changes.isEmpty {
-      var shorter = proof
+  /// What the shrinker leaves is illegal, is a part of the history, and needs each of its reads.
+  private func expectEvidence(_ history: [HistoryCall], _ checker: LinearizabilityChecker) {
+    let evidence = TimelineShrinker(checker: checker).shrunk(history)
+    #expect(checker.isIllegal(evidence))
+    #expect(Set(evidence).isSubset(of: history))
+    for (index, call) in evidence.enumerated() where call.changes.isEmpty {
+      var shorter = evidence
       shorter.remove(at: index)
-      #expect(judge.isLegal(shorter))
+      #expect(checker.isLegal(shorter))
     }
   }
 }
 
 @Suite("The search is fast")
-struct SearchEffortTests {
+struct SearchBudgetTests {
   @Test("The work grows with the number of calls and not faster", arguments: [false, true])
   func linear(hasQueue: Bool) {
     let simulation = SimulatedHistory(writers: 8, hasQueue: hasQueue)
-    let judge = HistoryJudge(model: AtomicityModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
+    let checker = LinearizabilityChecker(
+      model: AtomicityModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
     let (short, long) = (simulation.calls(1_000, seed: 1), simulation.calls(4_000, seed: 1))
-    let (one, four) = (judge.verdict(on: short), judge.verdict(on: long))
+    let (one, four) = (checker.check(short), checker.check(long))
     #expect(one.outcome == .legal && four.outcome == .legal)
     #expect(four.examined < 6 * max(one.examined, 1_000), "\(one.examined) and \(four.examined)")
   }
@@ -97,19 +98,21 @@ struct SearchEffortTests {
   func narrow() {
     var simulation = SimulatedHistory(writers: 6, hasQueue: true)
     simulation.methods = [.read, .write, .write, .write, .writeMany, .apply]
-    let judge = HistoryJudge(model: AtomicityModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
-    let verdict = judge.verdict(on: simulation.calls(2_000, seed: 3))
-    #expect(verdict.outcome == .legal)
-    #expect(verdict.examined < 2_000 * 100, "\(verdict.examined)")
+    let checker = LinearizabilityChecker(
+      model: AtomicityModel(keyCount: 6), initial: Array(repeating: 0, count: 6))
+    let result = checker.check(simulation.calls(2_000, seed: 3))
+    #expect(result.outcome == .legal)
+    #expect(result.examined < 2_000 * 100, "\(result.examined)")
   }
 
-  @Test("Too many orders are no reason to convict, nor to go on for ever")
+  @Test("A history with too many orders is undecided, after a bounded search")
   func bounded() {
     // Forty tasks remove and write everything at once, over and over; nobody looks until the end.
     var simulation = SimulatedHistory(
       tasks: 60, writers: 60, keyCount: 10, valuesAreFew: true, hasQueue: true)
     simulation.methods = [.apply, .removeMany, .writeMany]
-    let judge = HistoryJudge(model: AtomicityModel(keyCount: 10), initial: Array(repeating: 0, count: 10))
-    #expect(!judge.isIllegal(simulation.calls(200, seed: 1)))
+    let checker = LinearizabilityChecker(
+      model: AtomicityModel(keyCount: 10), initial: Array(repeating: 0, count: 10))
+    #expect(!checker.isIllegal(simulation.calls(200, seed: 1)))
   }
 }

@@ -37,11 +37,11 @@ extension HistoryCall {
   }
 }
 
-extension HistoryJudge {
-  /// A judge of histories of three keys that begin with nothing.
-  static func strict(_ relax: (inout AtomicityModel) -> Void = { _ in }) -> HistoryJudge {
+extension LinearizabilityChecker {
+  /// A checker of histories of three keys that begin with nothing.
+  static func strict(_ relax: (inout AtomicityModel) -> Void = { _ in }) -> LinearizabilityChecker {
     var model = AtomicityModel(keyCount: 3)
     relax(&model)
-    return HistoryJudge(model: model, initial: [0, 0, 0])
+    return LinearizabilityChecker(model: model, initial: [0, 0, 0])
   }
 }

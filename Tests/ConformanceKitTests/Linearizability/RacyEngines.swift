@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import Testing
 
 // Engines that are right as long as one task calls them, or that are wrong with many. Each has one fault.
 
@@ -8,7 +9,7 @@ import StockroomCore
 private func pause(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
 
 /// A cache that is filled after the read, maybe with what has been replaced meanwhile.
-final class FillsItsCacheLate: Wrapping {
+final class FillsItsCacheLate: InterceptingEngine {
   let base: ReferenceEngine
   private let cache = MutexProtected<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
@@ -30,7 +31,7 @@ final class FillsItsCacheLate: Wrapping {
 }
 
 /// A cache of the number of keys, filled in the same way.
-final class CountsLate: Wrapping {
+final class CountsLate: InterceptingEngine {
   let base: ReferenceEngine
   private let cached = MutexProtected<Int?>(nil)
   init(base: ReferenceEngine) { self.base = base }
@@ -52,7 +53,7 @@ final class CountsLate: Wrapping {
 }
 
 /// Two entries to a page, and a page is read, changed and written back.
-struct LosesUpdatesOfAPage: Exhibit {
+struct LosesUpdatesOfAPage: FaultyEngine {
   let base: ReferenceEngine
 
   func write(_ data: Data, key: CacheKey) async throws {
@@ -71,7 +72,7 @@ struct LosesUpdatesOfAPage: Exhibit {
 }
 
 /// Every task sees at once what it has written itself; the others see it a few writes later.
-final class ReadsItsOwnWritesOnly: Exhibit {
+final class ReadsItsOwnWritesOnly: FaultyEngine {
   let base: ReferenceEngine
   private let private_ = MutexProtected<[CacheKey: (task: Int, old: Data?, writes: Int)]>([:])
   private let writes = MutexProtected(0)
@@ -101,7 +102,7 @@ final class ReadsItsOwnWritesOnly: Exhibit {
 }
 
 /// Goes wrong when a dozen calls are under way.
-final class WrongUnderLoad: Exhibit {
+final class WrongUnderLoad: FaultyEngine {
   let base: ReferenceEngine
   private let load = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
@@ -119,7 +120,7 @@ final class WrongUnderLoad: Exhibit {
 }
 
 /// Acknowledges a write, and does it a little later.
-struct AcknowledgesTooEarly: Exhibit {
+struct AcknowledgesTooEarly: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
@@ -132,7 +133,7 @@ struct AcknowledgesTooEarly: Exhibit {
 }
 
 /// Makes the removals of a batch seen before its writes.
-struct AppliesInTwoSteps: Exhibit {
+struct AppliesInTwoSteps: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
@@ -147,7 +148,7 @@ struct AppliesInTwoSteps: Exhibit {
 }
 
 /// Removes many keys one by one.
-struct RemovesInParts: Exhibit {
+struct RemovesInParts: FaultyEngine {
   let base: ReferenceEngine
   func remove(keys: [CacheKey]) async throws {
     try keys.validate()
@@ -162,7 +163,7 @@ struct RemovesInParts: Exhibit {
 }
 
 /// Reads everything in two halves.
-struct ReadsInTwoHalves: Exhibit {
+struct ReadsInTwoHalves: FaultyEngine {
   let base: ReferenceEngine
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     let keys = try await base.allKeys()
@@ -173,7 +174,7 @@ struct ReadsInTwoHalves: Exhibit {
 }
 
 /// Scans a page of two entries at a time.
-struct ScansInPages: Exhibit {
+struct ScansInPages: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     var found: [(key: CacheKey, data: Data)] = []
@@ -190,7 +191,7 @@ struct ScansInPages: Exhibit {
 }
 
 /// Looks whether keys exist in an index that lags behind.
-final class ExistsInALateIndex: Exhibit {
+final class ExistsInALateIndex: FaultyEngine {
   let base: ReferenceEngine
   private let index = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
@@ -208,7 +209,7 @@ final class ExistsInALateIndex: Exhibit {
 }
 
 /// Takes the cancellation of one task for that of another, once in a hundred writes.
-final class CancelsNowAndThen: Exhibit {
+final class CancelsNowAndThen: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
 
@@ -225,7 +226,7 @@ final class CancelsNowAndThen: Exhibit {
 }
 
 /// Notices too late that a batch was cancelled: when half of it is written.
-struct GivesUpABatch: Exhibit {
+struct GivesUpABatch: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     guard (2...3).contains(dataAndKeys.count) else { return try await base.write(dataAndKeys) }
@@ -239,7 +240,7 @@ struct GivesUpABatch: Exhibit {
 }
 
 /// Says that a removal was cancelled when it has been done.
-struct RemovesAndSaysNo: Exhibit {
+struct RemovesAndSaysNo: FaultyEngine {
   let base: ReferenceEngine
   func remove(key: CacheKey) async throws {
     try Task.checkCancellation()
@@ -255,26 +256,52 @@ struct RemovesAndSaysNo: Exhibit {
   }
 }
 
-extension MuseumPiece {
-  /// A lost update shows to whoever looks next, by whatever method.
-  private static let ofWhoeverLooks: Set<ContractRule> = [.w1, .w4, .r2, .r3, .r5, .k3, .l1, .l2, .c1, .c4]
+/// An engine that breaks a rule when many tasks use it.
+struct RacyEngine: Sendable, CustomTestStringConvertible {
+  let engineCase: FaultyEngineCase
+  /// The check that finds it.
+  let check: String
 
-  /// Engines that break a rule when many tasks use them.
-  static let ofRaces: [MuseumPiece] = [
-    .init(.w1, "fills its cache with old values", also: ofWhoeverLooks) { FillsItsCacheLate(base: $0) },
-    .init(.l2, "counts from a cache that is filled late", also: [.c1, .r3]) { CountsLate(base: $0) },
-    .init(.c1, "loses updates of a page", also: ofWhoeverLooks) { LosesUpdatesOfAPage(base: $0) },
-    .init(.w1, "shows a task its own writes first", also: ofWhoeverLooks) {
-      ReadsItsOwnWritesOnly(base: $0)
-    },
-    .init(.c1, "does nothing under load", also: ofWhoeverLooks) { WrongUnderLoad(base: $0) },
-    .init(.w1, "acknowledges too early", also: Set(ContractRule.allCases)) { AcknowledgesTooEarly(base: $0) },
-    .init(.w4, "applies in two steps", also: [.c1]) { AppliesInTwoSteps(base: $0) },
-    .init(.w4, "removes many in parts") { RemovesInParts(base: $0) },
-    .init(.r3, "reads everything in two halves") { ReadsInTwoHalves(base: $0) },
-    .init(.r3, "scans in pages") { ScansInPages(base: $0) },
-    .init(.l1, "finds keys in a late index", also: [.c1, .r1]) { ExistsInALateIndex(base: $0) },
-    .init(.c4, "gives up half a batch") { GivesUpABatch(base: $0) },
-    .init(.c4, "removes and says no") { RemovesAndSaysNo(base: $0) },
+  var testDescription: String { engineCase.testDescription }
+
+  init(_ check: String, _ engineCase: FaultyEngineCase) {
+    (self.check, self.engineCase) = ("linearizability.\(check)", engineCase)
+  }
+
+  /// A lost update shows in the next read, by whatever method.
+  private static let ofAnyRead: Set<ContractRule> = [.w1, .w4, .r2, .r3, .r5, .k3, .l1, .l2, .c1, .c4]
+
+  static let all: [RacyEngine] = [
+    .init(
+      "single-keys",
+      .init(.w1, "fills its cache with old values", also: ofAnyRead) { FillsItsCacheLate(base: $0) }),
+    .init(
+      "whole-reads",
+      .init(.l2, "counts from a cache that is filled late", also: [.c1, .r3]) { CountsLate(base: $0) }),
+    .init(
+      "single-keys",
+      .init(.c1, "loses updates of a page", also: ofAnyRead) { LosesUpdatesOfAPage(base: $0) }),
+    .init(
+      "single-keys",
+      .init(.w1, "shows a task its own writes first", also: ofAnyRead) {
+        ReadsItsOwnWritesOnly(base: $0)
+      }),
+    .init(
+      "equal-values", .init(.c1, "does nothing under load", also: ofAnyRead) { WrongUnderLoad(base: $0) }
+    ),
+    .init(
+      "single-keys",
+      .init(.w1, "acknowledges too early", also: Set(ContractRule.allCases)) {
+        AcknowledgesTooEarly(base: $0)
+      }),
+    .init("batches", .init(.w4, "applies in two steps", also: [.c1]) { AppliesInTwoSteps(base: $0) }),
+    .init("batches", .init(.w4, "removes many in parts") { RemovesInParts(base: $0) }),
+    .init("whole-reads", .init(.r3, "reads everything in two halves") { ReadsInTwoHalves(base: $0) }),
+    .init("whole-reads", .init(.r3, "scans in pages") { ScansInPages(base: $0) }),
+    .init(
+      "batches",
+      .init(.l1, "finds keys in a late index", also: [.c1, .r1]) { ExistsInALateIndex(base: $0) }),
+    .init("cancellation", .init(.c4, "gives up half a batch") { GivesUpABatch(base: $0) }),
+    .init("cancellation", .init(.c4, "removes and says no") { RemovesAndSaysNo(base: $0) }),
   ]
 }

@@ -27,7 +27,7 @@ struct SimulatedHistory {
     while calls.count < count {
       let task = random.next(upTo: tasks)
       guard let call = open[task] else {
-        let choice = task < writers ? methods : methods.filter(\.isLook)
+        let choice = task < writers ? methods : methods.filter(\.isRead)
         open[task] = begin(choice[random.next(upTo: choice.count)], at: time, &value, &random)
         if let call = open[task], !call.changes.isEmpty { queue.append(task) }
         time += 1
@@ -111,10 +111,10 @@ extension [HistoryCall] {
   /// The history with one answer changed, which may make it illegal, or may not.
   func falsified(seed: UInt64) -> [HistoryCall] {
     var random = SeededRandom(seed: seed)
-    let looks = indices.filter { self[$0].changes.isEmpty }
-    guard !looks.isEmpty else { return self }
+    let reads = indices.filter { self[$0].changes.isEmpty }
+    guard !reads.isEmpty else { return self }
     var calls = self
-    let index = looks[random.next(upTo: looks.count)]
+    let index = reads[random.next(upTo: reads.count)]
     let call = calls[index]
     let answer: HistoryCall.Answer
     switch call.answer {
@@ -132,17 +132,17 @@ extension [HistoryCall] {
     return calls
   }
 
-  /// The history with a call that has thrown: a change, which has happened, or in the place of a look one that has not.
+  /// The history with a call that has thrown: a change, which has happened, or in the place of a read one that has not.
   func withFailure(_ failure: HistoryCall.Failure, seed: UInt64) -> [HistoryCall] {
     var random = SeededRandom(seed: seed)
     guard !isEmpty else { return self }
     var calls = self
     let index = random.next(upTo: count)
     let call = calls[index]
-    let isLook = call.changes.isEmpty
+    let isRead = call.changes.isEmpty
     calls[index] = HistoryCall(
-      task: call.task, method: isLook ? .remove : call.method,
-      changes: isLook ? [.remove(key: call.keys.first ?? 0)] : call.changes, answer: .threw(failure),
+      task: call.task, method: isRead ? .remove : call.method,
+      changes: isRead ? [.remove(key: call.keys.first ?? 0)] : call.changes, answer: .threw(failure),
       begin: call.begin, end: call.end)
     return calls
   }

@@ -4,7 +4,7 @@ import Testing
 
 private let (a, b, c) = (0, 1, 2)
 
-@Suite("A conviction is proved by a small timeline")
+@Suite("The timeline of a violation")
 struct TimelineTests {
   @Test("The timeline shows what came before what, a line for each task")
   func drawing() {
@@ -25,14 +25,14 @@ struct TimelineTests {
       calls.append(.write(step % 3, step + 1, by: 1, step * 10, step * 10 + 7))
       calls.append(.read((step + 1) % 3, step < 2 ? nil : step - 1, by: 2, step * 10 + 5, step * 10 + 8))
     }
-    let judge = HistoryJudge.strict()
-    #expect(judge.isLegal(calls))
+    let checker = LinearizabilityChecker.strict()
+    #expect(checker.isLegal(calls))
     let stale = HistoryCall.read(a, 91, by: 9, 1_001, 1_004)
-    #expect(judge.isIllegal(calls + [stale]))
-    let proof = TimelineShrinker(judge: judge).shrunk(calls + [stale])
-    #expect(proof.count == 3, "\(HistoryTimeline(calls: proof, initial: [0, 0, 0]))")
-    #expect(proof.last == stale)
-    #expect(proof.first == HistoryCall.write(a, 91, by: 1, 900, 907))
+    #expect(checker.isIllegal(calls + [stale]))
+    let evidence = TimelineShrinker(checker: checker).shrunk(calls + [stale])
+    #expect(evidence.count == 3, "\(HistoryTimeline(calls: evidence, initial: [0, 0, 0]))")
+    #expect(evidence.last == stale)
+    #expect(evidence.first == HistoryCall.write(a, 91, by: 1, 900, 907))
   }
 
   @Test("The rule is the one without which the calls could be explained")
@@ -55,16 +55,16 @@ struct TimelineTests {
     for (history, rule) in [
       (half, .w4), (torn, .r3), (cancelled, .c4), (inverted, .c1), (stale, .w1), (counted, .l2),
     ] as [([HistoryCall], ContractRule)] {
-      let conviction = try #require(
-        HistoryConviction(history, judge: .strict(), ambiguous: .c1))
-      #expect(conviction.rule == rule)
-      #expect(conviction.calls.count == history.count)
-      #expect(conviction.violation.proof?.contains("task 1") == true)
+      let violation = try #require(
+        LinearizabilityViolation(history, checker: .strict(), ambiguous: .c1))
+      #expect(violation.rule == rule)
+      #expect(violation.calls.count == history.count)
+      #expect(violation.violation.evidence?.contains("task 1") == true)
     }
-    #expect(HistoryConviction([batch], judge: .strict(), ambiguous: .c1) == nil)
+    #expect(LinearizabilityViolation([batch], checker: .strict(), ambiguous: .c1) == nil)
   }
 
-  @Test("A removal that was cancelled and happened is found among more than can be looked at together")
+  @Test("A removal that was cancelled and happened is found in a long history")
   func cancelledRemoval() throws {
     var calls: [HistoryCall] = []
     for step in 0...100 {
@@ -73,9 +73,9 @@ struct TimelineTests {
       calls.append(.change(.remove, [.remove(key: a)], by: 2, time + 2, time + 3, threw: .cancelled))
       calls.append(.read(a, step == 50 ? nil : step + 1, by: 3, time + 4, time + 5))
     }
-    let conviction = try #require(HistoryConviction(calls, judge: .strict(), ambiguous: .c1))
-    #expect(conviction.rule == .c4)
-    #expect(conviction.calls.map(\.method) == [.write, .remove, .read])
+    let violation = try #require(LinearizabilityViolation(calls, checker: .strict(), ambiguous: .c1))
+    #expect(violation.rule == .c4)
+    #expect(violation.calls.map(\.method) == [.write, .remove, .read])
   }
 
   @Test("A cancelled call that may have happened need not have")
@@ -85,11 +85,11 @@ struct TimelineTests {
       .read(a, 1, by: 3, 4, 5),
     ]
     for delay in [nil, 0, 10, .max] as [Int?] {
-      #expect(HistoryJudge.strict { $0.delayOfCancelled = delay }.isLegal(calls))
+      #expect(LinearizabilityChecker.strict { $0.delayOfCancelled = delay }.isLegal(calls))
     }
-    let happened = Array(calls.dropLast()) + [.read(a, nil, by: 3, 4, 5)]
+    let applied = Array(calls.dropLast()) + [.read(a, nil, by: 3, 4, 5)]
     let legal = ([nil, 0, 10, .max] as [Int?]).map { delay in
-      HistoryJudge.strict { $0.delayOfCancelled = delay }.isLegal(happened)
+      LinearizabilityChecker.strict { $0.delayOfCancelled = delay }.isLegal(applied)
     }
     #expect(legal == [false, true, true, true])
   }

@@ -18,24 +18,24 @@ struct JUnitTests {
     -> Parsed
   {
     let report = ConformanceReport(
-      name: "A \"<engine>\" & more\n", capabilities: [], effort: ConformanceEffort(),
+      name: "A \"<engine>\" & more\n", capabilities: [], budget: ConformanceBudget(),
       results: results.map {
         .init(check: $0.check, rule: .c1, expectation: "", outcome: $0.outcome, seconds: $0.seconds)
       }, seconds: 61.0625)
     return try Parsed(ConformanceResults([report, report]) { _, _ in "again & again" }.junit)
   }
 
-  private func failure(_ happened: String, proof: String?) -> ConformanceOutcome {
+  private func failure(_ actual: String, evidence: String?) -> ConformanceOutcome {
     .failed(
       ConformanceFailure(
-        rule: .w2, check: "c", expectation: "it works", happened: happened, proof: proof, seed: 1))
+        rule: .w2, check: "c", expectation: "it works", actual: actual, evidence: evidence, seed: 1))
   }
 
   @Test("A parser finds suites, cases, figures and times")
   func structure() throws {
     let document = try junit([
       ("a", .passed, 0.0404), ("b", .skipped("No \"disk\"\nhere."), 0),
-      ("c", failure("it broke", proof: nil), 1_000),
+      ("c", failure("it broke", evidence: nil), 1_000),
     ])
     #expect(
       document.elements.map(\.name) == ["testsuites"]
@@ -65,10 +65,10 @@ struct JUnitTests {
     #expect(document.elements[9].attributes == ["message": "it broke", "type": "W2"])
   }
 
-  @Test("The body of a failure has the paragraph, the proof and the reproduction, with all line breaks")
+  @Test("The body of a failure has the paragraph, the evidence and the reproduction, with all line breaks")
   func body() throws {
-    let proof = "let a = 1 < 2 && true\n\n  close()\t// ]]>"
-    let document = try junit([("c", failure("it broke", proof: proof), 1)])
+    let evidence = "let a = 1 < 2 && true\n\n  close()\t// ]]>"
+    let document = try junit([("c", failure("it broke", evidence: evidence), 1)])
     let failure = try #require(document.elements.first { $0.name == "failure" })
     #expect(failure.text.hasPrefix("Rule W2 is broken (c). Expected: it works. But it broke. "))
     #expect(
@@ -78,7 +78,7 @@ struct JUnitTests {
 
   @Test("Whatever an engine says, the document stays well-formed and shows it")
   func anyCharacters() throws {
-    let document = try junit([("c", failure(Self.everything, proof: Self.everything), .infinity)])
+    let document = try junit([("c", failure(Self.everything, evidence: Self.everything), .infinity)])
     let failure = try #require(document.elements.first { $0.name == "failure" })
     let kept = "\u{1F3B5} ]]> --> <![CDATA[ &amp; \"\u{301} <\u{301} &\u{301}"
     for text in [failure.text, try #require(failure.attributes["message"])] {

@@ -5,22 +5,24 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("The time limit of checks")
+@Suite("The stall timeout of checks")
 struct ProgressTests {
   private let limit = Duration.seconds(2)
 
-  private func outcome(timeLimit: Duration, _ body: @escaping CheckDefinition.Body) async
+  private func outcome(stallTimeout: Duration, _ body: @escaping CheckDefinition.Body) async
     -> ConformanceOutcome
   {
-    let suite = ConformanceSuite("Any", capabilities: [], timeLimit: timeLimit) { _ in try ReferenceEngine() }
+    let suite = ConformanceSuite("Any", capabilities: [], stallTimeout: stallTimeout) { _ in
+      try ReferenceEngine()
+    }
     let check = Check(.c1, "any.check", "it comes to an end", body: body)
     return await ConformanceCheck(definition: check, suite: suite).outcome()
   }
 
-  @Test("Progress gives a check its whole time again, and standing still is told as such")
+  @Test("Progress restarts the stall timeout, and a stall is reported as such")
   func extends() async throws {
     let noted = MutexProtected<ContinuousClock.Instant?>(nil)
-    let outcome = await outcome(timeLimit: limit) { context in
+    let outcome = await outcome(stallTimeout: limit) { context in
       try await Task.sleep(for: .milliseconds(200))
       context.noteProgress()
       noted.withLock { $0 = .now }
@@ -30,14 +32,14 @@ struct ProgressTests {
     #expect(last.duration(to: .now) >= limit - .milliseconds(10))
     let failure = try #require(outcome.failure)
     #expect(
-      failure.happened.hasPrefix(
+      failure.actual.hasPrefix(
         "the check got no further for 2.0 seconds after it had taken 1 step; an engine")
     )
   }
 
   @Test("A check that notes progress may take longer than the limit")
   func longSearch() async {
-    let outcome = await outcome(timeLimit: limit) { context in
+    let outcome = await outcome(stallTimeout: limit) { context in
       let end = ContinuousClock.now.advanced(by: .milliseconds(2_400))
       while ContinuousClock.now < end {
         context.noteProgress()
@@ -49,18 +51,19 @@ struct ProgressTests {
 
   @Test("A check without progress is stopped at the limit")
   func hang() async throws {
-    let outcome = await outcome(timeLimit: .milliseconds(300)) { _ in try await Task.sleep(for: .seconds(100))
+    let outcome = await outcome(stallTimeout: .milliseconds(300)) { _ in
+      try await Task.sleep(for: .seconds(100))
     }
     #expect(
-      outcome.failure?.happened.hasPrefix("the check had not come to an end after 0.3 seconds; an engine")
+      outcome.failure?.actual.hasPrefix("the check had not come to an end after 0.3 seconds; an engine")
         == true)
   }
 
-  @Test("An engine that holds every thread of its callers for ever is convicted, and so is the next one")
+  @Test("An engine that blocks every thread of its callers for ever fails, and so does the next one")
   func deadlock() async {
     // In a process of its own, where threads that nobody can stop do no harm.
     await #expect(processExitsWith: .success) {
-      let suite = ConformanceSuite("Deadlock", capabilities: [], timeLimit: .seconds(1)) { _ in
+      let suite = ConformanceSuite("Deadlock", capabilities: [], stallTimeout: .seconds(1)) { _ in
         NeverReturns(base: try ReferenceEngine())
       }
       let ids: Set = [
@@ -71,24 +74,24 @@ struct ProgressTests {
       #expect(report.failures.map(\.rule) == [.c1, .c1, .c1, .c5])
       #expect(
         report.failures.allSatisfy {
-          $0.happened.hasPrefix("the check had not come to an end after 1.0 seconds")
+          $0.actual.hasPrefix("the check had not come to an end after 1.0 seconds")
         })
     }
   }
 
-  @Test("A violation may carry another rule, a proof and a seed; without them they are the check's")
+  @Test("A violation may carry another rule, evidence and a seed; without them they are the check's")
   func violation() async throws {
-    let found = await outcome(timeLimit: limit) { _ in
-      throw Violation("it broke", rule: .w2, proof: "one\ntwo", seed: 99)
+    let found = await outcome(stallTimeout: limit) { _ in
+      throw Violation("it broke", rule: .w2, evidence: "one\ntwo", seed: 99)
     }
     #expect(
       found.failure
         == ConformanceFailure(
-          rule: .w2, check: "any.check", expectation: "it comes to an end", happened: "it broke",
-          proof: "one\ntwo", seed: 99))
-    let plain = await outcome(timeLimit: limit) { _ in throw Violation("it broke") }
-    #expect(plain.failure?.rule == .c1 && plain.failure?.proof == nil)
-    #expect(plain.failure?.seed == ConformanceEffort().seed)
+          rule: .w2, check: "any.check", expectation: "it comes to an end", actual: "it broke",
+          evidence: "one\ntwo", seed: 99))
+    let plain = await outcome(stallTimeout: limit) { _ in throw Violation("it broke") }
+    #expect(plain.failure?.rule == .c1 && plain.failure?.evidence == nil)
+    #expect(plain.failure?.seed == ConformanceBudget().seed)
   }
 
   @Test("Some checks of a suite can be made alone, and a cancelled run makes none")
@@ -109,8 +112,8 @@ struct ProgressTests {
   }
 }
 
-/// Waits for a lock that is never released, on the thread of whoever calls.
-private struct NeverReturns: Exhibit {
+/// Waits for a lock that is never released, on the thread of the caller.
+private struct NeverReturns: FaultyEngine {
   let base: ReferenceEngine
   private let lock = DispatchSemaphore(value: 0)
 

@@ -7,7 +7,7 @@ import Testing
 struct ResultsTests {
   /// What an engine may have said and a search may have printed: nothing of it may break a format.
   private static let nasty = "a < b && \"c\" ]]> *d* `e` | \u{1B}[31m \0 \u{FFFE} é🎵 >\u{301}\r\nnext"
-  private static let proof = "let engine = try open()\n\n  try await engine.close()\n```\n\u{7}"
+  private static let evidence = "let engine = try open()\n\n  try await engine.close()\n```\n\u{7}"
 
   private func result(
     _ check: String, _ rule: ContractRule, _ outcome: ConformanceOutcome, seconds: Double = 0.25
@@ -15,17 +15,18 @@ struct ResultsTests {
     .init(check: check, rule: rule, expectation: "it works", outcome: outcome, seconds: seconds)
   }
 
-  private func failure(_ rule: ContractRule, proof: String? = nil, happened: String = "it did not")
+  private func failure(_ rule: ContractRule, evidence: String? = nil, actual: String = "it did not")
     -> ConformanceOutcome
   {
     .failed(
       ConformanceFailure(
-        rule: rule, check: "history.any", expectation: "it works", happened: happened, proof: proof, seed: 7))
+        rule: rule, check: "history.any", expectation: "it works", actual: actual, evidence: evidence, seed: 7
+      ))
   }
 
   private func report(_ name: String, _ results: [ConformanceReport.Result]) -> ConformanceReport {
     ConformanceReport(
-      name: name, capabilities: ["persistent"], effort: ConformanceEffort(), results: results, seconds: 1.5)
+      name: name, capabilities: ["persistent"], budget: ConformanceBudget(), results: results, seconds: 1.5)
   }
 
   private var good: ConformanceReport {
@@ -42,14 +43,14 @@ struct ResultsTests {
       [
         result("keys.one", .k1, .passed), result("disk", .f1, .skipped("No disk.")),
         // A search for lost updates that finds a wrong timestamp.
-        result("history.any", .c1, failure(.w2, proof: Self.proof, happened: Self.nasty)),
+        result("history.any", .c1, failure(.w2, evidence: Self.evidence, actual: Self.nasty)),
       ])
   }
   private var both: ConformanceResults {
     ConformanceResults([good, bad]) { "again \($0.name) \($1.seed)" }
   }
 
-  @Test("The text has the matrix, each failure whole, each reason for skipping once, and a verdict")
+  @Test("The text has the matrix, each failure whole, each reason for skipping once, and a conclusion")
   func text() {
     let expected = """
       Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   ! could not run   – does not apply
@@ -63,7 +64,7 @@ struct ResultsTests {
 
       ✗ Bad, history.any
         Rule W2 is broken (history.any). Expected: it works. But a < b && "c" ]]> *d* `e` | \\u{1B}[31m \\u{0} \
-      \\u{FFFE} é🎵 >\u{301} next. The rule says: \(ContractRule.w2.sentence)
+      \\u{FFFE} é🎵 >\u{301} next. The rule says: \(ContractRule.w2.summary)
 
             let engine = try open()
 
@@ -81,17 +82,17 @@ struct ResultsTests {
     #expect(both.text == expected)
   }
 
-  @Test("The Markdown has the sentence of each rule and the proof as code")
+  @Test("The Markdown has the sentence of each rule and the evidence as code")
   func markdown() {
     let lines = both.markdown.split(separator: "\n", omittingEmptySubsequences: false)
     #expect(lines.contains("| rule | what it promises | Good | Bad |"))
     #expect(lines.contains("| --- | --- | ---: | ---: |"))
-    #expect(lines.contains("| W2 | \(ContractRule.w2.sentence) | – | ✗ 1 |"))
+    #expect(lines.contains("| W2 | \(ContractRule.w2.summary) | – | ✗ 1 |"))
     #expect(lines.contains("| total |  | 2 ○ 1 | 1 ○ 1 ✗ 1 |"))
-    let verdict = lines.firstIndex { $0.hasPrefix("- ✗ **Bad**, `history.any`: Rule W2 is broken") } ?? 0
-    #expect(lines[verdict].contains(#"a \< b \&\& "c" ]]> \*d\* \`e\` \| \u{1B}\[31m"#))
+    let conclusion = lines.firstIndex { $0.hasPrefix("- ✗ **Bad**, `history.any`: Rule W2 is broken") } ?? 0
+    #expect(lines[conclusion].contains(#"a \< b \&\& "c" ]]> \*d\* \`e\` \| \u{1B}\[31m"#))
     #expect(
-      lines[verdict...].dropFirst().prefix(10) == [
+      lines[conclusion...].dropFirst().prefix(10) == [
         "", "  ````", "  let engine = try open()", "", "    try await engine.close()", "  ```", #"  \u{7}"#,
         "  ````",
         "", "  Again: `again Bad 7`",
@@ -109,45 +110,46 @@ struct ResultsTests {
     #expect(engines.map { $0["skipped"] as? Int } == [1, 1])
     #expect(engines.map { $0["failed"] as? Int } == [0, 1])
     #expect(engines[1]["capabilities"] as? [String] == ["persistent"])
-    #expect((engines[1]["effort"] as? [String: Any])?["operations"] as? Int == ConformanceEffort().operations)
+    #expect((engines[1]["budget"] as? [String: Any])?["operations"] as? Int == ConformanceBudget().operations)
     let checks = try #require(engines[1]["checks"] as? [[String: Any]])
     #expect(checks.map { $0["status"] as? String } == ["passed", "skipped", "failed"])
     #expect(checks[1]["reason"] as? String == "No disk.")
     #expect(checks[2]["rule"] as? String == "C1")
-    #expect(checks[2]["brokenRule"] as? String == "W2")
-    #expect(checks[2]["proof"] as? String == Self.proof)
-    #expect(checks[2]["seed"] as? Int == 7)
-    #expect(checks[2]["reproduction"] as? String == "again Bad 7")
-    #expect((checks[2]["reason"] as? String)?.contains("\u{1B}[31m \0 \u{FFFE}") == true)
+    let failure = try #require(checks[2]["failure"] as? [String: Any])
+    #expect(failure["rule"] as? String == "W2")
+    #expect(failure["evidence"] as? String == Self.evidence)
+    #expect(failure["seed"] as? Int == 7)
+    #expect(failure["reproduction"] as? String == "again Bad 7")
+    #expect(failure["actual"] as? String == Self.nasty)
   }
 
   @Test("Without a command, a failure says what to set to see it again")
   func reproduction() {
     #expect(
       ConformanceResults([bad]).text.contains(
-        #"Again: run(only: ["history.any"]) of the suite, with effort.seed = 7, effort.operations = "#))
+        #"Again: run(only: ["history.any"]) of the suite, with budget.seed = 7, budget.operations = "#))
   }
 
-  @Test("A verdict is no better than what was looked at")
-  func verdicts() {
+  @Test("A conclusion is no better than what was looked at")
+  func conclusions() {
     let nothing = report("Nothing", [result("disk", .f1, .skipped("No disk."))])
-    #expect(ConformanceResults([nothing]).verdict.hasPrefix("No check could be made. "))
-    #expect(ConformanceResults([good]).verdict.hasPrefix("Every engine keeps the contract. "))
+    #expect(ConformanceResults([nothing]).conclusion.hasPrefix("No check could be made. "))
+    #expect(ConformanceResults([good]).conclusion.hasPrefix("Every engine keeps the contract. "))
     #expect(ConformanceResults([good]).isConforming)
     #expect(!both.isConforming)
   }
 
   @Test(
-    "Of checks that are not all there are, the verdict says how many were passed, and not that the contract is kept"
+    "Of checks that are not all there are, the conclusion says how many were passed, and not that the contract is kept"
   )
   func subset() throws {
     let results = [result("keys.one", .k1, .passed), result("keys.two", .k1, .passed)]
     let some = ConformanceReport(
-      name: "Some", capabilities: [], effort: ConformanceEffort(), results: results, applicableCount: 187,
+      name: "Some", capabilities: [], budget: ConformanceBudget(), results: results, applicableCount: 187,
       seconds: 1)
     #expect(
-      ConformanceResults([some]).verdict
-        == "Passed 2 of 187 checks, which is no verdict on the contract. 2 checks passed, 0 failed, 0 skipped."
+      ConformanceResults([some]).conclusion
+        == "Passed 2 of 187 checks, which does not show whether the contract is kept. 2 checks passed, 0 failed, 0 skipped."
     )
     #expect(some.isConforming && !some.isComplete)
     let object =
@@ -159,35 +161,35 @@ struct ResultsTests {
     #expect(whole?["conforms"] as? Bool == true)
   }
 
-  @Test("A run without a child process says how many checks it left out, in every format")
+  @Test("A run without a worker process says how many checks it left out, in every format")
   func leftOut() throws {
-    let skipped = ConformanceOutcome.skipped(ConformanceSuite.hasNoChild)
+    let skipped = ConformanceOutcome.skipped(ConformanceSuite.hasNoWorker)
     let report = ConformanceReport(
-      name: "Alone", capabilities: [], effort: ConformanceEffort(),
+      name: "Alone", capabilities: [], budget: ConformanceBudget(),
       results: [
         result("keys.one", .k1, .passed), result("killed.one", .w6, skipped),
         result("killed.two", .w6, skipped),
       ], leftOutCount: 2, seconds: 1)
     let results = ConformanceResults([report])
-    #expect(results.text.contains("○ Alone, 2 checks left out: The suite was given no child process"))
-    #expect(results.text.contains("Passed 1 of 3 checks, which is no verdict on the contract."))
+    #expect(results.text.contains("○ Alone, 2 checks left out: The suite was given no worker process"))
+    #expect(results.text.contains("Passed 1 of 3 checks, which does not show whether the contract is kept."))
     #expect(!results.text.contains("killed.one"))
-    #expect(results.markdown.contains("`2 checks left out`: The suite was given no child process"))
+    #expect(results.markdown.contains("`2 checks left out`: The suite was given no worker process"))
     #expect(
-      results.junit.contains(#"<property name="checks left out for lack of a child process" value="2"/>"#))
+      results.junit.contains(#"<property name="checks left out for lack of a worker process" value="2"/>"#))
     let object = try JSONSerialization.jsonObject(with: try results.json()) as? [String: Any]
     #expect((object?["engines"] as? [[String: Any]])?.first?["leftOut"] as? Int == 2)
   }
 
-  @Test("A check that failed itself is told from an engine that breaks a rule, in every format")
-  func obstacles() throws {
+  @Test("A check that failed itself is distinguished from an engine that breaks a rule, in every format")
+  func checkErrors() throws {
     let report = report(
       "Full", [result("keys.one", .k1, .passed), result("keys.two", .k1, .couldNotRun("No room\nhere."))])
     let results = ConformanceResults([report])
     #expect(!results.isConforming && report.failures.isEmpty)
     #expect(results.text.contains("K1     1 ! 1"))
     #expect(results.text.contains("! Full, keys.two: could not run: No room here."))
-    #expect(results.text.contains("Passed 1 of 2 checks, which is no verdict on the contract."))
+    #expect(results.text.contains("Passed 1 of 2 checks, which does not show whether the contract is kept."))
     #expect(results.markdown.contains("- ! **Full**, `keys.two`: could not run: No room here."))
     #expect(results.junit.contains(#"<error message="No room here."/>"#))
     #expect(results.junit.contains(#"tests="2" failures="0" errors="1" skipped="0""#))
@@ -198,9 +200,9 @@ struct ResultsTests {
       try JSONDecoder().decode(ConformanceOutcome.self, from: try JSONEncoder().encode(outcome)) == outcome)
   }
 
-  @Test("A failure shows its proof below its paragraph, and survives JSON with it")
-  func failureWithProof() throws {
-    let outcome = failure(.w2, proof: "one\n\ntwo")
+  @Test("A failure shows its evidence below its paragraph, and survives JSON with it")
+  func failureWithEvidence() throws {
+    let outcome = failure(.w2, evidence: "one\n\ntwo")
     let failure = try #require(outcome.failure)
     #expect(!failure.paragraph.contains("\n"))
     #expect("\(failure)" == failure.paragraph + "\n\n    one\n\n    two")

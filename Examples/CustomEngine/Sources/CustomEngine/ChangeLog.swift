@@ -48,11 +48,11 @@ final class ChangeLog {
   func load() throws -> [CacheKey: Entry] {
     let bytes = try file.read()
     let closedLength = Int(String(decoding: try lock.read(), as: UTF8.self))
-    if let closedLength, closedLength != bytes.count { throw damaged(nil) }
+    if let closedLength, closedLength != bytes.count { throw corrupted(nil) }
     length = 0
     if !bytes.starts(with: Self.firstLine) {
-      // A new file, or one of which a power cut has left nothing. All others are damaged or somebody else's.
-      guard closedLength == nil, bytes.allSatisfy({ $0 == 0 }) else { throw damaged(nil) }
+      // A new file, or one of which a power cut has left nothing. All others are corrupted or somebody else's.
+      guard closedLength == nil, bytes.allSatisfy({ $0 == 0 }) else { throw corrupted(nil) }
       return [:]
     }
     length = Self.firstLine.count
@@ -64,7 +64,7 @@ final class ChangeLog {
         entries[change.key] = change.entry
       } catch {
         // What was not closed may end, or have a hole, where the process or the machine died.
-        if closedLength != nil { throw damaged(error) }
+        if closedLength != nil { throw corrupted(error) }
         break
       }
       length = end + 1
@@ -74,8 +74,8 @@ final class ChangeLog {
     return entries
   }
 
-  private func damaged(_ error: (any Error)?) -> StorageError {
-    StorageError(.corrupted, "\(file.path) is no file of this engine, or is damaged.", underlying: error)
+  private func corrupted(_ error: (any Error)?) -> StorageError {
+    StorageError(.corrupted, "\(file.path) is no file of this engine, or is corrupted.", underlying: error)
   }
 
   /// - Throws: `StorageError` with code `io` if the path leads to another file now, or to none.

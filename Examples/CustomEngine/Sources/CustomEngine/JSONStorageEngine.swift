@@ -17,7 +17,7 @@ public actor JSONStorageEngine: StorageEngine {
   private var loadedEntries: [CacheKey: ChangeLog.Entry]?
 
   /// Opens the engine on a directory, which is made if it is missing. The file is read by the first call, which throws
-  /// `corrupted` if it is damaged or not one of this engine's.
+  /// `corrupted` if it is corrupted or not one of this engine's.
   ///
   /// - Throws: `StorageError` with code `locked` if another engine is open on the directory, or what the file system
   ///   reports.

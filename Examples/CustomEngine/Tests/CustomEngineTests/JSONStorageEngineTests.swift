@@ -3,7 +3,7 @@ import CustomEngine
 import Testing
 
 private let suite = ConformanceSuite(
-  "JSON", capabilities: .persistent, child: ConformanceChild(product: "custom-engine-child")
+  "JSON", capabilities: .persistent, worker: ConformanceWorker(product: "custom-engine-worker")
 ) { try JSONStorageEngine(directory: $0) }
 
 @Test("The engine keeps the contract", arguments: suite.checks)

@@ -1,0 +1,99 @@
+import Foundation
+import StockroomCore
+
+// Corrupted files: rule F2.
+
+extension CheckDefinition {
+  @CheckList static var corruptionChecks: [CheckDefinition] {
+    for corruption in NamedCorruption.allCases {
+      Check(
+        .f2, "corruption.\(corruption.rawValue)",
+        corruption.isCut
+          ? "a store that was closed, with a file \(corruption.what), throws corrupted when it is opened or read, or everything "
+            + "is there"
+          : "a store with a file \(corruption.what) throws corrupted when it is opened or read, or gives what is still there",
+        needs: .persistent
+      ) { context in
+        var run = try await CorruptionRun(in: context, history: .short)
+        for file in run.files(atMost: max(12, context.budget.corruptions / 5)) where run.violations.isEmpty {
+          try await run.check(corruption.corruption(to: file, size: run.size(of: file)))
+        }
+        try run.finish("")
+      }
+    }
+    Check(
+      .f2, "corruption.anywhere",
+      "wherever a file is corrupted, a read returns the right value or throws corrupted",
+      needs: .detectsCorruption
+    ) { context in
+      var run = try await CorruptionRun(in: context, history: .short)
+      for file in run.files {
+        let size = run.size(of: file)
+        for part in 0..<12 where run.violations.isEmpty {
+          try await run.check(Corruption(file: file, kind: .bytesChanged(at: size * part / 12)))
+        }
+      }
+      try run.finish("")
+    }
+    Check(
+      .f2, "corruption.found-by-verify",
+      "wherever a file is corrupted, verify() throws corrupted, if opening has not done so, or no read does so later; of a "
+        + "store that is as it was, it does not", needs: .persistent
+    ) { context in
+      var run = try await CorruptionRun(in: context, history: .short)
+      try await run.checkVerifyingUncorrupted()
+      for file in run.files(atMost: 8) {
+        let size = run.size(of: file)
+        for part in 0..<6 where run.violations.isEmpty {
+          try await run.check(
+            Corruption(file: file, kind: .bytesChanged(at: size * part / 6)), isVerified: true)
+        }
+      }
+      try run.finish("")
+    }
+    Check(
+      .f2, "corruption.at-random",
+      "whatever happens to a file of a closed store, opening, reading and writing it neither trap nor hang, they throw "
+        + "corrupted or give what is left, which is not nothing, and an engine that detects corruption gives no wrong "
+        + "value", needs: .persistent, needsWorker: true
+    ) { context in
+      var run = try await CorruptionRun(in: context, history: .long, mustHaveWorker: true)
+      let seed = context.budget.seed
+      for number in 0..<context.budget.corruptions where run.violations.count < 5 {
+        context.noteProgress()
+        try await run.check(run.corruption(number: number, seed: seed))
+      }
+      try run.finish(", seed \(seed)")
+    }
+  }
+}
+
+/// What rule F2 names.
+private enum NamedCorruption: String, CaseIterable, Sendable {
+  case truncatedFile = "truncated-file"
+  case emptiedFile = "emptied-file"
+  case zeroedHeader = "zeroed-header"
+  case replacedFile = "replaced-file"
+
+  var what: String {
+    switch self {
+    case .truncatedFile: "cut to half its length"
+    case .emptiedFile: "cut to no bytes at all"
+    case .zeroedHeader: "whose first bytes are zero"
+    case .replacedFile: "that is a text"
+    }
+  }
+
+  var isCut: Bool { self == .truncatedFile || self == .emptiedFile }
+
+  func corruption(to file: String, size: Int) -> Corruption {
+    let kind: Corruption.Kind =
+      switch self {
+      case .truncatedFile: .cut(to: size / 2)
+      case .emptiedFile: .cut(to: 0)
+      case .zeroedHeader: .zeroed(at: 0, count: 512)
+      case .replacedFile: .replaced(by: Corruption.text, name: "a text")
+      }
+    return Corruption(file: file, kind: kind)
+  }
+}

@@ -1,0 +1,201 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// One place in two processes: rule C3.
+
+extension CheckDefinition {
+  @CheckList static var multiProcessChecks: [CheckDefinition] {
+    Check(
+      .c3, "processes.second-opening",
+      "a place that another process has open is shared with multiProcess, and without it opening throws locked until "
+        + "that process has closed the engine", needs: .persistent, needsWorker: true
+    ) { try await checkSecondOpening($0) }
+    Check(
+      .c3, "processes.killed-holder",
+      "a place that was open in a process which was killed can be opened at once", needs: .persistent,
+      needsWorker: true
+    ) { try await checkKilledHolder($0) }
+    Check(
+      .c3, "processes.see-each-others-writes",
+      "what one process was acknowledged is what the other reads from then on",
+      needs: [.persistent, .multiProcess], needsWorker: true
+    ) { context in try await asSharing { try await checkTurns(context) } }
+    Check(
+      .c3, "processes.write-at-the-same-time", "nothing is lost when two processes write at the same time",
+      needs: [.persistent, .multiProcess], needsWorker: true
+    ) { try await checkSharedWork($0) }
+    Check(
+      .c3, "processes.outlive-each-other",
+      "a process goes on reading and writing after another, which was writing to the same place, was killed",
+      needs: [.persistent, .multiProcess], needsWorker: true
+    ) { context in try await asSharing { try await checkOutliving(context) } }
+  }
+}
+
+// MARK: - Opening
+
+private func checkSecondOpening(_ context: CheckContext) async throws {
+  let place = context.place
+  let isShared = context.capabilities.contains(.multiProcess)
+  try await context.withWorker { worker in
+    var engine = try await context.open()
+    try await engine.write(data("1"), key: key("by the parent"))
+    if !isShared {
+      try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
+      try await context.close(engine)
+    }
+    try await worker.perform(CallEngine(.open, at: place))
+    try await expectValues(["by the parent": "1"], in: worker, place)
+    try await worker.perform(CallEngine(.write([.init(key: "by the worker", data: data("2"))]), at: place))
+    if isShared {
+      try await expectStored([(key("by the worker"), data("2"))], in: engine)
+    } else {
+      try await expectLocked(context) { _ = try await context.open() }
+      try await expectLocked(context) { _ = try await context.open() }
+    }
+    try await worker.perform(CallEngine(.close, at: place))
+    if isShared { try await context.close(engine) }
+    engine = try await context.open()
+    try await expectStored(
+      [(key("by the parent"), data("1")), (key("by the worker"), data("2"))], in: engine)
+  }
+}
+
+private func checkKilledHolder(_ context: CheckContext) async throws {
+  for round in 0..<3 {
+    let written = SharedWork.Entry(key: "\(round)", data: data("round \(round)"))
+    try await context.withWorker { worker in
+      try await worker.perform(CallEngine(.open, at: context.place))
+      try await worker.perform(CallEngine(.write([written]), at: context.place))
+    }
+    let engine = try await context.open()
+    let all = (0...round).map { (key("\($0)"), data("round \($0)")) }
+    do {
+      try await expectStored(all, in: engine)
+    } catch let lost as Violation {
+      throw Violation(lost.description, rule: .w6)
+    }
+    try await context.close(engine)
+  }
+}
+
+/// Fails unless opening throws `locked` and names the place.
+private func expectLocked(_ context: CheckContext, _ open: () async throws -> Void) async throws {
+  let what = "opening what another process has open"
+  let (code, description): (String?, String)
+  do {
+    try await open()
+    throw Violation("\(what) threw nothing")
+  } catch let error as WorkerError {
+    (code, description) = (error.code, error.description)
+  } catch let failure as CallFailure {
+    (code, description) = (WorkerError(failure).code, failure.description)
+  }
+  try expect(code == StorageError.Code.locked.name, "\(what) did not throw locked: \(shortened(description))")
+  guard description.contains(context.root.lastPathComponent) else {
+    throw Violation(
+      "\(what) threw an error that does not name the path: \(shortened(description))", rule: .o2)
+  }
+}
+
+private func expectValues(_ values: [String: String], in worker: WorkerProcess, _ place: URL) async throws {
+  let found = try await worker.entries(at: place)
+  let texts = Dictionary(found.map { ($0.key.value, String(decoding: $0.data, as: UTF8.self)) }) { first, _ in
+    first
+  }
+  try expect(texts == values, "the other process found \(describe(texts)) instead of \(describe(values))")
+}
+
+extension WorkerProcess {
+  /// All entries, as the engine that is open in the worker returns them.
+  fileprivate func entries(at place: URL) async throws -> [StorageEntry] {
+    try await perform(CallEngine(.read, at: place)).flatMap { $0 }.map(\.entry)
+  }
+}
+
+// MARK: - Working together
+
+/// Calls it a fault in sharing if a process misses what another was acknowledged, or the other way round.
+private func asSharing(_ body: () async throws -> Void) async throws {
+  do {
+    try await body()
+  } catch let violation as Violation where violation.rule == .w6 {
+    throw Violation(violation.description)
+  }
+}
+
+private func checkTurns(_ context: CheckContext) async throws {
+  let place = context.place
+  let batches = NumberedBatches(seed: context.budget.seed)
+  let engine = try await context.open()
+  // What each process sees is followed on its own, timestamps too.
+  var (ours, theirs) = (
+    ExpectedContents(in: context.capabilities), ExpectedContents(in: context.capabilities)
+  )
+  try await context.withWorker { worker in
+    try await worker.perform(CallEngine(.open, at: place))
+    for number in 1...24 {
+      let operations = batches.operations(of: number)
+      if number.isMultiple(of: 2) {
+        try await engine.apply(operations)
+      } else {
+        try await worker.perform(CallEngine(.apply(operations.map(SentOperation.init)), at: place))
+      }
+      ours.apply(operations)
+      theirs.apply(operations)
+      // The process that did not write reads first.
+      if number.isMultiple(of: 2) { try theirs.check(try await worker.entries(at: place)) }
+      try await ours.verify(engine)
+      if !number.isMultiple(of: 2) { try theirs.check(try await worker.entries(at: place)) }
+    }
+    try await worker.perform(CallEngine(.close, at: place))
+  }
+  try await ours.verify(engine)
+}
+
+private func checkSharedWork(_ context: CheckContext) async throws {
+  let work = SharedWork(batchCount: 30)
+  let isAtomic = context.capabilities.contains(.atomicBatches)
+  let engine = try await context.open()
+  try await context.withWorker { worker in
+    try await worker.perform(CallEngine(.open, at: context.place))
+    async let theirs: Void = { @concurrent in
+      try await worker.perform(CallEngine(.work(work, share: "worker"), at: context.place))
+    }()
+    try await gather(0..<2) { try await work.perform("task \($0)", on: engine) }
+    try await theirs
+    let shares = ["worker", "task 0", "task 1"]
+    try work.verify(try await worker.entries(at: context.place), by: shares, isAtomic: isAtomic)
+    try work.verify(try await ExpectedContents.agreedEntries(of: engine), by: shares, isAtomic: isAtomic)
+  }
+}
+
+private func checkOutliving(_ context: CheckContext) async throws {
+  let steps = NumberedSteps(batches: NumberedBatches(seed: context.budget.seed), kind: .batches)
+  var processKiller = ProcessKiller(seed: ~context.budget.seed)
+  var expected = ExpectedContents(in: context.capabilities)
+  let engine = try await context.open()
+  var next = 1
+  for _ in 0...(context.budget.kills / 2) {
+    context.noteProgress()
+    let work = WriteSteps(place: context.place, steps: steps, first: next)
+    let acknowledged = try await context.withWorker { worker in
+      try await processKiller.kill(worker, at: .working(limit: 12), of: work).filter { $0 > 0 }
+    }
+    for number in acknowledged { expected.apply(steps.operations(of: number)) }
+    let last = acknowledged.last ?? next - 1
+    // What was under way when its process died may take effect at any time after that: some engines finish it when
+    // somebody writes the next time. After these writes, which leave nothing, it has taken effect or never will.
+    try await engine.write(data("v"), key: key("settling"))
+    try await engine.remove(key: key("settling"))
+    try await expected.verify(engine, underWay: steps.operations(of: last + 1))
+    try await steps.perform(last + 2, on: engine)
+    expected.apply(steps.operations(of: last + 2))
+    try await expected.verify(engine)
+    next = last + 3
+  }
+}

@@ -1,0 +1,93 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// An entry of a directory. Files and directories have numbers, which they keep whatever they are called.
+struct DiskName: Hashable, Sendable {
+  let directory: Int
+  let name: String
+}
+
+/// What a call of the system changes, at first in the system's memory only.
+enum DiskChange: Sendable {
+  case write(Int, offset: Int, Data)
+  case resize(Int, length: Int)
+  /// Nil removes the attribute.
+  case setAttribute(Int, name: String, Data?)
+  case setTime(Int, FileTime)
+  /// A new name, of a new file or directory or of one that there is.
+  case link(DiskName, to: Int)
+  /// A name less, of a file or of an empty directory.
+  case unlink(DiskName, of: Int)
+  case rename(DiskName, to: DiskName, of: Int)
+
+  /// The file whose contents or attributes change. Nil if names do.
+  var file: Int? {
+    switch self {
+    case .write(let file, _, _), .resize(let file, _), .setAttribute(let file, _, _), .setTime(let file, _):
+      file
+    case .link, .unlink, .rename: nil
+    }
+  }
+
+  /// The names that change.
+  var names: [DiskName] {
+    switch self {
+    case .write, .resize, .setAttribute, .setTime: []
+    case .link(let name, _), .unlink(let name, _): [name]
+    case .rename(let old, let new, _): [old, new]
+    }
+  }
+
+  /// Whether `fdatasync` waits for it, too: the contents, and the length that is needed to find them.
+  var isContents: Bool {
+    switch self {
+    case .write, .resize: true
+    default: false
+    }
+  }
+}
+
+/// A time of modification: seconds and nanoseconds since 1970.
+struct FileTime: Hashable, Sendable {
+  let seconds: Int
+  let nanoseconds: Int
+}
+
+/// A call that waits until changes are on the disk.
+struct DiskSync: Sendable {
+  enum Scope: Sendable {
+    /// What was written to a file, without its attributes if it is `fdatasync`, or the names in a directory.
+    case node(Int, contentsOnly: Bool)
+    case everything
+  }
+
+  let scope: Scope
+  /// Only changes with numbers below this one had been made when the call began.
+  let before: Int
+  /// Only changes with numbers from this one on: those of the one call, for a file that is opened for such writes.
+  var from = 0
+}
+
+/// What happens in the course of a recording.
+enum DiskEvent: Sendable {
+  case change(DiskChange)
+  case sync(DiskSync)
+  /// A step of the scenario has been acknowledged.
+  case acknowledgement(Int)
+}
+
+/// What became of a change when the power went.
+enum PersistenceOutcome: Hashable, Sendable {
+  case missing
+  case whole
+  /// Of a write: the file is as long as the write made it, but the bytes are those of before, or zero.
+  case lengthOnly
+  /// Of a write: only these of the sectors that it touches have reached the disk, counted from its first.
+  case sectors(Range<Int>)
+
+  /// What a disk writes as a whole, or not at all.
+  static let sectorSize = 512
+}

@@ -1,0 +1,245 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// What an engine must hold after the operations that it has acknowledged, and after some that it may have done or not.
+///
+/// Values tell which write they come from, so no two writes may be of the same value.
+///
+/// ```swift
+/// var expected = ExpectedContents(in: capabilities)
+/// for number in 1...acknowledged { expected.apply(batches.operations(of: number)) }
+/// try await expected.verify(engine, underWay: batches.operations(of: acknowledged + 1))
+/// ```
+struct ExpectedContents: Sendable {
+  /// What a write has left under a key. Moments are counted in operations.
+  struct Version: Sendable, Hashable {
+    let data: Data
+    let created: Int
+    let updated: Int
+  }
+
+  /// A version with the timestamps that it was found with.
+  private struct Observation {
+    let version: Version
+    let createdAt: Date
+    let updatedAt: Date
+  }
+
+  private let isAtomic: Bool
+  private let beginning: Date
+  private var operationCount = 0
+  private var versions: [CacheKey: Version] = [:]
+  private var observations: [CacheKey: Observation] = [:]
+
+  /// Nothing yet.
+  ///
+  /// - Parameters:
+  ///   - capabilities: What the engine claims. Without `atomicBatches` a batch that is under way may have been done in
+  ///     parts, and entries with equal times may be in any order.
+  ///   - beginning: When the first operation was begun, or earlier.
+  init(in capabilities: EngineCapabilities, since beginning: Date = Date()) {
+    isAtomic = capabilities.contains(.atomicBatches)
+    self.beginning = beginning
+  }
+
+  /// What is expected after the first so many batches.
+  init(
+    after number: Int, of batches: NumberedBatches, in capabilities: EngineCapabilities,
+    since beginning: Date = Date()
+  ) {
+    self.init(in: capabilities, since: beginning)
+    for number in 0..<number { apply(batches.operations(of: number + 1)) }
+  }
+
+  /// How many entries are expected.
+  var count: Int { versions.count }
+
+  /// Takes note of what has been acknowledged.
+  mutating func apply(_ operations: [StorageOperation]) {
+    for operation in operations {
+      operationCount += 1
+      switch operation {
+      case .removeAll: versions = [:]
+      case .remove(let key): versions[key] = nil
+      case .write(let data, let key):
+        versions[key] = Version(
+          data: data, created: versions[key]?.created ?? operationCount, updated: operationCount)
+      }
+    }
+  }
+
+  /// Fails unless it holds what was acknowledged, and nothing else but what was under way: all of that or
+  /// none or, without `atomicBatches`, some of it. What was found is what is expected from now on.
+  ///
+  /// Costs reading everything three times.
+  ///
+  /// - Throws: ``Violation`` of W6 for what was lost or invented, W4 for half a batch, R6 for the order of entries and W2
+  ///   for timestamps that have changed although the entry was not written since they were last seen, went back, or
+  ///   are not of this time.
+  mutating func verify(_ engine: any StorageEngine, underWay: [StorageOperation] = []) async throws {
+    try check(try await Self.agreedEntries(of: engine), underWay: underWay)
+  }
+
+  /// All entries of an engine, if its other ways of telling what it holds agree with them.
+  ///
+  /// - Throws: ``Violation``.
+  static func agreedEntries(of engine: any StorageEngine) async throws -> [StorageEntry] {
+    let found = try await engine.readAllEntries()
+    func expect(_ count: Int, _ what: String, _ rule: ContractRule) throws {
+      if count == found.count { return }
+      throw Violation("\(what) was \(count), but readAllEntries() gave \(found.count) entries", rule: rule)
+    }
+    try expect(try await engine.keyCount(), "keyCount()", .l2)
+    let keys = try await engine.allKeys()
+    try expect(keys.count, "the number of allKeys()", .k3)
+    let isListed = Set(keys) == Set(found.map(\.key))
+    if !isListed { throw Violation("allKeys() and readAllEntries() gave different keys", rule: .k3) }
+    let read = try await engine.readDataAndKeys(keys: found.map(\.key))
+    try expect(read.count, "the number of entries of readDataAndKeys(keys:)", .r2)
+    for (entry, read) in zip(found, read) where entry.key != read.key || entry.data != read.data {
+      throw Violation(
+        "readDataAndKeys(keys:) did not give what readAllEntries() gave for \(entry.key)", rule: .r2)
+    }
+    return found
+  }
+
+  /// The same for entries that were read from the engine.
+  mutating func check(_ found: [StorageEntry], underWay: [StorageOperation] = []) throws {
+    let now = Date()
+    var values: [CacheKey: Data] = [:]
+    for entry in found {
+      guard values.updateValue(entry.data, forKey: entry.key) == nil else {
+        throw Violation("readAllEntries() gave \(entry.key) twice", rule: .r3)
+      }
+    }
+    versions = try identify(values, underWay)
+    try expectOrder(found)
+    observations = try expectTimestamps(found, now)
+  }
+}
+
+// MARK: - Values
+
+extension ExpectedContents {
+  /// Tells which version of each key was found.
+  private mutating func identify(
+    _ values: [CacheKey: Data], _ underWay: [StorageOperation]
+  ) throws -> [CacheKey: Version] {
+    let before = versions
+    // What else there may be under each key that an operation under way is about, in order.
+    var later: [CacheKey: [Version?]] = [:]
+    for operation in underWay {
+      let touched =
+        switch operation {
+        case .removeAll: Array(versions.keys)
+        case .remove(let key), .write(_, let key): [key]
+        }
+      apply([operation])
+      for key in touched { later[key, default: []].append(versions[key]) }
+    }
+
+    var found: [CacheKey: Version] = [:]
+    for key in Set(before.keys).union(values.keys).union(later.keys) {
+      let possible = [before[key]] + later[key, default: []]
+      guard let version = possible.last(where: { $0?.data == values[key] }) else {
+        throw mismatch(key, values[key], possible)
+      }
+      found[key] = version
+    }
+    if isAtomic { try expectWhole(found, later.keys, before) }
+    return found
+  }
+
+  /// Fails unless the keys are all as they were before the batch or all as they are after it.
+  private func expectWhole(
+    _ found: [CacheKey: Version], _ keys: some Sequence<CacheKey>, _ before: [CacheKey: Version]
+  ) throws {
+    let keys = keys.sorted()
+    guard let new = keys.first(where: { found[$0]?.data != before[$0]?.data }),
+      let old = keys.first(where: { found[$0]?.data != versions[$0]?.data })
+    else { return }
+    throw Violation(
+      "half of the batch that was under way was there: \(new) had \(name(found[new]?.data)) in place of "
+        + "\(name(before[new]?.data)), but \(old) had \(name(found[old]?.data)) and not \(name(versions[old]?.data))",
+      rule: .w4)
+  }
+
+  private func mismatch(_ key: CacheKey, _ value: Data?, _ possible: [Version?]) -> Violation {
+    let wanted = name(possible[0]?.data)
+    if possible.count == 1 {
+      return Violation(
+        "\(key) had \(name(value)) instead of \(wanted), which had been acknowledged", rule: .w6)
+    }
+    let last = name(possible.last.flatMap { $0 }?.data)
+    return Violation(
+      "\(key) had \(name(value)), which is neither \(wanted), which had been acknowledged, nor \(last), which was under "
+        + "way", rule: .w6)
+  }
+}
+
+/// A value in a sentence: its first line, which says where it comes from.
+private func name(_ value: Data?) -> String {
+  guard let value else { return "no value" }
+  guard let end = value.prefix(60).firstIndex(of: UInt8(ascii: "\n")) else {
+    return value.count < 20 ? "\"\(String(decoding: value, as: UTF8.self))\"" : describe(value)
+  }
+  return "the value \"\(String(decoding: value[..<end], as: UTF8.self))\" (\(value.count) bytes)"
+}
+
+// MARK: - Order and timestamps
+
+extension ExpectedContents {
+  private func expectOrder(_ found: [StorageEntry]) throws {
+    for (one, other) in zip(found, found.dropFirst()) {
+      guard let first = versions[one.key], let second = versions[other.key], first.created > second.created
+      else { continue }
+      // Who makes a batch of single writes cannot distinguish two of them that happened between two ticks of the clock.
+      if !isAtomic, one.createdAt == other.createdAt { continue }
+      throw Violation(
+        "readAllEntries() gave \(one.key) before \(other.key), which had been written first", rule: .r6)
+    }
+  }
+
+  private func expectTimestamps(_ found: [StorageEntry], _ now: Date) throws -> [CacheKey: Observation] {
+    // The clock may have been set back meanwhile.
+    let earliest = min(beginning, now).addingTimeInterval(-tolerance)
+    let latest = max(beginning, now).addingTimeInterval(tolerance)
+    var seen: [CacheKey: Observation] = [:]
+    for entry in found {
+      guard let version = versions[entry.key] else { continue }
+      let isOfThisTime = earliest <= entry.createdAt && entry.updatedAt <= latest
+      if !isOfThisTime || entry.createdAt > entry.updatedAt {
+        throw changed(
+          entry,
+          "were not of the time between \(describe(earliest)) and \(describe(latest)), one after the other")
+      }
+      if let before = observations[entry.key], before.version.created == version.created {
+        let isSame = before.version.updated == version.updated
+        if entry.createdAt != before.createdAt || isSame && entry.updatedAt != before.updatedAt {
+          throw changed(
+            entry,
+            "had changed, without a write, from \(describe(before.createdAt)) and \(describe(before.updatedAt))"
+          )
+        }
+        if entry.updatedAt < before.updatedAt {
+          throw changed(entry, "had gone back from \(describe(before.updatedAt))")
+        }
+      }
+      seen[entry.key] = Observation(version: version, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
+    }
+    return seen
+  }
+
+  private func changed(_ entry: StorageEntry, _ how: String) -> Violation {
+    Violation(
+      "createdAt and updatedAt of \(entry.key), \(describe(entry.createdAt)) and \(describe(entry.updatedAt)), \(how)",
+      rule: .w2)
+  }
+}
+
+/// What rule W2 allows a timestamp to differ from the clock, in seconds.
+private let tolerance = 0.002

@@ -1,0 +1,39 @@
+import Foundation
+import StockroomCore
+
+/// Opens the engine in a worker, one state after the other.
+final class PowerCutInspector {
+  private let search: PowerCutSearch
+  private var worker: WorkerProcess?
+
+  init(_ search: PowerCutSearch) { self.search = search }
+
+  deinit { worker?.kill() }
+
+  /// What is wrong with what the engine makes of the state. Nil if nothing is.
+  func inspect(_ tree: DiskTree, _ histories: [PowerCutHistory]) async throws -> Violation? {
+    try tree.layOut(in: search.directory)
+    let task = InspectTask(
+      directory: search.directory.appending(path: PowerCutRecorder.enginePath), scenario: search.scenario,
+      histories: histories, capabilities: search.context.capabilities.rawValue, since: search.since)
+    let worker = try worker ?? search.context.startWorker()
+    self.worker = worker
+    let result = await withStallTimeout(PowerCutSearch.patience) { () -> Result<[Violation], any Error> in
+      do { return .success(try await worker.perform(task)) } catch { return .failure(error) }
+    }
+    switch result {
+    case .success(.success(let violations)): return violations.first
+    case .success(.failure(let error)):
+      self.worker = nil
+      try Task.checkCancellation()
+      if error is WorkerProcess.ProtocolError { throw error }
+      return Violation(error)
+    case .failure:
+      worker.kill()
+      self.worker = nil
+      try Task.checkCancellation()
+      return Violation(
+        Violation("the engine had not been opened and read after \(PowerCutSearch.patience)"))
+    }
+  }
+}

@@ -1,0 +1,115 @@
+import Foundation
+import StockroomCore
+
+/// Makes recordings of an engine at work.
+struct PowerCutRecorder {
+  /// Where the engine is opened, below a directory that is there. What is missing on the way the engine must make, and
+  /// make durable.
+  static let enginePath = "new/store"
+
+  let context: CheckContext
+  let scenario: PowerCutScenario
+  let since: Date
+  private let strace: Strace
+  /// Without symbolic links, as the system names files.
+  private let root: URL
+
+  /// - Throws: ``Skip`` if nothing can be recorded here.
+  init(_ context: CheckContext, _ scenario: PowerCutScenario) throws {
+    (self.context, self.scenario) = (context, scenario)
+    since = Date()
+    strace = try Strace()
+    root = context.root.resolvingSymlinksInPath()
+  }
+
+  /// Records the whole scenario, in a new place.
+  func recordScenario() async throws -> PowerCutSearch {
+    let directory = root.appending(path: "disk", directoryHint: .isDirectory)
+    try DiskTree().layOut(in: directory)
+    let task = task(0, in: directory, 1...scenario.length)
+    let (_, calls) = try await strace.record([task], in: context)
+    return search(calls, 0, directory, DiskTree()) { acknowledged in
+      // Opening is step 0.
+      let last = acknowledged.last ?? 0
+      // Without durable writes the last batches may be gone, any number of them.
+      let first = context.capabilities.contains(.durableWrites) ? last : 0
+      return (first...last).reversed().map { PowerCutHistory(through: $0, underWay: $0 + 1) }
+    }
+  }
+
+  /// Records how the engine is opened on what power cuts have left, and a few steps after that.
+  func recordRecoveries(from samples: [(tree: DiskTree, acknowledged: Int)]) async throws -> [PowerCutSearch]
+  {
+    var tasks: [TakeStepsTask] = []
+    for (run, sample) in samples.enumerated() {
+      let directory = root.appending(path: "recovery-\(run)", directoryHint: .isDirectory)
+      try sample.tree.layOut(in: directory)
+      let last = sample.acknowledged
+      var task = task(run, in: directory, (last + 2)...(last + 4))
+      task.histories = [PowerCutHistory(through: last), PowerCutHistory(through: last + 1)]
+      tasks.append(task)
+    }
+    let (messages, calls) = try await strace.record(tasks, in: context)
+    return try zip(samples, tasks).map { sample, task in
+      let opened = messages.first { $0.run == task.run }
+      if let violation = opened?.violation {
+        throw Violation("after a power cut \(violation.description)", rule: violation.rule)
+      }
+      let directory = root.appending(path: "recovery-\(task.run)", directoryHint: .isDirectory)
+      return search(calls, task.run, directory, sample.tree) { acknowledged in
+        histories(acknowledged, after: sample.acknowledged, isNextThere: opened?.history == 1)
+      }
+    }
+  }
+
+  /// What may be there in the course of a recovery.
+  ///
+  /// The step that was under way at the first cut may be there or not, and may be lost again, until a later one has been
+  /// acknowledged: that one has been made on what was found.
+  private func histories(_ acknowledged: [Int], after last: Int, isNextThere: Bool) -> [PowerCutHistory] {
+    guard let step = acknowledged.last else { return [PowerCutHistory(through: last, underWay: last + 1)] }
+    if step > last + 1 {
+      return [PowerCutHistory(through: step, without: isNextThere ? nil : last + 1, underWay: step + 1)]
+    }
+    return [
+      PowerCutHistory(through: last, underWay: last + 1),
+      PowerCutHistory(through: isNextThere ? last + 1 : last, underWay: last + 2),
+    ]
+  }
+
+  private func task(_ run: Int, in directory: URL, _ steps: ClosedRange<Int>) -> TakeStepsTask {
+    TakeStepsTask(
+      run: run, directory: directory.appending(path: Self.enginePath), scenario: scenario, steps: steps,
+      capabilities: context.capabilities.rawValue, since: since)
+  }
+
+  private func search(
+    _ calls: [TraceCall], _ run: Int, _ directory: URL, _ initial: DiskTree,
+    _ histories: @escaping ([Int]) -> [PowerCutHistory]
+  ) -> PowerCutSearch {
+    // There may be many calls to be read.
+    context.noteProgress()
+    let path = directory.systemPath
+    let recording = TraceReader.recording(
+      of: calls, root: path.hasSuffix("/") ? String(path.dropLast()) : path, initial: initial,
+      workingDirectory: FileManager.default.currentDirectoryPath
+    ) { line in
+      guard case .message(let message) = WorkerReply<TakeStepsTask.Message>(line: line), message.run == run
+      else {
+        return nil
+      }
+      return message.step
+    }
+    return PowerCutSearch(
+      context: context, scenario: scenario, since: since, recording: recording, directory: directory,
+      histories: histories)
+  }
+}
+
+extension WorkerReply {
+  /// Reads a line. Nil if it is none of these.
+  fileprivate init?(line: String) {
+    guard let reply = try? JSONDecoder().decode(Self.self, from: Data(line.utf8)) else { return nil }
+    self = reply
+  }
+}

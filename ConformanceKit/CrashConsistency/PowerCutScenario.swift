@@ -1,0 +1,86 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import StockroomKitSupport
+
+/// What an engine is made to do while its files are watched, step by step: batches that let the store grow, be worked over
+/// and shrink, single writes and removals, the removal of everything, and closing and opening in between.
+struct PowerCutScenario: Codable, Hashable, Sendable {
+  let seed: UInt64
+  /// How many steps there are.
+  let length: Int
+  /// Whether there are values so large, written again and again without closing in between, that every engine has to
+  /// begin new files or to use its old ones again.
+  var isLarge = false
+
+  /// What a step does, numbered from 1. There is no end to them.
+  func operations(of number: Int) -> [StorageOperation] {
+    let batches = NumberedBatches(seed: seed)
+    let everything = 1 + length * 2 / 3
+    if isLarge, let operations = largeOperations(of: number) { return operations }
+    switch number % 6 {
+    case _ where number == everything: return [.removeAll]
+    case 2 where number < everything || number > everything + 2:
+      // A write of one entry, which many engines make in another way.
+      var random = SeededRandom(seed: seed, number: number)
+      return [.write(Data("single \(number)\n".utf8) + random.bytes(300), key: NumberedBatches.marker)]
+    case 5:
+      for case .write(_, let key) in batches.operations(of: number - 1) { return [.remove(key: key)] }
+      return batches.operations(of: number)
+    default: return batches.operations(of: number)
+    }
+  }
+
+  /// What the steps do in which large values come and go. Nil for all others. With 8.6 MB between two openings they are more
+  /// than SQLite, with 4 MB, and LevelDB, with up to 8 MiB, put into their logs before they begin them again.
+  private func largeOperations(of number: Int) -> [StorageOperation]? {
+    let keys = (0..<3).map { CacheKey(verbatim: "large/\($0)") }
+    switch number {
+    case 15...18:
+      var random = SeededRandom(seed: seed, number: number)
+      return keys.map { .write(Data("large \(number), \($0)\n".utf8) + random.bytes(720_000), key: $0) }
+    case 20: return keys.map { .remove(key: $0) }
+    default: return nil
+    }
+  }
+
+  /// Does a step: with the method for a single operation, if it is one.
+  func perform(_ number: Int, on engine: any StorageEngine) async throws {
+    let operations = operations(of: number)
+    guard operations.count == 1 else { return try await engine.apply(operations) }
+    switch operations[0] {
+    case .write(let data, let key): try await engine.write(data, key: key)
+    case .remove(let key): try await engine.remove(key: key)
+    case .removeAll: try await engine.removeAllData()
+    }
+  }
+
+  /// Whether the engine is closed and opened after the step.
+  func reopens(after number: Int) -> Bool { number % 7 == 0 }
+
+  /// A step that comes after all others, to see whether the engine still takes writes.
+  static let afterwards = 1_000_003
+}
+
+/// The steps whose effects are expected, and one whose effects may be there or not.
+struct PowerCutHistory: Codable, Hashable, Sendable {
+  /// All steps up to this one.
+  var through: Int
+  /// A step among them that was not acknowledged and has been found not to have happened.
+  var without: Int?
+  var underWay: Int?
+
+  /// What an engine must hold.
+  func expectation(
+    _ scenario: PowerCutScenario, in capabilities: EngineCapabilities, since beginning: Date
+  ) -> ExpectedContents {
+    var expected = ExpectedContents(in: capabilities, since: beginning)
+    for number in 0..<through where number + 1 != without {
+      expected.apply(scenario.operations(of: number + 1))
+    }
+    return expected
+  }
+}

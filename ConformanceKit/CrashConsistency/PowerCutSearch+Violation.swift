@@ -1,0 +1,59 @@
+extension PowerCutSearch {
+  /// Says what was found, where, and what had been lost, with as little as is enough for the engine to fail.
+  func report(
+    _ violation: Violation, of state: PowerCutState, at moment: Moment, _ inspector: PowerCutInspector
+  ) async throws -> Violation {
+    let (state, violation) = try await simplified(state, violation, at: moment, inspector)
+    let events = recording.events
+    let changes = events.indices.filter { if case .change = events[$0].event { true } else { false } }
+    func operation(_ index: Int) -> String { "\(index + 1): \(events[index].summary)" }
+    let pending = moment.disk.pending
+    let differing = pending.filter { state.outcome($0.number) != .whole }
+    let losses =
+      differing.isEmpty
+      ? "everything had reached the disk"
+      : "of what had not been synced this was missing: "
+        + listed(differing.map { operation(changes[$0.number]) + state.outcome($0.number).remark })
+    let recent = events.indices[max(0, moment.index - 11)...moment.index].map(operation)
+    return Violation(
+      "after a power cut behind operation \(moment.index + 1) of \(events.count), with "
+        + (moment.acknowledged.map { "step \($0) acknowledged" } ?? "nothing acknowledged")
+        + ", when \(losses), \(violation.description). The last operations were \(recent.joined(separator: "; "))",
+      rule: violation.rule)
+  }
+
+  /// The same with less missing, as long as the engine fails for it.
+  private func simplified(
+    _ state: PowerCutState, _ violation: Violation, at moment: Moment, _ inspector: PowerCutInspector
+  ) async throws -> (PowerCutState, Violation) {
+    var (state, violation) = (state, violation)
+    for entry in moment.disk.pending.filter({ state.outcome($0.number) != .whole }).suffix(60) {
+      var simpler = state
+      simpler.particular[entry.number] = .whole
+      let tree = moment.disk.tree { simpler.outcome($0.number) }
+      if let found = try await inspector.inspect(tree, moment.histories) {
+        (state, violation) = (simpler, found)
+      }
+    }
+    return (state, violation)
+  }
+
+  private func listed(_ items: [String]) -> String {
+    items.count > 8
+      ? items.prefix(8).joined(separator: "; ") + "; and \(items.count - 8) more"
+      : items.joined(separator: "; ")
+  }
+}
+
+extension PersistenceOutcome {
+  /// What is said behind the operation in a list of those that did not reach the disk as a whole.
+  fileprivate var remark: String {
+    switch self {
+    case .missing, .whole: ""
+    case .lengthOnly: " (but for the length of the file)"
+    case .sectors(let sectors):
+      " (but for \(sectors.count == 1 ? "sector" : "sectors") \(sectors.lowerBound)"
+        + (sectors.count == 1 ? ")" : " to \(sectors.upperBound - 1))")
+    }
+  }
+}

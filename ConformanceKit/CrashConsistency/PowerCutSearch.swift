@@ -1,0 +1,180 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+
+/// Cuts the power at the moments of a recording, again and again, and looks at what the engine makes of what is left.
+struct PowerCutSearch {
+  let context: CheckContext
+  let scenario: PowerCutScenario
+  let since: Date
+  let recording: DiskRecording
+  /// Where the files were while they were recorded. They are put in the same place again.
+  let directory: URL
+  /// What the engine may hold when these steps have been acknowledged.
+  let histories: ([Int]) -> [PowerCutHistory]
+
+  /// A moment of the recording.
+  struct Moment {
+    let index: Int
+    let disk: SimulatedDisk
+    let isAfterChange: Bool
+    let histories: [PowerCutHistory]
+    let acknowledged: Int?
+  }
+
+  /// How long an engine may take to open and read what a power cut has left: a few hundred entries.
+  static let patience = Duration.seconds(60)
+
+  /// Fails if it cannot stand a state that a power cut could have left.
+  ///
+  /// - Parameter limit: How many states there are at most. Nil for all of the enumeration.
+  /// - Throws: ``Skip`` if the recording does not show everything that the engine did.
+  func run(limit: Int?) async throws {
+    context.noteProgress()
+    try checkRecording()
+    let inspector = PowerCutInspector(self)
+    try await checkFinal(inspector)
+    var random = SeededRandom(seed: context.budget.seed)
+    var chosen: [Int: Int]?
+    if let limit { chosen = picks(limit, &random) }
+    var seen: Set<[Int]> = []
+    try await forEachMoment { moment in
+      let wanted = chosen?[moment.index]
+      if chosen == nil ? isLikeOthers(moment) : wanted == nil { return }
+      let kinds = PowerCutStates(moment.disk, isAfterChange: moment.isAfterChange).kinds(&random)
+      for candidates in selection(kinds, wanted, &random) {
+        // Of a few candidates for one pick, the first that is new.
+        for state in candidates {
+          context.noteProgress()
+          let tree = moment.disk.tree { state.outcome($0.number) }
+          guard seen.insert([tree.fingerprint, moment.histories.hashValue]).inserted else { continue }
+          if let violation = try await inspector.inspect(tree, moment.histories) {
+            throw try await report(violation, of: state, at: moment, inspector)
+          }
+          break
+        }
+      }
+    }
+  }
+
+  /// States that power cuts have left at so many moments, and the last step that was acknowledged before each.
+  ///
+  /// Fails if it cannot stand one of them.
+  func samples(_ count: Int) async throws -> [(tree: DiskTree, acknowledged: Int)] {
+    try checkRecording()
+    let inspector = PowerCutInspector(self)
+    var random = SeededRandom(seed: context.budget.seed &+ 1)
+    var samples: [(DiskTree, Int)] = []
+    let picks = picks(count, &random)
+    try await forEachMoment { moment in
+      guard picks[moment.index] != nil, let acknowledged = moment.acknowledged, samples.count < count else {
+        return
+      }
+      let kinds = PowerCutStates(moment.disk, isAfterChange: moment.isAfterChange).kinds(&random)
+      let state = kinds[random.next(upTo: kinds.count)].randomElement(using: &random) ?? .everything
+      let tree = moment.disk.tree { state.outcome($0.number) }
+      context.noteProgress()
+      if let violation = try await inspector.inspect(tree, moment.histories) {
+        throw try await report(violation, of: state, at: moment, inspector)
+      }
+      samples.append((tree, acknowledged))
+    }
+    return samples
+  }
+}
+
+// MARK: - Moments
+
+extension PowerCutSearch {
+  private func forEachMoment(_ body: (Moment) async throws -> Void) async throws {
+    var disk = SimulatedDisk(recording.initial)
+    var acknowledged: [Int] = []
+    for (index, event) in recording.events.enumerated() {
+      var isAfterChange = false
+      switch event.event {
+      case .change(let change):
+        disk.make(change)
+        isAfterChange = true
+      case .sync(let sync): disk.sync(sync)
+      case .acknowledgement(let step): acknowledged.append(step)
+      }
+      try Task.checkCancellation()
+      try await body(
+        Moment(
+          index: index, disk: disk, isAfterChange: isAfterChange, histories: histories(acknowledged),
+          acknowledged: acknowledged.last))
+    }
+  }
+
+  /// Whether the moment is one of very many in a row that differ in little: six of seven behind a hundred changes of one
+  /// file that are all not durable yet.
+  private func isLikeOthers(_ moment: Moment) -> Bool {
+    guard moment.isAfterChange, moment.index % 7 > 0 else { return false }
+    let latest = moment.disk.pending.suffix(100)
+    guard latest.count == 100, let file = latest.last?.change.file else { return false }
+    return latest.allSatisfy { $0.change.file == file }
+  }
+
+  /// How many states to look at at which moments: those at which something has just been acknowledged, and others that
+  /// are spread over the whole recording.
+  private func picks(_ limit: Int, _ random: inout SeededRandom) -> [Int: Int] {
+    var picks: [Int: Int] = [:]
+    let count = recording.events.count
+    guard count > 0 else { return picks }
+    let acknowledgements = recording.events.indices.filter {
+      if case .acknowledgement = recording.events[$0].event { true } else { false }
+    }
+    for index in acknowledgements.prefix(limit / 2) { picks[index, default: 0] += 1 }
+    let rest = limit - picks.count
+    for number in 0..<rest {
+      let index = (number * count + random.next(upTo: count)) / rest
+      picks[min(index, count - 1), default: 0] += 1
+    }
+    return picks
+  }
+
+  /// All states one by one or, if only some are wanted, some of each kind: the first is that nothing has reached the disk.
+  private func selection(
+    _ kinds: [[PowerCutState]], _ wanted: Int?, _ random: inout SeededRandom
+  ) -> [[PowerCutState]] {
+    guard let wanted else { return kinds.joined().map { [$0] } }
+    return (0..<wanted).map { number in
+      let candidates = (0..<6).compactMap { _ in
+        kinds[random.next(upTo: kinds.count)].randomElement(using: &random)
+      }
+      return number == 0 ? [kinds[0][0]] + candidates : candidates
+    }
+  }
+}
+
+// MARK: - Trust in the recording
+
+extension PowerCutSearch {
+  private func checkRecording() throws {
+    if let limitation = recording.limitation { throw Skip(reason: limitation) }
+    guard FileManager.default.fileExists(atPath: directory.systemPath) else { return }
+    let difference = recording.final.firstDifference(
+      from: try DiskTree(contentsOf: directory), without: recording.mappedFiles)
+    if let difference {
+      throw Skip(reason: "The recorded operations do not lead to what is in the engine's file \(difference).")
+    }
+  }
+
+  /// Looks at what the engine has left with everything on the disk. If it misses something there, that was in memory that
+  /// no recording shows.
+  private func checkFinal(_ inspector: PowerCutInspector) async throws {
+    let acknowledged = recording.events.compactMap {
+      if case .acknowledgement(let step) = $0.event { step } else { nil }
+    }
+    guard let violation = try await inspector.inspect(recording.final, histories(acknowledged)) else {
+      return
+    }
+    let mapped = recording.final.paths.filter { recording.mappedFiles.contains($0.number) }.map(\.path)
+    guard mapped.isEmpty else {
+      throw Skip(
+        reason: "The engine writes to files through memory, which cannot be recorded: "
+          + "\(mapped.joined(separator: ", ")).")
+    }
+    throw Violation("when it was opened on what it had left, \(violation.description)", rule: violation.rule)
+  }
+}

@@ -1,0 +1,150 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+extension Violation {
+  /// What was found wrong with an engine after a power cut: a violation of rule W6 unless the error names another.
+  init(_ error: any Error, while what: String = "") {
+    self.init(what + String(describing: error), rule: (error as? Violation)?.rule ?? .w6)
+  }
+}
+
+/// Does the steps of a scenario, in a worker whose calls of the system are being recorded.
+struct TakeStepsTask: WorkerTask {
+  struct Message: Codable, Sendable {
+    /// Which of several tasks, one after the other.
+    let run: Int
+    /// The step that has been acknowledged; that of opening is the one before the first.
+    let step: Int
+    /// Which history the engine was found to have, after opening.
+    var history: Int?
+    var violation: Violation?
+  }
+
+  let run: Int
+  let directory: URL
+  let scenario: PowerCutScenario
+  let steps: ClosedRange<Int>
+  /// What the engine may hold at the beginning. Nothing is looked at if there are none.
+  var histories: [PowerCutHistory] = []
+  let capabilities: UInt
+  let since: Date
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable (Message) throws -> Void
+  ) async throws {
+    var engine = EngineUnderTest(try await makeEngine(directory))
+    var opened = Message(run: run, step: steps.lowerBound - 1)
+    if !histories.isEmpty {
+      do {
+        opened.history = try await firstMatch(
+          of: histories, in: engine, scenario, EngineCapabilities(rawValue: capabilities), since: since
+        ).index
+      } catch {
+        opened.violation = Violation(error)
+      }
+    }
+    try send(opened)
+    for step in steps {
+      try await scenario.perform(step, on: engine)
+      try send(Message(run: run, step: step))
+      guard scenario.reopens(after: step) else { continue }
+      try await engine.close()
+      engine.release()
+      engine = EngineUnderTest(try await makeEngine(directory))
+    }
+    try await engine.close()
+    engine.release()
+  }
+}
+
+/// Opens an engine on what a power cut has left and looks at everything.
+struct InspectTask: WorkerTask {
+  typealias Message = Violation
+
+  let directory: URL
+  let scenario: PowerCutScenario
+  /// What the engine may hold.
+  let histories: [PowerCutHistory]
+  let capabilities: UInt
+  let since: Date
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable (Violation) throws -> Void
+  ) async throws {
+    var doing = "opening the engine"
+    do {
+      var engine = EngineUnderTest(try await makeEngine(directory))
+      doing = ""
+      var (_, expected) = try await firstMatch(
+        of: histories, in: engine, scenario, EngineCapabilities(rawValue: capabilities), since: since)
+      doing = "writing afterwards"
+      try await scenario.perform(PowerCutScenario.afterwards, on: engine)
+      expected.apply(scenario.operations(of: PowerCutScenario.afterwards))
+      doing = "closing afterwards"
+      try await engine.close()
+      engine.release()
+      doing = "opening the engine once more"
+      engine = EngineUnderTest(try await makeEngine(directory))
+      doing = "once it had been written to and opened again"
+      try await expected.verify(engine)
+      try await engine.close()
+      engine.release()
+    } catch let error as Violation {
+      try send(Violation(error, while: doing.isEmpty ? "" : "\(doing), "))
+    } catch {
+      let failure = error as? CallFailure
+      try send(
+        Violation(error, while: doing.isEmpty ? "" : "\(doing)\(failure == nil ? " threw " : ": ")"))
+    }
+  }
+}
+
+/// Which of the histories fits to what the engine holds, and what is expected from now on.
+///
+/// - Throws: why the first one does not fit, if none does.
+private func firstMatch(
+  of histories: [PowerCutHistory], in engine: EngineUnderTest, _ scenario: PowerCutScenario,
+  _ capabilities: EngineCapabilities, since beginning: Date
+) async throws -> (index: Int, expected: ExpectedContents) {
+  let found = try await ExpectedContents.agreedEntries(of: engine)
+  var reason: Violation?
+  for (index, history) in histories.enumerated() {
+    do {
+      var expected = Expectations.shared.expectation(of: history, scenario, capabilities, beginning)
+      let underWay = history.underWay.map { scenario.operations(of: $0) } ?? []
+      try expected.check(found, underWay: underWay)
+      return (index, expected)
+    } catch let error as Violation {
+      reason = reason ?? error
+    }
+  }
+  guard let reason else { throw Violation("nothing was expected") }
+  if capabilities.contains(.durableWrites) { throw reason }
+  throw Violation(
+    "it held what it had held after none of the batches: beside the last one, \(reason)", rule: reason.rule)
+}
+
+/// Remembers what is expected after each history, since there are many states for each.
+private final class Expectations: Sendable {
+  static let shared = Expectations()
+
+  private let known = MutexProtected<[PowerCutHistory: ExpectedContents]>([:])
+
+  func expectation(
+    of history: PowerCutHistory, _ scenario: PowerCutScenario, _ capabilities: EngineCapabilities,
+    _ beginning: Date
+  ) -> ExpectedContents {
+    var key = history
+    key.underWay = nil
+    if let known = known.withLock({ $0[key] }) { return known }
+    let made = key.expectation(scenario, in: capabilities, since: beginning)
+    known.withLock { $0[key] = made }
+    return made
+  }
+}

@@ -1,0 +1,72 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+import StockroomCore
+import StockroomKitSupport
+
+/// Kills processes at moments that follow from a seed: after some number of messages, and then a part of the time later
+/// that the work takes between two of them.
+struct ProcessKiller {
+  /// What a process is killed in the middle of.
+  enum Moment {
+    /// Of what it does before its first message.
+    case opening
+    /// Of what it does after that, and no later than after so many messages.
+    case working(limit: Int)
+  }
+
+  private var random: SeededRandom
+  private var openingTime = Duration.milliseconds(2)
+  private var stepTime = Duration.microseconds(300)
+
+  init(seed: UInt64) { random = SeededRandom(seed: seed) }
+
+  /// Has the process do the work and kills it. Gives all the messages that it sent; for work that was done before, it gives
+  /// those of all of the work.
+  ///
+  /// - Throws: What the work throws, and ``WorkerProcess/Died`` if the process died in another way.
+  mutating func kill<Work: WorkerTask>(
+    _ worker: WorkerProcess, at moment: Moment, of work: Work
+  ) async throws -> [Work.Message] {
+    try await worker.waitUntilReady()
+    let (count, delay) = choose(moment)
+    let start = ContinuousClock.now
+    var (first, last) = (start, start)
+    var messages: [Work.Message] = []
+    if count == 0 { kill(worker, after: delay) }
+    do {
+      for try await message in try worker.start(work) {
+        messages.append(message)
+        last = .now
+        if messages.count == 1 { first = last }
+        if messages.count == count { kill(worker, after: delay) }
+      }
+    } catch let died as WorkerProcess.Died {
+      guard died.ending == .killed(signal: SIGKILL) else { throw died }
+    }
+    if !messages.isEmpty { openingTime = (openingTime + (first - start)) / 2 }
+    if messages.count > 1 { stepTime = (stepTime + (last - first) / (messages.count - 1)) / 2 }
+    return messages
+  }
+
+  /// After how many messages the process is killed, and how long after the last of them.
+  private mutating func choose(_ moment: Moment) -> (messages: Int, delay: Duration) {
+    let part = Double(random.next(upTo: 1_000)) / 1_000
+    return switch moment {
+    case .opening: (0, openingTime * (part * 1.2))
+    case .working(let limit): (1 + random.next(upTo: limit), stepTime * (part * 2))
+    }
+  }
+
+  private func kill(_ worker: WorkerProcess, after delay: Duration) {
+    Task { @concurrent in
+      // The delay is part of the experiment. That it may be cut short does not matter.
+      try? await Task.sleep(for: delay)
+      worker.kill()
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import Foundation
+import StockroomCore
+
+/// The program that records what an engine asks of the system: https://strace.io
+struct Strace {
+  private let path: String
+
+  /// The one that is installed.
+  ///
+  /// - Throws: ``Skip`` if none is, or where there is none.
+  init() throws {
+    #if !canImport(Darwin)
+      let directories = (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin").split(separator: ":")
+      let found = directories.map { "\($0)/strace" }.first(where: FileManager.default.isExecutableFile)
+      guard let found else {
+        throw Skip(
+          reason:
+            "The file operations of the engine are recorded with strace, which is not installed (on Debian: "
+            + "apt-get install strace).")
+      }
+      path = found
+    #else
+      throw Skip(reason: "The file operations of an engine can be recorded on Linux only.")
+    #endif
+  }
+
+  /// Has a worker do something, one task after the other, and gives what the worker said and the calls that it made.
+  func record<Work: WorkerTask>(_ tasks: [Work], in context: CheckContext) async throws -> (
+    messages: [Work.Message], calls: [TraceCall]
+  ) {
+    let file = context.root.appending(path: "trace-\(UUID().uuidString)")
+    let worker = try context.startWorker(under: command(writingTo: file))
+    var messages: [Work.Message] = []
+    do {
+      try await translatingWorkerErrors {
+        for task in tasks {
+          for try await message in try worker.start(task) {
+            messages.append(message)
+            context.noteProgress()
+          }
+        }
+      }
+    } catch {
+      // Nothing was recorded: it was not the engine that failed.
+      let size = try? FileManager.default.attributesOfItem(atPath: file.systemPath)[.size] as? Int
+      if size ?? 0 == 0 {
+        throw Skip(reason: "strace cannot follow a process here: \(error).")
+      }
+      throw error
+    }
+    worker.closeInput()
+    await worker.waitUntilEnd()
+    let calls = TraceText.calls(in: try Data(contentsOf: file, options: .alwaysMapped))
+    try FileManager.default.removeItem(at: file)
+    return (messages, calls)
+  }
+
+  private func command(writingTo file: URL) -> [String] {
+    // The question marks are for calls that a system does not know.
+    let calls = DiskRecording.calls.map { "?" + $0 }.joined(separator: ",")
+    return [
+      path, "-f", "-y", "-xx", "-qq", "-s", "\(8 << 20)", "--seccomp-bpf", "-e", "signal=none", "-e",
+      "trace=\(calls)", "-o", file.systemPath,
+    ]
+  }
+}

@@ -1,0 +1,216 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// Turns the calls in a trace into what they do to the files below a directory.
+///
+/// It keeps the books that the system keeps: which file each path and each descriptor stands for, where each
+/// descriptor has got to, and how long each file is.
+struct TraceReader {
+  /// What several descriptors share.
+  final class OpenFile {
+    let node: Int
+    var position = 0
+    var appends: Bool
+    /// Whether each write waits for the disk.
+    let isSynchronous: Bool
+
+    init(node: Int, flags: Set<String>) {
+      self.node = node
+      appends = flags.contains("O_APPEND")
+      isSynchronous = flags.contains("O_SYNC") || flags.contains("O_DSYNC")
+    }
+  }
+
+  /// The calls cannot be distinguished as they must be.
+  struct UntraceableCall: Error {
+    let reason: String
+  }
+
+  private let rootPath: String
+  private let acknowledgement: (String) -> Int?
+  private(set) var recording: DiskRecording
+  /// What the files are like at the moment.
+  private(set) var live: DiskTree
+  private var descriptors: [Int: OpenFile] = [:]
+  private var workingDirectory: String
+  private var nextNode: Int
+  /// At which line of the trace each change was made.
+  private var changeLines: [Int] = []
+
+  /// - Parameters:
+  ///   - root: The path of the directory, without symbolic links.
+  ///   - initial: What it holds at the beginning.
+  ///   - workingDirectory: Where the process is that was traced.
+  ///   - acknowledgement: Which step is acknowledged by a message to the parent process.
+  init(
+    root: String, initial: DiskTree, workingDirectory: String,
+    acknowledgement: @escaping (String) -> Int?
+  ) {
+    rootPath = root
+    self.workingDirectory = workingDirectory
+    self.acknowledgement = acknowledgement
+    recording = DiskRecording(initial: initial)
+    live = initial
+    nextNode = (initial.directories.keys.max() ?? 0) + (initial.files.keys.max() ?? 0) + 1
+  }
+
+  /// Reads a trace from its beginning to its end.
+  static func recording(
+    of calls: [TraceCall], root: String, initial: DiskTree, workingDirectory: String,
+    acknowledgement: @escaping (String) -> Int?
+  ) -> DiskRecording {
+    var reader = TraceReader(
+      root: root, initial: initial, workingDirectory: workingDirectory, acknowledgement: acknowledgement)
+    do {
+      for call in calls.sorted(by: { $0.effectLine < $1.effectLine }) { try reader.read(call) }
+    } catch {
+      reader.recording.limitation = (error as? UntraceableCall)?.reason ?? String(describing: error)
+    }
+    return reader.recording
+  }
+
+  // MARK: Noting down
+
+  mutating func change(_ change: DiskChange, of call: TraceCall, _ summary: String) {
+    live.apply(change)
+    changeLines.append(call.effectLine)
+    recording.events.append(.init(event: .change(change), summary: summary))
+  }
+
+  /// A sync makes durable what had been done when it began, not what came while it was waiting.
+  mutating func sync(_ scope: DiskSync.Scope, of call: TraceCall, _ summary: String) {
+    var before = changeLines.count
+    while before > 0, changeLines[before - 1] >= call.began { before -= 1 }
+    recording.events.append(.init(event: .sync(DiskSync(scope: scope, before: before)), summary: summary))
+  }
+
+  /// The last change is durable at once.
+  mutating func syncLastChange(_ node: Int, _ summary: String) {
+    let sync = DiskSync(
+      scope: .node(node, contentsOnly: true), before: changeLines.count, from: changeLines.count - 1)
+    recording.events.append(.init(event: .sync(sync), summary: summary))
+  }
+
+  mutating func acknowledge(_ text: String) {
+    guard let step = acknowledgement(text) else { return }
+    recording.events.append(
+      .init(event: .acknowledgement(step), summary: "acknowledgement of step \(step)"))
+  }
+
+  mutating func noteMap(of node: Int) { recording.mappedFiles.insert(node) }
+
+  mutating func makeFile() -> Int {
+    defer { nextNode += 1 }
+    live.addFile(nextNode)
+    recording.initial.addFile(nextNode)
+    return nextNode
+  }
+
+  mutating func makeDirectory() -> Int {
+    defer { nextNode += 1 }
+    live.addDirectory(nextNode)
+    recording.initial.addDirectory(nextNode)
+    return nextNode
+  }
+
+  // MARK: Descriptors
+
+  subscript(descriptor: TraceValue?) -> OpenFile? { descriptor?.number.flatMap { descriptors[$0] } }
+
+  /// Lets a descriptor stand for a file, or for none below the root.
+  mutating func assign(_ file: OpenFile?, to descriptor: Int?) {
+    if let descriptor { descriptors[descriptor] = file }
+  }
+
+  mutating func close(_ range: ClosedRange<Int>) {
+    for descriptor in Array(descriptors.keys) where range.contains(descriptor) {
+      descriptors[descriptor] = nil
+    }
+  }
+
+  mutating func changeDirectory(_ path: String) { workingDirectory = absolute(path, in: workingDirectory) }
+
+  // MARK: Paths
+
+  /// What a path stands for.
+  enum Place {
+    case outside
+    /// A directory that is there, by no name of its own: the root, or the one that a descriptor stands for.
+    case directory(Int)
+    /// A name in a directory, whether there is anything of that name or not.
+    case name(DiskName)
+  }
+
+  /// - Parameter directory: The descriptor that a relative path begins at; nil stands for the working directory.
+  func place(_ path: TraceValue?, in directory: TraceValue? = nil) throws -> Place {
+    guard let text = path?.text else { return .outside }
+    let steps = text.split(separator: "/").filter { $0 != "." }.map(String.init)
+    if steps.starts(with: ["proc", "self", "fd"]), steps.count > 3, let number = Int(steps[3]) {
+      guard let open = descriptors[number] else { return .outside }
+      return try place(Array(steps.dropFirst(4)), below: open.node)
+    }
+    if !text.hasPrefix("/"), let open = self[directory], !steps.contains("..") {
+      // The path behind a descriptor is that of when the line was written, so the descriptor says better where it is.
+      return try place(steps, below: open.node)
+    }
+    let full = absolute(text, in: directory?.path ?? workingDirectory)
+    guard full == rootPath || full.hasPrefix(rootPath + "/") else { return .outside }
+    return try place(
+      full.dropFirst(rootPath.count).split(separator: "/").map(String.init), below: DiskTree.root)
+  }
+
+  private func place(_ steps: [String], below directory: Int) throws -> Place {
+    guard let last = steps.last else { return .directory(directory) }
+    var parent = directory
+    for step in steps.dropLast() {
+      guard let next = live[DiskName(directory: parent, name: step)], live.isDirectory(next) else {
+        throw UntraceableCall(reason: "The recording lost track of the directory \(step).")
+      }
+      parent = next
+    }
+    return .name(DiskName(directory: parent, name: last))
+  }
+
+  private func absolute(_ path: String, in directory: String) -> String {
+    var components: [Substring] = []
+    let whole = path.hasPrefix("/") ? path : directory + "/" + path
+    for component in whole.split(separator: "/") where component != "." {
+      if component == ".." { _ = components.popLast() } else { components.append(component) }
+    }
+    return "/" + components.joined(separator: "/")
+  }
+
+  /// What a file or directory is called at the moment, for lists of operations.
+  func title(_ node: Int) -> String {
+    if node == DiskTree.root { return "the directory above" }
+    for (directory, names) in live.directories {
+      for (name, number) in names where number == node {
+        return directory == DiskTree.root ? name : title(directory) + "/" + name
+      }
+    }
+    return "a file without a name"
+  }
+
+  func title(_ name: DiskName) -> String {
+    name.directory == DiskTree.root ? name.name : title(name.directory) + "/" + name.name
+  }
+}
+
+extension TraceCall {
+  /// The line of the trace at which the call is taken to have had its effect.
+  ///
+  /// What another thread has done meanwhile is taken to have happened before. But a descriptor may be given out again as
+  /// soon as the call that closes it has begun, and what is being reported to the parent has been done.
+  var effectLine: Int { name == "close" || name == "close_range" || message != nil ? began : ended }
+
+  /// What a worker reports to its parent: a ``WorkerReply`` with a message.
+  var message: String? {
+    guard name == "write", let text = arguments.dropFirst().first?.text, text.hasPrefix(#"{"message""#) else {
+      return nil
+    }
+    return text
+  }
+}

@@ -1,0 +1,180 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import StockroomKitSupport
+
+// Tasks whose process is killed while it works, and one that looks at what is left.
+
+/// An entry as it is sent.
+struct SentEntry: Codable, Sendable {
+  let key: String
+  let data: Data
+  let createdAt: Date
+  let updatedAt: Date
+
+  init(_ entry: StorageEntry) {
+    (key, data) = (entry.key.value, entry.data)
+    (createdAt, updatedAt) = (entry.createdAt, entry.updatedAt)
+  }
+
+  var entry: StorageEntry {
+    StorageEntry(key: CacheKey(verbatim: key), data: data, createdAt: createdAt, updatedAt: updatedAt)
+  }
+}
+
+/// Opens the engine, reads all entries, looks whether its other answers agree with them, closes the engine and sends the
+/// entries in order.
+struct ReadEverything: WorkerTask {
+  let place: URL
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable ([SentEntry]) throws -> Void
+  ) async throws {
+    let engine = try await open(place, makeEngine)
+    let entries = try await ExpectedContents.agreedEntries(of: engine)
+    try await engine.close()
+    engine.release()
+    for start in stride(from: 0, to: entries.count, by: 64) {
+      try send(entries[start..<min(start + 64, entries.count)].map(SentEntry.init))
+    }
+  }
+}
+
+/// Calls to an engine, numbered from 1, that follow from a seed and their number.
+struct NumberedSteps: Codable, Sendable {
+  enum Kind: Codable, Sendable {
+    /// Batches through every method that takes one, and single calls between them.
+    case batches
+    /// Single writes and removals.
+    case single
+  }
+
+  let batches: NumberedBatches
+  let kind: Kind
+
+  /// What the step with a number does.
+  func operations(of number: Int) -> [StorageOperation] {
+    switch (kind, number % 8) {
+    case (.single, _): [singleOperation(number)]
+    case (.batches, 3): someRemovals(number)
+    case (.batches, 1), (.batches, 6): Array(batches.operations(of: number).suffix(1))
+    case (.batches, _): batches.operations(of: number)
+    }
+  }
+
+  /// Does the step, through the method that fits it best.
+  func perform(_ number: Int, on engine: EngineUnderTest) async throws {
+    let operations = operations(of: number)
+    switch operations.first {
+    case .write(let data, let key) where operations.count == 1: try await engine.write(data, key: key)
+    case .remove(let key) where operations.count == 1: try await engine.remove(key: key)
+    default:
+      let (writes, removals) = (operations.compactMap(\.written), operations.compactMap(\.removed))
+      if writes.count == operations.count {
+        try await engine.write(writes)
+      } else if removals.count == operations.count {
+        try await engine.remove(keys: removals)
+      } else {
+        try await engine.apply(operations)
+      }
+    }
+  }
+
+  private func someRemovals(_ number: Int) -> [StorageOperation] {
+    var random = SeededRandom(seed: ~batches.seed, number: number)
+    return (0..<12).map { _ in .remove(key: NumberedBatches.key(random.next(upTo: NumberedBatches.keyCount)))
+    }
+  }
+
+  /// A write or a removal of one of a few keys, so that what is removed is there as a rule.
+  private func singleOperation(_ number: Int) -> StorageOperation {
+    var random = SeededRandom(seed: ~batches.seed, number: number)
+    let key = NumberedBatches.key(random.next(upTo: 50))
+    if random.next(upTo: 5) < 2 { return .remove(key: key) }
+    return .write(NumberedBatches.value("write \(number)", &random), key: key)
+  }
+}
+
+extension StorageOperation {
+  var isRemovalOfEverything: Bool { if case .removeAll = self { true } else { false } }
+
+  var written: (key: CacheKey, data: Data)? {
+    if case .write(let data, let key) = self { (key, data) } else { nil }
+  }
+
+  var removed: CacheKey? {
+    if case .remove(let key) = self { key } else { nil }
+  }
+}
+
+/// Opens the engine, says so by sending 0, and takes step after step for ever. Sends the number of each that the engine
+/// has acknowledged.
+struct WriteSteps: WorkerTask {
+  let place: URL
+  let steps: NumberedSteps
+  let first: Int
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine, send: @Sendable (Int) throws -> Void
+  ) async throws {
+    let engine = try await open(place, makeEngine)
+    try send(0)
+    for number in first... {
+      try await steps.perform(number, on: engine)
+      try send(number)
+    }
+  }
+}
+
+/// What several tasks write: each its own keys, in single writes and removals that are numbered from 1.
+struct TasksOfWriters: Codable, Sendable {
+  let seed: UInt64
+  let writerCount: Int
+
+  /// What all keys of a writer begin with.
+  func prefix(of writer: Int) -> String { "writer/\(writer)/" }
+
+  func operation(_ number: Int, of writer: Int) -> StorageOperation {
+    var random = SeededRandom(seed: seed &+ UInt64(truncatingIfNeeded: writer) << 32, number: number)
+    let key = CacheKey(verbatim: "\(prefix(of: writer))\(random.next(upTo: 30))")
+    if random.once(in: 5) { return .remove(key: key) }
+    return .write(NumberedBatches.value("writer \(writer), write \(number)", &random), key: key)
+  }
+}
+
+/// An acknowledged write of one of several tasks.
+struct WriterMessage: Codable, Sendable {
+  let writer: Int
+  let number: Int
+}
+
+/// Opens the engine and writes in several tasks at the same time, to the end or for ever. Sends what was acknowledged.
+struct WriteInTasks: WorkerTask {
+  let place: URL
+  let tasks: TasksOfWriters
+  /// The number of each writer's first operation.
+  let first: [Int]
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable (WriterMessage) throws -> Void
+  ) async throws {
+    let engine = try await open(place, makeEngine)
+    try await withoutActuallyEscaping(send) { send in
+      _ = try await gather(0..<tasks.writerCount) { writer in
+        for number in first[writer]... {
+          switch tasks.operation(number, of: writer) {
+          case .write(let data, let key): try await engine.write(data, key: key)
+          case .remove(let key): try await engine.remove(key: key)
+          case .removeAll: try await engine.removeAllData()
+          }
+          try send(WriterMessage(writer: writer, number: number))
+        }
+      }
+    }
+  }
+}

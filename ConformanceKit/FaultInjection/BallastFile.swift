@@ -1,0 +1,31 @@
+import Foundation
+
+/// A file that takes up room until it is removed.
+struct BallastFile {
+  let file: URL
+
+  init(on disk: URL) { file = disk.appending(path: "ballast") }
+
+  /// Takes up all room there is but for some blocks.
+  func fill(leavingBlocks count: Int) throws {
+    try Data().write(to: file)
+    let handle = try FileHandle(forWritingTo: file)
+    defer { try? handle.close() }
+    for size in [1 << 20, 1 << 16, 1 << 12] {
+      // An error is the end of the room, which is what is looked for.
+      while (try? handle.write(contentsOf: Data(count: size))) != nil {}
+    }
+    let length = try handle.seekToEnd() & ~4_095
+    try handle.truncate(atOffset: length - min(length, UInt64(count) * 4_096))
+  }
+
+  /// Takes up so many bytes.
+  func take(_ count: Int) throws { try Data(count: count).write(to: file) }
+
+  /// Makes room, at once: a file that is removed while a process which is just being started has inherited it keeps
+  /// its room for a moment longer.
+  func remove() throws {
+    try FileHandle(forWritingTo: file).truncate(atOffset: 0)
+    try FileManager.default.removeItem(at: file)
+  }
+}

@@ -1,0 +1,154 @@
+import Foundation
+import StockroomCore
+
+/// Writes while the clock is set back and forth, in a process whose clock can be set: see ``FakeClock``.
+struct ClockRollback: CheckTask {
+  enum Question: String, Codable, Sendable { case timestamps, order }
+
+  let place: URL
+  let isPersistent: Bool
+  let question: Question
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    let start = Date()
+    FakeClock.set(secondsFromNow: -3_600)
+    guard Date().timeIntervalSince(start) < -3_000 else {
+      throw Skip(reason: "The clock of a process cannot be set here.")
+    }
+    FakeClock.set(secondsFromNow: 0)
+    var engine = EngineUnderTest(try await makeEngine(place))
+    var history = ClockHistory()
+    for (round, offset) in [0, -3_600, -7_200, 600, -86_400].enumerated() {
+      FakeClock.set(secondsFromNow: offset)
+      let when = "with the clock set by \(offset) s"
+      try note("writing \(when)")
+      try await history.write(round, to: engine)
+      try await verify(history: &history, engine, when)
+      guard isPersistent else { continue }
+      try await engine.close()
+      engine.release()
+      engine = EngineUnderTest(try await makeEngine(place))
+      try await verify(history: &history, engine, "\(when), after reopening")
+      try await history.overwrite(round, in: engine)
+      try await verify(history: &history, engine, "\(when), after an overwrite after reopening")
+    }
+    try await engine.close()
+  }
+
+  private func verify(history: inout ClockHistory, _ engine: EngineUnderTest, _ when: String) async throws {
+    switch question {
+    case .timestamps: try await history.expectTimestamps(in: engine, when)
+    case .order:
+      try expect(
+        try await engine.readAllEntries().map(\.key), is: history.order, "\(when), readAllEntries()")
+    }
+  }
+}
+
+/// What was written, and what is known of the timestamps.
+private struct ClockHistory {
+  private var times: [CacheKey: (created: Date, updated: Date)] = [:]
+  /// The keys that are there, in the order of their first write.
+  private(set) var order: [CacheKey] = []
+
+  private mutating func isWritten(_ key: CacheKey) { if !order.contains(key) { order.append(key) } }
+
+  private mutating func isRemoved(_ key: CacheKey) {
+    order.removeAll { $0 == key }
+    times[key] = nil
+  }
+
+  /// New keys, overwrites in each way, and a key that comes back.
+  mutating func write(_ round: Int, to engine: EngineUnderTest) async throws {
+    let new = key("new in round \(9 - round)")
+    try await engine.write(data("\(round)"), key: new)
+    isWritten(new)
+    let batch = [key("in a batch"), key("batch of round \(round)")]
+    try await engine.write(batch.map { ($0, data("\(round)")) })
+    for key in batch { isWritten(key) }
+    let (removed, applied) = (key("comes back"), key("applied"))
+    try await engine.apply([
+      .write(data("\(round)"), key: applied), .remove(key: removed), .write(data("\(round)"), key: removed),
+    ])
+    isWritten(applied)
+    isRemoved(removed)
+    isWritten(removed)
+    try await overwrite(round, in: engine)
+  }
+
+  mutating func overwrite(_ round: Int, in engine: EngineUnderTest) async throws {
+    try await engine.write(data("again \(round)"), key: key("often"))
+    isWritten(key("often"))
+    if let first = order.first { try await engine.write(data("first \(round)"), key: first) }
+  }
+
+  mutating func expectTimestamps(in engine: EngineUnderTest, _ when: String) async throws {
+    for key in order {
+      guard let created = try await engine.createdAt(key: key),
+        let updated = try await engine.updatedAt(key: key)
+      else { throw Violation("\(when), a timestamp of \(key) was nil") }
+      try expect(
+        created <= updated,
+        "\(when), createdAt of \(key) was \(describe(created)), after updatedAt, \(describe(updated))")
+      if let last = times[key] {
+        try expect(
+          abs(created.timeIntervalSince(last.created)) <= precisionOfTime,
+          "\(when), createdAt of \(key), which had not been removed, went from \(describe(last.created)) to "
+            + "\(describe(created))")
+        try expect(
+          updated.timeIntervalSince(last.updated) >= -precisionOfTime,
+          "\(when), updatedAt of \(key) went from \(describe(last.updated)) back to \(describe(updated))")
+      }
+      times[key] = (created, updated)
+    }
+  }
+}
+
+/// A clock that a process has for itself, by `faketime` (https://github.com/wolfcw/libfaketime).
+enum FakeClock {
+  /// What starts a program with such a clock.
+  ///
+  /// Not the library alone: it changes the environment, beside which Swift looks for a program's arguments.
+  ///
+  /// - Throws: ``Skip`` where there is none.
+  static func tool() throws -> [String] {
+    #if !canImport(Darwin)
+      let program = ["/usr/bin/faketime", "/usr/local/bin/faketime"].first {
+        FileManager.default.isExecutableFile(atPath: $0)
+      }
+      guard let program else {
+        throw Skip(reason: "Setting the clock of a process needs the program faketime.")
+      }
+      // What waits for a time to pass must not wait for the false one, and the times of files are what they are.
+      return [
+        "/usr/bin/env", "NO_FAKE_STAT=1", "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+        "DONT_FAKE_MONOTONIC=1",
+        program, "-m", "--exclude-monotonic", "-f", "+0",
+      ]
+    #else
+      throw Skip(reason: "The kit can set the clock of a process on Linux only.")
+    #endif
+  }
+
+  /// What starts a program for which a minute is over in a fifth of a second, whatever it waits with.
+  ///
+  /// - Throws: ``Skip`` where there is none.
+  static func fastTool() throws -> [String] {
+    let program = try tool().first { $0.hasSuffix("/faketime") } ?? "faketime"
+    return ["/usr/bin/env", "NO_FAKE_STAT=1", program, "-m", "-f", "+0 x300"]
+  }
+
+  /// Removes what the tool leaves in the system's shared memory if it is killed. The process has ended, or has not been
+  /// able to start.
+  static func removeTraces(ofProcess identifier: Int32) {
+    for name in ["faketime_shm_", "sem.faketime_sem_"] { unlink("/dev/shm/\(name)\(identifier)") }
+  }
+
+  /// Sets the clock of this process, if it is such a process.
+  static func set(secondsFromNow offset: Int) {
+    setenv("FAKETIME", offset < 0 ? "\(offset)" : "+\(offset)", 1)
+  }
+}

@@ -1,0 +1,228 @@
+import Foundation
+import StockroomCore
+
+/// Opens a corrupted store, reads it in every way, writes once and closes, by rule F2.
+///
+/// What rule F2 asks of every engine, wherever the corruption is: no trap and no hang, which the parent sees; nothing is
+/// thrown but that the store is corrupted; and a store that was full is not given out as empty. An engine without
+/// `detectsCorruption` may not notice that a value, or a key, is not what it was. One that claims it gives what was
+/// written or throws.
+struct CorruptedStoreCheck: CheckTask {
+  let directory: URL
+  let history: StoreHistory
+  let what: String
+  /// The names of the codes that may be thrown.
+  let codes: [String]
+  /// Whether everything that is given must be right.
+  let mustBeRight: Bool
+  /// Whether, unless some call throws, everything that was written must be there as it was.
+  let mustBeWhole: Bool
+  /// Whether the engine is asked to look at everything first. What that does not find, no later read may report.
+  let isVerified: Bool
+  /// Whether it may be what it once was.
+  let mayTurnBack: Bool
+  let mayBeEmpty: Bool
+  /// The corrupted file before it was corrupted, and where it belongs. After an opening that was refused it is put back,
+  /// and everything must be there: to refuse must not make things worse.
+  let remedy: Remedy?
+
+  struct Remedy: Codable, Sendable {
+    let original: URL
+    let corrupted: URL
+  }
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    try note("opening \(what)")
+    let engine: EngineUnderTest
+    do {
+      engine = EngineUnderTest(try await makeEngine(directory))
+    } catch {
+      try classify(error, of: "opening the engine")
+      if let remedy { try await heal(remedy, makeEngine: makeEngine, note: note) }
+      return
+    }
+    let look = Look(task: self, engine: engine, note: note)
+    if isVerified {
+      try await look.verify()
+    } else {
+      try await look.read()
+    }
+    try await look.write()
+    try await look.close()
+    engine.release()
+  }
+
+  /// Fails unless this is how it may say that the store is corrupted.
+  fileprivate func classify(_ error: any Error, of call: String) throws {
+    let error = (error as? CallFailure)?.error ?? error
+    if let error = error as? StorageError, codes.contains(error.code.name) { return }
+    throw Violation(
+      "\(what), \(call) threw \(shortened(String(describing: error))), which is not StorageError with code corrupted"
+    )
+  }
+
+  private func heal(
+    _ remedy: Remedy, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    guard System.mode(of: directory) != nil else {
+      throw Violation("\(what), where opening was refused, the whole directory was gone afterwards")
+    }
+    try? FileManager.default.removeItem(at: remedy.corrupted)
+    try FileManager.default.copyItem(at: remedy.original, to: remedy.corrupted)
+    let healed = CorruptedStoreCheck(
+      directory: directory, history: history,
+      what: "\(what), where opening was refused, and then that file put back as it was", codes: [],
+      mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false,
+      remedy: nil)
+    try await healed.check(makeEngine: makeEngine, note: note)
+  }
+}
+
+/// One look at a corrupted store.
+private final class Look {
+  let task: CorruptedStoreCheck
+  let engine: EngineUnderTest
+  let note: @Sendable (String) throws -> Void
+  private let expected: [CacheKey: Data]
+  /// What the store held at earlier times, if that counts as right.
+  private let earlier: [[CacheKey: Data]]
+  /// How many values were given.
+  private var found = 0
+  private var isReported = false
+  /// What was missing or wrong first.
+  private var loss: Violation?
+
+  init(task: CorruptedStoreCheck, engine: EngineUnderTest, note: @escaping @Sendable (String) throws -> Void)
+  {
+    (self.task, self.engine, self.note) = (task, engine, note)
+    expected = task.history.contents()
+    earlier =
+      task.mayTurnBack ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
+  }
+
+  /// Has the engine look at everything, and then reads everything.
+  func verify() async throws {
+    try await attempt("verify()") { try await engine.verify() }
+    let isFound = isReported
+    try await read()
+    if isReported && !isFound {
+      throw Violation("\(task.what), verify() threw nothing, and a read threw corrupted later")
+    }
+  }
+
+  func read() async throws {
+    let keys = expected.keys.sorted()
+    let engine = engine
+    var values: [(CacheKey, Data?)] = []
+    try await attempt("read(key:)") {
+      for key in keys {
+        do {
+          values.append((key, try await engine.read(key: key)))
+        } catch let failure as CallFailure {
+          try task.classify(failure, of: "read(key:) of \(key)")
+          isReported = true
+        }
+      }
+    }
+    for (key, value) in values {
+      if value != nil { found += 1 }
+      if !isRight(value, of: key) { throw wrong("read(key:) of \(key)", value) }
+      noteLoss(of: key, value, "read(key:)")
+    }
+    try await readMany(keys)
+    try await readAll()
+    if let loss, task.mustBeWhole && !isReported { throw loss }
+    if found == 0 && !isReported && !task.mayBeEmpty {
+      throw Violation("\(task.what), the store was empty, and no call threw")
+    }
+  }
+
+  private func readMany(_ keys: [CacheKey]) async throws {
+    let engine = engine
+    try await expectRight("readDataAndKeys(keys:)") { try await engine.readDataAndKeys(keys: keys) }
+    try await attempt("read(keys:)") { found += try await engine.read(keys: keys).count }
+    try await attempt("keysExist(_:)") { _ = try await engine.keysExist(keys) }
+    try await attempt("keyExists(_:)") { _ = try await engine.keyExists(keys[0]) }
+    try await attempt("createdAt(key:)") { _ = try await engine.createdAt(key: keys[1]) }
+    try await attempt("updatedAt(key:)") { _ = try await engine.updatedAt(key: keys[1]) }
+  }
+
+  private func readAll() async throws {
+    let engine = engine
+    try await expectRight("readAllDataAndKeys()") { try await engine.readAllDataAndKeys() }
+    try await expectRight("scan(.all)") { try await engine.scan(.all, limit: nil) }
+    try await expectRight("readAllEntries()") { try await engine.readAllEntries().map { ($0.key, $0.data) } }
+    try await attempt("readAllData()") { found += try await engine.readAllData().count }
+    try await attempt("keyCount()") { _ = try await engine.keyCount() }
+    try await attempt("allKeys()") { _ = try await engine.allKeys() }
+  }
+
+  func write() async throws {
+    let (engine, value, key) = (engine, data("after the corruption"), key("written after the corruption"))
+    var (isWritten, read) = (false, Data?.none)
+    try await attempt("write(_:key:)") {
+      try await engine.write(value, key: key)
+      isWritten = true
+    }
+    try await attempt("read(key:) of what was just written") {
+      read = try await engine.read(key: key)
+      if task.mustBeRight && isWritten && read != value {
+        throw wrong("read(key:) of what was just written", read)
+      }
+    }
+  }
+
+  func close() async throws {
+    let engine = engine
+    // Closing may report the corruption as well.
+    try await attempt("close()") { try await engine.close() }
+  }
+
+  /// Makes a call that may throw because of the corruption.
+  private func attempt(_ call: String, _ body: () async throws -> Void) async throws {
+    try note("\(call) \(task.what)")
+    do {
+      try await body()
+    } catch let failure as CallFailure {
+      try task.classify(failure, of: call)
+      isReported = true
+    }
+  }
+
+  private func expectRight(
+    _ call: String, _ body: () async throws -> [(key: CacheKey, data: Data)]
+  ) async throws {
+    var given: [(key: CacheKey, data: Data)]?
+    try await attempt(call) { given = try await body() }
+    guard let given else { return }
+    found += given.count
+    let values = Dictionary(given.map { ($0.key, $0.data) }) { first, _ in first }
+    for key in expected.keys.sorted() { noteLoss(of: key, values[key], call) }
+    guard task.mustBeRight else { return }
+    for entry in given where !isRight(entry.data, of: entry.key) {
+      throw wrong("\(call), of \(entry.key),", entry.data)
+    }
+    if !task.mayTurnBack && given.count != expected.count {
+      throw Violation("\(task.what), \(call) gave \(given.count) entries instead of \(expected.count)")
+    }
+  }
+
+  private func noteLoss(of key: CacheKey, _ value: Data?, _ call: String) {
+    guard loss == nil, value != expected[key] else { return }
+    loss = Violation(
+      "\(task.what), \(call) gave \(describe(value as Any)) for \(key) instead of "
+        + "\(describe(expected[key] as Any)), and no call threw")
+  }
+
+  private func isRight(_ value: Data?, of key: CacheKey) -> Bool {
+    !task.mustBeRight || value == expected[key] || earlier.contains { $0[key] == value }
+  }
+
+  private func wrong(_ call: String, _ value: Data?) -> Violation {
+    Violation("\(task.what), \(call) gave \(describe(value as Any)), which is not what was written")
+  }
+}

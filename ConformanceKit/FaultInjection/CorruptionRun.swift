@@ -1,0 +1,100 @@
+import Foundation
+import StockroomCore
+
+/// Corrupts copies of a closed store, one after the other, and has each opened and read: in a worker process, which is
+/// restarted when it has died, or in this one if there is no other.
+struct CorruptionRun {
+  /// Far more than it takes to read a few hundred kilobytes, on a machine that is busy with other things too.
+  private let limit: Duration
+
+  private let store: ClosedStore
+  private let history: StoreHistory
+  private var worker: WorkerProcess?
+  private let hasWorker: Bool
+  private(set) var violations: [Violation] = []
+
+  /// - Parameter mustHaveWorker: Whether there is nothing to do without one.
+  init(in context: CheckContext, history: StoreHistory, mustHaveWorker: Bool = false) async throws {
+    self.history = history
+    limit = context.patience(atMost: .seconds(30))
+    do {
+      worker = try context.startWorker()
+    } catch let skip as Skip {
+      if mustHaveWorker { throw skip }
+    }
+    hasWorker = worker != nil
+    store = try await ClosedStore(in: context, history: history)
+  }
+
+  var files: [String] { store.files }
+
+  /// Some of the files, spread over all of them.
+  func files(atMost count: Int) -> [String] {
+    (0..<min(count, files.count)).map { files[$0 * files.count / min(count, files.count)] }
+  }
+
+  func size(of file: String) -> Int {
+    (try? Data(contentsOf: store.directory.appending(path: file)).count) ?? 0
+  }
+
+  /// One of endlessly many corruptions.
+  func corruption(number: Int, seed: UInt64) -> Corruption {
+    let sizes = Dictionary(uniqueKeysWithValues: files.map { ($0, size(of: $0)) })
+    return Corruption(number: number, seed: seed, store: store, sizes: sizes)
+  }
+
+  /// Fails if verify() finds corruption where there is none.
+  mutating func checkVerifyingUncorrupted() async throws {
+    let reading = CorruptedStoreCheck(
+      directory: try store.copy { _ in }, history: history, what: "of a store that is as it was", codes: [],
+      mustBeRight: true, mustBeWhole: true, isVerified: true, mayTurnBack: false, mayBeEmpty: false,
+      remedy: nil)
+    try await check(reading)
+  }
+
+  /// Corrupts a copy of the store, has it checked and keeps the result. Removes the copy.
+  ///
+  /// - Parameter isVerified: Whether verify() is called before anything is read, and has to find the corruption.
+  mutating func check(_ corruption: Corruption, isVerified: Bool = false) async throws {
+    let copy = try store.copy { try corruption.apply(in: $0, olderFiles: store.olderFiles) }
+    defer { try? FileManager.default.removeItem(at: copy) }
+    let mustBeRight =
+      store.context.capabilities.contains(.detectsCorruption) && !(corruption.mayEmpty && files.count == 1)
+    let reading = CorruptedStoreCheck(
+      directory: copy, history: history, what: corruption.description, codes: corruption.codes,
+      mustBeRight: mustBeRight, mustBeWhole: corruption.isCut, isVerified: isVerified,
+      mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty,
+      remedy: .init(
+        original: store.directory.appending(path: corruption.file),
+        corrupted: copy.appending(path: corruption.file)))
+    do {
+      try await check(reading)
+    } catch let violation as Violation {
+      violations.append(violation)
+    } catch let failure as CallFailure {
+      violations.append(Violation("\(corruption), \(failure)"))
+    } catch let hang as WorkerStalled {
+      worker = nil
+      violations.append(Violation("\(hang.step) had not come to an end after \(limit)"))
+    }
+  }
+
+  private mutating func check(_ reading: CorruptedStoreCheck) async throws {
+    let context = store.context
+    guard hasWorker else {
+      return try await reading.check(makeEngine: { try await context.openUnkept($0) }, note: { _ in })
+    }
+    let worker = try self.worker ?? context.startWorker()
+    self.worker = nil
+    try await context.check(reading, in: worker, limit: limit)
+    self.worker = worker
+  }
+
+  /// Fails if there was a violation, and lets the process go.
+  func finish(_ what: String) throws {
+    worker?.kill()
+    guard let first = violations.first else { return }
+    let others = violations.count == 1 ? "" : " (the first of \(violations.count) violations\(what))"
+    throw Violation(first.description + others, rule: first.rule)
+  }
+}

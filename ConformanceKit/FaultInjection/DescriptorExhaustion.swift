@@ -1,0 +1,191 @@
+import Foundation
+import StockroomCore
+
+/// A process that has no file descriptors left, or few. Only in a process of its own.
+struct DescriptorExhaustion: CheckTask {
+  enum Moment: String, Codable, Sendable {
+    /// When the engine is opened.
+    case opening
+    /// When it has been open for a while.
+    case using
+  }
+
+  let place: URL
+  let history: StoreHistory
+  let moment: Moment
+
+  private static let left = [0, 1, 2, 3, 4, 6, 8]
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    var expected = history.contents()
+    for left in Self.left {
+      let when = "with \(left) file descriptors left"
+      switch moment {
+      case .opening:
+        try note("opening \(when)")
+        try await open(left, when, expected, makeEngine)
+      case .using:
+        try note("using the engine \(when)")
+        try await use(left, when, &expected, makeEngine)
+      }
+      try note("opening after having been \(when)")
+      let engine = EngineUnderTest(try await makeEngine(place))
+      try await expectAll(expected, in: engine, "after opening \(when)")
+      try await engine.close()
+      engine.release()
+    }
+  }
+
+  private func open(
+    _ left: Int, _ when: String, _ expected: [CacheKey: Data],
+    _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  ) async throws {
+    let hold = try DescriptorHold(leaving: left)
+    defer { hold.release() }
+    do {
+      let engine = EngineUnderTest(try await makeEngine(place))
+      try await look(for: expected, in: engine, when)
+      // Closing may need a descriptor too.
+      _ = try await refusal(of: engine, when) { try await $0.close() }
+      engine.release()
+    } catch let violation as Violation {
+      throw violation
+    } catch {
+      let error = (error as? CallFailure)?.error ?? error
+      try classify(error, of: "opening", when)
+      let text = String(describing: error)
+      try expect(
+        text.contains(place.lastPathComponent),
+        "\(when), opening threw an error that does not name the path: \(shortened(text))")
+    }
+  }
+
+  private func use(
+    _ left: Int, _ when: String, _ expected: inout [CacheKey: Data],
+    _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  ) async throws {
+    let engine = EngineUnderTest(try await makeEngine(place))
+    let hold = try DescriptorHold(leaving: left)
+    defer { hold.release() }
+    try await look(for: expected, in: engine, when)
+    let (one, many) = (key("written \(when)"), keys(3, prefix: "\(left) left "))
+    let entries = [(key: one, data: data("v"))] + many.map { (key: $0, data: data("w")) }
+    var isWritten = try await refusal(of: engine, when) { try await $0.write(data("v"), key: one) } == nil
+    isWritten =
+      try await refusal(of: engine, when) { try await $0.write(Array(entries.dropFirst())) } == nil
+      && isWritten
+    hold.release()
+    // What was refused may be there or not; it can be written now.
+    if !isWritten { try await engine.write(entries) }
+    for entry in entries { expected[entry.key] = entry.data }
+    try await expectAll(expected, in: engine, "\(when) before")
+    try await engine.close()
+    engine.release()
+  }
+
+  /// Fails if a read gives something else than what is there, instead of throwing.
+  private func look(for expected: [CacheKey: Data], in engine: EngineUnderTest, _ when: String) async throws {
+    for (key, value) in expected.sorted(by: { $0.key < $1.key }) {
+      _ = try await refusal(of: engine, when) {
+        try expect(try await $0.read(key: key), is: value, "\(when), read(key:) of \(key)")
+      }
+    }
+    _ = try await refusal(of: engine, when) {
+      let count = try await $0.readAllDataAndKeys().count
+      try expect(count, is: expected.count, "\(when), the number of entries in readAllDataAndKeys()")
+    }
+    _ = try await refusal(of: engine, when) {
+      try expect(try await $0.keyCount(), is: expected.count, "\(when), keyCount()")
+    }
+  }
+
+  private func refusal(
+    of engine: EngineUnderTest, _ when: String, _ call: (EngineUnderTest) async throws -> Void
+  ) async throws -> CallFailure? {
+    do {
+      try await call(engine)
+      return nil
+    } catch let failure as CallFailure {
+      try classify(failure.error, of: failure.call, when)
+      return failure
+    }
+  }
+
+  /// Nothing is corrupted, and nothing has been closed.
+  private func classify(_ error: any Error, of call: String, _ when: String) throws {
+    guard let error = error as? StorageError else {
+      throw Violation("\(when), \(call) threw no StorageError but \(shortened(String(describing: error)))")
+    }
+    try expect(
+      ![.corrupted, .closed, .invalidKey, .unsupported].contains(error.code),
+      "\(when), \(call) threw \(error), which is not what had happened")
+  }
+
+  private func expectAll(_ expected: [CacheKey: Data], in engine: EngineUnderTest, _ when: String)
+    async throws
+  {
+    for (key, value) in expected {
+      try expect(try await engine.read(key: key), is: value, "\(when), read(key:) of \(key)")
+    }
+    try expect(try await engine.keyCount(), is: expected.count, "\(when), keyCount()")
+  }
+}
+
+extension CheckContext {
+  /// Takes the descriptors away from a process of its own, at the given moment.
+  ///
+  /// On Linux the library that runs Swift's tasks opens a file once a second to look after its threads, and ends the
+  /// process if it cannot. A process that was ended like that gets another chance, which is of no use to an engine that
+  /// traps.
+  func checkWithoutDescriptors(_ moment: DescriptorExhaustion.Moment) async throws {
+    for attempt in 1... {
+      let worker = try startWorker()
+      let place = place.appending(path: "\(attempt)", directoryHint: .isDirectory)
+      _ = try await ClosedStore(in: self, at: place)
+      do {
+        return try await check(
+          DescriptorExhaustion(place: place, history: .short, moment: moment), in: worker)
+      } catch {
+        // Does nothing to a process that has ended by itself.
+        worker.kill()
+        let ending = await worker.waitUntilEnd()
+        // A trap is the one or the other, depending on the processor.
+        let isTrap = ending == .killed(signal: SIGILL) || ending == .killed(signal: SIGTRAP)
+        guard attempt < 3, isTrap else { throw error }
+      }
+    }
+  }
+}
+
+/// Opens a place again and again that cannot be opened, and counts the descriptors.
+struct FailedOpenings: CheckTask {
+  let place: URL
+  let count: Int
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    try note("opening what cannot be opened")
+    var before = 0
+    for number in 0..<count {
+      // The first may open what the process keeps for good.
+      if number == 5 { before = System.descriptorCount }
+      do {
+        let engine = EngineUnderTest(try await makeEngine(place))
+        try? await engine.close()
+        throw Skip(reason: "The engine does not refuse what was thought to be corrupted.")
+      } catch let skip as Skip {
+        throw skip
+      } catch {}
+    }
+    // A thread that has something open may need a moment to end.
+    let deadline = ContinuousClock.now + .seconds(5)
+    while System.descriptorCount > before + 3 && ContinuousClock.now < deadline { await Task.yield() }
+    let growth = System.descriptorCount - before
+    try expect(growth <= 3, "\(count) openings that threw left \(growth) file descriptors open")
+  }
+}

@@ -1,0 +1,71 @@
+import Foundation
+import StockroomCore
+
+/// Opens places as a user who may not. The process that does this must not be needed for anything else if it gives up
+/// the superuser's permissions.
+struct PermissionDenial: CheckTask {
+  /// Directories that can be neither read nor written, or stores whose files cannot.
+  let closed: [URL]
+  /// A store that can be read and not written.
+  let readable: URL
+  let history: StoreHistory
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    if System.isSuperuser { try System.becomeNobody() }
+    guard System.canRead(readable) else {
+      throw Skip(reason: "The directory that the checks work in can be entered by the superuser only.")
+    }
+    for place in closed {
+      let what = "opening \(place.lastPathComponent) without permission"
+      try note(what)
+      do {
+        let engine = EngineUnderTest(try await makeEngine(place))
+        _ = try await engine.allKeys()
+        throw Violation("\(what) threw nothing, and neither did allKeys()")
+      } catch {
+        try classify(error, of: what, at: place)
+      }
+    }
+    try note("opening a store that others own")
+    do {
+      let engine = EngineUnderTest(try await makeEngine(readable))
+      for (key, value) in history.contents() {
+        try expect(
+          try await engine.read(key: key), is: value, "read(key:) of \(key) in a store that others own")
+      }
+      do {
+        try await engine.write(data("v"), key: key("k"))
+        throw Violation("write(_:key:) without permission threw nothing")
+      } catch {
+        try classify(error, of: "write(_:key:) without permission", at: readable)
+      }
+      // What cannot be written need not be closed well.
+      try? await engine.close()
+    } catch let violation as Violation {
+      throw violation
+    } catch {
+      try classify(error, of: "opening a store that others own", at: readable)
+    }
+  }
+
+  /// Fails unless the error names the path and says that permission is what is missing.
+  private func classify(_ error: any Error, of call: String, at place: URL) throws {
+    if let violation = error as? Violation { throw violation }
+    let error = (error as? CallFailure)?.error ?? error
+    guard let error = error as? StorageError else {
+      throw Violation("\(call) threw no StorageError but \(shortened(String(describing: error)))")
+    }
+    let text = String(describing: error)
+    try expect(
+      [.permissionDenied, .readOnly].contains(error.code)
+        || text.localizedCaseInsensitiveContains("permission"),
+      "\(call) threw an error that does not name the cause: \(shortened(text))")
+    try expect(
+      text.contains(place.deletingLastPathComponent().lastPathComponent)
+        || text.contains(place.lastPathComponent),
+      "\(call) threw an error that does not name the path: \(shortened(text))")
+  }
+}

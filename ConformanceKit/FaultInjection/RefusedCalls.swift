@@ -1,0 +1,167 @@
+import Foundation
+import StockroomCore
+
+/// Changes a store while the system refuses to change one of its files, or the names in its directories.
+struct RefusedCalls: CheckTask {
+  enum Refusal: Codable, Sendable {
+    /// A file that nobody can change, rename or remove, as with `chattr +i`.
+    case immutable(String)
+    /// Only for somebody who is not the superuser, which the process that does this must not be needed for.
+    case readOnlyDirectories
+  }
+
+  /// A copy of a closed store with a short history.
+  let place: URL
+  let refusal: Refusal
+  let isAtomic: Bool
+
+  init(_ context: CheckContext, place: URL, refusal: Refusal) {
+    (self.place, self.refusal) = (place, refusal)
+    isAtomic = context.capabilities.contains(.atomicBatches)
+  }
+
+  private var when: String {
+    switch refusal {
+    case .immutable(let file): "while \(file) could not be changed"
+    case .readOnlyDirectories: "while no file could be made or removed"
+    }
+  }
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    if case .readOnlyDirectories = refusal, System.isSuperuser {
+      try System.becomeNobody()
+      guard System.canRead(place) else {
+        throw Skip(reason: "The directory that the checks work in can be entered by the superuser only.")
+      }
+    }
+    var contents = StoreHistory.short.contents()
+    var engine = EngineUnderTest(try await makeEngine(place))
+    try set(true)
+    defer { try? set(false) }
+    for step in RefusedStep.allCases {
+      try note("\(step) \(when)")
+      try await take(step, on: engine, &contents)
+    }
+    try set(false)
+
+    let later = "once everything could be changed again that could not be \(when.dropFirst("while ".count))"
+    try note("using the engine \(later)")
+    try await expect(contents, in: engine, later)
+    for entry in entries(keys(3, prefix: "later-")) {
+      try await engine.write(entry.data, key: entry.key)
+      contents[entry.key] = entry.data
+    }
+    try await expect(contents, in: engine, "\(later), after writing")
+    try await engine.close()
+    engine.release()
+    engine = EngineUnderTest(try await makeEngine(place))
+    try await expect(contents, in: engine, "\(later), after reopening")
+    try await engine.close()
+    engine.release()
+  }
+
+  private func set(_ isInTheWay: Bool) throws {
+    switch refusal {
+    case .immutable(let file):
+      let path = place.appending(path: file)
+      // A file may have been of no use any more once the engine had been opened. And where memory is a file that cannot be
+      // changed any more, the system answers with a signal, not with a refusal.
+      if System.mode(of: path) == nil || isInTheWay && System.isMappedForWriting(path) { return }
+      try System.setImmutable(isInTheWay, path)
+    case .readOnlyDirectories:
+      for directory in try System.directories(in: place) {
+        chmod(directory.systemPath, isInTheWay ? 0o500 : 0o700)
+      }
+    }
+  }
+
+  private func take(
+    _ step: RefusedStep, on engine: EngineUnderTest, _ contents: inout [CacheKey: Data]
+  ) async throws {
+    var after = contents
+    for operation in step.operations { operation.apply(to: &after) }
+    do {
+      try await step.perform(on: engine)
+      contents = after
+    } catch let failure as CallFailure {
+      // Within the process itself, a failure is the cause of another one.
+      guard let error = ((failure.error as? CallFailure) ?? failure).error as? StorageError,
+        ![.corrupted, .closed, .invalidKey, .unsupported].contains(error.code)
+      else { throw Violation("\(when), \(failure), which is not what had happened") }
+      // A batch that is not atomic may have been cut short.
+      if !isAtomic {
+        for entry in try await engine.readAllDataAndKeys() where entry.data == after[entry.key] {
+          contents[entry.key] = entry.data
+        }
+        let stored = Set(try await engine.allKeys())
+        for key in contents.keys where after[key] == nil && !stored.contains(key) { contents[key] = nil }
+      }
+    }
+    try await expect(contents, in: engine, "after \(step) \(when)")
+  }
+
+  private func expect(_ contents: [CacheKey: Data], in engine: EngineUnderTest, _ when: String) async throws {
+    let stored = Dictionary(try await engine.readAllDataAndKeys().map { ($0.key, $0.data) }) { first, _ in
+      first
+    }
+    for key in Set(contents.keys).union(stored.keys).sorted() where stored[key] != contents[key] {
+      throw Violation(
+        "\(when), \(key) had \(describe(stored[key] as Any)) instead of \(describe(contents[key] as Any))")
+    }
+    for (key, value) in contents {
+      try ConformanceKit.expect(try await engine.read(key: key), is: value, "\(when), read(key:) of \(key)")
+    }
+  }
+}
+
+/// What is tried, the most destructive last.
+private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
+  case write, overwrite, batch, applied, removal, removals, removingAll
+
+  /// A clause after "during".
+  var description: String {
+    switch self {
+    case .write: "write(_:key:)"
+    case .overwrite: "an overwrite"
+    case .batch: "write(_:) of every key"
+    case .applied: "apply(_:)"
+    case .removal: "remove(key:)"
+    case .removals: "remove(keys:) of every key"
+    case .removingAll: "removeAllData()"
+    }
+  }
+
+  var operations: [StorageOperation] {
+    let all = keys(40)
+    return switch self {
+    case .write: [.write(noise(2_000, seed: 51), key: key("new"))]
+    case .overwrite: [.write(noise(3_000, seed: 52), key: all[7])]
+    case .batch:
+      (all + keys(4, prefix: "new-")).enumerated().map {
+        .write(noise(100 + $0.offset, seed: 53), key: $0.element)
+      }
+    case .applied:
+      [.write(noise(90, seed: 54), key: key("applied"))] + all.prefix(20).map { .remove(key: $0) }
+        + [.write(noise(80, seed: 55), key: all[30])]
+    case .removal: [.remove(key: all[33])]
+    case .removals: all.map { .remove(key: $0) }
+    case .removingAll: [.removeAll]
+    }
+  }
+
+  func perform(on engine: EngineUnderTest) async throws {
+    let operations = operations
+    switch (self, operations[0]) {
+    case (.write, .write(let data, let key)), (.overwrite, .write(let data, let key)):
+      try await engine.write(data, key: key)
+    case (.batch, _): try await engine.write(operations.compactMap(\.written))
+    case (.removal, .remove(let key)): try await engine.remove(key: key)
+    case (.removals, _): try await engine.remove(keys: operations.compactMap(\.removed))
+    case (.removingAll, _): try await engine.removeAllData()
+    default: try await engine.apply(operations)
+    }
+  }
+}

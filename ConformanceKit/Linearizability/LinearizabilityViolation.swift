@@ -1,0 +1,108 @@
+/// A history that is not linearizable: which rule it breaks, and the evidence.
+struct LinearizabilityViolation {
+  /// The calls that cannot be ordered.
+  let calls: [HistoryCall]
+  let rule: ContractRule
+  private let initial: [Int]
+
+  /// Nil if the history is legal, or has too many orders to be decided.
+  ///
+  /// - Parameter ambiguous: The rule that is broken if both batches and reads of many may be to blame.
+  init?(_ history: [HistoryCall], checker: LinearizabilityChecker, ambiguous: ContractRule) {
+    guard checker.isIllegal(history) else { return nil }
+    initial = checker.initial
+    // The rule is decided by the few calls that are left, as all orders of a long history may be too many to look at.
+    let left = TimelineShrinker(checker: checker).shrunk(history)
+    let ruleOfMethod = Self.ruleWithoutConcurrency(left)
+    if ruleOfMethod == nil, let rule = Self.ruleOfAtomicity(brokenBy: left, checker, ambiguous: ambiguous) {
+      (calls, self.rule) = (left, rule)
+    } else if let explained = Self.explained(left, byCancelledCallsOf: history, checker) {
+      (calls, rule) = (explained, .c4)
+    } else {
+      (calls, rule) = (left, ruleOfMethod ?? .c1)
+    }
+  }
+
+  /// A clause that says what happened, and the timeline.
+  var violation: Violation {
+    let last = calls.filter(\.method.isRead).max { $0.end < $1.end }
+    let those = calls.count == 1 ? "this call" : "these \(calls.count) calls in any order"
+    let blamed = last.map { "; so \($0) of task \($0.task) is wrong" } ?? ""
+    return Violation(
+      "nothing explains \(those), each at one moment between its beginning and its end\(blamed)",
+      rule: rule, evidence: "\(HistoryTimeline(calls: calls, initial: initial))")
+  }
+
+  /// The calls together with as few cancelled ones as explain them by having happened all the same, even in part. Nil
+  /// if none do.
+  ///
+  /// As a rule a cancelled call has happened before it threw. A value that only a cancelled call has written proves by
+  /// itself that this has happened, at whatever time.
+  private static func explained(
+    _ left: [HistoryCall], byCancelledCallsOf history: [HistoryCall], _ checker: LinearizabilityChecker
+  ) -> [HistoryCall]? {
+    let observations = Set(left.flatMap { checker.model.effects(of: $0, number: 0).flatMap(\.observations) })
+    for (delay, seen) in [(0, observations), (.max, observations.filter { $0.value > 0 })] {
+      var relaxed = checker.model
+      relaxed.delayOfCancelled = delay
+      let relaxedChecker = LinearizabilityChecker(model: relaxed, initial: checker.initial)
+      // What explains these calls by chance does not explain the others that are wrong.
+      if delay == 0, relaxedChecker.isIllegal(history) { continue }
+      var causes = history.filter { call in
+        call.answer == .threw(.cancelled) && !left.contains(call)
+          && relaxed.effects(of: call, number: 0).flatMap(\.writes).contains { $0.isObserved(in: seen) }
+      }
+      func isExplained(by causes: [HistoryCall]) -> Bool {
+        relaxedChecker.isLegal((left + causes).sorted { $0.begin < $1.begin })
+      }
+      guard isExplained(by: causes) else { continue }
+      for cause in causes {
+        let others = causes.filter { $0 != cause }
+        if isExplained(by: others) { causes = others }
+      }
+      return (left + causes).sorted { $0.begin < $1.begin }
+    }
+    return nil
+  }
+
+  /// The rule about batches or reads of many without which the calls could be explained, if there is one.
+  private static func ruleOfAtomicity(
+    brokenBy calls: [HistoryCall], _ checker: LinearizabilityChecker, ambiguous: ContractRule
+  ) -> ContractRule? {
+    func isLegal(_ relax: (inout AtomicityModel) -> Void) -> Bool {
+      var model = checker.model
+      relax(&model)
+      return LinearizabilityChecker(model: model, initial: checker.initial).isLegal(calls)
+    }
+    switch (isLegal { $0.batchesAreAtomic = false }, isLegal { $0.readsAreAtomic = false }) {
+    case (true, true): return ambiguous
+    case (true, false): return .w4
+    case (false, true): return .r3
+    case (false, false): return nil
+    }
+  }
+
+  /// If the calls came one after the other, the rule for the method that gave the last answer.
+  private static func ruleWithoutConcurrency(_ calls: [HistoryCall]) -> ContractRule? {
+    let calls = calls.sorted { $0.begin < $1.begin }
+    guard zip(calls, calls.dropFirst()).allSatisfy({ !$0.overlaps($1) }) else { return nil }
+    switch calls.last(where: \.method.isRead)?.method {
+    case .read: return .w1
+    case .exists, .keysExist: return .l1
+    case .readMany, .readManyWithKeys: return .r2
+    case .readAll, .readAllData, .readAllEntries: return .r3
+    case .allKeys: return .k3
+    case .keyCount: return .l2
+    case .scan: return .r5
+    default: return nil
+    }
+  }
+}
+
+extension Cell {
+  /// Whether somebody has seen that the key has this value, or that it has any.
+  fileprivate func isObserved(in observations: Set<Cell>) -> Bool {
+    observations.contains(self)
+      || (value != Cell.absent && observations.contains(Cell(key: key, value: Cell.present)))
+  }
+}

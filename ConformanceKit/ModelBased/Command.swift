@@ -1,0 +1,169 @@
+import StockroomCore
+
+/// One call of a sequence, with its arguments.
+enum Command: Sendable, Hashable {
+  case write(CommandEntry)
+  case writeMany([CommandEntry])
+  case remove(CacheKey)
+  case removeMany([CacheKey])
+  case removeAll
+  case apply([CommandStep])
+  case ask(CommandQuery)
+  /// Lets go of the engine, with or without `close()`, and opens another in its place.
+  case reopen(closing: Bool)
+  /// Waits until the clock shows a time that rule W2 can tell from what it showed before.
+  case wait
+}
+
+/// An entry of a batch.
+struct CommandEntry: Sendable, Hashable {
+  var key: CacheKey
+  var value: CommandValue
+}
+
+/// A step of a batch for `apply(_:)`.
+enum CommandStep: Sendable, Hashable {
+  case write(CommandEntry)
+  case remove(CacheKey)
+  case removeAll
+}
+
+/// A call that changes nothing.
+enum CommandQuery: Sendable, Hashable {
+  case read(CacheKey)
+  case readMany([CacheKey])
+  case readDataAndKeys([CacheKey])
+  case readAllData
+  case readAllDataAndKeys
+  case readAllEntries
+  case keyExists(CacheKey)
+  case keysExist([CacheKey])
+  case keyCount
+  case allKeys
+  case createdAt(CacheKey)
+  case updatedAt(CacheKey)
+  case scan(KeyRange, limit: Int?)
+}
+
+extension Command {
+  /// What the call does to the entries, step by step; nil if it is none that changes entries.
+  var steps: [CommandStep]? {
+    switch self {
+    case .write(let entry): [.write(entry)]
+    case .writeMany(let entries): entries.map { .write($0) }
+    case .remove(let key): [.remove(key)]
+    case .removeMany(let keys): keys.map { .remove($0) }
+    case .removeAll: [.removeAll]
+    case .apply(let steps): steps
+    case .ask, .reopen, .wait: nil
+    }
+  }
+
+  /// Every key that the call is given.
+  var keys: [CacheKey] {
+    if case .ask(let question) = self { return question.keys }
+    return (steps ?? []).compactMap(\.key)
+  }
+
+  /// Whether the engine has to refuse the call, for a key that is none (rules K1 and W4).
+  var isRefused: Bool { keys.contains { !$0.isValid } }
+
+  /// The call with other keys.
+  func renaming(_ rename: (CacheKey) -> CacheKey) -> Command {
+    func renamed(_ entry: CommandEntry) -> CommandEntry { .init(key: rename(entry.key), value: entry.value) }
+    return switch self {
+    case .write(let entry): .write(renamed(entry))
+    case .writeMany(let entries): .writeMany(entries.map(renamed))
+    case .remove(let key): .remove(rename(key))
+    case .removeMany(let keys): .removeMany(keys.map(rename))
+    case .apply(let steps):
+      .apply(
+        steps.map { step in
+          switch step {
+          case .write(let entry): .write(renamed(entry))
+          case .remove(let key): .remove(rename(key))
+          case .removeAll: .removeAll
+          }
+        })
+    case .ask(let question): .ask(question.renaming(rename))
+    case .removeAll, .reopen, .wait: self
+    }
+  }
+}
+
+extension CommandStep {
+  var key: CacheKey? {
+    switch self {
+    case .write(let entry): entry.key
+    case .remove(let key): key
+    case .removeAll: nil
+    }
+  }
+}
+
+extension CommandQuery {
+  var keys: [CacheKey] {
+    switch self {
+    case .read(let key), .keyExists(let key), .createdAt(let key), .updatedAt(let key): [key]
+    case .readMany(let keys), .readDataAndKeys(let keys), .keysExist(let keys): keys
+    case .scan(let range, _): [range.after, range.upTo].compactMap { $0 }
+    case .readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys: []
+    }
+  }
+
+  func renaming(_ rename: (CacheKey) -> CacheKey) -> CommandQuery {
+    switch self {
+    case .read(let key): return .read(rename(key))
+    case .keyExists(let key): return .keyExists(rename(key))
+    case .createdAt(let key): return .createdAt(rename(key))
+    case .updatedAt(let key): return .updatedAt(rename(key))
+    case .readMany(let keys): return .readMany(keys.map(rename))
+    case .readDataAndKeys(let keys): return .readDataAndKeys(keys.map(rename))
+    case .keysExist(let keys): return .keysExist(keys.map(rename))
+    case .scan(let range, let limit):
+      var renamed = KeyRange(after: range.after.map(rename), upTo: range.upTo.map(rename))
+      renamed.prefix = range.prefix
+      return .scan(renamed, limit: limit)
+    case .readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys: return self
+    }
+  }
+
+  /// The method, as it is written in sentences.
+  var name: String {
+    switch self {
+    case .read: "read(key:)"
+    case .readMany: "read(keys:)"
+    case .readDataAndKeys: "readDataAndKeys(keys:)"
+    case .readAllData: "readAllData()"
+    case .readAllDataAndKeys: "readAllDataAndKeys()"
+    case .readAllEntries: "readAllEntries()"
+    case .keyExists: "keyExists(_:)"
+    case .keysExist: "keysExist(_:)"
+    case .keyCount: "keyCount()"
+    case .allKeys: "allKeys()"
+    case .createdAt: "createdAt(key:)"
+    case .updatedAt: "updatedAt(key:)"
+    case .scan: "scan(_:limit:)"
+    }
+  }
+
+  /// The rule that the method breaks if its answer is wrong although `read(key:)` returns the right values.
+  var rule: ContractRule {
+    switch self {
+    case .read: .w1
+    case .readMany, .readDataAndKeys: .r2
+    case .readAllData, .readAllDataAndKeys: .r3
+    case .readAllEntries: .r6
+    case .keyExists, .keysExist: .l1
+    case .keyCount: .l2
+    case .allKeys: .k3
+    case .createdAt, .updatedAt: .w2
+    case .scan: .r5
+    }
+  }
+}
+
+extension CacheKey {
+  /// Whether every engine has to take the key (rule K1).
+  var isValid: Bool { (1...Self.maximumLength).contains(value.utf8.count) }
+}

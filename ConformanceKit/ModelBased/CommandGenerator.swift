@@ -1,0 +1,156 @@
+import StockroomCore
+import StockroomKitSupport
+
+/// Makes sequences out of nothing but a seed.
+struct CommandGenerator {
+  private let profile: CommandProfile
+  private let theme: CommandTheme
+  private let keys: [CacheKey]
+  private var random: SeededRandom
+  private var numberOfValues = 0
+  private var lastValues: [CacheKey: CommandValue] = [:]
+
+  /// The sequence that belongs to the seed.
+  static func sequence(of profile: CommandProfile, seed: UInt64) -> [Command] {
+    var generator = CommandGenerator(profile, seed: seed)
+    return generator.sequence()
+  }
+
+  private init(_ profile: CommandProfile, seed: UInt64) {
+    self.profile = profile
+    random = SeededRandom(scrambling: seed)
+    theme = random.pick(
+      [.fewKeys: 4, .similarKeys: 4, .manyKeys: 1, .largeValues: 1], otherwise: .fewKeys)
+    keys = CommandKeys.some(for: theme, &random)
+  }
+
+  private mutating func sequence() -> [Command] {
+    let lengths = theme == .largeValues ? [8, 16] : [12, 25, 50, 150]
+    let count = random.pick(lengths) ?? 20
+    var operations = (0..<count).map { _ in operation(random.pick(profile.calls, otherwise: .read)) }
+    // In the end everything is looked at, from every side that this kind of sequence has.
+    for (call, _) in profile.calls where call.isListing { operations.append(operation(call)) }
+    operations += keys.prefix(8).map { .ask(.read($0)) }
+    return operations
+  }
+
+  private mutating func operation(_ call: CommandProfile.Call) -> Command {
+    switch call {
+    case .write: return .write(entry(invalidOnceIn: 30))
+    case .writeMany:
+      let count = batchCount()
+      let odds = oddsOfInvalidKey(count)
+      return .writeMany((0..<count).map { _ in entry(invalidOnceIn: odds) })
+    case .remove: return .remove(key(invalidOnceIn: 30))
+    case .removeMany: return .removeMany(someKeys())
+    case .removeAll: return .removeAll
+    case .apply:
+      let count = batchCount()
+      let odds = oddsOfInvalidKey(count)
+      return .apply((0..<count).map { _ in step(invalidOnceIn: odds) })
+    case .read: return .ask(.read(key(invalidOnceIn: 30)))
+    case .readMany: return .ask(.readMany(someKeys()))
+    case .readDataAndKeys: return .ask(.readDataAndKeys(someKeys()))
+    case .readAllData: return .ask(.readAllData)
+    case .readAllDataAndKeys: return .ask(.readAllDataAndKeys)
+    case .readAllEntries: return .ask(.readAllEntries)
+    case .keyExists: return .ask(.keyExists(key(invalidOnceIn: 30)))
+    case .keysExist: return .ask(.keysExist(someKeys()))
+    case .keyCount: return .ask(.keyCount)
+    case .allKeys: return .ask(.allKeys)
+    case .createdAt: return .ask(.createdAt(key(invalidOnceIn: 30)))
+    case .updatedAt: return .ask(.updatedAt(key(invalidOnceIn: 30)))
+    case .scan: return .ask(.scan(range(), limit: limit()))
+    case .reopen: return .reopen(closing: true)
+    case .drop: return .reopen(closing: false)
+    case .wait: return .wait
+    }
+  }
+}
+
+// MARK: - Arguments
+
+extension CommandGenerator {
+  private mutating func key(invalidOnceIn odds: Int) -> CacheKey {
+    let isInvalid = random.once(in: odds)
+    return random.pick(isInvalid ? CommandKeys.invalid : keys) ?? CacheKey(verbatim: "a")
+  }
+
+  private mutating func entry(invalidOnceIn odds: Int) -> CommandEntry {
+    let key = key(invalidOnceIn: odds)
+    // Now and then the value that it has, as an engine may save itself the trouble.
+    if let last = lastValues[key], random.once(in: 12) { return CommandEntry(key: key, value: last) }
+    let value = value()
+    lastValues[key] = value
+    return CommandEntry(key: key, value: value)
+  }
+
+  private mutating func step(invalidOnceIn odds: Int) -> CommandStep {
+    switch random.next(upTo: 20) {
+    case 0: .removeAll
+    case 1...6: .remove(key(invalidOnceIn: odds))
+    default: .write(entry(invalidOnceIn: odds))
+    }
+  }
+
+  private mutating func batchCount() -> Int {
+    random.pick([0: 2, 1: 6, 2: 8, 3: 8, 5: 6, 9: 3, 40: 1], otherwise: 1)
+  }
+
+  /// So that one batch of twelve has an invalid key somewhere, however long batches are.
+  private mutating func oddsOfInvalidKey(_ count: Int) -> Int {
+    random.once(in: 12) ? max(1, count) : .max
+  }
+
+  private mutating func someKeys() -> [CacheKey] {
+    let count = random.once(in: 80) ? 1_200 : batchCount()
+    let odds = oddsOfInvalidKey(count)
+    return (0..<count).map { _ in key(invalidOnceIn: odds) }
+  }
+
+  private mutating func value() -> CommandValue {
+    numberOfValues += 1
+    let number = numberOfValues
+    if theme == .largeValues, random.once(in: 3) {
+      let edge = random.pick([65_536: 4, 131_072: 2, 1 << 20: 3], otherwise: 65_536)
+      return CommandValue(number, size: edge + (random.pick([-1, 0, 1, 5_000]) ?? 0))
+    }
+    switch random.next(upTo: 40) {
+    case 0..<5: return CommandValue(number, size: 0)
+    case 5..<11: return CommandValue(number, size: 1 + random.next(upTo: 64))
+    case 11..<13: return CommandValue(number, size: random.next(upTo: 4_096))
+    case 13:
+      // The sizes of pages and of buffers, and their neighbours.
+      let edge = random.pick([128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384]) ?? 4_096
+      return CommandValue(number, size: edge - 1 + random.next(upTo: 3))
+    default: return CommandValue(number)
+    }
+  }
+
+  private mutating func range() -> KeyRange {
+    var range = KeyRange.all
+    if random.once(in: 2) {
+      let scalars = Array((random.pick(keys)?.value ?? "").unicodeScalars)
+      var prefix = String.UnicodeScalarView()
+      prefix.append(contentsOf: scalars.prefix(random.next(upTo: scalars.count + 1)))
+      range.prefix = String(prefix)
+    }
+    if random.once(in: 2) { range.after = key(invalidOnceIn: 30) }
+    if random.once(in: 3) { range.upTo = key(invalidOnceIn: 30) }
+    return range
+  }
+
+  private mutating func limit() -> Int? {
+    random.pick([nil: 8, 1: 4, 2: 4, 3: 2, 10: 2, 0: 1, -1: 1, .max: 1], otherwise: nil)
+  }
+}
+
+extension CommandProfile.Call {
+  /// Whether the answer lists every entry.
+  fileprivate var isListing: Bool {
+    switch self {
+    case .readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys, .scan: true
+    default: false
+    }
+  }
+}

@@ -1,0 +1,57 @@
+import StockroomCore
+import StockroomKitSupport
+
+/// Which keys a sequence is about: few, so that calls meet, and often such that engines are known to confuse.
+enum CommandKeys {
+  /// Keys that every engine has to refuse: empty, of 512 bytes, and of less than 511 characters but more bytes.
+  static let invalid = ["", String(repeating: "k", count: 512), String(repeating: "é", count: 256)].map {
+    CacheKey(verbatim: $0)
+  }
+
+  static func some(for theme: CommandTheme, _ random: inout SeededRandom) -> [CacheKey] {
+    switch theme {
+    case .fewKeys, .largeValues:
+      return Array(["a", "b", "c"].prefix(2 + random.next(upTo: 2))).map { CacheKey(verbatim: $0) }
+    case .manyKeys:
+      return (0..<40).map { CacheKey(verbatim: "key \($0)") }
+    case .similarKeys:
+      return similar(&random)
+    }
+  }
+
+  /// Some of one family or of two, and others that differ from these in one place.
+  private static func similar(_ random: inout SeededRandom) -> [CacheKey] {
+    var keys: [CacheKey] = []
+    for _ in 0...random.next(upTo: 2) {
+      let family = random.pick(AdversarialKeys.families)?.keys ?? []
+      for _ in 0..<(2 + random.next(upTo: 4)) { keys.append(random.pick(family) ?? CacheKey(verbatim: "a")) }
+    }
+    for _ in 0..<random.next(upTo: 4) {
+      if let relative = random.pick(keys).map({ relative(of: $0, &random) }), relative.isValid {
+        keys.append(relative)
+      }
+    }
+    // The same key several times would only be asked for more often.
+    var seen: Set<CacheKey> = []
+    return keys.filter { seen.insert($0).inserted }
+  }
+
+  private static func relative(of key: CacheKey, _ random: inout SeededRandom) -> CacheKey {
+    let text = key.value
+    switch random.next(upTo: 7) {
+    case 0: return CacheKey(verbatim: text + "\0")
+    case 1: return CacheKey(verbatim: text + text)
+    case 2: return CacheKey(verbatim: "../" + text)
+    case 3: return CacheKey(verbatim: text.uppercased())
+    case 4: return CacheKey(verbatim: text + " ")
+    case 5:
+      var shorter = text.unicodeScalars
+      shorter = String.UnicodeScalarView(shorter.dropLast())
+      return CacheKey(verbatim: String(shorter))
+    default:
+      // As long as a key may be.
+      let rest = CacheKey.maximumLength - text.utf8.count
+      return CacheKey(verbatim: text + String(repeating: "z", count: max(0, rest)))
+    }
+  }
+}

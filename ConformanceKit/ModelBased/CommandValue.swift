@@ -1,0 +1,58 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// A value that a sequence writes: by what it is made of, so that it is cheap to keep and short to print.
+struct CommandValue: Sendable, Hashable {
+  /// Tells values apart.
+  var number: Int
+  /// How many bytes of noise the value has; nil if it is the digits of the number.
+  var size: Int?
+
+  init(_ number: Int, size: Int? = nil) { (self.number, self.size) = (number, size) }
+
+  /// The bytes.
+  var data: Data {
+    guard let size else { return Data(String(number).utf8) }
+    let start = Self.place(of: number) & (Self.period - 1)
+    var data = Data(capacity: size)
+    while data.count < size {
+      let from = (start + data.count) & (Self.period - 1)
+      data.append(contentsOf: Self.noise[from..<min(Self.period, from + size - data.count)])
+    }
+    return data
+  }
+
+  // All noise is a part of one sequence, which repeats after 2 MiB.
+  private static let period = 1 << 21
+  private static let noise: [UInt8] = (0..<period).map(byte)
+
+  private static func place(of number: Int) -> Int { number &* 1_000_003 }
+
+  private static func byte(at place: Int) -> UInt8 {
+    UInt8(truncatingIfNeeded: (place &* 0x9E37_79B9) >> 13)
+  }
+
+  /// A function that returns the same noise, for those who have nothing but the source of a sequence.
+  static let source = """
+    /// Noise: `count` bytes that are others for each number.
+    private func noise(_ number: Int, _ count: Int) -> Data {
+      Data((0..<count).map { UInt8(truncatingIfNeeded: ((number &* 1_000_003 &+ $0) &* 0x9E37_79B9) >> 13) })
+    }
+    """
+}
+
+extension CommandValue {
+  /// Whether the bytes are too many to be listed in source.
+  var isPrintedAsNoise: Bool { (size ?? 0) > 8 }
+
+  /// The value as an expression of Swift.
+  var literal: String {
+    guard let size else { return "Data(\"\(number)\".utf8)" }
+    if size == 0 { return "Data()" }
+    return isPrintedAsNoise
+      ? "noise(\(number), \(size))" : "Data([\(data.map(String.init).joined(separator: ", "))])"
+  }
+}

@@ -1,0 +1,78 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import StockroomKitSupport
+
+/// Makes sequence after sequence until one goes wrong or the budget is spent.
+///
+/// Sequences are short, a few hundred calls at most, since what is wrong shows in a few calls or hardly ever. The first
+/// has the seed of the budget, so that the seed which a failure names makes it happen at once.
+struct ModelBasedSearch: Sendable {
+  let profile: CommandProfile
+  let context: CheckContext
+
+  /// - Throws: ``Violation`` with the shortest sequence that goes wrong.
+  func run() async throws {
+    let budget = context.budget
+    let end = budget.duration.map { ContinuousClock.now + $0 }
+    var (seed, left) = (budget.seed, budget.operations / 5 * profile.share)
+    repeat {
+      context.noteProgress()
+      let operations = CommandGenerator.sequence(of: profile, seed: seed)
+      try await make(operations, seed: seed)
+      left -= operations.count
+      seed = SeededRandom.seed(after: seed)
+    } while end.map { ContinuousClock.now < $0 } ?? (left > 0)
+  }
+
+  private func make(_ operations: [Command], seed: UInt64) async throws {
+    let failure: FailedSequence?
+    do {
+      failure = try await SequenceRunner(context: context).failure(of: operations)
+    } catch let failure as CallFailure {
+      throw Violation("\(failure), before or after the calls of the sequence of seed \(seed)", seed: seed)
+    }
+    if let failure { throw try await report(on: failure, seed: seed) }
+  }
+
+  /// Makes calls once more. An engine that cannot be opened or closed this time does not show what is looked for.
+  private func attempt(_ operations: [Command]) async throws -> FailedSequence? {
+    do {
+      return try await SequenceRunner(context: context).failure(of: operations)
+    } catch is CallFailure {
+      try Task.checkCancellation()
+      return nil
+    }
+  }
+
+  private func happensAgain(_ operations: [Command]) async throws -> Bool {
+    for _ in 0..<3 where try await attempt(operations) != nil { return true }
+    return false
+  }
+
+  private func report(on failure: FailedSequence, seed: UInt64) async throws -> Violation {
+    guard try await happensAgain(failure.operations) else { return unsteady(failure, seed: seed) }
+    var shrinker = SequenceShrinker(failure, attempt: attempt)
+    try await shrinker.shrink()
+    let shortest = shrinker.shortest
+    guard try await happensAgain(shortest.operations) else { return unsteady(failure, seed: seed) }
+    let (rule, evidence) = try await SequenceDiagnosis(attempt: attempt).diagnose(shortest)
+    let source = ReproductionSource(evidence, rule: rule, check: profile.check, seed: seed).source
+    let calls = evidence.operations.count
+    return Violation(
+      "\(evidence.finding.text), at the end of the shortest sequence that shows it (\(calls) "
+        + "\(calls == 1 ? "call" : "calls"), shrunk from \(failure.operations.count))",
+      rule: rule, evidence: source, seed: seed)
+  }
+
+  /// What depends on more than the calls is no less wrong.
+  private func unsteady(_ failure: FailedSequence, seed: UInt64) -> Violation {
+    Violation(
+      "\(failure.finding.text), in call \(failure.operations.count) of the sequence of seed \(seed); it did not happen "
+        + "each time that the same calls were made, so that it depends on something else as well",
+      rule: failure.finding.rule, seed: seed)
+  }
+}

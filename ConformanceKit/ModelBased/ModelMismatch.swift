@@ -1,0 +1,283 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// What is wrong with the last call of a sequence.
+struct ModelMismatch: Sendable {
+  enum Kind: Sendable {
+    /// The answer says that other entries are there, or gives other values.
+    case contents
+    /// `readAllEntries()` is in another order.
+    case order
+    /// A value does not start at index 0.
+    case slice
+    case time(of: CacheKey, CommandTimestamp, TimestampMismatch)
+    /// `readAllEntries()` has an entry that was created after it was updated.
+    case updatedFirst(CacheKey)
+    /// The call should have thrown `invalidKey`.
+    case acceptance
+    /// The call should not have thrown.
+    case failure
+  }
+
+  let kind: Kind
+  /// The rule that is broken, as far as this one answer can tell.
+  let rule: ContractRule
+  /// What happened, as a clause.
+  let text: String
+  /// By how many seconds a time is wrong: less than 0 if it is too early.
+  var deviation: TimeInterval?
+}
+
+/// What is wrong with a time.
+enum TimestampMismatch: Sendable {
+  /// It is not the time of that call.
+  case isNot(of: Int)
+  /// It is another time than the one that was the answer to that call.
+  case changed(since: Int)
+  /// It is before the time that was the answer to that call.
+  case wentBack(since: Int)
+}
+
+extension ReferenceModel {
+  /// Holds what came of a call against what the contract says, and takes note of what the call has changed.
+  ///
+  /// - Parameter ordersBatches: Whether the engine has to know the order of what it wrote between two ticks of the
+  ///   clock: not if it makes a batch of single writes.
+  mutating func check(
+    _ operation: Command, _ answer: CommandAnswer, at moment: Moment, ordersBatches: Bool
+  ) -> ModelMismatch? {
+    if operation.isRefused { return checkRefusal(of: operation, answer) }
+    if case .threw(let failure) = answer {
+      return ModelMismatch(
+        kind: .failure, rule: operation.rule(brokenBy: failure), text: failure.description)
+    }
+    if let steps = operation.steps { apply(steps, at: moment) }
+    guard case .ask(let question) = operation else { return nil }
+    if let name = answer.slice {
+      return ModelMismatch(
+        kind: .slice, rule: .v3, text: "\(question.phrase) gave \(name), whose first index is not 0")
+    }
+    switch (question, answer) {
+    case (.createdAt(let key), .date(let date)):
+      return check(date, .created, of: key, by: question, call: moment.call)
+    case (.updatedAt(let key), .date(let date)):
+      return check(date, .updated, of: key, by: question, call: moment.call)
+    case (_, .entries(let entries)):
+      return check(entries, by: question, call: moment.call, ordersBatches: ordersBatches)
+    default:
+      return difference(answer.normalized(for: question), by: question)
+    }
+  }
+
+  private func checkRefusal(of operation: Command, _ answer: CommandAnswer) -> ModelMismatch? {
+    var actual = "returned"
+    if case .threw(let failure) = answer {
+      if (failure.error as? StorageError)?.code == .invalidKey { return nil }
+      actual = "threw \(shortened(String(describing: failure.error)))"
+    }
+    let isBatch = operation.keys.count > 1 && operation.steps != nil
+    return ModelMismatch(
+      kind: .acceptance, rule: isBatch ? .w4 : .k1,
+      text: "\(operation.phrase), which has an invalid key, \(actual) instead of throwing invalidKey")
+  }
+
+  private func difference(_ answer: CommandAnswer, by question: CommandQuery) -> ModelMismatch? {
+    func finding(_ what: String, _ found: Any, _ expected: Any) -> ModelMismatch {
+      ModelMismatch(
+        kind: .contents, rule: question.rule,
+        text: "\(what)\(question.phrase) gave \(describe(found)) instead of \(describe(expected))")
+    }
+    switch (answer, self.answer(to: question)) {
+    case (.value(let found), .value(let expected)):
+      return found == expected ? nil : finding("", found as Any, expected as Any)
+    case (.values(let found), .values(let expected)):
+      return found == expected ? nil : finding("", found, expected)
+    case (.keys(let found), .keys(let expected)):
+      return found == expected ? nil : finding("", list(found), list(expected))
+    case (.exists(let found), .exists(let expected)):
+      return found == expected ? nil : finding("", found, expected)
+    case (.count(let found), .count(let expected)):
+      return found == expected ? nil : finding("", found, expected)
+    case (.pairs(let found), .pairs(let expected)):
+      if found.map(\.key) != expected.map(\.key) {
+        return finding("of the entries, ", list(found.map(\.key)), list(expected.map(\.key)))
+      }
+      let wrong = zip(found, expected).first { $0.data != $1.data }
+      return wrong.map { finding("as the value of \($0.key.value.literal), ", $0.data, $1.data) }
+    default:
+      return nil
+    }
+  }
+}
+
+// MARK: - Times and order
+
+extension ReferenceModel {
+  private mutating func check(
+    _ date: Date?, _ time: CommandTimestamp, of key: CacheKey, by question: CommandQuery, call: Int
+  ) -> ModelMismatch? {
+    let what = "\(time.method) of \(key.value.literal), by \(question.name),"
+    guard let entry = self[key], let date else {
+      if (self[key] == nil) == (date == nil) { return nil }
+      return ModelMismatch(
+        kind: .contents, rule: question.rule,
+        text: "\(what) was \(describe(date as Any)), although the key was \(date == nil ? "there" : "absent")"
+      )
+    }
+    func finding(_ fault: TimestampMismatch, from other: Date, _ actual: (String) -> String)
+      -> ModelMismatch
+    {
+      let seconds = date.timeIntervalSince(other)
+      let difference = "\(abs(seconds)) s \(seconds < 0 ? "before" : "after")"
+      return ModelMismatch(
+        kind: .time(of: key, time, fault), rule: .w2, text: "\(what) was \(actual(difference))",
+        deviation: seconds)
+    }
+    let (moment, seen) =
+      time == .created ? (entry.created, entry.seenCreated) : (entry.updated, entry.seenUpdated)
+    if let seen, abs(seen.date.timeIntervalSince(date)) > precisionOfTime {
+      return finding(.changed(since: seen.call), from: seen.date) {
+        "\($0) what it had been, although nothing had changed it"
+      }
+    }
+    if time == .updated, let before = entry.seenUpdatedBefore, date < before.date - precisionOfTime {
+      return finding(.wentBack(since: before.call), from: before.date) { "\($0) what it had been" }
+    }
+    // What rule W2 allows on both sides.
+    let window = moment.window
+    for (bound, isBeyond) in [
+      (window.lowerBound, date < window.lowerBound - 0.002),
+      (window.upperBound, date > window.upperBound + 0.002),
+    ] where isBeyond {
+      return finding(.isNot(of: moment.call), from: bound) { "\($0) it should have been" }
+    }
+    see(date, time, of: key, call: call)
+    return nil
+  }
+
+  private mutating func check(
+    _ found: [StorageEntry], by question: CommandQuery, call: Int, ordersBatches: Bool
+  ) -> ModelMismatch? {
+    let sorted = CommandAnswer.pairs(found.map { ($0.key, $0.data) }.sorted { $0.0 < $1.0 })
+    if let difference = difference(sorted, by: .readAllDataAndKeys) {
+      let text = difference.text.replacing("readAllDataAndKeys()", with: question.name)
+      return ModelMismatch(kind: .contents, rule: .r6, text: text)
+    }
+    for (earlier, later) in zip(found, found.dropFirst())
+    where !isOrder(earlier, later, ordersBatches: ordersBatches) {
+      return ModelMismatch(
+        kind: .order, rule: .r6,
+        text:
+          "\(question.name) gave \(earlier.key.value.literal) before \(later.key.value.literal), which was written first: the keys were "
+          + "\(list(found.map(\.key))) instead of \(list(keysInOrder))")
+    }
+    for entry in found {
+      for (date, time) in [(entry.createdAt, CommandTimestamp.created), (entry.updatedAt, .updated)] {
+        if let finding = check(date, time, of: entry.key, by: question, call: call) { return finding }
+      }
+      if entry.createdAt > entry.updatedAt {
+        return ModelMismatch(
+          kind: .updatedFirst(entry.key), rule: .w2,
+          text: "\(question.name) gave \(entry.key.value.literal) a createdAt after its updatedAt")
+      }
+    }
+    return nil
+  }
+
+  /// Whether the one may come right before the other.
+  ///
+  /// An engine that makes a batch of single writes has nothing but the clock to tell which was first: nothing if the
+  /// clock has not advanced, and the wrong thing if it was set back.
+  private func isOrder(_ one: StorageEntry, _ next: StorageEntry, ordersBatches: Bool) -> Bool {
+    guard let first = self[one.key], let second = self[next.key], first.sequence > second.sequence else {
+      return true
+    }
+    if ordersBatches { return false }
+    if one.createdAt == next.createdAt { return true }
+    return one.createdAt < next.createdAt
+      && first.created.window.lowerBound < second.created.window.upperBound
+  }
+}
+
+// MARK: - Words
+
+/// Keys as they are shown in a sentence.
+private func list(_ keys: [CacheKey]) -> String {
+  let shown = keys.prefix(6).map(\.value.literal).joined(separator: ", ")
+  return keys.count > 6 ? "[\(shown), … \(keys.count) in all]" : "[\(shown)]"
+}
+
+extension CommandAnswer {
+  /// Which value does not start at index 0.
+  fileprivate var slice: String? {
+    switch self {
+    case .value(let data): data.flatMap { $0.startIndex == 0 ? nil : "a value" }
+    case .values(let values): values.contains { $0.startIndex != 0 } ? "a value" : nil
+    case .pairs(let pairs):
+      pairs.first { $0.data.startIndex != 0 }.map { "a value of \($0.key.value.literal)" }
+    case .entries(let entries):
+      entries.first { $0.data.startIndex != 0 }.map { "a value of \($0.key.value.literal)" }
+    default: nil
+    }
+  }
+
+  /// The answer with its list in byte order, if the order is unspecified.
+  fileprivate func normalized(for question: CommandQuery) -> CommandAnswer {
+    switch (question, self) {
+    case (.readAllData, .values(let values)): .values(values.sorted { $0.lexicographicallyPrecedes($1) })
+    case (.readAllDataAndKeys, .pairs(let pairs)): .pairs(pairs.sorted { $0.key < $1.key })
+    case (.allKeys, .keys(let keys)): .keys(keys.sorted())
+    default: self
+    }
+  }
+}
+
+extension CommandQuery {
+  /// The call, as in a sentence.
+  var phrase: String {
+    switch self {
+    case .read(let key), .keyExists(let key), .createdAt(let key), .updatedAt(let key):
+      "\(name) of \(key.value.literal)"
+    case .readMany(let keys), .readDataAndKeys(let keys), .keysExist(let keys): "\(name) of \(list(keys))"
+    default: name
+    }
+  }
+}
+
+extension Command {
+  /// The call, as in a sentence.
+  var phrase: String {
+    switch self {
+    case .write(let entry): "write(_:key:) of \(entry.key.value.literal)"
+    case .writeMany(let entries): "write(_:) of \(entries.count)"
+    case .remove(let key): "remove(key:) of \(key.value.literal)"
+    case .removeMany(let keys): "remove(keys:) of \(list(keys))"
+    case .removeAll: "removeAllData()"
+    case .apply(let steps): "apply(_:) of \(steps.count)"
+    case .ask(let question): question.phrase
+    case .reopen(let closing): closing ? "close() and reopening" : "reopening without close()"
+    case .wait: "waiting"
+    }
+  }
+
+  /// The rule that an engine breaks if the call throws although it should not.
+  fileprivate func rule(brokenBy failure: CallFailure) -> ContractRule {
+    switch self {
+    case _ where steps?.isEmpty == true: .w3
+    case .write: .w1
+    case .writeMany: .w3
+    case .remove, .removeMany: .d1
+    case .removeAll: .d2
+    case .apply: .w5
+    case .ask(.read), .ask(.keyExists): .r1
+    case .ask(let question): question.rule
+    case .reopen where failure.call == "close()": .o3
+    case .reopen: (failure.error as? StorageError)?.code == .locked ? .o4 : .w6
+    case .wait: .w2
+    }
+  }
+}

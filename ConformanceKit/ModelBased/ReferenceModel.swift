@@ -1,0 +1,98 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// What the contract says an engine holds after a sequence: a dictionary, and when and in which order it was filled.
+struct ReferenceModel: Sendable {
+  /// When a call was made.
+  struct Moment: Sendable {
+    /// The number of the call in the sequence.
+    let call: Int
+    /// The clock readings before and after the call.
+    let window: ClosedRange<Date>
+
+    /// - Parameters before, after: The clock may be set back between them.
+    init(call: Int, before: Date, after: Date) {
+      self.call = call
+      window = min(before, after)...max(before, after)
+    }
+
+    fileprivate init(call: Int, window: ClosedRange<Date>) { (self.call, self.window) = (call, window) }
+  }
+
+  /// A time that the engine gave, and in answer to which call.
+  struct Seen: Sendable {
+    let date: Date
+    let call: Int
+  }
+
+  struct Entry: Sendable {
+    var value: CommandValue
+    var data: Data
+    /// Grows from each first write to the next.
+    let sequence: Int
+    let created: Moment
+    var updated: Moment
+    /// What the engine has said is createdAt: it must say the same until the key is removed.
+    var seenCreated: Seen?
+    /// What the engine has said is updatedAt since the last write.
+    var seenUpdated: Seen?
+    /// What it said before the last write: updatedAt does not go behind it.
+    var seenUpdatedBefore: Seen?
+  }
+
+  private(set) var entries: [CacheKey: Entry] = [:]
+  private var sequence = 0
+
+  /// The keys in the order in which they were first written (rule R6).
+  var keysInOrder: [CacheKey] {
+    entries.sorted { $0.value.sequence < $1.value.sequence }.map(\.key)
+  }
+
+  subscript(_ key: CacheKey) -> Entry? { entries[key] }
+
+  /// Does the steps one after the other (rules W3 and W5).
+  mutating func apply(_ steps: [CommandStep], at moment: Moment) {
+    for step in steps {
+      switch step {
+      case .write(let written): write(written, at: moment)
+      case .remove(let key): entries[key] = nil
+      case .removeAll: entries = [:]
+      }
+    }
+  }
+
+  private mutating func write(_ written: CommandEntry, at moment: Moment) {
+    guard var entry = entries[written.key] else {
+      sequence += 1
+      entries[written.key] = Entry(
+        value: written.value, data: written.value.data, sequence: sequence, created: moment, updated: moment)
+      return
+    }
+    (entry.value, entry.data) = (written.value, written.value.data)
+    // The time of the write, or the time before if the clock was set back.
+    let latest = max(moment.window.upperBound, entry.updated.window.upperBound)
+    entry.updated = Moment(call: moment.call, window: moment.window.lowerBound...latest)
+    entry.seenUpdatedBefore = entry.seenUpdated ?? entry.seenUpdatedBefore
+    entry.seenUpdated = nil
+    entries[written.key] = entry
+  }
+
+  /// Remembers what the engine gave as the time of an entry.
+  mutating func see(_ date: Date, _ time: CommandTimestamp, of key: CacheKey, call: Int) {
+    switch time {
+    case .created: entries[key]?.seenCreated = Seen(date: date, call: call)
+    case .updated: entries[key]?.seenUpdated = Seen(date: date, call: call)
+    }
+  }
+}
+
+/// One of the two times that an entry has.
+enum CommandTimestamp: Sendable, Hashable {
+  case created, updated
+
+  var method: String { self == .created ? "createdAt" : "updatedAt" }
+}

@@ -1,0 +1,120 @@
+import StockroomCore
+
+/// A sequence as the source of a test, which can be pasted into a file of a test target that uses Swift Testing.
+struct ReproductionSource {
+  private let failure: FailedSequence
+  private let rule: ContractRule
+  private let check: String
+  private let seed: UInt64
+  private let names: ReproductionNames
+
+  init(_ failure: FailedSequence, rule: ContractRule, check: String, seed: UInt64) {
+    (self.failure, self.rule, self.check, self.seed) = (failure, rule, check, seed)
+    names = ReproductionNames(failure.operations)
+  }
+
+  /// The source.
+  var source: String {
+    let header = """
+      import Foundation
+      import StockroomCore
+      import Testing
+
+      // Found by \(check) with seed \(seed).
+      @Test("Calls that break rule \(rule.rawValue) of the contract")
+      func reproductionOfSeed\(seed)() async throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "sequence-\\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: directory) }
+      """
+    let footer = """
+      }
+
+      /// Opens the engine. Put your own here.
+      private func openEngine(_ directory: URL) async throws -> any StorageEngine {
+        try MyEngine(directory: directory)
+      }
+      """
+    let usesNoise = failure.operations.flatMap(\.values).contains(where: \.isPrintedAsNoise)
+    return ([header] + body.map { "  " + $0 } + [footer] + (usesNoise ? ["", CommandValue.source] : []))
+      .joined(separator: "\n")
+  }
+
+  /// The statements: those with one engine in a block of their own, so that it is gone before the next is opened.
+  private var body: [String] {
+    var sessions: [[String]] = [[]]
+    for (call, operation) in failure.operations.enumerated() {
+      if case .reopen(let closing) = operation {
+        if closing { sessions[sessions.count - 1].append("try await engine.close()") }
+        sessions.append([])
+      } else {
+        sessions[sessions.count - 1] += statements(of: operation, call: call)
+      }
+    }
+    if sessions.count == 1 { return names.declarations + open(sessions[0]) }
+    return names.declarations + observations.map { "let \($0): Date" }
+      + sessions.flatMap { ["do {"] + open($0).map { "  " + $0 } + ["}"] }
+  }
+
+  private func open(_ statements: [String]) -> [String] {
+    ["\(statements.isEmpty ? "_" : "let engine") = try await openEngine(directory)"] + statements
+  }
+
+  /// The names of what a call before the last one returned, with which the answer of the last call is compared.
+  private var observations: [String] {
+    guard case .time(_, _, let fault) = failure.finding.kind else { return [] }
+    if case .isNot = fault { return ["before", "after"] }
+    return ["earlier"]
+  }
+
+  private func statements(of operation: Command, call: Int) -> [String] {
+    if call == failure.operations.count - 1 { return lastStatements(operation) }
+    let isNew = failure.operations.contains { if case .reopen = $0 { true } else { false } } ? "" : "let "
+    if case .time(let key, let time, let fault) = failure.finding.kind {
+      switch fault {
+      case .isNot(of: call):
+        return ["\(isNew)before = Date()"] + statements(of: operation) + ["\(isNew)after = Date()"]
+      case .changed(since: call), .wentBack(since: call):
+        return ["\(isNew)earlier = \(names.required(time, of: key, by: operation))"]
+      default: break
+      }
+    }
+    return statements(of: operation)
+  }
+
+  private func statements(of operation: Command) -> [String] {
+    let call = names.call(operation)
+    if operation.isRefused { return ["await #expect(throws: StorageError.self) { \(call) }"] }
+    if case .ask = operation { return ["_ = \(call)"] }
+    return [call]
+  }
+
+  /// The call that goes wrong, and what should have come of it.
+  private func lastStatements(_ operation: Command) -> [String] {
+    let call = names.call(operation)
+    switch failure.finding.kind {
+    case .acceptance:
+      return [
+        "let error = await #expect(throws: StorageError.self) { \(call) }",
+        "#expect(error?.code == .invalidKey)",
+      ]
+    case .slice: return names.expectationOfIndices(operation)
+    case .updatedFirst(let key):
+      return [
+        "let entry = try #require(\(call).first { $0.key == \(names[key]) })",
+        "#expect(entry.createdAt <= entry.updatedAt)",
+      ]
+    case .time(let key, let time, let fault):
+      let name = time.method
+      let expectation =
+        switch fault {
+        case .isNot: "\(name) >= before - 0.002 && \(name) <= after + 0.002"
+        case .changed: "\(name) == earlier"
+        case .wentBack: "\(name) >= earlier"
+        }
+      return ["let \(name) = \(names.required(time, of: key, by: operation))", "#expect(\(expectation))"]
+    case .contents, .order, .failure:
+      guard case .ask(let question) = operation else { return [call] }
+      return names.expectation(of: failure.model.answer(to: question), by: question)
+    }
+  }
+}

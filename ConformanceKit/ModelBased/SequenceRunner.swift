@@ -1,0 +1,75 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// A sequence whose last call goes wrong.
+struct FailedSequence: Sendable {
+  /// The calls, up to the one that goes wrong.
+  let operations: [Command]
+  let finding: ModelMismatch
+  /// What came of the last call.
+  let answer: CommandAnswer
+  /// What the contract says of the moment of the last call.
+  let model: ReferenceModel
+  /// How long the calls have taken, without those that only wait.
+  let time: Duration
+}
+
+extension FailedSequence {
+  /// Where the sequence would have to wait in order to go wrong also when the calls take no time: nil if it would anyway,
+  /// or waits there. A busy machine takes its time where another does not.
+  var lackOfWaiting: Int? {
+    // Two answers that differ do so by as little as can be distinguished, which takes no wait.
+    guard case .time(_, _, .isNot(let call)) = finding.kind, let deviation = finding.deviation,
+      abs(deviation) < time.inSeconds
+    else { return nil }
+    let place = deviation < 0 ? call : call + 1
+    let isThere = [place - 1, place].contains { operations.indices.contains($0) && operations[$0] == .wait }
+    return isThere ? nil : place
+  }
+}
+
+/// Makes the calls of sequences, each sequence in a fresh place.
+struct SequenceRunner: Sendable {
+  let context: CheckContext
+
+  /// Makes the calls one after the other until one goes wrong.
+  ///
+  /// - Throws: `CallFailure` if the engine cannot be opened or closed; `CancellationError`.
+  func failure(of operations: [Command]) async throws -> FailedSequence? {
+    let place = context.place.appending(path: "sequence-\(UUID().uuidString)", directoryHint: .isDirectory)
+    // There is none if the engine uses no files.
+    defer { try? FileManager.default.removeItem(at: place) }
+    var engine = try await context.openUnkept(place)
+    defer { engine.release() }
+    let failure = try await failure(of: operations, on: &engine, at: place)
+    // An engine that has failed need not close properly.
+    if failure == nil { try await engine.close() } else { try? await engine.close() }
+    return failure
+  }
+
+  private func failure(
+    of operations: [Command], on engine: inout EngineUnderTest, at place: URL
+  ) async throws -> FailedSequence? {
+    let ordersBatches = context.capabilities.contains(.atomicBatches)
+    var model = ReferenceModel()
+    var waiting = Duration.zero
+    let start = ContinuousClock.now
+    for (call, operation) in operations.enumerated() {
+      try Task.checkCancellation()
+      let (before, beginning) = (Date(), ContinuousClock.now)
+      let answer = try await operation.perform(on: &engine) { try await context.openUnkept(place) }
+      let moment = ReferenceModel.Moment(call: call, before: before, after: Date())
+      if operation == .wait { waiting += .now - beginning }
+      if let finding = model.check(operation, answer, at: moment, ordersBatches: ordersBatches) {
+        return FailedSequence(
+          operations: Array(operations.prefix(call + 1)), finding: finding, answer: answer, model: model,
+          time: .now - start - waiting)
+      }
+    }
+    return nil
+  }
+}

@@ -1,0 +1,162 @@
+import StockroomCore
+
+/// Looks for the shortest sequence that goes wrong, beginning with one that does.
+///
+/// Drops calls, many at a time at first and then one by one; then makes those that are left simpler. Every attempt is
+/// made in a fresh place, and kept if it goes wrong, in whichever way: what counts is a short evidence. It also has to be
+/// one elsewhere, so where the time that calls have taken plays a part, the sequence waits instead.
+struct SequenceShrinker {
+  /// Makes the calls and returns the failure if one goes wrong.
+  private let attempt: ([Command]) async throws -> FailedSequence?
+  /// The shortest so far.
+  private(set) var shortest: FailedSequence
+  private var attemptsLeft: Int
+  private let deadline: ContinuousClock.Instant
+
+  init(
+    _ failure: FailedSequence, attempts: Int = 2_000, time: Duration = .seconds(20),
+    attempt: @escaping ([Command]) async throws -> FailedSequence?
+  ) {
+    (shortest, self.attempt, attemptsLeft) = (failure, attempt, attempts)
+    deadline = .now + time
+  }
+
+  /// Shrinks until nothing can be left out any more, or the budget is spent.
+  mutating func shrink() async throws {
+    var before: [Command]
+    repeat {
+      before = shortest.operations
+      try await waitInstead()
+      try await dropCalls()
+      try await simplifyCalls()
+      try await simplifyKeys()
+      try await renumberValues()
+    } while shortest.operations != before && !isSpent
+  }
+
+  private var isSpent: Bool { attemptsLeft <= 0 || ContinuousClock.now >= deadline }
+
+  /// Makes a sequence the shortest if it goes wrong, up to the call that does.
+  private mutating func keep(_ candidate: [Command]) async throws -> Bool {
+    if isSpent || candidate == shortest.operations || candidate.isEmpty { return false }
+    attemptsLeft -= 1
+    guard let failure = try await attempt(candidate) else { return false }
+    if failure.lackOfWaiting != nil, shortest.lackOfWaiting == nil { return false }
+    shortest = failure
+    return true
+  }
+
+  // MARK: Calls
+
+  /// Puts a wait where calls have taken the time without which nothing would be wrong.
+  private mutating func waitInstead() async throws {
+    guard let place = shortest.lackOfWaiting else { return }
+    var candidate = shortest.operations
+    candidate.insert(.wait, at: place)
+    _ = try await keep(candidate)
+  }
+
+  private mutating func dropCalls() async throws {
+    var count = max(1, shortest.operations.count / 2)
+    while true {
+      // From the end, as what comes late is more seldom needed by what comes early.
+      var end = shortest.operations.count
+      while end > 0 {
+        var candidate = shortest.operations
+        candidate.removeSubrange(max(0, end - count)..<end)
+        _ = try await keep(candidate)
+        end = min(end - count, shortest.operations.count)
+      }
+      if count == 1 { return }
+      count /= 2
+    }
+  }
+
+  private mutating func simplifyCalls() async throws {
+    var index = 0
+    while index < shortest.operations.count {
+      if try await simplifyCall(at: index) { continue }
+      try await shortenValues(at: index)
+      index += 1
+    }
+  }
+
+  /// Takes the first of the simpler calls with which the sequence still goes wrong.
+  private mutating func simplifyCall(at index: Int) async throws -> Bool {
+    for simpler in shortest.operations[index].simpler {
+      var candidate = shortest.operations
+      candidate[index] = simpler
+      if try await keep(candidate) { return true }
+    }
+    return false
+  }
+
+  // MARK: Values
+
+  /// Finds the smallest size of each value with which the sequence still goes wrong.
+  private mutating func shortenValues(at index: Int) async throws {
+    var place = 0
+    while index < shortest.operations.count {
+      let values = shortest.operations[index].values
+      guard values.indices.contains(place) else { return }
+      defer { place += 1 }
+      guard let size = values[place].size else { continue }
+      func sized(_ size: Int?) -> [Command] {
+        var candidate = shortest.operations
+        candidate[index] = candidate[index].replacingValue(
+          at: place, by: CommandValue(values[place].number, size: size))
+        return candidate
+      }
+      if try await keep(sized(nil)) { continue }
+      var (right, wrong) = (-1, size)
+      while wrong - right > 1, index < shortest.operations.count, !isSpent {
+        let middle = (right + wrong) / 2
+        if try await keep(sized(middle)) { wrong = middle } else { right = middle }
+      }
+    }
+  }
+
+  /// Gives the values small numbers, in the order in which they are written.
+  private mutating func renumberValues() async throws {
+    var numbers: [Int: Int] = [:]
+    let renumbered = shortest.operations.map { operation in
+      operation.values.indices.reduce(operation) { operation, place in
+        let value = operation.values[place]
+        let number = numbers[value.number] ?? numbers.count + 1
+        numbers[value.number] = number
+        return operation.replacingValue(at: place, by: CommandValue(number, size: value.size))
+      }
+    }
+    _ = try await keep(renumbered)
+  }
+
+  // MARK: Keys
+
+  private mutating func simplifyKeys() async throws {
+    var done: Set<CacheKey> = []
+    while let key = shortest.operations.flatMap(\.keys).first(where: { !done.contains($0) }) {
+      done.insert(key)
+      let others = Set(shortest.operations.flatMap(\.keys))
+      for simpler in key.simpler where !others.contains(simpler) {
+        if try await keep(shortest.operations.map { $0.renaming { $0 == key ? simpler : $0 } }) {
+          done.insert(simpler)
+          break
+        }
+      }
+    }
+    try await shortenRuns()
+  }
+
+  /// Finds the smallest number of times that keys have to repeat a character, all keys together: what confuses an
+  /// engine is often how much two keys have in common.
+  private mutating func shortenRuns() async throws {
+    let longest = shortest.operations.flatMap(\.keys).map(\.longestRun).max() ?? 0
+    var (right, wrong) = (0, longest)
+    let original = shortest.operations
+    while wrong - right > 1, !isSpent {
+      let middle = (right + wrong) / 2
+      let candidate = original.map { $0.renaming { $0.limitingRuns(to: middle) } }
+      if try await keep(candidate) { wrong = middle } else { right = middle }
+    }
+  }
+}

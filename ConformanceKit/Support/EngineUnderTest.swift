@@ -1,0 +1,145 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// A call that threw although the check expected it to succeed.
+struct CallFailure: Error, CustomStringConvertible {
+  let call: String
+  let error: any Error
+
+  var description: String { "\(call) threw \(shortened(String(describing: error)))" }
+}
+
+/// The engine that is being checked: passes every call on, and notes which call threw.
+///
+/// Copies share the one reference to the engine, so that a check can let go of it.
+struct EngineUnderTest: StorageEngine {
+  private final class Reference: Sendable {
+    let engine: MutexProtected<(any StorageEngine)?>
+
+    init(_ engine: any StorageEngine) { self.engine = MutexProtected(engine) }
+  }
+
+  private let reference: Reference
+
+  init(_ engine: any StorageEngine) { reference = Reference(engine) }
+
+  /// Drops the reference to the engine. It is the last one unless a call is under way.
+  func release() {
+    // The engine may do much in its deinitialiser, which should not happen inside the lock.
+    _ = reference.engine.withLock { $0.take() }
+  }
+
+  private var engine: any StorageEngine {
+    get throws {
+      guard let engine = reference.engine.withLock({ $0 }) else {
+        throw StorageError(.closed, "The check has let go of the engine.")
+      }
+      return engine
+    }
+  }
+
+  var capabilities: EngineCapabilities { reference.engine.withLock { $0?.capabilities } ?? [] }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await call("write(_:key:)") { try await engine.write(data, key: key) }
+  }
+
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await call("write(_:) of \(dataAndKeys.count)") { try await engine.write(dataAndKeys) }
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    try await call("read(key:)") { try await engine.read(key: key) }
+  }
+
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    try await call("read(keys:) of \(keys.count)") { try await engine.read(keys: keys) }
+  }
+
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await call("readDataAndKeys(keys:) of \(keys.count)") {
+      try await engine.readDataAndKeys(keys: keys)
+    }
+  }
+
+  func readAllData() async throws -> [Data] {
+    try await call("readAllData()") { try await engine.readAllData() }
+  }
+
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await call("readAllDataAndKeys()") { try await engine.readAllDataAndKeys() }
+  }
+
+  func remove(key: CacheKey) async throws {
+    try await call("remove(key:)") { try await engine.remove(key: key) }
+  }
+
+  func remove(keys: [CacheKey]) async throws {
+    try await call("remove(keys:) of \(keys.count)") { try await engine.remove(keys: keys) }
+  }
+
+  func removeAllData() async throws {
+    try await call("removeAllData()") { try await engine.removeAllData() }
+  }
+
+  func keyExists(_ key: CacheKey) async throws -> Bool {
+    try await call("keyExists(_:)") { try await engine.keyExists(key) }
+  }
+
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await call("keysExist(_:) of \(keys.count)") { try await engine.keysExist(keys) }
+  }
+
+  func keyCount() async throws -> Int {
+    try await call("keyCount()") { try await engine.keyCount() }
+  }
+
+  func allKeys() async throws -> [CacheKey] {
+    try await call("allKeys()") { try await engine.allKeys() }
+  }
+
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await call("createdAt(key:)") { try await engine.createdAt(key: key) }
+  }
+
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await call("updatedAt(key:)") { try await engine.updatedAt(key: key) }
+  }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await call("readAllEntries()") { try await engine.readAllEntries() }
+  }
+
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await call("apply(_:) of \(operations.count)") { try await engine.apply(operations) }
+  }
+
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await call("scan(_:limit:)") { try await engine.scan(range, limit: limit) }
+  }
+
+  func verify() async throws {
+    try await call("verify()") { try await engine.verify() }
+  }
+
+  func close() async throws {
+    try await call("close()") { try await engine.close() }
+  }
+
+  private func call<Result>(
+    _ name: @autoclosure () -> String, _ body: () async throws -> Result
+  ) async throws -> Result {
+    do {
+      return try await body()
+    } catch let failure as CallFailure {
+      // A check that could be made in a worker passes calls on through two of these if there is none.
+      throw failure
+    } catch {
+      throw CallFailure(call: name(), error: error)
+    }
+  }
+}

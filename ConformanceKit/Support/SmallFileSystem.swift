@@ -1,0 +1,52 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A small file system of the check's own, to be filled up or made read-only.
+struct SmallFileSystem: Sendable {
+  /// The size in MiB of one that is filled up again and again.
+  static let usualSize = 8
+
+  let directory: URL
+
+  /// Mounts one on the directory, which exists.
+  ///
+  /// - Throws: ``Skip`` where that is not possible.
+  init(on directory: URL, mebibytes: Int) throws {
+    self.directory = directory
+    #if !canImport(Darwin)
+      guard System.isSuperuser else {
+        throw Skip(reason: "Mounting a small file system needs the superuser.")
+      }
+      guard mount("tmpfs", directory.systemPath, "tmpfs", 0, "size=\(mebibytes)m") == 0 else {
+        throw Skip(reason: "Mounting a small file system failed: \(SystemError(errno)).")
+      }
+    #else
+      throw Skip(reason: "The kit can make a small file system on Linux only.")
+    #endif
+  }
+
+  /// Lets nobody write any more. Nobody may have a file open for writing.
+  func makeReadOnly() throws {
+    #if !canImport(Darwin)
+      guard
+        mount("tmpfs", directory.systemPath, "tmpfs", UInt(MS_REMOUNT | MS_RDONLY), nil)
+          == 0
+      else { throw Skip(reason: "Making a file system read-only failed: \(SystemError(errno)).") }
+    #endif
+  }
+
+  /// Takes the file system away, at once if nobody uses it and else as soon as nobody does any more.
+  func unmount() {
+    #if !canImport(Darwin)
+      umount2(directory.systemPath, Int32(MNT_DETACH))
+    #endif
+  }
+}

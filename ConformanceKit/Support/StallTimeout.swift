@@ -1,0 +1,131 @@
+import Foundation
+import StockroomCore
+
+/// The time within which a check has to get anywhere is over.
+struct StallTimeoutExceeded: Error {}
+
+/// When a check last got anywhere, to begin with by starting. While the machine sleeps, no time goes by.
+final class CheckProgress: Sendable {
+  private let state = MutexProtected((last: SuspendingClock.now, count: 0))
+
+  var last: SuspendingClock.Instant { state.withLock { $0.last } }
+
+  func note() {
+    let now = SuspendingClock.now
+    state.withLock { $0 = (now, $0.count + 1) }
+  }
+
+  /// What happened if the check got nowhere within the limit, as a clause.
+  func standstill(of limit: Duration) -> String {
+    let standstill =
+      switch state.withLock({ $0.count }) {
+      case 0: "the check had not come to an end after \(limit)"
+      case 1: "the check got no further for \(limit) after it had taken 1 step"
+      case let count: "the check got no further for \(limit) after it had taken \(count) steps"
+      }
+    return standstill
+      + "; an engine that is slow, and does not hang, needs a suite with a longer stallTimeout"
+  }
+}
+
+/// Does the work in a task of its own and waits for it, as long as it makes progress at least once within the limit.
+///
+/// Work that gets nowhere is cancelled and left behind: nobody can stop a task that does not want to. A thread watches the
+/// time, so that work which holds every thread of the cooperative pool does not stop the clock.
+///
+/// - Parameters:
+///   - threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
+///   - onUndelivered: Called on that thread if nobody takes the result for a while after the limit: the caller, too, waits for
+///     a thread of the pool.
+func withStallTimeout<Result: Sendable>(
+  _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckExecutor? = nil,
+  onUndelivered: @escaping @Sendable () -> Void = {}, _ work: @escaping @Sendable () async -> Result
+) async -> Swift.Result<Result, StallTimeoutExceeded> {
+  let race = FirstResult<Swift.Result<Result, StallTimeoutExceeded>>()
+  let worker = Task(executorPreference: threads) { @concurrent in
+    race.finish(with: .success(await work()))
+    threads?.stop()
+  }
+  let isDelivered = Latch()
+  Thread.detachNewThread {
+    while case let remaining = SuspendingClock.now.duration(to: progress.last.advanced(by: limit)),
+      remaining > .zero
+    {
+      if isDelivered.wait(for: remaining) { return }
+    }
+    race.finish(with: .failure(StallTimeoutExceeded()))
+    if !isDelivered.wait(for: .seconds(10)) { onUndelivered() }
+  }
+  return await withTaskCancellationHandler {
+    let result = await race.winner()
+    isDelivered.signal()
+    worker.cancel()
+    return result
+  } onCancel: {
+    worker.cancel()
+  }
+}
+
+/// Something that a thread waits for.
+private final class Latch: @unchecked Sendable {
+  // Safe to share: the state is touched only between lock() and unlock().
+  private let condition = NSCondition()
+  private var isSignaled = false
+
+  func signal() {
+    condition.lock()
+    isSignaled = true
+    condition.broadcast()
+    condition.unlock()
+  }
+
+  /// Holds the thread until the latch has been signaled, or for so long. Returns whether it has been.
+  ///
+  /// It looks every second, as the wall clock by which a condition waits may be set.
+  func wait(for duration: Duration) -> Bool {
+    let end = ContinuousClock.now + duration
+    condition.lock()
+    defer { condition.unlock() }
+    while !isSignaled, case let remaining = ContinuousClock.now.duration(to: end), remaining > .zero {
+      _ = condition.wait(until: Date(timeIntervalSinceNow: min(remaining.inSeconds, 1)))
+    }
+    return isSignaled
+  }
+}
+
+/// Hands the first of several results to the one who waits.
+private final class FirstResult<Value: Sendable>: Sendable {
+  private enum State {
+    case running
+    case awaited(CheckedContinuation<Value, Never>)
+    case won(Value)
+  }
+
+  private let state = MutexProtected(State.running)
+
+  func finish(with value: Value) {
+    let continuation = state.withLock { state -> CheckedContinuation<Value, Never>? in
+      switch state {
+      case .won: return nil
+      case .running:
+        state = .won(value)
+        return nil
+      case .awaited(let continuation):
+        state = .won(value)
+        return continuation
+      }
+    }
+    continuation?.resume(returning: value)
+  }
+
+  func winner() async -> Value {
+    await withCheckedContinuation { continuation in
+      let value = state.withLock { state -> Value? in
+        if case .won(let value) = state { return value }
+        state = .awaited(continuation)
+        return nil
+      }
+      if let value { continuation.resume(returning: value) }
+    }
+  }
+}

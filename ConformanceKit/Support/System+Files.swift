@@ -1,0 +1,111 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+// Files, links, pipes and locks.
+
+extension System {
+  static func closeFile(_ descriptor: Int32) { close(descriptor) }
+
+  /// Copies a directory with the extended attributes of the files in it.
+  ///
+  /// - Throws: `StorageError` that names the copy.
+  static func copy(_ directory: URL, to copy: URL) throws {
+    #if canImport(Darwin)
+      try FileManager.default.copyItem(at: directory, to: copy)
+    #else
+      // FileManager copies attributes on Apple's systems only.
+      let process = Process()
+      process.executableURL = URL(filePath: "/bin/cp")
+      process.arguments = ["-a", directory.systemPath, copy.systemPath]
+      try process.run()
+      process.waitUntilExit()
+      guard process.terminationStatus == 0 else {
+        throw StorageError(.io, "Copying \(directory.path) to \(copy.path) failed.")
+      }
+    #endif
+  }
+
+  /// The files inside a directory that this process has open.
+  static func openFiles(in directory: URL) -> [String] {
+    // The system names files by their true path, which `resolvingSymlinksInPath` does not give everywhere.
+    guard let resolved = realpath(directory.systemPath, nil) else { return [] }
+    defer { free(resolved) }
+    let path = String(cString: resolved)
+    #if canImport(Darwin)
+      let paths = (0..<getdtablesize()).compactMap { descriptor -> String? in
+        var buffer = [CChar](repeating: 0, count: Int(MAXPATHLEN))
+        guard fcntl(descriptor, F_GETPATH, &buffer) == 0 else { return nil }
+        return String(decoding: buffer.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+      }
+    #else
+      let list = "/proc/self/fd"
+      // A descriptor may be closed between the list and the look at it, which is not an error.
+      let descriptors = (try? FileManager.default.contentsOfDirectory(atPath: list)) ?? []
+      let paths = descriptors.compactMap {
+        try? FileManager.default.destinationOfSymbolicLink(atPath: "\(list)/\($0)")
+      }
+    #endif
+    return paths.filter { $0.hasPrefix(path) }.sorted()
+  }
+
+  /// Everything below a directory, whatever it is.
+  static func contents(of directory: URL) throws -> [URL] {
+    try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath).map {
+      directory.appending(path: $0)
+    }
+  }
+
+  /// A directory and all that are below it.
+  static func directories(in directory: URL) throws -> [URL] {
+    try [directory] + contents(of: directory).filter { mode(of: $0)?.isDirectory == true }
+  }
+
+  static func makeLink(at url: URL, to target: URL) throws {
+    guard symlink(target.systemPath, url.systemPath) == 0 else {
+      throw StorageError.posix(errno, "Making the link \(url.systemPath) failed")
+    }
+  }
+
+  static func makeFIFO(_ url: URL) throws {
+    guard mkfifo(url.systemPath, 0o600) == 0 else {
+      throw StorageError.posix(errno, "Making the FIFO \(url.systemPath) failed")
+    }
+  }
+
+  /// Lets those go on who wait for somebody else to open a FIFO.
+  static func release(_ url: URL) {
+    let file = open(url.systemPath, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+    if file >= 0 { close(file) }
+  }
+
+  /// Whether this process writes to the file through memory.
+  static func isMappedForWriting(_ url: URL) -> Bool {
+    guard let resolved = realpath(url.systemPath, nil) else { return false }
+    defer { free(resolved) }
+    let path = String(cString: resolved)
+    let maps = (try? String(contentsOfFile: "/proc/self/maps", encoding: .utf8)) ?? ""
+    return maps.split(whereSeparator: \.isNewline).contains { $0.hasSuffix(path) && $0.contains(" rw-s ") }
+  }
+
+  /// Takes every lock that can be taken through a descriptor for reading, if nobody else has it. Gives the descriptor,
+  /// which holds the locks; nil for what is no file.
+  static func lockForReading(_ url: URL) -> Int32? {
+    guard mode(of: url)?.isDirectory == false else { return nil }
+    let file = open(url.systemPath, O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { return nil }
+    _ = flock(file, LOCK_EX | LOCK_NB)
+    var region = flock()
+    region.l_type = Int16(F_RDLCK)
+    region.l_whence = Int16(SEEK_SET)
+    _ = fcntl(file, F_SETLK, &region)
+    return file
+  }
+}

@@ -1,0 +1,79 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+// Users and permissions.
+
+extension System {
+  static var isSuperuser: Bool { geteuid() == 0 }
+
+  private static let nobody: UInt32 = 65_534
+
+  /// Gives up the superuser's permissions, for good.
+  static func becomeNobody() throws {
+    guard setgroups(0, nil) == 0, setgid(nobody) == 0, setuid(nobody) == 0, geteuid() == nobody else {
+      throw Skip(reason: "The superuser's permissions could not be given up: \(SystemError(errno)).")
+    }
+  }
+
+  /// Whether the directory may be looked at.
+  static func canRead(_ directory: URL) -> Bool { access(directory.systemPath, R_OK | X_OK) == 0 }
+
+  /// Sets the permissions of everything below a directory, and of itself.
+  static func setPermissions(of directory: URL, directories: mode_t, files: mode_t) throws {
+    let contents = try DirectoryContents(of: directory).files
+    // The deepest first, as one cannot get below what may not be entered.
+    for (path, bytes) in contents.sorted(by: { $0.key.count > $1.key.count }) {
+      chmod(directory.appending(path: path).systemPath, bytes == nil ? directories : files)
+    }
+    chmod(directory.systemPath, directories)
+  }
+
+  /// The permissions of a file or directory. Nil for what is neither, or not there any more.
+  static func mode(of url: URL) -> (mode: mode_t, isDirectory: Bool)? {
+    var status = stat()
+    guard lstat(url.systemPath, &status) == 0 else { return nil }
+    let kind = status.st_mode & mode_t(S_IFMT)
+    guard kind == mode_t(S_IFDIR) || kind == mode_t(S_IFREG) else { return nil }
+    return (status.st_mode & 0o7777, kind == mode_t(S_IFDIR))
+  }
+
+  /// Lets nobody change, rename or remove a file, not even the superuser, or takes that back.
+  ///
+  /// - Throws: ``Skip`` where that is not possible.
+  static func setImmutable(_ isImmutable: Bool, _ url: URL) throws {
+    #if canImport(Darwin)
+      let result = chflags(url.systemPath, isImmutable ? UInt32(UF_IMMUTABLE) : 0)
+    #else
+      // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_IMMUTABLE_FL of linux/fs.h.
+      let (get, set, immutable): (UInt, UInt, Int) = (0x8008_6601, 0x4008_6602, 0x10)
+      let file = open(url.systemPath, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+      defer { if file >= 0 { close(file) } }
+      var flags = 0
+      var result = file < 0 ? -1 : ioctl(file, .init(get), &flags)
+      if result == 0 {
+        flags = isImmutable ? flags | immutable : flags & ~immutable
+        result = ioctl(file, .init(set), &flags)
+      }
+    #endif
+    guard result == 0 else {
+      throw Skip(reason: "Files cannot be made immutable here: \(SystemError(errno)).")
+    }
+  }
+
+  /// Gives everything below a directory, and itself, to the user that ``becomeNobody()`` makes of this process.
+  static func giveToNobody(_ directory: URL) throws {
+    for url in try contents(of: directory) + [directory] {
+      guard lchown(url.systemPath, nobody, nobody) == 0 else {
+        throw StorageError.posix(errno, "Giving \(url.systemPath) to another user failed")
+      }
+    }
+  }
+}

@@ -1,0 +1,59 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+// What the process and its threads have used.
+
+extension System {
+  /// How long the processors have worked for this process.
+  static var processorTime: Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+    return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
+  }
+
+  /// How long a processor has worked for the calling thread.
+  static var threadProcessorTime: Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
+  }
+
+  /// What ``timeOnRunQueue(_:)`` needs. Nil where the system does not tell.
+  static func openThreadStatistics() -> Int32? {
+    let file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
+    return file < 0 ? nil : file
+  }
+
+  /// How long the thread that has opened the statistics was ready to compute while others did.
+  static func timeOnRunQueue(_ statistics: Int32?) -> Duration {
+    guard let statistics else { return .zero }
+    var bytes = [UInt8](repeating: 0, count: 96)
+    let count = pread(statistics, &bytes, bytes.count, 0)
+    // The time that it computed, the time that it was ready to, and how often, in nanoseconds.
+    let numbers = String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: " ")
+    return .nanoseconds(numbers.count > 1 ? Int64(numbers[1]) ?? 0 : 0)
+  }
+
+  /// What the process has read, and touched of its memory, until now.
+  static var usage: (bytesRead: Int, pagesTouched: Int) {
+    var usage = rusage()
+    #if canImport(Darwin) || canImport(Musl)
+      getrusage(RUSAGE_SELF, &usage)
+    #else
+      getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+    #endif
+    let io = (try? String(contentsOfFile: "/proc/self/io", encoding: .utf8)) ?? ""
+    let bytes = io.split(whereSeparator: \.isNewline).first { $0.hasPrefix("rchar: ") }.flatMap {
+      Int($0.dropFirst(7))
+    }
+    return (bytes ?? 0, Int(usage.ru_minflt))
+  }
+}

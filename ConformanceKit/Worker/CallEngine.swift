@@ -1,0 +1,132 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// One call to an engine that stays open in the worker from one task to the next.
+struct CallEngine: WorkerTask {
+  enum Call: Codable, Sendable {
+    case open
+    /// Closes the engine and lets go of it.
+    case close
+    case write([SharedWork.Entry])
+    case apply([SentOperation])
+    /// Sends all entries, after a look whether the engine's other answers agree with them.
+    case read
+    /// Does a share of work that other processes have a share in.
+    case work(SharedWork, share: String)
+  }
+
+  let place: URL
+  let call: Call
+
+  init(_ call: Call, at place: URL) { (self.call, self.place) = (call, place) }
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable ([SentEntry]) throws -> Void
+  ) async throws {
+    let kept = kept.withLock { $0[place] }
+    if case .open = call {
+      let engine = try await open(place, makeEngine)
+      return ConformanceKit.kept.withLock { $0[place] = engine }
+    }
+    guard let engine = kept else {
+      throw StorageError(.closed, "The engine has not been opened in the worker.")
+    }
+    switch call {
+    case .open: break
+    case .close:
+      ConformanceKit.kept.withLock { $0[place] = nil }
+      defer { engine.release() }
+      try await engine.close()
+    case .write(let entries): try await engine.write(entries.map { (CacheKey(verbatim: $0.key), $0.data) })
+    case .apply(let operations): try await engine.apply(operations.map(\.operation))
+    case .read: try send(try await ExpectedContents.agreedEntries(of: engine).map(SentEntry.init))
+    case .work(let work, let share): try await work.perform(share, on: engine)
+    }
+  }
+}
+
+/// An operation as it is sent.
+enum SentOperation: Codable, Sendable {
+  case write(SharedWork.Entry)
+  case remove(String)
+  case removeAll
+
+  init(_ operation: StorageOperation) {
+    switch operation {
+    case .write(let data, let key): self = .write(.init(key: key.value, data: data))
+    case .remove(let key): self = .remove(key.value)
+    case .removeAll: self = .removeAll
+    }
+  }
+
+  var operation: StorageOperation {
+    switch self {
+    case .write(let entry): .write(entry.data, key: CacheKey(verbatim: entry.key))
+    case .remove(let key): .remove(key: CacheKey(verbatim: key))
+    case .removeAll: .removeAll
+    }
+  }
+}
+
+/// The engines that are open in this worker.
+private let kept = MutexProtected<[URL: EngineUnderTest]>([:])
+
+/// Work that several processes do at the same time.
+struct SharedWork: Codable, Sendable {
+  struct Entry: Codable, Sendable {
+    let key: String
+    let data: Data
+  }
+
+  /// How many batches each share has.
+  let batchCount: Int
+
+  /// The keys that every batch of every share writes, all with one value.
+  static let common = keys(6, prefix: "common-")
+
+  /// A key that belongs to one share alone. Each batch writes two of these.
+  static func key(_ number: Int, of share: String) -> CacheKey { CacheKey(verbatim: "\(share)-\(number)") }
+
+  /// Writes batches, reads its own back, and in between writes and removes single entries.
+  func perform(_ share: String, on engine: EngineUnderTest) async throws {
+    for number in 0..<batchCount {
+      let value = data("batch \(number) of \(share)")
+      let own = [Self.key(2 * number, of: share), Self.key(2 * number + 1, of: share)]
+      try await engine.write((Self.common + own).map { ($0, value) })
+      let passing = Self.key(-1, of: share)
+      try await engine.write(value, key: passing)
+      try expect(
+        try await engine.read(keys: own + [passing]), is: [value, value, value], "read(keys:) of own keys")
+      try await engine.remove(key: passing)
+    }
+  }
+
+  /// Fails unless every batch of all shares has been done.
+  func verify(_ entries: [StorageEntry], by shares: [String], isAtomic: Bool) throws {
+    let values = Dictionary(entries.map { ($0.key, $0.data) }) { first, _ in first }
+    for share in shares {
+      let own = (0..<2 * batchCount).map { Self.key($0, of: share) }
+      for (index, key) in own.enumerated() {
+        try expect(
+          values[key], is: data("batch \(index / 2) of \(share)"), "\(key) after two processes had written")
+      }
+      let order = entries.filter { $0.key.value.hasPrefix("\(share)-") }.map(\.key)
+      // Who makes a batch of single writes may not be able to distinguish two of them.
+      if isAtomic, order != own {
+        throw Violation("the entries of \(share) were in the order \(describe(order))", rule: .r6)
+      }
+    }
+    let expected = shares.count * 2 * batchCount + Self.common.count
+    try expect(values.count, is: expected, "the number of entries after two processes had written")
+    let last = Set(Self.common.map { values[$0] })
+    if isAtomic, last.count != 1 {
+      throw Violation(
+        "of two batches in two processes each had won some keys: \(describe(Array(last)))", rule: .w4)
+    }
+  }
+}

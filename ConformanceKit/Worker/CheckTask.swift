@@ -1,0 +1,131 @@
+import Foundation
+import StockroomCore
+
+/// What a ``CheckTask`` reports.
+enum CheckMessage: Codable, Sendable {
+  /// What it does next, in case that is the last it does.
+  case step(String)
+  /// The engine breaks a rule: the check's own if none is named.
+  case broken(Violation)
+  /// The check cannot be made here.
+  case impossible(reason: String)
+  /// The check itself failed.
+  case checkFailed(String)
+}
+
+/// A check, or a part of one, that may end the process that makes it.
+protocol CheckTask: WorkerTask where Message == CheckMessage {
+  /// Makes the check; throws ``Violation``, ``CallFailure`` or ``Skip`` as the body of a check does.
+  ///
+  /// - Parameter note: Tells what comes next, as a clause after "during".
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws
+}
+
+extension CheckTask {
+  func run(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (CheckMessage) throws -> Void
+  ) async throws {
+    do {
+      try await check(
+        makeEngine: { place in
+          do { return try await makeEngine(place) } catch {
+            throw CallFailure(call: "opening the engine", error: error)
+          }
+        }, note: { try send(.step($0)) })
+    } catch let violation as Violation {
+      try send(.broken(violation))
+    } catch let failure as CallFailure {
+      try send(.broken(Violation(failure.description)))
+    } catch let skip as Skip {
+      try send(.impossible(reason: skip.reason))
+    } catch let lost as ParentDisconnected {
+      throw lost
+    } catch {
+      try send(.checkFailed(String(describing: error)))
+    }
+  }
+}
+
+/// A check that failed itself, in a worker process.
+struct CheckFailure: Error, CustomStringConvertible {
+  let description: String
+}
+
+/// The process did not come to an end of what it had to do.
+struct WorkerStalled: Error {
+  let step: String
+}
+
+/// How far a process had come, as a clause after "during".
+private final class LatestStep: Sendable {
+  private let text = MutexProtected("the beginning")
+
+  var clause: String {
+    get { text.withLock { $0 } }
+    set { text.withLock { $0 = newValue } }
+  }
+}
+
+extension CheckContext {
+  /// Makes the check in a worker process, or in this one if there is no other.
+  func check(_ task: some CheckTask) async throws {
+    let worker: WorkerProcess
+    do {
+      worker = try startWorker()
+    } catch is Skip {
+      return try await task.check(makeEngine: { try await self.openUnkept($0) }, note: { _ in })
+    }
+    try await check(task, in: worker)
+    worker.kill()
+  }
+
+  /// Makes the check in a worker process. A process that ends on the way is a violation.
+  func check(_ task: some CheckTask, in worker: WorkerProcess) async throws {
+    try await worker.result(of: task, step: LatestStep())
+  }
+
+  /// Makes the check in a worker process, which is killed when the limit is over.
+  ///
+  /// - Throws: Also ``WorkerStalled``.
+  func check(_ task: some CheckTask, in worker: WorkerProcess, limit: Duration) async throws {
+    let step = LatestStep()
+    let outcome = await withStallTimeout(limit) { () -> Result<Void, any Error> in
+      do {
+        return .success(try await worker.result(of: task, step: step))
+      } catch {
+        return .failure(error)
+      }
+    }
+    switch outcome {
+    case .success(let result): try result.get()
+    case .failure:
+      worker.kill()
+      throw WorkerStalled(step: step.clause)
+    }
+  }
+}
+
+extension WorkerProcess {
+  fileprivate func result(of task: some CheckTask, step: LatestStep) async throws {
+    var result: (any Error)?
+    do {
+      for try await message in try start(task) {
+        switch message {
+        case .step(let next): step.clause = next
+        case .broken(let violation): result = violation
+        case .impossible(let reason): result = Skip(reason: reason)
+        case .checkFailed(let reason): result = CheckFailure(description: "in a worker process, \(reason)")
+        }
+      }
+    } catch let death as Died {
+      throw Violation("during \(step.clause) \(death)")
+    } catch let error as WorkerError {
+      throw Violation("during \(step.clause) \(error)")
+    }
+    if let result { throw result }
+  }
+}

@@ -1,0 +1,137 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// An executable that opens the engine in a process of its own, to be killed, cut off from power, or sent into corrupted
+/// files, where a trap is an answer and not the end of the tests.
+///
+/// It is two lines long, beside its imports, in an executable target, here called `my-engine-worker`:
+///
+/// ```swift
+/// import ConformanceKit
+/// import MyEngine
+///
+/// // Does what the checks ask for, with the engine that they check.
+/// try await ConformanceWorker.serve { try MyEngine(directory: $0) }
+/// ```
+///
+/// In the manifest the test target depends on it, so that it is there when the tests run:
+///
+/// ```swift
+/// .executableTarget(name: "my-engine-worker", dependencies: ["MyEngine", .product(name: "ConformanceKit", package: "stockroom")]),
+/// .testTarget(name: "MyEngineTests", dependencies: ["MyEngine", "my-engine-worker", …]),
+/// ```
+///
+/// The suite names it:
+///
+/// ```swift
+/// ConformanceSuite("MyEngine", capabilities: .persistent, worker: ConformanceWorker(product: "my-engine-worker")) {
+///   try MyEngine(directory: $0)
+/// }
+/// ```
+public struct ConformanceWorker: Sendable, Hashable {
+  /// The executable.
+  public let executable: URL
+  /// The arguments that it is started with.
+  public let arguments: [String]
+
+  /// An executable that calls ``serve(makeEngine:)``.
+  public init(executable: URL, arguments: [String] = []) {
+    self.executable = executable
+    self.arguments = arguments
+  }
+
+  /// An executable of the package that the tests were built with: it lies beside them.
+  ///
+  /// If there is none of this name, the checks that need it fail and say where it was looked for.
+  public init(product: String, arguments: [String] = []) {
+    // The tests are a bundle (Apple) or an executable.
+    let bundle = Bundle.allBundles.first { $0.bundlePath.hasSuffix(".xctest") }?.bundleURL
+    let tests = bundle ?? Bundle.main.executableURL ?? URL(filePath: CommandLine.arguments[0])
+    self.init(executable: tests.deletingLastPathComponent().appending(path: product), arguments: arguments)
+  }
+
+  /// Does what the checks of the parent process ask for, until that process closes standard input or ends. Then this
+  /// process ends, whatever it is doing.
+  ///
+  /// Requests come on standard input, and answers go to what was standard output. What the engine, or anything else,
+  /// prints goes to standard error from now on. Call it before anything is printed.
+  ///
+  /// - Parameter makeEngine: Opens the engine, as in ``ConformanceSuite``.
+  /// - Throws: `StorageError` if nobody can be answered.
+  @concurrent public static func serve(
+    makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
+  ) async throws {
+    let answers = AnswerChannel.shared
+    try answers.send(greeting)
+    for await line in requests() {
+      do {
+        try await WorkerRequest(line: line).task.answer(makeEngine: makeEngine)
+        try answers.send(WorkerReply<String>.done.line)
+      } catch let lost as ParentDisconnected {
+        throw lost.error
+      } catch {
+        try answers.send(WorkerReply<String>.failed(WorkerError(error)).line)
+      }
+    }
+  }
+
+  /// The first line that a worker writes. The number is that of what requests and answers look like.
+  static let greeting = "conformance worker 1"
+
+  /// The lines that come from the parent.
+  private static func requests() -> AsyncStream<String> {
+    let (stream, continuation) = AsyncStream<String>.makeStream()
+    Thread.detachNewThread {
+      while let line = readLine() { continuation.yield(line) }
+      // At once, without the cleaning up of libraries whose threads are still at work.
+      _exit(0)
+    }
+    return stream
+  }
+}
+
+/// What was the standard output of a worker, for answers alone.
+final class AnswerChannel: Sendable {
+  /// The one of this process. Its first use sends what else is printed to standard error.
+  static let shared = AnswerChannel()
+
+  private let descriptor: MutexProtected<Int32>
+
+  private init() {
+    descriptor = MutexProtected(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
+    dup2(STDERR_FILENO, STDOUT_FILENO)
+  }
+
+  /// Writes a line: with one call of the system, so that a process which is killed never leaves half a line, unless it
+  /// is longer than a pipe holds.
+  ///
+  /// - Throws: ``ParentDisconnected`` if that fails.
+  func send(_ line: String) throws {
+    let bytes = Array((line + "\n").utf8)
+    try descriptor.withLock { descriptor in
+      var written = 0
+      while written < bytes.count {
+        let count = bytes.withUnsafeBytes {
+          write(descriptor, $0.baseAddress.map { $0 + written }, bytes.count - written)
+        }
+        if count < 0, errno != EINTR {
+          throw ParentDisconnected(error: .posix(errno, "Answering the parent process failed"))
+        }
+        written += max(0, count)
+      }
+    }
+  }
+}
+
+/// Nobody reads what the worker sends.
+struct ParentDisconnected: Error {
+  let error: StorageError
+}

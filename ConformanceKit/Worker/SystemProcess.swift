@@ -1,0 +1,246 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A process as the operating system knows it, with its standard streams.
+///
+/// Foundation's `Process` would not do: writing to a process that has ended is a signal there, which ends the tests, the
+/// end of a process is known only when all that it has started have ended too, and not every platform has it.
+final class SystemProcess: Sendable {
+  /// What a process does, from the outside.
+  enum Event: Sendable {
+    case output(Data)
+    case errors(Data)
+    case ended(WorkerProcess.Ending)
+  }
+
+  let identifier: pid_t
+  /// A socket, since a write to one that is closed can be an error and no signal. Nil after ``closeInput()``.
+  private let input: MutexProtected<Descriptor?>
+  /// Nil while the process is running.
+  private let ending = MutexProtected<WorkerProcess.Ending?>(nil)
+
+  /// Starts a program in the environment of this process.
+  ///
+  /// - Parameter receive: Called with what happens, on a thread that waits for it. The end comes last.
+  /// - Throws: `StorageError` with code `io`; `unsupported` where programs cannot start others.
+  init(_ command: [String], receive: @escaping @Sendable (Event) -> Void) throws {
+    #if os(Linux) || os(macOS)
+      // Sockets for output, too: those can be made without a moment in which another process might inherit them.
+      let (input, output, errors) = try (Descriptor.pair(), Descriptor.pair(), Descriptor.pair())
+      let end = try Descriptor.pair()
+      identifier = try Self.spawn(command, streams: [input.theirs, output.theirs, errors.theirs])
+      self.input = MutexProtected(input.ours)
+      // What the process has started may keep its streams open for as long as it likes. So a thread waits for the end,
+      // and closes its end of this socket then.
+      let outputs = Outputs(output: output.ours, errors: errors.ours, end: end.ours)
+      Thread.detachNewThread { [self, signal = end.theirs] in
+        waitUntilEnd()
+        signal.shutDown()
+      }
+      Thread.detachNewThread { [self] in
+        outputs.read(receive)
+        receive(.ended(ending.withLock { $0 } ?? .exited(status: 0)))
+      }
+    #else
+      throw StorageError(.unsupported, "A program cannot start another one on this system.")
+    #endif
+  }
+
+  /// Writes to the process's standard input, on a thread that waits until there is room. A process that has ended cannot
+  /// be written to; the end of its output says so.
+  func send(_ bytes: Data) {
+    guard let input = input.withLock({ $0 }) else { return }
+    Thread.detachNewThread {
+      bytes.withUnsafeBytes { bytes in
+        var rest = bytes[...]
+        while !rest.isEmpty {
+          let count = systemSend(input.number, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+          if count < 0, errno != EINTR { return }
+          rest = rest.dropFirst(max(0, count))
+        }
+      }
+    }
+  }
+
+  /// Ends the process's standard input.
+  func closeInput() {
+    let input = input.withLock { $0.take() }
+    input?.shutDown()
+  }
+
+  /// Kills the process and what it has started at once, as nothing inside can prevent. Does nothing if it has ended.
+  func kill() {
+    // The group that it leads. As long as it has not been waited for, no other process can have its number.
+    ending.withLock { if $0 == nil { _ = systemKill(-identifier, SIGKILL) } }
+    // What has left the group lives on, and may wait for requests.
+    closeInput()
+  }
+
+  private func waitUntilEnd() {
+    var information = siginfo_t()
+    while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
+    ending.withLock { ending in
+      var status: Int32 = 0
+      while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
+      let signal = status & 0x7F
+      ending = signal == 0 ? .exited(status: status >> 8 & 0xFF) : .killed(signal: signal)
+    }
+  }
+}
+
+/// What a process writes.
+private struct Outputs: Sendable {
+  let output: Descriptor
+  let errors: Descriptor
+  /// Ends when the process does.
+  let end: Descriptor
+
+  /// Reads until the process has ended and there is no more.
+  func read(_ receive: (SystemProcess.Event) -> Void) {
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    var hasEnded = false
+    // Those that have not been closed.
+    var open = [output, errors]
+    while !open.isEmpty || !hasEnded {
+      var waiting = (open + [end]).map { pollfd(fd: $0.number, events: Int16(POLLIN), revents: 0) }
+      // Once the process has ended, what is there is all that there will be.
+      guard poll(&waiting, nfds_t(waiting.count), hasEnded ? 0 : -1) >= 0 || errno == EINTR else { return }
+      let ready = zip(open, waiting).filter { $1.revents != 0 }.map(\.0)
+      if ready.isEmpty, hasEnded { return }
+      hasEnded = waiting[open.count].revents != 0
+      for source in ready {
+        let count = systemRead(source.number, &buffer, buffer.count)
+        if count > 0 {
+          let bytes = Data(buffer[..<count])
+          receive(source === output ? .output(bytes) : .errors(bytes))
+        } else if count == 0 || errno != EINTR {
+          open.removeAll { $0 === source }
+        }
+      }
+    }
+  }
+}
+
+// MARK: - Starting
+
+#if os(Linux) || os(macOS)
+  extension SystemProcess {
+    private static func spawn(_ command: [String], streams: [Descriptor]) throws -> pid_t {
+      #if canImport(Darwin)
+        var actions: posix_spawn_file_actions_t?
+        var attributes: posix_spawnattr_t?
+        let flags =
+          POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_CLOEXEC_DEFAULT
+      #else
+        var actions = posix_spawn_file_actions_t()
+        var attributes = posix_spawnattr_t()
+        let flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP
+      #endif
+      posix_spawn_file_actions_init(&actions)
+      defer { posix_spawn_file_actions_destroy(&actions) }
+      for (number, stream) in streams.enumerated() {
+        posix_spawn_file_actions_adddup2(&actions, stream.number, Int32(number))
+      }
+      // The files and locks of an engine that is open here are not the worker's, even if the engine would hand them on.
+      for descriptor in inheritable where descriptor > 2 {
+        posix_spawn_file_actions_addclose(&actions, descriptor)
+      }
+
+      posix_spawnattr_init(&attributes)
+      defer { posix_spawnattr_destroy(&attributes) }
+      var signals = sigset_t()
+      sigemptyset(&signals)
+      posix_spawnattr_setsigmask(&attributes, &signals)
+      sigaddset(&signals, SIGPIPE)
+      posix_spawnattr_setsigdefault(&attributes, &signals)
+      // A tool may start the worker as a process of its own; a kill of the one is meant for the other too.
+      posix_spawnattr_setpgroup(&attributes, 0)
+      posix_spawnattr_setflags(&attributes, Int16(flags))
+
+      let arguments = command.map { strdup($0) } + [nil]
+      let environment = environment.map { strdup("\($0)=\($1)") } + [nil]
+      defer { for text in arguments + environment { free(text) } }
+      var identifier: pid_t = 0
+      let result = posix_spawn(&identifier, command[0], &actions, &attributes, arguments, environment)
+      guard result == 0 else {
+        throw StorageError.posix(
+          result, "The worker process \(command.joined(separator: " ")) could not be started")
+      }
+      return identifier
+    }
+
+    /// That of this process. A trap is an answer here, and nobody waits seconds for its backtrace.
+    private static var environment: [String: String] {
+      ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { ours, _ in ours }
+    }
+
+    /// The descriptors that a process started now might inherit.
+    private static var inheritable: [Int32] {
+      #if !canImport(Darwin)
+        (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd"))?.compactMap { Int32($0) }
+          ?? []
+      #else
+        []
+      #endif
+    }
+  }
+#endif
+
+/// A descriptor that is closed with the last reference to it, and that no other process inherits.
+private final class Descriptor: Sendable {
+  let number: Int32
+
+  private init(_ number: Int32) {
+    self.number = number
+    _ = fcntl(number, F_SETFD, FD_CLOEXEC)
+    #if canImport(Darwin)
+      var isOn: Int32 = 1
+      setsockopt(number, SOL_SOCKET, SO_NOSIGPIPE, &isOn, socklen_t(MemoryLayout<Int32>.size))
+    #endif
+  }
+
+  deinit { close(number) }
+
+  /// Signals the end of the input to the reader at the other end.
+  func shutDown() { shutdown(number, Int32(SHUT_WR)) }
+
+  /// Both ends of a socket.
+  static func pair() throws -> (ours: Descriptor, theirs: Descriptor) {
+    #if canImport(Darwin)
+      let type = SOCK_STREAM
+    #elseif canImport(Musl)
+      let type = SOCK_STREAM | SOCK_CLOEXEC
+    #else
+      let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+    #endif
+    var numbers: [Int32] = [-1, -1]
+    guard socketpair(AF_UNIX, type, 0, &numbers) == 0 else {
+      throw StorageError.posix(errno, "Making a socket failed")
+    }
+    return (Descriptor(numbers[0]), Descriptor(numbers[1]))
+  }
+}
+
+#if canImport(Darwin)
+  private let noSignal: Int32 = 0
+#else
+  private let noSignal = Int32(MSG_NOSIGNAL)
+#endif
+
+private func systemKill(_ process: pid_t, _ signal: Int32) -> Int32 { kill(process, signal) }
+
+private func systemSend(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
+  send(descriptor, bytes, count, noSignal)
+}
+
+private func systemRead(_ descriptor: Int32, _ buffer: inout [UInt8], _ count: Int) -> Int {
+  read(descriptor, &buffer, count)
+}

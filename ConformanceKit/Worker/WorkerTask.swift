@@ -1,0 +1,93 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// Something that a check has a worker process do with the engine.
+///
+/// A task is sent as JSON, and so are its messages. Each kind has a line in ``WorkerRequest/kinds``.
+protocol WorkerTask: Codable, Sendable {
+  associatedtype Message: Codable & Sendable
+
+  /// Does the work, in the worker. What it throws reaches the parent as ``WorkerError``.
+  ///
+  /// - Parameter send: Sends a message to the parent at once, whatever becomes of this process afterwards. Any number of
+  ///   tasks may call it at the same time.
+  func run(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Message) throws -> Void
+  ) async throws
+}
+
+extension WorkerTask {
+  func answer(makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine) async throws {
+    try await run(makeEngine: makeEngine) { try AnswerChannel.shared.send(WorkerReply.message($0).line) }
+  }
+
+  /// Opens the engine, for a task.
+  func open(
+    _ place: URL, _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  ) async throws -> EngineUnderTest {
+    do {
+      return EngineUnderTest(try await makeEngine(place))
+    } catch {
+      throw CallFailure(call: "opening the engine", error: error)
+    }
+  }
+}
+
+/// A task as it is sent: one line.
+struct WorkerRequest {
+  /// Every kind of task.
+  static let kinds: [any WorkerTask.Type] = [
+    ReadEverything.self, WriteSteps.self, WriteInTasks.self, RunChains.self, ReadStore.self, CallEngine.self,
+    CorruptedStoreCheck.self, FullDiskScenario.self, FileSizeLimit.self, DescriptorExhaustion.self,
+    FailedOpenings.self,
+    PermissionDenial.self, ClockRollback.self,
+    RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
+  ]
+
+  let task: any WorkerTask
+
+  init(task: any WorkerTask) { self.task = task }
+
+  init(line: String) throws {
+    let parts = line.split(separator: " ", maxSplits: 1)
+    guard parts.count == 2, let kind = Self.kinds.first(where: { "\($0)" == parts[0] }) else {
+      throw StorageError(.unsupported, "There is no task for a worker process called \(line.prefix(80)).")
+    }
+    task = try JSONDecoder().decode(kind, from: Data(parts[1].utf8))
+  }
+
+  var line: String {
+    get throws { "\(type(of: task)) \(String(decoding: try JSONEncoder().encode(task), as: UTF8.self))" }
+  }
+}
+
+/// A line from a worker.
+enum WorkerReply<Message: Codable & Sendable>: Codable {
+  case message(Message)
+  case failed(WorkerError)
+  case done
+
+  var line: String {
+    get throws { String(decoding: try JSONEncoder().encode(self), as: UTF8.self) }
+  }
+}
+
+/// What a task threw in a worker.
+struct WorkerError: Error, Codable, Hashable, CustomStringConvertible {
+  /// The code, if it was a `StorageError`.
+  let code: String?
+  /// The rule, if it was a ``Violation`` that names one.
+  let rule: ContractRule?
+  let description: String
+
+  init(_ error: any Error) {
+    code = ((error as? CallFailure)?.error as? StorageError ?? error as? StorageError)?.code.name
+    rule = (error as? Violation)?.rule
+    description = String(describing: error)
+  }
+}

@@ -1,0 +1,50 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+/// A faulty engine, and which rules it breaks.
+struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
+  let name: String
+  let rule: ContractRule
+  /// Rules that cannot be kept by an engine that breaks the first.
+  let also: Set<ContractRule>
+  let capabilities: EngineCapabilities
+  /// How long it is waited for in each check.
+  let stallTimeout: Duration
+  let makeEngine: @Sendable (URL) async throws -> any StorageEngine
+
+  var testDescription: String { "\(rule): \(name)" }
+
+  /// An engine that keeps its entries in memory.
+  init(
+    _ rule: ContractRule, _ name: String, also: Set<ContractRule> = [],
+    claiming capabilities: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans],
+    stallTimeout: Duration = .seconds(60),
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) {
+    (self.name, self.rule, self.also, self.capabilities) = (name, rule, also, capabilities)
+    self.stallTimeout = stallTimeout
+    self.makeEngine = { _ in makeEngine(try ReferenceEngine(claiming: capabilities)) }
+  }
+
+  /// An engine that keeps its entries in a file.
+  init(
+    persistent rule: ContractRule, _ name: String, fault: ReferenceEngine.Fault? = nil,
+    also: Set<ContractRule> = [],
+    claiming capabilities: EngineCapabilities = ReferenceEngine.promises,
+    stallTimeout: Duration = .seconds(60),
+    makeEngine: @escaping @Sendable (ReferenceEngine, URL) -> any StorageEngine = { base, _ in base }
+  ) {
+    (self.name, self.rule, self.also, self.capabilities) = (name, rule, also, capabilities)
+    self.stallTimeout = stallTimeout
+    self.makeEngine = {
+      makeEngine(try ReferenceEngine(directory: $0, fault: fault, claiming: capabilities), $0)
+    }
+  }
+
+  /// Every engine there is.
+  static let all: [FaultyEngineCase] =
+    ofKeys + ofValues + ofWrites + ofBatches + ofReads + ofScans + ofRemovals + ofConcurrency + ofFiles
+    + ofClaims
+}

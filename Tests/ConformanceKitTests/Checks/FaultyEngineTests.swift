@@ -1,0 +1,172 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+/// What the kit says about each engine, which is examined once, however many tests ask.
+actor CheckOutcomes {
+  static let shared = CheckOutcomes()
+
+  private var ofEngines: [String: Task<[String: ConformanceOutcome], Never>] = [:]
+  private var ofStores: [String: Task<[String: ConformanceOutcome], Never>] = [:]
+
+  /// How each check ended that was made of the engine, by the check's identifier.
+  func outcomes(of engineCase: FaultyEngineCase) async -> [String: ConformanceOutcome] {
+    let task = ofEngines[engineCase.testDescription] ?? Task { await Self.make(engineCase.checks) }
+    ofEngines[engineCase.testDescription] = task
+    return await task.value
+  }
+
+  /// How each check ended that was made of the store, by the check's identifier.
+  func outcomes(of engineCase: FaultyStoreCase) async -> [String: ConformanceOutcome] {
+    let task = ofStores[engineCase.testDescription] ?? Task { await Self.make(engineCase.checks) }
+    ofStores[engineCase.testDescription] = task
+    return await task.value
+  }
+
+  private static func make(_ checks: [ConformanceCheck]) async -> [String: ConformanceOutcome] {
+    var outcomes: [String: ConformanceOutcome] = [:]
+    for check in checks { outcomes[check.id] = await check.outcome() }
+    return outcomes
+  }
+}
+
+extension FaultyEngineCase {
+  /// The checks that are made of the engine: those of the rules that it breaks and, in an exhaustive run, of all others,
+  /// which it must pass.
+  ///
+  /// Left out are those of stores, none of which can be better than its engine; those of rule C5, which hold up everything
+  /// else in the process; those that search, which have engines of their own; and those that take long and are about
+  /// other rules.
+  var checks: [ConformanceCheck] {
+    ConformanceSuite(name, capabilities: capabilities, stallTimeout: stallTimeout, makeEngine: makeEngine)
+      .checks
+      .filter { check in
+        if check.rule.isForStores || check.rule == .c5 || Self.isSearch(check.id) { return false }
+        if check.rule == rule { return true }
+        return (TestRun.isExhaustive || also.contains(check.rule)) && !Self.longChecks.contains(check.id)
+      }
+  }
+
+  /// Whether a check looks for faults of any kind. Its tests are in folders of their own, with their faulty engines.
+  static func isSearch(_ id: String) -> Bool {
+    ["model.", "linearizability.", "killed.", "processes.", "power.", "clock."].contains {
+      id.hasPrefix($0)
+    }
+      || [
+        "corruption.at-random", "faults.full-disk-at-every-step", "faults.file-size-limit",
+        "faults.no-descriptors-while-open", "opening.without-descriptors",
+        "dropping.after-many-failed-openings",
+      ].contains(id)
+  }
+
+  static let longChecks: Set<String> = [
+    "values.64-mebibytes", "values.beyond-64-mebibytes", "values.beyond-64-mebibytes-in-batches",
+    "values.of-megabytes", "write.beyond-10000-entries", "batches.of-any-size",
+    "reads.of-100000-keys", "faults.full-disk",
+    "faults.full-disk-and-batches",
+    "keys.thousands-with-a-long-prefix", "scan.costs-what-it-returns", "corruption.anywhere", "closing.waits",
+    "batches.appear-in-order", "reads.readAllData-shows-one-moment",
+    "reads.readAllDataAndKeys-shows-one-moment",
+    "reads.readAllEntries-shows-one-moment", "reads.scan-shows-one-moment", "reads.allKeys-shows-one-moment",
+  ]
+}
+
+/// How much the tests of this process do.
+enum TestRun {
+  /// Whether every faulty engine meets every check, as `make test-exhaustive` has it: it takes minutes.
+  static let isExhaustive = ProcessInfo.processInfo.environment["STOCKROOM_EXHAUSTIVE_TESTS"] != nil
+}
+
+extension FaultyEngineCase {
+  /// What the kit says about the engine that is made for a check of rule C5.
+  static func failureOfCooperation(_ id: String) async -> ConformanceFailure? {
+    guard let makeEngine = ofCooperation[id] else { return nil }
+    var suite = ConformanceSuite("Blocking", capabilities: []) { _ in
+      makeEngine(try ReferenceEngine(claiming: []))
+    }
+    // These engines never let a write in between, however short the time.
+    suite.longestTurn = .milliseconds(250)
+    return await suite.checks.first { $0.id == id }?.outcome().failure
+  }
+}
+
+@Suite("Faulty engines")
+struct FaultyEngineTests {
+  @Test(
+    "Each faulty engine fails a check of its rule, and none of a rule that it keeps",
+    arguments: FaultyEngineCase.all)
+  func failsForItsRule(_ engineCase: FaultyEngineCase) async throws {
+    let outcomes = await CheckOutcomes.shared.outcomes(of: engineCase)
+    let failures = outcomes.values.compactMap(\.failure)
+    let isUndecided = engineCase.checks.contains { check in
+      guard check.rule == engineCase.rule, case .skipped = outcomes[check.id] else { return false }
+      return [.f1, .f3, .f4].contains(check.rule)
+    }
+    var failsForItsRule = failures.contains { $0.rule == engineCase.rule } || isUndecided
+    // Where tasks have to meet, it takes another look now and then on a busy machine.
+    for _ in 0..<10 where !failsForItsRule {
+      for check in engineCase.checks where check.rule == engineCase.rule && !failsForItsRule {
+        failsForItsRule = await check.outcome().failure?.rule == engineCase.rule
+      }
+    }
+    #expect(failsForItsRule)
+    let unjustified = failures.filter { $0.rule != engineCase.rule && !engineCase.also.contains($0.rule) }
+    #expect(
+      unjustified.isEmpty,
+      "\(unjustified.map { "\($0.rule) \($0.check): \($0.actual)" }.joined(separator: "\n"))")
+  }
+
+  @Test("Every check has an engine or a store that fails it")
+  func everyCheckFails() async {
+    var (failing, skipped): (Set<String>, Set<String>) = ([], [])
+    func note(_ outcomes: [String: ConformanceOutcome]) {
+      for (check, outcome) in outcomes {
+        switch outcome {
+        case .failed: failing.insert(check)
+        case .skipped, .couldNotRun: skipped.insert(check)
+        case .passed: break
+        }
+      }
+    }
+    for engineCase in FaultyEngineCase.all { note(await CheckOutcomes.shared.outcomes(of: engineCase)) }
+    for engineCase in FaultyStoreCase.all { note(await CheckOutcomes.shared.outcomes(of: engineCase)) }
+    let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
+    let checks = ConformanceSuite("", capabilities: all) { _ in try ReferenceEngine() }.checks.map(\.id)
+    // What cannot be made here fails no engine here, and what waits has a test of its own.
+    var idle = checks.filter {
+      !failing.contains($0) && !skipped.contains($0) && FaultyEngineCase.ofCooperation[$0] == nil
+        && !FaultyEngineCase.isSearch($0)
+    }
+    // Where readers have to come at the right moment, it takes another look now and then on a busy machine.
+    for _ in 0..<10 where !idle.isEmpty {
+      for engineCase in FaultyEngineCase.all {
+        for check in engineCase.checks where check.rule == engineCase.rule && idle.contains(check.id) {
+          if await check.outcome().failure != nil { idle.removeAll { $0 == check.id } }
+        }
+      }
+    }
+    #expect(idle.isEmpty, "\(idle.joined(separator: "\n"))")
+  }
+
+  @Test(
+    "An engine that blocks threads of the cooperative pool breaks rule C5",
+    arguments: FaultyEngineCase.ofCooperation.keys.sorted())
+  func blocking(_ id: String) async {
+    // In a process of its own, since it holds up everything else in the process.
+    await #expect(processExitsWith: .success) { [id = id as String] in
+      // On a machine that is busy with all the other tests, it takes now and then a second look.
+      var rule: ContractRule?
+      for _ in 0..<5 where rule == nil { rule = await FaultyEngineCase.failureOfCooperation(id)?.rule }
+      #expect(rule == .c5)
+    }
+  }
+
+  @Test("Every rule has an engine or a store that breaks it, and no two cases have the same name")
+  func isComplete() {
+    let broken = Set(FaultyEngineCase.all.map(\.rule) + FaultyStoreCase.all.map(\.rule)).union([.c5, .o6])
+    #expect(broken == Set(ContractRule.allCases))
+    #expect(FaultyEngineCase.all.count >= 80)
+    #expect(Set(FaultyEngineCase.all.map(\.testDescription)).count == FaultyEngineCase.all.count)
+  }
+}

@@ -1,0 +1,93 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+// Engines that do not open, close or fail as they should, and those that say less than they can.
+
+extension FaultyEngineCase {
+  static let ofFiles: [FaultyEngineCase] = [
+    .init(persistent: .o1, "needs its directory", fault: .needsDirectory, also: [.o5]),
+    .init(persistent: .o2, "removes what is in the way", fault: .clearsTheWay),
+    .init(persistent: .c6, "does not notice what becomes of its place", fault: .ignoresItsPlace),
+    .init(persistent: .c6, "notices no more than that its file is deleted", fault: .noticesDeletionOnly),
+    .init(persistent: .c6, "notices no more than that there is no file", fault: .noticesAbsenceOnly),
+    .init(persistent: .o3, "does nothing when it is closed", fault: .closesNothing),
+    .init(persistent: .o3, "keeps its file open until it is dropped", fault: .keepsFileOpenUntilDropped),
+    .init(persistent: .o3, "keeps its lock until it is dropped", fault: .keepsLockUntilDropped),
+    .init(persistent: .o5, "lets everybody read its files", fault: .makesPublicFiles),
+    .init(persistent: .o5, "lets everybody enter its directories", fault: .makesPublicDirectories),
+    .init(persistent: .o5, "writes to what a link leads to", fault: .followsForeignLinks),
+    .init(persistent: .o5, "makes a file where a link leads to", fault: .followsLinksToNowhere),
+    .init(persistent: .o5, "follows links to files of its own", fault: .followsLinksToItsFiles),
+    .init(persistent: .o5, "waits at a FIFO", fault: .waitsForFIFOs, stallTimeout: .seconds(6)),
+    .init(persistent: .o5, "removes a directory in the way", fault: .clearsDirectoriesAway),
+    .init(persistent: .f4, "remembers writes that were refused", fault: .remembersRefusedWrites),
+    .init(persistent: .f4, "repeats writes that were refused", fault: .repeatsRefusedWrites),
+    .init(
+      persistent: .f2, "takes a torn tail for the end", fault: .takesTornTails,
+      claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)),
+    .init(persistent: .f2, "verifies nothing") { base, _ in VerifiesNothing(base: base) },
+    .init(persistent: .o3, "refuses only writes when closed", fault: .refusesOnlyWrites),
+    .init(persistent: .o3, "acknowledges what comes too late", fault: .acknowledgesWhenClosed),
+    .init(persistent: .o3, "can be closed once", fault: .closesOnce),
+    .init(persistent: .o4, "keeps its file open", fault: .keepsFileOpen, also: [.o3]),
+    .init(persistent: .o4, "keeps its lock unless it is closed", fault: .keepsLock, also: [.w6, .v3]),
+    .init(persistent: .o4, "keeps its file open when it is corrupted", fault: .leaksWhenCorrupted),
+    .init(persistent: .o4, "opens its file for each read") {
+      OpensItsFileForEachRead(base: $0, directory: $1)
+    },
+    .init(persistent: .f1, "calls a full disk an input/output error", fault: .reportsFullDiskAsIO),
+    .init(persistent: .f1, "remembers writes that failed", fault: .remembersFailedWrites, also: [.f4]),
+    .init(persistent: .f2, "starts empty when corrupted", fault: .startsAnewWhenCorrupted, also: [.o2]),
+    .init(persistent: .f2, "does not look at checksums", fault: .ignoresChecksums),
+    .init(persistent: .f3, "calls read-only media an input/output error", fault: .reportsReadOnlyAsIO),
+  ]
+
+  static let ofClaims: [FaultyEngineCase] =
+    [
+      (.persistent, .w6), (.durableWrites, .w6), (.atomicBatches, .w4), (.snapshotReads, .r3),
+      (.orderedScans, .r5),
+      (.detectsCorruption, .f2),
+    ].map { (capability: EngineCapabilities, rule: ContractRule) in
+      .init(
+        persistent: rule, "does not report \(capability)",
+        claiming: ReferenceEngine.promises.union(capability)
+      ) { base, _ in KeepsQuiet(base: base, silence: capability) }
+    }
+}
+
+struct VerifiesNothing: FaultyEngine {
+  let base: ReferenceEngine
+  func verify() async throws {}
+}
+
+/// Closes its files when it is closed, and no earlier.
+final class OpensItsFileForEachRead: FaultyEngine {
+  let base: ReferenceEngine
+  private let path: String
+  private let files = MutexProtected<[Int32]>([])
+  init(base: ReferenceEngine, directory: URL) {
+    self.base = base
+    path = directory.appending(path: "reference.log").path(percentEncoded: false)
+  }
+  deinit { closeFiles() }
+  private func closeFiles() {
+    files.withLock { files in
+      for file in files { _ = Foundation.close(file) }
+      files = []
+    }
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    // Enough to be seen, and not so many that the other tests of the process run out of them.
+    files.withLock { files in
+      guard files.count < 300 else { return }
+      let file = open(path, O_RDONLY | O_CLOEXEC)
+      if file >= 0 { files.append(file) }
+    }
+    return try await base.read(key: key)
+  }
+  func close() async throws {
+    try await base.close()
+    closeFiles()
+  }
+}

@@ -1,0 +1,114 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+/// A faulty store, and which rules it breaks.
+struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
+  let rule: ContractRule
+  let fault: ReferenceStore.Fault
+  /// Rules that cannot be kept by a store that breaks the first.
+  let also: Set<ContractRule>
+
+  var testDescription: String { "\(rule): \(fault)" }
+
+  init(_ rule: ContractRule, _ fault: ReferenceStore.Fault, also: Set<ContractRule> = []) {
+    (self.rule, self.fault, self.also) = (rule, fault, also)
+  }
+
+  /// The checks that are made of the engine: those of the rules that it breaks and, in an exhaustive run, of all others,
+  /// which it must pass.
+  var checks: [ConformanceCheck] {
+    FaultyStoreTests.checks(fault: fault).filter {
+      TestRun.isExhaustive || $0.rule == rule || also.contains($0.rule)
+    }
+  }
+
+  static let all: [FaultyStoreCase] = [
+    .init(.s1, .losesConcurrentChanges, also: [.s2, .s5]),
+    .init(.s1, .appendsWhatItLoads, also: [.s2]),
+    .init(.s2, .changesItemsFirst, also: [.s3]),
+    .init(.s2, .believesErrors),
+    .init(.s2, .ignoresErrors, also: [.s3, .s5]),
+    .init(.s2, .writesBeforeLoading),
+    .init(.s3, .runsChainsInParts),
+    .init(.s3, .changesItemsStepByStep),
+    .init(.s3, .runsChainsAtOnce),
+    .init(.s3, .runsChainsAgain),
+    // Wherever the items are compared with those of a fresh store, it is in order.
+    .init(.s4, .ordersByKey, also: [.s1, .s2, .s3, .s5, .s6, .s8]),
+    .init(.s4, .ordersByLastWrite, also: [.s1, .s2, .s3, .s6, .s8]),
+    .init(.s4, .replacesAtTheEnd, also: [.s1, .s2, .s3, .s5, .s6, .s8]),
+    .init(.s5, .announcesEarly),
+    .init(.s5, .announcesEachItem),
+    .init(.s5, .announcesChainsBackwards),
+    .init(.s5, .tellsTheLastSubscriber),
+    .init(.s5, .tellsOnlyChanges),
+    .init(.s5, .waitsForSubscribers),
+    .init(.s5, .forgetsForSlowSubscribers),
+    .init(.s6, .hidesUnreadable),
+    .init(.s6, .deletesUnreadable),
+    .init(.s6, .failsOnUnreadable),
+    .init(.s6, .stopsAtUnreadable),
+    .init(.s7, .writesEverything),
+    .init(.s7, .readsEverything),
+    .init(.s7, .copiesItems),
+    .init(.s8, .cutsIdentifiers),
+    .init(.s8, .composesIdentifiers),
+    .init(.s8, .hashesBeginnings),
+    .init(.s8, .refusesLongIdentifiers),
+    .init(.s8, .replacesByHash),
+  ]
+}
+
+@Suite("Faulty stores")
+struct FaultyStoreTests {
+  fileprivate static func checks(
+    fault: ReferenceStore.Fault? = nil, capabilities: EngineCapabilities = [.atomicBatches],
+    makeEngine: @escaping @Sendable (URL) throws -> any StorageEngine = { _ in try ReferenceEngine() }
+  ) -> [ConformanceCheck] {
+    var suite = ConformanceSuite("Plain", capabilities: capabilities, makeEngine: makeEngine)
+    suite.makeStore = { ReferenceStore($0, fault: fault) }
+    return suite.checks.filter(\.rule.isForStores)
+  }
+
+  private static func failures(of checks: [ConformanceCheck]) async -> [ConformanceFailure] {
+    var failures: [ConformanceFailure] = []
+    for check in checks { failures += [await check.outcome().failure].compactMap { $0 } }
+    return failures
+  }
+
+  @Test(
+    "Each faulty store fails a check of its rule, and none of a rule that it keeps",
+    arguments: FaultyStoreCase.all)
+  func failsForItsRule(_ engineCase: FaultyStoreCase) async {
+    let failures = await CheckOutcomes.shared.outcomes(of: engineCase).values.compactMap(\.failure)
+    #expect(failures.contains { $0.rule == engineCase.rule })
+    let unjustified = failures.filter { $0.rule != engineCase.rule && !engineCase.also.contains($0.rule) }
+    #expect(
+      unjustified.isEmpty, "\(unjustified.map { "\($0.check): \($0.actual)" }.joined(separator: "\n"))")
+  }
+
+  @Test("A plain store in front of an engine in memory passes", arguments: checks())
+  func passes(_ check: ConformanceCheck) async throws { try await check.run() }
+
+  @Test(
+    "A plain store in front of an engine in a file passes",
+    arguments: checks(capabilities: ReferenceEngine.promises) { try ReferenceEngine(directory: $0) })
+  func passesOnFile(_ check: ConformanceCheck) async throws { try await check.run() }
+
+  @Test(
+    "A plain store in front of six methods passes",
+    arguments: checks(capabilities: []) { _ in LockedEngine() })
+  func passesOnSixMethods(_ check: ConformanceCheck) async throws { try await check.run() }
+
+  @Test("A store cannot be better than its engine")
+  func onBrokenEngines() async {
+    let byKey = Self.checks { _ in ListsEntriesByKey(base: try ReferenceEngine()) }
+    #expect(await Self.failures(of: byKey).contains { $0.rule == .s4 })
+    let byLastWrite = Self.checks { _ in ListsEntriesByLastWrite(base: try ReferenceEngine()) }
+    #expect(await Self.failures(of: byLastWrite).contains { $0.rule == .s4 })
+    let lowercase = Self.checks { _ in RenamingEngine(base: try ReferenceEngine()) { $0.lowercased() } }
+    #expect(await Self.failures(of: lowercase).contains { $0.rule == .s8 })
+  }
+}

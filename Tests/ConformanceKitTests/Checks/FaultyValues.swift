@@ -1,0 +1,165 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+// Engines that change values, or share memory with their callers.
+
+extension FaultyEngineCase {
+  static let ofValues: [FaultyEngineCase] = [
+    .init(.v1, "takes empty for absent", also: [.v2, .w1, .w3]) { TakesEmptyForAbsent(base: $0) },
+    .init(.v1, "leaves empty values out of batches", also: [.w1, .w3]) {
+      LeavesOutEmptyValues(base: $0)
+    },
+    .init(.v1, "lists no empty entries", also: [.r3]) { ListsNoEmptyEntries(base: $0) },
+
+    .init(.v2, "keeps 65,536 bytes of a value") {
+      ChangingEngine(base: $0, onTheWayIn: { $0.prefix(65_536) })
+    },
+    .init(.v2, "keeps a mebibyte of a value") {
+      ChangingEngine(base: $0, onTheWayIn: { $0.prefix(1 << 20) })
+    },
+    // A length of three bytes.
+    .init(.v2, "keeps the length of a value in three bytes") {
+      ChangingEngine(base: $0, onTheWayIn: { $0.prefix($0.count % (1 << 24)) })
+    },
+    .init(.v2, "takes values for text") {
+      ChangingEngine(
+        base: $0, onTheWayIn: { $0.count < 5_000 ? Data(String(decoding: $0, as: UTF8.self).utf8) : $0 })
+    },
+    .init(.v2, "ends values at NUL") {
+      ChangingEngine(base: $0, onTheWayIn: { $0.prefix { $0 != 0 } })
+    },
+    .init(.v2, "trims zeros") {
+      ChangingEngine(
+        base: $0,
+        onTheWayIn: { value in value.prefix((value.lastIndex { $0 != 0 } ?? -1) - value.startIndex + 1) })
+    },
+    .init(.v2, "converts line endings") {
+      ChangingEngine(
+        base: $0,
+        onTheWayIn: {
+          $0.count < 100 ? Data(String(decoding: $0, as: UTF8.self).replacing("\r\n", with: "\n").utf8) : $0
+        })
+    },
+    .init(.v2, "takes counts for indices") {
+      ChangingEngine(
+        base: $0, onTheWayIn: { $0.startIndex == 0 ? $0 : $0.prefix(upTo: max($0.startIndex, $0.count)) })
+    },
+    .init(.v2, "cuts values in scans") { CutsValuesInScans(base: $0) },
+    .init(.v2, "has no room for more than 64 MiB and does not know it") {
+      RefusesLargeValues(base: $0, code: .io)
+    },
+    .init(.v2, "forgets the earlier value when the new one is too large") { MakesRoomFirst(base: $0) },
+    .init(.v2, "writes a batch up to the value that is too large") { LooksAtSizesLate(base: $0) },
+
+    .init(.v3, "returns slices") { ReturnsSlices(base: $0) },
+    // What a database returns points into its pages.
+    .init(.v3, "gives its own memory away") { GivesItsMemoryAway(base: $0) },
+  ]
+}
+
+struct TakesEmptyForAbsent: FaultyEngine {
+  let base: ReferenceEngine
+  func read(key: CacheKey) async throws -> Data? {
+    guard let data = try await base.read(key: key), !data.isEmpty else { return nil }
+    return data
+  }
+}
+
+struct LeavesOutEmptyValues: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys { try key.validate() }
+    try await base.write(dataAndKeys.filter { !$0.data.isEmpty })
+  }
+}
+
+struct ListsNoEmptyEntries: FaultyEngine {
+  let base: ReferenceEngine
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await base.readAllEntries().filter { !$0.data.isEmpty }
+  }
+}
+
+struct CutsValuesInScans: FaultyEngine {
+  let base: ReferenceEngine
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await base.scan(range, limit: limit).map { ($0.key, Data($0.data.prefix(1 << 20))) }
+  }
+}
+
+struct RefusesLargeValues: FaultyEngine {
+  let base: ReferenceEngine
+  let code: StorageError.Code
+  func write(_ data: Data, key: CacheKey) async throws {
+    if data.count > 64 << 20 { throw StorageError(code, "The value has \(data.count) bytes.") }
+    try await base.write(data, key: key)
+  }
+}
+
+/// Removes what is to be replaced, and then sees that it cannot be replaced.
+struct MakesRoomFirst: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    if data.count > 64 << 20 {
+      try await base.remove(key: key)
+      throw StorageError(.valueTooLarge, "The value has \(data.count) bytes.")
+    }
+    try await base.write(data, key: key)
+  }
+}
+
+/// Writes the entries of a batch one by one, until one is too large.
+struct LooksAtSizesLate: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    guard let index = dataAndKeys.firstIndex(where: { $0.data.count > 64 << 20 }) else {
+      return try await base.write(dataAndKeys)
+    }
+    try dataAndKeys.map(\.key).validate()
+    try await base.write(Array(dataAndKeys[..<index]))
+    throw StorageError(.valueTooLarge, "The value has \(dataAndKeys[index].data.count) bytes.")
+  }
+}
+
+/// Returns slices of a larger buffer.
+struct ReturnsSlices: FaultyEngine {
+  let base: ReferenceEngine
+  func readAllData() async throws -> [Data] {
+    try await base.readAllData().map { (Data([1, 2, 3]) + $0).dropFirst(3) }
+  }
+}
+
+/// Keeps values in memory that it also hands out, overwrites in place, and clears when it is gone.
+final class GivesItsMemoryAway: FaultyEngine {
+  let base: ReferenceEngine
+  /// Never freed, so that those who still have it may look.
+  private struct Page: @unchecked Sendable { let bytes: UnsafeMutableRawBufferPointer }
+  private let pages = MutexProtected<[CacheKey: Page]>([:])
+
+  init(base: ReferenceEngine) { self.base = base }
+  deinit {
+    for page in pages.withLock({ $0 }).values { page.bytes.initializeMemory(as: UInt8.self, repeating: 0xDD) }
+  }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    pages.withLock { pages in
+      // Small values are none that tasks look at at the same time.
+      guard (400..<400_000).contains(data.count) else { return pages[key] = nil }
+      if pages[key]?.bytes.count != data.count {
+        pages[key] = Page(bytes: .allocate(byteCount: data.count, alignment: 8))
+      }
+      pages[key]?.bytes.copyBytes(from: data)
+    }
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    guard let value = try await base.read(key: key) else { return nil }
+    return pages.withLock { pages in
+      guard let bytes = pages[key]?.bytes, bytes.count == value.count, let start = bytes.baseAddress else {
+        return value
+      }
+      return Data(bytesNoCopy: start, count: bytes.count, deallocator: .none)
+    }
+  }
+}

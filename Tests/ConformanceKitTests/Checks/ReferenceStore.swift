@@ -1,0 +1,261 @@
+import ConformanceKit
+import Foundation
+import Observation
+import StockroomCore
+import StockroomStore
+
+/// A correct store, as plain as can be, which does one call after the other: the stock from which the broken ones in
+/// the tests are made.
+@MainActor @Observable
+final class ReferenceStore: CheckedStore {
+  /// How the store is broken on purpose.
+  enum Fault: Sendable {
+    case losesConcurrentChanges, appendsWhatItLoads
+    case changesItemsFirst, believesErrors, ignoresErrors, writesBeforeLoading
+    case runsChainsInParts, changesItemsStepByStep, runsChainsAtOnce, runsChainsAgain
+    case ordersByKey, ordersByLastWrite, replacesAtTheEnd
+    case announcesEarly, announcesEachItem, announcesChainsBackwards, tellsTheLastSubscriber,
+      waitsForSubscribers, forgetsForSlowSubscribers
+    case tellsOnlyChanges
+    case hidesUnreadable, deletesUnreadable, failsOnUnreadable, stopsAtUnreadable
+    case writesEverything, readsEverything, copiesItems
+    case cutsIdentifiers, composesIdentifiers, hashesBeginnings, refusesLongIdentifiers, replacesByHash
+  }
+
+  private(set) var unreadableKeys: [CacheKey] = []
+
+  @ObservationIgnored private var table = Table()
+  @ObservationIgnored private var hasLoaded = false
+  @ObservationIgnored private var lastCall: Task<Void, Never>?
+  @ObservationIgnored private var subscribers: [AsyncStream<StoreEvent<CheckedItem>>.Continuation] = []
+  private let engine: any StorageEngine
+  private let fault: Fault?
+  private let codec = JSONCodec()
+
+  init(_ engine: any StorageEngine, fault: Fault? = nil) {
+    (self.engine, self.fault) = (engine, fault)
+    // Callers that wait for the items receive a failure.
+    Task { try? await itemsHaveLoaded() }
+  }
+
+  var items: [CheckedItem] {
+    access(keyPath: \.items)
+    return table.items
+  }
+
+  var events: AsyncStream<StoreEvent<CheckedItem>> {
+    let (stream, continuation) = AsyncStream<StoreEvent<CheckedItem>>.makeStream(
+      bufferingPolicy: fault == .waitsForSubscribers || fault == .forgetsForSlowSubscribers
+        ? .bufferingOldest(8) : .unbounded)
+    if fault != .tellsOnlyChanges || !hasLoaded {
+      continuation.yield(hasLoaded ? StoreEvent(.loaded, table.items) : StoreEvent(.initialized, []))
+    }
+    if fault == .tellsTheLastSubscriber { subscribers = [] }
+    subscribers.append(continuation)
+    return stream
+  }
+
+  func itemsHaveLoaded() async throws { try await inTurn { try await self.loadOnce() } }
+
+  func perform(_ change: CheckedChange) async throws { try await perform([change]) }
+
+  func chain(_ changes: [CheckedChange]) -> @MainActor @Sendable () async throws -> Void {
+    let once = Once { try await self.perform(changes) }
+    if fault == .runsChainsAgain { return { try await self.perform(changes) } }
+    if fault == .runsChainsAtOnce { Task { try? await once.run() } }
+    return { try await once.run() }
+  }
+
+  /// Does the work when everything that came before has been done.
+  private func inTurn(_ work: @escaping @MainActor @Sendable () async throws -> Void) async throws {
+    let previous = lastCall
+    let call = Task {
+      await previous?.value
+      try await work()
+    }
+    lastCall = Task { _ = await call.result }
+    try await call.value
+  }
+
+  private func perform(_ changes: [CheckedChange]) async throws {
+    switch fault {
+    case .losesConcurrentChanges:
+      try await itemsHaveLoaded()
+      let before = table
+      try await commit(changes) { self.table = before }
+    case .appendsWhatItLoads:
+      if !hasLoaded { return try await commit(changes) }
+      fallthrough
+    default:
+      try await inTurn {
+        try await self.loadOnce()
+        try await self.commit(changes)
+      }
+    }
+  }
+}
+
+// MARK: - Loading
+
+extension ReferenceStore {
+  private func loadOnce() async throws {
+    if hasLoaded { return }
+    if fault == .writesBeforeLoading {
+      try? await load()
+      hasLoaded = true
+    } else {
+      try await load()
+    }
+  }
+
+  private func load() async throws {
+    var entries = try await engine.readAllEntries()
+    if fault == .ordersByKey { entries.sort { $0.key < $1.key } }
+    if fault == .ordersByLastWrite { entries.sort { $0.updatedAt < $1.updatedAt } }
+    var loaded = fault == .appendsWhatItLoads && !hasLoaded ? table : Table()
+    var unreadable: [CacheKey] = []
+    for entry in entries {
+      do {
+        loaded.append(try codec.decode(CheckedItem.self, from: entry.data), for: entry.key)
+      } catch {
+        if fault == .failsOnUnreadable { throw error }
+        if fault == .deletesUnreadable { try await engine.remove(key: entry.key) }
+        if fault != .hidesUnreadable { unreadable.append(entry.key) }
+        if fault == .stopsAtUnreadable { break }
+      }
+    }
+    hasLoaded = true
+    withMutation(keyPath: \.items) { table = loaded }
+    unreadableKeys = unreadable
+    await announce([StoreEvent(.loaded, table.items)])
+  }
+}
+
+// MARK: - Changing
+
+extension ReferenceStore {
+  private func commit(_ changes: [CheckedChange], _ acknowledged: () -> Void = {}) async throws {
+    var batches = try changes.map(operations)
+    if fault != .runsChainsInParts { batches = [batches.flatMap { $0 }] }
+    if fault == .writesEverything, changes.count == 1, case .insert = changes[0] {
+      batches[0] = try table.items.map { .write(try codec.encode($0), key: key(of: $0)) } + batches[0]
+    }
+    if fault == .readsEverything { _ = try await engine.allKeys() }
+    var events: [StoreEvent<CheckedItem>]?
+    if fault == .changesItemsFirst { events = change(changes) }
+    if fault == .announcesEarly { await announce(changes.map(announcement)) }
+    do {
+      for batch in batches where !batch.isEmpty { try await engine.apply(batch) }
+    } catch  where fault == .ignoresErrors {
+    } catch {
+      if fault != .changesItemsFirst, fault != .believesErrors { await loadAgain() }
+      throw error
+    }
+    acknowledged()
+    let made = events ?? change(changes)
+    if fault != .announcesEarly { await announce(made) }
+  }
+
+  /// Reads what the engine holds, since nobody knows how much of a failed call it has done.
+  private func loadAgain() async {
+    do { try await load() } catch { hasLoaded = false }
+  }
+
+  /// What the engine has to do for a change.
+  private func operations(for change: CheckedChange) throws -> [StorageOperation] {
+    switch change {
+    case .removeAll:
+      return [.removeAll]
+    case .remove(let items):
+      return items.filter { !isStranger($0) }.map { .remove(key: key(of: $0)) }
+    case .insert(let items):
+      var operations: [StorageOperation] = []
+      for item in items {
+        let key = key(of: item)
+        if isStranger(item), fault != .replacesByHash {
+          throw StorageError(.unsupported, "Another item has the key \(key).")
+        }
+        // What takes the place of an entry without an item is a new item, and so comes last.
+        if unreadableKeys.contains(key) { operations.append(.remove(key: key)) }
+        operations.append(.write(try codec.encode(item), key: key))
+      }
+      return operations
+    }
+  }
+
+  /// Does the changes to the items. What happened.
+  private func change(_ changes: [CheckedChange]) -> [StoreEvent<CheckedItem>] {
+    var events: [StoreEvent<CheckedItem>] = []
+    if fault == .changesItemsStepByStep {
+      for change in changes { withMutation(keyPath: \.items) { events.append(apply(change)) } }
+    } else {
+      withMutation(keyPath: \.items) { events = changes.map(apply) }
+    }
+    return fault == .announcesChainsBackwards ? events.reversed() : events
+  }
+
+  private func apply(_ change: CheckedChange) -> StoreEvent<CheckedItem> {
+    let event = announcement(of: change)
+    switch change {
+    case .removeAll:
+      table = Table()
+      unreadableKeys = []
+    case .remove(let items):
+      table.remove(items.filter { !isStranger($0) }.map(key))
+    case .insert(let items):
+      if fault == .copiesItems { table.remove([]) }
+      for item in items {
+        let key = key(of: item)
+        if fault == .replacesAtTheEnd, table[key] != nil { table.remove([key]) }
+        table.insert(item, for: key)
+        if !unreadableKeys.isEmpty { unreadableKeys.removeAll { $0 == key } }
+      }
+    }
+    return event
+  }
+
+  private func announcement(of change: CheckedChange) -> StoreEvent<CheckedItem> {
+    switch change {
+    case .removeAll: StoreEvent(.remove, table.items)
+    case .insert(let items): StoreEvent(.insert, items)
+    case .remove(let items): StoreEvent(.remove, items.compactMap { table[key(of: $0)] })
+    }
+  }
+
+  private func announce(_ events: [StoreEvent<CheckedItem>]) async {
+    for event in events {
+      let isDivided = fault == .announcesEachItem && event.operation == .insert
+      let parts = isDivided ? event.items.map { StoreEvent(.insert, [$0]) } : [event]
+      for part in parts {
+        for subscriber in subscribers {
+          while case .dropped = subscriber.yield(part), fault == .waitsForSubscribers {
+            try? await Task.sleep(for: .milliseconds(1))
+          }
+        }
+      }
+    }
+  }
+}
+
+// MARK: - Keys
+
+extension ReferenceStore {
+  private func key(of item: CheckedItem) -> CacheKey {
+    let bytes = item.id.utf8
+    switch fault {
+    case .cutsIdentifiers: return CacheKey(verbatim: String(decoding: bytes.prefix(511), as: UTF8.self))
+    case .refusesLongIdentifiers: return CacheKey(verbatim: item.id)
+    case .hashesBeginnings where bytes.count > 511:
+      return CacheKey(String(decoding: bytes.prefix(600), as: UTF8.self))
+    case .composesIdentifiers where (1...511).contains(bytes.count):
+      return CacheKey(verbatim: item.id.precomposedStringWithCanonicalMapping)
+    default: return (1...511).contains(bytes.count) ? CacheKey(verbatim: item.id) : CacheKey(item.id)
+    }
+  }
+
+  /// Whether another item has the key that this one would have.
+  private func isStranger(_ item: CheckedItem) -> Bool {
+    if fault == .replacesByHash { return false }
+    return table[key(of: item)].map { !$0.hasIdentifier(of: item) } ?? false
+  }
+}

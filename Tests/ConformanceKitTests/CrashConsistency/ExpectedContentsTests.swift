@@ -1,0 +1,137 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("What an engine must hold after batches")
+struct ExpectedContentsTests {
+  private let batches = NumberedBatches(seed: 7)
+  private static let all = ReferenceEngine.promises
+
+  /// The entries after so many batches, with the operations that are given in addition.
+  private func entries(after number: Int, and more: [StorageOperation] = []) async throws -> [StorageEntry] {
+    let engine = try ReferenceEngine()
+    for number in 0..<number { try await engine.apply(batches.operations(of: number + 1)) }
+    try await engine.apply(more)
+    return try await engine.readAllEntries()
+  }
+
+  private func expected(_ capabilities: EngineCapabilities = all, after number: Int) -> ExpectedContents {
+    ExpectedContents(after: number, of: batches, in: capabilities, since: Date(timeIntervalSinceNow: -60))
+  }
+
+  private func rule(_ body: () throws -> Void) -> ContractRule? {
+    let violation = #expect(throws: Violation.self) { try body() }
+    return violation?.rule
+  }
+
+  @Test("Batches follow from their seed and number, grow, shrink, and have values of every size")
+  func contents() {
+    let operations = (1...300).flatMap(batches.operations)
+    let values = operations.compactMap(\.written).filter { $0.key != NumberedBatches.marker }.map(\.data)
+    #expect(Set(values).count == values.count)
+    #expect(values.contains { $0.count > 100_000 })
+    #expect(values.count { $0.count > 9_000 } > 20)
+    #expect(operations.contains { $0.isRemovalOfEverything })
+    var contents = expected(after: 0)
+    let counts = (1...240).map { number in
+      contents.apply(batches.operations(of: number))
+      return contents.count
+    }
+    #expect(zip(counts, counts.dropFirst()).contains { $1 < $0 })
+    #expect((counts.max() ?? 0) > 100)
+    let again = NumberedBatches(seed: 7).operations(of: 12).compactMap(\.written?.data)
+    #expect(again == batches.operations(of: 12).compactMap(\.written?.data))
+  }
+
+  @Test("The last batch is known from the marker")
+  func marker() async throws {
+    let engine = try ReferenceEngine()
+    #expect(try await NumberedBatches.last(in: engine) == 0)
+    for number in 1...5 { try await engine.apply(batches.operations(of: number)) }
+    #expect(try await NumberedBatches.last(in: engine) == 5)
+    try await engine.write(Data("nonsense".utf8), key: NumberedBatches.marker)
+    await #expect(throws: Violation.self) { try await NumberedBatches.last(in: engine) }
+  }
+
+  @Test("All of the batch under way may be there, or nothing", arguments: 0..<40)
+  func wholeBatches(after number: Int) async throws {
+    let next = batches.operations(of: number + 1)
+    for found in [try await entries(after: number), try await entries(after: number + 1)] {
+      var expected = expected(after: number)
+      try expected.check(found, underWay: next)
+      // What was found is what is expected from then on.
+      try expected.check(found)
+    }
+  }
+
+  @Test("Half of a batch is a violation only where batches are whole", arguments: 0..<40)
+  func halfBatches(after number: Int) async throws {
+    let next = batches.operations(of: number + 1)
+    // A batch of one entry and the marker has no middle that shows if its entry is the removal of nothing.
+    let middles = TestRun.isExhaustive ? Set(1..<next.count) : [1, next.count / 2, next.count - 1]
+    for count in middles
+    where (1..<next.count).contains(count) && next.prefix(count).contains(where: { $0.written != nil }) {
+      let half = try await entries(after: number, and: Array(next.prefix(count)))
+      var strict = expected(after: number)
+      #expect(rule { try strict.check(half, underWay: next) } == .w4)
+      var lenient = expected(.persistent, after: number)
+      try lenient.check(half, underWay: next)
+    }
+  }
+
+  @Test("What was lost, invented or changed is distinguished from half a batch")
+  func wrongValues() async throws {
+    let (found, next) = (try await entries(after: 20), batches.operations(of: 21))
+    let untouched = try #require(
+      found.firstIndex { entry in !next.contains { $0.written?.key == entry.key || $0.removed == entry.key } }
+    )
+    var wrong = [found, found, found, found]
+    wrong[0].remove(at: untouched)
+    wrong[1][untouched].data.append(0)
+    wrong[2].append(StorageEntry(key: key("new"), data: Data(), createdAt: Date(), updatedAt: Date()))
+    wrong[3] = try await entries(after: 19)
+    for entries in wrong {
+      var expected = expected(after: 20)
+      #expect(rule { try expected.check(entries, underWay: next) } == .w6)
+    }
+    var twice = expected(after: 20)
+    #expect(rule { try twice.check(found + [found[0]]) } == .r3)
+  }
+
+  @Test("The order must be that of the first writes, but where single writes have one time")
+  func order() async throws {
+    var found = try await entries(after: 20)
+    found.swapAt(3, 4)
+    var strict = expected(after: 20)
+    #expect(rule { try strict.check(found) } == .r6)
+    found[3].createdAt = found[4].createdAt
+    var lenient = expected(.persistent, after: 20)
+    try lenient.check(found)
+    var stillStrict = expected(after: 20)
+    #expect(rule { try stillStrict.check(found) } == .r6)
+  }
+
+  @Test("Timestamps stay as they are without a write, never go back, and are of this time")
+  func timestamps() async throws {
+    let found = try await entries(after: 20)
+    func check(_ change: (inout StorageEntry) -> Void) throws {
+      var expected = expected(after: 20)
+      try expected.check(found)
+      var changed = found
+      change(&changed[5])
+      try expected.check(changed)
+    }
+    try check { _ in }
+    #expect(rule { try check { $0.createdAt -= 0.001 } } == .w2)
+    #expect(rule { try check { $0.updatedAt += 0.001 } } == .w2)
+    for change in [{ $0.createdAt = .distantPast }, { $0.updatedAt += 10 }] as [(inout StorageEntry) -> Void]
+    {
+      var wrong = found
+      change(&wrong[5])
+      var unseen = expected(after: 20)
+      #expect(rule { try unseen.check(wrong) } == .w2)
+    }
+  }
+}

@@ -1,0 +1,104 @@
+import Foundation
+import FaultyEngineWorker
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// An engine that breaks when the machine dies.
+struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
+  let name: String
+  /// The rules of which one is broken, as it happens.
+  let rules: Set<ContractRule>
+  let fault: PowerLossFaultEngine.Fault?
+  let keepsLog: Bool
+  /// Whether it says that it survives the death of the machine.
+  let isDurable: Bool
+
+  var testDescription: String { name }
+
+  init(
+    _ name: String, _ fault: PowerLossFaultEngine.Fault? = nil, keepsLog: Bool, isDurable: Bool = true,
+    breaking rules: Set<ContractRule>
+  ) {
+    self.isDurable = isDurable
+    (self.name, self.fault, self.keepsLog, self.rules) = (name, fault, keepsLog, rules)
+  }
+
+  /// Those that lose batches, or keep half of one.
+  static let ofPowerCuts: [PowerLossFaultCase] = [
+    .init("never syncs", .neverSyncs, keepsLog: true, breaking: [.w6]),
+    .init("does not sync the directory of a new file", .forgetsTheDirectory, keepsLog: true, breaking: [.w6]),
+    .init("does not sync the parents of its directory", .forgetsItsParents, keepsLog: true, breaking: [.w6]),
+    .init("syncs when the next write comes", .acknowledgesBeforeTheSync, keepsLog: true, breaking: [.w6]),
+    .init("takes a torn batch for a whole one", .takesTornTails, keepsLog: true, breaking: [.w4, .w6]),
+    .init(
+      "renames a file before it has been synced", .renamesBeforeTheSync, keepsLog: false, breaking: [.w6]),
+    .init("does not sync the directory after a rename", .forgetsTheRename, keepsLog: false, breaking: [.w6]),
+    .init("overwrites its file in place", .overwritesInPlace, keepsLog: false, breaking: [.w6]),
+  ]
+
+  /// Those that promise no more than that the last batches may be gone, each as a whole, and do not keep that.
+  static let ofProcesses: [PowerLossFaultCase] = [
+    .init(
+      "takes a torn batch for a whole one, and never syncs", .takesTornTailsUnsynced, keepsLog: true,
+      isDurable: false, breaking: [.w4, .w6]),
+    .init("refuses a log with a hole", .refusesHoles, keepsLog: true, isDurable: false, breaking: [.w6]),
+    .init("goes on behind a hole", .skipsHoles, keepsLog: true, isDurable: false, breaking: [.w6, .w4, .r6]),
+  ]
+
+  /// Those that do not.
+  static let careful: [PowerLossFaultCase] = [
+    .init("never syncs, and says so", .neverSyncs, keepsLog: true, isDurable: false, breaking: []),
+    .init("keeps a log", keepsLog: true, breaking: []),
+    .init("writes a new file for each batch", keepsLog: false, breaking: []),
+  ]
+
+  var suite: ConformanceSuite { suite { $0 } }
+
+  /// - Parameter wrap: What the tests see of the engine, where the worker sees it as it is.
+  func suite(
+    wrap: @escaping @Sendable (PowerLossFaultEngine) -> any StorageEngine
+  ) -> ConformanceSuite {
+    let arguments =
+      ["powerLossFault", keepsLog ? "log" : "copy", isDurable ? "durable" : "fast"]
+      + [fault?.rawValue].compactMap { $0 }
+    return ConformanceSuite(
+      name, capabilities: PowerLossFaultEngine.promises(isDurable: isDurable),
+      worker: ConformanceWorker(product: "FaultyEngineWorker", arguments: arguments)
+    ) { [keepsLog, isDurable, fault] in
+      wrap(try PowerLossFaultEngine(directory: $0, keepsLog: keepsLog, isDurable: isDurable, fault: fault))
+    }
+  }
+
+  func outcome(of check: String) async throws -> ConformanceOutcome {
+    try await #require(suite.checks.first { $0.id == check }).outcome()
+  }
+}
+
+@Suite("Power cuts", .enabled(if: (try? Strace()) != nil, "strace records what engines do"))
+struct PowerCutTests {
+  @Test(
+    "An engine that loses what it has acknowledged fails",
+    arguments: PowerLossFaultCase.ofPowerCuts + PowerLossFaultCase.ofProcesses)
+  func losesWrites(_ engineCase: PowerLossFaultCase) async throws {
+    let failure = try #require(
+      try await engineCase.outcome(of: "power.cut-while-writing-batches").failure, "It has passed.")
+    #expect(engineCase.rules.contains(failure.rule), "\(failure.actual)")
+    #expect(failure.actual.contains("after a power cut behind operation"))
+  }
+
+  @Test("An engine that syncs what it must passes", arguments: PowerLossFaultCase.careful)
+  func acquits(_ engineCase: PowerLossFaultCase) async throws {
+    #expect(try await engineCase.outcome(of: "power.cut-while-writing-batches") == .passed)
+    if engineCase.isDurable {
+      #expect(try await engineCase.outcome(of: "power.cut-while-recovering") == .passed)
+    }
+  }
+
+  @Test("An engine that syncs too late fails if the power is cut again after a recovery")
+  func recovery() async throws {
+    let engineCase = PowerLossFaultCase.ofPowerCuts[3]
+    #expect(try await engineCase.outcome(of: "power.cut-while-recovering").failure?.rule == .w6)
+  }
+}

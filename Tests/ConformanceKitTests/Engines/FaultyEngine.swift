@@ -1,0 +1,176 @@
+import Foundation
+import StockroomCore
+
+/// An engine that is broken by what it does differently from a correct one: everything it does not write itself
+/// is done by ``base``.
+protocol FaultyEngine: StorageEngine {
+  var base: ReferenceEngine { get }
+}
+
+extension FaultyEngine {
+  var capabilities: EngineCapabilities { base.capabilities }
+  func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: key) }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws { try await base.write(dataAndKeys) }
+  func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
+  func read(keys: [CacheKey]) async throws -> [Data] { try await base.read(keys: keys) }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await base.readDataAndKeys(keys: keys)
+  }
+  func readAllData() async throws -> [Data] { try await base.readAllData() }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await base.readAllDataAndKeys()
+  }
+  func remove(key: CacheKey) async throws { try await base.remove(key: key) }
+  func remove(keys: [CacheKey]) async throws { try await base.remove(keys: keys) }
+  func removeAllData() async throws { try await base.removeAllData() }
+  func keyExists(_ key: CacheKey) async throws -> Bool { try await base.keyExists(key) }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] { try await base.keysExist(keys) }
+  func keyCount() async throws -> Int { try await base.keyCount() }
+  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
+  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
+  func readAllEntries() async throws -> [StorageEntry] { try await base.readAllEntries() }
+  func apply(_ operations: [StorageOperation]) async throws { try await base.apply(operations) }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await base.scan(range, limit: limit)
+  }
+  func verify() async throws { try await base.verify() }
+  func close() async throws { try await base.close() }
+}
+
+/// An engine that takes one key for another: uses what `rename` makes of each key.
+struct RenamingEngine: FaultyEngine {
+  let base: ReferenceEngine
+  /// What it takes for the length of a key, of which 1 to 511 are allowed.
+  var length: @Sendable (String) -> Int = { $0.utf8.count }
+  let rename: @Sendable (String) -> String
+
+  private func renamed(_ key: CacheKey) throws -> CacheKey {
+    guard (1...511).contains(length(key.value)) else {
+      throw StorageError(.invalidKey, "The key is empty or too long.")
+    }
+    let name = rename(key.value)
+    return CacheKey(verbatim: name.isEmpty ? "empty" : name)
+  }
+
+  func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: renamed(key)) }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys.map { (try renamed($0.key), $0.data) })
+  }
+  func read(key: CacheKey) async throws -> Data? { try await base.read(key: renamed(key)) }
+  func read(keys: [CacheKey]) async throws -> [Data] { try await base.read(keys: keys.map(renamed)) }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await base.readDataAndKeys(keys: keys.map(renamed))
+  }
+  func remove(key: CacheKey) async throws { try await base.remove(key: renamed(key)) }
+  func remove(keys: [CacheKey]) async throws { try await base.remove(keys: keys.map(renamed)) }
+  func keyExists(_ key: CacheKey) async throws -> Bool { try await base.keyExists(renamed(key)) }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    var existing: [CacheKey] = []
+    for key in keys where try await keyExists(key) { existing.append(key) }
+    return existing
+  }
+  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: renamed(key)) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: renamed(key)) }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await base.apply(
+      operations.map { operation in
+        switch operation {
+        case .write(let data, let key): .write(data, key: try renamed(key))
+        case .remove(let key): .remove(key: try renamed(key))
+        case .removeAll: .removeAll
+        }
+      })
+  }
+}
+
+/// An engine that changes values on their way in or out.
+struct ChangingEngine: FaultyEngine {
+  let base: ReferenceEngine
+  var onTheWayIn: @Sendable (Data) -> Data = { $0 }
+  var onTheWayOut: @Sendable (Data) -> Data = { $0 }
+
+  func write(_ data: Data, key: CacheKey) async throws { try await base.write(onTheWayIn(data), key: key) }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys.map { ($0.key, onTheWayIn($0.data)) })
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await base.apply(
+      operations.map { operation in
+        if case .write(let data, let key) = operation {
+          .write(onTheWayIn(data), key: key)
+        } else {
+          operation
+        }
+      })
+  }
+  func read(key: CacheKey) async throws -> Data? { try await base.read(key: key).map(onTheWayOut) }
+  func read(keys: [CacheKey]) async throws -> [Data] { try await base.read(keys: keys).map(onTheWayOut) }
+}
+
+/// An engine that does something around every call.
+protocol InterceptingEngine: FaultyEngine {
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result
+}
+
+extension InterceptingEngine {
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await call(isChange: true) { [base] in try await base.write(data, key: key) }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await call(isChange: true) { [base] in try await base.write(dataAndKeys) }
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    try await call(isChange: false) { [base] in try await base.read(key: key) }
+  }
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    try await call(isChange: false) { [base] in try await base.read(keys: keys) }
+  }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await call(isChange: false) { [base] in try await base.readDataAndKeys(keys: keys) }
+  }
+  func readAllData() async throws -> [Data] {
+    try await call(isChange: false) { [base] in try await base.readAllData() }
+  }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await call(isChange: false) { [base] in try await base.readAllDataAndKeys() }
+  }
+  func remove(key: CacheKey) async throws {
+    try await call(isChange: true) { [base] in try await base.remove(key: key) }
+  }
+  func remove(keys: [CacheKey]) async throws {
+    try await call(isChange: true) { [base] in try await base.remove(keys: keys) }
+  }
+  func removeAllData() async throws {
+    try await call(isChange: true) { [base] in try await base.removeAllData() }
+  }
+  func keyExists(_ key: CacheKey) async throws -> Bool {
+    try await call(isChange: false) { [base] in try await base.keyExists(key) }
+  }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await call(isChange: false) { [base] in try await base.keysExist(keys) }
+  }
+  func keyCount() async throws -> Int {
+    try await call(isChange: false) { [base] in try await base.keyCount() }
+  }
+  func allKeys() async throws -> [CacheKey] {
+    try await call(isChange: false) { [base] in try await base.allKeys() }
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await call(isChange: false) { [base] in try await base.createdAt(key: key) }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await call(isChange: false) { [base] in try await base.updatedAt(key: key) }
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await call(isChange: false) { [base] in try await base.readAllEntries() }
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await call(isChange: true) { [base] in try await base.apply(operations) }
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await call(isChange: false) { [base] in try await base.scan(range, limit: limit) }
+  }
+}

@@ -1,0 +1,205 @@
+import Foundation
+import StockroomCore
+
+// Correct engines of which none is like the others.
+
+/// Waits for a moment in every call.
+struct SlowEngine: InterceptingEngine {
+  let base: ReferenceEngine
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    try await Task.sleep(for: .microseconds(500))
+    return try await work()
+  }
+}
+
+/// Has its entries in a remote place: calls arrive there in another order than they were made in, and so do the answers
+/// here.
+struct RemoteEngine: InterceptingEngine {
+  let base: ReferenceEngine
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    try await Task.sleep(for: .microseconds(Int.random(in: 0...900)))
+    let result = try await work()
+    // What has been done there cannot be cancelled here.
+    await Task { try? await Task.sleep(for: .microseconds(Int.random(in: 0...900))) }.value
+    return result
+  }
+}
+
+/// Lets others run before and after everything that it does.
+struct YieldingEngine: InterceptingEngine {
+  let base: ReferenceEngine
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    for _ in 0..<3 { await Task.yield() }
+    let result = try await work()
+    for _ in 0..<3 { await Task.yield() }
+    return result
+  }
+}
+
+/// Does everything in tasks of its own, which nobody can cancel.
+struct DetachedEngine: InterceptingEngine {
+  let base: ReferenceEngine
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    try await Task.detached { try await work() }.value
+  }
+}
+
+/// Does everything on one thread of its own.
+final class ThreadEngine: InterceptingEngine {
+  let base: ReferenceEngine
+  private let thread = DedicatedThread()
+  init(base: ReferenceEngine) { self.base = base }
+  deinit { thread.stop() }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    try await thread.run {}
+    return try await Task { try await work() }.value
+  }
+}
+
+/// Is used beside something that holds, after the first change and for six seconds, all threads of the cooperative pool
+/// that tasks of the lowest priority run on.
+final class EngineBesideBusyTasks: InterceptingEngine {
+  let base: ReferenceEngine
+  /// How many threads are held. Nil before the first change.
+  private let busy = MutexProtected<Int?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let result = try await work()
+    let isFirst = busy.withLock { busy in
+      guard isChange, busy == nil else { return false }
+      busy = 0
+      return true
+    }
+    if isFirst {
+      let count = ProcessInfo.processInfo.activeProcessorCount
+      for _ in 0..<count {
+        Task.detached(priority: .background) { [self] in
+          busy.withLock { $0? += 1 }
+          usleep(6_000_000)
+        }
+      }
+      while busy.withLock({ $0 ?? 0 }) < count { await Task.yield() }
+    }
+    return result
+  }
+}
+
+/// Gives what is in no particular order in another order each time.
+struct ShufflingEngine: FaultyEngine {
+  let base: ReferenceEngine
+  func allKeys() async throws -> [CacheKey] { try await base.allKeys().shuffled() }
+  func readAllData() async throws -> [Data] { try await base.readAllData().shuffled() }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await base.readAllDataAndKeys().shuffled()
+  }
+}
+
+/// Has room for values of 64 MiB and none for larger ones.
+struct LimitedEngine: FaultyEngine {
+  let base: ReferenceEngine
+  private func validate(_ data: Data) throws {
+    if data.count > 64 << 20 { throw StorageError(.valueTooLarge, "The value has \(data.count) bytes.") }
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try validate(data)
+    try await base.write(data, key: key)
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (_, data) in dataAndKeys { try validate(data) }
+    try await base.write(dataAndKeys)
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    for case .write(let data, _) in operations { try validate(data) }
+    try await base.apply(operations)
+  }
+}
+
+/// Keeps times in whole milliseconds, which is as exact as they need to be.
+struct MillisecondEngine: FaultyEngine {
+  let base: ReferenceEngine
+  private func inMilliseconds(_ date: Date) -> Date {
+    Date(timeIntervalSince1970: (date.timeIntervalSince1970 * 1_000).rounded(.down) / 1_000)
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await base.createdAt(key: key).map(inMilliseconds)
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await base.updatedAt(key: key).map(inMilliseconds)
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await base.readAllEntries().map { entry in
+      StorageEntry(
+        key: entry.key, data: entry.data, createdAt: inMilliseconds(entry.createdAt),
+        updatedAt: inMilliseconds(entry.updatedAt))
+    }
+  }
+}
+
+/// Six methods, each of which takes its time, also when it is called ten thousand times for a batch.
+final class SlowMinimalEngine: StorageEngine {
+  private let base = LockedEngine()
+  private func wait() async throws { try await Task.sleep(for: .microseconds(100)) }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await wait()
+    try await base.write(data, key: key)
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    try await wait()
+    return try await base.read(key: key)
+  }
+  func remove(key: CacheKey) async throws {
+    try await wait()
+    try await base.remove(key: key)
+  }
+  func allKeys() async throws -> [CacheKey] {
+    try await wait()
+    return try await base.allKeys()
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await wait()
+    return try await base.createdAt(key: key)
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await wait()
+    return try await base.updatedAt(key: key)
+  }
+}
+
+// Engines that are wrong in ways which must not harm the kit.
+
+/// Says that there are ten million entries.
+struct GivesMillions: FaultyEngine {
+  let base: ReferenceEngine
+  func allKeys() async throws -> [CacheKey] { Array(repeating: CacheKey(verbatim: "k"), count: 1_000_000) }
+  func readAllData() async throws -> [Data] { Array(repeating: Data(), count: 1_000_000) }
+}
+
+/// Throws what no engine should, with a description that nobody can read.
+struct ThrowsForeignErrors: FaultyEngine {
+  struct Foreign: Error, CustomStringConvertible {
+    var description: String { String(repeating: "no\n", count: 1_000_000) }
+  }
+  let base: ReferenceEngine
+  func read(key: CacheKey) async throws -> Data? { throw Foreign() }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws { throw Foreign() }
+  func close() async throws { throw Foreign() }
+}
+
+/// Says that it was cancelled, though nobody has cancelled it.
+struct ThrowsCancellation: FaultyEngine {
+  let base: ReferenceEngine
+  func read(key: CacheKey) async throws -> Data? { throw CancellationError() }
+}

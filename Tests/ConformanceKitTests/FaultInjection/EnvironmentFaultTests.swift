@@ -1,0 +1,126 @@
+import Foundation
+import FaultyEngineWorker
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// An engine that breaks when a file is corrupted, something runs out, or the clock goes back.
+struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
+  let rule: ContractRule
+  let name: String
+  let fault: EnvironmentFaultEngine.Fault
+  /// The checks that it fails every time.
+  let checks: Set<String>
+
+  var testDescription: String { "\(rule): \(name)" }
+
+  init(_ rule: ContractRule, _ name: String, _ fault: EnvironmentFaultEngine.Fault, by checks: String...) {
+    (self.rule, self.name, self.fault, self.checks) = (rule, name, fault, Set(checks))
+  }
+
+  static let all: [EnvironmentFaultCase] = [
+    .init(
+      .f2, "traps on corruption", .trapsOnCorruption, by: "corruption.at-random", "corruption.zeroed-header",
+      "corruption.anywhere", "corruption.found-by-verify"
+    ),
+    .init(.f2, "hangs on corruption", .hangsOnCorruption, by: "corruption.replaced-file"),
+    .init(
+      .f2, "starts empty when corrupted", .emptiesOnCorruption, by: "corruption.at-random",
+      "corruption.truncated-file"),
+    .init(.f2, "does not look at sums", .ignoresSums, by: "corruption.at-random"),
+    .init(
+      .f2, "calls corruption an input/output error", .callsCorruptionIO, by: "corruption.at-random",
+      "corruption.emptied-file"
+    ),
+    .init(.f2, "removes what is corrupted", .removesWhatIsCorrupted, by: "corruption.at-random"),
+    .init(
+      .f1, "writes over what is there", .writesInPlace, by: "faults.full-disk-at-every-step",
+      "faults.file-size-limit"),
+    .init(.f1, "writes batches in parts", .writesBatchesInParts, by: "faults.full-disk-at-every-step"),
+    .init(.f1, "stays full", .staysFull, by: "faults.full-disk-at-every-step", "faults.file-size-limit"),
+    .init(.f1, "forgets everything when full", .forgetsWhenFull, by: "faults.full-disk-at-every-step"),
+    .init(
+      .f1, "calls a full disk closed", .callsFullClosed, by: "faults.full-disk-at-every-step",
+      "faults.file-size-limit"),
+    .init(
+      .f1, "calls a full disk an input/output error when it is opened", .cannotOpenWhenFull,
+      by: "faults.full-disk-at-every-step"),
+    .init(
+      .o4, "keeps descriptors when opening fails", .leaksDescriptors,
+      by: "dropping.after-many-failed-openings"),
+    .init(.o2, "is empty without descriptors", .emptyWithoutDescriptors, by: "opening.without-descriptors"),
+    .init(
+      .r4, "finds nothing without descriptors", .nilWithoutDescriptors, by: "faults.no-descriptors-while-open"
+    ),
+    .init(.r4, "traps without descriptors", .trapsWithoutDescriptors, by: "faults.no-descriptors-while-open"),
+    .init(
+      .o2, "takes a lack of descriptors for corruption", .callsDescriptorsCorrupted,
+      by: "opening.without-descriptors"),
+    .init(
+      .o2, "does not say which file", .concealsPath, by: "opening.without-permission",
+      "opening.without-descriptors"),
+    .init(.o2, "does not say why", .concealsCause, by: "opening.without-permission"),
+    .init(.o2, "is empty without permission", .emptyWithoutPermission, by: "opening.without-permission"),
+    .init(
+      .f4, "forgets everything when it is refused", .forgetsWhenRefused, by: "refused.read-only-directory"),
+    .init(.w2, "lets updatedAt follow the clock", .updatesBackwards, by: "clock.set-back"),
+    .init(.w2, "remembers times until it is closed", .remembersTimesUntilClosed, by: "clock.set-back"),
+    .init(.r6, "lists entries by their time", .listsByTime, by: "clock.set-back-and-order"),
+  ]
+}
+
+extension ConformanceSuite {
+  /// The checks of corruption, resource exhaustion and clocks for a faulty engine.
+  static func environmentFault(_ name: String, _ fault: EnvironmentFaultEngine.Fault? = nil)
+    -> ConformanceSuite
+  {
+    ConformanceSuite(
+      name, capabilities: EnvironmentFaultEngine.promises,
+      stallTimeout: fault == .hangsOnCorruption ? .seconds(6) : .seconds(120),
+      worker: ConformanceWorker(
+        product: "FaultyEngineWorker", arguments: ["environmentFault"] + (fault.map { [$0.rawValue] } ?? []))
+    ) { try EnvironmentFaultEngine(directory: $0, fault: fault) }
+  }
+
+  /// The checks that have a process of their own.
+  fileprivate var environmentFaultChecks: [ConformanceCheck] {
+    let others: Set = [
+      "faults.full-disk-at-every-step", "faults.file-size-limit", "faults.no-descriptors-while-open",
+      "opening.without-permission", "opening.without-descriptors", "dropping.after-many-failed-openings",
+      "refused.read-only-directory",
+    ]
+    return checks.filter {
+      $0.id.hasPrefix("corruption.") || $0.id.hasPrefix("clock.") || others.contains($0.id)
+    }
+  }
+}
+
+@Suite("Engines under corruption, exhausted resources and clock rollback")
+struct EnvironmentFaultTests {
+  @Test("Each faulty engine fails the checks that are named for it", arguments: EnvironmentFaultCase.all)
+  func failsForItsRule(_ engineCase: EnvironmentFaultCase) async throws {
+    let suite = ConformanceSuite.environmentFault(engineCase.name, engineCase.fault)
+    for check in suite.environmentFaultChecks where engineCase.checks.contains(check.id) {
+      switch await check.outcome() {
+      case .passed: Issue.record("\(check.id) did not fail it")
+      case .failed(let failure): #expect(failure.rule == engineCase.rule, "\(failure)")
+      // A clock that can be set, and file systems to fill up, are not everywhere.
+      case .skipped(let reason): #expect(!reason.isEmpty)
+      case .couldNotRun(let reason): Issue.record("\(check.id) could not run: \(reason)")
+      }
+    }
+  }
+
+  @Test("Every check of these faults has an engine that fails it")
+  func isComplete() {
+    let failing = EnvironmentFaultCase.all.reduce(into: Set()) { $0.formUnion($1.checks) }
+    #expect(
+      Set(ConformanceSuite.environmentFault("").environmentFaultChecks.map(\.id)).subtracting(failing) == [])
+  }
+
+  @Test(
+    "A correct engine passes",
+    arguments: ConformanceSuite.environmentFault("Environment").environmentFaultChecks)
+  func passes(_ check: ConformanceCheck) async throws { try await check.run() }
+}

@@ -1,0 +1,177 @@
+import Testing
+
+@testable import ConformanceKit
+
+private let (a, b, c) = (0, 1, 2)
+
+@Suite("Histories that are known to be legal or illegal")
+struct KnownHistoriesTests {
+  @Test("An empty history, and one call after the other, are legal")
+  func sequential() {
+    #expect(LinearizabilityChecker.strict().isLegal([]))
+    #expect(
+      LinearizabilityChecker.strict().isLegal([
+        .read(a, nil, by: 1, 1, 2), .write(a, 1, by: 2, 3, 4), .read(a, 1, by: 1, 5, 6),
+        .remove(a, by: 1, 7, 8),
+        .exists(a, false, by: 2, 9, 10),
+      ]))
+  }
+
+  @Test("A read that overlaps a write may see it or not")
+  func overlappingRead() {
+    for seen in [nil, 1] {
+      #expect(
+        LinearizabilityChecker.strict().isLegal([.write(a, 1, by: 1, 1, 4), .read(a, seen, by: 2, 2, 3)]))
+    }
+  }
+
+  @Test("A read that has seen a write which is under way binds the reads after it")
+  func newOldInversion() {
+    let writing = HistoryCall.write(a, 1, by: 1, 1, 10)
+    let new = HistoryCall.read(a, 1, by: 2, 2, 3)
+    #expect(LinearizabilityChecker.strict().isLegal([writing, new, .read(a, 1, by: 3, 4, 5)]))
+    #expect(LinearizabilityChecker.strict().isIllegal([writing, new, .read(a, nil, by: 3, 4, 5)]))
+    // Had the two reads overlapped, either could have come first.
+    #expect(
+      LinearizabilityChecker.strict().isLegal([writing, .read(a, 1, by: 2, 2, 5), .read(a, nil, by: 3, 4, 6)])
+    )
+  }
+
+  @Test("A stale read after an acknowledged write is illegal")
+  func staleRead() {
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([
+        .write(a, 1, by: 1, 1, 2), .write(a, 2, by: 2, 3, 4), .read(a, 1, by: 3, 5, 6),
+      ]))
+  }
+
+  @Test("Of two writes at the same time either may be the last, but the same for all readers")
+  func overlappingWrites() {
+    let writes: [HistoryCall] = [.write(a, 1, by: 1, 1, 4), .write(a, 2, by: 2, 2, 3)]
+    for last in [1, 2] {
+      #expect(
+        LinearizabilityChecker.strict().isLegal(
+          writes + [.read(a, last, by: 3, 5, 6), .read(a, last, by: 4, 7, 8)]))
+    }
+    #expect(
+      LinearizabilityChecker.strict().isIllegal(
+        writes + [.read(a, 1, by: 3, 5, 6), .read(a, 2, by: 4, 7, 8)]))
+    #expect(LinearizabilityChecker.strict().isIllegal(writes + [.read(a, nil, by: 3, 5, 6)]))
+  }
+
+  @Test("Two readers that see two writes in different orders are illegal")
+  func readersDisagree() {
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([
+        .write(a, 1, by: 1, 1, 20), .write(a, 2, by: 2, 2, 19),
+        .read(a, 1, by: 3, 3, 4), .read(a, 2, by: 3, 7, 8),
+        .read(a, 2, by: 4, 5, 6), .read(a, 1, by: 4, 9, 10),
+      ]))
+  }
+
+  @Test("A lost update is illegal")
+  func lostUpdate() {
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([
+        .write(a, 1, by: 1, 1, 4), .write(b, 2, by: 2, 2, 3), .read(a, 1, by: 3, 5, 6),
+        .read(b, nil, by: 3, 7, 8),
+      ]))
+  }
+
+  @Test("What reads of different keys show adds up: each key on its own is legal, so all of them are")
+  func locality() {
+    #expect(
+      LinearizabilityChecker.strict().isLegal([
+        .write(a, 1, by: 1, 1, 10), .write(b, 1, by: 2, 2, 9),
+        .read(a, 1, by: 3, 3, 4), .read(b, nil, by: 3, 5, 6),
+        .read(b, 1, by: 4, 11, 12), .read(a, 1, by: 4, 13, 14),
+      ]))
+  }
+
+  @Test("Half a batch is illegal unless batches may be seen half")
+  func halfBatch() {
+    let batch = HistoryCall.change(
+      .writeMany, [.write(key: a, value: 1), .write(key: b, value: 1)], by: 1, 1, 10)
+    let half = [batch, .read(a, 1, by: 2, 2, 3), .read(b, nil, by: 2, 4, 5)]
+    #expect(LinearizabilityChecker.strict().isIllegal(half))
+    #expect(LinearizabilityChecker.strict { $0.batchesAreAtomic = false }.isLegal(half))
+    let late = half + [.read(b, nil, by: 3, 11, 12)]
+    #expect(LinearizabilityChecker.strict { $0.batchesAreAtomic = false }.isIllegal(late))
+  }
+
+  @Test("A read of many that mixes two moments is illegal unless it may")
+  func tornRead() {
+    let history: [HistoryCall] = [
+      .write(a, 1, by: 1, 2, 3), .write(b, 1, by: 1, 4, 5),
+      .look(.readAll, [a, b, c], .found([b: 1]), by: 2, 1, 6),
+    ]
+    #expect(LinearizabilityChecker.strict().isIllegal(history))
+    #expect(LinearizabilityChecker.strict { $0.readsAreAtomic = false }.isLegal(history))
+    let late: [HistoryCall] = [
+      .write(a, 1, by: 1, 1, 2), .look(.readAll, [a, b, c], .found([:]), by: 2, 3, 4),
+    ]
+    #expect(LinearizabilityChecker.strict { $0.readsAreAtomic = false }.isIllegal(late))
+  }
+
+  @Test("A count must have been right at some moment of the call")
+  func count() {
+    let history: [HistoryCall] = [
+      .write(a, 1, by: 1, 1, 4), .write(b, 1, by: 2, 2, 5), .remove(a, by: 1, 6, 9),
+    ]
+    for (count, begin, end) in [(0, 0, 3), (2, 3, 10), (1, 7, 8), (2, 7, 8)] {
+      #expect(
+        LinearizabilityChecker.strict().isLegal(
+          history + [.look(.keyCount, [], .count(count), by: 3, begin, end)]))
+    }
+    for (count, begin, end) in [(3, 0, 20), (2, 10, 11)] {
+      #expect(
+        LinearizabilityChecker.strict().isIllegal(
+          history + [.look(.keyCount, [], .count(count), by: 3, begin, end)]))
+    }
+  }
+
+  @Test("A call that threw may have happened, later too, or not")
+  func unclear() {
+    let failed = HistoryCall.change(.write, [.write(key: a, value: 1)], by: 1, 1, 2, threw: .unclear)
+    #expect(LinearizabilityChecker.strict().isLegal([failed, .read(a, nil, by: 2, 3, 4)]))
+    #expect(
+      LinearizabilityChecker.strict().isLegal([failed, .read(a, nil, by: 2, 3, 4), .read(a, 1, by: 2, 5, 6)]))
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([
+        failed, .read(a, 1, by: 2, 3, 4), .read(a, nil, by: 2, 5, 6),
+      ]))
+    #expect(LinearizabilityChecker.strict().isIllegal([.read(a, 1, by: 2, -2, -1), failed]))
+  }
+
+  @Test("A call that was cancelled or refused has not happened")
+  func cancelled() {
+    for failure in [HistoryCall.Failure.cancelled, .refused] {
+      let failed = HistoryCall.change(.write, [.write(key: a, value: 1)], by: 1, 1, 4, threw: failure)
+      #expect(LinearizabilityChecker.strict().isLegal([failed, .read(a, nil, by: 2, 5, 6)]))
+      #expect(LinearizabilityChecker.strict().isIllegal([failed, .read(a, 1, by: 2, 2, 3)]))
+    }
+  }
+
+  @Test("An unseen write still makes its key exist")
+  func unseenWrites() {
+    let writes: [HistoryCall] = [.write(a, 1, by: 1, 1, 4), .write(a, 2, by: 2, 2, 10)]
+    #expect(LinearizabilityChecker.strict().isLegal(writes + [.exists(a, true, by: 3, 5, 6)]))
+    #expect(LinearizabilityChecker.strict().isIllegal(writes + [.exists(a, false, by: 3, 5, 6)]))
+    let removed: [HistoryCall] = writes + [.remove(a, by: 1, 5, 6)]
+    for isThere in [true, false] {
+      #expect(LinearizabilityChecker.strict().isLegal(removed + [.exists(a, isThere, by: 3, 11, 12)]))
+    }
+    #expect(
+      LinearizabilityChecker.strict().isIllegal(
+        removed + [
+          .exists(a, false, by: 3, 7, 8), .exists(a, true, by: 3, 9, 10), .exists(a, false, by: 3, 11, 12),
+        ]))
+  }
+
+  @Test("The state before a history counts")
+  func initialState() {
+    let checker = LinearizabilityChecker(model: AtomicityModel(keyCount: 3), initial: [7, 0, 0])
+    #expect(checker.isLegal([.read(a, 7, by: 1, 1, 2), .write(a, 8, by: 2, 3, 6), .read(a, 7, by: 1, 4, 5)]))
+    #expect(checker.isIllegal([.read(a, nil, by: 1, 1, 2)]))
+  }
+}

@@ -1,0 +1,103 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// A faulty engine that examples hardly show, and how long its shortest sequence is.
+struct ModelBasedCase: Sendable, CustomTestStringConvertible {
+  let engineCase: FaultyEngineCase
+  /// The check that finds it.
+  let check: String
+  /// The number of calls that are enough.
+  let calls: Int
+  /// More than what fits into a test suite: some sequences are rare.
+  var budget: ConformanceBudget {
+    var budget = ConformanceBudget()
+    budget.operations = 20_000
+    return budget
+  }
+
+  var testDescription: String { engineCase.testDescription }
+
+  init(_ calls: Int, _ profile: CommandProfile, _ engineCase: FaultyEngineCase) {
+    (self.calls, check, self.engineCase) = (calls, profile.check, engineCase)
+  }
+
+  static let all: [ModelBasedCase] = [
+    .init(2, .singleCalls, .init(.k1, "counts characters of keys") { CountsCharacters(base: $0) }),
+    .init(
+      2, .singleCalls,
+      .init(.k2, "compares 400 bytes of keys", also: [.k3]) { base in
+        let keys = FirstKeys()
+        return RenamingEngine(base: base) { keys.first(like: $0) }
+      }),
+    .init(
+      2, .singleCalls,
+      .init(.k3, "keeps 400 bytes of a key", also: [.k2]) { base in
+        RenamingEngine(base: base) { String(decoding: $0.utf8.prefix(400), as: UTF8.self) }
+      }),
+    .init(2, .batches, .init(.k3, "lists keys as often as a batch has them") { ListsRepeats(base: $0) }),
+    .init(2, .batches, .init(.v1, "removes empty values of batches") { RemovesEmptyValues(base: $0) }),
+    .init(
+      2, .everything,
+      .init(.v2, "keeps 1 MiB of a value") { ChangingEngine(base: $0, onTheWayIn: { $0.prefix(1 << 20) }) }
+    ),
+    .init(2, .everything, .init(.v3, "gives slices of large values") { GivesSlicesOfLargeValues(base: $0) }),
+
+    .init(4, .singleCalls, .init(.w2, "skips equal values") { SkipsEqualValues(base: $0) }),
+    .init(4, .batches, .init(.w2, "freezes times in batches") { FreezesTimesInBatches(base: $0) }),
+    .init(2, .batches, .init(.w3, "writes the longest of several entries") { LongestEntryWins(base: $0) }),
+    .init(1, .batches, .init(.w3, "throws for empty batches") { RefusesEmptyBatches(base: $0) }),
+    .init(3, .batches, .init(.w4, "removes up to the invalid key") { RemovesUpToTheInvalidKey(base: $0) }),
+    .init(
+      3, .batches,
+      .init(.w5, "forgets overwrites after removals in a batch") { ForgetsOverwritesAfterRemovals(base: $0) }),
+    .init(2, .batches, .init(.w5, "spares the batch that removes everything") { SparesTheBatch(base: $0) }),
+    .init(
+      3, .reopened,
+      .init(persistent: .w6, "forgets empty values when opened") { base, _ in ForgetsEmptyValues(base: base) }
+    ),
+    .init(
+      4, .reopened,
+      .init(persistent: .w6, "renews times when opened", also: [.w2]) { base, _ in
+        RenewsTimesWhenOpened(base: base)
+      }),
+
+    .init(2, .everything, .init(.r2, "answers neighbours once") { AnswersNeighboursOnce(base: $0) }),
+    .init(3, .everything, .init(.r5, "counts the bound of a scan") { CountsTheBound(base: $0) }),
+    .init(
+      2, .everything, .init(.r5, "skips an entry after the bound within a prefix") { SkipsTwice(base: $0) }),
+    .init(
+      3, .batches,
+      .init(.r6, "skips removals before writes", also: [.w2]) { SkipsRemovalsBeforeWrites(base: $0) }),
+    .init(
+      4, .reopened,
+      .init(persistent: .r6, "forgets the order when opened") { base, _ in ForgetsTheOrder(base: base) }),
+
+    .init(3, .batches, .init(.d1, "removes all of many or none") { RemovesAllOrNone(base: $0) }),
+    .init(3, .singleCalls, .init(.d1, "keeps empty entries") { KeepsEmptyEntries(base: $0) }),
+    .init(4, .singleCalls, .init(.d2, "reads what was removed") { ReadsWhatWasRemoved(base: $0) }),
+    .init(2, .batches, .init(.l2, "counts repeats") { CountsRepeats(base: $0) }),
+  ]
+}
+
+/// The failure of each engine that goes wrong in few sequences, which is looked for once, however many tests ask.
+actor ModelBasedFailures {
+  static let shared = ModelBasedFailures()
+
+  private var tasks: [String: Task<ConformanceFailure?, Never>] = [:]
+
+  func failure(of testCase: ModelBasedCase) async -> ConformanceFailure? {
+    let task =
+      tasks[testCase.testDescription]
+      ?? Task { await testCase.engineCase.firstFailure(testCase.budget, of: testCase.check) }
+    tasks[testCase.testDescription] = task
+    return await task.value
+  }
+}
+
+extension FaultyEngineCase {
+  /// Engines that go wrong only in certain sequences of calls.
+  static let ofHistories: [FaultyEngineCase] = ModelBasedCase.all.map(\.engineCase)
+}

@@ -1,0 +1,165 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomTestSupport
+import Testing
+
+@Suite("The reproduction of a failing sequence")
+struct ReproductionTests {
+  @Test("A reproduction is a test as one writes it by hand")
+  func readsWell() async throws {
+    let engineCase = try #require(
+      ModelBasedCase.all.first { $0.engineCase.name.hasPrefix("forgets overwrites") }
+    ).engineCase
+    let failure = try #require(await engineCase.firstFailure(of: "model.batches"))
+    let source = try #require(failure.source).replacing(/[Ss]eed ?\d+/, with: "Seed1")
+      .replacing(/by model\.[a-z-]+/, with: "by model")
+    #expect(
+      source == """
+        import Foundation
+        import StockroomCore
+        import Testing
+
+        // Found by model with Seed1.
+        @Test("Calls that break rule W5 of the contract")
+        func reproductionOfSeed1() async throws {
+          let directory = FileManager.default.temporaryDirectory.appending(path: "sequence-\\(UUID().uuidString)")
+          defer { try? FileManager.default.removeItem(at: directory) }
+          let a = CacheKey(verbatim: "a")
+          let engine = try await openEngine(directory)
+          try await engine.write(Data("1".utf8), key: a)
+          try await engine.apply([.remove(key: a), .write(Data("2".utf8), key: a)])
+          #expect(try await engine.read(key: a) == Data("2".utf8))
+        }
+
+        /// Opens the engine. Put your own here.
+        private func openEngine(_ directory: URL) async throws -> any StorageEngine {
+          try MyEngine(directory: directory)
+        }
+        """)
+  }
+
+  @Test("A reproduction waits where only a busy machine takes the time that makes it fail")
+  func waits() async throws {
+    let engineCase = try #require(
+      ModelBasedCase.all.first { $0.engineCase.name == "freezes times in batches" }
+    ).engineCase
+    let busy = FaultyEngineCase(engineCase.rule, engineCase.name) { base in
+      let engine = FailingStorageEngine(FreezesTimesInBatches(base: base))
+      engine.failEveryCall { _ in
+        usleep(10_000)
+        return false
+      }
+      return engine
+    }
+    let failure = try #require(await busy.firstFailure(of: "model.batches"))
+    let source = try #require(failure.source)
+    #expect(source.contains("Task.sleep"), "\(source)")
+  }
+
+  #if os(Linux)
+    @Test("Every reproduction compiles, fails on the faulty engine and passes on a correct one")
+    func compilesAndFails() async throws {
+      let directory = FileManager.default.temporaryDirectory.appending(
+        path: "reproductions-\(UUID().uuidString)")
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+      defer { try? FileManager.default.removeItem(at: directory) }
+
+      var count = 0
+      for (index, testCase) in ModelBasedCase.all.enumerated() {
+        // What depends on the clock need not happen again each time, and then has no reproduction.
+        var source = try #require(await ModelBasedFailures.shared.failure(of: testCase)).source
+        for _ in 0..<10 where source == nil {
+          source = try #require(await testCase.engineCase.firstFailure(testCase.budget)).source
+        }
+        try paste(try #require(source), forCase: index)
+          .write(
+            to: directory.appending(path: "Reproduction\(index).swift"), atomically: true, encoding: .utf8)
+        count += 1
+      }
+      let runner = """
+        import Testing
+        @main struct Runner {
+          static func main() async { await Testing.__swiftPMEntryPoint() as Never }
+        }
+        """
+      try runner.write(to: directory.appending(path: "Runner.swift"), atomically: true, encoding: .utf8)
+
+      let compiled = try await run("swiftc", try compilation(in: directory), in: directory)
+      #expect(compiled.status == 0 && !compiled.output.contains("warning:"), "\(compiled.output)")
+      let tests = directory.appending(path: "tests").path
+      let arguments = ["--testing-library", "swift-testing", "--filter", "sequenceOfCase"]
+      let broken = try await run(tests, arguments, in: directory)
+      let correct = try await run(tests, arguments, in: directory, environment: ["CORRECT": "1"])
+      #expect(correct.status == 0, "\(correct.output)")
+      for index in 0..<count {
+        #expect(broken.output.contains(try Regex("Test \"\(index): [^\"]*\" failed")), "\(broken.output)")
+        #expect(correct.output.contains(try Regex("Test \"\(index): [^\"]*\" passed")), "\(correct.output)")
+      }
+    }
+
+    /// What an author of an engine does: puts the own engine in its place, and here also renames the test to that none
+    /// of the others has.
+    private func paste(_ source: Substring, forCase index: Int) -> String {
+      "@testable import ConformanceKitTests\n"
+        + source
+        .replacing(
+          "try MyEngine(directory: directory)",
+          with: """
+            try await ProcessInfo.processInfo.environment["CORRECT"] == nil
+              ? FaultyEngineCase.ofHistories[\(index)].makeEngine(directory) : ReferenceEngine(directory: directory)
+            """
+        )
+        .replacing("@Test(\"Calls", with: "@Test(\"\(index): Calls")
+        .replacing(/reproductionOfSeed\d+/, with: "sequenceOfCase\(index)")
+    }
+
+    /// Against the modules that the build of these tests has left beside them.
+    private func compilation(in directory: URL) throws -> [String] {
+      let products = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
+      let modules = [
+        "StockroomCore", "StockroomStore", "ConformanceKit", "FaultyEngineWorker", "ConformanceKitTests",
+      ]
+      let objects = try modules.flatMap {
+        module in
+        // Objects of sources that are gone may lie there as well, so the list of sources is what counts.
+        let folder = products.appending(path: "\(module).build")
+        return try String(contentsOf: folder.appending(path: "sources"), encoding: .utf8).split(
+          separator: "\n"
+        )
+        .compactMap { $0.split(separator: "/").last }.filter { $0.hasSuffix(".swift") }
+        .map { folder.appending(path: "\($0).o").path }
+      }
+      let sources = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
+      return [
+        "-swift-version", "6", "-parse-as-library", "-whole-module-optimization", "-Onone", "-I",
+        products.appending(path: "Modules").path,
+      ]
+        + ["-o", "tests"] + sources + objects
+    }
+
+    /// Runs a program to its end on a thread of its own.
+    private func run(
+      _ program: String, _ arguments: [String], in directory: URL, environment: [String: String] = [:]
+    ) async throws -> (status: Int32, output: String) {
+      try await withCheckedThrowingContinuation { continuation in
+        Thread.detachNewThread {
+          continuation.resume(
+            with: Result {
+              let process = Process()
+              process.executableURL = URL(filePath: "/usr/bin/env")
+              process.arguments = [program] + arguments
+              process.currentDirectoryURL = directory
+              process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+              let pipe = Pipe()
+              (process.standardOutput, process.standardError) = (pipe, pipe)
+              try process.run()
+              let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
+              process.waitUntilExit()
+              return (process.terminationStatus, String(decoding: output, as: UTF8.self))
+            })
+        }
+      }
+    }
+  #endif
+}

@@ -1,0 +1,113 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+/// A correct engine that is like no other.
+struct UnusualEngine: Sendable, CustomTestStringConvertible {
+  let name: String
+  let capabilities: EngineCapabilities
+  /// Whether each call waits, so that checks with many calls take long.
+  let isSlow: Bool
+  let makeEngine: @Sendable () throws -> any StorageEngine
+
+  var testDescription: String { name }
+
+  init(
+    _ name: String,
+    claiming capabilities: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans],
+    isSlow: Bool = false, makeEngine: @escaping @Sendable () throws -> any StorageEngine
+  ) {
+    (self.name, self.capabilities, self.isSlow, self.makeEngine) = (name, capabilities, isSlow, makeEngine)
+  }
+
+  static let all: [UnusualEngine] = [
+    .init("slow", isSlow: true) { SlowEngine(base: try ReferenceEngine()) },
+    .init("slow, with six methods", claiming: [], isSlow: true) { SlowMinimalEngine() },
+    .init("remote", isSlow: true) { RemoteEngine(base: try ReferenceEngine()) },
+    .init("yields at every step") { YieldingEngine(base: try ReferenceEngine()) },
+    .init("works in tasks of its own") { DetachedEngine(base: try ReferenceEngine()) },
+    .init("works on a thread of its own") { ThreadEngine(base: try ReferenceEngine()) },
+    .init("gives another order each time") { ShufflingEngine(base: try ReferenceEngine()) },
+    .init("has room for 64 MiB") { LimitedEngine(base: try ReferenceEngine()) },
+    .init("keeps times in milliseconds") { MillisecondEngine(base: try ReferenceEngine()) },
+    .init("claims less than it can", claiming: []) { try ReferenceEngine(claiming: []) },
+  ]
+}
+
+@Suite("Unusual but correct engines")
+struct UnusualEngineTests {
+  @Test("Every check passes", arguments: UnusualEngine.all)
+  func passes(_ unusual: UnusualEngine) async {
+    let suite = ConformanceSuite(unusual.name, capabilities: unusual.capabilities) { _ in
+      try unusual.makeEngine()
+    }
+    // To each call of a slow engine the long checks add up to minutes.
+    let checks = suite.checks.filter {
+      TestRun.isExhaustive || !unusual.isSlow || !FaultyEngineCase.longChecks.contains($0.id)
+    }
+    let failures = await withTaskGroup { group in
+      for check in checks { group.addTask { await check.outcome().failure } }
+      return await group.reduce(into: [ConformanceFailure]()) { failures, failure in
+        failures += [failure].compactMap { $0 }
+      }
+    }
+    #expect(failures.isEmpty, "\(failures.map { "\($0.check): \($0.actual)" }.joined(separator: "\n"))")
+  }
+}
+
+@Suite("A busy process")
+struct BusyProcessTests {
+  @Test("Events that wait for a thread of the cooperative pool are not lost ones")
+  func busyPool() async {
+    // In a process of its own, since it holds up everything else in the process.
+    await #expect(processExitsWith: .success) {
+      let suite = ConformanceSuite("Busy", capabilities: []) { _ in
+        EngineBesideBusyTasks(base: try ReferenceEngine())
+      }
+      let report = await Task(priority: .background) {
+        await suite.run(only: ["store.events-before-loading"])
+      }.value
+      #expect(report.failures.isEmpty, "\(report.failures.map(\.actual))")
+      #expect(report.results.count == 1)
+    }
+  }
+}
+
+@Suite("Engines that misbehave do not harm the kit")
+struct MisbehaviourTests {
+  private func failures(
+    stallTimeout: Duration = .seconds(60), of rules: Set<ContractRule>,
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) async -> [ConformanceFailure] {
+    let suite = ConformanceSuite("Misbehaving", capabilities: [], stallTimeout: stallTimeout) { _ in
+      makeEngine(try ReferenceEngine())
+    }
+    var failures: [ConformanceFailure] = []
+    for check in suite.checks where rules.contains(check.rule) {
+      failures += [await check.outcome().failure].compactMap { $0 }
+    }
+    return failures
+  }
+
+  @Test("A million entries where there are none are a failure that can be read")
+  func millions() async {
+    let failures = await failures(of: [.k3, .d2, .r3]) { GivesMillions(base: $0) }
+    #expect(Set(failures.map(\.rule)) == [.k3, .d2, .r3])
+    #expect(failures.allSatisfy { $0.actual.utf8.count < 2_000 })
+  }
+
+  @Test("Errors that are not StorageError are a failure that can be read")
+  func foreignErrors() async {
+    let failures = await failures(of: [.k1, .w4, .c4, .o3]) { ThrowsForeignErrors(base: $0) }
+    #expect(Set(failures.map(\.rule)) == [.k1, .w4, .c4, .o3])
+    #expect(failures.allSatisfy { $0.actual.utf8.count < 2_000 })
+  }
+
+  @Test("A CancellationError that nobody asked for is a failure, not a cancelled check")
+  func cancellation() async {
+    let failures = await failures(of: [.w1]) { ThrowsCancellation(base: $0) }
+    #expect(failures.map(\.rule).contains(.w1))
+    #expect(failures.contains { $0.actual.contains("CancellationError") })
+  }
+}

@@ -1,0 +1,64 @@
+import Foundation
+import FaultyEngineWorker
+import StockroomCore
+import StockroomTestSupport
+import Testing
+
+@testable import ConformanceKit
+
+/// A faulty engine that is checked in a worker process.
+struct WorkerFaultCase: Sendable, CustomTestStringConvertible {
+  let rule: ContractRule
+  let name: String
+  let check: String
+  let suite: ConformanceSuite
+
+  var testDescription: String { "\(rule): \(name), \(check)" }
+
+  private static let log = ConformanceSuite.crashFault("Log", isShared: false)
+  /// Waits for its lock without end.
+  private static let sharedLog = ConformanceSuite.crashFault(
+    "Shared log", isShared: true, stallTimeout: .seconds(8))
+  /// Reads its log when it is opened.
+  private static let otherLog = PowerLossFaultCase("keeps a log", keepsLog: true, breaking: []).suite {
+    let engine = FailingStorageEngine($0)
+    // The check writes as many entries as it can within a second.
+    engine.failEveryCall { _ in
+      usleep(200_000)
+      return false
+    }
+    return engine
+  }
+
+  static let all: [WorkerFaultCase] = [
+    .init(
+      rule: .c6, name: "writes to a file that has no name", check: "place.deleted-for-another-process",
+      suite: log),
+    .init(rule: .c6, name: "writes to a moved file", check: "place.moved-for-another-process", suite: log),
+    .init(
+      rule: .c6, name: "writes to a replaced file", check: "place.replaced-for-another-process", suite: log),
+    .init(rule: .o5, name: "waits for a lock without end", check: "locks.of-a-mere-reader", suite: sharedLog),
+    .init(
+      rule: .o6, name: "reads everything when it is opened", check: "opening.costs-the-same", suite: otherLog),
+  ]
+}
+
+@Suite("Faulty engines in a worker process")
+struct WorkerFaultTests {
+  @Test("Each fails the check that looks for that", arguments: WorkerFaultCase.all)
+  func fails(_ worker: WorkerFaultCase) async throws {
+    let check = try #require(worker.suite.checks.first { $0.id == worker.check })
+    switch await check.outcome() {
+    case .failed(let failure): #expect(failure.rule == worker.rule, "\(failure)")
+    case .skipped(let reason): #expect(reason.contains("faketime"), "\(reason)")
+    case .passed: Issue.record("It passed.")
+    case .couldNotRun(let reason): Issue.record("\(reason)")
+    }
+  }
+
+  @Test("An engine that gives up when another process has its lock passes")
+  func passesBesideReaders() async throws {
+    let suite = ConformanceSuite.crashFault("Log", isShared: false)
+    try await #require(suite.checks.first { $0.id == "locks.of-a-mere-reader" }).run()
+  }
+}

@@ -1,0 +1,218 @@
+import Foundation
+import StockroomCore
+
+/// A correct engine with a log, for one process or for several, from which those are made that break when a process dies.
+package final class CrashFaultEngine: StorageEngine {
+  /// How the engine is broken on purpose.
+  package enum Fault: String, CaseIterable, Sendable {
+    // When the process dies
+    case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
+    case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines
+    // Beside another process
+    case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
+    case looksOnlyWhenOpening
+    // No fault, and one that has nothing to do with storage
+    case prints, trapsWhenOpened
+  }
+
+  package let capabilities: EngineCapabilities
+  private let state: MutexProtected<State>
+  private let isShared: Bool
+  private let fault: Fault?
+
+  struct State: ~Copyable {
+    var log: CrashFaultLog?
+    var entries: [CacheKey: Entry] = [:]
+    var sequence = 0
+    /// What has been acknowledged and is not in the file yet.
+    var unwritten: [CrashFaultLog.Record] = []
+    var isWriting = false
+  }
+
+  struct Entry: Sendable {
+    var data: Data
+    var createdAt: Date
+    var updatedAt: Date
+    var sequence: Int
+  }
+
+  package static func promises(isShared: Bool) -> EngineCapabilities {
+    var promises: EngineCapabilities = [.persistent, .atomicBatches, .snapshotReads]
+    if isShared { promises.insert(.multiProcess) }
+    return promises
+  }
+
+  package init(directory: URL, isShared: Bool = false, fault: Fault? = nil) throws {
+    (self.isShared, self.fault) = (isShared, fault)
+    capabilities = Self.promises(isShared: isShared)
+    if fault == .prints { print("The engine is being opened.") }
+    if fault == .trapsWhenOpened {
+      FileHandle.standardError.write(Data(repeating: UInt8(ascii: "x"), count: 4 << 20))
+      fatalError("These are the last words.")
+    }
+    var state = State()
+    state.log = try CrashFaultLog(in: directory, isShared: isShared, fault: fault)
+    self.state = MutexProtected(state)
+    try perform { state in
+      if fault == .looksOnlyWhenOpening { try state.catchUp(fault) }
+      if fault == .losesTheOrder { state.sortByKey() }
+      if fault == .rewritesInPlace { try state.rewrite() }
+    }
+  }
+
+  /// Does something while no other process does.
+  private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
+    try state.withLock { state in
+      guard state.log != nil else { throw StorageError(.closed, "The engine has been closed.") }
+      try state.log?.lock()
+      defer { state.log?.unlock() }
+      if fault != .looksOnlyWhenOpening, fault != .overwritesOthers || state.sequence == 0 {
+        try state.catchUp(fault)
+      }
+      return try body(&state)
+    }
+  }
+
+  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+
+  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+
+  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+
+  package func removeAllData() async throws { try await apply([.removeAll]) }
+
+  package func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    if operations.isEmpty { return }
+    if fault == .acknowledgesTheGroupEarly { return try await applyInGroups(operations) }
+    try perform { state in
+      for record in records(of: operations, &state) { try state.log?.append(record) }
+      if fault == .overwritesOthers { state.apply(CrashFaultLog.Record(operations), at: Date()) }
+    }
+  }
+
+  /// What is to be written now.
+  private func records(of operations: [StorageOperation], _ state: inout State) -> [CrashFaultLog.Record] {
+    let record = CrashFaultLog.Record(operations)
+    switch fault {
+    case .logsEntryByEntry:
+      return operations.map { CrashFaultLog.Record([$0]) }
+    case .acknowledgesEarly:
+      defer { state.unwritten = [record] }
+      return state.unwritten
+    case .notesRemovalsLater where operations.count == 1 && record.changes[0].data == nil:
+      state.unwritten.append(record)
+      return []
+    case .notesRemovalsLater:
+      defer { state.unwritten = [] }
+      return state.unwritten + [record]
+    default: return [record]
+    }
+  }
+
+  /// The first of several tasks writes for all, which do not wait for it.
+  private func applyInGroups(_ operations: [StorageOperation]) async throws {
+    let mustWrite = try perform { state in
+      state.unwritten.append(CrashFaultLog.Record(operations))
+      defer { state.isWriting = true }
+      return !state.isWriting
+    }
+    guard mustWrite else { return }
+    for _ in 0..<20 { await Task.yield() }
+    try perform { state in
+      for record in state.unwritten { try state.log?.append(record) }
+      (state.unwritten, state.isWriting) = ([], false)
+    }
+  }
+
+  package func close() async throws {
+    try state.withLock { state in
+      guard state.log != nil else { return }
+      for record in state.unwritten { try state.log?.append(record) }
+      state.log = nil
+    }
+  }
+
+  package func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try perform { $0.visible[key]?.data }
+  }
+
+  package func allKeys() async throws -> [CacheKey] { try perform { Array($0.visible.keys) } }
+
+  package func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { $0.visible[key]?.createdAt }
+  }
+
+  package func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { $0.visible[key]?.updatedAt }
+  }
+
+  package func readAllEntries() async throws -> [StorageEntry] {
+    try perform { state in
+      state.visible.sorted { $0.value.sequence < $1.value.sequence }.map {
+        StorageEntry(
+          key: $0.key, data: $0.value.data, createdAt: $0.value.createdAt, updatedAt: $0.value.updatedAt)
+      }
+    }
+  }
+}
+
+extension CrashFaultEngine.State {
+  /// The entries, with those that were acknowledged and are not in the file yet.
+  var visible: [CacheKey: CrashFaultEngine.Entry] {
+    if unwritten.isEmpty { return entries }
+    var copy = CrashFaultEngine.State()
+    (copy.entries, copy.sequence) = (entries, sequence)
+    for record in unwritten { copy.apply(record, at: record.date) }
+    return copy.entries
+  }
+
+  /// Takes note of what has been added to the file since the last time.
+  mutating func catchUp(_ fault: CrashFaultEngine.Fault?) throws {
+    for record in try log?.newRecords() ?? [] {
+      apply(record, at: fault == .makesUpTimes ? Date() : record.date)
+    }
+  }
+
+  mutating func apply(_ record: CrashFaultLog.Record, at now: Date) {
+    for change in record.changes {
+      guard let name = change.key else {
+        entries = [:]
+        continue
+      }
+      let key = CacheKey(verbatim: name)
+      guard let data = change.data else {
+        entries[key] = nil
+        continue
+      }
+      sequence += 1
+      let old = entries[key]
+      entries[key] = CrashFaultEngine.Entry(
+        data: data, createdAt: old?.createdAt ?? now, updatedAt: max(old?.updatedAt ?? now, now),
+        sequence: old?.sequence ?? sequence)
+    }
+  }
+
+  mutating func sortByKey() {
+    for (rank, key) in entries.keys.sorted().enumerated() { entries[key]?.sequence = rank }
+    sequence += entries.count
+  }
+
+  /// Makes the file as short as it can be.
+  mutating func rewrite() throws {
+    let inOrder = entries.sorted { $0.value.sequence < $1.value.sequence }
+    let records = inOrder.map { key, entry in
+      CrashFaultLog.Record(
+        date: entry.createdAt, changes: [.init(key: key.value, data: entry.data)])
+    }
+    try log?.clear()
+    for record in records { try log?.append(record) }
+  }
+}

@@ -1,0 +1,156 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A file with a line of JSON for each batch. A line that is cut short at the end is none.
+final class CrashFaultLog {
+  struct Record: Codable, Sendable {
+    struct Change: Codable, Sendable {
+      /// Without a key, everything is removed.
+      var key: String?
+      /// Without data, the key is removed.
+      var data: Data?
+    }
+
+    var date = Date()
+    var changes: [Change]
+
+    init(date: Date, changes: [Change]) { (self.date, self.changes) = (date, changes) }
+
+    init(_ operations: [StorageOperation]) {
+      changes = operations.map { operation in
+        switch operation {
+        case .write(let data, let key): Change(key: key.value, data: data)
+        case .remove(let key): Change(key: key.value)
+        case .removeAll: Change()
+        }
+      }
+    }
+  }
+
+  private let path: String
+  private let lockPath: String
+  private let file: Int32
+  private let lockFile: Int32
+  private let isShared: Bool
+  private let fault: CrashFaultEngine.Fault?
+  /// How much of the file has been read or written here.
+  private var length: off_t = 0
+
+  init(in directory: URL, isShared: Bool, fault: CrashFaultEngine.Fault?) throws {
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    (self.isShared, self.fault) = (isShared, fault)
+    path = directory.appending(path: "log").path(percentEncoded: false)
+    lockPath = directory.appending(path: "lock").path(percentEncoded: false)
+    let locked = StorageError(
+      .locked, fault == .locksWithoutName ? "Somebody has it." : "Another engine has \(path).")
+    if fault == .leavesItsLock {
+      lockFile = open(lockPath, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+      if lockFile < 0 { throw locked }
+    } else {
+      lockFile = open(lockPath, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+      if !isShared, fault != .hasNoLock, flock(lockFile, LOCK_EX | LOCK_NB) != 0 {
+        systemClose(lockFile)
+        throw locked
+      }
+    }
+    file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+    guard file >= 0 else { throw StorageError.posix(errno, "Opening \(path) failed") }
+  }
+
+  deinit {
+    systemClose(file)
+    if fault == .keepsItsLock { return }
+    if fault == .leavesItsLock { unlink(lockPath) }
+    flock(lockFile, LOCK_UN)
+    systemClose(lockFile)
+  }
+
+  /// Waits until no other process does anything.
+  func lock() throws {
+    guard isShared, fault != .overwritesOthers else { return }
+    guard fault == .leavesLocksOfCalls else {
+      while flock(lockFile, LOCK_EX) != 0, errno == EINTR {}
+      return
+    }
+    for _ in 0..<400 {
+      let descriptor = open(lockPath + ".call", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+      if descriptor >= 0 {
+        systemClose(descriptor)
+        return
+      }
+      usleep(1_000)
+    }
+    throw StorageError(.locked, "Another call has \(path).")
+  }
+
+  func unlock() {
+    guard isShared, fault != .overwritesOthers else { return }
+    if fault == .leavesLocksOfCalls { unlink(lockPath + ".call") } else { flock(lockFile, LOCK_UN) }
+  }
+
+  /// The records that were added since the last time. Cuts off what comes after the last whole one.
+  func newRecords() throws -> [Record] {
+    let end = lseek(file, 0, SEEK_END)
+    if end <= length { return [] }
+    var bytes = [UInt8](repeating: 0, count: Int(end - length))
+    guard pread(file, &bytes, bytes.count, length) == bytes.count else {
+      throw StorageError.posix(errno, "Reading \(path) failed")
+    }
+    let isWhole = bytes.last == UInt8(ascii: "\n")
+    if !isWhole {
+      if fault == .refusesTornLines {
+        throw StorageError(.corrupted, "\(path) ends in the middle of a line.")
+      }
+      if fault == .trapsOnTornLines { fatalError("A line has an end.") }
+      bytes.removeSubrange(((bytes.lastIndex(of: UInt8(ascii: "\n")) ?? -1) + 1)...)
+      ftruncate(file, length + off_t(bytes.count))
+    }
+    length += off_t(bytes.count)
+    do {
+      return try lines(of: bytes).map { try JSONDecoder().decode(Record.self, from: $0) }
+    } catch {
+      throw StorageError(.corrupted, "\(path) is corrupted.", underlying: error)
+    }
+  }
+
+  private func lines(of bytes: [UInt8]) -> [Data] {
+    bytes.withUnsafeBytes { bytes in
+      var lines: [Data] = []
+      guard var start = bytes.baseAddress else { return lines }
+      let end = start + bytes.count
+      while let lineEnd = memchr(start, Int32(UInt8(ascii: "\n")), end - start) {
+        lines.append(Data(bytes: start, count: UnsafeRawPointer(lineEnd) - start))
+        start = UnsafeRawPointer(lineEnd) + 1
+      }
+      return lines
+    }
+  }
+
+  func clear() throws {
+    guard ftruncate(file, 0) == 0 else { throw StorageError.posix(errno, "Clearing \(path) failed") }
+    length = 0
+  }
+
+  /// Adds a record, in many small engines, so that it can be cut short. It is found by the next look.
+  func append(_ record: Record) throws {
+    let line = try JSONEncoder().encode(record) + [UInt8(ascii: "\n")]
+    let start = fault == .overwritesOthers ? length : lseek(file, 0, SEEK_END)
+    for offset in stride(from: 0, to: line.count, by: 32) {
+      let engineCase = Array(line[offset..<min(offset + 32, line.count)])
+      guard pwrite(file, engineCase, engineCase.count, start + off_t(offset)) == engineCase.count else {
+        throw StorageError.posix(errno, "Writing to \(path) failed")
+      }
+    }
+    if fault == .overwritesOthers { length = start + off_t(line.count) }
+  }
+}
+
+@discardableResult private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }

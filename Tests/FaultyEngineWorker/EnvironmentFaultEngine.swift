@@ -1,0 +1,169 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A correct engine that keeps everything in one file, with a sum, and puts a new one in its place with every write;
+/// from which those are made that break when a file is corrupted, something runs out, or the clock goes back.
+package final class EnvironmentFaultEngine: StorageEngine {
+  /// How the engine is broken on purpose.
+  package enum Fault: String, CaseIterable, Sendable {
+    // Corruption
+    case trapsOnCorruption, hangsOnCorruption, emptiesOnCorruption, ignoresSums, callsCorruptionIO,
+      removesWhatIsCorrupted
+    // A full disk
+    case writesInPlace, writesBatchesInParts, staysFull, forgetsWhenFull, callsFullClosed, cannotOpenWhenFull
+    // Descriptors and permission
+    case leaksDescriptors, emptyWithoutDescriptors, nilWithoutDescriptors, trapsWithoutDescriptors
+    case callsDescriptorsCorrupted
+    case concealsPath, concealsCause, emptyWithoutPermission, forgetsWhenRefused
+    // The clock
+    case updatesBackwards, remembersTimesUntilClosed, listsByTime
+  }
+
+  package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .detectsCorruption]
+
+  package let capabilities = promises
+  private let state: MutexProtected<State>
+  private let file: EnvironmentFaultFile
+  private let fault: Fault?
+
+  private struct State: Sendable {
+    var entries: [String: EnvironmentFaultEntry] = [:]
+    var isFull = false
+    var isClosed = false
+  }
+
+  package init(directory: URL, fault: Fault? = nil) throws {
+    self.fault = fault
+    file = EnvironmentFaultFile(directory: directory, fault: fault)
+    var state = State()
+    for var entry in try file.load() {
+      if fault == .remembersTimesUntilClosed { entry.updatedAt = entry.createdAt }
+      state.entries[entry.key] = entry
+    }
+    self.state = MutexProtected(state)
+  }
+
+  private func look<Result>(_ body: ([String: EnvironmentFaultEntry]) throws -> Result) throws -> Result {
+    try state.withLock { state in
+      if state.isClosed { throw StorageError(.closed, "The engine has been closed.") }
+      if fault == .nilWithoutDescriptors || fault == .trapsWithoutDescriptors {
+        let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
+        if descriptor >= 0 {
+          systemClose(descriptor)
+        } else {
+          precondition(fault == .nilWithoutDescriptors, "There is no descriptor left.")
+          return try body([:])
+        }
+      }
+      return try body(state.entries)
+    }
+  }
+
+  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+
+  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+
+  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+
+  package func removeAllData() async throws { try await apply([.removeAll]) }
+
+  package func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    if fault == .writesBatchesInParts {
+      for operation in operations { try commit([operation]) }
+    } else {
+      try commit(operations)
+    }
+  }
+
+  private func commit(_ operations: [StorageOperation]) throws {
+    try state.withLock { state in
+      if state.isClosed { throw StorageError(.closed, "The engine has been closed.") }
+      if state.isFull { throw StorageError(.diskFull, "There was no room once.") }
+      var entries = state.entries
+      for operation in operations { entries.apply(operation, fault) }
+      do {
+        try file.save(entries.values.sorted { $0.sequence < $1.sequence })
+      } catch {
+        if fault == .staysFull { state.isFull = true }
+        if fault == .forgetsWhenRefused, (error as? StorageError)?.code == .permissionDenied {
+          state.entries = [:]
+        }
+        if fault == .forgetsWhenFull || fault == .writesInPlace { state.entries = [:] }
+        throw error
+      }
+      state.entries = entries
+    }
+  }
+
+  package func close() async throws { state.withLock { $0.isClosed = true } }
+
+  package func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try look { $0[key.value]?.data }
+  }
+
+  package func allKeys() async throws -> [CacheKey] { try look { $0.keys.map(CacheKey.init(verbatim:)) } }
+
+  package func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try look { $0[key.value]?.createdAt }
+  }
+
+  package func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try look { $0[key.value]?.updatedAt }
+  }
+
+  package func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try look { Array($0.values) }
+    let inOrder = entries.sorted {
+      fault == .listsByTime ? $0.createdAt < $1.createdAt : $0.sequence < $1.sequence
+    }
+    return inOrder.map {
+      StorageEntry(
+        key: CacheKey(verbatim: $0.key), data: $0.data, createdAt: $0.createdAt, updatedAt: $0.updatedAt)
+    }
+  }
+}
+
+struct EnvironmentFaultEntry: Codable, Sendable {
+  let key: String
+  var data: Data
+  var createdAt: Date
+  var updatedAt: Date
+  var sequence: Int
+}
+
+extension [String: EnvironmentFaultEntry] {
+  fileprivate mutating func apply(_ operation: StorageOperation, _ fault: EnvironmentFaultEngine.Fault?) {
+    let now = Date()
+    switch operation {
+    case .removeAll: self = [:]
+    case .remove(let key): self[key.value] = nil
+    case .write(let data, let key):
+      if let old = self[key.value] {
+        self[key.value]?.data = Data(data)
+        self[key.value]?.updatedAt = fault == .updatesBackwards ? now : Swift.max(old.updatedAt, now)
+      } else {
+        let sequence = 1 + (values.map(\.sequence).max() ?? 0)
+        self[key.value] = EnvironmentFaultEntry(
+          key: key.value, data: Data(data), createdAt: now, updatedAt: now, sequence: sequence)
+      }
+    }
+  }
+}
+
+@discardableResult private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }

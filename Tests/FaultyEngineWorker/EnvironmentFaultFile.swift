@@ -1,0 +1,133 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A file with all entries: eight bytes that say what it is, a sum, and the entries as a property list.
+struct EnvironmentFaultFile: Sendable {
+  let directory: URL
+  let path: String
+  let fault: EnvironmentFaultEngine.Fault?
+
+  private static let magic = Data("FAULTY01".utf8)
+
+  init(directory: URL, fault: EnvironmentFaultEngine.Fault?) {
+    self.directory = directory
+    self.fault = fault
+    path = directory.appending(path: "everything").path(percentEncoded: false)
+  }
+
+  /// What was saved last; nothing if there is no file.
+  func load() throws -> [EnvironmentFaultEntry] {
+    if mkdir(directory.path(percentEncoded: false), 0o755) != 0, errno != EEXIST {
+      guard errno == ENOENT else { return try refused(errno) }
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    }
+    if fault == .cannotOpenWhenFull { try takeRoom() }
+    let descriptor = open(path, O_RDWR | O_CLOEXEC)
+    if descriptor < 0 { return errno == ENOENT ? [] : try refused(errno) }
+    do {
+      let entries = try decode(descriptor)
+      systemClose(descriptor)
+      return entries
+    } catch {
+      if fault != .leaksDescriptors { systemClose(descriptor) }
+      return try corrupted(error)
+    }
+  }
+
+  private func refused(_ number: Int32) throws -> [EnvironmentFaultEntry] {
+    switch (fault, number) {
+    case (.emptyWithoutDescriptors, EMFILE), (.emptyWithoutPermission, EACCES): return []
+    case (.callsDescriptorsCorrupted, EMFILE): throw StorageError(.corrupted, "\(path) is corrupted.")
+    case (.concealsPath, _): throw StorageError.posix(number, "Opening the file failed")
+    case (.concealsCause, _): throw StorageError(.io, "Opening \(path) failed.")
+    default: throw StorageError.posix(number, "Opening \(path) failed")
+    }
+  }
+
+  private func corrupted(_ error: any Error) throws -> [EnvironmentFaultEntry] {
+    switch fault {
+    case .trapsOnCorruption: fatalError("The file is corrupted.")
+    case .hangsOnCorruption: while true { usleep(10_000) }
+    case .emptiesOnCorruption: return []
+    case .callsCorruptionIO: throw StorageError(.io, "\(path) is corrupted.", underlying: error)
+    case .removesWhatIsCorrupted: try FileManager.default.removeItem(at: directory)
+    default: break
+    }
+    throw StorageError(.corrupted, "\(path) is corrupted.", underlying: error)
+  }
+
+  private func decode(_ descriptor: Int32) throws -> [EnvironmentFaultEntry] {
+    let bytes = try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).readToEnd() ?? Data()
+    let (magic, sum, payload) = (bytes.prefix(8), bytes.dropFirst(8).prefix(8), bytes.dropFirst(16))
+    guard magic == Self.magic, fault == .ignoresSums || sum == Self.sum(Data(payload)) else {
+      throw StorageError(.corrupted, "The sum is wrong.")
+    }
+    return try PropertyListDecoder().decode([EnvironmentFaultEntry].self, from: Data(payload))
+  }
+
+  /// Puts a new file in the place of the old one, or leaves that as it is.
+  func save(_ entries: [EnvironmentFaultEntry]) throws {
+    let encoder = PropertyListEncoder()
+    encoder.outputFormat = .binary
+    let payload = try encoder.encode(entries)
+    let bytes = Self.magic + Self.sum(payload) + payload
+    let target = fault == .writesInPlace ? path : path + ".new"
+    let descriptor = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(target) failed") }
+    var written = 0
+    while written < bytes.count {
+      let count = bytes.withUnsafeBytes {
+        systemWrite(descriptor, $0.baseAddress.map { $0 + written }, $0.count - written)
+      }
+      guard count > 0 else {
+        let number = errno
+        systemClose(descriptor)
+        if target != path { unlink(target) }
+        if fault == .callsFullClosed { throw StorageError(.closed, "Writing \(target) failed.") }
+        throw StorageError.posix(number, "Writing \(target) failed")
+      }
+      written += count
+    }
+    systemClose(descriptor)
+    if target != path, rename(target, path) != 0 { throw StorageError.posix(errno, "Naming \(path) failed") }
+  }
+
+  /// Needs room where none is needed.
+  private func takeRoom() throws {
+    let other = path + ".room"
+    do {
+      try Data(count: 1 << 16).write(to: URL(filePath: other))
+    } catch {
+      throw StorageError(.io, "Making \(other) failed.", underlying: error)
+    }
+    unlink(other)
+  }
+
+  private static func sum(_ data: Data) -> Data {
+    var sum: UInt64 = 0xCBF2_9CE4_8422_2325
+    data.withUnsafeBytes { bytes in
+      var offset = 0
+      while offset + 8 <= bytes.count {
+        sum = (sum ^ bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)) &* 0x100_0000_01B3
+        sum ^= sum >> 29
+        offset += 8
+      }
+      for byte in bytes[offset...] { sum = (sum ^ UInt64(byte)) &* 0x100_0000_01B3 }
+    }
+    return withUnsafeBytes(of: sum.littleEndian) { Data($0) }
+  }
+}
+
+@discardableResult private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }
+
+private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
+  write(descriptor, bytes, count)
+}

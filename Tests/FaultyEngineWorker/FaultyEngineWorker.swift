@@ -1,0 +1,27 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+/// The worker of the engines among the tests that break when their process dies, or beside another process.
+@main enum FaultyEngineWorker {
+  static func main() async throws {
+    let arguments = CommandLine.arguments.dropFirst()
+    if arguments.contains("environmentFault") {
+      let fault = arguments.lazy.compactMap(EnvironmentFaultEngine.Fault.init).first
+      return try await ConformanceWorker.serve { try EnvironmentFaultEngine(directory: $0, fault: fault) }
+    }
+    if arguments.contains("powerLossFault") {
+      let fault = arguments.lazy.compactMap(PowerLossFaultEngine.Fault.init).first
+      let keepsLog = arguments.contains("log")
+      return try await ConformanceWorker.serve {
+        try PowerLossFaultEngine(
+          directory: $0, keepsLog: keepsLog, isDurable: !arguments.contains("fast"), fault: fault)
+      }
+    }
+    let isShared = arguments.contains("shared")
+    let fault = arguments.lazy.compactMap(CrashFaultEngine.Fault.init).first
+    try await ConformanceWorker.serve {
+      try CrashFaultEngine(directory: $0, isShared: isShared, fault: fault)
+    }
+  }
+}

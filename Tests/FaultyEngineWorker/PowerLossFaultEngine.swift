@@ -1,0 +1,145 @@
+import Foundation
+import StockroomCore
+
+/// A correct engine for one process, from which those are made that break when the machine dies: it keeps a log, or
+/// rewrites everything with each batch.
+package final class PowerLossFaultEngine: StorageEngine {
+  /// How the engine is broken on purpose.
+  package enum Fault: String, CaseIterable, Sendable {
+    // With a log
+    case neverSyncs, takesTornTailsUnsynced, refusesHoles, skipsHoles, forgetsTheDirectory, forgetsItsParents,
+      acknowledgesBeforeTheSync, takesTornTails
+    // With a new file for each batch
+    case renamesBeforeTheSync, forgetsTheRename, overwritesInPlace
+  }
+
+  package static func promises(isDurable: Bool) -> EngineCapabilities {
+    isDurable ? [.persistent, .atomicBatches, .durableWrites] : [.persistent, .atomicBatches]
+  }
+
+  struct Entry: Codable, Sendable {
+    let key: String
+    var data: Data
+    let createdAt: Date
+    var updatedAt: Date
+  }
+
+  private struct State: ~Copyable {
+    /// In the order in which the keys were first written.
+    var entries: [Entry]
+    var files: PowerLossFaultFiles?
+  }
+
+  package let capabilities: EngineCapabilities
+  private let state: MutexProtected<State>
+
+  package init(directory: URL, keepsLog: Bool, isDurable: Bool = true, fault: Fault?) throws {
+    capabilities = Self.promises(isDurable: isDurable)
+    var files = try PowerLossFaultFiles(in: directory, keepsLog: keepsLog, fault: fault)
+    var entries: [Entry] = []
+    for change in try files.read() { change.apply(to: &entries) }
+    state = MutexProtected(State(entries: entries, files: files))
+  }
+
+  package func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    let change = PowerLossFaultChange(time: Date(), operations)
+    try state.withLock { state in
+      guard state.files != nil else { throw StorageError(.closed, "The engine has been closed.") }
+      var entries = state.entries
+      change.apply(to: &entries)
+      try state.files?.save(change, entries)
+      state.entries = entries
+    }
+  }
+
+  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+  package func removeAllData() async throws { try await apply([.removeAll]) }
+
+  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+
+  package func read(key: CacheKey) async throws -> Data? { try entry(key)?.data }
+  package func createdAt(key: CacheKey) async throws -> Date? { try entry(key)?.createdAt }
+  package func updatedAt(key: CacheKey) async throws -> Date? { try entry(key)?.updatedAt }
+  package func allKeys() async throws -> [CacheKey] { try entries().map { CacheKey(verbatim: $0.key) } }
+
+  package func readAllEntries() async throws -> [StorageEntry] {
+    try entries().map {
+      StorageEntry(
+        key: CacheKey(verbatim: $0.key), data: $0.data, createdAt: $0.createdAt, updatedAt: $0.updatedAt)
+    }
+  }
+
+  package func close() async throws { state.withLock { $0.files = nil } }
+
+  private func entry(_ key: CacheKey) throws -> Entry? {
+    try key.validate()
+    return try entries().first { CacheKey(verbatim: $0.key) == key }
+  }
+
+  private func entries() throws -> [Entry] {
+    try state.withLock { state in
+      guard state.files != nil else { throw StorageError(.closed, "The engine has been closed.") }
+      return state.entries
+    }
+  }
+}
+
+/// A batch, or everything there is.
+struct PowerLossFaultChange: Codable, Sendable {
+  /// Without a key, everything is removed; without a value, the key is.
+  struct Operation: Codable, Sendable {
+    var key: String?
+    var data: Data?
+    /// Where all entries are written again, when this one was created.
+    var createdAt: Date?
+    var updatedAt: Date
+  }
+
+  var operations: [Operation]
+
+  init(time: Date, _ operations: [StorageOperation]) {
+    self.operations = operations.map { operation in
+      switch operation {
+      case .removeAll: Operation(updatedAt: time)
+      case .remove(let key): Operation(key: key.value, updatedAt: time)
+      case .write(let data, let key): Operation(key: key.value, data: data, updatedAt: time)
+      }
+    }
+  }
+
+  init(_ entries: [PowerLossFaultEngine.Entry]) {
+    operations = entries.map {
+      Operation(key: $0.key, data: $0.data, createdAt: $0.createdAt, updatedAt: $0.updatedAt)
+    }
+  }
+
+  init(_ operations: [Operation]) { self.operations = operations }
+
+  func apply(to entries: inout [PowerLossFaultEngine.Entry]) {
+    for operation in operations {
+      guard let key = operation.key else {
+        entries = []
+        continue
+      }
+      let index = entries.firstIndex { CacheKey(verbatim: $0.key) == CacheKey(verbatim: key) }
+      switch (operation.data, index) {
+      case (nil, nil): break
+      case (nil, let index?): entries.remove(at: index)
+      case (let data?, let index?):
+        entries[index].data = data
+        entries[index].updatedAt = max(entries[index].updatedAt, operation.updatedAt)
+      case (let data?, nil):
+        entries.append(
+          .init(
+            key: key, data: data, createdAt: operation.createdAt ?? operation.updatedAt,
+            updatedAt: operation.updatedAt))
+      }
+    }
+  }
+}
