@@ -1,11 +1,11 @@
 extension Workload {
-  /// Workloads that belong together, to be selected by one name.
+  /// Workloads that are selected together by one name.
   public struct Group: Sendable {
-    /// How the group is selected.
+    /// The name by which the group is selected.
     public let name: String
-    /// What it is for, in a sentence.
+    /// What it measures, in a sentence.
     public let summary: String
-    /// What belongs to it, in the order in which it runs by default.
+    /// The workloads of the group, in the order in which they run.
     public let workloads: [Workload]
   }
 
@@ -48,7 +48,7 @@ extension Workload {
     return all.first { $0.name == name }.map { [$0] }
   }
 
-  // The order matters for the length of a run only: as it is, the records are loaded as seldom as can be.
+  // In this order the records have to be written again as rarely as possible, which shortens a run.
 
   private static let calls: [Workload] = [
     writeOne, writeConcurrently(64), writeBatches(of: 100), writeBatches(of: 10_000), readOne, readMissing,
@@ -74,8 +74,8 @@ extension Workload {
   }
 }
 
-/// An operation is one entry unless the summary says otherwise, so that the time of `read-one` can be compared with
-/// that of `read-all`. A durable write waits for the disk, so what writes one by one does it for a part of the records.
+/// An operation is one entry unless the summary says otherwise, so that `read-one` and `read-all` can be compared.
+/// Durable writes wait for the disk, so workloads that write one by one use a part of the records only.
 func oneByOne(_ entries: Int) -> Int { max(1, entries / 20) }
 
 extension RandomAccessCollection where Index == Int {
