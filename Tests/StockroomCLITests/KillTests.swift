@@ -19,7 +19,7 @@ import Testing
     [Durability.process].flatMap { durability in
       var effort = ConformanceEffort()
       effort.seed = 2_026
-      effort.kills = 30
+      effort.kills = 10
       let child = ConformanceChild(
         product: "stockroom", arguments: ["serve-checks", engine.name, "--durability", durability.rawValue])
       return ConformanceSuite(

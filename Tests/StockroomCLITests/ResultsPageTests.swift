@@ -11,7 +11,7 @@ import Testing
     "2", "--workload", "read-one", "--workload", "write-one", "--durability", "process", "--seed", "4",
   ]
 
-  @Test("The command writes the page and the chart, and the short of it into a text")
+  @Test("The command writes the page, the chart and the summary")
   func written() async throws {
     try await withTemporaryDirectory { directory in
       let (page, text) = (directory.appending(path: "My page.md"), directory.appending(path: "text.md"))
@@ -34,7 +34,7 @@ import Testing
       #expect(short.contains("| workload | Memory | SQLite | LMDB |"))
       // Memory is the fastest, but keeps nothing.
       #expect(short.contains(#/\| read-one \| [0-9.]+ .s \|/#))
-      #expect(short.contains("In bold: the fastest but Memory;"))
+      #expect(short.contains("In bold: the fastest without Memory;"))
       #expect(written.contains("stockroom bench --engine memory --engine sqlite"))
       #expect(written.contains("| seed | 4 |"))
       #expect(written.contains("| durability | process |"))
@@ -66,7 +66,7 @@ import Testing
     ),
   ]
 
-  @Test("What cannot be written is told before anything is measured", arguments: unwritable)
+  @Test("A file that cannot be written is reported before anything is measured", arguments: unwritable)
   func early(arguments: [String], status: Int32, message: String) async throws {
     try await withTemporaryDirectory { directory in
       try Data("unmarked".utf8).write(to: directory.appending(path: "unmarked.md"))
