@@ -3,7 +3,7 @@ extension Workload {
   public struct Group: Sendable {
     /// The name by which the group is selected.
     public let name: String
-    /// What it measures, in a sentence.
+    /// What it measures, and how long that takes with five engines and the default configuration.
     public let summary: String
     /// The workloads of the group, in the order in which they run.
     public let workloads: [Workload]
@@ -12,20 +12,26 @@ extension Workload {
   /// Every group. A workload may belong to several.
   public static let groups: [Group] = [
     Group(
-      name: "standard", summary: "What most people want to know, in about a minute. The default.",
+      name: "standard", summary: "The most important calls, in about a minute. The default.",
       workloads: standard),
-    Group(name: "calls", summary: "Every kind of call of an engine.", workloads: calls),
-    Group(name: "tasks", summary: "Durable writes by 1 to 256 tasks at a time.", workloads: concurrentWrites),
-    Group(name: "sizes", summary: "Values of 100 B to 1 MB.", workloads: valueSizes),
+    Group(name: "calls", summary: "Every kind of call of an engine. About 2 minutes.", workloads: calls),
     Group(
-      name: "growth", summary: "Reading and writing one entry beside 10,000 to 1,000,000 others.",
+      name: "tasks", summary: "Durable writes by 1 to 256 concurrent tasks. Less than a minute.",
+      workloads: concurrentWrites),
+    Group(name: "sizes", summary: "Values of 100 B to 1 MB. About 3 minutes.", workloads: valueSizes),
+    Group(
+      name: "growth",
+      summary: "Reading and writing one entry beside 10,000 to 1,000,000 others. More than 4 minutes.",
       workloads: growth),
     Group(
-      name: "ycsb", summary: "A to F of the Yahoo! Cloud Serving Benchmark, records of 1 KB.", workloads: ycsb
+      name: "ycsb",
+      summary: "A to F of the Yahoo! Cloud Serving Benchmark, records of 1 KB. About 3 minutes.",
+      workloads: ycsb
     ),
-    Group(name: "store", summary: "A store in front of the engine.", workloads: store),
+    Group(name: "store", summary: "A store in front of the engine. More than 4 minutes.", workloads: store),
     Group(
-      name: "headline", summary: "Loading 10,000 and writing 5,000 objects, as object stores advertise it.",
+      name: "headline",
+      summary: "Loading 10,000 and writing 5,000 objects, as object stores advertise it. About a minute.",
       workloads: headline),
   ]
 
