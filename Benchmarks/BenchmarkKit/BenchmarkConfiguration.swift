@@ -5,28 +5,28 @@
 #endif
 import StockroomCore
 
-/// What a ``BenchmarkRunner`` does: how much, how often, where.
+/// The records, workloads and repetitions of a ``BenchmarkRunner``, and where it keeps the data.
 public struct BenchmarkConfiguration: Sendable {
-  /// How many records there are: 1 to 10,000,000.
+  /// The number of records: 1 to 10,000,000.
   public var entries: Int
-  /// The mean size of a value in bytes, from 0 to 64 MiB. Sizes are spread evenly from half of it to one and a
-  /// half times.
+  /// The mean size of a value in bytes, from 0 to 64 MiB. Sizes are uniformly distributed between half of it and
+  /// one and a half times.
   public var valueSize: Int
-  /// How often each workload is measured on each subject, not counting the warm-up: 1 to 1,000.
+  /// The number of measurements of each workload on each subject, without the warm-up: 1 to 1,000.
   public var repetitions: Int
-  /// What the keys, the values and the order of reading are made from. The same seed gives the same records on
-  /// every machine.
+  /// The seed of the random keys, values and read order. The same seed generates the same records on every machine.
   public var seed: UInt64
-  /// What is measured, in this order.
+  /// The workloads, in the order in which they run.
   public var workloads: [Workload]
-  /// Where each subject gets a directory of its own for each repetition, removed afterwards. Made if missing.
+  /// The parent of the engines' directories: one for each subject and repetition, removed afterwards. Created if
+  /// missing.
   public var directory: URL
-  /// What the caller's engines promise of an acknowledged write, for the report.
+  /// The durability of an acknowledged write, for the report.
   public var durability: String?
-  /// What the caller's engines are built on, with versions, for the report.
+  /// The libraries that the engines use, with versions, for the report.
   public var software: [String]?
 
-  /// A configuration. The defaults take five engines through all workloads in about a minute.
+  /// Creates a configuration. With the defaults, five engines take about a minute.
   public init(
     entries: Int = 5_000, valueSize: Int = 1_024, repetitions: Int = 5, seed: UInt64 = 1,
     workloads: [Workload] = Workload.standard, directory: URL = FileManager.default.temporaryDirectory,
@@ -42,9 +42,9 @@ public struct BenchmarkConfiguration: Sendable {
     self.software = software
   }
 
-  /// Throws unless the configuration can be run on this machine.
+  /// Checks that the configuration can run on this machine.
   ///
-  /// - Throws: ``BenchmarkError``, which says which setting is wrong and what is allowed.
+  /// - Throws: ``BenchmarkError``, which names the setting and the values that are allowed.
   public func validate() throws {
     try Self.require("The number of repetitions", repetitions, in: 1...1_000)
     try Self.require(entries: entries, valueSize: valueSize, of: "")
@@ -53,7 +53,7 @@ public struct BenchmarkConfiguration: Sendable {
       try Self.require(entries: set.entries, valueSize: set.valueSize, of: " of \(workload.name)")
     }
 
-    // The records are in memory once, and once more while what was read is compared with them.
+    // The records are in memory once, and a second time while results are compared with them.
     let available = ProcessInfo.processInfo.physicalMemory / 4
     for set in Set(workloads.map(recordSet)) where UInt64(set.entries * set.valueSize) > available {
       throw BenchmarkError(
@@ -62,21 +62,21 @@ public struct BenchmarkConfiguration: Sendable {
           + "(\(Units.bytes(available))).")
     }
 
-    guard !workloads.isEmpty else { throw BenchmarkError("There is no workload to run.") }
+    guard !workloads.isEmpty else { throw BenchmarkError("No workload is selected.") }
     if let name = workloads.map(\.name).firstRepeated {
       throw BenchmarkError("The workload \(name) is listed twice.")
     }
   }
 
-  private static func require(entries: Int, valueSize: Int, of whom: String) throws {
-    try require("The number of entries\(whom)", entries, in: 1...10_000_000)
-    try require("The value size in bytes\(whom)", valueSize, in: 0...(64 << 20))
+  private static func require(entries: Int, valueSize: Int, of owner: String) throws {
+    try require("The number of entries\(owner)", entries, in: 1...10_000_000)
+    try require("The value size in bytes\(owner)", valueSize, in: 0...(64 << 20))
   }
 
-  private static func require(_ what: String, _ value: Int, in range: ClosedRange<Int>) throws {
+  private static func require(_ name: String, _ value: Int, in range: ClosedRange<Int>) throws {
     guard range.contains(value) else {
       throw BenchmarkError(
-        "\(what) must be between \(range.lowerBound) and \(range.upperBound), not \(value).")
+        "\(name) must be between \(range.lowerBound) and \(range.upperBound), not \(value).")
     }
   }
 }
@@ -90,7 +90,7 @@ extension BenchmarkConfiguration {
 }
 
 extension Sequence<String> {
-  /// The first element that was there before, if any.
+  /// The first element that equals an earlier one.
   var firstRepeated: String? {
     var seen: Set<String> = []
     return first { !seen.insert($0).inserted }

@@ -1,12 +1,12 @@
-/// Why there is no report.
+/// The reason why a benchmark produced no report.
 public struct BenchmarkError: Error, Sendable, CustomStringConvertible {
-  /// The subject that failed, or nil if the run was not possible at all.
+  /// The subject that failed, or nil if the run could not start.
   public let subject: String?
-  /// The workload in which it failed, or nil if that happened while opening or closing.
+  /// The workload that failed, or nil if opening or closing did.
   public let workload: String?
-  /// What happened, in a sentence.
+  /// The failure, in a sentence.
   public let message: String
-  /// What the engine threw, if it did.
+  /// The error that the engine threw, if it did.
   public let underlying: (any Error)?
 
   init(
@@ -26,7 +26,7 @@ public struct BenchmarkError: Error, Sendable, CustomStringConvertible {
   }
 }
 
-/// What a verification throws when an engine gave something else than what was written to it.
+/// An engine returned something else than what was written.
 struct WrongAnswer: Error, CustomStringConvertible {
   let description: String
 

@@ -1,26 +1,26 @@
-/// What a ``BenchmarkRunner`` is about to do.
+/// The measurement that a ``BenchmarkRunner`` is about to make.
 public struct BenchmarkProgress: Sendable, Hashable, CustomStringConvertible {
   /// The name of the subject.
   public let subject: String
   /// The name of the workload.
   public let workload: String
-  /// Which repetition this is, from 1. The warm-up is number 0.
+  /// The number of the repetition, from 1. The warm-up is 0.
   public let repetition: Int
-  /// How many repetitions there will be.
+  /// The number of repetitions.
   public let repetitions: Int
-  /// How much of the run is done, from 0 to 1, counted in measurements.
+  /// The completed part of all measurements, from 0 to 1.
   public let fraction: Double
 
-  /// How long the run has taken so far.
+  /// The time since the run began.
   public let elapsed: Duration
 
-  /// How long the rest will take if it goes on as before; nil while too little is done to tell.
+  /// An estimate of the remaining time at the present rate; nil during the first 2% of the run.
   public var remaining: Duration? {
     guard fraction >= 0.02 else { return nil }
     return elapsed * ((1 - fraction) / fraction)
   }
 
-  /// One line for people.
+  /// The progress in one line.
   public var description: String {
     let round = repetition == 0 ? "warm-up" : "repetition \(repetition) of \(repetitions)"
     let rest = remaining.map { ", \(Units.clock($0)) left" } ?? ""

@@ -5,11 +5,11 @@
 #endif
 import StockroomCore
 
-/// Measures how fast engines do the same things with the same records on the same machine.
+/// Measures the speed of engines: the same workloads with the same records on the same machine.
 ///
-/// The subjects take turns at every workload, beginning with another one each time and in changing directions, so that
-/// what slows the machine down for a moment does not slow down just one of them. A first round warms up and is not
-/// counted. All that is read is compared with what was written; a wrong answer ends the run.
+/// In every workload the subjects are measured one after another, in an order that rotates and reverses, so that a
+/// moment in which the machine is slow does not count against one of them only. A first round warms up and is not
+/// counted. Everything that is read is compared with what was written; a wrong result ends the run.
 ///
 /// ```swift
 /// let runner = BenchmarkRunner(configuration: BenchmarkConfiguration(entries: 1_000))
@@ -20,26 +20,26 @@ import StockroomCore
 /// print(report.text)
 /// ```
 ///
-/// Measure with a release build: the figures of a debug build say little.
+/// Measure with a release build: the figures of a debug build are not representative.
 public struct BenchmarkRunner: Sendable {
-  /// How much is measured, how often, where.
+  /// The configuration of the run.
   public let configuration: BenchmarkConfiguration
 
-  /// A runner. The configuration is checked when it runs.
+  /// Creates a runner. The configuration is validated by ``run(_:progress:)``.
   public init(configuration: BenchmarkConfiguration = BenchmarkConfiguration()) {
     self.configuration = configuration
   }
 
   /// Measures every workload on every subject.
   ///
-  /// Does not run on the caller's actor. Whatever happens, the engines are closed and their directories removed
-  /// before this returns.
+  /// Does not run on the caller's actor. The engines are closed and their directories removed before this returns or
+  /// throws.
   ///
   /// - Parameters:
   ///   - subjects: The engines, in the order in which the report lists them.
   ///   - progress: Called before each measurement.
-  /// - Throws: ``BenchmarkError`` if the configuration makes no sense or an engine fails or answers wrongly;
-  ///   `StorageError` if there can be no directory for them; `CancellationError` if the task was cancelled.
+  /// - Throws: ``BenchmarkError`` if the configuration is invalid, or if an engine fails or returns a wrong result;
+  ///   `StorageError` if their directory cannot be created; `CancellationError`.
   @concurrent
   public func run(
     _ subjects: [BenchmarkSubject], progress: @Sendable (BenchmarkProgress) -> Void = { _ in }
@@ -50,7 +50,7 @@ public struct BenchmarkRunner: Sendable {
     do {
       samples = try await measure(subjects, in: scratch, progress: progress)
     } catch {
-      // What went wrong first is what the caller wants to know.
+      // The first error is the cause; one of cleaning up would hide it.
       try? scratch.remove()
       throw error
     }
@@ -62,13 +62,13 @@ public struct BenchmarkRunner: Sendable {
 
   private func validate(_ subjects: [BenchmarkSubject]) throws {
     try configuration.validate()
-    guard !subjects.isEmpty else { throw BenchmarkError("There is no engine to measure.") }
+    guard !subjects.isEmpty else { throw BenchmarkError("No engine is selected.") }
     if let name = subjects.map(\.name).firstRepeated {
-      throw BenchmarkError("There are two engines with the name \(name).")
+      throw BenchmarkError("Two engines have the name \(name).")
     }
   }
 
-  /// What was measured of each workload on each subject, repetition by repetition.
+  /// The measurements by name of subject and name of workload, one for each repetition.
   private typealias Samples = [String: [String: [Measurement]]]
 
   private func measure(
@@ -83,33 +83,34 @@ public struct BenchmarkRunner: Sendable {
     let start = ContinuousClock.now
     let total =
       (configuration.repetitions + 1)
-      * workloads.reduce(0) { sum, workload in sum + subjects.count { $0.takesPart(in: workload) } }
+      * workloads.reduce(0) { sum, workload in sum + subjects.count { $0.runs(workload) } }
     var done = 0
     var samples: Samples = [:]
     var warmUp: Samples = [:]
 
     for repetition in 0...configuration.repetitions {
-      try await withContestants(subjects, in: scratch) { contestants in
-        for (turn, workload) in workloads.enumerated() {
+      try await withOpenSubjects(subjects, in: scratch) { openSubjects in
+        for (index, workload) in workloads.enumerated() {
           guard let records = recordSets[configuration.recordSet(of: workload)] else { continue }
-          let starters = contestants.filter { $0.subject.takesPart(in: workload) }
-          for contestant in starters.takingTurns(repetition + turn, backwards: !repetition.isMultiple(of: 2))
+          let participants = openSubjects.filter { $0.subject.runs(workload) }
+          for subject in participants.rotated(
+            by: repetition + index, reversed: !repetition.isMultiple(of: 2))
           {
             try Task.checkCancellation()
             progress(
               BenchmarkProgress(
-                subject: contestant.name, workload: workload.name, repetition: repetition,
+                subject: subject.name, workload: workload.name, repetition: repetition,
                 repetitions: configuration.repetitions, fraction: Double(done) / Double(total),
                 elapsed: ContinuousClock.now - start))
-            let earlier = warmUp[contestant.name]?[workload.name]?.first
-            let measurement = try await contestant.measure(
-              workload, records: records, callsPerLap: earlier?.callsPerLap ?? 1)
+            let earlier = warmUp[subject.name]?[workload.name]?.first
+            let measurement = try await subject.measure(
+              workload, records: records, callsPerSample: earlier?.callsPerSample ?? 1)
             done += 1
             guard let measurement else { continue }
             if repetition > 0 {
-              samples[contestant.name, default: [:]][workload.name, default: []].append(measurement)
+              samples[subject.name, default: [:]][workload.name, default: []].append(measurement)
             } else {
-              warmUp[contestant.name, default: [:]][workload.name] = [measurement]
+              warmUp[subject.name, default: [:]][workload.name] = [measurement]
             }
           }
         }
@@ -118,39 +119,39 @@ public struct BenchmarkRunner: Sendable {
     return samples
   }
 
-  /// Opens every subject on a fresh directory, and closes and removes them all once `body` is through, whatever
-  /// happens.
-  private func withContestants(
+  /// Opens every subject in a new directory. Closes all of them and removes the directories when `body` returns or
+  /// throws.
+  private func withOpenSubjects(
     _ subjects: [BenchmarkSubject], in scratch: ScratchDirectory,
-    body: ([Contestant]) async throws -> Void
+    body: ([OpenSubject]) async throws -> Void
   ) async throws {
-    var contestants: [Contestant] = []
-    // The first error is the one that counts.
+    var openSubjects: [OpenSubject] = []
+    // The first error is the cause.
     var failure: (any Error)?
     do {
-      for subject in subjects { contestants.append(try await Contestant(subject, in: scratch)) }
-      try await body(contestants)
+      for subject in subjects { openSubjects.append(try await OpenSubject(subject, in: scratch)) }
+      try await body(openSubjects)
     } catch {
       failure = error
     }
-    for contestant in contestants {
-      do { try await contestant.leave() } catch { failure = failure ?? error }
+    for subject in openSubjects {
+      do { try await subject.closeAndRemove() } catch { failure = failure ?? error }
     }
     if let failure { throw failure }
   }
 }
 
 extension Array {
-  /// The elements, beginning with another one each turn. Backwards, each comes after another one as well.
-  func takingTurns(_ turn: Int, backwards: Bool) -> [Element] {
-    indices.map { self[(turn + (backwards ? count - $0 : $0)) % count] }
+  /// The elements from the one at `offset` on, cyclically, in ascending or descending order.
+  func rotated(by offset: Int, reversed: Bool) -> [Element] {
+    indices.map { self[(offset + (reversed ? count - $0 : $0)) % count] }
   }
 }
 
 extension Measurement {
-  /// How many calls are worth timing together, so that taking the time takes no notable part of it.
-  fileprivate var callsPerLap: Int {
-    guard let usual = latencies.quantile(0.5), usual < 1_000 else { return 1 }
-    return Int((1_000 / max(1, usual)).rounded(.up))
+  /// The number of calls to time together, so that reading the clock does not distort the result: a microsecond's worth.
+  fileprivate var callsPerSample: Int {
+    guard let median = latencies.quantile(0.5), median < 1_000 else { return 1 }
+    return Int((1_000 / max(1, median)).rounded(.up))
   }
 }

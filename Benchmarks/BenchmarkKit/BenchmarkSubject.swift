@@ -5,25 +5,25 @@
 #endif
 import StockroomCore
 
-/// A storage engine that takes part in a comparison.
+/// A storage engine to be measured.
 ///
 /// ```swift
 /// BenchmarkSubject("mine") { try MyEngine(directory: $0) }
 /// ```
 public struct BenchmarkSubject: Sendable {
-  /// What the report calls the engine.
+  /// The name of the engine in the report.
   public let name: String
-  /// The names of the workloads that it takes part in; nil for all that there are.
+  /// The names of the workloads to run on it; nil for all.
   public let workloads: Set<String>?
   let makeEngine: @Sendable (_ directory: URL) async throws -> any StorageEngine
 
-  /// An engine, and how to open it.
+  /// Creates a subject.
   ///
   /// - Parameters:
-  ///   - name: What the report calls the engine. No two subjects of a run share a name.
-  ///   - workloads: The names of the workloads that it takes part in; nil for all that there are.
-  ///   - makeEngine: Opens the engine on an empty directory, which the runner has made and will remove. Called
-  ///     once for each repetition and once for the warm-up.
+  ///   - name: The name of the engine in the report, unique in a run.
+  ///   - workloads: The names of the workloads to run on it; nil for all.
+  ///   - makeEngine: Opens the engine in an empty directory, which the runner creates and removes. Called once for
+  ///     each repetition and once for the warm-up.
   public init(
     _ name: String, workloads: Set<String>? = nil,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
@@ -33,5 +33,5 @@ public struct BenchmarkSubject: Sendable {
     self.makeEngine = makeEngine
   }
 
-  func takesPart(in workload: Workload) -> Bool { workloads?.contains(workload.name) ?? true }
+  func runs(_ workload: Workload) -> Bool { workloads?.contains(workload.name) ?? true }
 }

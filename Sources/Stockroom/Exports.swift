@@ -1,4 +1,4 @@
-// With batteries: who imports Stockroom has the Store and SQLite.
+// Importing Stockroom imports the Store and the SQLite engine.
 @_exported import StockroomCore
 @_exported import StockroomSQLite
 @_exported import StockroomStore

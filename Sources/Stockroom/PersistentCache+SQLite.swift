@@ -4,39 +4,39 @@ import StockroomSQLite
 import StockroomStore
 
 extension PersistentCache {
-  /// The cache with these types of keys and values, or with this name, in an SQLite database of the program's own.
+  /// Creates a cache in the program's SQLite database of caches.
   ///
-  /// **Made twice it is one cache**: whatever is made with the same types and no namespace, or with the same namespace,
-  /// has the same entries, in memory and in storage. Two caches that have nothing to do with each other need two
-  /// namespaces:
+  /// **Instances with the same types and no namespace, or with the same namespace, are one cache**: they share their
+  /// entries, in memory and in storage. Independent caches need different namespaces:
   ///
   /// ```swift
   /// let userNames = PersistentCache<Int, String>(namespace: "user names")
   /// let roomNames = PersistentCache<Int, String>(namespace: "room names")
   /// ```
   ///
-  /// The limits are those with which the cache was made first, until nobody has it any more.
+  /// The limits are those of the first instance, until all instances have been released.
   ///
-  /// The database is `<program>/Stockroom` in the caches directory, with the bundle identifier for the program, or the
-  /// name of the executable where there is none. All caches made this way share it, also with other processes of the
-  /// program. The first one opens it before this returns. If it cannot be opened, whatever has to ask it throws the
-  /// reason, as long as the process lives. When the machine dies, what was written last may be lost.
+  /// The database is `<program>/Stockroom` in the caches directory, where `<program>` is the bundle identifier, or the
+  /// name of the executable if there is none. All caches created this way share it, also in other processes of the
+  /// program. The first one opens it before this returns. If it cannot be opened, every call that needs it throws the
+  /// error, until the process ends. The last writes may be lost in a power failure.
   ///
   /// - Parameters:
-  ///   - namespace: What tells the entries of this cache from those of others. By default the names of the types of
-  ///     keys and values: types that are renamed begin with an empty cache. If the name belongs to a cache of other
-  ///     types in this process, as it may with two pairs of private or local types of the same names, then reading and
-  ///     writing throws `StorageError.Code.unsupported`.
-  ///   - memoryLimit: How much is kept in memory.
-  ///   - storageLimit: How much is kept in storage.
+  ///   - namespace: Distinguishes the entries of this cache from others. By default the names of the types of keys and
+  ///     values: after a type is renamed, the cache is empty. If a cache of other types has the same name in this process,
+  ///     which is possible with private or local types of the same names, then reading and writing throws
+  ///     `StorageError.Code.unsupported`.
+  ///   - memoryLimit: The capacity of memory.
+  ///   - storageLimit: The capacity of storage.
   public convenience init(
     namespace: String? = nil, memoryLimit: CacheLimit = CacheLimit(entries: 1_000),
     storageLimit: CacheLimit = .unlimited
   ) {
     do {
-      let name = try namespace ?? PlacesOfTypes.name(for: [Key.self, Value.self])
-      guard PlacesOfTypes.claim("cache: " + name, for: [Key.self, Value.self]) else {
-        throw StorageError(.unsupported, "A cache of other types has the namespace \(name.debugDescription).")
+      let name = try namespace ?? TypeNameRegistry.name(for: [Key.self, Value.self])
+      guard TypeNameRegistry.claim("cache: " + name, for: [Key.self, Value.self]) else {
+        throw StorageError(
+          .unsupported, "A cache of other types uses the namespace \(name.debugDescription).")
       }
       self.init(
         core: DefaultCaches.core(name) {
@@ -52,7 +52,7 @@ extension PersistentCache {
   }
 }
 
-/// The caches in the caches directory, each of which there is once.
+/// The shared cores of the caches in the caches directory.
 private enum DefaultCaches {
   static let database = SQLiteStorageEngine.deferringErrors(
     directory: .caches.ofProgram, durability: .process)
@@ -63,7 +63,7 @@ private enum DefaultCaches {
 
   private static let cores = MutexProtected<[String: Reference]>([:])
 
-  /// The core of the cache of this name, and if there is none, a new one.
+  /// The core with this name, created if there is none.
   static func core<Core: AnyObject & Sendable>(_ name: String, make: () -> Core) -> Core {
     cores.withLock { cores in
       if let core = cores[name]?.core as? Core { return core }

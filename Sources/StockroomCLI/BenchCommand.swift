@@ -9,9 +9,9 @@ struct BenchCommand: AsyncParsableCommand {
     commandName: "bench",
     abstract: "Measures how fast the engines are on this machine.",
     discussion: """
-      All engines store the same records and take turns at every workload. What they answer is verified. The \
-      table has the median time of one operation and marks the fastest engine of each workload; a difference \
-      within the spread of the measurements is marked as a tie.
+      All engines store the same records, and are measured one after another in every workload. The results of \
+      all reads are verified. The table has the median time of one operation and marks the fastest engine of each \
+      workload; a difference within the spread of the measurements is marked as a tie.
 
       Groups of workloads:
       \(Workload.groups.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"))
@@ -21,20 +21,20 @@ struct BenchCommand: AsyncParsableCommand {
   @OptionGroup var benchmarkOptions: BenchmarkOptions
   @OptionGroup(title: "Files") var fileOptions: ReportFileOptions
 
-  @Option(help: "How results are printed.")
+  @Option(help: "The format of the results.")
   var format = OutputFormat.text
 
-  @Flag(help: "Shows what was measured beside time: latency, processors, memory, disk and stalls.")
+  @Flag(help: "Also shows latencies, processor time, memory, disk space and stalls.")
   var details = false
 
   @Option(
     help: ArgumentHelp(
-      "An earlier report in JSON. What became slower or faster since, beyond the noise, is told after the report.",
+      "An earlier report in JSON. Significant changes since then are shown after the report.",
       valueName: "file"))
   var baseline: String?
 
   @Flag(
-    help: "With --baseline: exits with status 1 if something became slower, or if nothing can be compared.")
+    help: "With --baseline: exits with status 1 if something is slower, or if nothing can be compared.")
   var failIfSlower = false
 
   func validate() throws {
@@ -48,15 +48,15 @@ struct BenchCommand: AsyncParsableCommand {
     let report = try await engineOptions.withScratchDirectory { directory in
       try await Self.measure(engineOptions, benchmarkOptions, in: directory)
     }
-    // First, so that what was measured is seen even if a file cannot be written after all.
+    // First, so that the results are shown even if a file cannot be written.
     try writeToStandardOutput(try report.rendered(as: format))
     if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
     try fileOptions.write(
       report,
-      apart: Set(try engineOptions.engines.filter { !$0.capabilities.contains(.persistent) }.map(\.title)))
+      unranked: Set(try engineOptions.engines.filter { !$0.capabilities.contains(.persistent) }.map(\.title)))
     guard let earlier else { return }
     let comparison = BenchmarkComparison(before: earlier, after: report)
-    // In JSON the report is what is wanted: it is the next baseline.
+    // Standard output has the JSON report only, which may be the next baseline.
     if format == .json {
       writeToStandardError(comparison.text)
     } else {
@@ -70,7 +70,7 @@ struct BenchCommand: AsyncParsableCommand {
     do {
       return try BenchmarkReport(json: try Data(contentsOf: URL(filePath: baseline)))
     } catch is DecodingError {
-      throw ValidationError("\(baseline) is no report of `stockroom bench --format json`.")
+      throw ValidationError("\(baseline) is not a report of `stockroom bench --format json`.")
     } catch {
       throw ValidationError("The baseline \(baseline) cannot be read: \(error.localizedDescription)")
     }
@@ -93,7 +93,7 @@ struct BenchCommand: AsyncParsableCommand {
 }
 
 extension BenchmarkReport {
-  /// The report in a format, ending with the end of a line.
+  /// The report in a format, with a newline at the end.
   func rendered(as format: OutputFormat) throws -> String {
     switch format {
     case .text: text
@@ -102,7 +102,7 @@ extension BenchmarkReport {
     }
   }
 
-  /// What was measured beside time, in a format. JSON has it already.
+  /// The quantities other than time, in a format. JSON has them already.
   func renderedDetails(as format: OutputFormat) -> String {
     switch format {
     case .text: "\n" + details

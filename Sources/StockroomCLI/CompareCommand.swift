@@ -8,16 +8,16 @@ import StockroomCore
 struct CompareCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "compare",
-    abstract: "Verifies the engines and races them: both tables.",
+    abstract: "Checks and measures the engines: both tables.",
     discussion: """
-      First holds every engine to the contract, as `stockroom conformance` does, then measures how fast they are, \
+      First checks every engine against the contract, as `stockroom conformance` does, then measures their speed, \
       as `stockroom bench` does.
       """)
 
   @OptionGroup var engineOptions: EngineOptions
   @OptionGroup var benchmarkOptions: BenchmarkOptions
 
-  @Option(help: "How results are printed.")
+  @Option(help: "The format of the results.")
   var format = OutputFormat.text
 
   private struct Comparison: Encodable {
@@ -31,29 +31,40 @@ struct CompareCommand: AsyncParsableCommand {
     let conformance = try await engineOptions.withScratchDirectory { directory in
       let conformance = try await ConformanceRun(try engineOptions.suites(in: directory))
         .results(reproduction: engineOptions.reproduction())
-      switch format {
-      case .text: try writeToStandardOutput("CONFORMANCE\n\n\(conformance.text)\nSPEED\n\n")
-      case .markdown:
-        try writeToStandardOutput("## Conformance\n\n\(conformance.markdown)\n## Speed\n\n")
-      case .json: break
-      }
+      try writeToStandardOutput(Self.conformanceText(conformance, format))
 
       let benchmark: BenchmarkReport
       do {
         benchmark = try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory)
       } catch {
-        // The other formats have printed what is known by now.
+        // The other formats have printed the results of the checks already.
         if format == .json {
-          try writeToStandardOutput(jsonText(Comparison(conformance: conformance, benchmark: nil)))
+          try writeToStandardOutput(Self.benchmarkText(nil, after: conformance, format))
         }
         throw error
       }
-      try writeToStandardOutput(
-        try format == .json
-          ? jsonText(Comparison(conformance: conformance, benchmark: benchmark))
-          : benchmark.rendered(as: format))
+      try writeToStandardOutput(Self.benchmarkText(benchmark, after: conformance, format))
       return conformance
     }
     if !conformance.isConforming { throw ExitCode.failure }
+  }
+
+  /// What is printed after the checks: nothing in JSON, which is one object.
+  static func conformanceText(_ conformance: ConformanceResults, _ format: OutputFormat) -> String {
+    switch format {
+    case .text: "CONFORMANCE\n\n\(conformance.text)\nSPEED\n\n"
+    case .markdown: "## Conformance\n\n\(conformance.markdown)\n## Speed\n\n"
+    case .json: ""
+    }
+  }
+
+  /// What is printed after the benchmark: in JSON the results of the checks as well.
+  ///
+  /// - Parameter benchmark: Nil if the benchmark failed.
+  static func benchmarkText(
+    _ benchmark: BenchmarkReport?, after conformance: ConformanceResults, _ format: OutputFormat
+  ) throws -> String {
+    if format == .json { return try jsonText(Comparison(conformance: conformance, benchmark: benchmark)) }
+    return try benchmark?.rendered(as: format) ?? ""
   }
 }

@@ -32,7 +32,7 @@ struct ConformanceCommand: AsyncParsableCommand {
 
   @OptionGroup(title: "How hard to search") var budgetOptions: BudgetOptions
 
-  @Option(help: "How results are printed.")
+  @Option(help: "The format of the results.")
   var format = ConformanceFormat.text
 
   @Flag(help: "Lists the checks instead of making them.")

@@ -5,9 +5,9 @@ import Foundation
 import StockroomCore
 import StockroomEngines
 
-/// The seed that an argument names.
+/// Parses a seed.
 ///
-/// - Throws: `ValidationError`, which says what a seed can be.
+/// - Throws: `ValidationError` with the range of seeds.
 func parseSeed(_ argument: String) throws -> UInt64 {
   guard let seed = UInt64(argument) else {
     throw ValidationError("The seed must be a whole number between 0 and \(UInt64.max), not \(argument).")
@@ -15,12 +15,12 @@ func parseSeed(_ argument: String) throws -> UInt64 {
   return seed
 }
 
-/// How results are printed.
+/// The format of results.
 enum OutputFormat: String, CaseIterable, ExpressibleByArgument {
   case text, markdown, json
 }
 
-/// How the results of checks are printed, and nothing else.
+/// The format of the results of checks.
 enum ConformanceFormat: String, CaseIterable, ExpressibleByArgument {
   case text, markdown, json, junit
 }
@@ -32,19 +32,20 @@ struct EngineOptions: ParsableArguments {
   @Option(
     name: .customLong("engine"),
     help: ArgumentHelp(
-      "An engine to take; give it again for another one. (values: \(EngineCatalogue.list); default: all)",
+      "An engine; repeat it for more. (values: \(EngineCatalogue.list); default: all)",
       valueName: "name"))
   var names: [String] = []
 
   @Option(
     help: ArgumentHelp(
-      "Where the engines keep their data meanwhile, in a directory of their own that is removed afterwards. "
+      "The parent of the engines' directories, which are removed afterwards. "
         + "(default: the system's temporary directory)",
       valueName: "path"))
   var directory: String?
 
   @Option(
-    help: "What an acknowledged write has reached: the disk (full), or the operating system (process).")
+    help:
+      "When a write is acknowledged: once it is on the disk (full), or with the operating system (process).")
   var durability = Durability.full
 
   var engines: [EngineCatalogue.Entry] {
@@ -62,7 +63,7 @@ struct EngineOptions: ParsableArguments {
     if let directory, directory.isEmpty { throw ValidationError("The path for --directory is empty.") }
   }
 
-  /// Calls `body` with a fresh directory, which is removed afterwards, also if `body` throws.
+  /// Calls `body` with a new directory, which is removed afterwards, also if `body` throws.
   func withScratchDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
     let parent =
       directory.map { URL(filePath: $0, directoryHint: .isDirectory) }
@@ -73,25 +74,25 @@ struct EngineOptions: ParsableArguments {
     do {
       result = try await body(scratch.url)
     } catch {
-      // What went wrong first is what people want to know.
+      // The first error is the cause.
       try? ScratchDirectories.remove(scratch)
       throw error
     }
     do {
       try ScratchDirectories.remove(scratch)
     } catch {
-      // An engine that hangs may still write there. What was found out is not to be lost because of that.
+      // An engine that hangs may still write there. That must not cost the results.
       writeToStandardError("\(error)\n")
     }
     return result
   }
 }
 
-/// The options of what is measured.
+/// The options of the measurements.
 struct BenchmarkOptions: ParsableArguments {
-  // Numbers are parsed unconditionally so that a negative one is distinguished from an option.
+  // Numbers are parsed unconditionally so that a negative one is not taken for an option.
   @Option(
-    parsing: .unconditional, help: ArgumentHelp("How many records there are.", valueName: "number"))
+    parsing: .unconditional, help: ArgumentHelp("The number of records.", valueName: "number"))
   var entries = BenchmarkConfiguration().entries
 
   @Option(
@@ -100,20 +101,20 @@ struct BenchmarkOptions: ParsableArguments {
 
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("How often everything is measured, after a warm-up.", valueName: "number"))
+    help: ArgumentHelp("The number of measurements, after a warm-up.", valueName: "number"))
   var repetitions = BenchmarkConfiguration().repetitions
 
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "What keys, values and their order are made from, from 0 to 18446744073709551615.", valueName: "number"),
+      "The seed of keys, values and their order, from 0 to 18446744073709551615.", valueName: "number"),
     transform: parseSeed)
   var seed = BenchmarkConfiguration().seed
 
   @Option(
     name: .customLong("workload"),
     help: ArgumentHelp(
-      "A workload to run, or a group of them; give it again for another one. (groups: \(Self.groups), all; "
+      "A workload, or a group of workloads; repeat it for more. (groups: \(Self.groups), all; "
         + "default: standard)",
       valueName: "name"))
   var names: [String] = []

@@ -9,7 +9,7 @@ struct OutputFile {
 
   var path: String { url.path(percentEncoded: false) }
 
-  /// A file of the same name beside this one, but for what follows its last dot.
+  /// The path of this file with another extension.
   func beside(withExtension suffix: String) -> OutputFile {
     OutputFile(url.deletingPathExtension().appendingPathExtension(suffix).path(percentEncoded: false))
   }
@@ -18,12 +18,12 @@ struct OutputFile {
     try naming("Reading \(path) failed") { try String(contentsOf: url, encoding: .utf8) }
   }
 
-  /// Writes the file, in place of what was there and as a whole.
+  /// Writes or replaces the file atomically.
   func write(_ text: String) throws {
     try naming("Writing \(path) failed") { try Data(text.utf8).write(to: url, options: .atomic) }
   }
 
-  /// Throws what writing would throw, so that nobody waits for what cannot be kept.
+  /// Throws what writing would throw, so that a long command fails before its work.
   func check() throws {
     var isDirectory: ObjCBool = false
     if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory.boolValue {

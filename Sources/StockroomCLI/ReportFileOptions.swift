@@ -3,16 +3,16 @@ import BenchmarkKit
 import Foundation
 import StockroomCore
 
-/// The options of the files that a benchmark's report is written to.
+/// The options for the files of a benchmark's report.
 struct ReportFileOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
-      "Where to write the report as an HTML page with charts, which needs no network.", valueName: "file"))
+      "Writes the report as a self-contained HTML page with charts.", valueName: "file"))
   var html: String?
 
   @Option(
     help: ArgumentHelp(
-      "Where to write the report as a page of Markdown. Its chart is written beside it, as SVG.",
+      "Writes the report as a page of Markdown, and its chart beside it, as SVG.",
       valueName: "file.md"))
   var writeResults: String?
 
@@ -39,24 +39,24 @@ struct ReportFileOptions: ParsableArguments {
     for file in [page, results, chart].compactMap(\.self) { try file.check() }
   }
 
-  /// Writes what was asked for, each file in place of what was there.
+  /// Writes or replaces the files.
   ///
-  /// - Parameter apart: The subjects that keep nothing, and so are not in the race for the fastest.
-  func write(_ report: BenchmarkReport, apart: Set<String>) throws {
+  /// - Parameter unranked: The subjects that are never marked as the fastest.
+  func write(_ report: BenchmarkReport, unranked: Set<String>) throws {
     try page?.write(report.html)
     guard let results, let chart else { return }
     let name = chart.url.lastPathComponent
     let headlines = report.headlinesMarkdown(
-      chart: name.addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? name, apart: apart)
+      chart: name.addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? name, unranked: unranked)
     let command = (["stockroom"] + CommandLine.arguments.dropFirst()).map(\.quotedForShell)
     try chart.write(report.headlineChart)
     try results.write(
-      report.page(command: command.joined(separator: " "), headlines: headlines, apart: apart))
+      report.page(command: command.joined(separator: " "), headlines: headlines, unranked: unranked))
   }
 }
 
 extension OutputFile {
-  /// What two paths of one file share.
+  /// Equal for two paths of the same file.
   fileprivate var identity: URL {
     url.deletingLastPathComponent().resolvingSymlinksInPath().standardizedFileURL
       .appending(path: url.lastPathComponent)

@@ -11,15 +11,15 @@ import StockroomCore
   import Musl
 #endif
 
-/// A signal ended the command, once it had cleaned up.
+/// A signal ended the command, after it had cleaned up.
 struct Interrupted: Error {
   let signal: Int32
 }
 
-/// Does the work, and cancels it at Ctrl-C and SIGTERM, so that it can clean up.
+/// Runs the work, and cancels it at SIGINT and SIGTERM, so that it can clean up.
 ///
-/// Work that has not ended a second and a half later, since an engine hangs or nobody reads its output, is left where it
-/// is: its scratch directories are removed and the process ends. A second signal ends the process at once.
+/// If the work has not ended after a second and a half, because an engine hangs or its output is not read, its scratch
+/// directories are removed and the process exits. A second signal ends the process immediately.
 ///
 /// - Throws: ``Interrupted`` if there was a signal; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
@@ -36,7 +36,7 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
       }
       guard isFirst else { _exit(128 + number) }
       task.cancel()
-      // On a thread of its own: work that hangs may hold all of the pool's.
+      // On a thread of its own: work that hangs may block all threads of the pool.
       Thread.detachNewThread {
         usleep(1_500_000)
         ScratchDirectories.removeAll()
@@ -52,7 +52,7 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
   try result.get()
 }
 
-/// The directories that are removed when a command ends, however it does.
+/// The directories to be removed when a command ends, also by a signal.
 enum ScratchDirectories {
   private static let existing = MutexProtected<[URL: ScratchDirectory]>([:])
 
@@ -68,7 +68,7 @@ enum ScratchDirectories {
     try directory.remove()
   }
 
-  /// Removes all of them, as far as that is possible: an engine that is still at work may make files meanwhile.
+  /// Removes all of them. Retries a few times, since an engine that is still running may create files.
   static func removeAll() {
     for directory in existing.withLock({ Array($0.values) }) {
       for _ in 0..<10 where (try? directory.remove()) == nil { usleep(20_000) }

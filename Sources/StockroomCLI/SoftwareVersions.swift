@@ -2,7 +2,7 @@ import StockroomCLMDB
 import StockroomCLevelDB
 import StockroomCSQLite
 
-/// What the built-in engines are, and what they are built on, with versions.
+/// The versions of Stockroom and of the libraries of the built-in engines.
 let softwareVersions: [String] = {
   var (major, minor, patch): (CInt, CInt, CInt) = (0, 0, 0)
   _ = mdb_version(&major, &minor, &patch)

@@ -8,22 +8,21 @@ import StockroomCore
   import Musl
 #endif
 
-/// Makes writing to a closed pipe an error like any other, so that temporary directories are still removed.
+/// Makes writing to a closed pipe an error instead of a signal, so that temporary directories are removed.
 func ignoreBrokenPipes() {
   signal(SIGPIPE, SIG_IGN)
 }
 
-/// Prints a result at once.
+/// Writes text to standard output, unbuffered.
 ///
-/// - Throws: ``Interrupted`` if nobody reads it any more, as when it is piped into `head`; `StorageError` if it
-///   cannot be written.
+/// - Throws: ``Interrupted`` if the pipe has been closed, as by `head`; `StorageError` if writing fails.
 func writeToStandardOutput(_ text: String) throws {
   let number = write(text, to: STDOUT_FILENO)
   if number == EPIPE { throw Interrupted(signal: SIGPIPE) }
   if number != 0 { throw StorageError.posix(number, "Writing to standard output failed") }
 }
 
-/// Prints a message for people. If even that fails there is nobody left to tell.
+/// Writes a message to standard error. Errors are ignored, as there is nowhere to report them.
 func writeToStandardError(_ text: String) {
   _ = write(text, to: STDERR_FILENO)
 }
@@ -45,9 +44,9 @@ private func write(_ text: String, to descriptor: Int32) -> Int32 {
   }
 }
 
-/// A line on standard error that tells what is going on and is written over and over.
+/// A line of progress on standard error, which is overwritten.
 ///
-/// There is none if standard error is not a terminal.
+/// Shows nothing if standard error is not a terminal.
 struct ProgressLine: Sendable {
   private let isShown = isatty(STDERR_FILENO) == 1
 

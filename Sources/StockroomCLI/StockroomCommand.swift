@@ -1,14 +1,14 @@
 import ArgumentParser
 import StockroomCore
 
-/// The command line. What each part does is in a file of its own.
+/// The command line.
 @main struct StockroomCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "stockroom",
-    abstract: "Holds storage engines to their contract, and races them.",
+    abstract: "Checks storage engines against their contract, and compares their speed.",
     discussion: """
-      The exit status is 0 if all is well, 1 if a check failed or something broke, and 64 if the command line \
-      is wrong.
+      The exit status is 0 on success, 1 if a check failed or an error occurred, and 64 if the command line is \
+      invalid.
       """,
     version: "0.1.0",
     subcommands: [
@@ -34,12 +34,11 @@ import StockroomCore
     }
   }
 
-  /// Ends the process with the right status. What failed is reported in one line on standard error.
+  /// Exits with the status of the error, after one line on standard error.
   private static func exit(for error: any Error) -> Never {
     if let error = error as? Interrupted { exit(withError: ExitCode(128 + error.signal)) }
     let status = exitCode(for: error)
-    // A request for help or for the version is an error to the parser, and an exit status that a command has
-    // thrown needs no words.
+    // The parser throws requests for help and for the version. An exit status has no message.
     if status == .success || error is ExitCode { exit(withError: error) }
     writeToStandardError("stockroom: \(message(for: error).inOneLine)\n")
     exit(withError: status)
@@ -47,7 +46,7 @@ import StockroomCore
 }
 
 extension String {
-  /// The text with line breaks replaced by blanks.
+  /// The text with newlines replaced by spaces.
   fileprivate var inOneLine: String {
     split(whereSeparator: \.isNewline).joined(separator: " ")
   }

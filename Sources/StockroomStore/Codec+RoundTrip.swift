@@ -7,43 +7,43 @@ import StockroomCore
 #endif
 
 extension Codec {
-  /// The bytes of a value that is to be stored under a key, such that the same value can be had from them.
+  /// Encodes a value, and throws if it would be decoded as a different one.
   ///
-  /// JSON does not tell an optional that holds nil from nil itself, and has the absolute form of a URL only. Where such
-  /// a value comes back as another, which takes a decoding to know, it is refused. Inside of other types nobody can
-  /// tell, since only the type knows what of it is encoded.
+  /// JSON does not distinguish an optional that contains nil from nil itself, and has the absolute form of a URL only.
+  /// For optionals, URLs, and arrays and dictionaries of them, the bytes are decoded and compared. Other types are
+  /// responsible for their own encoding.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
   func encodeForRoundTrip<Value: Codable>(_ value: Value, for key: CacheKey) throws(StorageError) -> Data {
     let bytes = try encode(value, for: key)
-    guard let value = value as? any ChangeableByCoding, type(of: value).isChangeable else { return bytes }
+    guard let value = value as? any LossyCodable, type(of: value).mayLoseInformation else { return bytes }
     let decoded = try decode(Value.self, from: bytes, of: key)
     guard value.isSame(as: decoded) else {
       throw StorageError(
         .encodingFailed,
-        "The value of \(key), \(value), would come back as \(decoded): its encoding does not tell the two apart."
+        "The value of \(key), \(value), would be decoded as \(decoded): both have the same encoding."
       )
     }
     return bytes
   }
 }
 
-/// A type of the standard library or Foundation some of whose values an encoder may take for others.
-private protocol ChangeableByCoding {
-  /// Whether that is so for this type, or for what it contains.
-  static var isChangeable: Bool { get }
+/// A type of the standard library or Foundation of which several values may have the same encoding.
+private protocol LossyCodable {
+  /// Whether that is so for this type or for its elements.
+  static var mayLoseInformation: Bool { get }
   func isSame(as other: Any) -> Bool
 }
 
-extension URL: ChangeableByCoding {
-  fileprivate static var isChangeable: Bool { true }
+extension URL: LossyCodable {
+  fileprivate static var mayLoseInformation: Bool { true }
   fileprivate func isSame(as other: Any) -> Bool { self == other as? URL }
 }
 
-extension Optional: ChangeableByCoding {
-  fileprivate static var isChangeable: Bool {
+extension Optional: LossyCodable {
+  fileprivate static var mayLoseInformation: Bool {
     Wrapped.self is any ExpressibleByNilLiteral.Type
-      || (Wrapped.self as? any ChangeableByCoding.Type)?.isChangeable == true
+      || (Wrapped.self as? any LossyCodable.Type)?.mayLoseInformation == true
   }
 
   fileprivate func isSame(as other: Any) -> Bool {
@@ -55,9 +55,9 @@ extension Optional: ChangeableByCoding {
   }
 }
 
-extension Array: ChangeableByCoding {
-  fileprivate static var isChangeable: Bool {
-    (Element.self as? any ChangeableByCoding.Type)?.isChangeable == true
+extension Array: LossyCodable {
+  fileprivate static var mayLoseInformation: Bool {
+    (Element.self as? any LossyCodable.Type)?.mayLoseInformation == true
   }
 
   fileprivate func isSame(as other: Any) -> Bool {
@@ -66,9 +66,9 @@ extension Array: ChangeableByCoding {
   }
 }
 
-extension Dictionary: ChangeableByCoding {
-  fileprivate static var isChangeable: Bool {
-    (Value.self as? any ChangeableByCoding.Type)?.isChangeable == true
+extension Dictionary: LossyCodable {
+  fileprivate static var mayLoseInformation: Bool {
+    (Value.self as? any LossyCodable.Type)?.mayLoseInformation == true
   }
 
   fileprivate func isSame(as other: Any) -> Bool {
@@ -78,5 +78,5 @@ extension Dictionary: ChangeableByCoding {
 }
 
 private func areSame<Value>(_ value: Value, _ other: Value) -> Bool {
-  (value as? any ChangeableByCoding)?.isSame(as: other) ?? true
+  (value as? any LossyCodable)?.isSame(as: other) ?? true
 }

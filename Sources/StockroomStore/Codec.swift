@@ -4,9 +4,9 @@
   import Foundation
 #endif
 
-/// How values become bytes, and bytes values.
+/// Converts values to bytes and back.
 ///
-/// ``JSONCodec`` is the default everywhere. Bring another to store property lists, MessagePack or encrypted JSON:
+/// ``JSONCodec`` is the default. Implement another to store property lists, MessagePack or encrypted JSON:
 ///
 /// ```swift
 /// struct PropertyListCodec: Codec {
@@ -17,42 +17,42 @@
 /// }
 /// ```
 ///
-/// A codec is called from several threads at the same time, and never on the main actor but by ``StoredValue``, which
-/// works where it is called.
+/// A codec is called from several threads at the same time, and not on the main actor, except by ``StoredValue``, which
+/// runs on the thread of its caller.
 public protocol Codec: Sendable {
-  /// The bytes of a value, such that ``decode(_:from:)`` gives an equal value back.
+  /// Encodes a value, such that ``decode(_:from:)`` returns an equal one.
   ///
-  /// - Throws: any error; it reaches the caller inside a `StorageError` with code
+  /// - Throws: any error; the caller receives it as the `underlying` error of a `StorageError` with code
   ///   `StorageError.Code.encodingFailed`.
   func encode(_ value: some Encodable) throws -> Data
 
-  /// The value that the bytes were made from.
+  /// Decodes a value.
   ///
-  /// - Throws: any error; it reaches the caller inside a `StorageError` with code
+  /// - Throws: any error; the caller receives it as the `underlying` error of a `StorageError` with code
   ///   `StorageError.Code.decodingFailed`.
   func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value
 }
 
-/// Plain JSON of the value and nothing around it, with the settings that `JSONEncoder` starts with.
+/// Encodes values as JSON, with the default settings of `JSONEncoder`.
 ///
-/// Of a URL it has the absolute form, and of an optional within an optional only whether there is a value in the end.
+/// A URL is encoded in its absolute form. Nested optionals that contain nil are all encoded as null.
 public struct JSONCodec: Codec {
   private let encoder = JSONEncoder()
   private let decoder = JSONDecoder()
 
-  /// The default codec.
+  /// Creates a codec.
   public init() {}
 
-  /// JSON of the value. Numbers that are not finite throw, since JSON has none.
+  /// Encodes a value as JSON. Throws for numbers that are not finite, which JSON cannot represent.
   public func encode(_ value: some Encodable) throws -> Data { try encoder.encode(value) }
 
-  /// The value that the JSON describes.
+  /// Decodes a value from JSON.
   public func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
     try decoder.decode(type, from: data)
   }
 }
 
 extension Codec where Self == JSONCodec {
-  /// Plain JSON of the value and nothing around it.
+  /// The JSON codec.
   public static var json: JSONCodec { JSONCodec() }
 }

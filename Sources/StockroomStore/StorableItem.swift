@@ -1,2 +1,2 @@
-/// What can be stored: a value that can be encoded, and handed from one thread to another.
+/// The requirements on the items of a store: a value that can be encoded and sent between threads.
 public typealias StorableItem = Codable & Sendable

@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct CapabilitiesTests {
   @Test(
-    "An engine promises to survive the death of the machine at full durability only",
+    "An engine has the capability durableWrites at full durability only",
     arguments: EngineCatalogue.all.map(\.name), [Durability.full, .process])
   func capabilities(name: String, durability: Durability) async throws {
     let directory = try TemporaryDirectory()

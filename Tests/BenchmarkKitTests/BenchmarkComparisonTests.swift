@@ -39,17 +39,17 @@ import Testing
   }
 
   @Test(
-    "A difference that may be chance is none",
+    "A difference within the noise is not a change",
     arguments: [
       [1.05, 1.06, 1.08, 1.07, 1.06], [1.4, 1.5, 1.01, 1.6, 1.3], [1.2, 2.4, 1.5, 1.45, 1.6], [1.0],
     ])
   func noise(samples: [Double]) {
     let comparison = BenchmarkComparison(before: report(["a": usual]), after: report(["a": samples]))
     #expect(comparison.changes == [])
-    #expect(comparison.text == "No change beyond the noise in 1 measurements.\n")
+    #expect(comparison.text == "No significant change in 1 measurements.\n")
   }
 
-  @Test("What was not measured alike is not compared, and what else differs is said")
+  @Test("Measurements with other records are not compared, and other differences are caveats")
   func incomparable() {
     let before = report(["a": usual, "gone": usual])
     let new = BenchmarkComparison(
@@ -91,7 +91,7 @@ import Testing
     ["write-one", "write-concurrent-64", "overwrite", "remove-one"].contains(workload)
   }
 
-  @Test("Nine of ten runs of the same code report no change, though others use the processors and the disk")
+  @Test("Nine of ten runs of the same code report no change, while other processes use processors and disk")
   func sameCode() {
     let quiet = (UInt64(0)..<200).count { run in
       BenchmarkComparison(before: noisyReport(run: 2 * run), after: noisyReport(run: 2 * run + 1)).changes
@@ -101,7 +101,7 @@ import Testing
   }
 
   @Test(
-    "In the same noise a slowdown of 30 % is reported, whether of all that an engine does or of one workload")
+    "In the same noise a slowdown of 30 % is reported, of a whole engine or of one workload")
   func slowdown() {
     var found = (all: 0, one: 0, falsely: 0)
     for run in UInt64(0)..<100 {
@@ -118,15 +118,15 @@ import Testing
     #expect(found.all >= 95 && found.one >= 65 && found.falsely <= 5, "\(found)")
   }
 
-  @Test("What a disk does to all engines is told, but is no change; what processors do to all of them is one")
+  @Test("A slower disk is a caveat and not a change; a slowdown of all computing workloads is a change")
   func shared() {
     let before = noisyReport(run: 1)
     let disk = BenchmarkComparison(before: before, after: noisyReport(run: 1) { waits($1.name) ? 3 : 1 })
     #expect(disk.changes == [])
     #expect(
       disk.text
-        == "! Disk: what waits for it takes 3.00 times as long as before, with most engines, and is compared as if it "
-        + "did not.\nNo change beyond the noise in 33 measurements.\n")
+        == "! Disk: with most engines, workloads that wait for it take 3.00 times as long as before. The comparison "
+        + "corrects for that.\nNo significant change in 33 measurements.\n")
     let processors = BenchmarkComparison(
       before: before, after: noisyReport(run: 1) { waits($1.name) ? 1 : 3 })
     #expect(processors.slower.count == 3 * 7)

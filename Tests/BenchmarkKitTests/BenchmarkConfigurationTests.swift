@@ -9,7 +9,7 @@ import Testing
   }
 
   @Test(
-    "A setting out of bounds is refused with its name and what is allowed",
+    "A setting out of range throws an error with its name and the range",
     arguments: [
       (BenchmarkConfiguration(entries: -1), "The number of entries must be between 1 and 10000000, not -1."),
       (BenchmarkConfiguration(entries: 0), "The number of entries must be between 1 and 10000000, not 0."),
@@ -20,14 +20,14 @@ import Testing
       (
         BenchmarkConfiguration(repetitions: 0), "The number of repetitions must be between 1 and 1000, not 0."
       ),
-      (BenchmarkConfiguration(workloads: []), "There is no workload to run."),
+      (BenchmarkConfiguration(workloads: []), "No workload is selected."),
     ])
   func outOfBounds(configuration: BenchmarkConfiguration, message: String) {
     let error = #expect(throws: BenchmarkError.self) { try configuration.validate() }
     #expect(error?.description == message)
   }
 
-  @Test("A workload's own records have bounds too", arguments: [-1, 0, 10_000_001, .max])
+  @Test("A workload's own records have limits too", arguments: [-1, 0, 10_000_001, .max])
   func ownRecords(entries: Int) {
     let workload = Workload("own", "Does nothing.", entries: entries) { _ in }
     let error = #expect(throws: BenchmarkError.self) {
@@ -37,21 +37,21 @@ import Testing
       error?.description == "The number of entries of own must be between 1 and 10000000, not \(entries).")
   }
 
-  @Test("More data than the memory can hold is refused")
+  @Test("More data than a quarter of the memory is rejected")
   func tooLarge() {
     let configuration = BenchmarkConfiguration(entries: 10_000_000, valueSize: 64 << 20)
     let error = #expect(throws: BenchmarkError.self) { try configuration.validate() }
     #expect(error?.description.contains("a quarter of this machine's memory") == true)
   }
 
-  @Test("A workload that is listed twice is refused")
+  @Test("A workload that is listed twice is rejected")
   func repeatedWorkload() {
     let configuration = BenchmarkConfiguration(workloads: [Workload.all[0], Workload.all[1], Workload.all[0]])
     let error = #expect(throws: BenchmarkError.self) { try configuration.validate() }
     #expect(error?.description == "The workload write-one is listed twice.")
   }
 
-  @Test("Workloads are found by their names and by those of their groups, and no name means two things")
+  @Test("Workloads are found by their names and by those of their groups, and all names are distinct")
   func names() {
     let names = Workload.all.map(\.name) + Workload.groups.map(\.name) + ["all"]
     #expect(Set(names).count == names.count)
@@ -63,13 +63,13 @@ import Testing
     #expect(Workload.named("sleep") == nil)
   }
 
-  @Test("There is nothing to measure without subjects, and two of them cannot share a name")
+  @Test("A run without subjects, or with two of one name, throws")
   func subjects() async {
     let runner = BenchmarkRunner()
     let none = await #expect(throws: BenchmarkError.self) { try await runner.run([]) }
-    #expect(none?.description == "There is no engine to measure.")
+    #expect(none?.description == "No engine is selected.")
     let subject = BenchmarkSubject("twin") { _ in SpyEngine() }
     let twins = await #expect(throws: BenchmarkError.self) { try await runner.run([subject, subject]) }
-    #expect(twins?.description == "There are two engines with the name twin.")
+    #expect(twins?.description == "Two engines have the name twin.")
   }
 }

@@ -42,7 +42,7 @@ import Testing
     #expect(abs(result.operationsPerSecond - 90_909) < 1)
   }
 
-  @Test("A result tells what a call took, and what it took besides time")
+  @Test("A result has latencies, processor time, memory and disk space")
   func besides() throws {
     let result = try #require(report.result(of: "swift", in: "count"))
     let latency = try #require(result.latency)
@@ -89,7 +89,7 @@ import Testing
   }
 
   @Test(
-    "Figures that no run gives are refused",
+    "A report with impossible figures is rejected",
     arguments: [
       ("\"valueSize\" : 1536", "\"valueSize\" : -1536"), ("\"operations\" : 1000", "\"operations\" : 0"),
       ("\"median\" : 0.011", "\"median\" : -0.011"), ("\"median\" : 0.011", "\"median\" : 1e300"),
@@ -101,7 +101,7 @@ import Testing
     #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data(damaged.utf8)) }
   }
 
-  @Test("A workload with records of its own says so, and what is too short for a stall has none")
+  @Test("The report names a workload's own records, and has no stall for short work")
   func ownRecords() {
     let own = Workload("own", "Reads.", entries: 7, valueSize: 2_048) { _ in }
     let report = BenchmarkReport(BenchmarkConfiguration(workloads: [own]), subjects: ["a"]) { _, _ in
@@ -112,9 +112,9 @@ import Testing
       ]
     }
     #expect(
-      report.text.hasPrefix("5000 entries, values of 1.00 KiB on average where a workload has no others,"))
+      report.text.hasPrefix("5000 entries, values of 1.00 KiB on average unless a workload has its own,"))
     #expect(report.text.contains("own: Reads. (7 entries, values of 2.00 KiB on average)"))
-    #expect(!report.details.contains("Longest time"))
+    #expect(!report.details.contains("Stall:"))
     #expect(report.html.contains("<td>–</td>"))
   }
 }

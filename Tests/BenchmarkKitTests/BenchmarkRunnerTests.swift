@@ -76,7 +76,7 @@ import Testing
     }
   }
 
-  @Test("Who does not promise what a workload needs has no result there")
+  @Test("An engine without a capability that a workload requires has no result there")
   func needs() async throws {
     let open = try #require(Workload.named("open"))
     let report = try await run(
@@ -88,7 +88,7 @@ import Testing
     #expect(report.standing(of: "forgets", in: "open") == nil)
   }
 
-  @Test("A subject takes part in the workloads that it names, and progress counts no others")
+  @Test("A subject is measured in the workloads that it names, and progress counts no others")
   func namedWorkloads() async throws {
     let fractions = MutexProtected<[Double]>([])
     let report = try await run(
@@ -105,17 +105,17 @@ import Testing
     #expect(fractions.withLock { $0 } == (0..<15).map { Double($0) / 15 })
   }
 
-  @Test("A call that holds up the cooperative pool shows as a stall")
+  @Test("A call that blocks the cooperative pool is reported as a stall")
   func stall() async throws {
     let processors = ProcessInfo.processInfo.activeProcessorCount
     func workload(_ name: String, _ wait: @escaping @Sendable () async throws -> Void) -> Workload {
       Workload(name, "Waits 60 ms.", startsFrom: .nothing, leaves: .nothing) { run in
-        try await run.measure(operations: 1) { laps in
+        try await run.measure(operations: 1) { latencies in
           try await withThrowingTaskGroup { group in
             for _ in 0..<processors { group.addTask { try await wait() } }
             try await group.waitForAll()
           }
-          laps.lap()
+          latencies.record()
         }
       }
     }
@@ -131,7 +131,7 @@ import Testing
     #expect(blocking.latency.map { $0.p50 > 0.05 } == true)
   }
 
-  @Test("Subjects take turns at each workload, beginning with another one, and the warm-up is not counted")
+  @Test("In each workload the order of the subjects rotates, and the warm-up is not counted")
   func interleaving() async throws {
     let log = SpyEngine.Log()
     let workloads = ["first", "second"].map { name in
@@ -148,16 +148,16 @@ import Testing
     #expect(report.results.allSatisfy { $0.samples.count == 2 })
   }
 
-  @Test("Each subject begins as often as any other", arguments: 1...6)
+  @Test("Each subject is measured first equally often", arguments: 1...6)
   func fairTurns(count: Int) {
     let subjects = Array(0..<count)
     for turn in 0..<4 {
       let begins = (0..<2 * count).compactMap {
-        subjects.takingTurns($0 + turn, backwards: !$0.isMultiple(of: 2)).first
+        subjects.rotated(by: $0 + turn, reversed: !$0.isMultiple(of: 2)).first
       }
       #expect(begins.sorted() == (subjects + subjects).sorted())
     }
-    #expect([Int]().takingTurns(3, backwards: true) == [])
+    #expect([Int]().rotated(by: 3, reversed: true) == [])
   }
 
   @Test("Each subject gets an empty directory of its own for each repetition")
@@ -175,7 +175,7 @@ import Testing
     #expect(Set(seen.withLock { $0 }).count == 6)
   }
 
-  @Test("Progress names each measurement and grows from nothing towards all")
+  @Test("Progress names each measurement and increases from 0 to 1")
   func progress() async throws {
     let reported = MutexProtected<[BenchmarkProgress]>([])
     _ = try await run([BenchmarkSubject("a") { _ in SpyEngine() }], repetitions: 1) { progress in
@@ -190,7 +190,7 @@ import Testing
   }
 
   @Test(
-    "An engine that lies is convicted by the workload that sees it",
+    "A wrong result fails the workload that reads it",
     arguments: [
       (SpyEngine.Flaw.losesWrites, "write-one"), (.losesWrites, "write-concurrent-64"),
       (.losesWrites, "write-batch-10000"), (.losesWrites, "overwrite"), (.losesWrites, "ycsb-a"),
@@ -208,13 +208,13 @@ import Testing
     let error = await #expect(throws: BenchmarkError.self) {
       try await run(
         [
-          BenchmarkSubject("honest") { _ in SpyEngine() },
-          BenchmarkSubject("liar") { _ in SpyEngine(flaw: flaw) },
+          BenchmarkSubject("correct") { _ in SpyEngine() },
+          BenchmarkSubject("faulty") { _ in SpyEngine(flaw: flaw) },
         ], workloads: workloads)
     }
-    #expect(error?.subject == "liar")
+    #expect(error?.subject == "faulty")
     #expect(error?.workload == workload)
-    #expect(error?.description.hasPrefix("liar, \(workload): ") == true)
+    #expect(error?.description.hasPrefix("faulty, \(workload): ") == true)
   }
 
   @Test("An engine that cannot be opened or closed ends the run, and the others are closed all the same")
@@ -242,7 +242,7 @@ import Testing
     #expect(later.lines.last == "good close")
   }
 
-  @Test("The objects of a store's workloads have the size that the report gives")
+  @Test("The objects of a store's workloads have the size in the report")
   func sizeOfItems() async throws {
     let workload = try #require(Workload.named("load-10000-objects")?.first)
     let spy = SpyEngine()
@@ -265,7 +265,7 @@ import Testing
     #expect(log.lines.last == "a close")
   }
 
-  @Test("A directory that cannot be made is named with the cause")
+  @Test("The error of a directory that cannot be created names it and the cause")
   func unusableDirectory() async throws {
     let configuration = BenchmarkConfiguration(directory: URL(filePath: "/dev/null/x"))
     let error = await #expect(throws: StorageError.self) {

@@ -26,7 +26,7 @@ import Testing
     }
   }
 
-  @Test("It needs nothing from elsewhere, and names of any content do no harm")
+  @Test("The page has no external references, and names are escaped")
   func selfContained() {
     let html = Self.report().html
     #expect(!html.contains("http") && !html.contains("<script") && !html.contains("src="))
@@ -34,7 +34,7 @@ import Testing
     for workload in Workload.all { #expect(html.contains(">\(workload.name)</text>")) }
   }
 
-  @Test("It says what each workload does and what the words mean, where a finger can find it")
+  @Test("The page explains each workload and its terms in visible text")
   func explained() {
     let html = Self.report().html
     for workload in Workload.all {
@@ -90,7 +90,7 @@ import Testing
     let clipped: [String]
     /// By how much the page is wider than the window.
     let excess: Double
-    let paper: String
+    let background: String
     let faint: [String]
     /// How wide the images are by nature; 0 where one cannot be shown.
     let images: [Double]
@@ -107,12 +107,12 @@ import Testing
     #expect(findings.overlaps == [])
     #expect(findings.clipped == [])
     #expect(findings.excess <= 0)
-    #expect(findings.paper == (isDark ? "rgb(14, 17, 22)" : "rgb(255, 255, 255)"))
+    #expect(findings.background == (isDark ? "rgb(14, 17, 22)" : "rgb(255, 255, 255)"))
     #expect(findings.faint == [])
   }
 
   @Test(
-    "A page with labels that overlap, or are cut off, is seen", .enabled(if: browser != nil),
+    "Overlapping and clipped labels are detected", .enabled(if: browser != nil),
     .timeLimit(.minutes(10)))
   func seesFaults() async throws {
     let page = """
@@ -135,7 +135,7 @@ import Testing
     let chart = Self.report(workloads).headlineChart
     #expect(!chart.contains("<Files") && !chart.contains("href"))
     let page = """
-      <!doctype html><title>A page</title><style>body { margin: 0; background: var(--paper) }</style>
+      <!doctype html><title>A page</title><style>body { margin: 0; background: var(--background) }</style>
       <body>\(chart)<img src="data:image/svg+xml;base64,\(Data(chart.utf8).base64EncodedString())"></body>
       """
     let findings = try await look(at: page, width: 800, isDark: isDark)
@@ -143,12 +143,12 @@ import Testing
     #expect(findings.overlaps == [])
     #expect(findings.clipped == [])
     #expect(findings.faint == [])
-    #expect(findings.paper == (isDark ? "rgb(14, 17, 22)" : "rgb(255, 255, 255)"))
+    #expect(findings.background == (isDark ? "rgb(14, 17, 22)" : "rgb(255, 255, 255)"))
     // A browser shows no image that is not well-formed.
     #expect(findings.images == [696])
   }
 
-  @Test("Only a bar that is far ahead of all others is cut short")
+  @Test("Only a bar much longer than all others is cut")
   func gap() {
     func chart(_ values: [Double]) -> String {
       BarChart(
@@ -208,7 +208,7 @@ import Testing
         .map(v => v <= 0.04045 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4));
       return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
-    const paper = getComputedStyle(document.body).backgroundColor;
+    const background = getComputedStyle(document.body).backgroundColor;
     for (const svg of document.querySelectorAll("svg")) {
       const frame = svg.getBoundingClientRect();
       const labels = [...svg.querySelectorAll("text")].map(e => ({
@@ -217,7 +217,7 @@ import Testing
       labels.forEach((a, i) => {
         if (a.box.left < frame.left - 1 || a.box.right > frame.right + 1 || a.box.top < frame.top - 1
             || a.box.bottom > frame.bottom + 3) clipped.push(a.text);
-        const [dark, light] = [luminance(a.color), luminance(paper)].sort((x, y) => x - y);
+        const [dark, light] = [luminance(a.color), luminance(background)].sort((x, y) => x - y);
         if ((light + 0.05) / (dark + 0.05) < 4.5) faint.push(a.text);
         for (const b of labels.slice(i + 1)) {
           const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
@@ -229,7 +229,7 @@ import Testing
     const result = document.createElement("pre");
     result.textContent = "FINDINGS" + JSON.stringify({
       charts: document.querySelectorAll("svg[role=img]").length, overlaps, clipped,
-      excess: document.documentElement.scrollWidth - window.innerWidth, paper, faint,
+      excess: document.documentElement.scrollWidth - window.innerWidth, background, faint,
       images: [...document.images].map(image => image.naturalWidth)
     }) + "FINDINGS";
     document.body.append(result);

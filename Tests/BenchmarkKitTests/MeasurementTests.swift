@@ -5,7 +5,7 @@ import Testing
 
 @testable import BenchmarkKit
 
-@Suite("What is measured") struct MeasurementTests {
+@Suite("Measurements") struct MeasurementTests {
   @Test("Quantiles are right to three percent, for times from a nanosecond to an hour")
   func quantiles() throws {
     var random = SeededRandom(seed: 3)
@@ -43,21 +43,21 @@ import Testing
   }
 
   @Test("The time of the processors, and the growth of memory, are seen")
-  func meters() throws {
-    let meters = Meters()
+  func usage() throws {
+    let usage = ResourceUsage()
     let bytes = [UInt8](unsafeUninitializedCapacity: 64 << 20) { buffer, count in
       for index in buffer.indices { buffer[index] = UInt8(truncatingIfNeeded: index) }
       count = buffer.count
     }
     #expect(bytes[1_000] == UInt8(truncatingIfNeeded: 1_000))
-    #expect(meters.processorSeconds > 0)
+    #expect(usage.processorSeconds > 0)
     #if os(Linux)
-      let peak = try #require(meters.peakMemory)
+      let peak = try #require(usage.peakMemory)
       #expect(peak > 60 << 20)
     #endif
   }
 
-  @Test("Memory that somebody else has used before is seen as well")
+  @Test("Memory that was freed before a measurement is counted again")
   func memoryUsedAgain() async {
     #if os(Linux)
       // In a process of its own, where nobody else frees anything meanwhile.
@@ -65,17 +65,17 @@ import Testing
         // So small that they come from the heap, which keeps what is freed below something that is not.
         var kept: [[UInt8]] = []
         func use() -> UInt64? {
-          let meters = Meters()
+          let usage = ResourceUsage()
           let pieces = (0..<8_000).map { [UInt8](repeating: UInt8(truncatingIfNeeded: $0), count: 8_000) }
           kept += pieces.suffix(1)
-          return meters.peakMemory
+          return usage.peakMemory
         }
         for _ in 0..<2 { #expect((use() ?? 0) > 60_000_000) }
       }
     #endif
   }
 
-  @Test("Files are counted by the blocks that they take, and holes are not")
+  @Test("The disk space of files is that of their blocks, without holes")
   func disk() throws {
     let scratch = try ScratchDirectory(in: FileManager.default.temporaryDirectory, named: "disk-tests")
     defer { try? scratch.remove() }
@@ -92,7 +92,7 @@ import Testing
     #expect(throws: (any Error).self) { try bytesOnDisk(in: scratch.url.appending(path: "missing")) }
   }
 
-  @Test("A zipfian number comes about as often as Zipf's law says")
+  @Test("The frequencies of zipfian numbers follow Zipf's law")
   func zipfian() {
     let zipfian = Zipfian(count: 1_000)
     var random = SeededRandom(seed: 9)
@@ -111,7 +111,7 @@ import Testing
     #expect(Zipfian(count: 1).next(&random) == 0)
   }
 
-  @Test("The workloads of the cloud serving benchmark have the shares that were published")
+  @Test("The YCSB workloads have the published shares of operations")
   func shares() {
     func count(_ shares: YCSB.Shares) -> [String: Int] {
       var client = YCSB(shares, count: 100, seed: 5)

@@ -1,14 +1,14 @@
 import Foundation
 import StockroomCore
 
-/// A dictionary with the six required methods, which notes who was called and can be made to lie or to fail.
+/// A dictionary with the six required methods, which logs its calls and can return wrong results or fail.
 final class SpyEngine: StorageEngine {
   enum Flaw: Sendable, CaseIterable {
     case none, losesWrites, truncatesValues, answersNil, scansBackwards, miscounts, throwsOnRead, keepsRemoved
     case failsToClose, repeatsFirstPage
   }
 
-  /// What all the spies of a test note.
+  /// The log of all spies of a test.
   final class Log: Sendable {
     private let state = MutexProtected<[String]>([])
 

@@ -24,7 +24,7 @@ import Testing
     #expect(Statistics([]) == nil)
   }
 
-  @Test("Samples that lie among others overlap with them; samples that are all less do not")
+  @Test("Samples overlap if their ranges do")
   func overlap() throws {
     let low = try #require(Statistics([1, 2, 3]))
     let middle = try #require(Statistics([2.5, 3.5, 4.5]))

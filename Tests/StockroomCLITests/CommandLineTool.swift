@@ -19,16 +19,16 @@ enum CommandLineTool {
     var errorLines: [Substring] { standardError.split(separator: "\n") }
   }
 
-  /// Runs the command to its end with these arguments, both of its outputs going to files.
+  /// Runs the command with these arguments until it exits, with its output in files.
   static func run(_ arguments: String...) async throws -> Output {
     try await run(arguments)
   }
 
-  /// The same with a list of arguments.
+  /// Runs the command with a list of arguments.
   ///
   /// - Parameters:
-  ///   - output: Where standard output goes instead.
-  ///   - executable: What is run instead.
+  ///   - output: Replaces the file for standard output.
+  ///   - executable: Replaces the command.
   static func run(
     _ arguments: [String], output: FileHandle? = nil, executable: URL = url
   ) async throws -> Output {
@@ -66,7 +66,7 @@ extension Process {
   }
 }
 
-/// Calls `body` with a fresh directory, which is removed afterwards.
+/// Calls `body` with a new directory, which is removed afterwards.
 func withTemporaryDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
   let directory = FileManager.default.temporaryDirectory.appending(
     path: "stockroom-cli-tests-\(UUID().uuidString)", directoryHint: .isDirectory)
@@ -75,7 +75,7 @@ func withTemporaryDirectory<Result>(_ body: (URL) async throws -> Result) async 
   return try await body(directory)
 }
 
-/// What is in a directory.
+/// The names of the files in a directory.
 func contents(of directory: URL) throws -> [String] {
   try FileManager.default.contentsOfDirectory(atPath: directory.path(percentEncoded: false))
 }

@@ -20,7 +20,7 @@ import Testing
     [Durability.process].flatMap { durability in
       var budget = ConformanceBudget()
       budget.seed = 2_026
-      budget.kills = 30
+      budget.kills = 10
       let worker = ConformanceWorker(
         product: "stockroom", arguments: ["serve-checks", engine.name, "--durability", durability.rawValue])
       return ConformanceSuite(

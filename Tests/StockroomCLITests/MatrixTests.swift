@@ -10,7 +10,7 @@ import Testing
   private let matrix = ConformanceMatrix(
     EngineCatalogue.all.map { $0.suite(in: FileManager.default.temporaryDirectory) })
 
-  @Test("The command puts the matrix between its marks, and leaves the rest alone")
+  @Test("The command writes the matrix between its marks and nothing else")
   func command() async throws {
     try await withTemporaryDirectory { directory in
       let file = directory.appending(path: "a page.md")
@@ -46,7 +46,7 @@ import Testing
   }
 
   @Test(
-    "Without its marks, each once and in order, a text is not changed",
+    "A file without the marks, each once and in order, is not changed",
     arguments: [
       "", "none", "<!-- conformance -->\n", "<!-- end of conformance -->\n<!-- conformance -->\n",
       "<!-- conformance -->\n<!-- conformance -->\n<!-- end of conformance -->",
@@ -66,7 +66,7 @@ import Testing
     }
   }
 
-  @Test("A file that is not there is named with the cause, and the status is 1")
+  @Test("The error of a missing file names it and the cause, and the status is 1")
   func noFile() async throws {
     let output = try await CommandLineTool.run("conformance", "--write-matrix", "/nowhere/page.md")
     #expect(output.status == 1)

@@ -30,7 +30,7 @@ import Testing
       #expect(written.contains("| workload | Memory | SQLite | LMDB |"))
       // Memory is the fastest, but keeps nothing.
       #expect(written.contains(#/\| read-one \| [0-9.]+ .s \|/#))
-      #expect(written.contains("In bold: the fastest but Memory;"))
+      #expect(written.contains("In bold: the fastest without Memory;"))
       #expect(written.contains("stockroom bench --engine memory --engine sqlite"))
       #expect(written.contains("| seed | 4 |"))
       #expect(written.contains("| durability | process |"))
@@ -54,7 +54,7 @@ import Testing
     (["--html", "/tmp"], 1, "io: Writing /tmp failed (Is a directory"),
   ]
 
-  @Test("What cannot be written is reported before anything is measured", arguments: unwritable)
+  @Test("A file that cannot be written is reported before anything is measured", arguments: unwritable)
   func early(arguments: [String], status: Int32, message: String) async throws {
     // So many repetitions would take hours.
     let output = try await CommandLineTool.run(

@@ -11,17 +11,17 @@ import Testing
   import Musl
 #endif
 
-@Suite("The surroundings") struct TerminalTests {
-  /// Both ends of a terminal that no person looks at.
+@Suite("Terminals, signals and pipes") struct TerminalTests {
+  /// A pseudo-terminal.
   private struct Terminal {
-    let ours: FileHandle
-    let theirs: FileHandle
+    let controller: FileHandle
+    let terminal: FileHandle
 
     init() throws {
-      var descriptors: (ours: Int32, theirs: Int32) = (-1, -1)
-      try #require(openpty(&descriptors.ours, &descriptors.theirs, nil, nil, nil) == 0)
-      ours = FileHandle(fileDescriptor: descriptors.ours, closeOnDealloc: true)
-      theirs = FileHandle(fileDescriptor: descriptors.theirs, closeOnDealloc: true)
+      var descriptors: (controller: Int32, terminal: Int32) = (-1, -1)
+      try #require(openpty(&descriptors.controller, &descriptors.terminal, nil, nil, nil) == 0)
+      controller = FileHandle(fileDescriptor: descriptors.controller, closeOnDealloc: true)
+      terminal = FileHandle(fileDescriptor: descriptors.terminal, closeOnDealloc: true)
     }
   }
 
@@ -36,12 +36,12 @@ import Testing
         "--directory", directory.path(),
       ]
       process.standardOutput = FileHandle.nullDevice
-      process.standardError = terminal.theirs
+      process.standardError = terminal.terminal
       try process.run()
 
       var seen = ""
       while !seen.contains("repetition 1 of 1000: ") {
-        seen += String(decoding: terminal.ours.availableData, as: UTF8.self)
+        seen += String(decoding: terminal.controller.availableData, as: UTF8.self)
       }
       #expect(try contents(of: directory).count == 1)
       #expect(kill(process.processIdentifier, signal) == 0)
@@ -53,7 +53,7 @@ import Testing
     }
   }
 
-  @Test("The results of checks are printed even if the benchmark after them does not end")
+  @Test("The results of checks are printed even if the benchmark after them is interrupted")
   func interruptedComparison() async throws {
     try await withTemporaryDirectory { directory in
       let terminal = try Terminal()
@@ -66,11 +66,11 @@ import Testing
         "--directory", directory.path(),
       ]
       process.standardOutput = try FileHandle(forWritingTo: file)
-      process.standardError = terminal.theirs
+      process.standardError = terminal.terminal
       try process.run()
       var seen = ""
       while !seen.contains("repetition 1 of 1000: ") {
-        seen += String(decoding: terminal.ours.availableData, as: UTF8.self)
+        seen += String(decoding: terminal.controller.availableData, as: UTF8.self)
       }
       #expect(kill(process.processIdentifier, SIGINT) == 0)
       process.waitUntilExit()
@@ -81,11 +81,11 @@ import Testing
     }
   }
 
-  @Test("A command that cannot go on cleans up and ends at a signal all the same")
+  @Test("A command that is blocked cleans up and exits at a signal")
   func hanging() async throws {
     try await withTemporaryDirectory { directory in
       let terminal = try Terminal()
-      // A pipe that is full and that nobody reads: to write to it would wait for ever.
+      // A full pipe that is not read: writing to it waits forever.
       let pipe = Pipe()
       let descriptor = pipe.fileHandleForWriting.fileDescriptor
       try #require(fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0)
@@ -96,14 +96,14 @@ import Testing
       let process = Process()
       process.executableURL = CommandLineTool.url
       process.arguments = [
-        "compare", "--engine", "memory", "--entries", "10", "--directory", directory.path(),
+        "conformance", "--engine", "memory", "--rule", "V1", "--directory", directory.path(),
       ]
       process.standardOutput = pipe
-      process.standardError = terminal.theirs
+      process.standardError = terminal.terminal
       try process.run()
       var seen = ""
       while !seen.hasSuffix("\r\u{1B}[K") || !seen.contains("check ") {
-        seen += String(decoding: terminal.ours.availableData, as: UTF8.self)
+        seen += String(decoding: terminal.controller.availableData, as: UTF8.self)
       }
       #expect(kill(process.processIdentifier, SIGINT) == 0)
       process.waitUntilExit()
@@ -113,17 +113,17 @@ import Testing
     }
   }
 
-  @Test("On a terminal a run of checks says which it is making, and for how long")
+  @Test("On a terminal a run of checks shows the current check and its time")
   func checks() async throws {
     let terminal = try Terminal()
     let process = Process()
     process.executableURL = CommandLineTool.url
     process.arguments = ["conformance", "--engine", "memory", "--rule", "V1"]
     process.standardOutput = FileHandle.nullDevice
-    process.standardError = terminal.theirs
+    process.standardError = terminal.terminal
     try await process.runToEnd()
     #expect(process.terminationStatus == 0)
-    let seen = String(decoding: terminal.ours.availableData, as: UTF8.self)
+    let seen = String(decoding: terminal.controller.availableData, as: UTF8.self)
     #expect(seen.contains(/\r\u{1B}\[KMemory, check 1 of \d+: values\.[a-z-]+\r\u{1B}\[K/))
     #expect(seen.hasSuffix("\r\u{1B}[K"))
 
@@ -135,13 +135,16 @@ import Testing
     #expect(line(.seconds(3_725)) == "A, check 2 of 9, 62 min 5 s: x")
   }
 
-  @Test("A reader that goes away ends the command without a word")
+  @Test("A closed output pipe ends the command without a message")
   func brokenPipe() async throws {
     try await withTemporaryDirectory { directory in
       let pipe = Pipe()
       try pipe.fileHandleForReading.close()
       let output = try await CommandLineTool.run(
-        ["compare", "--engine", "memory", "--entries", "10", "--directory", directory.path()],
+        [
+          "bench", "--engine", "memory", "--entries", "10", "--workload", "count", "--directory",
+          directory.path(),
+        ],
         output: pipe.fileHandleForWriting)
       #expect(output.status == 128 + SIGPIPE)
       #expect(output.standardError == "")

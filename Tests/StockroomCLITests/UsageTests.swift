@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 @Suite("The command line") struct UsageTests {
-  /// Wrong command lines, and the message for each. The compiler needs the type to be quick.
+  /// Invalid command lines and their messages. The explicit type shortens compilation.
   private static let wrongUsages: [([String], String)] = [
     (
       ["conformance", "--engine", "nonsense"], "There is no engine called nonsense. Engines: memory, "
@@ -82,7 +82,7 @@ import Testing
     (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),
   ]
 
-  @Test("Every command explains itself", arguments: ["compare", "conformance", "bench"])
+  @Test("Every command has help", arguments: ["compare", "conformance", "bench"])
   func help(command: String) async throws {
     let overview = try await CommandLineTool.run("--help")
     #expect(overview.status == 0)
@@ -97,7 +97,7 @@ import Testing
     #expect(help.standardOutput.contains("sqlite"))
   }
 
-  @Test("What only tests use is not shown")
+  @Test("Hidden commands are not shown")
   func hidden() async throws {
     #expect(try await !CommandLineTool.run("--help").standardOutput.contains("serve-checks"))
   }
@@ -110,7 +110,7 @@ import Testing
   }
 
   @Test(
-    "Wrong usage gives one line on standard error and status 64",
+    "Invalid usage prints one line on standard error, with status 64",
     arguments: wrongUsages)
   func wrongUsage(arguments: [String], message: String) async throws {
     let output = try await CommandLineTool.run(arguments)
@@ -122,7 +122,7 @@ import Testing
   }
 
   @Test(
-    "A directory that cannot be made gives one line with path and cause and status 1",
+    "A directory that cannot be created causes one line with path and cause, and status 1",
     arguments: [
       ["compare"], ["conformance"], ["bench", "--engine", "memory"],
     ])

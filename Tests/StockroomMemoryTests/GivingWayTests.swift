@@ -16,7 +16,17 @@ struct GivingWayTests {
 
   @Test("A write on the main actor that waits for a long batch does not block the actor")
   @MainActor func mainActor() async throws {
-    let operations = (0..<20_000).map { StorageOperation.write(Data(), key: CacheKey(verbatim: "\($0)")) }
+    // How long a batch takes depends on the machine: a longer one, until a write has waited for it.
+    var most = 0
+    for count in [20_000, 200_000, 2_000_000] where most <= 2 {
+      most = try await beatsDuringWrites(besideBatchOf: count)
+    }
+    #expect(most > 2)
+  }
+
+  /// The most runs of another task on the main actor during one write, while a batch is applied.
+  @MainActor private func beatsDuringWrites(besideBatchOf count: Int) async throws -> Int {
+    let operations = (0..<count).map { StorageOperation.write(Data(), key: CacheKey(verbatim: "\($0)")) }
     var isDone = false
     var beats = 0
     let batch = Task {
@@ -39,8 +49,8 @@ struct GivingWayTests {
     }
     try await batch.value
     await heartbeat.value
-    #expect(most > 2)
     #expect(try await engine.keyCount() == operations.count + 1)
+    return most
   }
 
   @Test("A loop of single writes on an actor lets the actor's other tasks go on")

@@ -5,8 +5,8 @@ import StockroomLMDB
 import StockroomLevelDB
 import Testing
 
-@Suite("Places that are named after types") struct DefaultPlacesTests {
-  @Test("Two types of one name do not share a place")
+@Suite("Directories that are named after types") struct DefaultPlacesTests {
+  @Test("Two types of one name do not share a directory")
   func sameName() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {
@@ -69,7 +69,7 @@ import Testing
     }
   #endif
 
-  @Test("A cache that is made twice is one cache, and one with another name is another")
+  @Test("Two caches of the same types are one cache; one with another namespace is separate")
   func cacheMadeTwice() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {
@@ -96,7 +96,7 @@ import Testing
     }
   }
 
-  @Test("What was assigned to a cache that is released is found by the next one")
+  @Test("Assignments to a cache that was released are read by the next one")
   func cacheMadeAgain() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {

@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Which records there are: the same set is the same records.
+/// The parameters of the records: equal sets generate equal records.
 struct RecordSet: Hashable, Sendable {
   let entries: Int
   let valueSize: Int
@@ -16,13 +16,13 @@ struct RecordSet: Hashable, Sendable {
 /// The records that all subjects store, and the order in which they are read.
 ///
 /// They depend on the configuration only, so they are the same on every machine. Half of the keys are hashes,
-/// as `CacheKey.init(_:)` makes them; the other half look like paths. Values compress to about half, as
-/// documents do, so that neither an engine that compresses nor one that does not is flattered.
+/// as `CacheKey.init(_:)` creates them; the other half look like paths. Values compress to about half, as
+/// documents do, which favors neither engines that compress nor those that do not.
 public struct BenchmarkRecords: Sendable {
   let set: RecordSet
   /// The records in the order of writing.
   public let all: [(key: CacheKey, data: Data)]
-  /// The positions of all records in ``all``, in an order that has nothing to do with that of the keys.
+  /// The positions of all records in ``all``, in random order.
   public let shuffled: [Int]
 
   init(_ set: RecordSet) {
@@ -35,10 +35,10 @@ public struct BenchmarkRecords: Sendable {
     bytes = all.reduce(0) { $0 + UInt64($1.key.value.utf8.count + $1.data.count) }
   }
 
-  /// How many records there are.
+  /// The number of records.
   public var count: Int { all.count }
 
-  /// How many bytes their keys and values have together.
+  /// The total size of their keys and values in bytes.
   let bytes: UInt64
 
   /// Other values for the same keys.
@@ -47,7 +47,7 @@ public struct BenchmarkRecords: Sendable {
     return all.map { ($0.key, Self.value(around: set.valueSize, &random)) }
   }
 
-  /// Keys that look like those of the records, and are none of them.
+  /// Keys of the same form as those of the records, none of which is one of them.
   func absentKeys(_ count: Int) -> [CacheKey] {
     var random = SeededRandom(seed: set.seed &+ 1)
     return (0..<count).map { Self.key(set.entries + $0, &random) }

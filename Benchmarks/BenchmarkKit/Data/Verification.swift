@@ -5,23 +5,23 @@
 #endif
 import StockroomCore
 
-// A race is worth nothing if somebody wins it by cutting the corner. So all that an engine answers is compared
-// with what was written, once the clock has stopped.
+// An engine that loses or truncates values would be fast. So everything that an engine returns is compared with what
+// was written, after the time has been taken.
 
 extension StorageEngine {
-  /// Throws unless the engine holds just these entries.
-  func holds(_ expected: [(key: CacheKey, data: Data)]) async throws {
+  /// Throws unless the engine holds these entries and no others.
+  func verifyContents(_ expected: [(key: CacheKey, data: Data)]) async throws {
     try BenchmarkKit.verify(count: try await keyCount(), is: expected.count)
-    try await has(expected)
+    try await verifyContains(expected)
   }
 
-  /// Throws unless these entries are among those that the engine holds.
-  func has(_ expected: [(key: CacheKey, data: Data)]) async throws {
+  /// Throws unless the engine holds these entries, perhaps among others.
+  func verifyContains(_ expected: [(key: CacheKey, data: Data)]) async throws {
     let found = try await readDataAndKeys(keys: expected.map(\.key))
     try BenchmarkKit.verify(count: found.count, is: expected.count)
     for (found, expected) in zip(found, expected) {
       guard found.key == expected.key else {
-        throw WrongAnswer("asked for the key \(expected.key) it gave \(found.key)")
+        throw WrongAnswer("the key \(expected.key) was requested and \(found.key) returned")
       }
       try BenchmarkKit.verify(found.data, is: expected.data, under: expected.key)
     }
@@ -32,7 +32,7 @@ extension BenchmarkRecords {
   /// Throws unless the value is that of a record.
   func verify(_ value: Data?, isRecord index: Int) throws {
     let (key, data) = all[index]
-    guard let value else { throw WrongAnswer("there is no value under the key \(key), which was written") }
+    guard let value else { throw WrongAnswer("the key \(key) was written and has no value") }
     try BenchmarkKit.verify(value, is: data, under: key)
   }
 
@@ -42,7 +42,7 @@ extension BenchmarkRecords {
     var expected = Dictionary(all.map { ($0.key, $0.data) }, uniquingKeysWith: { first, _ in first })
     for (key, data) in entries {
       guard let value = expected.removeValue(forKey: key) else {
-        throw WrongAnswer("it gave the key \(key), which was not written or was given before")
+        throw WrongAnswer("the key \(key) was returned, which was not written or was returned twice")
       }
       try BenchmarkKit.verify(data, is: value, under: key)
     }
@@ -50,7 +50,9 @@ extension BenchmarkRecords {
 }
 
 func verify(count: Int, is expected: Int) throws {
-  guard count == expected else { throw WrongAnswer("there are \(count) entries instead of \(expected)") }
+  guard count == expected else {
+    throw WrongAnswer("the number of entries is \(count) instead of \(expected)")
+  }
 }
 
 private func verify(_ value: Data, is expected: Data, under key: CacheKey) throws {

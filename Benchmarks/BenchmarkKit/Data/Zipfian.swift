@@ -9,7 +9,7 @@ import StockroomKitSupport
   import Musl
 #endif
 
-/// Numbers of which few come often and most come seldom, by Zipf's law.
+/// Random numbers that are distributed by Zipf's law: few are frequent, most are rare.
 ///
 /// The method is that of Gray and others, "Quickly generating billion-record synthetic databases" (SIGMOD 1994), which
 /// the Yahoo! Cloud Serving Benchmark uses with an exponent of 0.99.
@@ -20,13 +20,13 @@ struct Zipfian: Sendable {
   private var zeta: Double
   private static let zetaOfTwo = 1 + pow(0.5, exponent)
 
-  /// The numbers from 0 up to, and without, `count`, the first the most often. Costs O(count).
+  /// The numbers from 0 up to, not including, `count`; 0 is the most frequent. O(count).
   init(count: Int) {
     self.count = count
     zeta = (1...max(1, count)).reduce(0) { $0 + 1 / pow(Double($1), Self.exponent) }
   }
 
-  /// Takes one number more in. O(1).
+  /// Adds one number to the range. O(1).
   mutating func grow() {
     count += 1
     zeta += 1 / pow(Double(count), Self.exponent)
@@ -43,7 +43,7 @@ struct Zipfian: Sendable {
     return min(count - 1, Int(number))
   }
 
-  /// The same with the frequent ones spread over all numbers.
+  /// The same distribution with the frequent numbers scattered over the range.
   func nextScattered(_ random: inout SeededRandom) -> Int {
     Int(Self.hash(UInt64(next(&random))) % UInt64(count))
   }

@@ -1,7 +1,7 @@
 import StockroomCore
 
-/// A task that wants to run each millisecond on the cooperative pool, and notes how long it was kept from it: what an
-/// engine does to everybody else (rule C5).
+/// A task that is due every millisecond on the cooperative pool and measures its longest delay: how much an engine
+/// blocks other tasks (rule C5).
 struct Heartbeat: Sendable {
   private static let interval = Duration.milliseconds(1)
 
@@ -13,10 +13,10 @@ struct Heartbeat: Sendable {
     task = Task.detached {
       var due = start + Self.interval
       var longest: Duration?
-      var isOver = false
-      while !isOver {
-        // Throws only when it is over, perhaps before this beat was due.
-        do { try await clock.sleep(until: due, tolerance: .zero) } catch { isOver = true }
+      var isStopped = false
+      while !isStopped {
+        // Throws when it is stopped, perhaps before this beat was due.
+        do { try await clock.sleep(until: due, tolerance: .zero) } catch { isStopped = true }
         let now = clock.now
         guard now >= due else { break }
         longest = Swift.max(longest ?? .zero, now - due)
@@ -26,7 +26,7 @@ struct Heartbeat: Sendable {
     }
   }
 
-  /// Ends it. Gives the longest delay in seconds; nil if it was over before the first beat was due.
+  /// Stops it. Returns the longest delay in seconds; nil if the first beat was not due yet.
   func stop() async -> Double? {
     task.cancel()
     return await task.value

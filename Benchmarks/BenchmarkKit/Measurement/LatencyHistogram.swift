@@ -1,8 +1,6 @@
-/// How often a call took how long, to three percent.
-///
-/// Buckets grow with the time: each power of two is divided into 32.
+/// A histogram of durations with a relative error of at most 3%: each power of two is divided into 32 buckets.
 struct LatencyHistogram: Sendable, Hashable {
-  private static let bitsOfPart = 5
+  private static let bucketBits = 5
 
   private var counts: [UInt64] = []
   private(set) var count: UInt64 = 0
@@ -26,7 +24,7 @@ struct LatencyHistogram: Sendable, Hashable {
     return merged
   }
 
-  /// The time in nanoseconds that this part of all calls did not exceed; nil if there were none.
+  /// The quantile in nanoseconds, such as 0.99 for p99; nil if the histogram is empty.
   func quantile(_ part: Double) -> Double? {
     guard count > 0 else { return nil }
     let rank = max(1, UInt64((part * Double(count)).rounded(.up)))
@@ -39,17 +37,17 @@ struct LatencyHistogram: Sendable, Hashable {
   }
 
   private static func bucket(of nanoseconds: UInt64) -> Int {
-    let parts = UInt64(1) << bitsOfPart
+    let parts = UInt64(1) << bucketBits
     if nanoseconds < parts { return Int(nanoseconds) }
     let power = 63 - nanoseconds.leadingZeroBitCount
-    let part = (nanoseconds >> UInt64(power - bitsOfPart)) - parts
-    return (power - bitsOfPart + 1) << bitsOfPart + Int(part)
+    let part = (nanoseconds >> UInt64(power - bucketBits)) - parts
+    return (power - bucketBits + 1) << bucketBits + Int(part)
   }
 
   private static func middle(of bucket: Int) -> Double {
-    let parts = 1 << bitsOfPart
+    let parts = 1 << bucketBits
     if bucket < parts { return Double(bucket) }
-    let shift = bucket >> bitsOfPart - 1
+    let shift = bucket >> bucketBits - 1
     let least = UInt64(parts + bucket & (parts - 1)) << UInt64(shift)
     return Double(least) + Double(UInt64(1) << UInt64(shift)) / 2
   }

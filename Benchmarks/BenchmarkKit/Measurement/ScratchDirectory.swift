@@ -5,11 +5,11 @@
 #endif
 import StockroomCore
 
-/// A directory that exists for a while and shares its name with nothing else.
+/// A temporary directory with a unique name.
 package struct ScratchDirectory: Sendable {
   package let url: URL
 
-  /// Makes a directory below `parent`, which is made too if it is missing and then stays.
+  /// Creates a directory below `parent`, which is created too if it is missing, and is not removed.
   ///
   /// - Throws: `StorageError` that names the path and the cause.
   package init(in parent: URL, named prefix: String) throws {
@@ -17,7 +17,7 @@ package struct ScratchDirectory: Sendable {
     try FileManager.Directory(url: url).create()
   }
 
-  /// Removes the directory with all that is in it. Does nothing if it is gone.
+  /// Removes the directory and its contents. Does nothing if it does not exist.
   package func remove() throws {
     do {
       try FileManager.default.removeItem(at: url)

@@ -1,17 +1,17 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// What has become faster or slower from one report to another.
+/// The significant differences between two reports.
 ///
-/// Measurements vary, and two runs of the same code more than the samples within one of them. A change is one that
-/// chance does not explain: all samples of one report lie on one side of all of the other's, and the least of them, which
-/// were disturbed least, differ by more than ``threshold``, by more than the best samples of each report do, and by
-/// far more than those of most other measurements.
+/// Measurements vary, and between two runs of the same code more than within one of them. A difference is significant
+/// if all samples of one report are less than all of the other, and if their minima, which are the least disturbed
+/// samples, differ by more than ``threshold``, by more than the two least samples of each report do, and by far more
+/// than those of most other measurements.
 public struct BenchmarkComparison: Sendable, Hashable, Codable {
-  /// What is never called a change, as two runs of the same code may differ by so much.
+  /// Differences below this are never significant: two runs of the same code may differ by as much.
   public static let threshold = 0.12
 
-  /// A subject in a workload that took another time than before.
+  /// A significant difference of a subject in a workload.
   public struct Change: Sendable, Hashable, Codable {
     /// The name of the subject.
     public let subject: String
@@ -22,7 +22,7 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
     /// The least time of an operation now, in seconds.
     public let after: Double
 
-    /// The time now in units of the time before: 2 if it takes twice as long.
+    /// The time now divided by the time before: 2 if it takes twice as long.
     public var ratio: Double { after / before }
     /// Whether it takes longer than before.
     public var isSlower: Bool { after > before }
@@ -36,13 +36,13 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
     }
   }
 
-  /// What has changed, the greatest slowdown first and the greatest gain last.
+  /// The significant differences, the greatest slowdown first and the greatest speedup last.
   public let changes: [Change]
-  /// How many measurements could be compared.
+  /// The number of measurements that both reports have.
   public let compared: Int
-  /// What is in one of the reports only, or was measured with other records: `subject, workload`.
+  /// Measurements that only one report has, or that were made with other records: `subject, workload`.
   public let incomparable: [String]
-  /// Why the figures may differ for other reasons than the code: what differs between the two runs, in sentences.
+  /// Differences between the two runs that may explain changes, such as another machine, in sentences.
   public let caveats: [String]
 
   /// Compares a report with an earlier one.
@@ -70,14 +70,14 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
     caveats = Self.caveats(before, after) + waiting.caveats
   }
 
-  /// What has become slower.
+  /// The changes to longer times.
   public var slower: [Change] { changes.filter(\.isSlower) }
 
   private static func caveats(_ before: BenchmarkReport, _ after: BenchmarkReport) -> [String] {
     var caveats: [String] = []
-    func compare<Value: Equatable>(_ what: String, _ part: KeyPath<BenchmarkReport, Value>) {
-      if before[keyPath: part] != after[keyPath: part] {
-        caveats.append("\(what): \(before[keyPath: part]) before, \(after[keyPath: part]) now.")
+    func compare<Value: Equatable>(_ name: String, _ value: KeyPath<BenchmarkReport, Value>) {
+      if before[keyPath: value] != after[keyPath: value] {
+        caveats.append("\(name): \(before[keyPath: value]) before, \(after[keyPath: value]) now.")
       }
     }
     compare("Machine", \.machine.summary)
@@ -100,15 +100,15 @@ extension BenchmarkReport {
 }
 
 extension BenchmarkComparison {
-  /// The comparison for a terminal: what became slower, what became faster, or that nothing did.
+  /// The comparison as text for a terminal.
   public var text: String {
     var lines = caveats.map { "! " + $0 }
     if compared == 0 {
-      lines.append("Nothing can be compared: the reports have no measurement in common.")
+      lines.append("The reports have no measurement in common.")
     } else if changes.isEmpty {
-      lines.append("No change beyond the noise in \(compared) measurements.")
+      lines.append("No significant change in \(compared) measurements.")
     } else {
-      lines.append("Beyond the noise, of \(compared) measurements, each by its least time:")
+      lines.append("Significant changes in \(compared) measurements, by the least time of each:")
       let rows = changes.map { change in
         [
           "\(change.isSlower ? "slower" : "faster")  \(change.subject), \(change.workload)",

@@ -7,29 +7,29 @@ import StockroomCore
 import StockroomKitSupport
 
 extension BenchmarkReport {
-  /// The report for a terminal: aligned tables of times and of throughput, with the fastest marked.
+  /// The report as text for a terminal: aligned tables of times and of throughput, with the fastest marked.
   public var text: String {
     let notes = [
       summary, machine.summary, "",
       "Time of one operation: median, and half the spread of \(repetitionsText).",
-      "* fastest of its row   ≈ as fast as that one, as far as the spread lets one say   – does not take part",
+      "* fastest of its row   ≈ tied with it: their ranges overlap   – not measured",
     ]
     return [
       notes.joined(separator: "\n"),
       table(\.timeAndSpread, fastest: { "* " + $0 }).text,
       "Operations per second, at the median.",
       table(\.throughput, fastest: { "* " + $0 }).text,
-      "What an operation is:\n"
+      "Workloads:\n"
         + workloads.map { "  \($0.name): \(explanation(of: $0))" }.joined(separator: "\n"),
     ].joined(separator: "\n\n") + "\n"
   }
 
-  /// The same in GitHub's Markdown, with the fastest in bold.
+  /// The report in GitHub's Markdown, with the fastest in bold.
   public var markdown: String {
     [
       "\(summary)  \n\(machine.summary)",
       "Time of one operation: median, and half the spread of \(repetitionsText). The fastest of a row is in "
-        + "bold; ≈ is as fast as that one, as far as the spread lets one say; – does not take part.",
+        + "bold; ≈ is tied with it: their ranges overlap; – was not measured.",
       table(\.timeAndSpread, fastest: { "**\($0)**" }).markdown,
       "Operations per second, at the median.",
       table(\.throughput, fastest: { "**\($0)**" }).markdown,
@@ -37,19 +37,19 @@ extension BenchmarkReport {
     ].joined(separator: "\n\n") + "\n"
   }
 
-  /// What was measured beside time, for a terminal: a table for each.
+  /// A table of each quantity other than time, as text for a terminal.
   public var details: String {
     detailTables.map { "\($0.caption)\n\n\($0.table.text)" }.joined(separator: "\n\n") + "\n"
   }
 
-  /// What was measured beside time, in GitHub's Markdown.
+  /// A table of each quantity other than time, in GitHub's Markdown.
   public var detailsMarkdown: String {
     detailTables.map { "\($0.caption)\n\n\($0.table.markdown)" }.joined(separator: "\n\n") + "\n"
   }
 
   /// All of the data as one JSON object, with its keys in alphabetical order and the date in ISO 8601.
   ///
-  /// - Throws: `EncodingError` if a sample is not a finite number, which a run cannot give.
+  /// - Throws: `EncodingError` if a sample is not a finite number, which no run produces.
   public func json() throws -> Data {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
@@ -57,20 +57,20 @@ extension BenchmarkReport {
     return try encoder.encode(self)
   }
 
-  /// The report that ``json()`` gave.
+  /// Decodes a report that ``json()`` encoded.
   ///
-  /// - Throws: `DecodingError` if the data is something else.
+  /// - Throws: `DecodingError` for any other data.
   public init(json: Data) throws {
     let decoder = JSONDecoder()
     decoder.dateDecodingStrategy = .iso8601
     self = try decoder.decode(BenchmarkReport.self, from: json)
     guard isPossible else {
       throw DecodingError.dataCorrupted(
-        .init(codingPath: [], debugDescription: "There are figures that no run can give."))
+        .init(codingPath: [], debugDescription: "The report has figures that no run produces."))
     }
   }
 
-  /// Whether a run can have given the figures that others are calculated from.
+  /// Whether the figures that others are calculated from are possible.
   private var isPossible: Bool {
     ([valueSize] + workloads.map(\.valueSize)).allSatisfy { $0 >= 0 }
       && results.allSatisfy { result in
@@ -80,20 +80,20 @@ extension BenchmarkReport {
       }
   }
 
-  /// What was run, in one line.
+  /// The configuration in one line.
   var summary: String {
     let durability = durability.map { ", durability \($0)" } ?? ""
     return "\(recordsText), seed \(seed)"
       + "\(durability)\(fileSystem.map { " on \($0)" } ?? ""), \(date.formatted(.iso8601))"
   }
 
-  /// How many records there were, and of what size.
+  /// The number and size of the records.
   var recordsText: String {
     Self.text(entries, valueSize)
-      + (workloads.contains(where: hasOwnRecords) ? " where a workload has no others" : "")
+      + (workloads.contains(where: hasOwnRecords) ? " unless a workload has its own" : "")
   }
 
-  /// What a workload does, and with what records if not with those of the rest.
+  /// The summary of a workload, with its records if they are not those of the configuration.
   func explanation(of workload: WorkloadDescription) -> String {
     hasOwnRecords(workload)
       ? "\(workload.summary) (\(Self.text(workload.entries, workload.valueSize)))" : workload.summary
@@ -107,31 +107,36 @@ extension BenchmarkReport {
     "\(entries) entries, values of \(Units.bytes(UInt64(clamping: valueSize))) on average"
   }
 
-  /// How often it was measured, as the end of a sentence.
+  /// The number of repetitions, as the end of a sentence.
   var repetitionsText: String {
     repetitions == 1 ? "1 repetition, which has none" : "\(repetitions) repetitions"
   }
 
-  private var detailTables: [(caption: String, table: TextTable)] {
-    let tables = [
+  /// The quantities other than time, as every report shows them.
+  static var quantities: [(name: String, definition: String, cell: KeyPath<BenchmarkResult, String>)] {
+    [
+      ("processors", "The time of all processors for one operation.", \.processorTime),
+      ("memory", "The growth of the process's memory at its peak, with the pages of mapped files.", \.memory),
+      ("disk", "The bytes on disk for each byte of keys and values.", \.bytesPerByte),
       (
-        "Calls: the median, and what 99 of 100 and 999 of 1,000 did not exceed. Of calls below a microsecond several are "
-          + "timed together, and each counts as their mean.",
-        table(\.latencies)
-      ),
-      ("Work of all processors for one operation.", table(\.processorTime)),
-      ("Growth of the process's memory at its peak, with the pages of mapped files.", table(\.memory)),
-      ("Bytes on disk for each byte of keys and values.", table(\.bytesPerByte)),
-      (
-        "Longest time for which a task that wanted to run every millisecond was kept from it.",
-        table(\.stallTime)
+        "stall", "The longest delay of a task on the same threads that was due every millisecond.",
+        \.stallTime
       ),
     ]
-    return tables.compactMap { caption, table in
-      var table = table
-      // Some workloads have nothing to say about some of it.
+  }
+
+  private var detailTables: [(caption: String, table: TextTable)] {
+    let latencies = (
+      name: "calls",
+      definition:
+        "The 50th, 99th and 99.9th percentile of the time of one call. Calls that take less than a microsecond "
+        + "are timed several at once, and each counts as their mean.", cell: \BenchmarkResult.latencies
+    )
+    return ([latencies] + Self.quantities).compactMap { name, definition, cell in
+      var table = table(cell)
+      // Not every workload has every quantity.
       table.rows.removeAll { row in row.dropFirst().allSatisfy { $0 == "–" } }
-      return table.rows.isEmpty ? nil : (caption, table)
+      return table.rows.isEmpty ? nil : ("\(name.capitalized): \(definition)", table)
     }
   }
 
@@ -139,20 +144,20 @@ extension BenchmarkReport {
   ///
   /// - Parameters:
   ///   - chosen: The workloads; nil for all.
-  ///   - apart: Subjects that are not in the race for the fastest.
-  ///   - fastest: How the fastest is marked; nil if the race is not about what the table shows.
+  ///   - unranked: Subjects that cannot be marked as the fastest.
+  ///   - fastest: Marks the cell of the fastest; nil for a table without marks.
   func table(
     _ cell: KeyPath<BenchmarkResult, String>, of chosen: [WorkloadDescription]? = nil,
-    apart: Set<String> = [], fastest: ((String) -> String)? = nil
+    unranked: Set<String> = [], fastest: ((String) -> String)? = nil
   ) -> TextTable {
-    let racers = subjects.filter { !apart.contains($0) }
+    let ranked = subjects.filter { !unranked.contains($0) }
     let rows = (chosen ?? workloads).map { workload in
       [workload.name]
         + subjects.map { subject in
           guard let result = result(of: subject, in: workload.name) else { return "–" }
           let content = result[keyPath: cell]
-          guard let fastest, racers.count > 1 else { return content }
-          return switch standing(of: subject, in: workload.name, among: racers) {
+          guard let fastest, ranked.count > 1 else { return content }
+          return switch standing(of: subject, in: workload.name, among: ranked) {
           case .fastest: fastest(content)
           case .tied: "≈ " + content
           default: content
@@ -174,6 +179,6 @@ extension BenchmarkResult {
 
   fileprivate var processorTime: String { Units.seconds(processorSecondsPerOperation) }
   fileprivate var memory: String { peakMemory.map(Units.bytes) ?? "–" }
-  fileprivate var bytesPerByte: String { bytesOnDiskPerByte.map(Units.digits) ?? "–" }
+  fileprivate var bytesPerByte: String { bytesOnDiskPerByte.map { "\(Units.digits($0))×" } ?? "–" }
   fileprivate var stallTime: String { stall.map(Units.seconds) ?? "–" }
 }

@@ -6,74 +6,75 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// The report as a page that is kept: what was measured where, the short of it as a chart and a table, and all of it.
+/// The report as a page for a repository: a summary with a chart, then all tables.
 extension BenchmarkReport {
-  /// What most people look for first, if it was measured.
+  /// The names of the workloads in the summary.
   private static let headlines = [
     "write-one", "write-concurrent-64", "write-batch-10000", "read-one", "read-all", "scan",
     "load-10000-objects", "write-5000-objects",
   ]
 
-  /// The workloads of the short version: the headlines, or the first ones if there is none of them.
+  /// The workloads of the summary; the first ones if none of the usual was measured.
   private var headlines: [WorkloadDescription] {
     let found = workloads.filter { Self.headlines.contains($0.name) }
     return found.isEmpty ? Array(workloads.prefix(Self.headlines.count)) : found
   }
 
-  /// The throughput of the headlines as an SVG file that any page can show as an image, on light and on dark.
+  /// The throughput in the workloads of the summary as an SVG file for light and dark backgrounds.
   public var headlineChart: String {
     ChartSheet(
       title:
-        "Operations per second at the median: bars begin at zero, a bar with a gap is longer than it is drawn.",
+        "Operations per second at the median. Bars begin at zero; a bar with a gap is cut.",
       drawings: headlines.compactMap(throughputChart)
     ).svg
   }
 
-  /// The short version in GitHub's Markdown: the chart, and a table of times.
+  /// The summary in GitHub's Markdown: the chart, and a table of times.
   ///
   /// - Parameters:
   ///   - chart: The path of ``headlineChart``, from the page.
-  ///   - apart: Subjects that are shown but not in the race for the fastest: those that keep nothing, say.
-  public func headlinesMarkdown(chart: String, apart: Set<String> = []) -> String {
-    let race = apart.isEmpty ? "" : " but \(subjects.filter(apart.contains).joined(separator: " and "))"
+  ///   - unranked: Subjects that are shown and never marked as the fastest, such as engines that persist nothing.
+  public func headlinesMarkdown(chart: String, unranked: Set<String> = []) -> String {
+    let exceptions =
+      unranked.isEmpty ? "" : " without \(subjects.filter(unranked.contains).joined(separator: " and "))"
     return [
       "![Operations per second, workload by workload](\(chart))",
-      table(\.time, of: headlines, apart: apart, fastest: { "**\($0)**" }).markdown,
-      "Time of one operation at the median: \(conditions). In bold: the fastest\(race); ≈ is as fast as that, as far as "
-        + "the spread lets one say.",
+      table(\.time, of: headlines, unranked: unranked, fastest: { "**\($0)**" }).markdown,
+      "Median time of one operation: \(conditions). In bold: the fastest\(exceptions); ≈ marks a tie with it: their "
+        + "ranges overlap.",
     ].joined(separator: "\n\n")
   }
 
-  /// A page in GitHub's Markdown.
+  /// The whole report as a page in GitHub's Markdown.
   ///
   /// - Parameters:
-  ///   - command: What makes the page again.
-  ///   - headlines: What the page begins with: ``headlinesMarkdown(chart:apart:)``, for instance.
-  ///   - apart: As there.
-  public func page(command: String, headlines: String, apart: Set<String> = []) -> String {
+  ///   - command: The command that produces the page, which the page shows.
+  ///   - headlines: The first section, such as ``headlinesMarkdown(chart:unranked:)``.
+  ///   - unranked: As in ``headlinesMarkdown(chart:unranked:)``.
+  public func page(command: String, headlines: String, unranked: Set<String> = []) -> String {
     let sections: [(title: String, body: String)] = [
-      ("In short", headlines),
+      ("Summary", headlines),
       (
         "Time of one operation",
         "The median, and half the spread of \(repetitionsText).\n\n"
-          + table(\.timeAndSpread, apart: apart, fastest: { "**\($0)**" }).markdown
+          + table(\.timeAndSpread, unranked: unranked, fastest: { "**\($0)**" }).markdown
       ),
       (
         "Operations per second",
-        table(\.throughput, apart: apart, fastest: { "**\($0)**" }).markdown
+        table(\.throughput, unranked: unranked, fastest: { "**\($0)**" }).markdown
       ),
-      ("Besides time", detailsMarkdown.trimmingCharacters(in: .newlines)),
+      ("Other quantities", detailsMarkdown.trimmingCharacters(in: .newlines)),
       (
-        "What an operation is",
+        "Workloads",
         workloads.map { "- `\($0.name)`: \(explanation(of: $0))" }.joined(separator: "\n")
       ),
     ]
     return
-      (["# Results\n\nMade by this command:\n\n```\n\(command)\n```\n\n\(setting.markdown)"]
+      (["# Results\n\nProduced by this command:\n\n```\n\(command)\n```\n\n\(setting.markdown)"]
       + sections.map { "## \($0.title)\n\n\($0.body)" }).joined(separator: "\n\n") + "\n"
   }
 
-  /// What the figures depend on, in a line.
+  /// The conditions of the run in a line.
   private var conditions: String {
     [
       recordsText, durability.map { "durability \($0)" },
@@ -81,7 +82,7 @@ extension BenchmarkReport {
     ].compactMap(\.self).joined(separator: ", ")
   }
 
-  /// What the figures depend on, as a table.
+  /// The conditions of the run as a table.
   private var setting: TextTable {
     let rows: [(String, String?)] = [
       ("system", machine.operatingSystem),
@@ -89,7 +90,7 @@ extension BenchmarkReport {
       ("cores", "\(machine.cores)"),
       ("memory", Units.bytes(machine.memory)),
       ("file system", fileSystem),
-      ("Swift", machine.swift + (machine.isOptimized ? "" : ", **not optimised**")),
+      ("Swift", machine.swift + (machine.isOptimized ? "" : ", **not optimized**")),
       ("software", software?.joined(separator: ", ")),
       ("records", recordsText),
       ("seed", "\(seed)"),
@@ -98,7 +99,7 @@ extension BenchmarkReport {
       ("date", date.formatted(.iso8601)),
     ]
     return TextTable(
-      header: ["what", "with"], rows: rows.compactMap { name, value in value.map { [name, $0] } },
+      header: ["condition", "value"], rows: rows.compactMap { name, value in value.map { [name, $0] } },
       wordColumns: 2)
   }
 }

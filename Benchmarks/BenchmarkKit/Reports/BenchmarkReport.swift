@@ -4,29 +4,29 @@
   import Foundation
 #endif
 
-/// What a ``BenchmarkRunner`` has measured, with all that is needed to judge it.
+/// The results of a ``BenchmarkRunner`` with the conditions of the run.
 ///
-/// Print ``text`` or ``markdown``, or keep ``json()``, which can be decoded again.
+/// Print ``text`` or ``markdown``, or store ``json()``, which ``init(json:)`` decodes.
 public struct BenchmarkReport: Sendable, Hashable, Codable {
-  /// When the run ended, to the second.
+  /// The end of the run, to the second.
   public let date: Date
-  /// Where it ran.
+  /// The machine that it ran on.
   public let machine: MachineDescription
-  /// How many records there were.
+  /// The number of records.
   public let entries: Int
   /// The mean size of their values in bytes.
   public let valueSize: Int
-  /// How many samples there are of each measurement.
+  /// The number of samples of each measurement.
   public let repetitions: Int
-  /// What the records were made from.
+  /// The seed of the records.
   public let seed: UInt64
-  /// What the engines promised of an acknowledged write, as the caller put it.
+  /// The durability of an acknowledged write, as configured.
   public let durability: String?
-  /// The kind of file system that the engines' directories were on, such as `ext4`; nil where that is not known.
+  /// The kind of file system of the engines' directories, such as `ext4`; nil where it is not known.
   public let fileSystem: String?
-  /// What the engines are built on, with versions, as the caller put it.
+  /// The libraries that the engines use, with versions, as configured.
   public let software: [String]?
-  /// The names of the subjects, in the order in which they were given.
+  /// The names of the subjects, in the order of the run.
   public let subjects: [String]
   /// The workloads, in the order in which they ran.
   public let workloads: [WorkloadDescription]
@@ -57,18 +57,18 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     }
   }
 
-  /// The result of a subject in a workload, if there is one. Costs time in proportion to the number of results.
+  /// The result of a subject in a workload, if there is one. O(results).
   public func result(of subject: String, in workload: String) -> BenchmarkResult? {
     results.first { $0.subject == subject && $0.workload == workload }
   }
 
-  /// How a subject did in a workload compared with the others; nil if it has no result there.
+  /// The standing of a subject among all in a workload; nil if it was not measured.
   public func standing(of subject: String, in workload: String) -> Standing? {
     standing(of: subject, in: workload, among: subjects)
   }
 
-  func standing(of subject: String, in workload: String, among racers: [String]) -> Standing? {
-    let rivals = results.filter { $0.workload == workload && racers.contains($0.subject) }
+  func standing(of subject: String, in workload: String, among ranked: [String]) -> Standing? {
+    let rivals = results.filter { $0.workload == workload && ranked.contains($0.subject) }
     guard let result = rivals.first(where: { $0.subject == subject }),
       let fastest = rivals.min(by: { $0.seconds.median < $1.seconds.median })
     else { return nil }
@@ -76,68 +76,68 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     return result.seconds.overlaps(fastest.seconds) ? .tied : .slower
   }
 
-  /// How a result compares with the best one of its workload.
+  /// A comparison with the fastest result of the workload.
   public enum Standing: Sendable {
-    /// Its median is the least.
+    /// Has the least median.
     case fastest
-    /// The difference to the fastest is within the spread of the samples: it may be chance.
+    /// Its samples overlap with those of the fastest: the difference may be chance.
     case tied
-    /// Every sample took longer than every one of the fastest.
+    /// Each of its samples is greater than all of the fastest.
     case slower
   }
 }
 
-/// A workload as it was run.
+/// A workload of a report.
 public struct WorkloadDescription: Sendable, Hashable, Codable {
-  /// How the workload is selected.
+  /// The name of the workload.
   public let name: String
   /// What it does.
   public let summary: String
-  /// How many records there were.
+  /// The number of records.
   public let entries: Int
   /// The mean size of their values in bytes.
   public let valueSize: Int
 }
 
-/// What was measured of one subject in one workload.
+/// The result of one subject in one workload.
 public struct BenchmarkResult: Sendable, Hashable, Codable {
   /// The name of the subject.
   public let subject: String
   /// The name of the workload.
   public let workload: String
-  /// How many operations each sample is made of.
+  /// The number of operations in each sample.
   public let operations: Int
-  /// How many seconds all the operations together took, repetition by repetition.
+  /// The time of all operations together in seconds, for each repetition.
   public let samples: [Double]
-  /// Median and spread of the samples, in seconds.
+  /// The statistics of the samples, in seconds.
   public let seconds: Statistics
-  /// How long the calls took, of all repetitions together; nil if the workload did not tell.
+  /// The latencies of the calls in all repetitions; nil if the workload recorded none.
   public let latency: Latency?
-  /// How many seconds the processors worked for an operation, at the median.
+  /// The median processor time of one operation in seconds.
   public let processorSecondsPerOperation: Double
-  /// How much the memory of the process grew at most, in bytes, at the median; nil where the system does not tell.
+  /// The median growth of the process's memory at its peak, in bytes; nil where the system does not report it.
   public let peakMemory: UInt64?
-  /// How long a task that wants to run each millisecond was kept from it at most, in seconds, at the median (rule C5);
-  /// nil if the work never took that long.
+  /// The median of the longest delays of a task that is due every millisecond, in seconds (rule C5); nil if the work
+  /// took less than a millisecond.
   public let stall: Double?
-  /// What the engine's files took afterwards, in bytes, at the median.
+  /// The median size of the engine's files afterwards, in bytes.
   public let bytesOnDisk: UInt64
-  /// What the files took for each byte of keys and values in them; nil if there are no files, or if the workload left
-  /// something else than the records.
+  /// The size of the files divided by that of the keys and values; nil if there are no files, or if the workload leaves
+  /// other contents than the records.
   public let bytesOnDiskPerByte: Double?
 
-  /// How long calls took, in seconds. Of calls that usually take less than a microsecond several are timed together, and
-  /// each counts as the mean of them.
+  /// Percentiles of the time of one call, in seconds. Calls that take less than a microsecond are timed several at once,
+  /// and each counts as their mean.
   public struct Latency: Sendable, Hashable, Codable {
-    /// Half of the calls took no longer.
+    /// The median.
     public let p50: Double
-    /// Nine of ten took no longer.
+    /// The 90th percentile.
     public let p90: Double
-    /// All but one of a hundred took no longer.
+    /// The 99th percentile.
     public let p99: Double
-    /// All but one of a thousand took no longer.
+    /// The 99.9th percentile.
     public let p999: Double
-    /// The longest of all, or of all means.
+    /// The maximum.
     public let maximum: Double
 
     init?(_ histogram: LatencyHistogram) {
@@ -174,6 +174,6 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
   /// The median time of one operation in seconds.
   public var secondsPerOperation: Double { seconds.median / Double(max(1, operations)) }
 
-  /// How many operations the subject does in a second, at the median.
+  /// The median number of operations in a second.
   public var operationsPerSecond: Double { 1 / secondsPerOperation }
 }

@@ -12,25 +12,24 @@
   import Musl
 #endif
 
-/// What two reports say of one subject in one workload.
+/// The results of two reports for one subject in one workload.
 struct ComparedResults {
   let before: BenchmarkResult
   let after: BenchmarkResult
 
-  /// How much longer it takes now, as a logarithm. Whatever disturbs a measurement makes it longer, so the least sample
-  /// says most.
+  /// The logarithm of the ratio of the times. Disturbances only lengthen a measurement, so the least samples are compared.
   var shift: Double { log(after.seconds.minimum / max(1e-12, before.seconds.minimum)) }
 
-  /// Whether the time is mostly that of a disk, which other processes use as well.
+  /// Whether most of the time is spent waiting for the disk, which other processes use as well.
   var waits: Bool { before.waits || after.waits }
 
-  /// Whether, the samples of now being divided by `factor`, all of one report are less than all of the other.
+  /// Whether, after the new samples are divided by `factor`, all of one report are less than all of the other.
   func isApart(dividingBy factor: Double) -> Bool {
     after.seconds.minimum / factor > before.seconds.maximum
       || after.seconds.maximum / factor < before.seconds.minimum
   }
 
-  /// How far the least sample of each report is from the next, which was disturbed as little.
+  /// The relative difference between the two least samples of each report, summed.
   var gap: Double { Self.gap(before.samples) + Self.gap(after.samples) }
 
   private static func gap(_ samples: [Double]) -> Double {
@@ -45,36 +44,37 @@ extension BenchmarkResult {
   }
 }
 
-/// Measurements that the same things disturb, so that together they say how far two runs of the same code lie apart.
+/// Measurements that are subject to the same disturbances, from which the noise between the two runs is estimated.
 struct ComparedGroup {
-  /// How many times what is usual in its group a shift must be. Of three engines that had not changed, measured 140 times
-  /// in a row while others used the same two processors and the same disk, this left one report of a change in sixteen.
+  /// The number of standard deviations beyond which a shift is significant. Of three unchanged engines, measured 140
+  /// times in a row while other processes used the same two processors and the same disk, one report in sixteen had a
+  /// false change.
   private static let unusual = 4.0
 
   private let pairs: [ComparedResults]
-  /// What the shifts of most subjects have in common: on a disk that all of them wait for it is the disk's.
+  /// The shift that most subjects share, which is attributed to the disk.
   private let common: Double
-  /// How far the shifts of a subject lie from the one in their middle, usually.
+  /// The standard deviation of the shifts from the median of their subject.
   private let noise: Double
 
   init(_ pairs: [ComparedResults], sharesDisk: Bool) {
     self.pairs = pairs
-    let middles = Dictionary(grouping: pairs, by: \.after.subject)
+    let medians = Dictionary(grouping: pairs, by: \.after.subject)
       .compactMapValues { Statistics($0.map(\.shift))?.median }
-    let shifts = middles.values.sorted()
+    let shifts = medians.values.sorted()
     if sharesDisk, shifts.count > 1 {
-      // That of the subject in the middle; of the two in the middle the lesser shift, or none if they differ in sign.
+      // The median subject's shift; of two medians the lesser one, or none if they differ in sign.
       common = min(max(0, shifts[(shifts.count - 1) / 2]), shifts[shifts.count / 2])
     } else {
       common = 0
     }
-    // From the middle of each subject, so that one that has become slower as a whole does not pass for noise.
-    let distances = pairs.map { abs($0.shift - (middles[$0.after.subject] ?? 0)) }
-    // That of a normal distribution with a standard deviation of 1 is 0.6745.
+    // From the median of each subject, so that an engine that is slower in everything does not count as noise.
+    let distances = pairs.map { abs($0.shift - (medians[$0.after.subject] ?? 0)) }
+    // The median absolute deviation of the standard normal distribution is 0.6745.
     noise = (Statistics(distances)?.median ?? 0) / 0.6745
   }
 
-  /// The measurements that chance does not explain.
+  /// The significant differences.
   var changes: [ComparedResults] {
     pairs.filter { pair in
       let least = max(BenchmarkComparison.threshold, 2 * pair.gap, exp(Self.unusual * noise) - 1)
@@ -83,12 +83,12 @@ struct ComparedGroup {
     }
   }
 
-  /// What was taken for the disk's doing, if it is much.
+  /// A caveat if the disk itself was much slower or faster.
   var caveats: [String] {
     guard exp(abs(common)) - 1 > BenchmarkComparison.threshold else { return [] }
     return [
-      "Disk: what waits for it takes \(Units.digits(exp(common))) times as long as before, with most engines, "
-        + "and is compared as if it did not."
+      "Disk: with most engines, workloads that wait for it take \(Units.digits(exp(common))) times as long as "
+        + "before. The comparison corrects for that."
     ]
   }
 }

@@ -8,21 +8,21 @@
   import Darwin
 #endif
 
-/// What figures depend on besides the code.
+/// The machine that a benchmark ran on.
 public struct MachineDescription: Sendable, Hashable, Codable {
   /// The operating system with its version.
   public let operatingSystem: String
   /// The kind of processor, such as `x86_64`.
   public let architecture: String
-  /// What the processor calls itself; nil where the system does not tell.
+  /// The model name of the processor; nil where the system does not report it.
   public let processor: String?
-  /// How many processors were active.
+  /// The number of active processors.
   public let cores: Int
-  /// How much memory there was, in bytes.
+  /// The size of the memory in bytes.
   public let memory: UInt64
   /// The Swift release that compiled this, such as `6.3`.
   public let swift: String
-  /// Whether the compiler was told to optimise. If not, the figures say little.
+  /// Whether this is a release build. The figures of a debug build are not representative.
   public let isOptimized: Bool
 
   /// The machine that this runs on.
@@ -35,9 +35,9 @@ public struct MachineDescription: Sendable, Hashable, Codable {
       isOptimized: compiledWithOptimization)
   }
 
-  /// One line for people.
+  /// The description in one line.
   public var summary: String {
-    let build = isOptimized ? "" : ", not optimised"
+    let build = isOptimized ? "" : ", not optimized"
     let processor = processor.map { "\($0), " } ?? ""
     return
       "\(operatingSystem), \(processor)\(architecture), \(cores) cores, \(Units.bytes(memory)) of memory, "
@@ -47,7 +47,7 @@ public struct MachineDescription: Sendable, Hashable, Codable {
 
 private var processorName: String? {
   #if !canImport(Darwin)
-    // Nil also where /proc is not mounted: then the description has one line less.
+    // Nil also where /proc is not mounted.
     guard let text = try? String(contentsOfFile: "/proc/cpuinfo", encoding: .utf8) else { return nil }
     let line = text.split(separator: "\n").first { $0.hasPrefix("model name") }
     return line?.split(separator: ":").last.map { $0.trimmingCharacters(in: .whitespaces) }
@@ -60,18 +60,18 @@ private var processorName: String? {
   #endif
 }
 
-/// The kind of file system that a place is on, such as `ext4`; nil where the system does not tell.
+/// The kind of file system of a path, such as `ext4`; nil where the system does not report it.
 func fileSystem(of url: URL) -> String? {
   #if !canImport(Darwin)
     guard let text = try? String(contentsOfFile: "/proc/self/mounts", encoding: .utf8) else { return nil }
-    let place = url.resolvingSymlinksInPath().pathComponents
+    let path = url.resolvingSymlinksInPath().pathComponents
     var best: (depth: Int, kind: String)?
     for line in text.split(separator: "\n") {
-      // A device, where it is mounted, the kind, options. Of two in one place the later one hides the earlier one.
+      // Device, mount point, kind, options. Of two file systems on one mount point the later one hides the earlier.
       let parts = line.split(separator: " ").map(String.init)
       guard parts.count > 2 else { continue }
       let mount = URL(filePath: parts[1]).pathComponents
-      if place.starts(with: mount), mount.count >= best?.depth ?? 0 { best = (mount.count, parts[2]) }
+      if path.starts(with: mount), mount.count >= best?.depth ?? 0 { best = (mount.count, parts[2]) }
     }
     return best?.kind
   #else
@@ -93,7 +93,7 @@ private var compiledArchitecture: String {
   #endif
 }
 
-// A program can ask at compile time only whether its compiler is at least some version.
+// The version of the compiler can only be tested against a minimum.
 private var compiler: String {
   #if compiler(>=6.4)
     "6.4 or later"

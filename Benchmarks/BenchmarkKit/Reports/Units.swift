@@ -1,4 +1,4 @@
-/// Numbers as people read them: three digits and a unit.
+/// Formats numbers with three digits and a unit.
 enum Units {
   /// A time, such as `12.3 µs`.
   static func seconds(_ seconds: Double) -> String {
@@ -23,7 +23,7 @@ enum Units {
     count >= 1e6 ? "\(Int(count / 1e6))M" : count >= 1e3 ? "\(Int(count / 1e3))k" : "\(Int(count))"
   }
 
-  /// A time to wait, such as `1:05`: minutes and seconds.
+  /// Minutes and seconds, such as `1:05`.
   static func clock(_ duration: Duration) -> String {
     let seconds = Int(duration.inSeconds.rounded())
     let rest = seconds % 60
@@ -49,10 +49,10 @@ enum Units {
     return "\(digits(size)) TiB"
   }
 
-  /// A part, such as `5%`.
-  static func percent(_ part: Double) -> String { "\(Int((part * 100).rounded()))%" }
+  /// A fraction, such as `5%`.
+  static func percent(_ fraction: Double) -> String { "\(Int((fraction * 100).rounded()))%" }
 
-  /// At least three digits, and no more behind the point than that takes.
+  /// Three significant digits, or all digits of a greater integer.
   static func digits(_ value: Double) -> String {
     guard value.isFinite, value.magnitude < 1e15 else { return "\(value)" }
     let decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0

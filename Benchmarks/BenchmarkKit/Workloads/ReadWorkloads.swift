@@ -9,12 +9,12 @@ extension Workload {
   static let readOne = Workload(
     "read-one", "Reads every record, one after another, in random order, for the second time."
   ) { run in
-    // Else who has written long ago finds more on the disk, and less in memory, than who has just written.
+    // Otherwise engines that wrote long ago would read from the disk, and those that have just written from memory.
     for (key, _) in run.records.all { _ = try await run.engine.read(key: key) }
     try await readOneByOne(run, run.records.shuffled)
   }
 
-  /// As many reads however many entries there are.
+  /// The same number of reads for any number of entries.
   static let readOneOfSome = Workload(
     "read-one-of", "Reads 10,000 records, one after another, in random order."
   ) { run in
@@ -34,13 +34,13 @@ extension Workload {
   /// Runs where the caller does.
   private static func readOneByOne(_ run: WorkloadRun, _ indices: [Int]) async throws {
     let records = run.records
-    let values = try await run.measure(operations: indices.count) { laps in
+    let values = try await run.measure(operations: indices.count) { latencies in
       let engine = run.engine
       var values: [Data?] = []
       values.reserveCapacity(indices.count)
       for index in indices {
         values.append(try await engine.read(key: records.all[index].key))
-        laps.lap()
+        latencies.record()
       }
       return values
     }
@@ -48,16 +48,16 @@ extension Workload {
   }
 
   static let readMissing = Workload(
-    "read-one-miss", "Asks for as many keys as there are records, none of which is there, one after another."
+    "read-one-miss", "Reads as many keys as there are records, none of which exists, one after another."
   ) { run in
     let keys = run.records.absentKeys(run.records.count)
-    try await run.measure(operations: keys.count) { laps in
+    try await run.measure(operations: keys.count) { latencies in
       let engine = run.engine
       for key in keys {
         guard try await engine.read(key: key) == nil else {
-          throw WrongAnswer("there is a value under the key \(key), which was not written")
+          throw WrongAnswer("the key \(key) was not written and has a value")
         }
-        laps.lap()
+        latencies.record()
       }
     }
   }
@@ -67,13 +67,13 @@ extension Workload {
   ) { run in
     let records = run.records
     let requests = records.shuffled.chunks(of: 1_000).map { $0.map { records.all[$0].key } }
-    let values = try await run.measure(operations: records.count) { laps in
+    let values = try await run.measure(operations: records.count) { latencies in
       let engine = run.engine
       var values: [Data] = []
       values.reserveCapacity(records.count)
       for keys in requests {
         values += try await engine.read(keys: keys)
-        laps.lap()
+        latencies.record()
       }
       return values
     }
@@ -82,18 +82,18 @@ extension Workload {
   }
 
   static let readAll = Workload("read-all", "Reads all records with their keys in one call.") { run in
-    let entries = try await run.measure(operations: run.records.count) { laps in
+    let entries = try await run.measure(operations: run.records.count) { latencies in
       let entries = try await run.engine.readAllDataAndKeys()
-      laps.lap()
+      latencies.record()
       return entries
     }
     try run.records.verify(entries)
   }
 
-  static let keys = Workload("keys", "Asks for all keys in one call.") { run in
-    let keys = try await run.measure(operations: run.records.count) { laps in
+  static let keys = Workload("keys", "Lists all keys in one call.") { run in
+    let keys = try await run.measure(operations: run.records.count) { latencies in
       let keys = try await run.engine.allKeys()
-      laps.lap()
+      latencies.record()
       return keys
     }
     guard keys.count == run.records.count, Set(keys) == Set(run.records.all.map(\.key)) else {
@@ -102,14 +102,14 @@ extension Workload {
   }
 
   static let count = Workload(
-    "count", "Asks for the number of entries, 50 times. An operation is one call."
+    "count", "Counts the entries, 50 times. An operation is one call."
   ) { run in
-    let answers = try await run.measure(operations: 50) { laps in
+    let answers = try await run.measure(operations: 50) { latencies in
       let engine = run.engine
       var answers: [Int] = []
       for _ in 0..<50 {
         answers.append(try await engine.keyCount())
-        laps.lap()
+        latencies.record()
       }
       return answers
     }
@@ -118,14 +118,14 @@ extension Workload {
 
   static let scan = Workload("scan", "Reads all records in the order of keys, 100 at a time.") { run in
     let records = run.records
-    let entries = try await run.measure(operations: records.count) { laps in
+    let entries = try await run.measure(operations: records.count) { latencies in
       let engine = run.engine
       var entries: [(key: CacheKey, data: Data)] = []
       var range = KeyRange.all
-      // An engine that ignores where to go on would never come to an end.
+      // An engine that ignores the start of the range would never reach the end.
       while entries.count <= records.count {
         let next = try await engine.scan(range, limit: 100)
-        laps.lap()
+        latencies.record()
         entries += next
         guard next.count == 100 else { break }
         range.after = next.last?.key
@@ -134,19 +134,19 @@ extension Workload {
     }
     try records.verify(entries)
     for (earlier, later) in zip(entries, entries.dropFirst()) where later.key < earlier.key {
-      throw WrongAnswer("the scan gave the key \(later.key) after \(earlier.key)")
+      throw WrongAnswer("the scan returned the key \(later.key) after \(earlier.key)")
     }
   }
 
   static let open = Workload(
-    "open", "Opens the engine on all records and reads one of them. An operation is all of that.",
+    "open", "Opens the engine with all records and reads one of them. An operation is both together.",
     needs: .persistent
   ) { run in
     try await run.close()
-    let value = try await run.measure(operations: 1) { laps in
+    let value = try await run.measure(operations: 1) { latencies in
       try await run.open()
       let value = try await run.engine.read(key: run.records.all[0].key)
-      laps.lap()
+      latencies.record()
       return value
     }
     try run.records.verify(value, isRecord: 0)

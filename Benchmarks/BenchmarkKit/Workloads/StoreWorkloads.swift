@@ -23,7 +23,7 @@ extension Workload {
     },
   ]
 
-  /// A workload that has items of its own, so many.
+  /// A workload with `count` items of its own.
   private static func ofItems(
     _ count: Int, _ name: String, _ summary: String, body: @escaping Body
   ) -> Workload {
@@ -38,16 +38,16 @@ extension Workload {
     }
   }
 
-  /// What the above is compared with.
+  /// The baseline of the workload above.
   private static func decodeInOneLoop(_ count: Int) -> Workload {
     ofItems(
       count, "loop-load-\(count)", "Reads \(count) items without a store and decodes each in one loop."
     ) { run in
       try await run.engine.write(StoredItem.entries(0..<count))
       let decoder = JSONDecoder()
-      let items = try await run.measure(operations: count) { laps in
+      let items = try await run.measure(operations: count) { latencies in
         let items = try await run.engine.readAllData().map { try decoder.decode(StoredItem.self, from: $0) }
-        laps.lap()
+        latencies.record()
         return items
       }
       try verify(inAnyOrder: items, are: StoredItem.numbered(0..<count))
@@ -86,16 +86,16 @@ extension Workload {
     try await insertManyItems($0)
   }
 
-  /// What the above is compared with.
+  /// The baseline of the workload above.
   private static let encodeInOneLoop = ofItems(
     5_000, "loop-insert-many",
     "Encodes 5,000 items in one loop and writes them as one batch, without a store."
   ) { run in
     let items = StoredItem.numbered(0..<5_000)
     let encoder = JSONEncoder()
-    try await run.measure(operations: items.count) { laps in
+    try await run.measure(operations: items.count) { latencies in
       try await run.engine.write(items.map { (CacheKey(verbatim: $0.id), try encoder.encode($0)) })
-      laps.lap()
+      latencies.record()
     }
     try await verify(run.engine, holds: items)
   }
@@ -111,9 +111,9 @@ extension Workload {
 
 @MainActor private func loadStore(_ run: WorkloadRun, _ count: Int) async throws {
   try await run.engine.write(StoredItem.entries(0..<count))
-  let store = try await run.measure(operations: count) { laps in
+  let store = try await run.measure(operations: count) { latencies in
     let store = try await Store<StoredItem>(storage: run.engine)
-    laps.lap()
+    latencies.record()
     return store
   }
   try verify(store, StoredItem.numbered(0..<count))
@@ -122,39 +122,41 @@ extension Workload {
 @MainActor private func insertManyItems(_ run: WorkloadRun) async throws {
   let items = StoredItem.numbered(0..<5_000)
   let store = try await Store<StoredItem>(storage: run.engine)
-  try await run.measure(operations: items.count) { laps in
+  try await run.measure(operations: items.count) { latencies in
     try await store.insert(items)
-    laps.lap()
+    latencies.record()
   }
   try verify(store, items)
   try await verify(run.engine, holds: items)
 }
 
-/// Makes one change after another to a store of so many items.
+/// Makes one change after another to a store of `count` items.
 @MainActor private func change(
   _ run: WorkloadRun, _ count: Int, _ items: [StoredItem],
   _ makeChange: (Store<StoredItem>, StoredItem) async throws -> Void
 ) async throws {
   try await run.engine.write(StoredItem.entries(0..<count))
   let store = try await Store<StoredItem>(storage: run.engine)
-  try await run.measure(operations: items.count) { laps in
+  try await run.measure(operations: items.count) { latencies in
     for item in items {
       try await makeChange(store, item)
-      laps.lap()
+      latencies.record()
     }
   }
   let reopened = try await Store<StoredItem>(storage: run.engine)
   try verify(store, reopened.items)
-  guard store.items != StoredItem.numbered(0..<count) else { throw WrongAnswer("the store has not changed") }
+  guard store.items != StoredItem.numbered(0..<count) else {
+    throw WrongAnswer("the items of the store are unchanged")
+  }
 }
 
 @MainActor private func replaceAll(_ run: WorkloadRun) async throws {
   let store = try await Store<StoredItem>(storage: run.engine)
   let generations = (0..<20).map { StoredItem.numbered(0..<1_000, name: "generation \($0)") }
-  try await run.measure(operations: generations.count) { laps in
+  try await run.measure(operations: generations.count) { latencies in
     for items in generations {
       try await store.removeAll().insert(items).run()
-      laps.lap()
+      latencies.record()
     }
   }
   try verify(store, generations[19])
@@ -169,13 +171,13 @@ private func verify(_ engine: any StorageEngine, holds items: [StoredItem]) asyn
 
 private func verify(inAnyOrder found: [StoredItem], are items: [StoredItem]) throws {
   guard found.sorted(by: { $0.id < $1.id }) == items.sorted(by: { $0.id < $1.id }) else {
-    throw WrongAnswer("there are \(found.count) items that are not the \(items.count) expected")
+    throw WrongAnswer("the \(found.count) items differ from the \(items.count) expected")
   }
 }
 
 @MainActor private func verify(_ store: Store<StoredItem>, _ items: [StoredItem]) throws {
   guard store.items == items else {
-    throw WrongAnswer("the store has \(store.items.count) items that are not the \(items.count) expected")
+    throw WrongAnswer("the \(store.items.count) items of the store differ from the \(items.count) expected")
   }
 }
 
@@ -195,10 +197,10 @@ private struct StoredItem: StorableItem, Identifiable, Equatable {
     }
   }
 
-  /// How many bytes such an item has as JSON, on average of 10,000.
+  /// The mean size of an item as JSON in bytes, over 10,000 items.
   static let meanSize = 100
 
-  /// What a store writes for such items.
+  /// The entries that a store writes for these items.
   static func entries(_ numbers: Range<Int>) throws -> [(key: CacheKey, data: Data)] {
     let codec = JSONCodec()
     return try numbered(numbers).map { (CacheKey(verbatim: $0.id), try codec.encode($0)) }

@@ -1,31 +1,37 @@
 extension Workload {
-  /// Workloads that belong together, to be selected by one name.
+  /// Workloads that are selected together by one name.
   public struct Group: Sendable {
-    /// How the group is selected.
+    /// The name by which the group is selected.
     public let name: String
-    /// What it is for, in a sentence.
+    /// What it measures, and how long that takes with five engines and the default configuration.
     public let summary: String
-    /// What belongs to it, in the order in which it runs by default.
+    /// The workloads of the group, in the order in which they run.
     public let workloads: [Workload]
   }
 
   /// Every group. A workload may belong to several.
   public static let groups: [Group] = [
     Group(
-      name: "standard", summary: "What most people want to know, in about a minute. The default.",
+      name: "standard", summary: "The most important calls, in about a minute. The default.",
       workloads: standard),
-    Group(name: "calls", summary: "Every kind of call of an engine.", workloads: calls),
-    Group(name: "tasks", summary: "Durable writes by 1 to 256 tasks at a time.", workloads: concurrentWrites),
-    Group(name: "sizes", summary: "Values of 100 B to 1 MB.", workloads: valueSizes),
+    Group(name: "calls", summary: "Every kind of call of an engine. About 2 minutes.", workloads: calls),
     Group(
-      name: "growth", summary: "Reading and writing one entry beside 10,000 to 1,000,000 others.",
+      name: "tasks", summary: "Durable writes by 1 to 256 concurrent tasks. Less than a minute.",
+      workloads: concurrentWrites),
+    Group(name: "sizes", summary: "Values of 100 B to 1 MB. About 3 minutes.", workloads: valueSizes),
+    Group(
+      name: "growth",
+      summary: "Reading and writing one entry beside 10,000 to 1,000,000 others. More than 4 minutes.",
       workloads: growth),
     Group(
-      name: "ycsb", summary: "A to F of the Yahoo! Cloud Serving Benchmark, records of 1 KB.", workloads: ycsb
+      name: "ycsb",
+      summary: "A to F of the Yahoo! Cloud Serving Benchmark, records of 1 KB. About 3 minutes.",
+      workloads: ycsb
     ),
-    Group(name: "store", summary: "A store in front of the engine.", workloads: store),
+    Group(name: "store", summary: "A store in front of the engine. More than 4 minutes.", workloads: store),
     Group(
-      name: "headline", summary: "Loading 10,000 and writing 5,000 objects, as object stores advertise it.",
+      name: "headline",
+      summary: "Loading 10,000 and writing 5,000 objects, as object stores advertise it. About a minute.",
       workloads: headline),
   ]
 
@@ -48,7 +54,7 @@ extension Workload {
     return all.first { $0.name == name }.map { [$0] }
   }
 
-  // The order matters for the length of a run only: as it is, the records are loaded as seldom as can be.
+  // In this order the records have to be written again as rarely as possible, which shortens a run.
 
   private static let calls: [Workload] = [
     writeOne, writeConcurrently(64), writeBatches(of: 100), writeBatches(of: 10_000), readOne, readMissing,
@@ -74,8 +80,8 @@ extension Workload {
   }
 }
 
-/// An operation is one entry unless the summary says otherwise, so that the time of `read-one` can be compared with
-/// that of `read-all`. A durable write waits for the disk, so what writes one by one does it for a part of the records.
+/// An operation is one entry unless the summary says otherwise, so that `read-one` and `read-all` can be compared.
+/// Durable writes wait for the disk, so workloads that write one by one use a part of the records only.
 func oneByOne(_ entries: Int) -> Int { max(1, entries / 20) }
 
 extension RandomAccessCollection where Index == Int {

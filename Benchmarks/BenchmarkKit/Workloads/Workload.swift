@@ -1,52 +1,51 @@
 import StockroomCore
 
-/// Something that an engine, or a store in front of it, does and that is worth timing.
+/// A sequence of calls of an engine, or of a store in front of it, to be timed.
 ///
-/// The built-in ones are in ``all``. A workload of one's own is a value like them:
+/// The built-in workloads are in ``all``. Create others with ``init(_:_:startsFrom:leaves:entries:valueSize:needs:body:)``:
 ///
 /// ```swift
-/// let exists = Workload("exists", "Asks for every key whether it is there.") { run in
-///   try await run.measure(operations: run.records.count) { laps in
+/// let exists = Workload("exists", "Checks the existence of every key.") { run in
+///   try await run.measure(operations: run.records.count) { latencies in
 ///     for (key, _) in run.records.all {
 ///       _ = try await run.engine.keyExists(key)
-///       laps.lap()
+///       latencies.record()
 ///     }
 ///   }
 /// }
 /// ```
 public struct Workload: Sendable {
-  /// What an engine holds.
+  /// The entries in an engine.
   public enum Contents: Sendable {
     /// No entry.
     case nothing
-    /// Just the records of the workload.
+    /// The records of the workload and nothing else.
     case records
-    /// Neither of these.
+    /// Any other contents.
     case somethingElse
   }
 
-  /// Prepares what the runner does not, calls ``WorkloadRun/measure(operations:_:)`` once, and verifies all that the
-  /// engine answered.
+  /// Prepares what the runner does not, calls ``WorkloadRun/measure(operations:_:)`` once, and verifies the results.
   public typealias Body = @Sendable (WorkloadRun) async throws -> Void
 
-  /// How the workload is selected and reported.
+  /// The name by which the workload is selected and reported.
   public let name: String
-  /// What it does and what counts as one operation, in a sentence or two.
+  /// What the workload does and what counts as one operation, in a sentence or two.
   public let summary: String
-  /// What the engine holds before. The runner sees to it, without timing that.
+  /// The contents of the engine before. The runner prepares them untimed.
   public let startsFrom: Contents
-  /// What the engine holds afterwards.
+  /// The contents of the engine afterwards.
   public let leaves: Contents
-  /// How many records there are, 1 to 10,000,000; nil for as many as the configuration says.
+  /// The number of records, 1 to 10,000,000; nil for that of the configuration.
   public let entries: Int?
-  /// The mean size of a value in bytes, from 0 to 64 MiB; nil for what the configuration says.
+  /// The mean size of a value in bytes, from 0 to 64 MiB; nil for that of the configuration.
   public let valueSize: Int?
-  /// What an engine must promise to take part.
+  /// The capabilities that an engine must have to be measured.
   public let needs: EngineCapabilities
-  /// What is done.
+  /// The calls.
   public let body: Body
 
-  /// A workload.
+  /// Creates a workload.
   public init(
     _ name: String, _ summary: String, startsFrom: Contents = .records, leaves: Contents = .records,
     entries: Int? = nil, valueSize: Int? = nil, needs: EngineCapabilities = [], body: @escaping Body
@@ -61,7 +60,7 @@ public struct Workload: Sendable {
     self.body = body
   }
 
-  /// The same under another name, with records of another number or size.
+  /// The same workload under another name, with another number or size of records.
   func with(name: String, entries: Int? = nil, valueSize: Int? = nil) -> Workload {
     Workload(
       name, summary, startsFrom: startsFrom, leaves: leaves, entries: entries ?? self.entries,

@@ -5,117 +5,131 @@
 #endif
 import StockroomCore
 
-/// One workload on one subject, once: what its body works with.
+/// One measurement of a workload on a subject, as its body sees it.
 public final class WorkloadRun: Sendable {
   /// The records of the workload.
   public let records: BenchmarkRecords
-  /// What the random choices of the workload are made from. The same for all subjects.
+  /// The seed of the workload's random choices, the same for all subjects.
   public let seed: UInt64
-  /// How many calls together are one lap, as a single one would be too short to be timed.
-  let callsPerLap: Int
+  /// The number of calls that are timed together where a single one would be too short.
+  let callsPerSample: Int
 
-  private let contestant: Contestant
+  private let subject: OpenSubject
   private let outcome = MutexProtected<Measurement?>(nil)
 
-  init(_ contestant: Contestant, records: BenchmarkRecords, seed: UInt64, callsPerLap: Int) {
-    self.contestant = contestant
+  init(_ subject: OpenSubject, records: BenchmarkRecords, seed: UInt64, callsPerSample: Int) {
+    self.subject = subject
     self.records = records
     self.seed = seed
-    self.callsPerLap = callsPerLap
+    self.callsPerSample = callsPerSample
   }
 
   /// The engine.
-  public var engine: any StorageEngine { contestant.engine }
+  public var engine: any StorageEngine { subject.engine }
 
-  /// What was measured, once it has been.
+  /// The result of ``measure(operations:_:)``.
   var measurement: Measurement? { outcome.withLock { $0 } }
 
   /// Closes the engine, which ``open()`` opens again.
-  public func close() async throws { try await contestant.close() }
+  public func close() async throws { try await subject.close() }
 
-  /// Opens the engine where it was.
-  public func open() async throws { try await contestant.open() }
+  /// Opens the engine again.
+  public func open() async throws { try await subject.open() }
 
-  /// Does the work and takes the time; also of the processors, of each lap, and of the longest stall of the cooperative
-  /// pool. Whatever is before or after is not timed.
+  /// Runs `work` and measures its time, the processor time, the memory, the latency of each call, and the longest stall
+  /// of the cooperative pool. Nothing outside of `work` is measured.
   ///
   /// - Parameters:
-  ///   - operations: How many operations the work consists of: what its time is divided by.
-  ///   - work: What is timed, where the caller is. It calls `lap()` after each call of the engine.
+  ///   - operations: The number of operations in the work, by which its time is divided.
+  ///   - work: Runs on the caller's actor. Calls ``LatencyRecorder/record()`` after each call of the engine.
   public func measure<Result>(
-    operations: Int, _ work: (inout Laps) async throws -> Result
+    operations: Int, _ work: (inout LatencyRecorder) async throws -> Result
   ) async throws -> Result {
-    var laps = self.laps()
-    let meters = Meters()
+    var latencies = latencyRecorder()
+    let usage = ResourceUsage()
     let heartbeat = Heartbeat()
     let start = ContinuousClock.now
-    laps.start()
+    latencies.start()
     let result: Result
     do {
-      result = try await work(&laps)
+      result = try await work(&latencies)
     } catch {
       _ = await heartbeat.stop()
       throw error
     }
     let seconds = (ContinuousClock.now - start).inSeconds
-    let processorSeconds = meters.processorSeconds
+    let histogram = latencies.finished()
+    let processorSeconds = usage.processorSeconds
     let stall = await heartbeat.stop()
-    let latencies = lapsOfTasks.withLock { $0 }
+    let merged = latenciesOfTasks.withLock { $0.merging(histogram) }
     outcome.withLock {
       $0 = Measurement(
         operations: operations, seconds: max(1e-9, seconds), processorSeconds: processorSeconds,
-        peakMemory: meters.peakMemory, stall: stall, latencies: latencies.merging(laps.histogram))
+        peakMemory: usage.peakMemory, stall: stall, latencies: merged)
     }
     return result
   }
 
-  private let lapsOfTasks = MutexProtected(LatencyHistogram())
+  private let latenciesOfTasks = MutexProtected(LatencyHistogram())
 
-  /// Laps for a task of the workload's own.
-  public func laps() -> Laps { Laps(callsPerLap: callsPerLap) }
+  /// A recorder for a task that the workload starts. Hand it to ``add(_:)`` when the task is done.
+  public func latencyRecorder() -> LatencyRecorder { LatencyRecorder(callsPerSample: callsPerSample) }
 
-  /// Counts the laps of a task in.
-  public func add(_ laps: Laps) { lapsOfTasks.withLock { $0 = $0.merging(laps.histogram) } }
-}
-
-/// The times of calls, one after the other.
-public struct Laps: Sendable {
-  private let callsPerLap: Int
-  private var calls = 0
-  private var last = ContinuousClock.now
-  private(set) var histogram = LatencyHistogram()
-
-  init(callsPerLap: Int) { self.callsPerLap = max(1, callsPerLap) }
-
-  /// Begins anew: what has gone by is no part of the next call.
-  public mutating func start() { last = .now }
-
-  /// A call has ended. Costs about 30 ns, or next to nothing where several calls are one lap.
-  public mutating func lap() {
-    calls += 1
-    guard calls == callsPerLap else { return }
-    calls = 0
-    let now = ContinuousClock.now
-    histogram.add(nanoseconds: (now - last).inNanoseconds / UInt64(callsPerLap), count: UInt64(callsPerLap))
-    last = now
+  /// Adds the latencies that a task has recorded.
+  public func add(_ latencies: consuming LatencyRecorder) {
+    let histogram = latencies.finished()
+    latenciesOfTasks.withLock { $0 = $0.merging(histogram) }
   }
 }
 
-/// What was measured of one subject in one workload, once.
+/// The latencies of consecutive calls.
+public struct LatencyRecorder: Sendable {
+  private let callsPerSample: Int
+  private var calls = 0
+  private var last = ContinuousClock.now
+  private var histogram = LatencyHistogram()
+
+  init(callsPerSample: Int) { self.callsPerSample = max(1, callsPerSample) }
+
+  /// Starts the time of the next call.
+  public mutating func start() { last = .now }
+
+  /// Ends the time of a call and starts that of the next. Costs about 30 ns, and less where several calls are timed
+  /// together.
+  public mutating func record() {
+    calls += 1
+    if calls == callsPerSample { addSample() }
+  }
+
+  private mutating func addSample() {
+    let now = ContinuousClock.now
+    // The mean is rounded up: a call takes some time, however short.
+    let mean = ((now - last).inNanoseconds + UInt64(calls) - 1) / UInt64(calls)
+    histogram.add(nanoseconds: mean, count: UInt64(calls))
+    (calls, last) = (0, now)
+  }
+
+  /// The latencies of all calls, including the last ones, which may be too few for a sample of the usual size.
+  consuming func finished() -> LatencyHistogram {
+    if calls > 0 { addSample() }
+    return histogram
+  }
+}
+
+/// One measurement of a subject in a workload.
 struct Measurement: Sendable {
   let operations: Int
   let seconds: Double
-  /// How long the processors worked for the process.
+  /// The processor time of all threads.
   let processorSeconds: Double
-  /// How much the memory of the process grew at most, in bytes, where the system tells.
+  /// The growth of the resident memory at its peak, in bytes; nil where the system does not report it.
   let peakMemory: UInt64?
-  /// The longest time that a task which wanted to run each millisecond was kept from it, in seconds; nil if all was over
-  /// sooner.
+  /// The longest delay of a task that is due every millisecond, in seconds; nil if the work took less.
   let stall: Double?
   let latencies: LatencyHistogram
-  /// What the engine's files took, in bytes, when it had been measured.
+  /// The size of the engine's files after the measurement, in bytes.
   var bytesOnDisk: UInt64 = 0
-  /// What the keys and values in them have, in bytes, if that is known.
+  /// The size of the keys and values in them, in bytes, if it is known.
   var bytesStored: UInt64?
 }
 

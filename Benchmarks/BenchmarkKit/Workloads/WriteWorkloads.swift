@@ -6,14 +6,14 @@ extension Workload {
     startsFrom: .nothing, leaves: .somethingElse
   ) { run in
     let written = Array(run.records.all.prefix(oneByOne(run.records.count)))
-    try await run.measure(operations: written.count) { laps in
+    try await run.measure(operations: written.count) { latencies in
       let engine = run.engine
       for (key, data) in written {
         try await engine.write(data, key: key)
-        laps.lap()
+        latencies.record()
       }
     }
-    try await run.engine.holds(written)
+    try await run.engine.verifyContents(written)
   }
 
   static func writeConcurrently(_ tasks: Int) -> Workload {
@@ -28,18 +28,18 @@ extension Workload {
         try await withThrowingTaskGroup { group in
           for task in 0..<tasks {
             group.addTask {
-              var laps = run.laps()
+              var latencies = run.latencyRecorder()
               for index in stride(from: task, to: written.count, by: tasks) {
                 try await engine.write(written[index].data, key: written[index].key)
-                laps.lap()
+                latencies.record()
               }
-              run.add(laps)
+              run.add(latencies)
             }
           }
           try await group.waitForAll()
         }
       }
-      try await run.engine.holds(written)
+      try await run.engine.verifyContents(written)
     }
   }
 
@@ -48,14 +48,14 @@ extension Workload {
       "write-batch-\(size)", "Writes all records in batches of \(size).", startsFrom: .nothing
     ) { run in
       let batches = run.records.all.chunks(of: size).map(Array.init)
-      try await run.measure(operations: run.records.count) { laps in
+      try await run.measure(operations: run.records.count) { latencies in
         let engine = run.engine
         for batch in batches {
           try await engine.write(batch)
-          laps.lap()
+          latencies.record()
         }
       }
-      try await run.engine.holds(run.records.all)
+      try await run.engine.verifyContents(run.records.all)
     }
   }
 
@@ -65,19 +65,19 @@ extension Workload {
   ) { run in
     let values = run.records.newValues()
     let written = run.records.shuffled.prefix(oneByOne(run.records.count)).map { values[$0] }
-    try await run.measure(operations: written.count) { laps in
+    try await run.measure(operations: written.count) { latencies in
       let engine = run.engine
       for (key, data) in written {
         try await engine.write(data, key: key)
-        laps.lap()
+        latencies.record()
       }
     }
     var expected = run.records.all
     for index in run.records.shuffled.prefix(written.count) { expected[index] = values[index] }
-    try await run.engine.holds(expected)
+    try await run.engine.verifyContents(expected)
   }
 
-  /// As many writes however many entries there are, and then they are removed again.
+  /// The same number of writes for any number of entries; they are removed afterwards.
   static let writeOneBesideOthers = Workload(
     "write-one-beside", "Writes 500 new entries one after another, beside the records."
   ) { run in
@@ -85,15 +85,15 @@ extension Workload {
     let written = records.absentKeys(500).enumerated().map { index, key in
       (key: key, data: records.all[index % records.count].data)
     }
-    try await run.measure(operations: written.count) { laps in
+    try await run.measure(operations: written.count) { latencies in
       let engine = run.engine
       for (key, data) in written {
         try await engine.write(data, key: key)
-        laps.lap()
+        latencies.record()
       }
     }
     try verify(count: try await run.engine.keyCount(), is: records.count + written.count)
-    try await run.engine.has(written)
+    try await run.engine.verifyContains(written)
     try await run.engine.remove(keys: written.map(\.key))
   }
 
@@ -101,14 +101,14 @@ extension Workload {
     "remove-one", "Removes entries one after another, a twentieth of the records.", leaves: .somethingElse
   ) { run in
     let removed = oneByOne(run.records.count)
-    try await run.measure(operations: removed) { laps in
+    try await run.measure(operations: removed) { latencies in
       let engine = run.engine
       for (key, _) in run.records.all.prefix(removed) {
         try await engine.remove(key: key)
-        laps.lap()
+        latencies.record()
       }
     }
-    try await run.engine.holds(Array(run.records.all.dropFirst(removed)))
+    try await run.engine.verifyContents(Array(run.records.all.dropFirst(removed)))
   }
 
   static let removeBatch = Workload(
@@ -116,23 +116,23 @@ extension Workload {
   ) { run in
     let removed = (run.records.count + 1) / 2
     let batches = run.records.all.prefix(removed).map(\.key).chunks(of: 1_000).map(Array.init)
-    try await run.measure(operations: removed) { laps in
+    try await run.measure(operations: removed) { latencies in
       let engine = run.engine
       for keys in batches {
         try await engine.remove(keys: keys)
-        laps.lap()
+        latencies.record()
       }
     }
-    try await run.engine.holds(Array(run.records.all.dropFirst(removed)))
+    try await run.engine.verifyContents(Array(run.records.all.dropFirst(removed)))
   }
 
   static let removeAll = Workload(
     "remove-all", "Removes everything with one call.", leaves: .nothing
   ) { run in
-    try await run.measure(operations: run.records.count) { laps in
+    try await run.measure(operations: run.records.count) { latencies in
       try await run.engine.removeAllData()
-      laps.lap()
+      latencies.record()
     }
-    try await run.engine.holds([])
+    try await run.engine.verifyContents([])
   }
 }

@@ -28,13 +28,13 @@ extension Workload {
       let steps = client.steps(max(1, run.records.count / 5))
       var answers: [[Data]] = []
       answers.reserveCapacity(steps.count)
-      answers = try await run.measure(operations: steps.count) { laps in
+      answers = try await run.measure(operations: steps.count) { latencies in
         let engine = run.engine
         var answers: [[Data]] = []
         answers.reserveCapacity(steps.count)
         for step in steps {
           answers.append(try await step.perform(engine))
-          laps.lap()
+          latencies.record()
         }
         return answers
       }
@@ -43,9 +43,9 @@ extension Workload {
   }
 }
 
-/// The client of the benchmark: what it asks for, and what it must be answered.
+/// The client of the benchmark: its operations and the results expected.
 struct YCSB: Sendable {
-  /// How many of a hundred operations are of which kind.
+  /// The percentages of the kinds of operations.
   struct Shares: Sendable {
     var read = 0
     var update = 0
@@ -62,7 +62,7 @@ struct YCSB: Sendable {
     case scan(KeyRange, limit: Int)
     case modify(CacheKey, Data)
 
-    /// Gives what was read.
+    /// Returns the values read.
     func perform(_ engine: any StorageEngine) async throws -> [Data] {
       switch self {
       case .read(let key): return try await engine.read(key: key).map { [$0] } ?? []
@@ -81,7 +81,7 @@ struct YCSB: Sendable {
   private let shares: Shares
   private var random: SeededRandom
   private var zipfian: Zipfian
-  /// What was there before the first step.
+  /// The records before the first step.
   let initialRecords: [(key: CacheKey, data: Data)]
 
   init(_ shares: Shares, count: Int, seed: UInt64) {
@@ -96,10 +96,10 @@ struct YCSB: Sendable {
   mutating func steps(_ count: Int) -> [Step] { (0..<count).map { _ in step() } }
 
   private mutating func step() -> Step {
-    var lot = random.next(upTo: 100)
+    var draw = random.next(upTo: 100)
     func isDrawn(_ share: Int) -> Bool {
-      lot -= share
-      return lot < 0
+      draw -= share
+      return draw < 0
     }
     if isDrawn(shares.read) { return .read(choose()) }
     if isDrawn(shares.update) { return .write(choose(), Self.record(&random)) }
@@ -109,7 +109,7 @@ struct YCSB: Sendable {
       return .write(key, Self.record(&random))
     }
     if isDrawn(shares.scan) {
-      // A range begins after a key: the one that is a byte less than the chosen one.
+      // The start of a range is exclusive, so it is the chosen key without its last byte.
       let start = CacheKey(verbatim: String(choose().value.dropLast()))
       return .scan(KeyRange(after: start, upTo: nil), limit: 1 + random.next(upTo: 100))
     }
@@ -122,7 +122,7 @@ struct YCSB: Sendable {
     return Self.key(number)
   }
 
-  /// Throws unless these are the answers that an engine which forgets nothing gives.
+  /// Throws unless these are the results of an engine that loses nothing.
   func verify(_ answers: [[Data]], of steps: [Step]) throws {
     var values = Dictionary(uniqueKeysWithValues: initialRecords.map { ($0.key, $0.data) })
     var sortedKeys = shares.scan > 0 ? initialRecords.map(\.key).sorted() : []
@@ -144,10 +144,12 @@ struct YCSB: Sendable {
   }
 
   private static func compare(_ answer: [Data], _ expected: [Data], _ step: Step) throws {
-    guard answer == expected else { throw WrongAnswer("\(step.name) gave other values than were written") }
+    guard answer == expected else {
+      throw WrongAnswer("\(step.name) returned other values than were written")
+    }
   }
 
-  /// Numbers are hashed, so that those written one after the other do not lie side by side.
+  /// Numbers are hashed, so that consecutive ones are not adjacent in key order.
   private static func key(_ number: Int) -> CacheKey {
     CacheKey(verbatim: "user\(Zipfian.hash(UInt64(number)))")
   }
@@ -159,7 +161,7 @@ struct YCSB: Sendable {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(recordSize)
     while bytes.count < recordSize {
-      // Printable, as the benchmark's fields are.
+      // Printable characters, as in the fields of the original benchmark.
       withUnsafeBytes(of: random.next() & 0x3f3f_3f3f_3f3f_3f3f &+ 0x2020_2020_2020_2020) { bytes += $0 }
     }
     return Data(bytes)

@@ -1,32 +1,31 @@
-/// What makes `cache[key] = value` possible without waiting, next to `try await cache[key]`.
+/// The subscripts of ``PersistentCache`` that are assigned synchronously, `cache[key] = value`.
 ///
-/// A subscript of Swift cannot be read asynchronously and assigned synchronously. Two can: ``PersistentCache`` has the
-/// one that is read, and this protocol gives it the one that is assigned. It is of no other use.
+/// A Swift subscript cannot have an asynchronous getter and a synchronous setter. Two subscripts can: ``PersistentCache``
+/// declares the one that is read, `try await cache[key]`, and this protocol the one that is assigned.
 public protocol AssignableCache<Key, Value> {
-  /// What values are found by.
+  /// The keys of the cache.
   associatedtype Key
-  /// What is kept.
+  /// The values of the cache.
   associatedtype Value
-  /// A value and when it expires.
+  /// A value with its expiry.
   associatedtype Item
 
-  /// Keeps a value that does not expire, or with nil removes what there is.
+  /// Sets a value that does not expire; nil removes the entry.
   func assign(_ value: Value?, forKey key: Key)
 
-  /// Keeps an item, or with nil removes what there is.
+  /// Sets an item; nil removes the entry.
   func assign(item: Item?, forKey key: Key)
 }
 
 extension AssignableCache {
-  /// Keeps a value that does not expire, or with nil removes what there is; see
-  /// ``PersistentCache/assign(_:forKey:)``.
+  /// Sets a value that does not expire; nil removes the entry. See ``PersistentCache/assign(_:forKey:)``.
   public subscript(key: Key) -> Value? {
     @available(*, unavailable, message: "Reading may have to wait for storage: try await cache[key]")
     get { nil }
     nonmutating set { assign(newValue, forKey: key) }
   }
 
-  /// Keeps an item, or with nil removes what there is; see ``PersistentCache/assign(item:forKey:)``.
+  /// Sets an item; nil removes the entry. See ``PersistentCache/assign(item:forKey:)``.
   public subscript(item key: Key) -> Item? {
     @available(*, unavailable, message: "Reading may have to wait for storage: try await cache[item: key]")
     get { nil }

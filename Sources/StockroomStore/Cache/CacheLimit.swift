@@ -1,14 +1,14 @@
-/// How much a ``PersistentCache`` keeps in memory, or in storage.
+/// The capacity of a ``PersistentCache`` in memory, or in storage.
 ///
-/// Both conditions hold; nil means no limit, and less than nothing is nothing.
+/// Both limits apply. Nil means no limit, and a negative number means zero.
 public struct CacheLimit: Sendable, Hashable {
-  /// The most entries.
+  /// The maximum number of entries.
   public var entries: Int?
-  /// The most bytes of all values together, as the codec encoded them. What surrounds a value is not counted, and
-  /// neither is that a value may take more room in memory than its encoding.
+  /// The maximum size of all values together in bytes, as the codec encoded them, without keys and overhead. In memory a
+  /// value may take more than its encoding.
   public var bytes: Int?
 
-  /// A limit of entries, of bytes, of both or of neither.
+  /// Creates a limit of entries, of bytes, of both or of neither.
   public init(entries: Int? = nil, bytes: Int? = nil) {
     self.entries = entries
     self.bytes = bytes
@@ -21,6 +21,6 @@ public struct CacheLimit: Sendable, Hashable {
     count > max(0, entries ?? .max) || size > max(0, bytes ?? .max)
   }
 
-  /// Whether a value of this size is within the limit when it is alone.
+  /// Whether a single value of this size is within the limit.
   func admits(bytes size: Int) -> Bool { !isExceeded(entries: 0, bytes: size) }
 }

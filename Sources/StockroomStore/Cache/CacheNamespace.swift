@@ -6,16 +6,16 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Gives the entries of a cache their names in an engine.
+/// Maps the keys of a cache to keys of an engine.
 ///
-/// A name is `cache:`, the length of the namespace, `:`, the namespace, `:`, and the text of the key. The length makes
-/// sure that the names of one namespace never start like those of another. What would be too long is hashed, the
-/// namespace and the key each for itself, so that all entries of a namespace still share a prefix.
+/// An engine's key is `cache:`, the length of the namespace, `:`, the namespace, `:`, and the encoded key. With the
+/// length, no prefix of one namespace is a prefix of another. A namespace that is too long is replaced by its hash, and
+/// so is a key that is too long, separately, so that all entries of a namespace share a prefix.
 struct CacheNamespace: Sendable {
-  /// Leaves room for the text of most keys.
+  /// Leaves room for most encoded keys.
   private static let maximumPrefixLength = 256
 
-  /// What the keys of all entries of this namespace, and of no other, start with.
+  /// The prefix of the keys of all entries in this namespace.
   let prefix: String
   private let fullPrefix: String
   private let isHashed: Bool
@@ -26,26 +26,26 @@ struct CacheNamespace: Sendable {
     prefix = isHashed ? "cache#\(CacheKey(fullPrefix).value):" : fullPrefix
   }
 
-  /// Where an entry is, and how it is told from one whose hash is the same.
+  /// The engine's key of an entry, and what distinguishes the entry from others with the same hash.
   struct Name: Sendable {
     let key: CacheKey
-    /// The whole name in UTF-8, where the key has a hash in its place. It is stored with the entry.
-    let proof: Data?
+    /// The full name in UTF-8, which is stored in the entry if the key contains a hash.
+    let fullName: Data?
   }
 
   /// The name of the entry of a key.
-  func name(of text: KeyText) -> Name {
-    var key = CacheKey(verbatim: prefix + text.string)
+  func name(of encodedKey: EncodedKey) -> Name {
+    var key = CacheKey(verbatim: prefix + encodedKey.string)
     let isTooLong = key.value.utf8.count > CacheKey.maximumLength
-    if !isHashed && !isTooLong { return Name(key: key, proof: nil) }
-    // The text of a key never begins with a number sign.
-    if isTooLong { key = CacheKey(verbatim: "\(prefix)#\(CacheKey(text.string).value)") }
-    return Name(key: key, proof: Data(fullPrefix.utf8) + Data(text.string.utf8))
+    if !isHashed && !isTooLong { return Name(key: key, fullName: nil) }
+    // An encoded key never begins with a number sign.
+    if isTooLong { key = CacheKey(verbatim: "\(prefix)#\(CacheKey(encodedKey.string).value)") }
+    return Name(key: key, fullName: Data(fullPrefix.utf8) + Data(encodedKey.string.utf8))
   }
 
-  /// Whether an entry whose key starts with ``prefix`` is of this namespace, and not of one with the same hash.
+  /// Whether an entry whose key starts with ``prefix`` belongs to this namespace, and not to one with the same hash.
   func contains(_ entry: CacheEntry?) -> Bool {
     guard isHashed else { return true }
-    return entry?.proof?.starts(with: fullPrefix.utf8) ?? false
+    return entry?.fullName?.starts(with: fullPrefix.utf8) ?? false
   }
 }

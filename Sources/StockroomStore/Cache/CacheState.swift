@@ -1,44 +1,45 @@
 import StockroomCore
 
-/// All that a cache knows, behind one lock.
+/// The state of a cache, behind one lock.
 ///
-/// What a key has is decided in this order: what was assigned and is not written yet, what is in memory, and what is in
-/// storage, unless that is known to be out of date.
+/// The value of a key is looked up in this order: assignments that are not written yet, memory, and storage unless it is
+/// known to be out of date.
 struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
-  /// Something was assigned and waits to be written.
+  /// An assignment that has not been written yet.
   struct Assignment: Sendable {
     var item: Item?
-    /// False from when the writing has begun.
+    /// False once it is being written.
     var isQueued = true
   }
 
-  /// Reads of one key from storage that are under way.
+  /// Reads of one key from storage that are in progress.
   private struct Reads {
     var count = 0
-    /// How often the key has changed since the first of them began.
+    /// The number of changes of the key since the first of them began.
     var changes = 0
   }
 
   var memory: MemoryTier<Item>
-  var assigned: [KeyText: Assignment] = [:]
-  /// Keys of which storage has something else than was assigned, since writing failed. Without a limit: to forget one
-  /// would bring its old value back.
-  var unwritten: Set<KeyText> = []
+  var assigned: [EncodedKey: Assignment] = [:]
+  /// Keys whose stored value is out of date because a write failed. Not limited in number: without its key here, the old
+  /// value would reappear.
+  var unwritten: Set<EncodedKey> = []
   var failures = FailureLog()
 
-  var queue: [CacheWork<Item>] = []
+  var queue: [QueuedWrite<Item>] = []
   var isWriting = false
 
-  /// Keys, or all of them, of which storage may change at any moment, without an assignment to tell.
-  private var changing: Set<KeyText> = []
+  /// Keys, or all of them, whose stored value is being changed without an assignment.
+  private var changing: Set<EncodedKey> = []
   private var allAreChanging = false
-  private var reads: [KeyText: Reads] = [:]
+  private var reads: [EncodedKey: Reads] = [:]
 
-  var loads = LoadTable<Value>()
-  /// Sizes of what is in storage, the oldest first. Nil until they have been counted, and where there is no limit.
-  var stored: RecencyList<CacheKey, Void>?
-  /// Whether counting has failed, so that no write tries it again.
-  var isUncountable = false
+  var loads = SingleFlightLoads<Value>()
+  /// The sizes of the entries in storage, the least recently written first. Nil until they have been loaded, and without
+  /// a limit.
+  var storedSizes: LRUList<CacheKey, Void>?
+  /// Whether loading the sizes has failed, in which case writes do not retry it.
+  var hasLoadingSizesFailed = false
 
   init(memory: MemoryTier<Item>) { self.memory = memory }
 }
@@ -48,29 +49,29 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 extension CacheState {
   enum Lookup: Sendable {
     case known(Item?)
-    /// Storage has to be asked. With a ticket, what is found may go into memory.
-    case inStorage(ticket: Int?)
+    /// Storage has to be read. With a version, the result may be kept in memory.
+    case inStorage(version: Int?)
   }
 
-  /// What is known of a key without asking storage.
-  mutating func lookUp(_ key: KeyText) -> Item?? {
+  /// The value of a key if it is known without reading storage.
+  mutating func lookUp(_ key: EncodedKey) -> Item?? {
     if let assignment = assigned[key] { return .some(assignment.item) }
     if let item = memory.use(key) { return .some(item) }
     return unwritten.contains(key) ? .some(nil) : nil
   }
 
   /// Looks a key up, and begins a read from storage if that is necessary.
-  mutating func beginRead(of key: KeyText) -> Lookup {
+  mutating func beginRead(of key: EncodedKey) -> Lookup {
     if let item = lookUp(key) { return .known(item) }
-    if allAreChanging || changing.contains(key) { return .inStorage(ticket: nil) }
+    if allAreChanging || changing.contains(key) { return .inStorage(version: nil) }
     reads[key, default: Reads()].count += 1
-    return .inStorage(ticket: reads[key]?.changes)
+    return .inStorage(version: reads[key]?.changes)
   }
 
-  /// Ends a read from storage. What was found goes into memory if the key has not changed since.
-  mutating func endRead(of key: KeyText, ticket: Int?, found item: Item?, size: Int) {
-    guard let ticket, var reads = reads[key] else { return }
-    if let item, reads.changes == ticket { memory.set(item, size: size, for: key) }
+  /// Ends a read from storage. The result is kept in memory if the key has not changed since.
+  mutating func endRead(of key: EncodedKey, version: Int?, found item: Item?, size: Int) {
+    guard let version, var reads = reads[key] else { return }
+    if let item, reads.changes == version { memory.set(item, size: size, for: key) }
     reads.count -= 1
     self.reads[key] = reads.count == 0 ? nil : reads
   }
@@ -79,8 +80,8 @@ extension CacheState {
 // MARK: - Changing
 
 extension CacheState {
-  /// Makes the item what the key has, to be written later, in the place that the key has in the queue already or at the end.
-  mutating func assign(_ item: Item?, to key: KeyText) {
+  /// Sets the item of a key and queues the write, unless one is queued for the key already.
+  mutating func assign(_ item: Item?, to key: EncodedKey) {
     noteChange(of: key)
     memory.remove(key)
     if let previous = assigned.updateValue(Assignment(item: item), forKey: key) {
@@ -90,24 +91,24 @@ extension CacheState {
     queue.append(.assignment(key))
   }
 
-  /// Makes the item what the key has, in memory alone.
-  mutating func set(_ item: Item?, size: Int, for key: KeyText) {
+  /// Sets the item of a key in memory only.
+  mutating func set(_ item: Item?, size: Int, for key: EncodedKey) {
     noteChange(of: key)
     memory.set(item, size: size, for: key)
   }
 
-  /// From now until ``endChanging(_:)`` storage may have the old value of the key or the new one.
-  mutating func beginChanging(_ key: KeyText) {
+  /// Until ``endChanging(_:)``, storage may have the old value of the key or the new one.
+  mutating func beginChanging(_ key: EncodedKey) {
     noteChange(of: key)
     changing.insert(key)
   }
 
-  mutating func endChanging(_ key: KeyText) {
+  mutating func endChanging(_ key: EncodedKey) {
     noteChange(of: key)
     changing.remove(key)
   }
 
-  /// From now until ``endChangingAll()`` storage may have lost anything.
+  /// Until ``endChangingAll()``, storage may have lost any entry.
   mutating func beginChangingAll() {
     noteChangeOfAll()
     allAreChanging = true
@@ -118,21 +119,21 @@ extension CacheState {
     allAreChanging = false
   }
 
-  /// Forgets what is in memory, but for what has not been written yet. O(N).
+  /// Removes all entries from memory that have been written. O(N).
   mutating func clearMemory() {
     let unwritten = unwritten
     memory.removeAll { key, _ in !unwritten.contains(key) }
   }
 
-  /// Queues once more what could not be written.
-  mutating func retry() {
+  /// Queues the failed writes again.
+  mutating func retryFailedWrites() {
     let keys = unwritten.filter { assigned[$0] == nil }
     for key in keys { assign(memory.peek(key), to: key) }
   }
 
-  private mutating func noteChange(of key: KeyText) {
+  private mutating func noteChange(of key: EncodedKey) {
     reads[key]?.changes += 1
-    loads.outdate(key)
+    loads.invalidate(key)
   }
 
   private mutating func noteChangeOfAll() {

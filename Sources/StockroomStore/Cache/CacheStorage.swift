@@ -13,26 +13,26 @@ struct CacheStorage: Sendable {
   let engine: any StorageEngine
   let namespace: CacheNamespace
 
-  /// The entry of a key, or nil if there is none, or only that of another key with the same hash.
+  /// The entry of a key, or nil if there is none, or one of another key with the same hash.
   ///
-  /// - Throws: what the engine throws; `StorageError` with code `decodingFailed` if a cache did not write this.
-  func read(_ key: KeyText) async throws -> CacheEntry? {
+  /// - Throws: what the engine throws; `StorageError` with code `decodingFailed` if the bytes are not those of an entry.
+  func read(_ key: EncodedKey) async throws -> CacheEntry? {
     let name = namespace.name(of: key)
     guard let data = try await engine.read(key: name.key) else { return nil }
     do {
       let entry = try CacheEntry(data)
-      return entry.proof == name.proof ? entry : nil
+      return entry.fullName == name.fullName ? entry : nil
     } catch {
       throw StorageError(
-        .decodingFailed, "The \(data.count) bytes of \(name.key) are no entry of a cache.", underlying: error)
+        .decodingFailed, "The \(data.count) bytes of \(name.key) are not a cache entry.", underlying: error)
     }
   }
 
-  /// Hands out the entries of the namespace in pages, with nil for what cannot be decoded, and the number of bytes.
+  /// Calls `body` with the entries of the namespace in pages, with nil for those that cannot be decoded, and their sizes.
   func forEachPage(_ body: ([(key: CacheKey, entry: CacheEntry?, size: Int)]) async throws -> Void)
     async throws
   {
-    // An engine that has to sort all keys for a scan does it once.
+    // An engine that sorts all keys for each scan does it once only.
     let limit = engine.capabilities.contains(.orderedScans) ? Self.pageSize : nil
     var range = KeyRange.prefix(namespace.prefix)
     repeat {
@@ -45,15 +45,15 @@ struct CacheStorage: Sendable {
     } while true
   }
 
-  /// Removes the entries that the namespace has when this is called, as one batch. One of them that somebody else
-  /// replaces meanwhile may go with them.
+  /// Removes all entries of the namespace as one batch. An entry that another cache repositions at the same time may be
+  /// removed as well.
   func removeAll() async throws {
     var keys: [CacheKey] = []
     try await forEachPage { page in keys += page.map(\.key) }
     if !keys.isEmpty { try await engine.remove(keys: keys) }
   }
 
-  /// Removes the entries of the namespace that have expired, some at a time, and returns their keys.
+  /// Removes the expired entries of the namespace in batches, and returns their keys.
   func removeExpired(at date: Date) async throws -> [CacheKey] {
     func isExpired(_ entry: CacheEntry?) -> Bool { entry?.isExpired(at: date) ?? false }
     var expired: [CacheKey] = []
@@ -61,7 +61,7 @@ struct CacheStorage: Sendable {
     var removed: [CacheKey] = []
     for start in stride(from: 0, to: expired.count, by: Self.pageSize) {
       let portion = Array(expired[start..<min(start + Self.pageSize, expired.count)])
-      // Another cache may have replaced some of them since.
+      // Another cache may have replaced some of them since they were read.
       let keys = try await engine.readDataAndKeys(keys: portion)
         .filter { isExpired(Self.entry($0.data)) }.map(\.key)
       if !keys.isEmpty { try await engine.remove(keys: keys) }

@@ -1,54 +1,54 @@
 import StockroomCore
 import Synchronization
 
-/// What a task is loading, if it runs a loader of ``PersistentCache/fetch(_:expiresIn:fallback:)``.
+/// The load that the current task belongs to, if it runs a loader of ``PersistentCache/fetch(_:expiresIn:fallback:)``.
 struct LoadContext: Sendable {
   @TaskLocal static var current = LoadContext()
 
   private struct Key: Hashable {
     let cache: ObjectIdentifier
-    let key: KeyText
+    let key: EncodedKey
   }
 
-  /// The load whose loader this is.
+  /// The load of the loader.
   private(set) var load: Int?
-  /// What is loaded for one call alone, within that load or those that led to it.
-  private var alone: Set<Key> = []
+  /// The keys that are being loaded for a single call, in this load or in those that it is nested in.
+  private var unshared: Set<Key> = []
 
   private static let lastID = Atomic(0)
 
-  /// A number that no load and no waiter of any cache has.
+  /// A new identifier for a load or a waiter, unique among all caches.
   static func nextID() -> Int { lastID.wrappingAdd(1, ordering: .relaxed).newValue }
 
-  /// The context of the loader of a load that is begun in this one.
-  func loading(_ load: Int) -> LoadContext {
+  /// The context of a load that is nested in this one.
+  func nested(_ load: Int) -> LoadContext {
     var context = self
     context.load = load
     return context
   }
 
-  /// The context of a loader that runs for one call alone, since the load of its key waits for this one.
+  /// The context of a loader that runs for a single call, because the shared load of its key waits for this one.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if that is the case already.
-  func loadingAlone(_ key: KeyText, of cache: ObjectIdentifier) throws -> LoadContext {
+  /// - Throws: `StorageError` with code `unsupported` if the key is already being loaded that way: infinite recursion.
+  func unsharedLoad(_ key: EncodedKey, of cache: ObjectIdentifier) throws -> LoadContext {
     var context = self
-    guard context.alone.insert(Key(cache: cache, key: key)).inserted else {
+    guard context.unshared.insert(Key(cache: cache, key: key)).inserted else {
       throw StorageError(
         .unsupported,
-        "The loader of the key \(key.string.debugDescription) fetches this key itself, without end.")
+        "The loader of the key \(key.string.debugDescription) fetches the same key recursively, without end.")
     }
     return context
   }
 }
 
-/// Thrown instead of waiting for a load that waits for the one which asks.
-struct WouldWaitForItself: Error {}
+/// Thrown in place of a deadlock, by a load that would wait for itself.
+struct LoadCycle: Error {}
 
-/// Which loads of any cache wait for which, as far as one is waited for by the loader of another.
-enum LoadGraph {
+/// The wait-for graph of the loads of all caches: a loader that fetches another key waits for the load of that key.
+enum WaitForGraph {
   private static let waits = MutexProtected<[Int: [Int]]>([:])
 
-  /// Notes that the loader of a load waits for another load, unless that one waits for it. O(loads that are waited for).
+  /// Adds an edge, unless it closes a cycle; then returns false. O(edges).
   static func add(_ load: Int, waitsFor other: Int) -> Bool {
     waits.withLock { waits in
       var reached: Set<Int> = []

@@ -1,33 +1,33 @@
-/// The entries that a cache has in memory. What was used least recently goes first. Everything about one key is O(1).
+/// The entries of a cache in memory. The least recently used are evicted first. Operations on one key are O(1).
 struct MemoryTier<Item: Sendable>: Sendable {
-  private var items = RecencyList<KeyText, Item>()
+  private var items = LRUList<EncodedKey, Item>()
   private let limit: CacheLimit
 
-  /// What has been dropped. To be let go of outside the lock, since a value may use the cache as it goes.
+  /// Removed items, which must be released outside of the lock: their `deinit` may use the cache.
   private var dropped: [Item] = []
 
   init(limit: CacheLimit) { self.limit = limit }
 
-  /// The item of a key, which counts as used now.
-  mutating func use(_ key: KeyText) -> Item? { items.use(key) }
+  /// The item of a key, which becomes the most recently used.
+  mutating func use(_ key: EncodedKey) -> Item? { items.use(key) }
 
-  /// The item of a key, which does not count as used.
-  func peek(_ key: KeyText) -> Item? { items[key] }
+  /// The item of a key, without using it.
+  func peek(_ key: EncodedKey) -> Item? { items[key] }
 
-  /// Keeps or drops an item. One that is larger than the limit is not kept, rather than driving out all others, and
-  /// neither is one of unknown size where there is a limit of bytes.
-  mutating func set(_ item: Item?, size: Int?, for key: KeyText) {
+  /// Sets or removes an item. One that is larger than the limit is removed instead of evicting all others, and so is one
+  /// of unknown size if there is a limit of bytes.
+  mutating func set(_ item: Item?, size: Int?, for key: EncodedKey) {
     guard let item, limit.admits(bytes: size ?? .max) else { return remove(key) }
     drop(items.put(item, size: size ?? 0, for: key))
     while limit.isExceeded(entries: items.count, bytes: items.size) { drop(items.removeOldest()) }
   }
 
-  mutating func remove(_ key: KeyText) { drop(items.remove(key)) }
+  mutating func remove(_ key: EncodedKey) { drop(items.remove(key)) }
 
-  /// Drops every item for whose key and value the condition holds. O(N).
-  mutating func removeAll(where isUnwanted: (KeyText, Item) -> Bool) {
+  /// Removes every item that satisfies the predicate. O(N).
+  mutating func removeAll(where shouldRemove: (EncodedKey, Item) -> Bool) {
     for key in items.keysFromOldest.map(\.key) {
-      if let item = items[key], isUnwanted(key, item) { remove(key) }
+      if let item = items[key], shouldRemove(key, item) { remove(key) }
     }
   }
 

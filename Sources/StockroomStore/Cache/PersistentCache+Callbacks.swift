@@ -1,55 +1,55 @@
 import Dispatch
 import StockroomCore
 
-// For code that does not use tasks.
+// For callers that are not async.
 
 extension PersistentCache {
-  /// Looks a value up and hands it on: at once, before this returns, if it is in memory, and on the queue if not.
+  /// Calls `completion` with the value of a key: before this returns if the value is in memory, otherwise on the queue.
   ///
   /// - Parameters:
-  ///   - key: what the value is found by.
-  ///   - queue: where `completion` is called if storage has to be asked.
-  ///   - completion: gets the value, nil if there is none or it has expired, or what a read of the key throws.
+  ///   - key: The key of the value.
+  ///   - queue: The queue on which `completion` is called if storage has to be read.
+  ///   - completion: Receives the value, nil if there is none or it has expired, or the error of a read of the key.
   public func fetch(
     _ key: Key, queue: DispatchQueue, completion: @escaping @Sendable (Result<Value?, any Error>) -> Void
   ) {
-    if let value = valueAtOnce(key) { return completion(.success(value)) }
-    handOver(to: queue, completion) { try await self[key] }
+    if let value = immediateValue(key) { return completion(.success(value)) }
+    deliver(on: queue, completion) { try await self[key] }
   }
 
-  /// Looks a value up, loads it if there is none, and hands it on: at once, before this returns, if it is in memory,
-  /// and on the queue if not. See ``fetch(_:expiresIn:fallback:)``.
+  /// Calls `completion` with the value of a key, loading it if there is none: before this returns if the value is in
+  /// memory, otherwise on the queue. See ``fetch(_:expiresIn:fallback:)``.
   ///
   /// - Parameters:
-  ///   - key: what the value is found by.
-  ///   - queue: where `completion` is called if storage has to be asked.
-  ///   - lifetime: seconds from the end of the loading until the value expires. Nil means never.
-  ///   - fallback: loads the value.
-  ///   - completion: gets the value, or what `fallback` or a read of the key throws.
+  ///   - key: The key of the value.
+  ///   - queue: The queue on which `completion` is called if storage has to be read.
+  ///   - lifetime: The seconds until the value expires, from the end of loading. Nil means never.
+  ///   - fallback: Loads the value.
+  ///   - completion: Receives the value, or the error of `fallback` or of a read of the key.
   public func fetch(
     _ key: Key, queue: DispatchQueue, expiresIn lifetime: Double? = nil,
     fallback: @escaping @Sendable () async throws -> Value,
     completion: @escaping @Sendable (Result<Value, any Error>) -> Void
   ) {
-    if let value = valueAtOnce(key) { return completion(.success(value)) }
-    handOver(to: queue, completion) { try await self.fetch(key, expiresIn: lifetime, fallback: fallback) }
+    if let value = immediateValue(key) { return completion(.success(value)) }
+    deliver(on: queue, completion) { try await self.fetch(key, expiresIn: lifetime, fallback: fallback) }
   }
 
-  private func valueAtOnce(_ key: Key) -> Value? {
+  private func immediateValue(_ key: Key) -> Value? {
     do {
-      return valueInMemory(try KeyText(key))
+      return valueInMemory(try EncodedKey(key))
     } catch {
-      return nil  // It is thrown anew, and handed over, when the value is looked up.
+      return nil  // The asynchronous path throws it again, and delivers it.
     }
   }
 
-  private func handOver<Answer: Sendable>(
-    to queue: DispatchQueue, _ completion: @escaping @Sendable (Result<Answer, any Error>) -> Void,
-    _ answer: @escaping @Sendable () async throws -> Answer
+  private func deliver<Output: Sendable>(
+    on queue: DispatchQueue, _ completion: @escaping @Sendable (Result<Output, any Error>) -> Void,
+    _ body: @escaping @Sendable () async throws -> Output
   ) {
     Task {
-      let result: Result<Answer, any Error>
-      do { result = .success(try await answer()) } catch { result = .failure(error) }
+      let result: Result<Output, any Error>
+      do { result = .success(try await body()) } catch { result = .failure(error) }
       queue.async { completion(result) }
     }
   }

@@ -1,13 +1,12 @@
 import StockroomCore
 
 extension PersistentCache {
-  /// Waits until all that was assigned before has been written.
+  /// Waits until all earlier assignments have been written.
   ///
-  /// Each failure is thrown once: what fails while this waits, and what failed since the last call. If there was more
-  /// than one, the error is of the first one's code and its `underlying` error is ``CacheWriteFailures``. When there
-  /// is no failure to be thrown, what could not be written earlier is tried again; a value that is no longer in memory
-  /// is then removed from storage. What could not be counted or removed, for the limit of storage, is then counted or removed
-  /// again.
+  /// Throws each failure once: those since the last call, and those of the writes that it waits for. If there are several,
+  /// the error has the code of the first one, and its `underlying` error is ``CacheWriteFailures``. If there is no
+  /// failure to throw, this first retries earlier failed writes, where an entry whose value is no longer in memory is
+  /// removed from storage, and enforces the limit of storage again if that failed.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws.
   @concurrent
@@ -15,8 +14,8 @@ extension PersistentCache {
     try Task.checkCancellation()
     schedule { state in
       guard state.failures.isEmpty else { return }
-      state.retry()
-      retryLimiting(&state)
+      state.retryFailedWrites()
+      retryStorageLimit(&state)
     }
     if isWrittenBehind { try await inOrder {} }
     if let failure = withState({ $0.failures.take() }) { throw failure }
@@ -24,35 +23,35 @@ extension PersistentCache {
 
   /// Removes every entry of this namespace, in memory and in storage, and nothing else in the engine.
   ///
-  /// What is assigned before the call is removed; what is assigned while it is under way may be. O(N), and reads
-  /// the whole namespace; the removal itself is one batch. Of what another cache, or another process, stores in the
-  /// namespace meanwhile, some may be removed and some stay.
+  /// Values assigned before the call are removed; values assigned during the call may be. O(N), and reads the whole
+  /// namespace; the removal itself is one batch. Entries that another cache or process stores in the namespace at the same
+  /// time may be removed or not.
   ///
-  /// - Throws: what the engine throws. Then nothing has changed, as far as the engine can tell: where it may have done
-  ///   its work all the same, as after `io`, or some of it, having no `EngineCapabilities.atomicBatches`, memory forgets
-  ///   what storage is to have, and the next reads ask it.
+  /// - Throws: what the engine throws. Nothing has changed then, unless the outcome is unknown: after an error such as
+  ///   `io`, or if the engine has no `EngineCapabilities.atomicBatches`. In that case memory is cleared too, and the next
+  ///   reads go to the engine.
   @concurrent
   public func removeAll() async throws {
     try Task.checkCancellation()
-    withState { $0.loads.outdateAll() }
+    withState { $0.loads.invalidateAll() }
     try await changeAll { [storage] in
       try await storage?.removeAll()
       return { state in
-        state.loads.outdateAll()
+        state.loads.invalidateAll()
         state.memory.removeAll { _, _ in true }
         state.unwritten = []
-        state.stored = nil
-        state.isUncountable = false
+        state.storedSizes = nil
+        state.hasLoadingSizesFailed = false
       }
     }
   }
 
-  /// Removes what has expired, in memory and in storage. O(N), and reads the whole namespace.
+  /// Removes expired entries, in memory and in storage. O(N), and reads the whole namespace.
   ///
-  /// What has expired is read a second time just before it is removed: an entry that another cache, or another process,
-  /// replaces while this searches is safe, unless that happens between these two.
+  /// Each expired entry is read again immediately before it is removed. An entry that another cache or process repositions
+  /// during the search is therefore kept, unless it is replaced between that read and the removal.
   ///
-  /// - Throws: what the engine throws. Then some of what has expired may be gone, from storage and from memory.
+  /// - Throws: what the engine throws. Some of the expired entries may have been removed then.
   @concurrent
   public func removeExpired() async throws {
     try Task.checkCancellation()
@@ -61,15 +60,15 @@ extension PersistentCache {
       let removed = try await storage?.removeExpired(at: now) ?? []
       return { state in
         state.memory.removeAll { _, item in item.isExpired(at: now) }
-        for key in removed { state.stored?.remove(key) }
+        for key in removed { state.storedSizes?.remove(key) }
       }
     }
   }
 
-  /// Forgets what is in memory, but for what has not been written yet. O(N). A cache without storage forgets everything.
+  /// Removes all entries from memory that have been written. O(N). Without storage, all entries are removed.
   public func clearMemoryCache() { withState { $0.clearMemory() } }
 
-  /// Changes storage when it is its turn, and then the state in one step.
+  /// Changes storage after all earlier writes, and then the state in one step.
   private func changeAll(
     _ changeStorage: @escaping @Sendable () async throws -> @Sendable (inout State) -> Void
   ) async throws {
@@ -82,11 +81,11 @@ extension PersistentCache {
           state.endChangingAll()
         }
       } catch {
-        // Nobody knows what is left, unless the engine refused before it changed anything.
+        // Unless the engine guarantees that nothing has changed, the contents of storage are unknown.
         let mayHaveHappened =
-          !(error.precedesChanges && storage?.engine.capabilities.contains(.atomicBatches) == true)
+          !(error.guaranteesNoChange && storage?.engine.capabilities.contains(.atomicBatches) == true)
         withState { state in
-          state.stored = nil
+          state.storedSizes = nil
           if mayHaveHappened { state.clearMemory() }
           state.endChangingAll()
         }

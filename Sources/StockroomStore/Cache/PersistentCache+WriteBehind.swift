@@ -6,29 +6,29 @@ import StockroomCore
   import Foundation
 #endif
 
-// At most one task writes at a time, in the order of the queue, and keeps the cache alive until the queue is empty.
+// At most one task writes at a time, in the order of the queue. It keeps the cache alive until the queue is empty.
 
 extension PersistentCache {
-  /// The most changes that are encoded and written at once.
+  /// The maximum number of changes in a batch.
   private static var batchSize: Int { 256 }
 
-  /// Calls `body` with the state, and sees to it that what it puts into the queue is done.
+  /// Calls `body` with the state, and starts writing if it has added to the queue.
   func schedule(_ body: (inout State) -> Void) {
-    let hasToStart = withState { state in
+    let mustStart = withState { state in
       body(&state)
       defer { state.isWriting = state.isWriting || !state.queue.isEmpty }
       return !state.isWriting && !state.queue.isEmpty
     }
-    if hasToStart { Task { await writeQueue() } }
+    if mustStart { Task { await writeQueue() } }
   }
 
-  /// Calls `body` when all that was asked for before has been written, and before anything that is asked for later.
+  /// Calls `body` after all writes that were queued before, and before those that are queued later.
   func inOrder<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result
   {
     try await withCheckedThrowingContinuation { continuation in
       schedule { state in
         state.queue.append(
-          .task {
+          .barrier {
             do {
               continuation.resume(returning: try await body())
             } catch {
@@ -42,14 +42,14 @@ extension PersistentCache {
   @concurrent
   private func writeQueue() async {
     while let queue = withState({ $0.takeQueue() }) {
-      var batch: [CacheWork<Item>] = []
-      for work in queue {
-        if case .task(let task) = work {
+      var batch: [QueuedWrite<Item>] = []
+      for queued in queue {
+        if case .barrier(let body) = queued {
           await write(batch)
           batch = []
-          await task()
+          await body()
         } else {
-          batch.append(work)
+          batch.append(queued)
           if batch.count < Self.batchSize { continue }
           await write(batch)
           batch = []
@@ -59,12 +59,12 @@ extension PersistentCache {
     }
   }
 
-  private func write(_ batch: [CacheWork<Item>]) async {
+  private func write(_ batch: [QueuedWrite<Item>]) async {
     var changes = withState { state in batch.compactMap { state.begin($0) } }
     guard !changes.isEmpty else { return }
     for index in changes.indices { encode(&changes[index]) }
-    await carryOut(&changes)
-    await keepStorageLimit(after: changes)
+    await apply(&changes)
+    await enforceStorageLimit(after: changes)
     let ended = changes
     withState { state in for change in ended { state.end(change) } }
     for change in ended {
@@ -90,7 +90,7 @@ extension PersistentCache {
   /// The bytes of a value.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
-  func encoded(_ value: Value, for key: KeyText) throws -> Data {
+  func encoded(_ value: Value, for key: EncodedKey) throws -> Data {
     try codec.encodeForRoundTrip(
       value, for: storage?.namespace.name(of: key).key ?? CacheKey(verbatim: key.string))
   }
@@ -99,7 +99,7 @@ extension PersistentCache {
 // MARK: - Storage
 
 extension PersistentCache {
-  private func carryOut(_ changes: inout [CacheChange<Item>]) async {
+  private func apply(_ changes: inout [CacheChange<Item>]) async {
     guard let storage else {
       for index in changes.indices { changes[index].isStored = true }
       return
@@ -109,40 +109,41 @@ extension PersistentCache {
       try await storage.engine.apply(operations)
       for index in changes.indices { changes[index].isStored = true }
     } catch  where changes.count > 1 {
-      // One by one, so that a change which cannot be made is in nobody's way.
-      let mayHaveHappened = !storage.engine.hasSurelyDoneNothing(of: operations, after: error)
+      // One by one, so that a change that fails does not prevent the others.
+      let mayHaveHappened = !storage.engine.wasDefinitelyNotApplied(operations, after: error)
       for index in changes.indices {
         changes[index].mayHaveHappened = mayHaveHappened
-        await carryOut(&changes[index], operations[index], in: storage)
+        await apply(&changes[index], operations[index], in: storage)
       }
     } catch {
-      await fail(&changes[0], error, in: storage)
+      await handleFailure(of: &changes[0], error, in: storage)
     }
   }
 
-  private func carryOut(
+  private func apply(
     _ change: inout CacheChange<Item>, _ operation: StorageOperation, in storage: CacheStorage
   ) async {
     do {
       try await storage.engine.apply([operation])
       change.isStored = true
     } catch {
-      await fail(&change, error, in: storage)
+      await handleFailure(of: &change, error, in: storage)
     }
   }
 
-  private func fail(_ change: inout CacheChange<Item>, _ error: any Error, in storage: CacheStorage) async {
+  private func handleFailure(
+    of change: inout CacheChange<Item>, _ error: any Error, in storage: CacheStorage
+  ) async {
     change.failure = change.failure ?? error
-    change.mayHaveHappened =
-      change.mayHaveHappened || !error.precedesChanges
+    change.mayHaveHappened = change.mayHaveHappened || !error.guaranteesNoChange
     guard change.acknowledgement == nil, (error as? StorageError)?.code == .valueTooLarge else { return }
-    // It will be too large the next time, too. What is stored is out of date.
+    // A retry would fail too, and the stored value is out of date.
     change.value = nil
     do {
       try await storage.engine.remove(key: storage.namespace.name(of: change.key).key)
       change.isStored = true
     } catch {
-      // The change stays unwritten, for the reason that is noted already.
+      // The change stays unwritten. Its first failure is reported.
     }
   }
 
@@ -152,69 +153,70 @@ extension PersistentCache {
       return .remove(key: name.key)
     }
     let entry = CacheEntry(
-      writtenAt: now(), expiresAt: change.item?.expiresAt, proof: name.proof, value: value)
+      writtenAt: now(), expiresAt: change.item?.expiresAt, fullName: name.fullName, value: value)
     return .write(entry.encoded, key: name.key)
   }
 
-  /// Queues another attempt at counting what is in storage, or at removing what is too much, if the last one failed.
-  func retryLimiting(_ state: inout State) {
-    let isExceeded = state.stored.map { storageLimit.isExceeded(entries: $0.count, bytes: $0.size) } ?? false
-    guard state.isUncountable || isExceeded else { return }
+  /// Queues another attempt to enforce the limit of storage, if the last one failed.
+  func retryStorageLimit(_ state: inout State) {
+    let isExceeded =
+      state.storedSizes.map { storageLimit.isExceeded(entries: $0.count, bytes: $0.size) } ?? false
+    guard state.hasLoadingSizesFailed || isExceeded else { return }
     state.queue.append(
-      .task { [self] in
-        withState { $0.isUncountable = false }
-        await keepStorageLimit(after: [])
+      .barrier { [self] in
+        withState { $0.hasLoadingSizesFailed = false }
+        await enforceStorageLimit(after: [])
       })
   }
 
-  /// Removes what was written longest ago and is too much. O(changes), after the entries have been counted once.
-  private func keepStorageLimit(after changes: [CacheChange<Item>]) async {
-    guard let storage, storageLimit != .unlimited, !withState({ $0.isUncountable }) else { return }
+  /// Removes the least recently written entries beyond the limit. O(changes), once the sizes have been loaded.
+  private func enforceStorageLimit(after changes: [CacheChange<Item>]) async {
+    guard let storage, storageLimit != .unlimited, !withState({ $0.hasLoadingSizesFailed }) else { return }
     do {
-      if withState({ $0.stored == nil }) {
-        withState { $0.isUncountable = true }
-        let stored = try await count(storage)
+      if withState({ $0.storedSizes == nil }) {
+        withState { $0.hasLoadingSizesFailed = true }
+        let sizes = try await loadSizes(from: storage)
         withState { state in
-          state.stored = stored
-          state.isUncountable = false
+          state.storedSizes = sizes
+          state.hasLoadingSizesFailed = false
         }
       } else {
         withState { state in
           for change in changes where change.isStored || change.mayHaveHappened {
-            note(change, in: storage, &state)
+            recordSize(of: change, in: storage, &state)
           }
         }
       }
-      let excess = withState { $0.stored?.keysBeyond(storageLimit) ?? [] }
+      let excess = withState { $0.storedSizes?.keysBeyond(storageLimit) ?? [] }
       guard !excess.isEmpty else { return }
       try await storage.engine.remove(keys: excess)
-      withState { state in for key in excess { state.stored?.remove(key) } }
+      withState { state in for key in excess { state.storedSizes?.remove(key) } }
     } catch {
       withState { $0.failures.append(error) }
     }
   }
 
-  private func note(_ change: CacheChange<Item>, in storage: CacheStorage, _ state: inout State) {
+  private func recordSize(of change: CacheChange<Item>, in storage: CacheStorage, _ state: inout State) {
     let key = storage.namespace.name(of: change.key).key
-    // Where nobody knows whether storage has the old value, the new one or none, the largest counts.
-    let earlier = change.isStored ? nil : state.stored?.size(of: key)
+    // If the outcome is unknown, storage may have the old value, the new one or none: the largest counts.
+    let earlier = change.isStored ? nil : state.storedSizes?.size(of: key)
     if let value = change.value, storageLimit.admits(bytes: value.count) {
-      state.stored?.put((), size: max(value.count, earlier ?? 0), for: key)
+      state.storedSizes?.put((), size: max(value.count, earlier ?? 0), for: key)
     } else if earlier == nil {
-      state.stored?.remove(key)
+      state.storedSizes?.remove(key)
     }
   }
 
-  /// What is in storage, in the order in which it was written. O(N log N), and reads all of it.
-  private func count(_ storage: CacheStorage) async throws -> RecencyList<CacheKey, Void> {
+  /// The sizes of all entries, the least recently written first. O(N log N), and reads the whole namespace.
+  private func loadSizes(from storage: CacheStorage) async throws -> LRUList<CacheKey, Void> {
     var found: [(writtenAt: Date, key: CacheKey, size: Int)] = []
     try await storage.forEachPage { page in
       found += page.map { ($0.entry?.writtenAt ?? .distantPast, $0.key, $0.entry?.value.count ?? $0.size) }
     }
-    var stored = RecencyList<CacheKey, Void>()
+    var sizes = LRUList<CacheKey, Void>()
     for entry in found.sorted(by: { ($0.writtenAt, $0.key) < ($1.writtenAt, $1.key) }) {
-      stored.put((), size: entry.size, for: entry.key)
+      sizes.put((), size: entry.size, for: entry.key)
     }
-    return stored
+    return sizes
   }
 }

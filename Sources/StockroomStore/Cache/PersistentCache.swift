@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Values under typed keys: in memory, and behind that in any engine or in none.
+/// A cache of values under typed keys: in memory, and behind that in any engine or in none.
 ///
 /// ```swift
 /// let cache = PersistentCache<UUID, [Message]>(storage: engine, namespace: "com.example.app")
@@ -17,55 +17,55 @@ import StockroomCore
 /// }
 /// ```
 ///
-/// A read looks in memory first and waits for storage only if it must. An assignment does not wait at all: every later
-/// read sees it, and it is written in the background. **What has not been written when the process ends is lost.**
-/// ``sync()`` waits until it is, and tells what could not be written.
-/// ``store(_:forKey:expiresIn:)`` and ``removeValue(forKey:)`` return when the engine has acknowledged.
-/// ``fetch(_:expiresIn:fallback:)`` loads what is missing, once, however many ask for it.
+/// A read looks in memory first and waits for storage only on a miss. An assignment does not wait: every later read
+/// returns it, and it is written in the background. **Values that have not been written when the process ends are lost.**
+/// ``sync()`` waits until all are written, and throws the errors of failed writes.
+/// ``store(_:forKey:expiresIn:)`` and ``removeValue(forKey:)`` return when the engine has acknowledged the change.
+/// ``fetch(_:expiresIn:fallback:)`` loads missing values, once for all concurrent callers.
 ///
-/// A cache belongs to no actor and may be used by any number of tasks. For each key every read gives the value of the
-/// latest change: the order is the same for all. Values are encoded and decoded off the main actor.
+/// A cache belongs to no actor and may be used by any number of tasks. Reads and changes of one key are linearizable.
+/// Values are encoded and decoded off the main actor.
 ///
 /// ## Keys and namespaces
 ///
-/// A key is anything that is `Hashable`, `Encodable` and `Sendable`. What identifies it is its encoding, byte for
-/// byte: the text of a `String`, `UUID` or `URL`, the JSON of anything else. So `é` as one scalar and as two are two
+/// A key is any value that is `Hashable`, `Encodable` and `Sendable`. Keys are compared by their encoding, byte for
+/// byte: the text of a `String`, `UUID` or `URL`, and the JSON of any other type. So `é` as one scalar and as two are two
 /// keys, and a key's type should contain no `Set`, and no `Dictionary` whose keys are neither `String` nor `Int`: their
-/// elements are encoded in no particular order. A key may be empty or of any length.
+/// elements are encoded in an unspecified order. A key may be empty or of any length.
 ///
-/// Caches with different namespaces share an engine without seeing each other, whatever the namespaces are, and beside
-/// entries of anybody else. An entry's key in the engine is `cache:3:Foo:=key` for the key `key` in the namespace
-/// `Foo` of three bytes; a namespace of more than some 240 bytes, and what would be longer than `CacheKey.maximumLength`,
-/// is hashed, and the entry holds the whole name, so that a hash which two keys share makes one of them a miss, and
-/// never the other's value. Two caches with one namespace in one engine share their entries, but not their memory:
-/// what one has in memory it does not learn anew from the other.
+/// Caches with different namespaces, and other users of the engine, can share it without affecting each other. The
+/// engine's key of an entry is `cache:3:Foo:=key` for the key `key` in the namespace `Foo` of three bytes. A namespace of
+/// more than about 240 bytes, and a key that would exceed `CacheKey.maximumLength`, is hashed; the entry then contains its
+/// full name, so that a hash collision is a miss and never returns another key's value. Two caches with one namespace in
+/// one engine share their entries in storage, but not in memory: a cache does not see that the other has replaced an entry
+/// that it has in memory.
 ///
 /// ## Limits and expiry
 ///
-/// In memory, what was used least recently goes first; in storage, what was written longest ago. An entry that has gone
-/// from storage may still be in memory. What was assigned and not written yet is never dropped and not counted: who
-/// assigns faster than the engine writes should wait for ``sync()`` at times.
+/// In memory the least recently used entries are evicted first, in storage the least recently written. An entry that has
+/// been evicted from storage may still be in memory. Values that are not written yet are never evicted and not counted:
+/// call ``sync()`` from time to time when assigning faster than the engine writes.
 ///
-/// A regular read ignores a value that has expired; `cache[item: key]` gives it all the same. It stays until it is
-/// replaced, removed or driven out, or until ``removeExpired()``.
+/// A regular read ignores a value that has expired; `cache[item: key]` returns it. It stays until it is replaced, removed
+/// or evicted, or until ``removeExpired()``.
 ///
 /// ## Failures
 ///
-/// What cannot be read throws and is never taken for a miss (rule R4). An entry that cannot be decoded throws
+/// A read that fails throws and is never treated as a miss (rule R4). An entry that cannot be decoded throws
 /// `StorageError.Code.decodingFailed` until its key is assigned or removed, or it has expired;
-/// ``fetch(_:expiresIn:fallback:)`` loads and replaces it, since whoever uses it can. What could not be written
-/// stays in memory for as long as there is room, and until it is written, or assigned anew, its key is otherwise a
-/// miss: storage's older value does not come back while this cache is there. For that the cache remembers each key
-/// that could not be written, whatever the limits are, some hundred bytes and the text of the key: while an engine
-/// refuses all writes, memory grows with every new key that is assigned. A value that cannot be encoded, or is too
-/// large for the engine, is removed from storage. Values for which their encoding stands for another,
-/// `Int??.some(nil)` or a relative URL in JSON, count as such; within a type of one's own that is up to the type.
+/// ``fetch(_:expiresIn:fallback:)`` loads and repositions it. A value whose write failed stays in memory until it is evicted;
+/// after that its key is a miss until it is written or assigned again, so that the older stored value does not reappear
+/// during the life of the cache. For this purpose the cache keeps each key whose write failed, regardless of limits: about
+/// a hundred bytes and the encoded key. While an engine refuses all writes, memory grows with every new key that is
+/// assigned. A value that cannot be encoded, or is too large for the engine, is removed from storage. Values that do not
+/// survive encoding, such as `Int??.some(nil)` or a relative URL in JSON, count as values that cannot be encoded; within
+/// your own types, the type is responsible.
 public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: Codable & Sendable>: Sendable,
   AssignableCache
 {
   typealias State = CacheState<Item, Value>
 
-  /// All that a cache consists of. Caches that are one cache to their users have one core.
+  /// The contents and settings of a cache. Instances that are the same cache share one core.
   package final class Core: Sendable {
     fileprivate let storage: CacheStorage?
     fileprivate let codec: any Codec
@@ -94,23 +94,22 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   var storageLimit: CacheLimit { core.storageLimit }
   var now: @Sendable () -> Date { core.now }
 
-  /// A cache that has its entries, in memory and in storage, in common with all that have this core.
+  /// Creates an instance of the cache with this core.
   package init(core: Core) { self.core = core }
 
-  /// A cache in front of an engine, or of none. Reads and writes nothing yet.
+  /// Creates a cache in front of an engine, or of none. Reads and writes nothing yet.
   ///
   /// - Parameters:
-  ///   - storage: where values outlive the process. With nil the cache is in memory alone, and `memoryLimit` is all
-  ///     the room there is.
-  ///   - namespace: what tells the entries of this cache from those of others in the same engine. Any text.
-  ///   - memoryLimit: how much is kept in memory. A limit of bytes without storage means that values are encoded to
-  ///     weigh them; what cannot be encoded is not kept where there is a limit of bytes.
-  ///   - storageLimit: how much is kept in storage. With a limit the first write reads the whole namespace once; later
-  ///     ones cost the same however many entries there are. A value that is larger than the limit of bytes is not
-  ///     stored. What other caches write into the namespace after that is not counted. If the reading fails, there is
-  ///     no limit until ``sync()``, which throws the failure, has read it at a later attempt.
-  ///   - codec: how values become bytes.
-  ///   - now: the clock that expiry is measured by.
+  ///   - storage: The engine that stores the values. With nil the cache is in memory only.
+  ///   - namespace: Distinguishes the entries of this cache from others in the same engine. Any text.
+  ///   - memoryLimit: The capacity of memory. With a limit of bytes and no storage, values are encoded to determine their
+  ///     size. With a limit of bytes, values that cannot be encoded are not kept.
+  ///   - storageLimit: The capacity of storage. With a limit, the first write reads the whole namespace once; the cost of
+  ///     later ones does not depend on the number of entries. A value larger than the limit of bytes is not stored.
+  ///     Entries that other caches write into the namespace after that are not counted. If that first read fails, there
+  ///     is no limit until ``sync()``, which throws the error, has repeated it successfully.
+  ///   - codec: Converts values to bytes.
+  ///   - now: The clock for expiry.
   public init(
     storage: (any StorageEngine)?, namespace: String = "",
     memoryLimit: CacheLimit = CacheLimit(entries: 1_000),
@@ -123,10 +122,10 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
       now: now)
   }
 
-  /// Whether a change has to be encoded, and so goes through the queue, or is done once it is in memory.
+  /// Whether changes have to be encoded, and so go through the queue, or affect memory only.
   var isWrittenBehind: Bool { storage != nil || memoryLimit.bytes != nil }
 
-  /// Calls `body` with the state while nobody else has it, then lets go of what was dropped.
+  /// Calls `body` with exclusive access to the state, then releases the items that it has removed.
   func withState<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
     let (result, dropped) = core.state.withLock { state in (body(&state), state.memory.takeDropped()) }
     withExtendedLifetime(dropped) {}

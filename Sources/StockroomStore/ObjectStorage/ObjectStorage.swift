@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Keeps objects of one type under keys, in any engine.
+/// Stores objects of one type under keys, in any engine.
 ///
 /// ```swift
 /// let notes = ObjectStorage<Note>(storage: .sqlite(directory: .documents()))
@@ -14,20 +14,20 @@ import StockroomCore
 /// let welcome = try await notes.object(forKey: CacheKey("welcome"))
 /// ```
 ///
-/// It has no memory of its own: each call is one request to the engine, and what the engine promises holds for objects
-/// too. Objects are encoded and decoded off the caller's actor; many are done on all processors at the same time.
+/// Nothing is cached: each call is one request to the engine, and the engine's guarantees hold for objects too. Objects
+/// are encoded and decoded off the caller's actor, several of them in parallel.
 ///
-/// All methods throw what the engine throws, as `StorageError`, for a key that cannot be one and for every fault
-/// (rules K1, R4 and F1 to F3): nil and empty arrays mean that nothing is stored. A cancelled call has done all of
-/// its work or throws `CancellationError` (rule C4).
+/// All methods throw what the engine throws, as `StorageError`, for invalid keys and for every fault (rules K1, R4 and F1
+/// to F3): nil and empty arrays mean that nothing is stored. A cancelled call has done all of its work or throws
+/// `CancellationError` (rule C4).
 ///
-/// An engine may hold objects of several types, each under keys of its own. Read as another type than it was stored
-/// as, an object is what the codec makes of it; usually that throws.
+/// An engine may hold objects of several types under different keys. Reading an object as another type than it was stored
+/// as usually throws, depending on the codec.
 public struct ObjectStorage<Object: StorableItem>: Sendable {
   private let storage: any StorageEngine
   private let codec: any Codec
 
-  /// Keeps objects in the engine, as bytes that the codec makes of them.
+  /// Creates a storage of objects in an engine, encoded by a codec.
   public init(storage: some StorageEngine, codec: some Codec = .json) {
     self.storage = storage
     self.codec = codec
@@ -35,10 +35,10 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
 
   // MARK: Storing
 
-  /// Makes the object the one of the key, whether or not it had one. O(size of the object).
+  /// Stores an object under a key, replacing the previous one. O(size of the object).
   ///
   /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, or as the engine's `write(_:key:)`.
-  ///   Then the key has what it had.
+  ///   The previous object is kept then.
   @concurrent public func store(_ object: Object, forKey key: CacheKey) async throws {
     try await storage.write(codec.encode(object, for: key), key: key)
   }

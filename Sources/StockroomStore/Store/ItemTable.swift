@@ -1,11 +1,11 @@
 import StockroomCore
 
-/// The items of a store in the order of insertion, and in the same order the entries that are no items.
+/// The items of a store in the order of insertion, and the unreadable entries, which have places in the same order.
 ///
-/// Inserting and replacing cost the same however many items there are (rule S7).
+/// The cost of inserting and replacing an item does not depend on the number of items (rule S7).
 struct ItemTable<Item: StorableItem>: Sendable {
   private var table = OrderedTable<Item>()
-  /// An item that is inserted under the key of one of these has its place.
+  /// An item that is inserted under the key of an unreadable entry takes its place.
   private var unreadableTable = OrderedTable<UnreadableEntry>()
   private var nextSequence = 0
   /// The identifiers of items whose keys are hashes.
@@ -16,10 +16,10 @@ struct ItemTable<Item: StorableItem>: Sendable {
   /// The items in order. O(1).
   var items: [Item] { table.elements }
 
-  /// The entries that are no items, in order. O(1).
+  /// The unreadable entries in order. O(1).
   var unreadable: [UnreadableEntry] { unreadableTable.elements }
 
-  /// What there is to show, without the keys: see ``OrderedTable/withoutKeys``.
+  /// The items and the unreadable entries without their keys: see ``OrderedTable/withoutKeys``.
   var withoutKeys: ItemTable {
     var copy = ItemTable()
     copy.table = table.withoutKeys
@@ -33,14 +33,14 @@ struct ItemTable<Item: StorableItem>: Sendable {
 extension ItemTable {
   mutating func reserveCapacity(_ capacity: Int) { table.reserveCapacity(capacity) }
 
-  /// Puts items behind all others. A key that comes again replaces the item that has it. O(1) for each.
+  /// Appends items. One with an existing key replaces the item with that key. O(1) for each.
   mutating func append(_ items: [Item], keys: [CacheKey]) {
     table.append(items, keys: keys, from: nextSequence)
     for key in keys where key.isHash { hashedIdentifiers[key] = key.rawValue }
     nextSequence += keys.count
   }
 
-  /// Puts an entry that is no item behind all others. O(1).
+  /// Appends an unreadable entry. O(1).
   mutating func append(_ entry: UnreadableEntry) {
     if unreadableTable.replace(entry.key, with: entry) == nil {
       unreadableTable.append(entry, key: entry.key, sequence: nextSequence)
@@ -48,24 +48,24 @@ extension ItemTable {
     }
   }
 
-  /// What follows the last ``append(_:keys:)``. O(N) if a key came twice.
+  /// Call it after the last ``append(_:keys:)``. O(N) if a key was appended twice.
   mutating func endAppending() { table.closeGaps() }
 }
 
 // MARK: - Changing
 
 extension ItemTable {
-  /// What steps have done.
+  /// The effects of ``apply(_:)``.
   struct Change: Sendable {
-    /// What happened to which items.
+    /// The events to report.
     var events: [StoreEvent<Item>] = []
-    /// The items whose place others have taken. They are handed back so that whoever changes a table lets go of them
-    /// afterwards: the end of an item may look at the store.
+    /// The items that have been replaced. They are returned so that the caller releases them after the change: the
+    /// `deinit` of an item may use the store.
     var replaced: [Item] = []
   }
 
-  /// Does the steps in order. O(log N) for each item that is inserted or replaced; O(N) once if items are removed or
-  /// take the places of entries that were no items.
+  /// Applies the steps in order. O(log N) for each item that is inserted or replaced; O(N) once if items are removed or
+  /// replace unreadable entries.
   mutating func apply(_ steps: [KeyedStep<Item>]) -> Change {
     var change = Change()
     for step in steps {
@@ -89,27 +89,26 @@ extension ItemTable {
     return change
   }
 
-  /// Puts each item in the place of the one with its key, or of the entry with its key that is no item, or behind all
-  /// others. No key comes twice.
+  /// Puts each item in the place of the item or unreadable entry with its key, or appends it. The keys are distinct.
   private mutating func insert(_ entries: [(key: CacheKey, item: Item)], _ replaced: inout [Item]) {
-    var inBetween: [(key: CacheKey, sequence: Int, element: Item)] = []
+    var replacements: [(key: CacheKey, sequence: Int, element: Item)] = []
     for (key, item) in entries {
-      if let former = table.replace(key, with: item) {
-        replaced.append(former)
+      if let previous = table.replace(key, with: item) {
+        replaced.append(previous)
         continue
       }
       if key.isHash { hashedIdentifiers[key] = key.rawValue }
       if let (sequence, _) = unreadableTable.remove(key) {
-        inBetween.append((key, sequence, item))
+        replacements.append((key, sequence, item))
       } else {
         table.append(item, key: key, sequence: nextSequence)
         nextSequence += 1
       }
     }
-    if !inBetween.isEmpty { table.merge(inBetween) }
+    if !replacements.isEmpty { table.merge(replacements) }
   }
 
-  /// Takes the item out, or the entry that is no item.
+  /// Removes the item or the unreadable entry. Returns the item.
   private mutating func remove(_ key: CacheKey) -> Item? {
     guard let (_, item) = table.remove(key) else {
       _ = unreadableTable.remove(key)
@@ -120,7 +119,7 @@ extension ItemTable {
   }
 }
 
-// MARK: - What a change comes to
+// MARK: - The cost of a change
 
 extension ItemTable {
   /// Whether the steps change the items. O(1) for each key.
@@ -134,7 +133,7 @@ extension ItemTable {
     }
   }
 
-  /// Whether the steps change the list of entries that are no items. O(1) for each key.
+  /// Whether the steps change the unreadable entries. O(1) for each key.
   func changesUnreadable(_ steps: [KeyedStep<Item>]) -> Bool {
     if unreadableTable.count == 0 { return false }
     return steps.contains { step in
@@ -146,27 +145,27 @@ extension ItemTable {
     }
   }
 
-  /// Whether it takes no time to copy all of it, or to let go of it.
-  var isSmall: Bool { table.elements.count + unreadableTable.elements.count <= Self.littleCount }
+  /// Whether the table is so small that copying or releasing it takes less than a millisecond.
+  var isSmall: Bool { table.elements.count + unreadableTable.elements.count <= Self.cheapCount }
 
-  /// Of a table with no more than this, all may be copied, and so many may be changed, where nothing may stand still.
-  /// About a millisecond.
-  private static var littleCount: Int { 4_096 }
-  /// So many bytes may be moved there. Memory takes some milliseconds for them.
-  private static var littleMove: Int { 64 << 20 }
+  /// The number of items that can be copied or changed on the main actor, in about a millisecond.
+  private static var cheapCount: Int { 4_096 }
+  /// The number of bytes that can be moved on the main actor, in a few milliseconds.
+  private static var cheapMove: Int { 64 << 20 }
 
-  /// Whether ``apply(_:)`` is so little work that the main actor can do it.
+  /// Whether ``apply(_:)`` is cheap enough for the main actor.
   ///
-  /// What is not: changes of many items; and, among many, all that would copy, make room for or move most of them.
-  mutating func isLittleWork(_ steps: [KeyedStep<Item>]) -> Bool {
+  /// It is not if the steps change many items, or if the table is large and most of it would be copied, moved, or
+  /// reallocated.
+  mutating func isCheap(_ steps: [KeyedStep<Item>]) -> Bool {
     let changed = steps.reduce(0) { $0 + ($1.count ?? table.count + unreadableTable.count) }
-    guard changed <= Self.littleCount else { return false }
+    guard changed <= Self.cheapCount else { return false }
     if isSmall { return true }
 
     guard table.canChangeInPlace(adding: changed),
-      hashedIdentifiers.count <= Self.littleCount
+      hashedIdentifiers.count <= Self.cheapCount
         || hashedIdentifiers.capacity - hashedIdentifiers.count >= changed,
-      !changesUnreadable(steps) || unreadableTable.count <= Self.littleCount
+      !changesUnreadable(steps) || unreadableTable.count <= Self.cheapCount
         || unreadableTable.canChangeInPlace(adding: 0)
     else { return false }
     var moved = 0
@@ -183,6 +182,6 @@ extension ItemTable {
       case .removeAll: break
       }
     }
-    return moved <= Self.littleMove
+    return moved <= Self.cheapMove
   }
 }

@@ -1,25 +1,25 @@
 import StockroomCore
 
-/// Elements in the order of sequence numbers, each found by its key.
+/// Elements in the order of their sequence numbers, and an index of their keys.
 ///
-/// What is removed keeps its slot until ``closeGaps()``, so that many removals in a row move the others once.
+/// A removed element keeps its slot until ``closeGaps()``, so that several removals move the other elements once.
 struct OrderedTable<Element: Sendable>: Sendable {
-  /// In ascending order of their sequence numbers. Those at `vacated` have been removed.
+  /// In ascending order of their sequence numbers. Those at the positions in `vacated` have been removed.
   private(set) var elements: [Element] = []
-  /// The sequence number of each element. Ascending, so that an element is found by it.
+  /// The sequence number of each element, ascending.
   private var sequences: [Int] = []
   private var sequenceOfKey: [CacheKey: Int] = [:]
-  /// Positions of elements that have been removed, in no order.
+  /// The positions of elements that have been removed, unordered.
   private var vacated: [Int] = []
 
   /// O(1).
   var count: Int { sequenceOfKey.count }
 
-  /// Whether there is an element of the key. O(1).
+  /// Whether there is an element with this key. O(1).
   func contains(_ key: CacheKey) -> Bool { sequenceOfKey[key] != nil }
 
-  /// The same elements without their keys: something to show while the table is changed on another thread, whose keys
-  /// are then not shared, and so not copied.
+  /// The same elements without their keys: what a store shows while the table is changed on another thread. As the keys
+  /// are not shared, the change does not copy them.
   var withoutKeys: OrderedTable {
     var copy = OrderedTable()
     copy.elements = elements
@@ -36,27 +36,25 @@ struct OrderedTable<Element: Sendable>: Sendable {
 // MARK: - Changing
 
 extension OrderedTable {
-  /// Puts the element in the place of the one with its key. The element that was there, or nil if there is none.
-  /// O(log N).
+  /// Replaces the element with this key and returns the previous one, or nil if there is none. O(log N).
   mutating func replace(_ key: CacheKey, with element: Element) -> Element? {
     guard let sequence = sequenceOfKey[key], let position = position(of: sequence) else { return nil }
-    let former = elements[position]
+    let previous = elements[position]
     elements[position] = element
-    return former
+    return previous
   }
 
-  /// Puts an element behind all others. Its key has none yet. O(1), amortised.
+  /// Appends an element with a new key. Amortized O(1).
   mutating func append(_ element: Element, key: CacheKey, sequence: Int) {
     elements.append(element)
     sequences.append(sequence)
     sequenceOfKey[key] = sequence
   }
 
-  /// Puts elements, which have the sequence numbers from `sequence` on, behind all others. A key that comes again
-  /// replaces the element that has it. O(1) for each, amortised.
+  /// Appends elements with the sequence numbers from `sequence` on. One with an existing key replaces the element with
+  /// that key. Amortized O(1) for each.
   ///
-  /// What single insertions do one by one is done here for all of them together, since a generic type knows little
-  /// about an element by itself.
+  /// Faster than appending them one by one, since unspecialized generic code is slow for single elements.
   mutating func append(_ added: [Element], keys: [CacheKey], from sequence: Int) {
     let start = elements.count
     elements += added
@@ -70,7 +68,7 @@ extension OrderedTable {
     }
   }
 
-  /// Puts elements, whose keys have none yet, where their sequence numbers belong. O(N).
+  /// Inserts elements with new keys in the order of their sequence numbers. O(N).
   mutating func merge(_ added: [(key: CacheKey, sequence: Int, element: Element)]) {
     closeGaps()
     for (key, sequence, _) in added { sequenceOfKey[key] = sequence }
@@ -100,7 +98,7 @@ extension OrderedTable {
     sequences = mergedSequences + sequences[next...]
   }
 
-  /// Takes the element of the key out, if there is one. O(log N), and O(N) when the gaps are closed.
+  /// Removes the element with this key, if there is one. O(log N), and O(N) in ``closeGaps()``.
   mutating func remove(_ key: CacheKey) -> (sequence: Int, element: Element)? {
     guard let sequence = sequenceOfKey.removeValue(forKey: key), let position = position(of: sequence) else {
       return nil
@@ -115,7 +113,7 @@ extension OrderedTable {
     return (sequence, element)
   }
 
-  /// Moves what is behind the gaps up. O(N), or O(1) without a gap.
+  /// Removes the vacated slots. O(N), or O(1) if there are none.
   mutating func closeGaps() {
     if vacated.isEmpty { return }
     let gaps = vacated.sorted()
@@ -124,7 +122,7 @@ extension OrderedTable {
     sequences.remove(at: gaps)
   }
 
-  /// So many elements are put in between one after the other; where there are more, a new array is made once.
+  /// Up to this number, elements are inserted one after another; more are merged into a new array.
   static var fewInsertions: Int { 4 }
 }
 
@@ -136,8 +134,8 @@ extension OrderedTable {
     return position < sequences.count && sequences[position] == sequence ? position : nil
   }
 
-  /// The position of the first element with this sequence number or a later one. Binary search, which is one step as
-  /// long as nothing has been removed.
+  /// The position of the first element with this sequence number or a later one. Binary search; O(1) as long as nothing
+  /// has been removed.
   private func firstPosition(from sequence: Int) -> Int {
     if let first = sequences.first, case let guess = sequence - first, sequences.indices.contains(guess),
       sequences[guess] == sequence
@@ -151,8 +149,8 @@ extension OrderedTable {
 // MARK: - Costs
 
 extension OrderedTable {
-  /// Whether so many elements can be added, and any replaced, without copying all of them: there is room, and nobody
-  /// else holds the array.
+  /// Whether `added` elements can be appended, and others replaced, without copying the arrays: their capacity suffices,
+  /// and they are not shared.
   mutating func canChangeInPlace(adding added: Int) -> Bool {
     let isUnique = elements.isUniquelyReferenced()
     return isUnique && elements.capacity - elements.count >= added
@@ -160,42 +158,42 @@ extension OrderedTable {
       && sequenceOfKey.capacity - sequenceOfKey.count >= added
   }
 
-  /// How many bytes move when an element with this sequence number is taken out or put in.
+  /// The number of bytes that move when an element with this sequence number is removed or inserted.
   func bytesMoved(at sequence: Int) -> Int {
     let bytesPerElement = MemoryLayout<Element>.stride + MemoryLayout<Int>.stride
     return (sequences.count - firstPosition(from: sequence)) * bytesPerElement
   }
 
-  /// How many bytes move when the elements of the keys are taken out: all that are behind the first of them.
+  /// The number of bytes that move when the elements with these keys are removed: those after the first of them.
   func bytesMoved(byRemoving keys: some Sequence<CacheKey>) -> Int {
     keys.compactMap { sequenceOfKey[$0] }.min().map(bytesMoved) ?? 0
   }
 
-  /// The sequence number of the element of the key. O(1).
+  /// The sequence number of the element with this key. O(1).
   func sequence(of key: CacheKey) -> Int? { sequenceOfKey[key] }
 }
 
 extension Array {
-  /// Whether nobody else holds the array, so that the next change does not copy it.
+  /// Whether the array's storage is not shared, so that the next change does not copy it.
   ///
-  /// Only costs depend on the answer: a change copies a shared array whatever is said here.
+  /// Only performance depends on the result: a change copies a shared array in any case.
   fileprivate mutating func isUniquelyReferenced() -> Bool {
-    // A call with an `AnyObject` would look at a copy of the reference, which an unoptimised build really makes.
+    // A direct call with an `AnyObject` would examine a copy of the reference in an unoptimized build.
     let isUnique: (inout AnyObject) -> Bool = isKnownUniquelyReferenced
-    // An array is one reference to its elements; the standard library tells only of references whether they are unique.
+    // An array consists of one reference, and the standard library has this test for references only.
     return withUnsafeMutablePointer(to: &self) { array in
       array.withMemoryRebound(to: AnyObject.self, capacity: 1) { isUnique(&$0.pointee) }
     }
   }
 
-  /// Removes the elements at some positions, in ascending order, and moves the ranges between them once each.
+  /// Removes the elements at these ascending positions, and moves each range between them once.
   fileprivate mutating func remove(at gaps: [Int]) {
     guard let first = gaps.first else { return }
     withUnsafeMutableBufferPointer { elements in
       func range(_ bounds: Range<Int>) -> UnsafeMutableBufferPointer<Element> {
         UnsafeMutableBufferPointer(rebasing: elements[bounds])
       }
-      // Moved behind the others by way of a place of their own, so that each place holds an element in the end.
+      // The removed elements go behind the others, so that every slot is initialized in the end.
       let removed = UnsafeMutableBufferPointer<Element>.allocate(capacity: gaps.count)
       defer { removed.deallocate() }
       for (index, gap) in gaps.enumerated() {

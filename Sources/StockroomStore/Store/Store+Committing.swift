@@ -1,16 +1,18 @@
 import StockroomCore
 
 extension Store {
-  /// Does the steps as one batch, after all calls that came before.
+  /// Applies the steps as one batch, after all earlier calls.
   ///
-  /// Once it waits for its turn it is no longer cancelled, so that a cancelled call does all of its work or none.
-  func perform(_ steps: [StoreStep<Item>]) async throws {
+  /// Once it is queued it can no longer be cancelled, so that a cancelled call does all of its work or none.
+  func perform(_ steps: consuming [StoreStep<Item>]) async throws {
     try Task.checkCancellation()
+    // Moved into the change, whose items are released off the main actor: that takes long if they are many.
+    var steps: [StoreStep<Item>]? = steps
     try await withCheckedThrowingContinuation { continuation in
-      waiting.append(Change(steps: steps, continuation: continuation))
+      waiting.append(Change(steps: steps.take() ?? [], continuation: continuation))
       if isCommitting { return }
       isCommitting = true
-      // Keeps the store alive until everything has been handed to the engine.
+      // Retains the store until the engine has completed all changes.
       Task(priority: .userInitiated) { await commitAll() }
     }
   }
@@ -18,7 +20,7 @@ extension Store {
   private func commitAll() async {
     while !waiting.isEmpty {
       do {
-        try await knowItems()
+        try await ensureLoaded()
         await commit(takeWaiting(), table.hashedIdentifiers, isIdentityVerified)
       } catch {
         for change in takeWaiting() { change.continuation.resume(throwing: error) }
@@ -32,9 +34,9 @@ extension Store {
     return waiting
   }
 
-  /// Has the engine do the changes as one batch, then does in memory those that it has acknowledged.
+  /// Writes the changes to the engine as one batch, then applies those that it has acknowledged to the items.
   ///
-  /// Away from the main actor, where everything is let go of that the changes were made of.
+  /// Runs off the main actor, and releases everything that the changes consist of there.
   @concurrent
   nonisolated private func commit(
     _ changes: consuming [Change], _ identifiers: consuming [CacheKey: String], _ isIdentityVerified: Bool
@@ -46,24 +48,26 @@ extension Store {
       let steps = result.steps
       let (ofItems, ofUnreadable) = (table.changesItems(steps), table.changesUnreadable(steps))
       let change = table.apply(steps)
-      former.keep(await show(consume table, change.events, ofItems, ofUnreadable, result, of: changes))
+      deferredRelease.retain(
+        await publish(consume table, change.events, ofItems, ofUnreadable, result, of: changes))
     }
-    // Should loading fail as well, the state says so, and the next change tries again.
-    if !result.isCertain { _ = await startLoading().result }
+    // If loading fails too, `loadingState` reports it, and the next change tries again.
+    if !result.isOutcomeKnown { _ = await startLoading().result }
     for (change, outcome) in zip(changes, result.outcomes) {
       if case .failure(let error) = outcome { change.continuation.resume(throwing: error) }
     }
   }
 
-  /// Does to the items what the engine has acknowledged, as one change, if that is little work.
+  /// Applies what the engine has acknowledged to the items, as one change, if that is cheap.
   ///
-  /// - Returns: Nil if it is done. If not, the table to do it to, and to hand to ``show(_:_:_:_:_:of:)``.
+  /// - Returns: Nil if it is done. Otherwise the table to be changed off the main actor and passed to
+  ///   ``publish(_:_:_:_:_:of:)``.
   private func apply(_ result: StoreBackend<Item>.CommitResult, of changes: [Change]) -> ItemTable<Item>? {
     isIdentityVerified = result.isIdentityVerified
     let steps = result.steps
-    guard table.isLittleWork(steps) else {
+    guard table.isCheap(steps) else {
       let whole = table
-      // What there is to see stays, but the keys are not shared, and so not copied.
+      // The visible items stay, but the keys are not shared, and so not copied.
       table = whole.withoutKeys
       return whole
     }
@@ -77,23 +81,24 @@ extension Store {
     return nil
   }
 
-  /// Shows a table that has been changed elsewhere, as one change. What was shown before, to be let go of elsewhere.
-  private func show(
+  /// Publishes a table that has been changed off the main actor, as one change. Returns the previous one, to be released
+  /// off the main actor.
+  private func publish(
     _ changed: consuming ItemTable<Item>, _ events: [StoreEvent<Item>], _ ofItems: Bool, _ ofUnreadable: Bool,
     _ result: StoreBackend<Item>.CommitResult, of changes: [Change]
   ) -> ItemTable<Item> {
-    let former = table
+    let previous = table
     withMutations(ofItems: ofItems, ofUnreadableEntries: ofUnreadable) { table = changed }
     acknowledge(result, of: changes, events)
-    return former
+    return previous
   }
 
-  /// Tells the subscribers, and those whose changes have been done.
+  /// Sends the events, and resumes the callers of successful changes.
   private func acknowledge(
     _ result: StoreBackend<Item>.CommitResult, of changes: [Change], _ events: [StoreEvent<Item>]
   ) {
-    // Not before the items are those that were acknowledged: whoever looks may load them again now.
-    if !result.isCertain { knowledge = .stale }
+    // Only now: an observer of the items may start to load them again.
+    if !result.isOutcomeKnown { itemsState = .stale }
     for event in events { broadcaster.send(event) }
     for (change, outcome) in zip(changes, result.outcomes) {
       if case .success = outcome { change.continuation.resume() }

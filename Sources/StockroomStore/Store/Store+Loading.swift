@@ -1,7 +1,7 @@
 import StockroomCore
 
 extension Store {
-  /// Begins to load, unless a load is under way. There is never more than one, and none while a change is.
+  /// Starts to load, unless a load is in progress. There is at most one load, and none during a change.
   @discardableResult
   func startLoading() -> Task<Void, any Error> {
     if let load { return load }
@@ -13,7 +13,7 @@ extension Store {
         let loaded = try await backend.load { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
         }
-        if let self { former.keep(await adopt(consume loaded)) }
+        if let self { deferredRelease.retain(await adopt(consume loaded)) }
       } catch {
         await self?.loadHasFailed(error)
         throw error
@@ -23,47 +23,50 @@ extension Store {
     return started
   }
 
-  /// Keeps stores of other types of items from the engine, as long as this store lives.
+  /// Claims the engine for this type of items, for the life of this store.
   private func claimEngine() throws {
-    if engineUse == nil, let engine = backend.engine { engineUse = try EngineUse(of: engine, by: Item.self) }
+    if engineClaim == nil, let engine = backend.engine {
+      engineClaim = try EngineClaim(of: engine, by: Item.self)
+    }
   }
 
-  /// Shows what has been loaded. What was shown before, to be let go of elsewhere.
+  /// Publishes the loaded items. Returns the previous table, to be released off the main actor.
   private func adopt(_ loaded: consuming ItemTable<Item>) -> ItemTable<Item> {
-    let former = table
+    let previous = table
     load = nil
-    knowledge = .current
+    itemsState = .current
     withMutations(
-      ofItems: true, ofUnreadableEntries: !(former.unreadable.isEmpty && loaded.unreadable.isEmpty)
+      ofItems: true, ofUnreadableEntries: !(previous.unreadable.isEmpty && loaded.unreadable.isEmpty)
     ) {
       table = loaded
     }
     loadingState = .loaded
     broadcaster.send(StoreEvent(.loaded, loaded.items))
-    return former
+    return previous
   }
 
   private func loadHasFailed(_ error: any Error) {
     load = nil
     loadFailure = error
-    isLoadFailureKnown = false
+    isLoadFailureReported = false
     loadingState = .failed(error)
   }
 
-  /// Returns once the items are what the engine holds. Loads them if need be: once, after a load that is under way.
+  /// Returns once the items are those of the engine. Waits for a load that is in progress, and loads them once if they are
+  /// not current after that.
   ///
   /// - Throws: `StorageError`, with the code and the cause of the failure to load them.
-  func knowItems() async throws {
+  func ensureLoaded() async throws {
     _ = await load?.result
-    if knowledge == .current { return }
+    if itemsState == .current { return }
     let result = await startLoading().result
-    if knowledge == .current { return }
-    isLoadFailureKnown = true
+    if itemsState == .current { return }
+    isLoadFailureReported = true
     var cause = loadFailure
     if case .failure(let error) = result { cause = error }
     throw StorageError(
       (cause as? StorageError)?.code ?? .io,
-      "Nothing has been changed, since the items of the store could not be loaded.", underlying: cause)
+      "Nothing has changed, since the items of the store could not be loaded.", underlying: cause)
   }
 }
 
@@ -71,7 +74,7 @@ extension Task {
   /// Waits until the task has ended.
   ///
   /// - Throws: `CancellationError` as soon as the caller is cancelled; the task goes on.
-  func hasEnded() async throws {
+  func waitUntilEnded() async throws {
     let (stream, continuation) = AsyncStream<Never>.makeStream()
     Task<Void, Never> {
       _ = await result

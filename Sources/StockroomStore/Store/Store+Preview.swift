@@ -8,20 +8,20 @@
   #endif
 
   extension Store {
-    /// A store for previews and tests, with these items and no engine: it keeps nothing. Only in debug builds.
+    /// Creates a store for previews and tests, with these items and without an engine. Only in debug builds.
     public static func previewStore(items: [Item], cacheIdentifier: KeyPath<Item, String>) -> Store<Item> {
-      // Safe to share: a key path never changes, and reading through it reads only the item.
+      // Safe to share: a key path is immutable.
       nonisolated(unsafe) let cacheIdentifier = cacheIdentifier
       return Store(previewing: items, identifier: { $0[keyPath: cacheIdentifier] })
     }
 
-    /// A store for previews and tests, with these items and no engine: it keeps nothing. Only in debug builds.
+    /// Creates a store for previews and tests, with these items and without an engine. Only in debug builds.
     public static func previewStore(items: [Item]) -> Store<Item>
     where Item: Identifiable, Item.ID: LosslessStringConvertible {
       Store(previewing: items, identifier: { $0.id.description })
     }
 
-    /// A store for previews and tests, with these items and no engine: it keeps nothing. Only in debug builds.
+    /// Creates a store for previews and tests, with these items and without an engine. Only in debug builds.
     public static func previewStore(items: [Item]) -> Store<Item> where Item: Identifiable, Item.ID == UUID {
       Store(previewing: items, identifier: { $0.id.uuidString })
     }

@@ -1,7 +1,7 @@
 import Observation
 import StockroomCore
 
-/// Items in memory that a storage engine keeps: read like an array, changed with three methods, observed by views.
+/// An observable collection of items in memory that a storage engine persists.
 ///
 /// ```swift
 /// let notes = try await Store<Note>(storage: .sqlite(directory: .documents(appendingPath: "Notes")))
@@ -9,68 +9,68 @@ import StockroomCore
 /// print(notes.items)
 /// ```
 ///
-/// A store keeps these promises, whatever the engine behind it:
+/// With any engine, a store has these properties:
 ///
 /// - S1: Concurrent calls lose nothing. They take effect in the order in which they were made.
-/// - S2: A call that throws leaves ``items`` and the engine as they were. Where the error leaves it open how much the
-///   engine has done (`StorageError.Code.io` and errors of its own; any error of a batch where the engine does without
-///   `EngineCapabilities.atomicBatches`), the items are read again, O(N), so that they always show what it holds.
+/// - S2: A call that throws leaves ``items`` and the engine as they were. If the error leaves the outcome unknown
+///   (`StorageError.Code.io` and errors of other types; any error of a batch if the engine has no
+///   `EngineCapabilities.atomicBatches`), the items are loaded again, O(N), so that they always agree with the engine.
 /// - S3: A chain ended by ``Operation/run()`` is one batch in the engine and one change of ``items``.
-/// - S4: Items are in the order of insertion. One with the identifier of another takes its place. A restart changes
-///   neither.
-/// - S5: ``events`` tell every subscriber what happened, once, in the order in which it took effect.
+/// - S4: Items are in the order of insertion. An item with the identifier of an existing one replaces it in place. A
+///   restart preserves the order.
+/// - S5: ``events`` reports every change to every subscriber, once, in the order in which the changes took effect.
 /// - S6: An entry that cannot be decoded hides no other; it is listed in ``unreadableEntries`` and stays stored.
-/// - S7: The cost of inserting or replacing an item does not grow with the number of items, unless somebody keeps an
-///   array of ``items``: the next change then copies it once. Removing moves those behind, O(N), and many with one call
-///   no more than one.
-/// - S8: Identifiers of any length and content work. What is too long for a key is hashed.
+/// - S7: The cost of inserting or replacing an item does not grow with the number of items, unless a copy of ``items`` is
+///   retained: the next change then copies the array once. Removing items moves those behind them, O(N), once for each
+///   call.
+/// - S8: Identifiers of any length and content work. One that is too long for a key is hashed.
 ///
-/// Items are encoded and decoded away from the main actor, many of them on all processors, and what changes many items
-/// or copies them is done there too: no call holds the main actor up for longer than a few milliseconds, with a million
-/// items either. Calls that come while the engine is busy are handed to it together.
+/// Items are encoded and decoded off the main actor, in parallel, and changes that affect or copy many items are made
+/// there too: no call blocks the main actor for longer than a few milliseconds, even with a million items. Calls that are
+/// made while the engine is busy are combined into one batch.
 ///
-/// A store expects to be the only one that writes to its engine, while it lives. Two stores on one engine do not see
-/// each other's changes. If their items are of different types, each would remove the other's: the second one on the
-/// same engine object throws `StorageError.Code.unsupported` when it loads, and so does every change, as long as the
-/// first lives. Give each type of item an engine of its own.
+/// A store must be the only writer of its engine. Two stores on one engine do not see each other's changes. If their items
+/// are of different types, each would treat the other's entries as its own: loading the second one on the same engine
+/// object throws `StorageError.Code.unsupported`, and so does every change, during the life of the first. Open a separate
+/// engine for each type of item.
 @MainActor @Observable
 public final class Store<Item: StorableItem> {
-  /// How far loading has come. Begins with ``StoreLoadingState/loading(completed:total:)``.
+  /// The progress of loading. Begins with ``StoreLoadingState/loading(completed:total:)``.
   public internal(set) var loadingState: StoreLoadingState = .loading(completed: 0, total: nil)
 
-  /// Whether ``items`` are what the engine holds.
-  enum Knowledge {
+  /// Whether ``items`` are those of the engine.
+  enum ItemsState {
     /// They have never been loaded.
-    case none
+    case notLoaded
     /// They are.
     case current
-    /// They were, until a call failed of which nobody knows how much the engine has done.
+    /// They may not be, since a call failed with an unknown outcome.
     case stale
   }
 
-  /// A call or a chain on its way.
+  /// A call or a chain that waits for the engine.
   struct Change: Sendable {
     let steps: [StoreStep<Item>]
     let continuation: CheckedContinuation<Void, any Error>
   }
 
   @ObservationIgnored var table = ItemTable<Item>()
-  @ObservationIgnored var knowledge = Knowledge.none
-  /// The load that is under way.
+  @ObservationIgnored var itemsState = ItemsState.notLoaded
+  /// The load in progress.
   @ObservationIgnored var load: Task<Void, any Error>?
-  /// Why the last load failed.
+  /// The error of the last load.
   @ObservationIgnored var loadFailure: (any Error)?
-  /// Whether somebody has been told.
-  @ObservationIgnored var isLoadFailureKnown = true
-  /// Keeps the engine from stores of other types of items.
-  @ObservationIgnored var engineUse: EngineUse?
+  /// Whether it has been thrown to a caller.
+  @ObservationIgnored var isLoadFailureReported = true
+  /// Excludes stores of other types of items from the engine.
+  @ObservationIgnored var engineClaim: EngineClaim?
   @ObservationIgnored var waiting: [Change] = []
   @ObservationIgnored var isCommitting = false
-  /// Whether an item has been found to keep its identifier when it is encoded and decoded.
+  /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
-  let former = FormerItems<Item>()
+  let deferredRelease = DeferredRelease<Item>()
 
   init(backend: StoreBackend<Item>) {
     self.backend = backend
@@ -79,30 +79,29 @@ public final class Store<Item: StorableItem> {
 
   deinit {
     load?.cancel()
-    // It takes long to let go of many items.
-    if !table.isSmall { releaseElsewhere(exchange(&table, with: ItemTable())) }
+    // Releasing many items takes long.
+    if !table.isSmall { releaseInBackground(exchange(&table, with: ItemTable())) }
   }
 
   #if DEBUG
-    /// A store of these items, which keeps nothing.
+    /// A store of these items without an engine.
     init(previewing items: [Item], identifier: @escaping @Sendable (Item) -> String) {
       backend = StoreBackend(engine: nil, codec: JSONCodec(), identifier: identifier)
       for item in items { _ = table.apply([.insert([(CacheKey(identifier: identifier(item)), item)])]) }
-      knowledge = .current
+      itemsState = .current
       loadingState = .loaded
     }
   #endif
 
   /// All items, in the order of insertion (rule S4). Empty until they have been loaded.
   ///
-  /// O(1): the array is not copied. Whoever keeps the array makes the next change copy it, O(N).
+  /// O(1): the array is not copied. While a copy of it is retained, the next change has to copy the elements, O(N).
   public var items: [Item] {
     access(keyPath: \.items)
     return table.items
   }
 
-  /// The entries of the engine that are not among ``items``, because they could not be decoded (rule S6). O(1), as
-  /// ``items``.
+  /// The entries of the engine that could not be decoded, and so are not in ``items`` (rule S6). O(1), as ``items``.
   public var unreadableEntries: [UnreadableEntry] {
     access(keyPath: \.unreadableEntries)
     return table.unreadable
@@ -110,41 +109,40 @@ public final class Store<Item: StorableItem> {
 
   /// Waits until the items have been loaded.
   ///
-  /// - Throws: what the engine threw when the items were read, also in the background before this was called. Nothing
-  ///   has been changed by that, and the next call tries again. `CancellationError` as soon as the caller is
-  ///   cancelled; the load goes on as long as the store lives.
+  /// - Throws: what the engine threw when the items were read, also if that was before this call. The next call tries
+  ///   again. `CancellationError` as soon as the caller is cancelled; the load continues.
   public func itemsHaveLoaded() async throws {
-    if knowledge == .current { return }
-    if load == nil, !isLoadFailureKnown, let loadFailure {
-      isLoadFailureKnown = true
+    if itemsState == .current { return }
+    if load == nil, !isLoadFailureReported, let loadFailure {
+      isLoadFailureReported = true
       throw loadFailure
     }
     let load = startLoading()
-    try await load.hasEnded()
+    try await load.waitUntilEnded()
     do {
       try await load.value
     } catch {
-      isLoadFailureKnown = true
+      isLoadFailureReported = true
       throw error
     }
   }
 
-  /// What happens to the store, for any number of subscribers, none of whom holds up anybody (rule S5).
+  /// A stream of the changes of the store, for any number of subscribers. Slow subscribers delay nothing (rule S5).
   ///
   /// A stream begins with the present state: `loaded` with all items, or `initialized` before they are loaded.
-  /// What a subscriber has not read yet is kept for it; to limit that, use ``events(bufferingPolicy:)``.
+  /// Events that a subscriber has not read are buffered; to limit the buffer, use ``events(bufferingPolicy:)``.
   public var events: AsyncStream<StoreEvent<Item>> { events(bufferingPolicy: .unbounded) }
 
-  /// What happens to the store, as ``events``, with a limit to what is kept for a slow subscriber.
+  /// As ``events``, with a limit on the buffer of a slow subscriber.
   public func events(
     bufferingPolicy: AsyncStream<StoreEvent<Item>>.Continuation.BufferingPolicy
   ) -> AsyncStream<StoreEvent<Item>> {
     let present =
-      knowledge == .none ? StoreEvent<Item>(.initialized, []) : StoreEvent(.loaded, table.items)
+      itemsState == .notLoaded ? StoreEvent<Item>(.initialized, []) : StoreEvent(.loaded, table.items)
     return broadcaster.stream(startingWith: present, bufferingPolicy: bufferingPolicy)
   }
 
-  /// Changes what there is to see, as one change for each property that somebody may observe.
+  /// Makes one change of each observable property that the mutation affects.
   func withMutations(ofItems: Bool, ofUnreadableEntries: Bool, _ mutation: () -> Void) {
     if ofItems {
       withMutation(keyPath: \.items) {

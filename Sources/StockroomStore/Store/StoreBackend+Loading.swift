@@ -6,25 +6,25 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Items that follow one another in an engine, up to an entry that is none.
+/// Consecutive items, up to an unreadable entry.
 private struct DecodedRun<Item: StorableItem>: Sendable {
-  /// The key of each item, which remembers the identifier.
+  /// The key of each item, with the identifier as its raw value.
   var keys: [CacheKey] = []
   var items: [Item] = []
-  /// The entry behind them that could not be decoded.
+  /// The unreadable entry after them.
   var unreadable: UnreadableEntry?
 }
 
 extension StoreBackend {
-  /// Progress is reported after so many entries.
+  /// The number of entries between two reports of progress.
   private static var entriesBetweenReports: Int { 4_096 }
 
-  /// Reads all entries, in the order in which they were first written, and decodes them on all processors.
+  /// Reads all entries, in the order in which they were first written, and decodes them in parallel.
   ///
-  /// The bytes of an entry are let go of when it has been decoded, so that not all bytes and all items are in memory
-  /// together.
+  /// The bytes of an entry are released when it has been decoded, so that not all bytes and all items are in memory at the
+  /// same time.
   ///
-  /// - Throws: what the engine threw. An entry that cannot be decoded is no reason to (rule S6).
+  /// - Throws: what the engine threw. Does not throw for an entry that cannot be decoded (rule S6).
   @concurrent
   func load(
     progress: @MainActor @Sendable (_ completed: Int, _ total: Int) -> Void
@@ -33,11 +33,11 @@ extension StoreBackend {
     guard let engine else { return loaded }
     let entries = try await engine.readAllEntries()
     let total = entries.count
-    // With room for more, so that the first insertion need not move all of them.
+    // With spare capacity, so that the first insertion does not copy all of them.
     loaded.reserveCapacity(total + total / 8)
     var completed = 0
     var reported = 0
-    // Decoding even two entries may be worth distributing, since they may be large.
+    // Even two entries are decoded in parallel, since they may be large.
     try await transformPortions(of: consume entries, minimum: 2) {
       try decode($0)
     } receive: { runs in
@@ -80,12 +80,12 @@ extension StoreBackend {
     return runs + [run]
   }
 
-  /// The key of an item, which is that of its entry.
+  /// The key of an item, which must be that of its entry.
   private func key(of item: Item, in entry: StorageEntry) throws(StorageError) -> CacheKey {
     let key = CacheKey(identifier: identifier(item))
     guard key == entry.key else {
       throw StorageError(
-        .decodingFailed, "The entry \(entry.key) holds an item whose identifier belongs under \(key).")
+        .decodingFailed, "The entry \(entry.key) contains an item whose identifier has the key \(key).")
     }
     return key
   }

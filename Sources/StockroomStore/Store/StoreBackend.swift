@@ -6,23 +6,23 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What a store does away from the main actor: encode, decode, and call the engine.
+/// The part of a store that runs off the main actor: it encodes, decodes, and calls the engine.
 struct StoreBackend<Item: StorableItem>: Sendable {
-  /// Nil for a preview, which keeps nothing.
+  /// Nil for a preview.
   let engine: (any StorageEngine)?
   let codec: any Codec
   let identifier: @Sendable (Item) -> String
 
-  /// What became of calls and chains.
+  /// The outcome of calls and chains.
   struct CommitResult: Sendable {
-    /// For each, what was done, or why it was not.
+    /// For each change, the steps that were applied, or the error.
     let outcomes: [Result<[KeyedStep<Item>], any Error>]
-    /// Whether the engine has done just that. If not, a failure leaves it open how much it has done.
-    var isCertain = true
-    /// Whether an item has been found to keep its identifier when it is encoded and decoded.
+    /// False if a change failed that the engine may have applied in part.
+    var isOutcomeKnown = true
+    /// Whether it has been verified that the identifier of an item survives encoding.
     let isIdentityVerified: Bool
 
-    /// Everything that was done, in order.
+    /// All steps that were applied, in order.
     var steps: [KeyedStep<Item>] { outcomes.flatMap { (try? $0.get()) ?? [] } }
   }
 }
@@ -30,31 +30,31 @@ struct StoreBackend<Item: StorableItem>: Sendable {
 // MARK: - Committing
 
 extension StoreBackend {
-  /// What the engine is to do for one call or chain.
+  /// The operations of the engine for one call or chain.
   struct Batch {
     var steps: [KeyedStep<Item>] = []
     var operations: [StorageOperation] = []
   }
 
-  /// Encodes what is inserted, in parallel, and has the engine do all of the changes in order, as one batch.
+  /// Encodes the inserted items, in parallel, and applies all changes to the engine in order, as one batch.
   ///
-  /// If that fails, each change is tried alone, so that one which cannot be done takes no other with it; but not where
-  /// all would fail alike, and each perhaps only after a long wait.
+  /// If that fails, each change is tried separately, so that a failing one does not affect the others, except after an
+  /// error that all would fail with, each perhaps after a long wait.
   ///
   /// - Parameters:
-  ///   - identifiers: Those of the store's items whose keys are hashes, by key.
-  ///   - isIdentityVerified: Whether items are known to keep their identifiers.
+  ///   - identifiers: The identifiers of the store's items whose keys are hashes, by key.
+  ///   - isIdentityVerified: Whether it has been verified that the identifier of an item survives encoding.
   @concurrent
   func commit(
     _ changes: [[StoreStep<Item>]], identifiers: consuming [CacheKey: String], isIdentityVerified: Bool
   ) async -> CommitResult {
     var isIdentityVerified = isIdentityVerified
     var batches = await prepare(changes, &isIdentityVerified)
-    await refuseSharedHashes(in: &batches, identifiers: identifiers)
+    await rejectHashCollisions(in: &batches, identifiers: identifiers)
 
-    var isCertain = true
-    /// Why nothing more is tried.
-    var obstacle: (any Error)?
+    var isOutcomeKnown = true
+    /// The error that all remaining changes would fail with.
+    var blockingError: (any Error)?
     let prepared = batches.compactMap { try? $0.get() }
     if prepared.count > 1 {
       let operations = prepared.flatMap(\.operations)
@@ -63,20 +63,20 @@ extension StoreBackend {
         return CommitResult(
           outcomes: batches.map { batch in batch.map(\.steps) }, isIdentityVerified: isIdentityVerified)
       } catch {
-        isCertain = isNothingDone(operations, error)
-        if error.concernsEveryCall { obstacle = error }
+        isOutcomeKnown = wasDefinitelyNotApplied(operations, error)
+        if error.affectsEveryCall { blockingError = error }
       }
     }
     var outcomes: [Result<[KeyedStep<Item>], any Error>] = []
     for batch in batches {
       do {
         let batch = try batch.get()
-        if let obstacle { throw obstacle }
+        if let blockingError { throw blockingError }
         do {
           try await engine?.apply(batch.operations)
         } catch {
-          isCertain = isCertain && isNothingDone(batch.operations, error)
-          if error.concernsEveryCall { obstacle = error }
+          isOutcomeKnown = isOutcomeKnown && wasDefinitelyNotApplied(batch.operations, error)
+          if error.affectsEveryCall { blockingError = error }
           throw error
         }
         outcomes.append(.success(batch.steps))
@@ -84,21 +84,22 @@ extension StoreBackend {
         outcomes.append(.failure(error))
       }
     }
-    return CommitResult(outcomes: outcomes, isCertain: isCertain, isIdentityVerified: isIdentityVerified)
+    return CommitResult(
+      outcomes: outcomes, isOutcomeKnown: isOutcomeKnown, isIdentityVerified: isIdentityVerified)
   }
 
-  private func isNothingDone(_ operations: [StorageOperation], _ error: any Error) -> Bool {
-    engine?.hasSurelyDoneNothing(of: operations, after: error) ?? true
+  private func wasDefinitelyNotApplied(_ operations: [StorageOperation], _ error: any Error) -> Bool {
+    engine?.wasDefinitelyNotApplied(operations, after: error) ?? true
   }
 
-  /// Gives items their keys and turns them into bytes.
+  /// Determines the keys of items and encodes them.
   private func prepare(
     _ changes: [[StoreStep<Item>]], _ isIdentityVerified: inout Bool
   ) async -> [Result<Batch, any Error>] {
     let keyed = changes.map { steps in
       Result { try steps.map { try KeyedStep($0, identifier: identifier) } }
     }
-    // All items of all changes in one list, which is what can be encoded in parallel.
+    // The items of all changes in one array, to be encoded in parallel.
     let items = keyed.compactMap { try? $0.get() }.joined().flatMap(\.insertions)
     let encoded: [Result<Data, any Error>]
     do {
@@ -112,7 +113,7 @@ extension StoreBackend {
     return keyed.map { change in
       Result {
         var batch = Batch(steps: try change.get())
-        // Taken first, so that an item which cannot be encoded shifts no other change's.
+        // Before anything is thrown, so that a failure in this change does not misalign the values of the next.
         let own = batch.steps.map { step in
           defer { values = values.dropFirst(step.insertions.count) }
           return values.prefix(step.insertions.count)
@@ -137,8 +138,8 @@ extension StoreBackend {
     }
   }
 
-  /// Throws unless the bytes are an item with the identifier of the key. After a restart it would not be found: as with
-  /// `let id = UUID()`, which is another each time that an item is decoded.
+  /// Throws unless the bytes are decoded as an item with this key. Otherwise it could not be identified after a restart:
+  /// `let id = UUID()` has a new value whenever an item is decoded.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
   private func verifyIdentity(of key: CacheKey, in data: Data) throws {
@@ -149,23 +150,23 @@ extension StoreBackend {
     } catch {
       throw StorageError(
         .encodingFailed,
-        "Nothing has been stored, since no \(Item.self) could be read again: what one is encoded as cannot be decoded.",
+        "Nothing has been stored, since an encoded \(Item.self) cannot be decoded.",
         underlying: error)
     }
     guard CacheKey(identifier: decoded) == key else {
       throw StorageError(
         .encodingFailed,
-        "Nothing has been stored, since a \(Item.self) does not keep its identifier, and so could not be found again: "
+        "Nothing has been stored, since the identifier of a \(Item.self) does not survive encoding: "
           + "\(key.rawValue.prefix(40).debugDescription) was encoded, and \(decoded.prefix(40).debugDescription) "
-          + "decoded. A property such as `let id = UUID()` is not decoded; `var` or an initialiser is needed. A date or "
+          + "decoded. A property such as `let id = UUID()` is not decoded: use `var` or an initializer. A date or "
           + "a number may be rounded.")
     }
   }
 }
 
 extension Error {
-  /// Whether every other call would fail for the same reason: after a minute, where another process holds a lock.
-  fileprivate var concernsEveryCall: Bool {
+  /// Whether every other call would fail with the same error, after a minute each if another process holds a lock.
+  fileprivate var affectsEveryCall: Bool {
     let code = (self as? StorageError)?.code
     return code == .locked || code == .closed
   }

@@ -1,8 +1,8 @@
-/// Something that happened to a ``Store``.
+/// A change of a ``Store``.
 public struct StoreEvent<Item: StorableItem>: Sendable {
-  /// What happened.
+  /// The kind of a change.
   public enum Operation: Hashable, Sendable {
-    /// The store has been made, and its items have not been loaded yet.
+    /// The store has been created, and its items have not been loaded yet.
     case initialized
     /// The items have been loaded from the engine.
     case loaded
@@ -12,12 +12,12 @@ public struct StoreEvent<Item: StorableItem>: Sendable {
     case remove
   }
 
-  /// What happened.
+  /// The kind of the change.
   public let operation: Operation
-  /// The items to which it happened: none, all that were loaded, those inserted, or those removed.
+  /// The items that it affected: none, all that were loaded, those inserted, or those removed.
   public let items: [Item]
 
-  /// An event.
+  /// Creates an event.
   public init(_ operation: Operation, _ items: [Item]) {
     self.operation = operation
     self.items = items

@@ -1,23 +1,21 @@
 import StockroomCore
 
-/// How far a ``Store`` has come with loading its items.
+/// The progress of a ``Store`` in loading its items.
 public enum StoreLoadingState: Sendable {
-  /// So many items have been decoded, of so many. The total is nil while the engine is still reading.
+  /// `completed` items of `total` have been decoded. The total is nil while the engine is reading.
   case loading(completed: Int, total: Int?)
-  /// The items are those that the engine holds.
+  /// All items have been loaded.
   case loaded
-  /// The engine could not read them. ``Store/itemsHaveLoaded()`` throws why if nobody has been told yet; after that it
-  /// tries again.
+  /// Loading failed. ``Store/itemsHaveLoaded()`` throws the error once, and loads again when it is called after that.
   case failed(any Error)
 }
 
-/// An entry of an engine that a ``Store`` could not turn into an item (rule S6).
+/// An entry of an engine that a ``Store`` could not decode (rule S6).
 ///
-/// It is still in the engine, under its key, until an item with its identifier is inserted or removed, or the store is
-/// emptied.
+/// It stays in the engine until an item with its identifier is inserted or removed, or until `removeAll()`.
 public struct UnreadableEntry: Sendable {
-  /// The name of the entry.
+  /// The key of the entry.
   public let key: CacheKey
-  /// Why it is no item: code `StorageError.Code.decodingFailed`.
+  /// The error, with code `StorageError.Code.decodingFailed`.
   public let error: StorageError
 }

@@ -1,33 +1,52 @@
+import StockroomCore
+
 extension Store {
-  /// A chain of changes that happen together: one batch in the engine, one change of ``Store/items`` (rule S3).
+  /// A chain of changes that take effect together: one batch in the engine, one change of ``Store/items`` (rule S3).
   ///
   /// ```swift
   /// try await store.removeAll().insert(fresh).run()
   /// ```
   ///
-  /// Without ``Operation/run()`` nothing happens; a chain of two changes or more that is dropped without it stops a debug
-  /// build with an assertion.
+  /// Without ``Operation/run()`` nothing happens. In a debug build, an assertion fails when a chain of two or more changes
+  /// is released without it.
   @MainActor
   public final class Operation {
     private enum Progress {
       case ready
-      /// With those who called ``Operation/run()`` meanwhile.
+      /// With the callers of ``Operation/run()`` that wait for it.
       case running([CheckedContinuation<Void, any Error>])
       case done
     }
 
-    /// The steps of a chain and of those that continue it, so that a chain of many is built in O(1) for each.
-    private final class Log {
-      var steps: [StoreStep<Item>]
-      init(_ steps: [StoreStep<Item>]) { self.steps = steps }
+    /// The steps of a chain, shared with the chains that continue it, so that each step is added in O(1).
+    private final class Log: Sendable {
+      private let steps: MutexProtected<[StoreStep<Item>]>
+
+      init(_ steps: [StoreStep<Item>]) { self.steps = MutexProtected(steps) }
+
+      deinit {
+        let steps = steps.withLock { exchange(&$0, with: []) }
+        if steps.reduce(0, { $0 + $1.itemCount }) > 1_000 { releaseInBackground(steps) }
+      }
+
+      func prefix(_ count: Int) -> [StoreStep<Item>] { steps.withLock { Array($0[..<count]) } }
+
+      /// Appends a step, unless the log has other than `count` steps; then returns false.
+      func append(_ step: StoreStep<Item>, after count: Int) -> Bool {
+        steps.withLock { steps in
+          guard steps.count == count else { return false }
+          steps.append(step)
+          return true
+        }
+      }
     }
 
     private let store: Store
     private let log: Log
-    /// The chain is so much of the log.
+    /// The number of steps in the log that belong to this chain.
     private let count: Int
     private var progress = Progress.ready
-    /// Whether it has been run or continued: whether anybody cares about it.
+    /// Whether it has been run or continued.
     private var isUsed = false
 
     convenience init(_ store: Store, _ step: StoreStep<Item>) { self.init(store, Log([step]), count: 1) }
@@ -37,42 +56,40 @@ extension Store {
     }
 
     deinit {
-      // The first change of a chain may be dropped because the next could not be made: `store.removeAll().insert(try …)`.
-      // Nor is it a mistake not to run what somebody has cancelled.
+      // A chain of one change may be released because its continuation threw: `store.removeAll().insert(try …)`. And a
+      // cancelled task may release a chain.
       let isForgotten = !isUsed && count > 1 && !Task.isCancelled
       assert(
         !isForgotten,
-        "A chain of \(count) changes to a Store of \(Item.self) has been dropped without run(), so nothing was changed."
+        "A chain of \(count) changes to a Store of \(Item.self) has been released without run(), so nothing has changed."
       )
     }
 
     private func continued(with step: StoreStep<Item>) -> Operation {
       isUsed = true
-      // Continued for the second time: a log of its own for the second branch.
-      let log = log.steps.count == count ? log : Log(Array(log.steps[..<count]))
-      log.steps.append(step)
+      // If this chain has been continued before, the second branch gets a log of its own.
+      let log = log.append(step, after: count) ? log : Log(log.prefix(count) + [step])
       return Operation(store, log, count: count + 1)
     }
 
-    /// The chain so far, and then an insertion.
+    /// The chain followed by an insertion.
     public func insert(_ item: Item) -> Operation { insert([item]) }
 
-    /// The chain so far, and then insertions.
+    /// The chain followed by insertions.
     public func insert(_ items: [Item]) -> Operation { continued(with: .insert(items)) }
 
-    /// The chain so far, and then a removal.
+    /// The chain followed by a removal.
     public func remove(_ item: Item) -> Operation { remove([item]) }
 
-    /// The chain so far, and then removals.
+    /// The chain followed by removals.
     public func remove(_ items: [Item]) -> Operation { continued(with: .remove(items)) }
 
-    /// The chain so far, and then the removal of everything.
+    /// The chain followed by the removal of all entries.
     public func removeAll() -> Operation { continued(with: .removeAll) }
 
-    /// Does everything in the chain, in order, as one batch.
+    /// Applies the changes of the chain, in order, as one batch.
     ///
-    /// Does nothing if it has been done before. One that failed may be run again. Throws as
-    /// `insert(_:)`.
+    /// Does nothing if the chain has been run before. One that failed may be run again. Throws as `insert(_:)`.
     public func run() async throws {
       isUsed = true
       switch progress {
@@ -83,7 +100,7 @@ extension Store {
       case .ready:
         progress = .running([])
         do {
-          try await store.perform(Array(log.steps[..<count]))
+          try await store.perform(log.prefix(count))
           finish(.done, .success(()))
         } catch {
           finish(.ready, .failure(error))

@@ -1,13 +1,21 @@
 import StockroomCore
 
-/// One of the things that a call or a chain does to a store.
+/// One change of a call or a chain.
 enum StoreStep<Item: StorableItem>: Sendable {
   case insert([Item])
   case remove([Item])
   case removeAll
+
+  /// The number of items that the step names.
+  var itemCount: Int {
+    switch self {
+    case .insert(let items), .remove(let items): items.count
+    case .removeAll: 0
+    }
+  }
 }
 
-/// A step whose items have been given their keys. What is inserted has each key once.
+/// A step with the keys of its items. The keys of inserted items are distinct.
 enum KeyedStep<Item: StorableItem>: Sendable {
   case insert([(key: CacheKey, item: Item)])
   case remove([CacheKey])
@@ -27,7 +35,7 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     }
   }
 
-  /// How many items the step names; nil if it names none, but means all.
+  /// The number of items that the step names; nil if it affects all.
   var count: Int? {
     switch self {
     case .insert(let items): items.count
@@ -36,7 +44,7 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     }
   }
 
-  /// - Throws: `StorageError` with code `unsupported` if two identifiers have one key, which only hashes can.
+  /// - Throws: `StorageError` with code `unsupported` if two identifiers have the same hash.
   init(_ step: StoreStep<Item>, identifier: (Item) -> String) throws {
     switch step {
     case .removeAll:
@@ -51,7 +59,7 @@ enum KeyedStep<Item: StorableItem>: Sendable {
       for item in items {
         let key = CacheKey(identifier: identifier(item))
         if items.count > 1, let position = positions.updateValue(keyed.count, forKey: key) {
-          // The later item takes the place of the earlier one (rule S4).
+          // The later item replaces the earlier one in place (rule S4).
           try key.checkIdentifier(keyed[position].key.rawValue)
           keyed[position].item = item
           positions[key] = position

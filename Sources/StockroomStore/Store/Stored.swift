@@ -1,6 +1,6 @@
-/// A property that is the items of a ``Store``.
+/// A property wrapper for the items of a ``Store``.
 ///
-/// The property is the array; with `$` in front of it, it is the store.
+/// The property is the array of items; its projection, with `$`, is the store.
 ///
 /// ```swift
 /// @MainActor @Observable final class NotesController {
@@ -12,15 +12,15 @@
 /// }
 /// ```
 ///
-/// For a store that is a static member of `Store`, `@Stored(in: .notesStore) var notes` does without an
-/// initialiser. Mark the property with `@ObservationIgnored` in an `@Observable` class: the store is observed by
-/// itself, so that whoever reads the property is told of changes.
+/// For a store that is a static member of `Store`, write `@Stored(in: .notesStore) var notes` without an initializer. Mark
+/// the property with `@ObservationIgnored` in an `@Observable` class: the store itself is observable, so that reading the
+/// property observes it.
 @propertyWrapper
 public struct Stored<Item: StorableItem>: Sendable {
   /// The store.
   public let projectedValue: Store<Item>
 
-  /// The items of a store.
+  /// Wraps the items of a store.
   public init(in store: Store<Item>) { projectedValue = store }
 
   /// The items, in the order of insertion. Costs what ``Store/items`` costs.

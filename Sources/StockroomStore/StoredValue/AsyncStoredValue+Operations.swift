@@ -1,37 +1,36 @@
-/// What can be done to a part of the value. Each is one ``AsyncStoredValue/update(_:)``, and throws as that
-/// does.
+/// Changes of a part of the value. Each is one ``AsyncStoredValue/update(_:)`` and throws as that does.
 extension AsyncStoredValue {
-  /// Changes one property of the value and leaves the others as they are.
+  /// Sets one property of the value.
   public func set<Value: Sendable>(
     _ keyPath: any WritableKeyPath<Item, Value> & Sendable, to value: Value
   ) async throws {
     try await update { $0[keyPath: keyPath] = value }
   }
 
-  /// Makes true false, and false true.
+  /// Toggles the value.
   public func toggle() async throws where Item == Bool {
     try await update { $0.toggle() }
   }
 
-  /// Adds an element at the end.
+  /// Appends an element.
   public func append(_ element: Item.Element) async throws
   where Item: RangeReplaceableCollection, Item.Element: Sendable {
     try await update { $0.append(element) }
   }
 
-  /// Puts an element into the place of the first one that equals another. If there is none, nothing changes.
+  /// Replaces the first element that equals `element`. Does nothing if there is none.
   public func replace(_ element: Item.Element, with replacement: Item.Element) async throws
   where Item: RangeReplaceableCollection, Item.Element: Equatable & Sendable {
     try await updateIfNeeded { $0.replaceFirst(element, with: replacement) }
   }
 
-  /// Removes the element, as often as it is there, or appends it if it is not there.
+  /// Removes all elements that equal `element`, or appends it if there is none.
   public func togglePresence(_ element: Item.Element) async throws
   where Item: RangeReplaceableCollection, Item.Element: Equatable & Sendable {
     try await update { $0.togglePresence(of: element) }
   }
 
-  /// Stores a value under a key of the dictionary; nil removes the key.
+  /// Sets the value of a key of the dictionary; nil removes the key.
   public func update<Key: Hashable & Sendable, Value: Sendable>(key: Key, value: Value?) async throws
   where Item == [Key: Value] {
     try await update { $0[key] = value }

@@ -7,51 +7,49 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A single value that is kept in any storage engine.
+/// A single value that is stored in any storage engine.
 ///
 /// ```swift
 /// @AsyncStoredValue(storage: engine, key: "draft") var draft = Draft()
 ///
 /// try await $draft.valueHasLoaded()
-/// draft.title                                      // what is stored, or that of the default
+/// draft.title                                      // the stored title, or that of the default
 /// try await $draft.set(\.title, to: "Untitled")
 /// ```
 ///
 /// The value is read through the property and changed through its projection, the `$` form, which is this
-/// class. What is stored is the codec's bytes, JSON unless you choose otherwise, as the entry of the key; a
-/// key that is empty or too long for an engine is hashed (rule S8).
+/// class. The codec's bytes, JSON by default, are stored under the key; a key that is empty or too long for an
+/// engine is hashed (rule S8).
 ///
 /// ## Loading
 ///
-/// Loading begins in the background when the object is made. Until it is through the value is the default. If
-/// it fails, because the engine fails or because the bytes cannot be decoded, then the value stays the
-/// default and ``failure`` says why; the next operation that needs what is stored throws the error, and the
-/// one after that tries again. Nothing that cannot be read is overwritten, but by ``set(_:)`` and
-/// ``reset()``, which replace whatever there is.
+/// Loading begins in the background when the object is created. Until it is complete the value is the default.
+/// If it fails, because the engine fails or because the bytes cannot be decoded, the value stays the default and
+/// ``failure`` is the error; the next operation that depends on the stored value throws it, and the one after
+/// that loads again. A stored value that cannot be read is not overwritten, except by ``set(_:)`` and
+/// ``reset()``, which do not depend on it.
 ///
 /// ## Operations
 ///
-/// Any number of tasks may call anything. Operations on one object are done one after another, in the order
-/// of the calls, each as a whole (rule S1). The value changes once the engine has acknowledged it; a call
-/// that throws leaves the value and the engine as they were (rule S2). Where an engine may have done its work
-/// although it threw, as after `io`, the value is what is then found to be stored. An operation whose task is cancelled
-/// before its turn throws `CancellationError` and does nothing. Coding takes place off the actor of the
-/// caller.
+/// Any number of tasks may call any method. Operations on one object are executed one after another, in the order
+/// of the calls, each atomically (rule S1). The value changes once the engine has acknowledged it; a call
+/// that throws leaves the value and the engine as they were (rule S2). After an error with an unknown outcome,
+/// such as `io`, the stored value is read again. An operation whose task is cancelled before its turn throws
+/// `CancellationError` and does nothing. Values are encoded and decoded off the caller's actor.
 ///
-/// Two objects with the same engine and key are not synchronised: each goes by what it loaded and wrote
-/// itself. Make one and hand it around.
+/// Two objects with the same engine and key do not see each other's changes. Create one and share it.
 ///
 /// ## Observation
 ///
-/// The value and ``failure`` are observable, once per operation, and after it took effect. In a class that is
-/// `@Observable` itself write `@ObservationIgnored` before the property; the value stays observable. Storing
-/// the same bytes again is no change. Observation can miss a change that another thread makes at the very
-/// moment of looking; ``values`` cannot.
+/// The value and ``failure`` are observable and change once per operation, after it took effect. In a class that is
+/// `@Observable` itself, mark the property with `@ObservationIgnored`; the value stays observable. Storing
+/// the same bytes again is not a change. Observation can miss a change that another thread makes while the value
+/// is read; ``values`` cannot.
 @propertyWrapper
 public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private enum Loading: Sendable {
     case pending
-    /// Nobody has been told yet.
+    /// With an error that has not been thrown yet.
     case failed(any Error)
     case done
   }
@@ -59,16 +57,16 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private let engine: any StorageEngine
   private let observed: ObservedValue<Item>
   private let loading = MutexProtected(Loading.pending)
-  /// Taken from the beginning, by the first attempt at loading.
-  private let turnstile = Turnstile(isTaken: true)
+  /// Locked initially, by the load in the background.
+  private let mutex = AsyncMutex(isLocked: true)
 
-  /// A value under a key, with a default for as long as nothing is stored.
+  /// Creates a value with a default for as long as nothing is stored.
   ///
   /// - Parameters:
-  ///   - wrappedValue: the default. It is never stored of itself.
-  ///   - storage: the engine to keep the value in.
-  ///   - key: the name of the entry, of any length and content.
-  ///   - codec: how the value becomes bytes.
+  ///   - wrappedValue: The default, which is not stored.
+  ///   - storage: The engine that stores the value.
+  ///   - key: The key, of any length and content.
+  ///   - codec: Converts the value to bytes.
   public init(
     wrappedValue: Item, storage: some StorageEngine, key: String, codec: some Codec = JSONCodec()
   ) {
@@ -78,72 +76,70 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     Task { [weak self] in await self?.loadInBackground() }
   }
 
-  /// An optional value under a key: nil for as long as nothing is stored.
+  /// Creates an optional value, which is nil for as long as nothing is stored.
   public convenience init(
     storage: some StorageEngine, key: String, codec: some Codec = JSONCodec()
   ) where Item: ExpressibleByNilLiteral {
     self.init(wrappedValue: nil, storage: storage, key: key, codec: codec)
   }
 
-  /// The value as far as it is known: the default until it has loaded, then what the engine acknowledged
-  /// last. O(1).
+  /// The default until the value has loaded, then the last value that the engine has acknowledged. O(1).
   public var wrappedValue: Item { observed.value }
 
-  /// The operations, and what else there is to know of the value.
+  /// This object, with the operations on the value.
   public var projectedValue: AsyncStoredValue<Item> { self }
 
-  /// Why the value could not be loaded: code `decodingFailed`, or what the engine threw. Nil if all is well.
+  /// The error of loading the value: with code `decodingFailed`, or what the engine threw. Nil if there was none.
   public var failure: StorageError? { observed.failure }
 
-  /// Returns once the value is what is stored. It waits for the operations that were called before; if the value has
-  /// been loaded it does nothing else.
+  /// Waits until the value has been loaded, and for all earlier operations.
   ///
   /// - Throws: what the engine throws; `StorageError` with code `decodingFailed`; `CancellationError`. The next call
   ///   tries again.
   public func valueHasLoaded() async throws {
-    try await inTurn { try await self.load() }
+    try await serialized { try await self.load() }
   }
 
-  /// The value, once it is what is stored. Waits and throws as ``valueHasLoaded()``.
+  /// The value, once it has been loaded. Waits and throws as ``valueHasLoaded()``.
   public func get() async throws -> Item {
     try await valueHasLoaded()
     return try observed.get()
   }
 
-  /// The present value, then the value after each change, in order, for each subscriber of its own.
+  /// A stream of the present value, then of the value after each change, in order. Each call returns a new stream.
   ///
-  /// No change is left out, however slowly the stream is read, nor between the present value and the first
-  /// change. What has not been read yet is kept in memory. The stream ends when this object is gone.
+  /// No change is skipped. Values that have not been read are buffered without limit. The stream ends when this object is
+  /// released.
   public var values: AsyncStream<Item> { values(bufferingPolicy: .unbounded) }
 
-  /// As ``values``, with a limit to what is kept for a subscriber that is slow:
-  /// `.bufferingNewest(1)` for the present value only. A value that is left out may be let go of in the midst of a
-  /// change: if it is a class, its `deinit` must not use this object.
+  /// As ``values``, with a limit on the buffer of a slow subscriber, such as `.bufferingNewest(1)` for the present value
+  /// only. A value that is skipped may be released during a change: if it is a class, its `deinit` must not use this
+  /// object.
   public func values(
     bufferingPolicy: AsyncStream<Item>.Continuation.BufferingPolicy
   ) -> AsyncStream<Item> {
     observed.values(bufferingPolicy: bufferingPolicy)
   }
 
-  /// Stores a value, whatever was stored before, be it readable or not. One write.
+  /// Stores a value, also in place of one that cannot be read. One write.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`; what the engine throws; `CancellationError`.
   public func set(_ value: Item) async throws {
-    try await inTurn { try await self.write(value) }
+    try await serialized { try await self.write(value) }
   }
 
-  /// Removes what is stored, whatever it is: the value is the default again.
+  /// Removes the stored value, also one that cannot be read. The value is the default again.
   ///
   /// - Throws: what the engine throws; `CancellationError`.
   public func reset() async throws {
-    try await inTurn { try await self.perform(.remove(key: self.observed.key), .absent) }
+    try await serialized { try await self.perform(.remove(key: self.observed.key), .absent) }
   }
 
-  /// Stores what the closure makes of the present value, and nothing if it throws. No other operation on this
-  /// object comes between. One write, after loading if that has not been done.
+  /// Reads, changes and stores the value atomically with regard to other operations on this object. Stores nothing if the
+  /// closure throws. One write, after loading if that has not been done.
   ///
   /// - Throws: what the closure throws; `StorageError` with code `encodingFailed`; as ``valueHasLoaded()`` if the
-  ///   present value is not known; what the engine throws.
+  ///   present value could not be read; what the engine throws.
   public func update(_ change: @Sendable (inout Item) throws -> Void) async throws {
     try await updateIfNeeded { item in
       try change(&item)
@@ -151,9 +147,9 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     }
   }
 
-  /// As ``update(_:)``, but for a closure that may find that there is nothing to do, and returns false then.
+  /// As ``update(_:)``, for a closure that returns false if it has changed nothing.
   func updateIfNeeded(_ change: @Sendable (inout Item) throws -> Bool) async throws {
-    try await inTurn {
+    try await serialized {
       try await self.load()
       var item = try self.observed.unobserved()
       if try change(&item) { try await self.write(item) }
@@ -163,17 +159,16 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
 
 extension AsyncStoredValue: Observable {}
 
-/// What is done in turn.
 extension AsyncStoredValue {
-  private func inTurn(_ operation: @concurrent @Sendable () async throws -> Void) async throws {
-    await turnstile.enter()
-    defer { turnstile.leave() }
+  private func serialized(_ operation: @concurrent @Sendable () async throws -> Void) async throws {
+    await mutex.lock()
+    defer { mutex.unlock() }
     try Task.checkCancellation()
     try await operation()
   }
 
   private func loadInBackground() async {
-    defer { turnstile.leave() }
+    defer { mutex.unlock() }
     do {
       try await load()
     } catch {
@@ -181,25 +176,25 @@ extension AsyncStoredValue {
     }
   }
 
-  /// Does one operation of the engine, and makes known what is stored then.
+  /// Applies one operation to the engine, then the new content to the value.
   ///
-  /// If it throws, and may have had its effect all the same, what is stored is read again: nothing may build on a value
-  /// that is no longer there. If that cannot be done now, the next operation does it.
+  /// If it throws with an unknown outcome, the stored value is read again, so that no operation depends on a value that is
+  /// out of date. If that fails too, the next operation reads it.
   private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
     do {
       try await engine.apply([operation])
       take(content)
     } catch {
-      guard !engine.hasSurelyDoneNothing(of: [operation], after: error) else { throw error }
+      guard !engine.wasDefinitelyNotApplied([operation], after: error) else { throw error }
       loading.withLock { $0 = .pending }
-      // In a task of its own, which is not cancelled along with this one.
+      // In a task of its own, which is not cancelled with this one.
       let read = await Task { [engine, key = observed.key] in try await engine.read(key: key) }.result
       if case .success(let bytes) = read { take(bytes.map(StoredContent.bytes) ?? .absent) }
       throw error
     }
   }
 
-  /// Reads what is stored, unless that has been done, or has failed and this call is the first to hear of it.
+  /// Reads the stored value, unless that has been done. Throws an error of the background load once.
   private func load() async throws {
     switch loading.withLock({ $0 }) {
     case .done: return
@@ -213,7 +208,7 @@ extension AsyncStoredValue {
       } catch let error as CancellationError {
         throw error
       } catch {
-        take(.unreadable(StorageError(whyUnknown: observed.key, error)))
+        take(.unreadable(StorageError(reading: observed.key, error)))
         throw error
       }
       _ = try observed.unobserved()
@@ -225,10 +220,10 @@ extension AsyncStoredValue {
     try await perform(.write(bytes, key: observed.key), .bytes(bytes))
   }
 
-  /// Makes content known that was read, or that the engine acknowledged.
+  /// Updates the value to content that was read, or that the engine has acknowledged.
   private func take(_ content: StoredContent) {
     let change = observed.take { content }
-    if observed.isKnown { loading.withLock { $0 = .done } }
+    if observed.isReadable { loading.withLock { $0 = .done } }
     observed.report(change)
   }
 }

@@ -8,9 +8,9 @@
     import Musl
   #endif
 
-  /// An open file, which is closed when the last reference goes.
+  /// A file descriptor that is closed when its last reference is released.
   final class FileDescriptor: Sendable {
-    /// Negative if it could not be opened.
+    /// Negative if opening failed.
     let number: Int32
 
     init(_ number: Int32) { self.number = number }
@@ -19,7 +19,7 @@
 
     func status(path: String) throws -> stat {
       var status = stat()
-      guard fstat(number, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+      guard fstat(number, &status) == 0 else { throw StorageError.posix(errno, "Examining \(path) failed.") }
       return status
     }
 

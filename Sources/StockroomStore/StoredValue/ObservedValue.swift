@@ -7,21 +7,21 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The value that the present content of a key stands for, decoded once, with those who observe it.
+/// The decoded value of a key, with its observers and streams.
 ///
-/// Content is taken, and put into the buffers of the streams, behind one lock: no stream misses a change or
-/// sees two in the wrong order. Observers are told afterwards and outside of it, since their closures may
-/// call anything.
+/// The content is replaced, and added to the buffers of the streams, under one lock: no stream misses a change or
+/// receives two in the wrong order. Observers are notified after that and outside of the lock, since they may run
+/// arbitrary code.
 final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   private struct State: Sendable {
-    /// Nil until somebody has looked.
+    /// Nil until it has been read.
     var content: StoredContent?
-    /// Nil where the default applies.
+    /// Nil if the default applies.
     var item: Item?
     var failure: StorageError?
   }
 
-  /// What observers have to be told about.
+  /// The observable properties that a change affects.
   struct Change: Sendable {
     var affectsValue = false
     var affectsFailure = false
@@ -34,8 +34,8 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   private let registrar = ObservationRegistrar()
   private let broadcaster = Broadcaster<Item>()
 
-  /// - Parameter content: what is taken to be stored until there is word of it. The first word is a change of this,
-  ///   or, if this is nil, nothing to tell anybody about.
+  /// - Parameter content: The assumed content until it is read. If it is nil, the first content that is read is not reported
+  ///   as a change.
   init(defaultValue: Item, key: CacheKey, codec: any Codec, assuming content: StoredContent? = nil) {
     self.defaultValue = defaultValue
     self.key = key
@@ -53,25 +53,25 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     return state.withLock { $0.failure }
   }
 
-  /// The value, or why it is not known.
+  /// The value, or the error of reading it.
   func get() throws -> Item {
     registrar.access(self, keyPath: \.value)
     registrar.access(self, keyPath: \.failure)
     return try unobserved()
   }
 
-  /// As ``get()``, for those who are about to change it.
+  /// As ``get()``, without observing the value.
   func unobserved() throws -> Item {
     let state = state.withLock { $0 }
     if let failure = state.failure { throw failure }
     return state.item ?? defaultValue
   }
 
-  /// Whether anybody has looked at the value, and so may want to hear of changes.
+  /// Whether the value has been read, and so may be observed.
   var hasBeenRead: Bool { state.withLock { $0.content != nil } }
 
-  /// Whether what was last heard of could be decoded.
-  var isKnown: Bool { state.withLock { $0.failure == nil } }
+  /// Whether the last content could be read and decoded.
+  var isReadable: Bool { state.withLock { $0.failure == nil } }
 
   func values(
     bufferingPolicy: AsyncStream<Item>.Continuation.BufferingPolicy
@@ -83,10 +83,10 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
 
   func encode(_ item: Item) throws -> Data { try codec.encodeForRoundTrip(item, for: key) }
 
-  /// Makes what `read` finds the present content, and gives back what has to be passed to ``report(_:)``.
+  /// Updates the value to the content that `read` returns. The result has to be passed to ``report(_:)``.
   ///
-  /// What decodes, and what runs when the earlier value goes, is code of others that may look at this value. So both
-  /// happen outside of the lock, and the content is read again before what it was decoded to takes effect.
+  /// Decoding, and releasing the previous value, may run arbitrary code, which may use this value. Both happen outside of
+  /// the lock, and the content is read again before its decoded value takes effect.
   func take(_ read: () -> StoredContent) -> Change {
     var decoded: State?
     while true {
@@ -98,9 +98,9 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   }
 
   private enum Replacement: Sendable {
-    /// Nothing has changed, since this has to be decoded first.
+    /// Nothing has changed: the content has to be decoded first.
     case undecoded(StoredContent)
-    /// The content is known. What was there before is to be let go of outside of the lock.
+    /// The content is up to date. The earlier state is returned to be released outside of the lock.
     case done(Change, earlier: State?)
   }
 
@@ -121,7 +121,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     return .done(change, earlier: earlier)
   }
 
-  /// Tells observers of a change that has been made. Call it without holding a lock.
+  /// Notifies observers of a change. Call it without holding a lock.
   func report(_ change: Change) {
     if change.affectsValue { registrar.withMutation(of: self, keyPath: \.value) {} }
     if change.affectsFailure { registrar.withMutation(of: self, keyPath: \.failure) {} }
@@ -135,15 +135,15 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
       do {
         return State(content: content, item: try codec.decode(Item.self, from: bytes, of: key))
       } catch {
-        return State(content: content, failure: StorageError(whyUnknown: key, error))
+        return State(content: content, failure: StorageError(reading: key, error))
       }
     }
   }
 }
 
 extension StorageError {
-  /// Why the value of a key is not known: the error itself, or one that contains it.
-  init(whyUnknown key: CacheKey, _ error: any Error) {
+  /// An error of reading the value of a key: the error itself, or a `StorageError` that wraps it.
+  init(reading key: CacheKey, _ error: any Error) {
     self =
       error as? StorageError
       ?? StorageError(.io, "The value of \(key) could not be read.", underlying: error)

@@ -6,11 +6,11 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What is stored under a key.
+/// The stored content of a key.
 enum StoredContent: Sendable {
   case absent
   case bytes(Data)
-  /// There is something, or there may be, and it cannot be had.
+  /// The content could not be read.
   case unreadable(StorageError)
 
   func isSame(as other: StoredContent) -> Bool {

@@ -3,10 +3,10 @@ import StockroomCore
 
 /// One key of a `UserDefaults`.
 ///
-/// Off Apple's systems what is stored is in a ``ValueFile``, and the user defaults themselves have only what takes its
-/// place as long as there is nothing: what was registered, or stored by other code.
+/// On systems other than Apple's the value is stored in a ``ValueFile``. The user defaults themselves apply only if it has
+/// none, with values that were registered, or stored by other code.
 ///
-/// Unchecked, since `UserDefaults` is documented to be thread-safe and not declared to be on every platform.
+/// Unchecked, since `UserDefaults` is documented to be thread-safe and not declared `Sendable` on every platform.
 struct UserDefaultsEntry: @unchecked Sendable {
   let key: String
   private let storage: UserDefaults
@@ -24,13 +24,13 @@ struct UserDefaultsEntry: @unchecked Sendable {
     #endif
   }
 
-  /// What is stored, and if nothing is, what is registered.
+  /// The stored content, or if there is none, that of the user defaults.
   var content: StoredContent {
     #if !canImport(Darwin)
       do {
         if let bytes = try file.get().value(for: fileKey) { return .bytes(bytes) }
       } catch {
-        return .unreadable(StorageError(whyUnknown: fileKey, error))
+        return .unreadable(StorageError(reading: fileKey, error))
       }
     #endif
     return switch storage.object(forKey: key) {
@@ -40,19 +40,18 @@ struct UserDefaultsEntry: @unchecked Sendable {
       .unreadable(
         StorageError(
           .decodingFailed,
-          "There is a \(type(of: other)) under \(key.debugDescription) in the user defaults, and no Data."))
+          "The user defaults have a \(type(of: other)) instead of Data under \(key.debugDescription)."))
     }
   }
 
-  /// Calls `changed` when another process may have changed what is stored, where there is a way to hear of that.
+  /// Calls `changed` when another process may have changed the file. Does nothing on Apple's systems.
   func watch(_ changed: @escaping @Sendable () -> Void) {
     #if !canImport(Darwin)
       if case .success(let file) = file { file.watch(changed) }
     #endif
   }
 
-  /// Calls `body` while no other process changes what is stored, where that can be had. Only one thread at a time may
-  /// call this.
+  /// Calls `body` under the lock between processes, on systems with a file. Only one thread at a time may call this.
   func withLock(_ body: () throws -> Void) throws {
     #if canImport(Darwin)
       try body()
@@ -61,9 +60,9 @@ struct UserDefaultsEntry: @unchecked Sendable {
     #endif
   }
 
-  /// Stores the bytes, or nothing if they are nil. Only within ``withLock(_:)``.
+  /// Stores the bytes, or removes them if they are nil. Only within ``withLock(_:)``.
   ///
-  /// - Throws: `StorageError` if they could not be put on disk.
+  /// - Throws: `StorageError` if the file could not be written.
   func replace(with bytes: Data?) throws {
     #if canImport(Darwin)
       if let bytes { storage.set(bytes, forKey: key) } else { storage.removeObject(forKey: key) }
@@ -74,8 +73,8 @@ struct UserDefaultsEntry: @unchecked Sendable {
   }
 
   #if !canImport(Darwin)
-    /// Removes what other code has stored in the user defaults themselves, so that nothing but what is registered takes
-    /// the place of a value that is reset.
+    /// Removes the value that other code has stored in the user defaults, so that only a registered one applies after a
+    /// reset.
     private func removeFromDefaults() throws {
       guard let earlier = storage.object(forKey: key) else { return }
       storage.removeObject(forKey: key)

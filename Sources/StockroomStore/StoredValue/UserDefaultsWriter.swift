@@ -1,18 +1,17 @@
 import Foundation
 import StockroomCore
 
-/// A ``StoredValue`` of any type, seen from the others under its key.
+/// A ``StoredValue`` of any type, to be refreshed after a change of its key.
 protocol UserDefaultsReader: AnyObject, Sendable {
-  /// Reads what is stored and gives back a closure that tells the observers, if they have to be told.
+  /// Reads the stored value. Returns a closure that notifies the observers, if there may be any.
   func refresh() -> (@Sendable () -> Void)?
 }
 
-/// Lets those who write to `UserDefaults` do so one after another, and tells the others under the same key.
+/// Serializes the writes to `UserDefaults`, and refreshes the other instances with the same key.
 ///
-/// There is one for the process: two `UserDefaults` of the same suite are different objects that do not say
-/// so. Its lock may be taken again by the thread that has it, since setting a default calls observers, who
-/// may want to write too. So it is held while the closure of an ``StoredValue/update(_:)`` runs, for all keys.
-/// Reading never waits for it.
+/// There is one for the process: two `UserDefaults` of the same suite are different objects, and cannot be compared. Its
+/// lock is recursive, since setting a default calls observers, which may write too. It is held while the closure of an
+/// ``StoredValue/update(_:)`` runs, for all keys. Reading never waits for it.
 final class UserDefaultsWriter: Sendable {
   static let shared = UserDefaultsWriter()
 
@@ -34,7 +33,7 @@ final class UserDefaultsWriter: Sendable {
     }
   }
 
-  /// Calls `body` while nobody else writes; then tells all who read the key.
+  /// Calls `body` under the lock, then refreshes all readers of the key.
   func write(_ entry: UserDefaultsEntry, _ body: () throws -> Void) throws {
     var reports: [@Sendable () -> Void] = []
     defer { for report in reports { report() } }
@@ -44,9 +43,9 @@ final class UserDefaultsWriter: Sendable {
     }
   }
 
-  /// Tells all who read any key, if what they read has changed.
+  /// Refreshes all readers of all keys.
   ///
-  /// Not while somebody writes, who tells of that change before the operation returns.
+  /// Under the lock: a write in progress reports its own change.
   func refreshAll() {
     let all = readers.withLock { readers in readers.values.flatMap { $0.values.compactMap(\.value) } }
     for report in lock.withLock({ all.compactMap { $0.refresh() } }) { report() }

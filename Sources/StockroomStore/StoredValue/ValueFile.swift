@@ -8,22 +8,22 @@
     import Musl
   #endif
 
-  /// The file that has the values of one suite of user defaults, off Apple's systems.
+  /// The file with the values of one suite of user defaults, on systems other than Apple's.
   ///
-  /// Foundation's own preferences there are no place for what must not be lost: writing truncates the file first, a
-  /// process overwrites what others have written since it read, and never reads again.
+  /// Foundation's own preferences can lose values there: writing truncates the file first, and a process never reads it
+  /// again, so that it overwrites the values of other processes.
   ///
-  /// This file is only ever replaced as a whole, by one that is on disk already, so that at any moment it is either the
-  /// old one or the new one. Whoever changes it has the lock of the file beside it from reading to replacing. Whoever
-  /// reads it looks first whether it is still the file that was read last, which costs about a microsecond.
+  /// This file is replaced atomically by one that is on disk already. A process that changes it holds the lock file beside
+  /// it from reading to replacing. A read first checks whether the file is still the one that was read last, which takes
+  /// about a microsecond.
   final class ValueFile: Sendable {
     private struct State {
-      /// The file that was read last. It stays open, so that no later file has its identity.
+      /// The file that was read last. It stays open, so that no later file can have its identity.
       var descriptor: FileDescriptor?
       /// Nil if there was no file.
       var version: Version?
       var values: [CacheKey: Data] = [:]
-      var watch: FileWatch?
+      var watch: DirectoryWatcher?
 
       mutating func forgetFile() {
         descriptor = nil
@@ -32,7 +32,7 @@
       }
     }
 
-    /// Which file it is, and, should somebody write into it instead of replacing it, in which state.
+    /// The identity of the file, with its size and time, in case another program modifies it in place.
     private struct Version: Equatable {
       let identity: FileIdentity
       let size: off_t
@@ -50,7 +50,7 @@
     let path: String
     private let directory: FileManager.Directory
     private let state = MutexProtected(State())
-    /// The lock that other processes wait for while ``withLock(_:)`` is under way, and how often it was entered.
+    /// The open lock file during ``withLock(_:)``, and the depth of nested calls.
     private let lock = MutexProtected<(descriptor: FileDescriptor?, depth: Int)>((nil, 0))
 
     private init(directory: FileManager.Directory) {
@@ -58,9 +58,9 @@
       path = directory.path + "/StoredValues.json"
     }
 
-    /// What is stored under a key, or nil if nothing is.
+    /// The value of a key, or nil if there is none.
     ///
-    /// - Throws: `StorageError` with code `corrupted` if the file is none of this kind, `permissionDenied` or `io`.
+    /// - Throws: `StorageError` with code `corrupted` if the file has another format, `permissionDenied` or `io`.
     func value(for key: CacheKey) throws -> Data? {
       try state.withLock { state in
         try refresh(&state)
@@ -68,15 +68,14 @@
       }
     }
 
-    /// Calls `changed` some time after somebody has changed the file, as far as the system can tell.
+    /// Calls `changed` after the file has changed, if the system can notify of that.
     func watch(_ changed: @escaping @Sendable () -> Void) {
       state.withLock { state in
-        if state.watch == nil { state.watch = FileWatch(directory: directory.path, changed) }
+        if state.watch == nil { state.watch = DirectoryWatcher(directory: directory.path, changed) }
       }
     }
 
-    /// Calls `body` while no other process changes the file. Only one thread at a time may call this; it may do so again
-    /// in `body`.
+    /// Calls `body` under the lock between processes. Only one thread at a time may call this; calls may be nested.
     ///
     /// - Throws: `StorageError` with code `locked` if another process has the lock for a minute.
     func withLock(_ body: () throws -> Void) throws {
@@ -95,11 +94,11 @@
       try body()
     }
 
-    /// Stores bytes under a key, or nothing if they are nil. Only within ``withLock(_:)``. O(file), and two waits for
-    /// the disk, unless the very bytes are stored already.
+    /// Stores bytes under a key, or removes them if they are nil. Only within ``withLock(_:)``. O(file), and two syncs,
+    /// unless the same bytes are stored already.
     ///
-    /// - Throws: `StorageError`; then nothing has changed, but for code `io` if the new file has its name and the disk
-    ///   did not take note of that.
+    /// - Throws: `StorageError`. Nothing has changed then, unless the code is `io` because syncing the directory failed
+    ///   after the file was replaced.
     func replace(_ key: CacheKey, with bytes: Data?) throws {
       var values = try state.withLock { state in
         try refresh(&state)
@@ -107,7 +106,7 @@
       }
       guard values[key] != bytes else { return }
       values[key] = bytes
-      // Without the lock of the state: nobody waits for the disk in order to read.
+      // Without the lock of the state, so that reads do not wait for the disk.
       let descriptor = try write(Self.encode(values))
       let version = try Version(descriptor.status(path: path))
       state.withLock { state in
@@ -127,10 +126,10 @@
 
     private static let files = MutexProtected<[String: Reference]>([:])
 
-    /// The file for the suite of user defaults: `<suite>/Stockroom/StoredValues.json` in the user's directory for
-    /// configuration, with the program's name for the standard ones, as Foundation has it.
+    /// The file of a suite of user defaults: `<suite>/Stockroom/StoredValues.json` in the user's configuration directory.
+    /// The name of the standard suite is that of the program.
     ///
-    /// - Throws: `StorageError` with code `unsupported` if these user defaults do not say what their suite is.
+    /// - Throws: `StorageError` with code `unsupported` if the name of the suite cannot be determined.
     static func file(of defaults: UserDefaults) throws -> ValueFile {
       let domain = try suiteName(of: defaults) ?? Program.name
       let directory = FileManager.Directory.configuration
@@ -143,7 +142,7 @@
       }
     }
 
-    /// What was given to `UserDefaults(suiteName:)`. There is no method that tells it.
+    /// The name that was passed to `UserDefaults(suiteName:)`, which is not public.
     private static func suiteName(of defaults: UserDefaults) throws -> String? {
       var mirror: Mirror? = Mirror(reflecting: defaults)
       while let current = mirror {
@@ -154,15 +153,15 @@
       }
       throw StorageError(
         .unsupported,
-        "This version of Foundation does not tell which suite a \(type(of: defaults)) belongs to.")
+        "With this version of Foundation the suite of a \(type(of: defaults)) cannot be determined.")
     }
   }
 
   // MARK: - Reading and writing
 
   extension ValueFile {
-    /// What is in the file. Keys are elements of an array, since a dictionary would compare them as strings do, where
-    /// two spellings of one accent are equal.
+    /// The content of the file. Keys are elements of an array, since a dictionary would treat canonically equivalent
+    /// strings as equal.
     private struct Content: Codable {
       struct Entry: Codable {
         var key: String
@@ -185,10 +184,13 @@
         content = try JSONDecoder().decode(Content.self, from: bytes)
       } catch {
         throw StorageError(
-          .corrupted, "\(path) is damaged: its \(bytes.count) bytes are no stored values.", underlying: error)
+          .corrupted, "\(path) is corrupted: its \(bytes.count) bytes are not stored values.",
+          underlying: error)
       }
       guard content.version == 1 else {
-        throw StorageError(.unsupported, "\(path) is of version \(content.version), which is unknown here.")
+        throw StorageError(
+          .unsupported,
+          "\(path) has version \(content.version), which this version of Stockroom does not support.")
       }
       return Dictionary(content.values.map { (CacheKey(verbatim: $0.key), $0.value) }) { $1 }
     }
@@ -197,11 +199,11 @@
     private func refresh(_ state: inout State) throws {
       var status = stat()
       guard stat(path, &status) == 0 else {
-        guard errno == ENOENT || errno == ENOTDIR else { throw failure("Looking at") }
+        guard errno == ENOENT || errno == ENOTDIR else { throw failure("Examining") }
         return state.forgetFile()
       }
       if state.version == Version(status) { return }
-      // It does not wait for a writer, should there be a pipe of this name.
+      // O_NONBLOCK, since opening a FIFO of this name would wait for a writer.
       let number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
       guard number >= 0 else {
         guard errno == ENOENT else { throw failure("Opening") }
@@ -210,7 +212,7 @@
       let descriptor = FileDescriptor(number)
       status = try descriptor.status(path: path)
       guard status.st_mode & S_IFMT == S_IFREG else {
-        throw StorageError(.corrupted, "\(path) is no ordinary file.")
+        throw StorageError(.corrupted, "\(path) is not a regular file.")
       }
       state.values = try decode(descriptor.readAll(path: path))
       state.descriptor = descriptor
@@ -225,20 +227,20 @@
         guard number >= 0 else { throw failure("Opening the lock of") }
         let descriptor = FileDescriptor(number)
         try FileLock.acquire(number, path: path, timeout: FileLock.defaultTimeout)
-        // The directory may have been removed and made again meanwhile.
+        // The directory may have been removed and created again in the meantime.
         if try FileIdentity(path: path) == FileIdentity(descriptor: number, path: path) { return descriptor }
         FileLock.release(number)
       }
     }
 
-    /// Puts a new file into the place of the old one, and returns it.
+    /// Replaces the file by a new one, and returns that.
     private func write(_ bytes: Data) throws -> FileDescriptor {
       let temporary = path + ".new"
-      // Left by a process that was killed. Nobody else uses the name as long as this one has the lock.
+      // Left by a process that was killed. The name is used under the lock only.
       guard unlink(temporary) == 0 || errno == ENOENT else { throw failure("Replacing") }
-      // Opened before anything has changed, since to open it may fail.
-      let names = FileDescriptor(open(directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
-      guard names.number >= 0 else { throw failure("Opening the directory of") }
+      // Opened before anything is changed, since opening may fail.
+      let directoryDescriptor = FileDescriptor(open(directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
+      guard directoryDescriptor.number >= 0 else { throw failure("Opening the directory of") }
       let new = FileDescriptor(open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
       guard new.number >= 0 else { throw failure("Replacing") }
       do {
@@ -248,8 +250,10 @@
         unlink(temporary)
         throw error
       }
-      // Some file systems cannot sync a directory, and say so with EINVAL.
-      guard fsync(names.number) == 0 || errno == EINVAL else { throw failure("Syncing the directory of") }
+      // EINVAL: the file system cannot sync directories.
+      guard fsync(directoryDescriptor.number) == 0 || errno == EINVAL else {
+        throw failure("Syncing the directory of")
+      }
       return new
     }
 

@@ -1,8 +1,8 @@
 import StockroomCore
 
-/// Sends elements to any number of streams. Sending never waits for a reader.
+/// Sends elements to any number of streams, without waiting for their readers.
 ///
-/// The streams end when the broadcaster is gone.
+/// The streams end when the broadcaster is released.
 final class Broadcaster<Element: Sendable>: Sendable {
   private struct State {
     var nextID = 0
@@ -13,9 +13,9 @@ final class Broadcaster<Element: Sendable>: Sendable {
 
   deinit { for continuation in state.withLock({ $0.continuations.values }) { continuation.finish() } }
 
-  /// A stream of `first` and of everything that is sent from now on.
+  /// A stream of `first` and of all elements that are sent from now on.
   ///
-  /// No element is between the two as long as nobody sends while this is called.
+  /// The caller must ensure that no element is sent during the call.
   func stream(
     startingWith first: Element, bufferingPolicy: AsyncStream<Element>.Continuation.BufferingPolicy
   ) -> AsyncStream<Element> {
@@ -27,7 +27,7 @@ final class Broadcaster<Element: Sendable>: Sendable {
       return state.nextID
     }
     continuation.onTermination = { [weak self] _ in
-      // Let go of outside the lock, since a continuation may free what others wait for.
+      // Released outside of the lock, since that may run arbitrary code.
       _ = self?.state.withLock { $0.continuations.removeValue(forKey: id) }
     }
     return stream

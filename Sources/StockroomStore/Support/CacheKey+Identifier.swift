@@ -1,8 +1,8 @@
 import StockroomCore
 
 extension CacheKey {
-  /// The key for an identifier of any length and content (rule S8): the identifier itself where a key can hold it,
-  /// its hash where not. The identifier stays as `rawValue`.
+  /// The key of an identifier of any length and content (rule S8): the identifier itself if it is a valid key, otherwise
+  /// its hash. `rawValue` is the identifier.
   init(identifier: String) {
     if (1...CacheKey.maximumLength).contains(identifier.utf8.count) {
       self.init(verbatim: identifier)
@@ -11,8 +11,7 @@ extension CacheKey {
     }
   }
 
-  /// Throws if the entry under this key is not that of the identifier that the key was made from, which happens if
-  /// two identifiers have one hash.
+  /// Throws if the key was made from another identifier than `other`, which happens if two identifiers have the same hash.
   ///
   /// - Throws: `StorageError` with code `unsupported`.
   func checkIdentifier(_ other: String) throws {
@@ -20,10 +19,10 @@ extension CacheKey {
       throw StorageError(
         .unsupported,
         "Two identifiers have the key \(self): \(rawValue.prefix(40).debugDescription)… and "
-          + "\(other.prefix(40).debugDescription)…. The second cannot be stored.")
+          + "\(other.prefix(40).debugDescription)…. Only one of them can be stored.")
     }
   }
 
-  /// Whether the identifier did not fit into the key.
+  /// Whether the key is a hash of the identifier.
   var isHash: Bool { value.utf8.count != rawValue.utf8.count }
 }

@@ -7,14 +7,14 @@ import StockroomCore
 #endif
 
 extension StorageError.Code {
-  /// A value could not be turned into bytes. Nothing was stored.
+  /// A value could not be encoded. Nothing was stored.
   public static let encodingFailed = StorageError.Code("encodingFailed")
-  /// The bytes of an entry could not be turned into a value. They are still there.
+  /// The bytes of an entry could not be decoded. They are kept.
   public static let decodingFailed = StorageError.Code("decodingFailed")
 }
 
 extension Codec {
-  /// The bytes of a value that is to be stored under a key.
+  /// Encodes the value of a key.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
   func encode(_ value: some Encodable, for key: CacheKey) throws(StorageError) -> Data {
@@ -27,7 +27,7 @@ extension Codec {
     }
   }
 
-  /// The value of the bytes that are stored under a key.
+  /// Decodes the value of a key.
   ///
   /// - Throws: `StorageError` with code `decodingFailed`.
   func decode<Value: Decodable>(

@@ -4,10 +4,10 @@
   import Foundation
 #endif
 
-/// Asked once, since on Linux the answer is read from files.
+/// Constant, since Linux reads it from files.
 private let processors = ProcessInfo.processInfo.activeProcessorCount
 
-/// Transforms many elements on all processors. The results are in the order of the elements.
+/// Transforms elements in parallel. The results are in the order of the elements.
 ///
 /// - Throws: what `transform` threw for the first of the elements for which it threw; `CancellationError`.
 @concurrent func parallelMap<Element: Sendable, Transformed: Sendable>(
@@ -26,13 +26,12 @@ private let processors = ProcessInfo.processInfo.activeProcessorCount
   return all
 }
 
-/// Transforms many elements on all processors, a portion of them at a time, and hands the results to `receive` in the
-/// order of the elements.
+/// Transforms elements in parallel, in portions, and calls `receive` with the results in the order of the elements.
 ///
-/// A portion is let go of when it has been transformed, so that large elements and their results need not all be in
-/// memory together; for that, hand the array over with `consume`.
+/// A portion is released when it has been transformed, so that large elements and their results are not all in memory at
+/// the same time, if the array is passed with `consume`.
 ///
-/// - Parameter minimum: Fewer elements than this are one portion, since it would cost more to distribute them.
+/// - Parameter minimum: Fewer elements than this are transformed in one portion, since distributing them costs more.
 /// - Throws: what `transform` threw for the first of the portions for which it threw; what `receive` threw;
 ///   `CancellationError`.
 @concurrent func transformPortions<Element: Sendable, Transformed: Sendable>(
@@ -52,7 +51,7 @@ private let processors = ProcessInfo.processInfo.activeProcessorCount
       group.addTask { (portion.index, Result { try transform(portion.elements) }) }
     }
 
-    // One more than there are processors, so that none waits while results are received.
+    // One more than there are processors, so that none is idle while results are received.
     for _ in 0...processors { startNext() }
     var results: [Int: Result<Transformed, any Error>] = [:]
     var next = 0
@@ -60,7 +59,7 @@ private let processors = ProcessInfo.processInfo.activeProcessorCount
       results[index] = result
       startNext()
       while let result = results.removeValue(forKey: next) {
-        // Throwing ends the group, which cancels what is under way.
+        // Throwing ends the group, which cancels its tasks.
         try await receive(result.get())
         next += 1
       }
@@ -68,7 +67,7 @@ private let processors = ProcessInfo.processInfo.activeProcessorCount
   }
 }
 
-/// The elements in about so many portions of one size, numbered in order, the first one last.
+/// The elements in about `count` portions of equal size, numbered in order, the first one last.
 private func split<Element>(
   _ elements: [Element], into count: Int
 ) -> [(index: Int, elements: [Element])] {

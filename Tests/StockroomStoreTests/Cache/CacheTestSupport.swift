@@ -3,7 +3,7 @@ import StockroomCore
 import StockroomMemory
 import StockroomStore
 
-/// A clock that stands still until it is told to go on.
+/// A clock that advances by calls only.
 final class ManualClock: Sendable {
   private let date = MutexProtected(Date(timeIntervalSinceReferenceDate: 1_000_000))
 
@@ -21,7 +21,7 @@ final class Shared<Value: Sendable>: Sendable {
   func withLock<Result: Sendable>(_ body: (inout Value) -> Result) -> Result { value.withLock { body(&$0) } }
 }
 
-/// Something to wait for.
+/// An event that tasks can wait for.
 final class Latch: Sendable {
   private let state = MutexProtected((isOpen: false, waiters: [CheckedContinuation<Void, Never>]()))
 
@@ -45,14 +45,14 @@ final class Latch: Sendable {
   }
 }
 
-/// A real engine that can be watched, held up and made to fail.
+/// An engine with hooks that can observe, delay and fail its calls.
 final class HookedEngine: StorageEngine {
   struct Hooks: Sendable {
     var afterRead: (@Sendable (CacheKey) async -> Void)?
-    /// Gets the keys that are to be written, nil for what removes a value.
+    /// Receives the changes, with nil for removals.
     var beforeChange: (@Sendable ([(key: CacheKey, data: Data?)]) async throws -> Void)?
-    /// Is called when a write of one value is done, before that is acknowledged.
-    var afterWrite: (@Sendable () async -> Void)?
+    /// Is called when a change has been made, before it is acknowledged.
+    var afterChange: (@Sendable () async throws -> Void)?
     var afterScan: (@Sendable () async throws -> Void)?
     var scans = 0
     var reads = 0
@@ -73,23 +73,24 @@ final class HookedEngine: StorageEngine {
     hooks.withLock { $0.beforeChange = hook }
   }
 
-  func afterWrite(_ hook: (@Sendable () async -> Void)?) { hooks.withLock { $0.afterWrite = hook } }
+  func afterChange(_ hook: (@Sendable () async throws -> Void)?) { hooks.withLock { $0.afterChange = hook } }
 
   func afterScan(_ hook: (@Sendable () async throws -> Void)?) { hooks.withLock { $0.afterScan = hook } }
 
-  private func change(_ changes: [(key: CacheKey, data: Data?)]) async throws {
+  private func change(
+    _ changes: [(key: CacheKey, data: Data?)], _ body: () async throws -> Void
+  ) async throws {
     try await hooks.withLock { $0.beforeChange }?(changes)
+    try await body()
+    try await hooks.withLock { $0.afterChange }?()
   }
 
   func write(_ data: Data, key: CacheKey) async throws {
-    try await change([(key, data)])
-    try await base.write(data, key: key)
-    await hooks.withLock { $0.afterWrite }?()
+    try await change([(key, data)]) { try await base.write(data, key: key) }
   }
 
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await change(dataAndKeys.map { ($0.key, $0.data) })
-    try await base.write(dataAndKeys)
+    try await change(dataAndKeys.map { ($0.key, $0.data) }) { try await base.write(dataAndKeys) }
   }
 
   func read(key: CacheKey) async throws -> Data? {
@@ -100,13 +101,11 @@ final class HookedEngine: StorageEngine {
   }
 
   func remove(key: CacheKey) async throws {
-    try await change([(key, nil)])
-    try await base.remove(key: key)
+    try await change([(key, nil)]) { try await base.remove(key: key) }
   }
 
   func remove(keys: [CacheKey]) async throws {
-    try await change(keys.map { ($0, nil) })
-    try await base.remove(keys: keys)
+    try await change(keys.map { ($0, nil) }) { try await base.remove(keys: keys) }
   }
 
   func apply(_ operations: [StorageOperation]) async throws {
@@ -117,8 +116,8 @@ final class HookedEngine: StorageEngine {
         case .remove(let key): (key, nil)
         case .removeAll: nil
         }
-      })
-    try await base.apply(operations)
+      }
+    ) { try await base.apply(operations) }
   }
 
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
@@ -128,18 +127,6 @@ final class HookedEngine: StorageEngine {
     return found
   }
 
-  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
-  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
-  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
-}
-
-/// An engine as an outsider writes it: the six required methods and no capabilities.
-struct SixMethods: StorageEngine {
-  private let base = MemoryStorageEngine()
-
-  func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: key) }
-  func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
-  func remove(key: CacheKey) async throws { try await base.remove(key: key) }
   func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
   func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }

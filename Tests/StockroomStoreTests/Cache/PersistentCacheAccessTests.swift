@@ -11,7 +11,8 @@ struct PersistentCacheAccessTests {
     var body: String
   }
 
-  @Test("What is assigned is read at once, and by another cache once it is written", arguments: AnyEngine.all)
+  @Test(
+    "An assignment is read immediately, and by another cache once it is written", arguments: AnyEngine.all)
   func assigned(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -29,7 +30,9 @@ struct PersistentCacheAccessTests {
     #expect(try await cache[room] == messages)
   }
 
-  @Test("Assigning nil removes, from memory at once and from storage behind", arguments: AnyEngine.all)
+  @Test(
+    "Assigning nil removes the entry, from memory immediately and from storage in the background",
+    arguments: AnyEngine.all)
   func assignedNil(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -59,7 +62,7 @@ struct PersistentCacheAccessTests {
     for number in 0..<100 { #expect(try await cache[number] == "value \(number)") }
   }
 
-  @Test("What store and removeValue return from is in the engine", arguments: AnyEngine.all)
+  @Test("When store and removeValue return, the engine has the change", arguments: AnyEngine.all)
   func acknowledged(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -93,7 +96,7 @@ struct PersistentCacheAccessTests {
     #expect(try await cache["key"] == 99)
   }
 
-  @Test("Without storage a cache is memory alone")
+  @Test("Without storage a cache is in memory only")
   func memoryOnly() async throws {
     let cache = PersistentCache<URL, String>(storage: nil)
     let url = try #require(URL(string: "https://example.com/a"))
@@ -113,7 +116,7 @@ struct PersistentCacheAccessTests {
     try await cache.removeExpired()
   }
 
-  @Test("A value that cannot be encoded is fine in memory alone")
+  @Test("A value that cannot be encoded is kept in memory without storage")
   func memoryOnlyUnencodable() async throws {
     let cache = PersistentCache<String, Double>(storage: nil)
     cache["key"] = .infinity
@@ -121,7 +124,7 @@ struct PersistentCacheAccessTests {
     #expect(try await cache["key"] == .infinity)
   }
 
-  @Test("An optional cache that is nil takes everything and has nothing")
+  @Test("Assigning to an optional cache that is nil does nothing")
   func nilCache() async throws {
     let cache: PersistentCache<UUID, String>? = nil
     let key = UUID()
@@ -150,7 +153,7 @@ struct PersistentCacheAccessTests {
     #expect(try await cache[4_321] == -4_321)
   }
 
-  @Test("A cache that is gone has written what was assigned to it", arguments: AnyEngine.all)
+  @Test("A cache that is released still writes its assignments", arguments: AnyEngine.all)
   func droppedCache(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -179,7 +182,7 @@ struct PersistentCacheAccessTests {
     #expect(try await storage.readAllData()[0].suffix(8) == Data("!\"value\"".utf8))
   }
 
-  @Test("A value that uses the cache as it goes does not hang it", .timeLimit(.minutes(10)))
+  @Test("The deinit of a value may use the cache", .timeLimit(.minutes(10)))
   func valuesThatUseTheCache() async throws {
     final class Guest: Codable, Sendable {
       static let cache = PersistentCache<Int, Guest>(storage: nil, memoryLimit: CacheLimit(entries: 2))

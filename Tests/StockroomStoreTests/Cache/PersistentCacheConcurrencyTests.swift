@@ -9,7 +9,7 @@ private let isMain = DispatchSpecificKey<Bool>()
 
 @Suite("PersistentCache: concurrency", .timeLimit(.minutes(10)))
 struct PersistentCacheConcurrencyTests {
-  @Test("A hundred tasks each find what they left, whatever is dropped meanwhile", arguments: AnyEngine.all)
+  @Test("Each of a hundred tasks reads what it stored, while entries are evicted", arguments: AnyEngine.all)
   func model(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -58,7 +58,7 @@ struct PersistentCacheConcurrencyTests {
     #expect(try await storage.keyCount() == models.count)
   }
 
-  @Test("Nobody sees an older value after a newer one", arguments: [true, false])
+  @Test("No task reads an older value after a newer one", arguments: [true, false])
   func monotonic(isAssigned: Bool) async throws {
     let cache = PersistentCache<String, Int>(
       storage: MemoryStorageEngine(), memoryLimit: CacheLimit(entries: 1))
@@ -136,7 +136,7 @@ struct PersistentCacheConcurrencyTests {
       writing.open()
       await mayWrite.wait()
     }
-    storage.afterWrite {
+    storage.afterChange {
       written.open()
       await mayAcknowledge.wait()
     }
@@ -162,7 +162,7 @@ struct PersistentCacheConcurrencyTests {
     #expect(try await cache["key"] == 2)
   }
 
-  @Test("What is assigned while its key is being written is written after it")
+  @Test("An assignment during a write of its key is written after it")
   func assignedDuringWrite() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<String, Int>(storage: storage)
@@ -183,7 +183,7 @@ struct PersistentCacheConcurrencyTests {
     #expect(try await cache["key"] == 3)
   }
 
-  @Test("What is assigned while a store of its key is under way stays")
+  @Test("An assignment during a store of its key is kept")
   func assignedDuringStore() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<String, Int>(storage: storage)
@@ -209,7 +209,7 @@ struct PersistentCacheConcurrencyTests {
     #expect(try await cache["key"] == 2)
   }
 
-  @Test("removeAll among assignments removes what came before it", arguments: AnyEngine.all)
+  @Test("removeAll removes earlier assignments and keeps later ones", arguments: AnyEngine.all)
   func removeAllInBetween(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let cache = PersistentCache<Int, Int>(storage: try engine.open(directory))

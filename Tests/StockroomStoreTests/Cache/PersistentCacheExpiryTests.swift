@@ -71,7 +71,7 @@ struct PersistentCacheExpiryTests {
     #expect(try await cache[item: "b"]?.expiresAt == clock.now() + 5)
   }
 
-  @Test("Odd lifetimes are over at once or never", arguments: [true, false])
+  @Test("Negative, zero, infinite and NaN lifetimes expire immediately or never", arguments: [true, false])
   func oddLifetimes(isStored: Bool) async throws {
     let cache = Cache(storage: isStored ? MemoryStorageEngine() : nil, now: clock.now)
     for (lifetime, isOver) in [(0, true), (-1, true), (-.infinity, true), (.infinity, false), (.nan, true)]
@@ -96,7 +96,7 @@ struct PersistentCacheExpiryTests {
     #expect(abs(expiry.timeIntervalSinceNow - 3_600) < 600)
   }
 
-  @Test("removeExpired removes what has expired, and only that", arguments: AnyEngine.all)
+  @Test("removeExpired removes expired entries and no others", arguments: AnyEngine.all)
   func removeExpired(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -114,7 +114,7 @@ struct PersistentCacheExpiryTests {
     #expect(try await cache["forever"] == -1)
   }
 
-  @Test("removeExpired leaves what another cache stores while it searches", arguments: AnyEngine.all)
+  @Test("removeExpired keeps entries that another cache stores during the search", arguments: AnyEngine.all)
   func storedMeanwhile(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = HookedEngine(try engine.open(directory))

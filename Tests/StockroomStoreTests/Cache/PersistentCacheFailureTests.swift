@@ -26,7 +26,7 @@ struct PersistentCacheFailureTests {
     #expect(await code { try await cache["known"] } == .closed)
   }
 
-  @Test("sync throws what could not be written, once for each attempt", arguments: AnyEngine.all)
+  @Test("sync throws each failure of a write once", arguments: AnyEngine.all)
   func closedForWriting(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -47,7 +47,7 @@ struct PersistentCacheFailureTests {
     #expect(await code { try await cache.sync() } == .closed)
   }
 
-  @Test("What could not be written is written by a later sync", arguments: AnyEngine.all)
+  @Test("A failed write is retried by a later sync", arguments: AnyEngine.all)
   func retry(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = HookedEngine(try engine.open(directory))
@@ -72,7 +72,7 @@ struct PersistentCacheFailureTests {
     #expect(try await cache["kept"] == 2)
   }
 
-  @Test("An old value does not come back when the new one has neither been written nor kept")
+  @Test("An old value does not reappear when the new one was neither written nor kept")
   func noOldValue() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<Int, String>(storage: storage, memoryLimit: CacheLimit(entries: 1))
@@ -94,7 +94,7 @@ struct PersistentCacheFailureTests {
     #expect(try await PersistentCache<Int, String>(storage: storage)[1] == "stored")
   }
 
-  @Test("A value that cannot be encoded is reported, and takes the old one from storage")
+  @Test("A value that cannot be encoded is reported, and the stored one is removed")
   func unencodable() async throws {
     let storage = MemoryStorageEngine()
     let cache = PersistentCache<String, Double>(storage: storage)
@@ -127,7 +127,7 @@ struct PersistentCacheFailureTests {
     try await cache.sync()
   }
 
-  @Test("A value that is too large is reported, and keeps no other from being written")
+  @Test("A value that is too large is reported, and the others are written")
   func oneInABatch() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<Int, String>(storage: storage)
@@ -146,7 +146,8 @@ struct PersistentCacheFailureTests {
   }
 
   @Test(
-    "What cannot be decoded throws with its key until it is assigned or removed", arguments: AnyEngine.all)
+    "An entry that cannot be decoded throws with its key until it is assigned or removed",
+    arguments: AnyEngine.all)
   func undecodable(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -174,7 +175,7 @@ struct PersistentCacheFailureTests {
     #expect(try await numbers["c"] == nil)
   }
 
-  @Test("What cannot be decoded is loaded again by fetch, and replaced", arguments: AnyEngine.all)
+  @Test("fetch loads and replaces an entry that cannot be decoded", arguments: AnyEngine.all)
   func undecodableFetched(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -200,7 +201,7 @@ struct PersistentCacheFailureTests {
     for key in ["kept", "expiring", "expired", "foreign"] { #expect(try await fresh[key] == 7) }
   }
 
-  @Test("What has expired and cannot be decoded is a miss, but for those who want what has expired")
+  @Test("An expired entry that cannot be decoded is a miss for a regular read and throws for cache[item:]")
   func undecodableExpired() async throws {
     let storage = MemoryStorageEngine()
     let numbers = PersistentCache<String, Int>(storage: storage, namespace: "n")
@@ -210,7 +211,7 @@ struct PersistentCacheFailureTests {
     #expect(await code { try await numbers[item: "key"] } == .decodingFailed)
   }
 
-  @Test("A value that its encoding does not tell from another is refused")
+  @Test("A value that does not survive encoding is rejected")
   func changedByCoding() async throws {
     let cache = PersistentCache<String, Int??>(storage: MemoryStorageEngine())
     #expect(await code { try await cache.store(.some(nil), forKey: "key") } == .encodingFailed)
@@ -246,7 +247,7 @@ struct PersistentCacheFailureTests {
     }
   }
 
-  @Test("A hundred failures are told of, and all are counted")
+  @Test("A hundred failures are listed, and all are counted")
   func manyFailures() async throws {
     let cache = PersistentCache<Int, Double>(storage: MemoryStorageEngine())
     for key in 0..<250 { cache[key] = .nan }

@@ -11,7 +11,7 @@ struct PersistentCacheFetchTests {
 
   struct LoaderFailed: Error, Equatable {}
 
-  @Test("What is missing is loaded and kept, and then not loaded again", arguments: AnyEngine.all)
+  @Test("A missing value is loaded once and kept", arguments: AnyEngine.all)
   func loads(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -22,7 +22,7 @@ struct PersistentCacheFetchTests {
     #expect(try await Cache(storage: storage).fetch("key") { 3 } == 1)
   }
 
-  @Test("A thousand callers share one loader", arguments: [true, false])
+  @Test("A thousand callers share one load", arguments: [true, false])
   func oneLoader(isStored: Bool) async throws {
     let cache = Cache(storage: isStored ? MemoryStorageEngine() : nil)
     let loads = Shared(0)
@@ -44,7 +44,7 @@ struct PersistentCacheFetchTests {
     #expect(loads.withLock { $0 } == 1)
   }
 
-  @Test("Different keys have loaders of their own, at the same time")
+  @Test("Loads of different keys run concurrently")
   func manyKeys() async throws {
     let cache = Cache(storage: nil)
     let started = Shared(0)
@@ -66,7 +66,7 @@ struct PersistentCacheFetchTests {
     }
   }
 
-  @Test("A loader's error reaches all who wait, and is not kept")
+  @Test("A loader's error is thrown by all waiting calls, and is not kept")
   func loaderError() async throws {
     let cache = Cache(storage: MemoryStorageEngine())
     let latch = Latch()
@@ -97,7 +97,7 @@ struct PersistentCacheFetchTests {
     #expect(try await cache.fetch("key") { 7 } == 7)
   }
 
-  @Test("A caller who is cancelled goes, and the loader goes on for the others")
+  @Test("A cancelled caller throws at once, and the load continues for the others")
   func oneCancelled() async throws {
     let cache = Cache(storage: nil)
     let (latch, started) = (Latch(), Latch())
@@ -117,7 +117,7 @@ struct PersistentCacheFetchTests {
     #expect(try await cache["key"] == 5)
   }
 
-  @Test("The caller who brought the loader may be cancelled like any other")
+  @Test("Cancelling the caller whose loader runs does not cancel the load")
   func firstCancelled() async throws {
     let cache = Cache(storage: nil)
     let (latch, started) = (Latch(), Latch())
@@ -145,7 +145,7 @@ struct PersistentCacheFetchTests {
     #expect(try await second.value == 5)
   }
 
-  @Test("When all who wait are cancelled the loader is, and the next caller gets a new one")
+  @Test("When all waiting calls are cancelled the load is too, and the next call starts a new one")
   func allCancelled() async throws {
     let cache = Cache(storage: MemoryStorageEngine())
     let (started, cancelled, release) = (Latch(), Latch(), Latch())
@@ -184,7 +184,7 @@ struct PersistentCacheFetchTests {
   }
 
   @Test(
-    "What was loaded before the key changed is not kept",
+    "A value that was loaded before its key changed is not kept",
     arguments: ["assign", "assign nil", "store", "removeValue", "removeAll"])
   func outdated(change: String) async throws {
     let cache = Cache(storage: MemoryStorageEngine())
@@ -213,7 +213,7 @@ struct PersistentCacheFetchTests {
     #expect(try await cache["key"] == 2)
   }
 
-  @Test("What has expired is loaded anew, and what is loaded can expire")
+  @Test("An expired value is loaded again, and a loaded value can expire")
   func expiry() async throws {
     let clock = ManualClock()
     let cache = Cache(storage: MemoryStorageEngine(), now: clock.now)
@@ -227,7 +227,7 @@ struct PersistentCacheFetchTests {
     }
   }
 
-  @Test("A storage that fails is not a miss: the loader is not asked", arguments: AnyEngine.all)
+  @Test("A storage that fails is not a miss: the loader does not run", arguments: AnyEngine.all)
   func storageFails(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try engine.open(directory)
@@ -244,7 +244,7 @@ struct PersistentCacheFetchTests {
     #expect(loads.withLock { $0 } == 0)
   }
 
-  @Test("A loader becomes as urgent as the most urgent of those who wait")
+  @Test("A loader has the highest priority of its waiters")
   func priority() async throws {
     let cache = Cache(storage: nil)
     let started = Latch()
@@ -282,14 +282,14 @@ struct PersistentCacheFetchTests {
     #expect(try await other["key"] == values.1)
   }
 
-  @Test("A loader may fetch its own key, with a loader that does not")
+  @Test("A loader may fetch its own key with another loader")
   func ownKey() async throws {
     let cache = Cache(storage: nil)
     #expect(try await cache.fetch("key") { try await cache.fetch("key") { 1 } + 1 } == 2)
     #expect(try await cache["key"] == 2)
   }
 
-  @Test("Loaders that have no end throw", .timeLimit(.minutes(1)))
+  @Test("Loaders that fetch each other's keys without end throw", .timeLimit(.minutes(1)))
   func endless() async throws {
     let cache = Cache(storage: nil)
     @Sendable func load(_ number: Int) async throws -> Int {
@@ -302,7 +302,7 @@ struct PersistentCacheFetchTests {
     #expect(try await cache.fetch("0") { 1 } == 1)
   }
 
-  @Test("Callers, cancellations and changes at once leave nobody waiting")
+  @Test("With concurrent fetches, cancellations and changes every call returns")
   func storm() async throws {
     let cache = Cache(storage: MemoryStorageEngine(), memoryLimit: CacheLimit(entries: 2))
     await withTaskGroup(of: Void.self) { group in
@@ -332,7 +332,7 @@ struct PersistentCacheFetchTests {
 struct PersistentCacheCallbackTests {
   private let queue = DispatchQueue(label: "PersistentCacheCallbackTests")
 
-  @Test("What is in memory is handed over before the call returns")
+  @Test("A value in memory is delivered before the call returns")
   func atOnce() throws {
     let cache = PersistentCache<Int, String>(storage: MemoryStorageEngine())
     cache[1] = "one"
@@ -344,7 +344,7 @@ struct PersistentCacheCallbackTests {
     #expect(answers.withLock { $0 } == ["one", "one"])
   }
 
-  @Test("What is in storage, missing or loaded is handed over on the queue")
+  @Test("A stored, missing or loaded value is delivered on the queue")
   func onQueue() async throws {
     let storage = MemoryStorageEngine()
     try await PersistentCache<Int, String>(storage: storage).store("one", forKey: 1)
@@ -367,7 +367,7 @@ struct PersistentCacheCallbackTests {
     #expect(try await cache[2] == "two")
   }
 
-  @Test("A failure is handed over, and nil is a value where values are optional")
+  @Test("A failure is delivered, and nil is a value where values are optional")
   func failures() async throws {
     let storage = MemoryStorageEngine()
     let cache = PersistentCache<Int, Int?>(storage: storage)

@@ -69,7 +69,7 @@ struct PersistentCacheLimitTests {
     #expect(kept == [9, 8, 7])
   }
 
-  @Test("A value larger than the limit of bytes drives nothing out")
+  @Test("A value larger than the limit of bytes evicts nothing")
   func largerThanMemory() async throws {
     let cache = PersistentCache<Int, String>(storage: nil, memoryLimit: CacheLimit(bytes: 100))
     cache[1] = "small"
@@ -81,7 +81,7 @@ struct PersistentCacheLimitTests {
     #expect(try await kept(0..<3, in: cache) == [1])
   }
 
-  @Test("A value that cannot be weighed is reported, and not kept where there is a limit of bytes")
+  @Test("With a limit of bytes a value that cannot be encoded is reported and not kept")
   func unweighable() async throws {
     let cache = PersistentCache<Int, Double>(storage: nil, memoryLimit: CacheLimit(entries: 2, bytes: 100))
     cache[0] = 0
@@ -92,7 +92,7 @@ struct PersistentCacheLimitTests {
     #expect(await code { try await cache.store(.nan, forKey: 3) } == .encodingFailed)
   }
 
-  @Test("A value that is too large for the engine counts for as much as any other in memory")
+  @Test("A value that is too large for the engine counts with its size in memory")
   func tooLargeForTheEngine() async throws {
     let storage = HookedEngine()
     storage.beforeChange { changes in
@@ -108,7 +108,7 @@ struct PersistentCacheLimitTests {
   }
 
   @Test(
-    "A limit of nothing keeps nothing in memory",
+    "A limit of zero keeps nothing in memory",
     arguments: [
       CacheLimit(entries: 0), CacheLimit(entries: -1), CacheLimit(bytes: 0), CacheLimit(bytes: .min),
     ])
@@ -127,7 +127,7 @@ struct PersistentCacheLimitTests {
     #expect(try await stored[3] == 3)
   }
 
-  @Test("What is not written yet is in nobody's way and is not dropped")
+  @Test("Unwritten assignments do not count for the limit and are not evicted")
   func unwrittenIsKept() async throws {
     let storage = HookedEngine()
     let latch = Latch()
@@ -187,7 +187,7 @@ struct PersistentCacheLimitTests {
   @Test("Storage has a limit of bytes, and what is larger alone is not stored")
   func bytesInStorage() async throws {
     let cache = PersistentCache<Int, String>(
-      storage: SixMethods(), memoryLimit: CacheLimit(entries: 0), storageLimit: CacheLimit(bytes: 350))
+      storage: MinimalEngine(), memoryLimit: CacheLimit(entries: 0), storageLimit: CacheLimit(bytes: 350))
     for key in 0..<10 { try await cache.store(String(repeating: "x", count: 98), forKey: key) }
     #expect(try await kept(0..<20, in: cache) == [7, 8, 9])
     try await cache.store(String(repeating: "y", count: 348), forKey: 10)

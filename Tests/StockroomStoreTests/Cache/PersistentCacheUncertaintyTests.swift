@@ -20,7 +20,9 @@ struct PersistentCacheUncertaintyTests {
     #expect(try await cache["key"] == nil)
   }
 
-  @Test("What a group may have written is not denied when its members fail for a reason of their own")
+  @Test(
+    "After a group with an unknown outcome fails, reads go to storage even if its members fail for other reasons"
+  )
   func lostAcknowledgementOfGroup() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let cache = PersistentCache<Int, String>(storage: engine)
@@ -42,7 +44,7 @@ struct PersistentCacheUncertaintyTests {
     for key in 0..<50 { #expect(try await cache[key] == fresh[key]) }
   }
 
-  @Test("What is assigned and not written survives a store that may have been written")
+  @Test("An unwritten assignment survives a store with an unknown outcome")
   func unwritten() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let cache = PersistentCache<String, Int>(storage: engine)
@@ -57,7 +59,7 @@ struct PersistentCacheUncertaintyTests {
     #expect(try await cache["key"] == 1)
   }
 
-  @Test("Where storage cannot be counted that is reported, and tried again by sync alone")
+  @Test("A failure to load the sizes is reported, and only sync retries it")
   func uncountable() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let scans = { engine.calls.filter { $0.method == .scan }.count }
@@ -110,7 +112,7 @@ struct PersistentCacheUncertaintyTests {
     #expect(try await cache[10] == "x")
   }
 
-  @Test("What was too much for storage and could not be removed is removed by a later sync")
+  @Test("Entries beyond the limit of storage whose removal failed are removed by a later sync")
   func limitAfterFailure() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let cache = PersistentCache<Int, Int>(storage: engine, storageLimit: CacheLimit(entries: 5))

@@ -33,7 +33,7 @@ struct ObjectStorageFailureTests {
     #expect(try await notes.allObjects().count == 200)
   }
 
-  @Test("The first of the objects that cannot be decoded is the one reported", arguments: AnyEngine.all)
+  @Test("The first object that cannot be decoded is reported", arguments: AnyEngine.all)
   func firstCulprit(engine: AnyEngine) async throws {
     let base = try engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base)
@@ -62,7 +62,7 @@ struct ObjectStorageFailureTests {
     #expect(try await numbers.allObjects() == [1])
   }
 
-  @Test("A key that cannot be one throws, and nothing is stored", arguments: AnyEngine.all)
+  @Test("An invalid key throws, and nothing is stored", arguments: AnyEngine.all)
   func invalidKeys(engine: AnyEngine) async throws {
     let notes = try storage(engine)
     for bad in [key(""), key(String(repeating: "k", count: 512))] {
@@ -79,7 +79,7 @@ struct ObjectStorageFailureTests {
     #expect(try await notes.keyCount() == 0)
   }
 
-  @Test("What the engine throws reaches the caller from every method")
+  @Test("Every method throws the error of the engine")
   func engineFails() async throws {
     let engine = FailingStorageEngine(try AnyEngine.all[0].open(directory))
     let notes = ObjectStorage<Letter>(storage: engine)

@@ -51,7 +51,7 @@ struct ObjectStorageTests {
     #expect(try await notes.objects(forKeys: [key("a"), key("b")]) == [.second, .first])
   }
 
-  @Test("Nothing is stored, read and removed without complaint", arguments: AnyEngine.all)
+  @Test("Storing, reading and removing no objects does not throw", arguments: AnyEngine.all)
   func nothing(engine: AnyEngine) async throws {
     let notes = try storage(engine)
     try await notes.store([])

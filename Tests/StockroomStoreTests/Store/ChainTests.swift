@@ -39,7 +39,7 @@ import Testing
   }
 
   #if DEBUG
-    @Test("A chain that is dropped without run() stops a debug build, and says why")
+    @Test("Releasing a chain without run() fails an assertion that names the mistake")
     func forgotten() async throws {
       let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
         let store = try await Store<Note>(storage: .memory())
@@ -48,11 +48,11 @@ import Testing
         _ = try await task.value
       }
       let message = String(decoding: result?.standardErrorContent ?? [], as: UTF8.self)
-      #expect(message.contains("dropped without run()"))
+      #expect(message.contains("released without run()"))
     }
   #endif
 
-  @Test("A chain may be dropped whose next change could not be made, or whose task was cancelled")
+  @Test("Releasing a chain is no error if its continuation threw or its task was cancelled")
   func droppedForAReason() async throws {
     struct Failure: Error {}
     func fetch() throws -> [Note] { throw Failure() }
@@ -69,7 +69,7 @@ import Testing
     #expect(store.items.map(\.id) == ["a"])
   }
 
-  @Test("A chain of 20,000 changes is one of all of them")
+  @Test("A chain of 20,000 changes applies all of them")
   func long() async throws {
     let store = try await Store<Note>(storage: .memory())
     var chain: Store<Note>.Operation = try await store.insert(Note(id: "0"))

@@ -7,11 +7,11 @@ import Testing
 
 @testable import StockroomStore
 
-/// Tells, when it ends, whether that is on the main actor, and looks at a store.
-private final class Witness: Codable, Sendable, Identifiable {
+/// Records whether its `deinit` runs on the main actor.
+private final class DeinitRecorder: Codable, Sendable, Identifiable {
   struct Log {
-    var ends = 0
-    var endsOnMainActor = 0
+    var deinits = 0
+    var deinitsOnMainActor = 0
   }
 
   static let log = MutexProtected(Log())
@@ -24,8 +24,8 @@ private final class Witness: Codable, Sendable, Identifiable {
   deinit {
     let isOnMainActor = DispatchQueue.getSpecific(key: Self.mainKey) == true
     Self.log.withLock { log in
-      log.ends += 1
-      if isOnMainActor { log.endsOnMainActor += 1 }
+      log.deinits += 1
+      if isOnMainActor { log.deinitsOnMainActor += 1 }
     }
   }
 
@@ -37,24 +37,24 @@ private final class Witness: Codable, Sendable, Identifiable {
   static func markMainActor() { DispatchQueue.main.setSpecific(key: mainKey, value: true) }
 }
 
-/// Looks at a store when it ends.
-private final class Looker: Codable, Sendable, Identifiable {
-  @MainActor static var store: Store<Looker>?
+/// Reads a store in its `deinit`.
+private final class ReadingItem: Codable, Sendable, Identifiable {
+  @MainActor static var store: Store<ReadingItem>?
   @MainActor static var seen: [Int] = []
 
   let id: String
-  let isLooking: Bool
+  let readsOnDeinit: Bool
 
-  init(_ id: String, isLooking: Bool = false) { (self.id, self.isLooking) = (id, isLooking) }
+  init(_ id: String, readsOnDeinit: Bool = false) { (self.id, self.readsOnDeinit) = (id, readsOnDeinit) }
 
   deinit {
-    guard isLooking, DispatchQueue.getSpecific(key: Witness.mainKey) == true else { return }
-    MainActor.assumeIsolated { Looker.seen.append(Looker.store?.items.count ?? -1) }
+    guard readsOnDeinit, DispatchQueue.getSpecific(key: DeinitRecorder.mainKey) == true else { return }
+    MainActor.assumeIsolated { ReadingItem.seen.append(ReadingItem.store?.items.count ?? -1) }
   }
 }
 
-/// An engine that keeps nothing, so that only a store does.
-private struct ForgetfulEngine: StorageEngine {
+/// An engine that stores nothing, so that only a store retains the items.
+private struct NullEngine: StorageEngine {
   func write(_ data: Data, key: CacheKey) async throws {}
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {}
   func read(key: CacheKey) async throws -> Data? { nil }
@@ -89,44 +89,44 @@ private struct ForgetfulEngine: StorageEngine {
     .remove(notes.map { CacheKey(verbatim: $0.id) })
   }
 
-  @Test("What changes many items is not done on the main actor, and what changes few is")
+  @Test("Changes of many items are not made on the main actor, and those of few are")
   func work() {
     var large = table(Self.count)
-    expect(&large, [.removeAll], isLittleWork: false)
-    expect(&large, [insertion(Note.numbered(0..<5_000))], isLittleWork: false)
-    expect(&large, [removal(Note.numbered(0..<5_000))], isLittleWork: false)
-    expect(&large, [insertion([Note(id: "new")])], isLittleWork: true)
-    expect(&large, [insertion([Note(id: "note 3")])], isLittleWork: true)
-    expect(&large, [removal([Note(id: "note 3"), Note(id: "note 9")])], isLittleWork: true)
+    expect(&large, [.removeAll], isCheap: false)
+    expect(&large, [insertion(Note.numbered(0..<5_000))], isCheap: false)
+    expect(&large, [removal(Note.numbered(0..<5_000))], isCheap: false)
+    expect(&large, [insertion([Note(id: "new")])], isCheap: true)
+    expect(&large, [insertion([Note(id: "note 3")])], isCheap: true)
+    expect(&large, [removal([Note(id: "note 3"), Note(id: "note 9")])], isCheap: true)
     var small = table(100)
-    expect(&small, [.removeAll, insertion(Note.numbered(0..<1_000))], isLittleWork: true)
+    expect(&small, [.removeAll, insertion(Note.numbered(0..<1_000))], isCheap: true)
   }
 
   @Test(
-    "What copies many items is not done on the main actor: where somebody keeps them, and where there is no room"
+    "Many items are not copied on the main actor, neither for a retained array nor for lack of capacity"
   )
   func copies() {
     var large = table(Self.count)
     let held = large.items
-    expect(&large, [insertion([Note(id: "note 3")])], isLittleWork: false)
+    expect(&large, [insertion([Note(id: "note 3")])], isCheap: false)
     withExtendedLifetime(held) {}
     large = table(Self.count)
-    expect(&large, [insertion([Note(id: "note 3")])], isLittleWork: true)
+    expect(&large, [insertion([Note(id: "note 3")])], isCheap: true)
     // Sooner or later there is no room for more.
     var isFull = false
     for number in 0..<100_000 where !isFull {
       let step = insertion([Note(id: "new \(number)")])
-      isFull = !large.isLittleWork([step])
+      isFull = !large.isCheap([step])
       if !isFull { _ = large.apply([step]) }
     }
     #expect(isFull)
   }
 
-  @Test("Replacing an entry that could not be decoded among many moves few, and is done on the main actor")
+  @Test("Replacing one of many unreadable entries moves few bytes, on the main actor")
   func unreadable() {
     var large = table(10, unreadable: Self.count)
     let step = insertion([Note(id: "old 500")])
-    expect(&large, [step], isLittleWork: true)
+    expect(&large, [step], isCheap: true)
     _ = large.apply([step])
     #expect(large.items.first == Note(id: "old 500"))
     #expect(large.unreadable.count == Self.count - 1)
@@ -134,15 +134,15 @@ private struct ForgetfulEngine: StorageEngine {
   }
 
   private func expect(
-    _ table: inout ItemTable<Note>, _ steps: [KeyedStep<Note>], isLittleWork expected: Bool,
+    _ table: inout ItemTable<Note>, _ steps: [KeyedStep<Note>], isCheap expected: Bool,
     sourceLocation: SourceLocation = #_sourceLocation
   ) {
-    let isLittleWork = table.isLittleWork(steps)
-    #expect(isLittleWork == expected, sourceLocation: sourceLocation)
+    let isCheap = table.isCheap(steps)
+    #expect(isCheap == expected, sourceLocation: sourceLocation)
   }
 
   @Test(
-    "Any sequence of large and small calls gives what an array would give, while somebody keeps the items or not"
+    "Any sequence of large and small calls has the same results as on an array, with and without a retained copy"
   )
   func model() async throws {
     var random = SystemRandomNumberGenerator()
@@ -173,7 +173,7 @@ private struct ForgetfulEngine: StorageEngine {
     #expect(try await agree(store, engine))
   }
 
-  @Test("Large calls are reported as one event and one change for observers each")
+  @Test("Each large call is one event and one change for observers")
   func events() async throws {
     let store = try await Store<Note>(storage: .memory())
     let events = store.events
@@ -187,13 +187,13 @@ private struct ForgetfulEngine: StorageEngine {
     try await store.insert(notes)
     #expect(changes.count == 1)
     try await store.removeAll().insert(notes).remove(Note.numbered(0..<9_000)).run()
-    let heard = await first(5, of: events)
-    #expect(heard.map(\.operation) == [.loaded, .insert, .remove, .insert, .remove])
-    #expect(heard.map(\.items.count) == [0, Self.count, Self.count, Self.count, 9_000])
+    let received = await first(5, of: events)
+    #expect(received.map(\.operation) == [.loaded, .insert, .remove, .insert, .remove])
+    #expect(received.map(\.items.count) == [0, Self.count, Self.count, Self.count, 9_000])
     #expect(store.items == Note.numbered(9_000..<Self.count))
   }
 
-  @Test("Removed items are let go of, though nobody looks at the others", .timeLimit(.minutes(2)))
+  @Test("Removed items are released without a read of the others", .timeLimit(.minutes(2)))
   func removed() async throws {
     await #expect(processExitsWith: .success) {
       try await LargeStoreTests.removeSome()
@@ -201,46 +201,64 @@ private struct ForgetfulEngine: StorageEngine {
   }
 
   static func removeSome() async throws {
-    let store = try await Store<Witness>(storage: ForgetfulEngine())
-    for number in 0..<100 { try await store.insert(Witness("\(number)")) }
+    let store = try await Store<DeinitRecorder>(storage: NullEngine())
+    for number in 0..<100 { try await store.insert(DeinitRecorder("\(number)")) }
     let keys = (0..<49).map { "\($0)" }
-    Witness.startLog()
-    for key in keys { try await store.remove(Witness(key)) }
+    DeinitRecorder.startLog()
+    for key in keys { try await store.remove(DeinitRecorder(key)) }
     // Each, and the one that named it.
-    while Witness.log.withLock({ $0.ends }) < 98 { await Task.yield() }
+    while DeinitRecorder.log.withLock({ $0.deinits }) < 98 { await Task.yield() }
   }
 
-  @Test(
-    "The main actor does not let go of many items: neither of removed ones nor of those of a store that ends")
-  func letsGoElsewhere() async throws {
-    await #expect(processExitsWith: .success) {
-      try await LargeStoreTests.letGo()
+  /// The last reference to items that are released by a call.
+  enum LastReference: String, CaseIterable, Codable, Sendable {
+    case replacedItems, releasedStore, chain
+  }
+
+  @Test("Many items are not released on the main actor", arguments: LastReference.allCases)
+  func releasesInBackground(reference: LastReference) async throws {
+    await #expect(processExitsWith: .success) { [reference] in
+      try await LargeStoreTests.release(reference)
     }
   }
 
-  static func letGo() async throws {
-    Witness.startLog()
-    do {
-      let store = try await Store<Witness>(storage: ForgetfulEngine())
-      for _ in 0..<2 { try await store.insert((0..<count).map { Witness("\($0)") }) }
+  static func release(_ reference: LastReference) async throws {
+    DeinitRecorder.startLog()
+    func items() -> [DeinitRecorder] { (0..<count).map { DeinitRecorder("\($0)") } }
+    switch reference {
+    case .replacedItems:
+      let store = try await Store<DeinitRecorder>(storage: NullEngine())
+      for _ in 0..<2 { try await store.insert(items()) }
+      try await waitForDeinits()
+    case .releasedStore:
+      try await Store<DeinitRecorder>(storage: NullEngine()).insert(items())
+      try await waitForDeinits()
+    case .chain:
+      let store = try await Store<DeinitRecorder>(storage: NullEngine())
+      try await store.insert(items()).removeAll().run()
+      try await waitForDeinits()
     }
-    while Witness.log.withLock({ $0.ends }) < 2 * count { await Task.yield() }
-    try #require(Witness.log.withLock { $0.endsOnMainActor } == 0)
   }
 
-  @Test("The end of an item may look at the store that it was in")
-  func looksAtStore() async throws {
-    let store = try await Store<Looker>(storage: ForgetfulEngine())
-    Looker.store = store
-    Witness.markMainActor()
-    defer { Looker.store = nil }
-    try await store.insert(Looker("other"))
-    try await store.insert(Looker("replaced", isLooking: true))
-    try await store.insert(Looker("replaced"))
-    try await store.insert(Looker("removed", isLooking: true))
-    try await store.insert(Looker("last"))
-    try await store.remove(Looker("removed"))
+  private static func waitForDeinits() async throws {
+    while DeinitRecorder.log.withLock({ $0.deinits }) < count { await Task.yield() }
+    let deinits = DeinitRecorder.log.withLock { $0.deinitsOnMainActor }
+    try #require(deinits == 0, "\(deinits) of \(count)")
+  }
+
+  @Test("The deinit of an item may use the store")
+  func deinitUsesStore() async throws {
+    let store = try await Store<ReadingItem>(storage: NullEngine())
+    ReadingItem.store = store
+    DeinitRecorder.markMainActor()
+    defer { ReadingItem.store = nil }
+    try await store.insert(ReadingItem("other"))
+    try await store.insert(ReadingItem("replaced", readsOnDeinit: true))
+    try await store.insert(ReadingItem("replaced"))
+    try await store.insert(ReadingItem("removed", readsOnDeinit: true))
+    try await store.insert(ReadingItem("last"))
+    try await store.remove(ReadingItem("removed"))
     #expect(store.items.map(\.id) == ["other", "replaced", "last"])
-    #expect(Looker.seen.contains(2) && Looker.seen.contains(3))
+    #expect(ReadingItem.seen.contains(2) && ReadingItem.seen.contains(3))
   }
 }

@@ -64,7 +64,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("One call that cannot be done takes none of those with it that come at the same time")
+  @Test("A call that fails does not fail concurrent calls")
   func oneFails() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Measurement>(storage: engine)
@@ -113,7 +113,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("A store that is let go of finishes what it was asked to do")
+  @Test("A store that is released completes its pending changes")
   func letGo() async throws {
     let engine = MemoryStorageEngine()
     let task = Task { @MainActor in

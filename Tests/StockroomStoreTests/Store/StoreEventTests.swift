@@ -10,7 +10,7 @@ import Testing
     events.map { "\($0.operation) \($0.items.map(\.id).joined(separator: ","))" }
   }
 
-  @Test("A subscriber hears of everything, once and in order")
+  @Test("A subscriber receives every event, once and in order")
   func everything() async throws {
     let store = Store<Note>(loadingInBackground: MemoryStorageEngine())
     let events = store.events
@@ -30,7 +30,7 @@ import Testing
     #expect(heard[3].items.first?.text == "new")
   }
 
-  @Test("A late subscriber first hears the present state")
+  @Test("A late subscriber first receives the present state")
   func late() async throws {
     let store = try await Store<Note>(storage: .memory())
     try await store.insert(Note.numbered(0..<3))
@@ -39,7 +39,7 @@ import Testing
     #expect(summary(await first(2, of: events)) == ["loaded note 0,note 1,note 2", "insert x"])
   }
 
-  @Test("Subscribers that never read, are cancelled or are a thousand hold nobody up")
+  @Test("A thousand subscribers, and ones that never read or are cancelled, delay no change")
   func manySubscribers() async throws {
     let store = try await Store<Note>(storage: .memory())
     let silent = store.events
@@ -122,7 +122,7 @@ import Testing
     #expect(seen == [0, 1, 2, 3, 4, 5])
   }
 
-  @Test("Who reads a stored property is told of changes")
+  @Test("Reading a @Stored property observes the store")
   func throughWrapper() async throws {
     let controller = NotesController(store: try await Store(storage: .memory()))
     let changes = Counter()

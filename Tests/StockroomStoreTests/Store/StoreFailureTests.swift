@@ -38,7 +38,7 @@ import Testing
       ]
 
   @Test(
-    "It shows what the engine holds after each failure, and the next call works",
+    "After each failure the items agree with the engine, and the next call succeeds",
     arguments: AnyEngine.all, [FailingStorageEngine.Timing.beforehand, .afterwards])
   func everyCall(_ kind: AnyEngine, _ moment: FailingStorageEngine.Timing) async throws {
     for code in [StorageError.Code.io, .diskFull] where moment == .beforehand || code == .io {
@@ -80,7 +80,7 @@ import Testing
   }
 
   @Test(
-    "While the engine fails all the time, nothing changes; afterwards everything works",
+    "While the engine fails nothing changes; afterwards every call succeeds",
     arguments: AnyEngine.all)
   func outage(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
@@ -107,7 +107,7 @@ import Testing
     try await base.close()
   }
 
-  @Test("A failed load overwrites nothing, is reported by every write, and can be tried again")
+  @Test("After a failed load every write throws and nothing is overwritten, and loading again succeeds")
   func load() async throws {
     let base = MemoryStorageEngine()
     try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
@@ -152,7 +152,7 @@ import Testing
     #expect(try await agree(store, base))
   }
 
-  @Test("A change that waits for a load which fails tries again by itself")
+  @Test("A change that waits for a load that fails retries the load")
   func changeLoadsAgain() async throws {
     let base = MemoryStorageEngine()
     try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
@@ -164,7 +164,7 @@ import Testing
     #expect(try await agree(store, base))
   }
 
-  @Test("A call that is refused because another process holds the engine is made once, for all who wait")
+  @Test("A batch that fails with .locked is not retried for each of its calls")
   func locked() async throws {
     for code in [StorageError.Code.locked, .closed] {
       let base = MemoryStorageEngine()
@@ -190,7 +190,7 @@ import Testing
     }
   }
 
-  @Test("The failure of a load in the background is told to the first who asks, and the next one tries again")
+  @Test("The error of a background load is thrown once, and the next call loads again")
   func failedOnce() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     engine.failCall()
@@ -246,7 +246,7 @@ import Testing
     #expect(store.items.count == 1)
   }
 
-  @Test("Calls that come while the engine is busy are handed to it as one request")
+  @Test("Calls that are made while the engine is busy are combined into one batch")
   func oneRequest() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let store = try await Store<Note>(storage: engine)
@@ -267,7 +267,7 @@ import Testing
     #expect(store.items.map(\.id) == ["first"] + (0..<100).map(String.init) + ["last"])
   }
 
-  @Test("A chain is one request to the engine, and so is a call with many items")
+  @Test("A chain is one batch in the engine, and so is a call with many items")
   func requests() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let store = try await Store<Note>(storage: engine)
@@ -281,7 +281,7 @@ import Testing
     #expect(engine.callCount == 3)
   }
 
-  @Test("A change that waits for a load is not let through because somebody loads again")
+  @Test("A change that waits for a load also waits for the one that follows it")
   func changeDuringSecondLoad() async throws {
     for _ in 0..<30 {
       let base = MemoryStorageEngine()
@@ -330,7 +330,7 @@ import Testing
   }
 
   @Test(
-    "Calls that were handed over together, failed, and then failed alone for another reason leave no doubt")
+    "After a batch fails and its calls fail again one by one, the items agree with the engine")
   func failedTogether() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
@@ -356,7 +356,7 @@ import Testing
     #expect(try await agree(store, base))
   }
 
-  @Test("Entries that cannot be decoded keep their places until they are replaced, and no longer")
+  @Test("Unreadable entries keep their places until they are replaced")
   func places() async throws {
     let engine = MemoryStorageEngine()
     func damaged(_ ids: [String]) async throws -> Store<Note> {
@@ -398,7 +398,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("Changes elsewhere do not concern those who look at entries that cannot be decoded")
+  @Test("Changes of items do not notify observers of unreadable entries")
   func unreadableObservation() async throws {
     let engine = MemoryStorageEngine()
     try await engine.write(Data("{".utf8), key: CacheKey(verbatim: "a"))
@@ -415,7 +415,7 @@ import Testing
     #expect(changes.count == 1)
   }
 
-  @Test("An engine without batches that stops half way leaves the store with what is there")
+  @Test("After a partial batch of an engine without atomic batches the store agrees with it")
   func halfWay() async throws {
     let engine = StubbornEngine()
     let store = try await Store<Note>(storage: engine)

@@ -17,7 +17,7 @@ private struct Todo: Codable, Sendable, Identifiable {
   }
 }
 
-/// What is told apart by what its codec rounds.
+/// An item whose identifier is rounded by its codec.
 private struct Visit: Codable, Sendable {
   var at: Date
   var key: String { "\(at.timeIntervalSince1970)" }
@@ -55,21 +55,21 @@ private struct CountingCodec: Codec {
 }
 
 @MainActor @Suite("Identifiers of items") struct StoreIdentityTests {
-  @Test("An item whose identifier is not decoded is refused when the first is inserted")
+  @Test("An item whose identifier does not survive encoding is rejected at the first insert")
   func unstable() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Todo>(storage: engine)
     for _ in 0..<2 {
       let error = await #expect(throws: StorageError.self) { try await store.insert(Todo(text: "a")) }
       #expect(error?.code == .encodingFailed)
-      #expect(error?.message.contains("Todo does not keep its identifier") == true)
+      #expect(error?.message.contains("the identifier of a Todo does not survive encoding") == true)
     }
     await #expect(throws: StorageError.self) { try await store.removeAll().insert(Todo(text: "a")).run() }
     #expect(store.items.isEmpty)
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("An identifier that the codec rounds is refused")
+  @Test("An identifier that the codec rounds is rejected")
   func rounded() async throws {
     let store = try await Store<Visit>(storage: .memory(), cacheIdentifier: \.key, codec: ISODateCodec())
     let visit = Visit(at: Date(timeIntervalSince1970: 1_000.5))
@@ -78,7 +78,7 @@ private struct CountingCodec: Codec {
     try await store.insert(Visit(at: Date(timeIntervalSince1970: 1_000)))
   }
 
-  @Test("An item that can be encoded and not decoded is refused, with the cause")
+  @Test("An item that can be encoded but not decoded is rejected, with the cause")
   func oneWay() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<OneWay>(storage: engine)
@@ -88,7 +88,7 @@ private struct CountingCodec: Codec {
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("One item of a store is decoded to see that, and no more")
+  @Test("Only the first item of a store is decoded to verify its identifier")
   func once() async throws {
     let codec = CountingCodec()
     let store = try await Store<Note>(storage: .memory(), codec: codec)
@@ -98,7 +98,7 @@ private struct CountingCodec: Codec {
     #expect(codec.decoded.count == 1)
   }
 
-  @Test("Items can be told apart by numbers and by whatever else is text without loss")
+  @Test("Items can be identified by numbers and any other LosslessStringConvertible")
   func lossless() async throws {
     struct Line: Codable, Sendable, Identifiable, Equatable {
       var id: Int
@@ -118,7 +118,7 @@ private struct CountingCodec: Codec {
     #expect(letters.items.map(\.text) == ["a2", "b"])
   }
 
-  @Test("An identifier that is the hash of another takes its place in no chain and in no concurrent call")
+  @Test("An identifier that is the hash of another replaces it in no chain and in no concurrent call")
   func sharedHash() async throws {
     let long = Note(id: String(repeating: "x", count: 600), text: "long")
     let twin = Note(id: CacheKey(long.id).value, text: "twin")
@@ -146,7 +146,7 @@ private struct CountingCodec: Codec {
     }
   }
 
-  @Test("An identifier that is the hash of another may follow it")
+  @Test("An identifier that is the hash of a removed one is accepted")
   func sharedHashInTurn() async throws {
     let long = Note(id: String(repeating: "x", count: 600), text: "long")
     let twin = Note(id: CacheKey(long.id).value, text: "twin")

@@ -40,7 +40,7 @@ private struct TimelessEngine: StorageEngine {
 private struct Tag: Codable, Sendable, Identifiable { var id: String }
 
 @MainActor @Suite("Loading a store") struct StoreLoadingTests {
-  @Test("A store whose making is cancelled throws, and the engine's reading is cancelled")
+  @Test("Cancelling the initializer of a store throws and cancels the read")
   func cancelled() async throws {
     let engine = EndlessEngine()
     let making = Task { try await Store<Note>(storage: engine).items.count }
@@ -50,7 +50,7 @@ private struct Tag: Codable, Sendable, Identifiable { var id: String }
     _ = await first(1, of: engine.isCancelled.stream)
   }
 
-  @Test("Who waits for items and is cancelled is not kept waiting, and keeps nobody else from them")
+  @Test("A cancelled wait for items throws at once, and the load continues")
   func waitingCancelled() async throws {
     let engine = EndlessEngine()
     let store = Store<Note>(loadingInBackground: engine)
@@ -63,7 +63,7 @@ private struct Tag: Codable, Sendable, Identifiable { var id: String }
     }
   }
 
-  @Test("An engine that gives keys without timestamps makes no empty store")
+  @Test("Loading from an engine with keys without timestamps throws")
   func timeless() async throws {
     let engine = TimelessEngine()
     let store = Store<Note>(loadingInBackground: engine)
@@ -71,7 +71,7 @@ private struct Tag: Codable, Sendable, Identifiable { var id: String }
     await #expect(throws: StorageError.self) { try await Store<Note>(storage: engine) }
   }
 
-  @Test("Two stores of one type may share an engine; one of another type throws, and changes nothing")
+  @Test("Two stores of one type can use one engine; one of another type throws and changes nothing")
   func otherType() async throws {
     let engine = MemoryStorageEngine()
     var notes: Store<Note>? = try await Store<Note>(storage: engine)
@@ -93,25 +93,16 @@ private struct Tag: Codable, Sendable, Identifiable { var id: String }
     #expect(notes?.items.count == 1)
     #expect(try await engine.keyCount() == 1)
 
-    // The engine serves whoever comes first after that.
+    // After that the next store can claim the engine.
     notes = nil
     try await tags.removeAll().insert(Tag(id: "b")).run()
     #expect(tags.items.map(\.id) == ["b"])
     await #expect(throws: StorageError.self) { try await Store<Note>(storage: engine) }
   }
 
-  @Test("An engine that is a value, and so has no identity, serves stores of two types")
+  @Test("An engine that is a value, and so has no identity, can be used by stores of two types")
   func values() async throws {
-    struct Engine: StorageEngine {
-      let base = MemoryStorageEngine()
-      func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: key) }
-      func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
-      func remove(key: CacheKey) async throws { try await base.remove(key: key) }
-      func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
-      func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
-      func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
-    }
-    let engine = Engine()
+    let engine = MinimalEngine()
     let notes = try await Store<Note>(storage: engine)
     let tags = try await Store<Tag>(storage: engine)
     #expect(notes.items.isEmpty && tags.items.isEmpty)

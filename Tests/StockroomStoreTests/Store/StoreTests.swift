@@ -36,7 +36,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Of two items with one identifier in a call, the later one counts, in the place of the first")
+  @Test("Of two items with one identifier in a call, the later one is kept, in the place of the first")
   func twice() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -45,7 +45,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("What is stored is the JSON of the item under its identifier, and nothing around it")
+  @Test("The stored bytes are the JSON of the item, under its identifier")
   func bytes() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -67,7 +67,7 @@ import Testing
     #expect(fresh.items == Note.numbered(0..<100))
   }
 
-  @Test("Items are told apart by String and UUID identifiers, or by any text that they have")
+  @Test("Items are identified by String and UUID identifiers, or by a key path")
   func identifiers() async throws {
     struct Photo: Codable, Sendable, Identifiable { var id = UUID() }
     struct Bookmark: Codable, Sendable { var url: URL }
@@ -84,12 +84,12 @@ import Testing
     #expect(try await engine.allKeys() == [CacheKey(verbatim: "https://example.com/a")])
   }
 
-  @Test("A store made without waiting loads in the background, and can be waited for")
+  @Test("A store that loads in the background can be awaited")
   func background() async throws {
     let engine = MemoryStorageEngine()
     try await Store<Note>(storage: engine).insert(Note.numbered(0..<10))
 
-    // In a function that is not async, this initialiser needs no other name.
+    // In a function that is not async, this initializer needs no other name.
     func make() -> Store<Note> { Store(storage: engine) }
     for isAsync in [false, true] {
       let store = isAsync ? Store<Note>(loadingInBackground: engine) : make()
@@ -112,7 +112,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("A long load reports how far it has come")
+  @Test("A long load reports its progress")
   func progress() async throws {
     let engine = MemoryStorageEngine()
     try await Store<Note>(storage: engine).insert(Note.numbered(0..<20_000))
@@ -128,7 +128,7 @@ import Testing
     #expect(completed.allSatisfy { (1...20_000).contains($0) })
   }
 
-  @Test("An engine that lists entries twice makes no item come twice, and the later one counts")
+  @Test("Of an entry that the engine lists twice, the store has the later one once")
   func entriesTwice() async throws {
     /// Gives the first entries again, in another version, behind all others.
     struct RepeatsEntries: StorageEngine {
@@ -183,7 +183,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("An identifier that has the hash of another is refused, and takes nobody's place")
+  @Test("An identifier with the same hash as another is rejected and replaces no item")
   func sharedHash() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -202,7 +202,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("Any sequence of calls gives what an array would give")
+  @Test("Any sequence of calls has the same results as on an array")
   func model() async throws {
     var random = SystemRandomNumberGenerator()
     let engine = MemoryStorageEngine()
@@ -232,7 +232,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("Items that somebody holds do not change")
+  @Test("A retained copy of the items does not change")
   func held() async throws {
     let store = try await Store<Note>(storage: .memory())
     try await store.insert(Note.numbered(0..<100))

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Which initialiser Swift picks where, as the compiler says it.
+/// Which initializer Swift picks where, as the compiler says it.
 @Suite("A store at the top level of a program") struct TopLevelCodeTests {
   /// Where the modules are that this test was built with.
   private static let modules: URL? = {
@@ -55,7 +55,7 @@ import Testing
   }
 
   @Test(
-    "In functions and closures it compiles, as do the initialisers that do not wait",
+    "The async initializers compile in functions and closures, and so do those in the background",
     .enabled(if: modules != nil))
   func elsewhere() throws {
     let text = try errors(

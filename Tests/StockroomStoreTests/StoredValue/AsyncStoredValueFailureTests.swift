@@ -47,7 +47,9 @@ import Testing
     #expect(late.failure?.code == .closed)
   }
 
-  @Test("What cannot be decoded gives the default, says why, and stays", arguments: AnyEngine.all)
+  @Test(
+    "Bytes that cannot be decoded stay stored, the value is the default, and failure is set",
+    arguments: AnyEngine.all)
   func undecodable(_ kind: AnyEngine) async throws {
     let engine = try kind.open(directory)
     let junk = Data("no JSON at all".utf8)
@@ -74,7 +76,7 @@ import Testing
     #expect(try await engine.read(key: key) == nil)
   }
 
-  @Test("What cannot be encoded throws, and nothing changes")
+  @Test("A value that cannot be encoded throws, and nothing changes")
   func unencodable() async throws {
     let engine = MemoryStorageEngine()
     let value = AsyncStoredValue(wrappedValue: 1.5, storage: engine, key: "list")
@@ -107,7 +109,7 @@ import Testing
     #expect(value.failure == nil)
   }
 
-  @Test("A write throws rather than build on what could not be loaded, and set replaces it")
+  @Test("An update throws if the value could not be loaded, and set replaces it")
   func writeAfterFailedLoad() async throws {
     struct Fault: Error {}
     let engine = SwitchableEngine()
@@ -156,7 +158,7 @@ import Testing
     #expect(seen == [["a"], ["a", "b"], ["c"], ["default"], ["default", "d"]])
   }
 
-  @Test("Where that cannot be read either, the next operation reads it")
+  @Test("If that read fails too, the next operation reads again")
   func lostAcknowledgementAndReading() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
@@ -170,7 +172,7 @@ import Testing
     #expect(value.wrappedValue == ["a", "b", "d"])
   }
 
-  @Test("A failure that surely did nothing costs no reading")
+  @Test("A failure with a known outcome causes no read")
   func surelyNothing() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")

@@ -32,7 +32,7 @@ private struct Editor {
     #expect(controller.theme == .dark)
   }
 
-  @Test("Every operation does on every engine what it says", arguments: AnyEngine.all)
+  @Test("Every operation has its effect on every engine", arguments: AnyEngine.all)
   func operations(_ kind: AnyEngine) async throws {
     let engine = try kind.open(directory)
     @AsyncStoredValue(storage: engine, key: "panda") var panda = RedPanda(cuteRating: 1, name: "Pabu")
@@ -89,7 +89,7 @@ private struct Editor {
     #expect(try JSONDecoder().decode([Int].self, from: stored) == value.wrappedValue)
   }
 
-  @Test("The value loads without being asked to, which observers and streams see")
+  @Test("The value loads in the background, and observers and streams receive it")
   func loading() async throws {
     let held = SwitchableEngine()
     try await held.write(Data("5".utf8), key: CacheKey(verbatim: "number"))
@@ -152,7 +152,7 @@ private struct Editor {
     #expect(await newest.reduce(into: []) { $0.append($1) } == [10])
   }
 
-  @Test("Thousands who subscribe while the value changes miss nothing after the first element")
+  @Test("Thousands of subscribers that subscribe during changes miss none after the first element")
   func subscribing() async throws {
     let value = AsyncStoredValue(wrappedValue: 0, storage: MemoryStorageEngine(), key: "number")
     let changing = Task {

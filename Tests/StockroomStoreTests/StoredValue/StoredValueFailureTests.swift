@@ -7,7 +7,7 @@ import Testing
   private let defaults = TemporaryDefaults()
   private let junk = Data("no JSON at all".utf8)
 
-  @Test("What cannot be decoded gives the default, says why, and stays")
+  @Test("Bytes that cannot be decoded stay stored, the value is the default, and failure is set")
   func undecodable() throws {
     let storage = try defaults.open()
     try defaults.put(junk, forKey: "list")
@@ -64,7 +64,7 @@ import Testing
     }
   }
 
-  @Test("Zero bytes are undecodable, and not absent")
+  @Test("An entry of zero bytes throws, and is not absent")
   func empty() throws {
     let storage = try defaults.open()
     try defaults.put(Data(), forKey: "number")
@@ -72,7 +72,7 @@ import Testing
     #expect($number.failure?.code == .decodingFailed)
   }
 
-  @Test("What cannot be encoded throws, and nothing changes, not for observers either")
+  @Test("A value that cannot be encoded throws, changes nothing and notifies no observer")
   func unencodable() async throws {
     @StoredValue(key: "number", storage: try defaults.open()) var number = 1.5
     try $number.set(2.5)
@@ -94,7 +94,7 @@ import Testing
     #expect(await stream.prefix(2).reduce(into: []) { $0.append($1) } == [2.5, 3.5])
   }
 
-  @Test("What comes back as something else is refused")
+  @Test("A value that is decoded as another one is rejected")
   func changedByCoding() throws {
     let storage = try defaults.open()
     func refuses<Item: StorableItem & Equatable>(_ item: Item, default other: Item) throws {

@@ -42,7 +42,7 @@
     }
 
     @Test(
-      "What another process stores is seen by the next look, and no change builds on what was there before")
+      "The next read returns what another process stored, and updates are based on it")
     func otherProcess() async throws {
       let value = try number()
       try value.set(1)
@@ -104,7 +104,7 @@
       #expect(try number("precious").get() == 8)
     }
 
-    @Test("At every moment there is a whole file under the name")
+    @Test("The file is complete at every moment")
     func whole() async throws {
       let value = try number()
       try value.set(0)
@@ -125,7 +125,7 @@
     }
 
     @Test(
-      "A damaged file gives defaults, says why, and is not overwritten",
+      "With a corrupted file values are defaults, failure is .corrupted, and the file is not overwritten",
       arguments: ["", "[", #"{"version":1}"#, #"{"version":2,"values":[]}"#])
     func damaged(_ text: String) throws {
       let value = try number()
@@ -161,7 +161,7 @@
           == ["StoredValues.json", "StoredValues.lock"])
     }
 
-    @Test("Nothing that is planted in the directory is written through or waited for")
+    @Test("Symbolic links and FIFOs in the directory are neither written through nor waited for")
     func planted() throws {
       try FileManager.default.createDirectory(at: defaults.directory, withIntermediateDirectories: true)
       let victim = defaults.suiteDirectory.appending(path: "victim")

@@ -32,7 +32,7 @@ import Testing
     expectChange(0) { try? value.update { _ in throw CancellationError() } }
   }
 
-  @Test("Observers see the new value when they are told")
+  @Test("Observers read the new value when they are notified")
   func newValue() throws {
     let value = StoredValue(wrappedValue: 0, key: "number", storage: try defaults.open())
     let seen = MutexProtected(-1)
@@ -70,7 +70,7 @@ import Testing
     #expect(changes.count == 0)
     try defaults.put(Data("text".utf8), forKey: "number")
     #expect(value.wrappedValue == 0)
-    // Whoever notices first tells: this look, or the one that the system's notification leads to.
+    // Reported by this read, or by the one after the system's notification.
     while changes.count < 1 || valueChanges.count < 2 { await Task.yield() }
     try value.reset()
     #expect(changes.count == 2)

@@ -43,7 +43,7 @@ private final class Farewell: Codable, Sendable {
     }
   }
 
-  @Test("Decoding may look at the value that is decoded")
+  @Test("Decoding may read the value that is decoded")
   func lookWhileDecoding() throws {
     let interrupt = Once()
     let storage = try defaults.open()
@@ -61,7 +61,9 @@ private final class Farewell: Codable, Sendable {
     #expect(changes.count == 1)
   }
 
-  @Test("What is stored while an older value is decoded wins, and streams show each once and in order")
+  @Test(
+    "A value that is stored during the decoding of an older one is kept, and streams have each once and in order"
+  )
   func changeWhileDecoding() async throws {
     let interrupt = Once()
     let storage = try defaults.open()
@@ -75,7 +77,7 @@ private final class Farewell: Codable, Sendable {
     #expect(await stream.prefix(3).reduce(into: []) { $0.append($1) } == [0, 2, 3])
   }
 
-  @Test("Decoding may look at a value in an engine")
+  @Test("Decoding may read a value in an engine")
   func lookWhileDecodingAsynchronously() async throws {
     let interrupt = Once()
     let value = AsyncStoredValue(
@@ -91,7 +93,7 @@ private final class Farewell: Codable, Sendable {
     #expect(value.wrappedValue == 1)
   }
 
-  @Test("A value that goes may look at the one that has taken its place")
+  @Test("The deinit of a replaced value may read the new one")
   func lookWhenGone() throws {
     let value = StoredValue(wrappedValue: Farewell(0), key: "farewell", storage: try defaults.open())
     try value.set(Farewell(1))

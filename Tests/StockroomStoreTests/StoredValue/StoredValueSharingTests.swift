@@ -73,7 +73,7 @@ import Testing
     #expect(seen == ["none", "dark", "system", "no theme", "none"])
   }
 
-  @Test("An object that is gone takes its streams with it and leaves the others alone")
+  @Test("Releasing an object ends its streams and not those of others")
   func lifetime() async throws {
     let storage = try defaults.open()
     let stream = StoredValue(wrappedValue: 1, key: "number", storage: storage).values

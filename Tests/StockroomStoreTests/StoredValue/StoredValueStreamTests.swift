@@ -18,7 +18,7 @@ import Testing
     #expect(await stream.prefix(4).reduce(into: []) { $0.append($1) } == [2, 3, 4, 1])
   }
 
-  @Test("A thousand subscribers who come while the value changes miss nothing and see nothing twice")
+  @Test("A thousand subscribers that subscribe during changes miss none and receive none twice")
   func subscribing() async throws {
     let storage = try defaults.open()
     let value = StoredValue(wrappedValue: 0, key: "number", storage: storage)
@@ -42,7 +42,7 @@ import Testing
     }
   }
 
-  @Test("A subscriber who never reads holds nobody up, and one who is cancelled is gone")
+  @Test("A subscriber that never reads delays nothing, and one that is cancelled is removed")
   func slowAndCancelled() async throws {
     let value = StoredValue(wrappedValue: 0, key: "number", storage: try defaults.open())
     let unread = value.values

@@ -71,7 +71,7 @@ private struct AppState {
     #expect(try defaults.stored("theme") == nil)
   }
 
-  @Test("Looking at a value stores nothing")
+  @Test("Reading a value stores nothing")
   func lookingStoresNothing() throws {
     @StoredValue(key: "theme", storage: try defaults.open()) var theme: Theme = .light
     #expect(theme == .light)
@@ -87,7 +87,7 @@ private struct AppState {
     #expect(panda == RedPanda(cuteRating: 99, name: "Pabu"))
   }
 
-  @Test("A flag is toggled to and fro")
+  @Test("A flag is toggled twice")
   func toggle() throws {
     @StoredValue(key: "flag", storage: try defaults.open()) var flag = true
     try $flag.toggle()
@@ -96,7 +96,7 @@ private struct AppState {
     #expect(flag)
   }
 
-  @Test("Elements are appended, replaced, removed and added back")
+  @Test("Elements are appended, replaced and toggled")
   func array() throws {
     @StoredValue(key: "array", storage: try defaults.open()) var array: [String] = []
     try $array.append("a")
@@ -178,7 +178,7 @@ private struct AppState {
     #expect(again == 1)
   }
 
-  @Test("Suites keep values of the same key apart")
+  @Test("Values of the same key in different suites are separate")
   func suites() throws {
     let otherDefaults = TemporaryDefaults()
     @StoredValue(key: "value", storage: try defaults.open()) var value = 0
@@ -197,7 +197,7 @@ private struct AppState {
     #expect(again.count == 100_000)
   }
 
-  @Test("What others store and remove is seen")
+  @Test("Values that other code stores and removes are read")
   func changedByOthers() throws {
     let storage = try defaults.open()
     @StoredValue(key: "theme", storage: storage) var theme: Theme = .light
@@ -211,7 +211,7 @@ private struct AppState {
   }
 
   @Test(
-    "What other code stores in the user defaults is seen as long as nothing is stored, and reset removes it")
+    "A value that other code stores in the user defaults applies until one is stored, and reset removes it")
   func storedInDefaults() throws {
     let storage = try defaults.open()
     storage.set(Data(#""dark""#.utf8), forKey: "theme")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The parallel map")
 struct ParallelMapTests {
-  @Test("keeps the order, however many there are", arguments: [0, 1, 63, 64, 65, 79, 1_000, 100_003])
+  @Test("preserves the order for any number of elements", arguments: [0, 1, 63, 64, 65, 79, 1_000, 100_003])
   func order(count: Int) async throws {
     let results = try await parallelMap(Array(0..<count)) { String($0) }
     #expect(results == (0..<count).map(String.init))
@@ -38,7 +38,7 @@ struct ParallelMapTests {
     #expect(most == 1)
   }
 
-  @Test("throws the error of the first element that fails, even if a later one fails sooner")
+  @Test("throws the error of the first failing element, even if a later one fails earlier")
   func firstError() async throws {
     struct Failure: Error, Equatable { let element: Int }
     for culprits in [[0], [63], [64, 999], [999], [17, 31, 500], Array(0..<1_000)] {
@@ -65,7 +65,7 @@ struct ParallelMapTests {
     #expect(done.withLock { $0 } < 500_000)
   }
 
-  @Test("does nothing for a task that is cancelled already", arguments: [1, 10_000])
+  @Test("does nothing in a cancelled task", arguments: [1, 10_000])
   func cancelled(count: Int) async throws {
     let done = MutexProtected(0)
     let mapping = Task {

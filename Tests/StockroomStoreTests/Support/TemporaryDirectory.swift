@@ -1,6 +1,6 @@
 import Foundation
 
-/// A directory for one test, removed when the last reference goes.
+/// A directory for one test, removed when the last reference is released.
 final class TemporaryDirectory: Sendable {
   let url = FileManager.default.temporaryDirectory.appending(
     path: "stockroom-\(UUID().uuidString)", directoryHint: .isDirectory)

@@ -8,11 +8,11 @@ extension BenchmarkReport {
         workloads.compactMap(throughputFigure)),
       Section(
         "Latency",
-        "Time of one call on a logarithmic scale, which does not begin at zero; further left is better. From left to right: the median, then what "
-          + "90, 99 and 99.9 of 100 calls did not exceed.", charts(latencyChart)),
+        "Time of one call on a logarithmic scale, which does not begin at zero; further left is better. From left to "
+          + "right: the 50th, 90th, 99th and 99.9th percentile.", charts(latencyChart)),
       Section(
         "Cost against the number of entries",
-        "Time of one operation beside so many entries, both on logarithmic scales, which do not begin at zero; level is best.",
+        "Time of one operation by number of entries, both on logarithmic scales, which do not begin at zero; level is best.",
         growthSeries.map { LineChart($0, colors: colors).drawing.svg }),
     ].filter { !$0.figures.isEmpty }
     return """
@@ -33,13 +33,12 @@ extension BenchmarkReport {
       <p>\(summary.escapingHTML)<br>\(machine.summary.escapingHTML)</p>
       <ul class="legend">\(legend)</ul>
       </header>
-      <details><summary>What the words mean</summary>
-      <dl>\(Self.words.map { "<dt>\($0)</dt><dd>\($1)</dd>" }.joined(separator: "\n"))</dl>
+      <details><summary>Glossary</summary>
+      <dl>\(Self.glossary.map { "<dt>\($0)</dt><dd>\($1)</dd>" }.joined(separator: "\n"))</dl>
       </details>
       \(sections.map(\.html).joined(separator: "\n"))
       <section><h2>All figures</h2>
-      <p>Median of \(repetitions == 1 ? "1 repetition" : "\(repetitions) repetitions"); the spread is half of the range of \
-      all of them.</p>
+      <p>Median of \(repetitions == 1 ? "1 repetition" : "\(repetitions) repetitions"); the spread is half of their range.</p>
       <div class="scroll">\(table)</div>
       </section>
       </body>
@@ -49,29 +48,23 @@ extension BenchmarkReport {
   }
 
   private static let barsNote =
-    "Bars begin at zero; longer is better, and a bar with a gap is longer than it is drawn. The thin line is the range of "
-    + "all repetitions, ± half of it; ≈ is a tie with the fastest: their ranges overlap."
+    "Bars begin at zero; longer is better; a bar with a gap is cut. The thin line is the range of all repetitions, ± half "
+    + "of it; ≈ is a tie with the fastest: their ranges overlap."
 
-  /// What the words on the page mean.
-  private static let words = [
-    ("median", "Half of the repetitions took longer, half of them less."),
-    (
-      "spread",
-      "Half of the difference between the fastest and the slowest repetition, as a part of the median."
-    ),
-    ("tie, ≈", "As fast as the fastest as far as the spread lets one say: another run may turn it round."),
-    ("throughput", "Operations in a second. The workload says what one operation is."),
-    ("p50, p90, p99, p99.9", "The time that 50, 90, 99 and 99.9 of 100 calls did not exceed."),
-    ("processors", "The time that all processors together worked for one operation."),
-    ("memory", "How much the process grew at its peak, with the pages of mapped files."),
-    ("disk", "Bytes of files for each byte of keys and values in them."),
-    (
-      "stall",
-      "The longest time for which a task that wanted to run every millisecond was kept from it, on the same threads."
-    ),
-  ]
+  private static var glossary: [(String, String)] {
+    [
+      ("median", "Half of the repetitions took longer, half of them less."),
+      (
+        "spread",
+        "Half of the difference between the fastest and the slowest repetition, divided by the median."
+      ),
+      ("tie, ≈", "The ranges of this engine and of the fastest overlap: another run may reverse the order."),
+      ("throughput", "Operations in a second. The workload defines one operation."),
+      ("p50, p90, p99, p99.9", "Percentiles of the time of one call."),
+    ] + quantities.map { ($0.name, $0.definition) }
+  }
 
-  /// The colour of each subject, by its place.
+  /// The color of each subject, by its position.
   private var colors: [String: String] {
     Dictionary(uniqueKeysWithValues: subjects.enumerated().map { ($1, "var(--color-\($0 % paletteSize))") })
   }
@@ -91,7 +84,7 @@ extension BenchmarkReport {
     subjects.compactMap { result(of: $0, in: workload.name) }
   }
 
-  /// The chart with what the workload does below it.
+  /// The chart with the summary of the workload below it.
   private func throughputFigure(_ workload: WorkloadDescription) -> String? {
     throughputChart(workload).map { chart in
       "<figure>\(chart.svg)<figcaption>\(explanation(of: workload).escapingHTML)</figcaption></figure>"
@@ -122,7 +115,7 @@ extension BenchmarkReport {
     return rows.isEmpty ? nil : DotChart(title: workload.name, note: workload.summary, rows: rows).drawing
   }
 
-  /// Workloads that differ only in the number at the end of their names.
+  /// Workloads whose names differ only in the number of entries at the end.
   private var growthSeries: [LineChart.Series] {
     var names: [String] = []
     var points: [String: [(entries: Int, workload: WorkloadDescription)]] = [:]
@@ -148,11 +141,9 @@ extension BenchmarkReport {
   }
 
   private var table: String {
-    let header = [
-      "workload", "subject", "time", "spread", "throughput", "p50", "p99", "p99.9", "processors", "memory",
-      "disk",
-      "stall",
-    ]
+    let header =
+      ["workload", "subject", "time", "spread", "throughput", "p50", "p99", "p99.9"]
+      + Self.quantities.map(\.name)
     let rows = results.map { result -> [String] in
       let latency = result.latency
       return [
@@ -161,11 +152,8 @@ extension BenchmarkReport {
           + Units.seconds(result.secondsPerOperation),
         "±\(Units.percent(result.seconds.relativeSpread))", Units.perSecond(result.operationsPerSecond),
         latency.map { Units.seconds($0.p50) } ?? "–", latency.map { Units.seconds($0.p99) } ?? "–",
-        latency.map { Units.seconds($0.p999) } ?? "–", Units.seconds(result.processorSecondsPerOperation),
-        result.peakMemory.map(Units.bytes) ?? "–",
-        result.bytesOnDiskPerByte.map { "\(Units.digits($0))×" } ?? "–",
-        result.stall.map(Units.seconds) ?? "–",
-      ]
+        latency.map { Units.seconds($0.p999) } ?? "–",
+      ] + Self.quantities.map { result[keyPath: $0.cell] }
     }
     func row(_ cells: [String], _ tag: String) -> String {
       "<tr>" + cells.map { "<\(tag)>\($0.escapingHTML)</\(tag)>" }.joined() + "</tr>"
@@ -192,7 +180,7 @@ private struct Section {
 }
 
 extension String {
-  /// The text as content or as the value of an attribute.
+  /// The text escaped for element content and attribute values.
   var escapingHTML: String {
     var escaped = ""
     for scalar in unicodeScalars {

@@ -1,4 +1,4 @@
-/// Charts side by side in an SVG file of their own, which any page can show as an image, on light and on dark.
+/// Charts side by side in one SVG file, for light and dark backgrounds.
 struct ChartSheet {
   private static let margin = 16.0
   private static let gap = 24.0
@@ -21,7 +21,7 @@ struct ChartSheet {
         x: Self.margin + Double(column) * (Layout.width + Self.gap),
         y: Self.margin + Self.heading + Double(row) * (height + Self.gap))
     }
-    // A page may be light where the reader's system is dark, so the charts bring their own paper.
+    // A page may be light where the reader's system is dark, so the charts have a background of their own.
     return """
       <svg xmlns="http://www.w3.org/2000/svg" width="\(px(size.across))" height="\(px(size.down))" \
       viewBox="0 0 \(px(size.across)) \(px(size.down))">
@@ -29,8 +29,8 @@ struct ChartSheet {
       <style>
       \(chartStyle)
       </style>
-      <rect width="100%" height="100%" rx="6" fill="var(--paper)"/>
-      \(text(title, x: Self.margin, y: Self.margin + 10, kind: "faint"))
+      <rect width="100%" height="100%" rx="6" fill="var(--background)"/>
+      \(text(title, x: Self.margin, y: Self.margin + 10, kind: "secondary"))
       \(charts.joined(separator: "\n"))
       </svg>
 

@@ -6,7 +6,7 @@
   import Musl
 #endif
 
-/// The measures that all charts share, in pixels. A chart is as wide as the narrowest screen.
+/// Dimensions that all charts share, in pixels. A chart is as wide as the narrowest screen.
 enum Layout {
   static let width = 320.0
   static let title = 18.0
@@ -15,9 +15,9 @@ enum Layout {
   static let padding = 4.0
 }
 
-/// Bars from left to right that begin at zero, one for each subject, each with a line for the range of its samples.
+/// Horizontal bars that begin at zero, one for each subject, each with a line for the range of its samples.
 ///
-/// A bar much longer than all others would leave nothing of them to compare. It is cut short, and a gap says so.
+/// A bar much longer than all others would leave no room to compare them. It is cut, and a gap marks the cut.
 struct BarChart {
   struct Bar {
     let label: String
@@ -28,7 +28,7 @@ struct BarChart {
     let color: String
   }
 
-  /// What the figures behind the bars take.
+  /// The width of the figures behind the bars.
   private static let figures = 132.0
 
   let title: String
@@ -82,7 +82,7 @@ struct DotChart {
       let x = scale.position(of: tick)
       return
         "<line class=\"line\" x1=\"\(px(x))\" y1=\"\(px(Layout.title))\" x2=\"\(px(x))\" y2=\"\(px(bottom))\"/>"
-        + text(Units.power(tick), x: x, y: bottom + 13, kind: "faint", anchor: scale.anchor(at: x))
+        + text(Units.power(tick), x: x, y: bottom + 13, kind: "secondary", anchor: scale.anchor(at: x))
     }
     let dots = rows.enumerated().map { index, row in
       let y = Layout.title + (Double(index) + 0.5) * Layout.row + Layout.padding
@@ -129,11 +129,11 @@ struct LineChart {
     let horizontal = up.ticks(atMost: 5).map { tick in
       let y = up.position(of: tick)
       return "<line class=\"line\" x1=\"56\" y1=\"\(px(y))\" x2=\"\(px(Layout.width))\" y2=\"\(px(y))\"/>"
-        + text(Units.power(tick), x: 50, y: y + 4, kind: "faint", anchor: "end")
+        + text(Units.power(tick), x: 50, y: y + 4, kind: "secondary", anchor: "end")
     }
     let entries = Set(points.map(\.entries)).sorted().map { entries in
       text(
-        Units.count(entries), x: across.position(of: entries), y: Self.height - 4, kind: "faint",
+        Units.count(entries), x: across.position(of: entries), y: Self.height - 4, kind: "secondary",
         anchor: "middle")
     }
     let lines = series.lines.map { line in
@@ -151,7 +151,7 @@ struct LineChart {
   }
 }
 
-/// Where a number above zero is drawn.
+/// Maps positive numbers to positions on a logarithmic axis.
 private struct LogarithmicScale {
   private let low: Double
   private let high: Double
@@ -179,7 +179,7 @@ private struct LogarithmicScale {
     return stride(from: powers.lowerBound, through: powers.upperBound, by: step).map { pow(10, Double($0)) }
   }
 
-  /// How a label lies at a place, so that it stays inside.
+  /// The text anchor of a label at a position, such that the label stays inside of the chart.
   func anchor(at x: Double) -> String {
     if x > max(from, to) - 14 { return "end" }
     return x < min(from, to) + 14 ? "start" : "middle"
@@ -187,6 +187,6 @@ private struct LogarithmicScale {
 }
 
 extension String {
-  /// What fits beside a chart.
+  /// The text, cut to the width of the labels.
   fileprivate var shortened: String { count > 13 ? "\(prefix(12))…" : self }
 }

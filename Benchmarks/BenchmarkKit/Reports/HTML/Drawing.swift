@@ -1,15 +1,15 @@
-/// A chart as it is drawn, to be put into a page or into another drawing.
+/// The SVG elements of a chart, to be put into a page or into another drawing.
 struct Drawing {
   let title: String
-  /// What somebody learns who asks what the drawing shows.
+  /// The description for screen readers.
   let note: String
   let height: Double
   let parts: [String]
 
-  /// As wide as the page lets it be.
+  /// An element as wide as its container.
   var svg: String { element("") }
 
-  /// At a place in another drawing.
+  /// An element at a position in another drawing.
   func svg(x: Double, y: Double) -> String {
     element(" x=\"\(px(x))\" y=\"\(px(y))\" width=\"\(px(Layout.width))\" height=\"\(px(height))\"")
   }
@@ -28,5 +28,5 @@ func text(
   return "<text x=\"\(px(x))\" y=\"\(px(y))\" text-anchor=\"\(anchor)\"\(kind)>\(content.escapingHTML)</text>"
 }
 
-/// Tenths of a pixel are enough.
+/// A length in pixels, rounded to tenths.
 func px(_ value: Double) -> String { "\((value * 10).rounded() / 10)" }

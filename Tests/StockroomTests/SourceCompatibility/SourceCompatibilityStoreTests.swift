@@ -37,7 +37,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
   Message(id: id, text: text, createdAt: Date(timeIntervalSinceReferenceDate: 1_000))
 }
 
-@MainActor @Suite("Familiar code: stores") struct FamiliarStoreTests {
+@MainActor @Suite("Source compatibility: stores") struct SourceCompatibilityStoreTests {
   @Test("The shortest form, for items with a String for their id", arguments: Place.names)
   func shortest(_ name: String) async throws {
     let place = try Place(name)
@@ -59,7 +59,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
     #expect(store.items == [photo])
   }
 
-  @Test("An identifier of one's own choice", arguments: Place.names)
+  @Test("A store with a key path as identifier", arguments: Place.names)
   func customIdentifier(_ name: String) async throws {
     let place = try Place(name)
     let store = try await Store<Bookmark>(
@@ -158,7 +158,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
     #expect(store.items == freshNotes)
   }
 
-  @Test("Watching what happens", arguments: Place.names)
+  @Test("Observing events", arguments: Place.names)
   func monitoring(_ name: String) async throws {
     let place = try Place(name)
     let messagesController = MessagesController(
@@ -194,7 +194,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
       log.suffix(3) == ["Loaded 0 notes from disk", "Inserted notes: [\"1\"]", "Removed notes: [\"1\"]"])
   }
 
-  @Test("A controller around a store that is handed to it", arguments: Place.names)
+  @Test("A controller with an injected store compiles and works", arguments: Place.names)
   func controller(_ name: String) async throws {
     let place = try Place(name)
     let engine = try place.engine()
@@ -214,7 +214,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
   @Test("Many stores that are static members, and stores that name no engine")
   func staticStores() async {
     await #expect(processExitsWith: .success) {
-      try await withOwnDataDirectory { try await FamiliarStoreTests.useDefaultPlaces() }
+      try await withOwnDataDirectory { try await SourceCompatibilityStoreTests.useDefaultPlaces() }
     }
   }
 

@@ -1,20 +1,19 @@
 import StockroomCore
 
-/// What went wrong in writing behind, behind the error that ``PersistentCache/sync()`` throws if it was more than one
-/// thing.
+/// The `underlying` error of the one that ``PersistentCache/sync()`` throws after several writes failed.
 public struct CacheWriteFailures: Error, CustomStringConvertible {
   /// The first failures, in order; at most 100.
   public let first: [any Error]
-  /// How many failures there were.
+  /// The number of all failures.
   public let count: Int
 
-  /// How many failures there were, and the first of them.
+  /// The number of failures and the first of them.
   public var description: String {
     "\(count) failures: " + first.prefix(3).map { "\($0)" }.joined(separator: "; ") + (count > 3 ? "; …" : "")
   }
 }
 
-/// Failures that nobody has been told of yet.
+/// Failures that have not been thrown yet.
 struct FailureLog: Sendable {
   private var first: [any Error] = []
   private var count = 0
@@ -26,7 +25,7 @@ struct FailureLog: Sendable {
     if first.count < 100 { first.append(error) }
   }
 
-  /// One error for all failures, which are forgotten, or nil if there are none.
+  /// Removes all failures and returns one error for them, or nil if there are none.
   mutating func take() -> (any Error)? {
     defer { self = FailureLog() }
     guard count > 1, let cause = first.first else { return first.first }

@@ -1,4 +1,4 @@
-// What insertion was called before, so that code written for other stores compiles.
+// Former names of insertion, for source compatibility.
 
 extension Store {
   /// Inserts an item.
@@ -25,15 +25,15 @@ extension Store {
 }
 
 extension Store.Operation {
-  /// The chain so far, and then an insertion.
+  /// The chain followed by an insertion.
   @available(*, deprecated, renamed: "insert(_:)")
   public func add(_ item: Item) -> Store.Operation { insert(item) }
 
-  /// The chain so far, and then insertions.
+  /// The chain followed by insertions.
   @available(*, deprecated, renamed: "insert(_:)")
   public func add(_ items: [Item]) -> Store.Operation { insert(items) }
 
-  /// The chain so far, and then insertions.
+  /// The chain followed by insertions.
   @available(*, deprecated, renamed: "insert(_:)")
   public func add(items: [Item]) -> Store.Operation { insert(items) }
 }

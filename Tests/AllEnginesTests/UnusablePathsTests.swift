@@ -4,8 +4,8 @@ import TestFixtures
 import StockroomEngines
 import Testing
 
-/// Places that no user may use, root included.
-@Suite struct UnusablePlacesTests {
+/// Paths that cannot be opened by any user, including root.
+@Suite struct UnusablePathsTests {
   static let engines = EngineCatalogue.all.filter { $0.capabilities.contains(.persistent) }.map(\.name)
 
   func opening(_ name: String, at url: URL) throws -> StorageError {
@@ -16,7 +16,7 @@ import Testing
     return error
   }
 
-  @Test("A plain file where the directory should be", arguments: engines)
+  @Test("A regular file in place of the directory is rejected and unchanged", arguments: engines)
   func plainFile(name: String) throws {
     let directory = try TemporaryDirectory()
     let file = directory.appending("file")
@@ -27,7 +27,7 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("A place where not even root may make a directory", arguments: engines)
+    @Test("A directory that cannot be created is rejected with its path", arguments: engines)
     func noPermission(name: String) throws {
       #expect(
         try opening(name, at: URL(filePath: "/proc/stockroom/engine")).description.contains("/proc/stockroom")
@@ -35,14 +35,14 @@ import Testing
     }
   #endif
 
-  @Test("A place that is not on a file system", arguments: engines)
+  @Test("A URL that is not a file path is rejected", arguments: engines)
   func notAFile(name: String) throws {
     let url = try #require(URL(string: "https://example.com/engine"))
     let error = #expect(throws: StorageError.self) { try EngineCatalogue.select([name])[0].open(url, .full) }
     #expect(error?.code == .unsupported)
   }
 
-  @Test("Two links that point at each other", arguments: engines)
+  @Test("A loop of symbolic links is rejected with its path", arguments: engines)
   func loop(name: String) throws {
     let directory = try TemporaryDirectory()
     let link = directory.appending("a")

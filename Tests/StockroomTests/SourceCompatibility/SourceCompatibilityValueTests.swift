@@ -56,7 +56,7 @@ private final class Preferences {
   var theme: Theme = .light
 }
 
-@Suite("Familiar code: stored values") struct FamiliarValueTests {
+@Suite("Source compatibility: stored values") struct SourceCompatibilityValueTests {
   @Test("The state of an app, as it is at first, changed, and reset")
   func appState() async {
     // In a process of its own, with preferences of its own.

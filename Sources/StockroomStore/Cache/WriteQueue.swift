@@ -6,46 +6,46 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What waits in a cache's queue.
-enum CacheWork<Item: Sendable>: Sendable {
-  /// Write what was last assigned to the key.
-  case assignment(KeyText)
-  /// Make a change that somebody waits for.
+/// An element of a cache's write-behind queue.
+enum QueuedWrite<Item: Sendable>: Sendable {
+  /// The last assignment to the key.
+  case assignment(EncodedKey)
+  /// A change whose caller waits for it.
   case change(CacheChange<Item>)
-  /// Do something after all that came before, and before all that comes after.
-  case task(@Sendable () async -> Void)
+  /// A closure to run after all earlier and before all later elements.
+  case barrier(@Sendable () async -> Void)
 }
 
-/// A change of one key on its way into storage.
+/// A change of one key that is being written.
 struct CacheChange<Item: Sendable>: Sendable {
-  let key: KeyText
-  /// What the key has then; nil removes it.
+  let key: EncodedKey
+  /// The new item; nil removes the entry.
   let item: Item?
-  /// The encoded value. Nil if there is none, or it could not be encoded: then the key is removed from storage.
+  /// The encoded value. Nil if there is none, or if it could not be encoded; then the entry is removed from storage.
   var value: Data?
-  /// What the value weighs in memory, whether or not it can be stored. Nil if it could not be encoded.
+  /// The size of the value for the limit of memory. Nil if it could not be encoded.
   var size: Int?
-  /// Who waits for the change, which was assigned if that is nobody.
+  /// The caller that waits for the change; nil if it was assigned.
   var acknowledgement: CheckedContinuation<Void, any Error>?
-  /// Why the change did not happen as it was meant.
+  /// The error of the write.
   var failure: (any Error)?
-  /// Whether storage may have changed although there is a failure.
+  /// Whether storage may have changed despite the failure.
   var mayHaveHappened = false
   /// Whether storage is up to date.
   var isStored = false
 }
 
 extension CacheState {
-  /// All that waits, or nil if nothing does; then whoever adds to the queue starts the writing anew.
-  mutating func takeQueue() -> [CacheWork<Item>]? {
+  /// Takes all queued writes. Nil if there are none; the next write then starts a new task.
+  mutating func takeQueue() -> [QueuedWrite<Item>]? {
     isWriting = !queue.isEmpty
     defer { queue = [] }
     return isWriting ? queue : nil
   }
 
-  /// Begins to write a change. What is assigned to its key from now on is a change of its own.
-  mutating func begin(_ work: CacheWork<Item>) -> CacheChange<Item>? {
-    switch work {
+  /// Begins to write a change. Later assignments to its key are queued separately.
+  mutating func begin(_ write: QueuedWrite<Item>) -> CacheChange<Item>? {
+    switch write {
     case .assignment(let key):
       guard let assignment = assigned[key] else { return nil }
       assigned[key]?.isQueued = false
@@ -53,22 +53,22 @@ extension CacheState {
     case .change(let change):
       beginChanging(change.key)
       return change
-    case .task: return nil
+    case .barrier: return nil
     }
   }
 
-  /// Ends a change, with success or without.
+  /// Ends a change that succeeded or failed.
   mutating func end(_ change: CacheChange<Item>) {
     let key = change.key
     if change.acknowledgement != nil {
       endChanging(key)
       guard change.failure == nil else {
-        // The next read asks storage, unless what is in memory is still to be written.
+        // The next read goes to storage, unless the value in memory is still to be written.
         if change.mayHaveHappened && !unwritten.contains(key) { memory.remove(key) }
         return
       }
       unwritten.remove(key)
-      // What was assigned meanwhile is newer.
+      // A value that was assigned in the meantime is newer.
       if assigned[key] == nil { memory.set(change.item, size: change.size, for: key) }
     } else {
       if change.isStored { unwritten.remove(key) } else { unwritten.insert(key) }

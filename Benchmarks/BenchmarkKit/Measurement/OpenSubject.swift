@@ -5,9 +5,9 @@
 #endif
 import StockroomCore
 
-/// A subject during one repetition: an engine that is open on a directory of its own.
-final class Contestant: Sendable {
-  /// What the engine holds.
+/// A subject during one repetition: its engine, open in a directory of its own.
+final class OpenSubject: Sendable {
+  /// The entries in the engine.
   private enum Contents: Equatable {
     case nothing
     case records(RecordSet)
@@ -27,10 +27,10 @@ final class Contestant: Sendable {
     try await open()
   }
 
-  /// The engine; one that refuses everything while it is closed.
+  /// The engine; while it is closed, one that throws from every call.
   var engine: any StorageEngine { state.withLock { $0.engine } ?? ClosedEngine() }
 
-  /// Opens the engine where it was.
+  /// Opens the engine in its directory.
   func open() async throws {
     let engine: any StorageEngine
     do {
@@ -41,7 +41,7 @@ final class Contestant: Sendable {
     state.withLock { $0.engine = engine }
   }
 
-  /// Closes the engine and lets go of it.
+  /// Closes and releases the engine.
   func close() async throws {
     guard let engine = state.withLock({ $0.engine.take() }) else { return }
     do {
@@ -51,11 +51,12 @@ final class Contestant: Sendable {
     }
   }
 
-  /// Takes the time of a workload; nil if the engine does not promise what the workload needs.
-  func measure(_ workload: Workload, records: BenchmarkRecords, callsPerLap: Int) async throws -> Measurement?
+  /// Measures a workload; nil if the engine lacks a capability that it requires.
+  func measure(_ workload: Workload, records: BenchmarkRecords, callsPerSample: Int) async throws
+    -> Measurement?
   {
     guard engine.capabilities.isSuperset(of: workload.needs) else { return nil }
-    let run = WorkloadRun(self, records: records, seed: records.set.seed, callsPerLap: callsPerLap)
+    let run = WorkloadRun(self, records: records, seed: records.set.seed, callsPerSample: callsPerSample)
     do {
       try await prepare(workload, records)
       state.withLock { $0.contents = .somethingElse }
@@ -64,13 +65,14 @@ final class Contestant: Sendable {
       throw BenchmarkError.wrapping(error, nil, subject: name, workload: workload.name)
     }
     guard var measurement = run.measurement else {
-      throw BenchmarkError("The workload measured nothing.", subject: name, workload: workload.name)
+      throw BenchmarkError(
+        "the workload did not call measure(operations:_:)", subject: name, workload: workload.name)
     }
     do {
       measurement.bytesOnDisk = try bytesOnDisk(in: directory.url)
     } catch {
       throw BenchmarkError.wrapping(
-        error, "the size of the files could not be found out", subject: name, workload: workload.name)
+        error, "the size of the files could not be determined", subject: name, workload: workload.name)
     }
     if workload.leaves == .records { measurement.bytesStored = records.bytes }
     state.withLock { state in
@@ -84,7 +86,7 @@ final class Contestant: Sendable {
     return measurement
   }
 
-  /// Brings the engine to where the workload starts.
+  /// Brings the engine to the contents that the workload starts from.
   private func prepare(_ workload: Workload, _ records: BenchmarkRecords) async throws {
     let contents = state.withLock { $0.contents }
     let wanted: Contents = workload.startsFrom == .records ? .records(records.set) : .nothing
@@ -94,7 +96,7 @@ final class Contestant: Sendable {
   }
 
   /// Closes the engine and removes its directory, even if closing fails.
-  func leave() async throws {
+  func closeAndRemove() async throws {
     let result: Result<Void, any Error>
     do { result = .success(try await close()) } catch { result = .failure(error) }
     try directory.remove()
@@ -102,7 +104,7 @@ final class Contestant: Sendable {
   }
 }
 
-/// Stands where no engine is open.
+/// The engine of a subject that is closed.
 private struct ClosedEngine: StorageEngine {
   private var error: StorageError { StorageError(.closed, "The engine of the benchmark is closed.") }
 
@@ -115,14 +117,14 @@ private struct ClosedEngine: StorageEngine {
 }
 
 extension BenchmarkError {
-  /// The error with the place where it happened. Cancellation stays what it is.
+  /// The error with the subject and the workload. `CancellationError` stays as it is.
   static func wrapping(
     _ error: any Error, _ message: String?, subject: String, workload: String? = nil
   ) -> any Error {
     if error is CancellationError, Task.isCancelled { return error }
     if let error = error as? BenchmarkError, error.subject != nil { return error }
     return BenchmarkError(
-      message ?? (error is WrongAnswer ? "a wrong answer" : "the workload failed"), subject: subject,
+      message ?? (error is WrongAnswer ? "a wrong result" : "the workload failed"), subject: subject,
       workload: workload, underlying: error)
   }
 }

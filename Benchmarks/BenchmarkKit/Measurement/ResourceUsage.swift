@@ -13,22 +13,22 @@ import StockroomCore
   import Musl
 #endif
 
-/// What the process has taken since this was made.
-struct Meters: Sendable {
+/// The processor time and memory that the process has used since this was created.
+struct ResourceUsage: Sendable {
   private let processorTimeAtStart: Double
   private let memoryAtStart: UInt64?
 
   init() {
     Self.returnFreeMemory()
-    Self.forgetPeakMemory()
+    Self.resetPeakMemory()
     memoryAtStart = Self.memory("VmRSS")
     processorTimeAtStart = Self.processorTime
   }
 
-  /// How long the processors have worked for it, in seconds.
+  /// The processor time of all threads in seconds.
   var processorSeconds: Double { Self.processorTime - processorTimeAtStart }
 
-  /// How much more memory it had at most than at the start, in bytes; nil where the system does not tell.
+  /// The growth of the resident memory at its peak, in bytes; nil where the system does not report it.
   var peakMemory: UInt64? {
     guard let memoryAtStart, let peak = Self.memory("VmHWM") else { return nil }
     return peak > memoryAtStart ? peak - memoryAtStart : 0
@@ -40,8 +40,8 @@ struct Meters: Sendable {
     return Double(time.tv_sec) + Double(time.tv_nsec) * 1e-9
   }
 
-  /// What others have freed goes back to the system. Otherwise it would hide what is taken now, and spare whoever comes
-  /// later the time that it takes to get it.
+  /// Returns freed memory to the system. Otherwise reusing it would hide growth, and would save later subjects the time
+  /// of allocating it.
   private static func returnFreeMemory() { _ = trim?(0) }
 
   /// Glibc's `malloc_trim`, which its Swift module does not have; nil where there is none.
@@ -51,8 +51,8 @@ struct Meters: Sendable {
     }
   }()
 
-  /// Linux keeps the peak until it is told to forget it.
-  private static func forgetPeakMemory() {
+  /// Linux keeps the peak until it is reset.
+  private static func resetPeakMemory() {
     #if !canImport(Darwin)
       guard let file = fopen("/proc/self/clear_refs", "w") else { return }
       fputs("5", file)
@@ -62,7 +62,7 @@ struct Meters: Sendable {
 
   private static func memory(_ field: String) -> UInt64? {
     #if !canImport(Darwin)
-      // Nil also where /proc is not mounted: the report then shows no figure in place of a wrong one.
+      // Nil also where /proc is not mounted.
       guard let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8) else { return nil }
       let line = status.split(separator: "\n").first { $0.hasPrefix(field + ":") }
       return line?.split(separator: " ").dropLast().last.flatMap { UInt64($0) }.map { $0 * 1024 }
@@ -72,17 +72,17 @@ struct Meters: Sendable {
   }
 }
 
-/// What the files below a directory take on the disk, in bytes: whole blocks, and holes not counted.
+/// The disk space of the files below a directory in bytes: allocated blocks, without holes.
 ///
-/// - Throws: what the system says if it cannot be found out, so that it is not reported as nothing.
+/// - Throws: `StorageError` or `CocoaError` if a file cannot be examined; the result is never too small.
 func bytesOnDisk(in directory: URL) throws -> UInt64 {
   let path = directory.path(percentEncoded: false)
   return try FileManager.default.subpathsOfDirectory(atPath: path).reduce(0) { sum, file in
     var status = stat()
     guard lstat("\(path)/\(file)", &status) == 0 else {
-      // A file may go while it is looked at.
+      // A file may be removed at the same time.
       if errno == ENOENT { return sum }
-      throw StorageError.posix(errno, "Looking at \(path)/\(file) failed.")
+      throw StorageError.posix(errno, "Examining \(path)/\(file) failed.")
     }
     return status.st_mode & S_IFMT == S_IFREG ? sum + UInt64(status.st_blocks) * 512 : sum
   }

@@ -3,7 +3,7 @@ import Stockroom
 import Testing
 
 /// An engine as they used to be written: an actor, whose readers do not throw.
-private actor FamiliarEngine: StorageEngine {
+private actor UserDefinedEngine: StorageEngine {
   private var entries: [CacheKey: StorageEntry] = [:]
 
   func write(_ data: Data, key: CacheKey) async throws {
@@ -38,10 +38,10 @@ private actor FamiliarEngine: StorageEngine {
   func updatedAt(key: CacheKey) async -> Date? { entries[key]?.updatedAt }
 }
 
-@Suite("Familiar code: engines") struct FamiliarEngineTests {
+@Suite("Source compatibility: engines") struct SourceCompatibilityEngineTests {
   @Test("An engine that is an actor and does not throw works behind everything")
   func actorEngine() async throws {
-    let engine = FamiliarEngine()
+    let engine = UserDefinedEngine()
     let storage = ObjectStorage<Bookmark>(storage: engine)
     let bookmark = Bookmark(url: URL(filePath: "/"), title: "Root")
     try await storage.store(bookmark, forKey: CacheKey("root"))

@@ -1,13 +1,13 @@
 import StockroomCore
 
-// Keys that are hashes: an identifier that is too long for a key, and another that is the text of its hash.
+// Collisions of keys that are hashes: of an identifier that is too long for a key with one that is the text of its hash.
 
 extension StoreBackend {
-  /// Refuses changes to items whose key is the hash of another identifier than their own, so that no item ever takes
-  /// another's place by accident or by design.
+  /// Rejects changes to items whose key is the hash of another item's identifier, so that no item can replace another
+  /// with a different identifier.
   ///
-  /// Each change is looked at step by step, and beside what the changes before it insert.
-  func refuseSharedHashes(
+  /// The steps of each change are examined in order, together with what earlier changes insert.
+  func rejectHashCollisions(
     in batches: inout [Result<Batch, any Error>], identifiers: [CacheKey: String]
   ) async {
     var hashes: Set<CacheKey> = []
@@ -16,7 +16,7 @@ extension StoreBackend {
     }
     if hashes.isEmpty, identifiers.isEmpty { return }
 
-    /// Those of the entries that the engine holds, or may hold after the changes that came before.
+    /// The identifiers of the entries that the engine holds, or may hold after the earlier changes.
     var others: [CacheKey: String] = [:]
     for index in batches.indices {
       guard case .success(let batch) = batches[index] else { continue }
@@ -26,10 +26,10 @@ extension StoreBackend {
       do {
         let unknown = keys.filter { identifiers[$0] == nil && others[$0] == nil }
         for (key, data) in try await engine?.readDataAndKeys(keys: Array(unknown)) ?? [] {
-          // What cannot be decoded has no identifier, and may be replaced.
+          // An entry that cannot be decoded has no identifier, and may be replaced.
           others[key] = (try? codec.decode(Item.self, from: data)).map(identifier)
         }
-        // Two of a key if a change before this one exchanges them, which may fail yet.
+        // A key has two owners if an earlier change replaces one by the other, which may still fail.
         var owners: [CacheKey: [String]] = [:]
         for key in keys { owners[key] = [identifiers[key], others[key]].compactMap(\.self) }
         for step in batch.steps {

@@ -16,7 +16,7 @@ private final class Foo: Sendable {
   }
 }
 
-@Suite("Familiar code: caches") struct FamiliarCacheTests {
+@Suite("Source compatibility: caches") struct SourceCompatibilityCacheTests {
   @Test("Messages of a room", arguments: Place.names)
   func messages(_ name: String) async throws {
     let place = try Place(name)
@@ -39,7 +39,7 @@ private final class Foo: Sendable {
     #expect(try await afterwards[roomID]?.count == 10)
   }
 
-  @Test("Values, items that expire, and what is loaded if it is missing", arguments: Place.names)
+  @Test("Values, items that expire, and fetches compile and work", arguments: Place.names)
   func access(_ name: String) async throws {
     let place = try Place(name)
     let cache = PersistentCache<String, Int>(storage: try place.engine())
@@ -78,7 +78,7 @@ private final class Foo: Sendable {
     #expect(loaded == 6)
   }
 
-  @Test("A cache of one's own, one without storage, one that is the default, and none")
+  @Test("Caches with a namespace, without storage, the default cache, and an optional one compile")
   func injection() async {
     await #expect(processExitsWith: .success) {
       let directory = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")

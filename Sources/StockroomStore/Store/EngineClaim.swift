@@ -1,10 +1,10 @@
 import StockroomCore
 
-/// A store's use of an engine, as long as the store lives. It keeps stores of other types of items from the engine,
-/// since each would take the other's entries for its own: emptying one would empty the other.
+/// A store's claim on an engine, for the life of the store. It prevents stores of other types of items on the same engine,
+/// since each would treat the other's entries as its own: `removeAll()` of one would remove the items of the other.
 ///
-/// Only engines that are objects can be recognised. One that is a value serves any store.
-final class EngineUse: Sendable {
+/// Only engines that are objects have an identity. Engines that are values can serve any number of types.
+final class EngineClaim: Sendable {
   private struct Users {
     let type: any Any.Type
     var count: Int
@@ -12,7 +12,7 @@ final class EngineUse: Sendable {
 
   private static let users = MutexProtected<[ObjectIdentifier: Users]>([:])
 
-  /// Kept, so that no other object gets its identity.
+  /// Retained, so that no other object can have its identity.
   private let engine: any StorageEngine
   /// Nil if the engine is a value.
   private let identity: ObjectIdentifier?
@@ -32,9 +32,9 @@ final class EngineUse: Sendable {
     guard owner == type else {
       throw StorageError(
         .unsupported,
-        "The engine already serves a store of \(owner), so it cannot serve one of \(type): each store would take the "
-          + "other's entries for its own, and remove them. Give each type of item an engine of its own, in a directory "
-          + "of its own.")
+        "The engine is in use by a store of \(owner) and cannot be used by one of \(type): each store would treat the "
+          + "other's entries as its own. Open a separate engine, in a separate directory, for each type of item."
+      )
     }
     self.init(engine, identity)
   }

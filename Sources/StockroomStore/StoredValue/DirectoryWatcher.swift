@@ -8,13 +8,11 @@
     import Musl
   #endif
 
-  /// Tells when something happens in a directory, which need not be there yet, by the kernel's inotify.
-  ///
-  /// It looks at the directory, or at the nearest one above it that is there.
-  final class FileWatch: Sendable {
+  /// Reports changes in a directory, by inotify. While the directory does not exist, watches its nearest existing ancestor.
+  final class DirectoryWatcher: Sendable {
     private let source: any DispatchSourceRead
 
-    /// Nil if the system has no more watches to give.
+    /// Nil if the system's limit of inotify instances is reached.
     init?(directory: String, _ changed: @escaping @Sendable () -> Void) {
       let descriptor = inotify_init1(Int32(IN_NONBLOCK) | Int32(IN_CLOEXEC))
       guard descriptor >= 0 else { return nil }
@@ -33,15 +31,15 @@
 
     deinit { source.cancel() }
 
-    /// That something happened is all there is to know: what it was is found by looking.
+    /// The events are not needed: each one makes the caller examine the files.
     private static func discardEvents(of descriptor: Int32) {
       var buffer = [UInt8](repeating: 0, count: 4096)
       while read(descriptor, &buffer, buffer.count) > 0 {}
     }
 
-    /// Watches the directory, or the nearest one above it, with the same descriptor.
+    /// Watches the directory, or its nearest existing ancestor, with the same descriptor.
     private static func watch(_ directory: String, with descriptor: Int32, insteadOf watched: inout Int32) {
-      // Once more after each success, since the directory may have been made before the one above it was watched.
+      // Again after each success, since the directory may have been created before its ancestor was watched.
       while true {
         let new = watchNearest(to: directory, with: descriptor)
         if new == watched || new < 0 { return }

@@ -61,11 +61,11 @@ final class ImagesController {
   }
 }
 
-@MainActor @Suite("Familiar code: controllers") struct FamiliarControllerTests {
+@MainActor @Suite("Source compatibility: controllers") struct SourceCompatibilityControllerTests {
   @Test("Two controllers on one store show the same images, which are there after a restart")
   func images() async {
     await #expect(processExitsWith: .success) {
-      try await withOwnDataDirectory { try await FamiliarControllerTests.useImages() }
+      try await withOwnDataDirectory { try await SourceCompatibilityControllerTests.useImages() }
     }
   }
 
@@ -174,7 +174,7 @@ private struct FormerSpellings: FormerCode {
   }
 }
 
-@MainActor @Suite("Familiar code: former spellings") struct FormerSpellingTests {
+@MainActor @Suite("Source compatibility: former spellings") struct FormerSpellingTests {
   @Test("Adding, removing and chaining", arguments: Place.names)
   func adding(_ name: String) async throws {
     let code: any FormerCode = FormerSpellings()

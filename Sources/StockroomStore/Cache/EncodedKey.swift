@@ -6,11 +6,11 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The text that a key of a cache is known by, compared byte for byte: what `==` of `String` calls equal may differ.
+/// A key of a cache, encoded as text and compared byte for byte: strings that are canonically equivalent may differ.
 ///
-/// A `String`, `UUID` or `URL` is written as it is, after an equals sign. Anything else is its JSON with sorted keys,
-/// which never begins with one.
-struct KeyText: Hashable, Sendable {
+/// A `String`, `UUID` or `URL` is an equals sign and its text. Any other key is its JSON with sorted keys, which never
+/// begins with an equals sign.
+struct EncodedKey: Hashable, Sendable {
   private static let encoder = {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -21,7 +21,7 @@ struct KeyText: Hashable, Sendable {
 
   var string: String { bytes.value }
 
-  /// The text of a key.
+  /// Encodes a key.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
   init(_ key: some Encodable) throws {
@@ -33,7 +33,7 @@ struct KeyText: Hashable, Sendable {
     case let key as String: return "=" + key
     case let key as UUID: return "=" + key.uuidString
     case let key as URL:
-      // JSON would have the resolved URL only, where `==` tells a relative one and its base from it.
+      // JSON has the resolved URL only, while `==` distinguishes it from a relative URL with a base.
       return "=" + sequence(first: key, next: \.baseURL).map(\.relativeString).joined(separator: " ")
     case let key as Int: return String(key)
     default:

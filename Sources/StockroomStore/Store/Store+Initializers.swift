@@ -6,24 +6,24 @@ import StockroomCore
   import Foundation
 #endif
 
-// Three ways to make a store, for each of three ways to tell items apart. In an async context Swift always picks an
-// async initialiser over its namesake that is not, so there the one that loads in the background has a name of its own.
+// Three initializers for each of three kinds of identifiers. In an async context Swift always picks an async initializer
+// over a synchronous one with the same parameters, so the one that loads in the background has another name there.
 //
-// Code at the top level of a program is async and yet no such context: there Swift picks the namesake that is not, even
-// behind `try await`, which would be a store without its items. `noasync` makes that an error.
+// Top-level code is async and yet not such a context: there Swift picks the synchronous initializer even after
+// `try await`, which would be a store without its items. `noasync` makes that an error.
 
 extension Store {
-  /// A store that loads its items in the background. Wait for them with ``itemsHaveLoaded()``.
+  /// Creates a store that loads its items in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
-  /// In an async function Swift picks its namesake that is async instead, which wants
-  /// `try await`; to load in the background there, use ``init(loadingInBackground:cacheIdentifier:codec:)``. At the top
-  /// level of a program that has an `await`, Swift sees only this one, and says that it is unavailable.
+  /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the background
+  /// there, use ``init(loadingInBackground:cacheIdentifier:codec:)``. In top-level code with an `await` this initializer is
+  /// unavailable.
   ///
   /// - Parameters:
-  ///   - storage: The engine that keeps the items.
-  ///   - cacheIdentifier: What tells items apart. Any text will do, however long (rule S8). It is read on any thread, so
-  ///     not a property that belongs to an actor.
-  ///   - codec: How items become bytes.
+  ///   - storage: The engine that stores the items.
+  ///   - cacheIdentifier: The identifier of an item, a text of any length and content (rule S8). It is read on any thread,
+  ///     so the property must not be isolated to an actor.
+  ///   - codec: Converts items to bytes.
   @available(
     *, noasync,
     message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
@@ -34,7 +34,7 @@ extension Store {
     self.init(loadingInBackground: storage, cacheIdentifier: cacheIdentifier, codec: codec)
   }
 
-  /// A store whose items have been loaded. O(N).
+  /// Creates a store and loads its items. O(N).
   ///
   /// - Throws: what the engine threw when the items were read.
   public convenience init(
@@ -44,12 +44,12 @@ extension Store {
     try await itemsHaveLoaded()
   }
 
-  /// A store that loads its items in the background, by a name that an async function can use as well.
+  /// Creates a store that loads its items in the background, also in an async function.
   public convenience init(
     loadingInBackground storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>,
     codec: some Codec = JSONCodec()
   ) {
-    // Safe to share: a key path never changes, and what it leads to belongs to no actor, as is asked for above.
+    // Safe to share: a key path is immutable, and the property is not isolated to an actor, as required above.
     nonisolated(unsafe) let cacheIdentifier = cacheIdentifier
     self.init(
       backend: StoreBackend(engine: storage, codec: codec, identifier: { $0[keyPath: cacheIdentifier] }))
@@ -57,10 +57,10 @@ extension Store {
 }
 
 extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
-  /// A store that tells items apart by their `id`, a `String`, an `Int` or what else is `LosslessStringConvertible`, and
+  /// Creates a store that identifies items by their `id`, a `String`, `Int` or any other `LosslessStringConvertible`, and
   /// loads them in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
-  /// In an async function Swift picks the async initialiser instead, which wants `try await`; to load in the
+  /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the
   /// background there, use `init(loadingInBackground:codec:)`.
   @available(
     *, noasync,
@@ -70,7 +70,7 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
     self.init(loadingInBackground: storage, codec: codec)
   }
 
-  /// A store that tells items apart by their `id`, and whose items have been loaded. O(N).
+  /// Creates a store that identifies items by their `id`, and loads them. O(N).
   ///
   /// - Throws: what the engine threw when the items were read.
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) async throws {
@@ -78,18 +78,17 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
     try await itemsHaveLoaded()
   }
 
-  /// A store that tells items apart by their `id` and loads them in the background, by a name that an async
-  /// function can use as well.
+  /// Creates a store that identifies items by their `id` and loads them in the background, also in an async function.
   public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.description }))
   }
 }
 
 extension Store where Item: Identifiable, Item.ID == UUID {
-  /// A store that tells items apart by the text of their `id` and loads them in the background. Wait for them with
+  /// Creates a store that identifies items by their `id`, a `UUID`, and loads them in the background. Wait for them with
   /// ``itemsHaveLoaded()``.
   ///
-  /// In an async function Swift picks the async initialiser instead, which wants `try await`; to load in the
+  /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the
   /// background there, use `init(loadingInBackground:codec:)`.
   @available(
     *, noasync,
@@ -99,7 +98,7 @@ extension Store where Item: Identifiable, Item.ID == UUID {
     self.init(loadingInBackground: storage, codec: codec)
   }
 
-  /// A store that tells items apart by the text of their `id`, and whose items have been loaded. O(N).
+  /// Creates a store that identifies items by their `id`, a `UUID`, and loads them. O(N).
   ///
   /// - Throws: what the engine threw when the items were read.
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) async throws {
@@ -107,8 +106,8 @@ extension Store where Item: Identifiable, Item.ID == UUID {
     try await itemsHaveLoaded()
   }
 
-  /// A store that tells items apart by the text of their `id` and loads them in the background, by a name that an
-  /// async function can use as well.
+  /// Creates a store that identifies items by their `id`, a `UUID`, and loads them in the background, also in an async
+  /// function.
   public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.uuidString }))
   }

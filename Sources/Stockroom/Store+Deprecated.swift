@@ -3,12 +3,12 @@ import StockroomCore
 import StockroomSQLite
 import StockroomStore
 
-// How stores were made and filled before there were engines to choose from, so that such code compiles.
+// Former initializers and methods, for source compatibility.
 
 extension Store {
-  /// A store that keeps its items in an SQLite database in a directory, and loads them in the background.
+  /// Creates a store with an SQLite database in a directory, and loads its items in the background.
   ///
-  /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the reason.
+  /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the error.
   @available(*, deprecated, message: "Use Store(storage: .sqlite(directory:), cacheIdentifier:)")
   @available(
     *, noasync,
@@ -20,7 +20,7 @@ extension Store {
       cacheIdentifier: cacheIdentifier)
   }
 
-  /// A store that keeps its items in an SQLite database in a directory, and has loaded them. O(N).
+  /// Creates a store with an SQLite database in a directory, and loads its items. O(N).
   ///
   /// - Throws: what the engine threw when it was opened or read.
   @available(*, deprecated, message: "Use Store(storage: .sqlite(directory:), cacheIdentifier:)")
@@ -35,22 +35,22 @@ extension Store {
     FileManager.Directory.documents(appendingPath: path).url
   }
 
-  /// What becomes of the items that are there when others are inserted.
+  /// What happens to existing items when others are inserted.
   @available(*, deprecated, message: "Use a chain: store.removeAll().insert(items).run()")
   public enum InvalidationStrategy: Sendable {
-    /// They stay.
+    /// They are kept.
     case removeNone
     /// They are removed first.
     case removeAll
   }
 
-  /// Inserts an item, perhaps in place of all others.
+  /// Inserts an item, after removing all others if the strategy is `removeAll`.
   @available(*, deprecated, message: "Use insert(_:), or a chain: store.removeAll().insert(item).run()")
   public func add(_ item: Item, invalidationStrategy: InvalidationStrategy) async throws {
     try await add([item], invalidationStrategy: invalidationStrategy)
   }
 
-  /// Inserts items, perhaps in place of all others.
+  /// Inserts items, after removing all others if the strategy is `removeAll`.
   @available(*, deprecated, message: "Use insert(_:), or a chain: store.removeAll().insert(items).run()")
   public func add(_ items: [Item], invalidationStrategy: InvalidationStrategy) async throws {
     switch invalidationStrategy {

@@ -4,8 +4,8 @@ import TestFixtures
 import StockroomEngines
 import Testing
 
-/// Every engine is asked the same questions, and gives the same answers.
-@Suite struct SameAnswersTests {
+/// The same calls have the same results on every engine.
+@Suite struct SameResultsTests {
   static let keys =
     [
       "", String(repeating: "k", count: 512), "../../x", "/etc/passwd", ".", "..", "a\0b", "\0", "%2F", "CON",
@@ -16,7 +16,7 @@ import Testing
       "\u{10ffff}",
     ].map(CacheKey.init(verbatim:))
 
-  /// What an engine answers, a line for each question.
+  /// The results of an engine, a line for each call.
   static func transcript(of engine: any StorageEngine) async -> [String] {
     var lines: [String] = []
     func ask<Answer>(_ question: String, _ body: () async throws -> Answer) async {
@@ -70,7 +70,7 @@ import Testing
     return lines
   }
 
-  @Test("All engines answer alike, whatever the keys")
+  @Test("All engines return the same results for unusual keys")
   func transcripts() async throws {
     let expected = await Self.transcript(
       of: try EngineCatalogue.all[0].open(URL(filePath: "/nowhere"), .process))
@@ -81,7 +81,7 @@ import Testing
       let answers = try await Self.transcript(of: engine.open(inside, .process))
       for (answer, expected) in zip(answers, expected) { #expect(answer == expected, "\(engine.title)") }
       #expect(answers.count == expected.count, "\(engine.title)")
-      // Nothing was written beside the place that the engine was opened on (rule K4).
+      // Nothing was written outside of the engine's directory (rule K4).
       #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url.path) == ["a"])
       #expect(try FileManager.default.contentsOfDirectory(atPath: directory.appending("a").path) == ["b"])
       #expect(

@@ -1,0 +1,55 @@
+import StockroomCore
+
+// Each change has two overloads: one that takes effect, and one that begins a chain. Swift picks the second where another
+// call is chained to it. It is async so that no context prefers it: in contexts that prefer functions that are not async,
+// such as top-level code, a change would silently become a chain without an effect.
+
+extension Store {
+  /// Appends an item, or replaces the one with its identifier in place (rule S4).
+  ///
+  /// O(1) in the number of items. Returns when the engine has acknowledged it.
+  ///
+  /// If the items could not be loaded, each change tries to load them once. The first item that a store inserts is
+  /// decoded as well, to verify that its identifier survives encoding.
+  ///
+  /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, also if the identifier of an item does
+  ///   not survive encoding, with `unsupported` if another item's identifier has the same hash, or with the code of the
+  ///   failure if the items could not be loaded; `CancellationError`. Nothing has changed then (rule S2).
+  public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
+
+  /// Inserts items, in this order, as one batch. Of two with the same identifier the later one is kept. Throws as
+  /// `insert(_:)`.
+  public func insert(_ items: consuming [Item]) async throws { try await perform([.insert(items)]) }
+
+  /// Removes the item or the unreadable entry with the identifier of this item. Does nothing if there is none. O(N) in the
+  /// number of items behind it, which move up. Throws as `insert(_:)`.
+  public func remove(_ item: Item) async throws { try await perform([.remove([item])]) }
+
+  /// Removes the items with the identifiers of these, as one batch. O(N) for any number of them. Throws as `insert(_:)`.
+  public func remove(_ items: consuming [Item]) async throws { try await perform([.remove(items)]) }
+
+  /// Removes all entries of the engine: all items and all ``unreadableEntries``. Throws as `insert(_:)`.
+  public func removeAll() async throws { try await perform([.removeAll]) }
+}
+
+extension Store {
+  /// Begins a chain with an insertion. Nothing happens until ``Operation/run()``.
+  @_disfavoredOverload
+  public func insert(_ item: Item) async throws -> Operation { Operation(self, .insert([item])) }
+
+  /// Begins a chain with insertions. Nothing happens until ``Operation/run()``.
+  @_disfavoredOverload
+  public func insert(_ items: [Item]) async throws -> Operation { Operation(self, .insert(items)) }
+
+  /// Begins a chain with a removal. Nothing happens until ``Operation/run()``.
+  @_disfavoredOverload
+  public func remove(_ item: Item) async throws -> Operation { Operation(self, .remove([item])) }
+
+  /// Begins a chain with removals. Nothing happens until ``Operation/run()``.
+  @_disfavoredOverload
+  public func remove(_ items: [Item]) async throws -> Operation { Operation(self, .remove(items)) }
+
+  /// Begins a chain with the removal of all entries. Nothing happens until ``Operation/run()``.
+  @_disfavoredOverload
+  public func removeAll() async throws -> Operation { Operation(self, .removeAll) }
+}
