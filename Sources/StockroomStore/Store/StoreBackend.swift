@@ -59,7 +59,7 @@ extension StoreBackend {
     if prepared.count > 1 {
       let operations = prepared.flatMap(\.operations)
       do {
-        try await engine?.apply(operations)
+        if !operations.isEmpty { try await engine?.apply(operations) }
         return CommitResult(
           outcomes: batches.map { batch in batch.map(\.steps) }, isIdentityVerified: isIdentityVerified)
       } catch {
@@ -73,7 +73,7 @@ extension StoreBackend {
         let batch = try batch.get()
         if let obstacle { throw obstacle }
         do {
-          try await engine?.apply(batch.operations)
+          if !batch.operations.isEmpty { try await engine?.apply(batch.operations) }
         } catch {
           isCertain = isCertain && isNothingDone(batch.operations, error)
           if error.concernsEveryCall { obstacle = error }
