@@ -14,9 +14,9 @@ import StockroomCore
   import Musl
 #endif
 
-/// The places that are open in this process, so that no environment is ever opened twice.
+/// The environments that are open in this process, so that none is ever opened twice.
 ///
-/// A place is known by the identity of its `data.mdb`, so that no symbolic link and no other
+/// An environment is identified by its `data.mdb`, so that no symbolic link and no other
 /// spelling of the path makes a second one of it. Nobody waits for anything while the lock is held.
 enum LMDBRegistry {
   private enum Entry {
@@ -36,7 +36,7 @@ enum LMDBRegistry {
   /// The place in the directory, opened if it is not yet. Every call is matched by one of ``release(_:)``.
   ///
   /// - Throws: `StorageError` with code `locked` if somebody has kept the files locked for as long as `lockTimeout`.
-  static func place(
+  static func environment(
     in directory: FileManager.Directory, permissions: FilePermissions, lockTimeout: Duration
   ) throws -> LMDBSharedEnvironment {
     let end = DispatchTime.now() + lockTimeout.seconds
@@ -45,16 +45,16 @@ enum LMDBRegistry {
       let change = DispatchGroup()
       change.enter()
       switch enter(file.identity, change) {
-      case .open(let place, _):
+      case .open(let shared, _):
         change.leave()
         do {
           // Another one at this path is not the one that is open.
-          try place.environment.checkFiles()
+          try shared.environment.checkFiles()
         } catch {
-          if release(place) { place.drop() }
+          if release(shared) { shared.drop() }
           throw error
         }
-        return place
+        return shared
       case .changing(let other) where other !== change:
         change.leave()
         guard other.wait(timeout: end) == .success else {
@@ -66,12 +66,12 @@ enum LMDBRegistry {
       case .changing:
         defer { change.leave() }
         do {
-          guard let place = try open(file, permissions, lockTimeout) else {
+          guard let shared = try open(file, permissions, lockTimeout) else {
             set(nil, for: file.identity)
             continue
           }
-          set(.open(place, users: 1), for: file.identity)
-          return place
+          set(.open(shared, users: 1), for: file.identity)
+          return shared
         } catch {
           set(nil, for: file.identity)
           throw error
@@ -85,7 +85,7 @@ enum LMDBRegistry {
     state.withLock { state in
       let entry: Entry =
         switch state.entries[identity] {
-        case .open(let place, let users): .open(place, users: users + 1)
+        case .open(let shared, let users): .open(shared, users: users + 1)
         case .changing(let other): .changing(other)
         case nil: .changing(change)
         }
@@ -128,12 +128,12 @@ enum LMDBRegistry {
   /// Counts a user out. The last one has to close the place.
   ///
   /// - Returns: Whether it was the last one.
-  static func release(_ place: LMDBSharedEnvironment) -> Bool {
-    let identity = place.environment.file.identity
+  static func release(_ shared: LMDBSharedEnvironment) -> Bool {
+    let identity = shared.environment.file.identity
     return state.withLock { state in
       guard case .open(_, let users) = state.entries[identity] else { return false }
       if users > 1 {
-        state.entries[identity] = .open(place, users: users - 1)
+        state.entries[identity] = .open(shared, users: users - 1)
         return false
       }
       let change = DispatchGroup()
@@ -144,8 +144,8 @@ enum LMDBRegistry {
   }
 
   /// The place has been closed.
-  static func forget(_ place: LMDBSharedEnvironment) {
-    let environment = place.environment
+  static func forget(_ shared: LMDBSharedEnvironment) {
+    let environment = shared.environment
     let entry = state.withLock { state in
       state.lockFiles.remove(environment.lockFile.identity)
       return state.entries.removeValue(forKey: environment.file.identity)

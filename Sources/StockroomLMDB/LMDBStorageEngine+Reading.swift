@@ -103,7 +103,7 @@ extension LMDBStorageEngine {
   public func verify() async throws {
     try gate.enter()
     defer { gate.leave() }
-    try await place.verifyElsewhere()
+    try await shared.verifyElsewhere()
   }
 }
 
@@ -112,7 +112,7 @@ extension LMDBStorageEngine {
   private func reading<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
     try gate.enter()
     defer { gate.leave() }
-    return try await place.read(body)
+    return try await shared.read(body)
   }
 
   /// Lets `body` read one moment, for as long as it takes.
@@ -124,7 +124,7 @@ extension LMDBStorageEngine {
     // Before the snapshot, which is the newest one then.
     var timer = YieldTimer()
     try await timer.yield()
-    return try await place.readLong { try await body($0.snapshot, &timer) }
+    return try await shared.readLong { try await body($0.snapshot, &timer) }
   }
 
   /// So few keys take less time than a change of threads.

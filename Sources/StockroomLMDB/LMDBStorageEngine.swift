@@ -51,7 +51,7 @@ import StockroomCore
 /// has been forked must not be used there.
 public final class LMDBStorageEngine: BatchWritingEngine {
   let gate: Gate
-  let place: LMDBSharedEnvironment
+  let shared: LMDBSharedEnvironment
   let durability: Durability
   private let isReleased = MutexProtected(false)
 
@@ -74,16 +74,16 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
     lockTimeout: Duration = .seconds(60), verifiesOnOpening: Bool = false
   ) throws {
-    place = try LMDBRegistry.place(in: directory, permissions: permissions, lockTimeout: lockTimeout)
+    shared = try LMDBRegistry.environment(in: directory, permissions: permissions, lockTimeout: lockTimeout)
     gate = Gate(path: directory.path)
     self.durability = durability
-    // A failure drops the engine, which closes the place.
-    if verifiesOnOpening { try place.verify() }
+    // A failure drops the engine, which closes the shared.
+    if verifiesOnOpening { try shared.verify() }
   }
 
   deinit {
     // No call is under way: each holds a reference.
-    if release() { place.drop() }
+    if release() { shared.drop() }
   }
 
   /// Everything but `EngineCapabilities.detectsCorruption`; `durableWrites` only at `Durability.full`, and not on Apple's
@@ -110,7 +110,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   package func commit(_ operations: [StorageOperation]) async throws {
     try await gate.whileOpen {
       if operations.isEmpty { return }
-      try await place.committer.submit(LMDBRequest(operations: operations, durability: durability))
+      try await shared.committer.submit(LMDBRequest(operations: operations, durability: durability))
     }
   }
 
@@ -119,7 +119,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   /// May be called any number of times. Every later call of anything else throws `closed` (rule O3).
   public func close() async throws {
     try await gate.close {
-      if release() { await place.shutDown() }
+      if release() { await shared.shutDown() }
     }
   }
 
@@ -131,7 +131,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
       defer { isReleased = true }
       return !isReleased
     }
-    return isFirst && LMDBRegistry.release(place)
+    return isFirst && LMDBRegistry.release(shared)
   }
 }
 

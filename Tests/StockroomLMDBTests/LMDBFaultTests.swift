@@ -289,7 +289,7 @@ import Testing
     let place = try TemporaryDirectory()
     let lock = place.url.appending(path: "lock.mdb")
     try FileManager.default.createDirectory(at: lock, withIntermediateDirectories: false)
-    #expect(await code { _ = try place.engine() } == .unsupported)
+    #expect(await code { _ = try place.engine() } == .corrupted)
     let names = try FileManager.default.contentsOfDirectory(atPath: place.url.path)
     #expect(names.sorted() == ["data.mdb", "lock.mdb"])
     try FileManager.default.removeItem(at: lock)

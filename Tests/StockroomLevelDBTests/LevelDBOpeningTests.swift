@@ -159,10 +159,10 @@ struct LevelDBOpeningTests {
       let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
         .filter { link in
           let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(link)")
-          return target?.contains(directory.url.lastPathComponent) == true
+          return target?.contains(directory.parent.lastPathComponent) == true
         }
       let maps = try String(contentsOfFile: "/proc/self/maps", encoding: .utf8)
-      return (descriptors.count, maps.components(separatedBy: directory.url.lastPathComponent).count - 1)
+      return (descriptors.count, maps.components(separatedBy: directory.parent.lastPathComponent).count - 1)
     }
     for round in 0..<200 {
       let engine = try directory.open()

@@ -59,7 +59,7 @@ extension StoreBackend {
     if prepared.count > 1 {
       let operations = prepared.flatMap(\.operations)
       do {
-        try await engine?.apply(operations)
+        if !operations.isEmpty { try await engine?.apply(operations) }
         return CommitResult(
           outcomes: batches.map { batch in batch.map(\.steps) }, isIdentityVerified: isIdentityVerified)
       } catch {
@@ -73,7 +73,7 @@ extension StoreBackend {
         let batch = try batch.get()
         if let blockingError { throw blockingError }
         do {
-          try await engine?.apply(batch.operations)
+          if !batch.operations.isEmpty { try await engine?.apply(batch.operations) }
         } catch {
           isOutcomeKnown = isOutcomeKnown && wasDefinitelyNotApplied(batch.operations, error)
           if error.affectsEveryCall { blockingError = error }

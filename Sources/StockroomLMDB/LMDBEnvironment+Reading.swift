@@ -1,0 +1,94 @@
+import StockroomCLMDB
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+// Reading, on any thread.
+extension LMDBEnvironment {
+  /// Lets `body` read one moment, if that is possible without waiting.
+  func read<Value>(_ body: (LMDBSnapshot) throws -> Value) throws -> Attempt<Value> {
+    guard case .reader(var idle) = readers.enter() else { return .paused }
+    defer { readers.leave(idle, isInMap: true) }
+    do {
+      guard case .success(let handle) = handle else { return .needsRepair }
+      let isWritable = try files.checkData { try handle.checkLength($0) }
+      guard let snapshot = try begin(handle, &idle, isWritable: isWritable) else { return .isStale }
+      defer { if let transaction = snapshot.transaction { mdb_txn_reset(transaction) } }
+      let value = try body(snapshot)
+      if handle.information.me_last_txnid != snapshot.number {
+        // Without a transaction, pages may have been written over.
+        if snapshot.transaction == nil { return .isStale }
+        // Somebody has written since: with our lock file, or with one that has taken its place.
+        try files.checkLockFileIfMissing()
+      }
+      return .value(value)
+    } catch {
+      if let error = error as? LMDBError, Self.isRepairable(error) { return .needsRepair }
+      throw StorageError.fromTransaction(error, "Reading the LMDB database in \(directory) failed")
+    }
+  }
+
+  /// Begins to read one moment for as long as it takes. Ends with ``end(_:)``.
+  func begin() throws -> Attempt<LMDBLongRead> {
+    guard case .reader(var idle) = readers.enter() else { return .paused }
+    do {
+      if case .success(let handle) = handle {
+        try handle.checkLength(try files.checkData())
+        if let snapshot = try begin(handle, &idle, isWritable: !lockFile.isImmutable) {
+          readers.leaveMap()
+          return .value(LMDBLongRead(snapshot: snapshot, reader: idle, pageSize: handle.pageSize))
+        }
+        readers.leave(idle, isInMap: true)
+        return .isStale
+      }
+      readers.leave(idle, isInMap: true)
+      return .needsRepair
+    } catch {
+      readers.leave(idle, isInMap: true)
+      if let error = error as? LMDBError, Self.isRepairable(error) { return .needsRepair }
+      throw StorageError.fromTransaction(error, "Reading the LMDB database in \(directory) failed")
+    }
+  }
+
+  /// - Throws: `StorageError` with code `io` if what was read may not have been one moment, or may be there no more.
+  func checkResult(of read: LMDBLongRead) throws {
+    _ = try files.check()
+    if read.snapshot.transaction != nil { return }
+    let latest = try LMDBFileHeader.newest(of: file.descriptor, path: file.path)
+    guard latest.transaction == UInt64(clamping: read.snapshot.number) else {
+      throw StorageError(.io, "\(file.path) has been written while it was read without \(lockFile.path).")
+    }
+  }
+
+  func end(_ read: LMDBLongRead) {
+    if let transaction = read.snapshot.transaction { mdb_txn_reset(transaction) }
+    readers.leave(read.reader, isInMap: false)
+  }
+
+  /// Begins to read: without a transaction as long as the lock file cannot be written, since nobody can write anything then.
+  private func begin(
+    _ handle: LMDBHandle, _ idle: inout LMDBReader?, isWritable: Bool
+  ) throws -> LMDBSnapshot? {
+    if !isWritable { return try handle.latestSnapshot(file) }
+    if let snapshot = try handle.begin(&idle) { return snapshot }
+    try checkFiles()
+    return nil
+  }
+
+  static func isRepairable(_ error: LMDBError) -> Bool {
+    error.code == MDB_MAP_RESIZED || error.code == MDB_PANIC
+  }
+}
+
+/// A read transaction that goes on while its task gives way to others.
+struct LMDBLongRead: Sendable {
+  let snapshot: LMDBSnapshot
+  fileprivate let reader: LMDBReader?
+  let pageSize: Int
+}
