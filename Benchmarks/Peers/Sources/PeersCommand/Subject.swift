@@ -7,7 +7,7 @@ import StockroomLevelDB
 import StockroomMemory
 import StockroomSQLite
 
-/// An engine of Stockroom's, or a peer of one.
+/// One of Stockroom's engines, or a peer.
 struct Subject: Sendable {
   let name: String
   let open: @Sendable (URL, Durability) throws -> any StorageEngine
