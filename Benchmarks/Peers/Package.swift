@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// What the engines are measured against. A package of its own, so that nobody who uses Stockroom fetches it.
+// A package of its own, so that users of Stockroom do not fetch its dependencies.
 
 let settings: [SwiftSetting] = [
   .swiftLanguageMode(.v6),
@@ -24,7 +24,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
   ],
   targets: [
-    // The C libraries once more: Stockroom's own modules of them are no products.
+    // Modules of the C libraries: those of Stockroom are not products.
     .systemLibrary(
       name: "PeerSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"]), .brew(["sqlite3"])]),
     .systemLibrary(
@@ -39,11 +39,12 @@ let package = Package(
       ],
       swiftSettings: settings),
     .target(
-      name: "SpeedLimits", dependencies: stockroom("StockroomCore", "BenchmarkKit"), swiftSettings: settings),
+      name: "PerformanceBudget", dependencies: stockroom("StockroomCore", "BenchmarkKit"),
+      swiftSettings: settings),
     .executableTarget(
       name: "PeersCommand",
       dependencies: stockroom("StockroomCore", "_StockroomEngines", "BenchmarkKit") + [
-        "PeerEngines", "SpeedLimits", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        "PeerEngines", "PerformanceBudget", .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),
 
@@ -51,8 +52,8 @@ let package = Package(
       name: "PeerEnginesTests", dependencies: stockroom("StockroomCore", "BenchmarkKit") + ["PeerEngines"],
       swiftSettings: settings),
     .testTarget(
-      name: "SpeedLimitsTests",
-      dependencies: stockroom("StockroomCore", "StockroomMemory", "BenchmarkKit") + ["SpeedLimits"],
+      name: "PerformanceBudgetTests",
+      dependencies: stockroom("StockroomCore", "StockroomMemory", "BenchmarkKit") + ["PerformanceBudget"],
       swiftSettings: settings),
   ]
 )

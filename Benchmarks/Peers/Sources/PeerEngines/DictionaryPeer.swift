@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import Synchronization
 
-/// A dictionary behind a mutex: what one writes if it is to be nothing more.
+/// A dictionary behind a mutex.
 final class DictionaryPeer: PlainValues {
   private let values = Mutex<[CacheKey: Data]>([:])
 

@@ -3,8 +3,8 @@ import PeerSystem
 import StockroomCore
 import Synchronization
 
-/// A file for each value, in one directory, by the calls of POSIX: written aside, synced, renamed into place, and the
-/// directory synced.
+/// A file for each value, in one directory, with POSIX calls: a temporary file is written, synced and renamed, and the
+/// directory is synced.
 final class FilesPeer: PlainValues {
   private let path: String
   private let directory: Int32
@@ -102,7 +102,7 @@ final class FilesPeer: PlainValues {
   }
 
   private static func contents(of file: Int32) throws -> Data {
-    // Small values need no look at the size of the file first.
+    // Small values are read without a system call for their size.
     try withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
       var contents = Data()
       while true {
@@ -129,7 +129,7 @@ final class FilesPeer: PlainValues {
 
   // MARK: Names
 
-  /// A name must not contain a slash, and those with a dot at the beginning are the files aside.
+  /// A name must not contain a slash. Names that begin with a dot are temporary files.
   private static func name(of key: CacheKey) -> String {
     let name = key.value
     guard
@@ -158,7 +158,7 @@ final class FilesPeer: PlainValues {
   }
 }
 
-// Under names that no method can hide.
+// Functions whose names no method shadows.
 
 private func closeDescriptor(_ file: Int32) { close(file) }
 

@@ -4,11 +4,11 @@ import StockroomCore
 
 /// SQLite by GRDB, as its documentation recommends: a pool of connections, one table, cached statements.
 final class GRDBPeer: PlainValues {
-  /// Which of its functions are called.
+  /// The functions that are called.
   enum Calls {
-    /// Those that block the thread until the disk has answered. They are the faster ones.
+    /// The synchronous ones, which block the thread and are faster.
     case blocking
-    /// Those that can be awaited, as Stockroom's can; they change threads twice.
+    /// The asynchronous ones, as Stockroom's are. They switch threads twice.
     case awaited
   }
 
@@ -20,7 +20,7 @@ final class GRDBPeer: PlainValues {
     let path = directory.appending(path: "peer.sqlite3").path(percentEncoded: false)
     var configuration = Configuration()
     configuration.prepareDatabase { database in
-      // As much as the others have, where SQLite would take 2 MB.
+      // As the other engines; the default of SQLite is 2 MB.
       try database.execute(sql: "PRAGMA cache_size = -65536")
     }
     pool = try DatabasePool(path: path, configuration: configuration)

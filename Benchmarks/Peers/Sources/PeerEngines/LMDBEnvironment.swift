@@ -2,9 +2,9 @@ import Foundation
 import PeerLMDB
 import StockroomCore
 
-/// An LMDB environment with one unnamed database, whose map is as large as it will ever need to be.
+/// An LMDB environment with one unnamed database and a map of fixed, sufficient size.
 ///
-/// A process must not open one environment twice; nor does a benchmark.
+/// A process must not open an environment twice, which a benchmark does not.
 final class LMDBEnvironment {
   private let environment: OpaquePointer
   private let database: MDB_dbi
@@ -129,7 +129,7 @@ final class LMDBEnvironment {
 }
 
 extension MDB_val {
-  /// LMDB does not change what it is given.
+  /// LMDB does not modify the bytes.
   fileprivate init(_ bytes: UnsafeRawBufferPointer) {
     self.init(mv_size: bytes.count, mv_data: UnsafeMutableRawPointer(mutating: bytes.baseAddress))
   }

@@ -4,7 +4,7 @@ import StockroomCore
 
 /// An open LevelDB database with the same settings as Stockroom's engine, checksums included.
 final class LevelDBDatabase: @unchecked Sendable {
-  // Safe to share: LevelDB synchronises the database, and nothing else changes after initialisation.
+  // Safe to share: LevelDB synchronizes the database, and nothing else changes after initialization.
   private let database: OpaquePointer
   private let options = leveldb_options_create()
   private let reading = leveldb_readoptions_create()
@@ -75,7 +75,7 @@ final class LevelDBDatabase: @unchecked Sendable {
     }
   }
 
-  /// Calls `body` with options that read one moment.
+  /// Calls `body` with the options of a snapshot.
   func withSnapshot<Result>(_ body: (OpaquePointer?) throws -> Result) rethrows -> Result {
     let snapshot = leveldb_create_snapshot(database)
     defer { leveldb_release_snapshot(database, snapshot) }

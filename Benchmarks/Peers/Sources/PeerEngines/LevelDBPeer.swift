@@ -85,7 +85,7 @@ final class LevelDBPeer: PlainValues {
     }
   }
 
-  /// LevelDB knows no other way than one by one.
+  /// LevelDB has no call for several keys.
   func removeAllData() async throws {
     let database = try database
     try database.writeBatch { batch in
@@ -96,7 +96,7 @@ final class LevelDBPeer: PlainValues {
     }
   }
 
-  /// LevelDB does not know how many there are.
+  /// LevelDB does not count its entries.
   func keyCount() async throws -> Int {
     var count = 0
     try database.forEach { _, _ in

@@ -1,11 +1,11 @@
 import Foundation
 import StockroomCore
 
-/// Something that Stockroom's engines are measured against.
+/// An engine that Stockroom's engines are compared with.
 public struct Peer: Sendable {
-  /// What reports call it.
+  /// The name in reports.
   public let name: String
-  /// Opens it in a directory that exists and is empty, or holds what it has left there.
+  /// Opens it in an existing directory, which is empty or contains its files.
   public let open: @Sendable (URL, Durability) throws -> any StorageEngine
 
   /// Every peer.
@@ -20,8 +20,8 @@ public struct Peer: Sendable {
   ]
 }
 
-/// An engine that keeps values and nothing else, and blocks the thread that calls it: what a program does that has no
-/// use for the rest of the contract.
+/// An engine that stores values only and blocks the calling thread: what a program does that does not need the rest of
+/// the contract.
 protocol PlainValues: StorageEngine {}
 
 extension PlainValues {
@@ -58,7 +58,7 @@ extension CacheKey {
   init(bytes: UnsafeRawBufferPointer) { self.init(verbatim: String(decoding: bytes, as: UTF8.self)) }
 }
 
-/// Where a scan begins and ends.
+/// The bounds of a scan.
 struct ScanBounds {
   /// No key before this one is in the range.
   let start: [UInt8]
@@ -77,7 +77,7 @@ struct ScanBounds {
     start = if let after, prefix.lexicographicallyPrecedes(after) { after } else { prefix }
   }
 
-  /// Where a key stands that does not come before ``start``.
+  /// The position of a key that is not less than ``start``.
   func position(of key: UnsafeRawBufferPointer) -> Position {
     if let after, key.elementsEqual(after) { return .before }
     if let upTo, upTo.lexicographicallyPrecedes(key) { return .behind }

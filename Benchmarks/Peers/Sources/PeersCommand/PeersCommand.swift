@@ -2,35 +2,38 @@ import ArgumentParser
 import BenchmarkKit
 import Foundation
 import PeerEngines
-import SpeedLimits
+import PerformanceBudget
 import StockroomCore
 
-/// Measures Stockroom's engines and their peers in one run, and holds them to the limits.
+/// Measures Stockroom's engines and their peers in one run, and compares them with the limits.
 @main
 struct PeersCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "peers",
-    abstract: "Measures Stockroom against the C libraries below it, and against others.",
+    abstract: "Compares Stockroom with the C libraries that it uses, and with other Swift libraries.",
     discussion: """
-      Prints every ratio next to its limit. The exit status is 0 if all limits are kept, and 1 if one is missed.
+      Prints every ratio next to its limit. The exit status is 0 if all limits are met, and 1 if one is missed.
 
       Limits:
       \(Limit.all.map { "  \($0.name)" }.joined(separator: "\n"))
       """)
 
-  @Option(help: "How many records there are, where the limit does not say.") var entries = 100_000
+  @Option(help: "The number of records, unless the workload has its own.") var entries = 100_000
   @Option(help: "The mean size of a value in bytes.") var valueSize = 100
-  @Option(help: "How often everything is measured, after a warm-up.") var repetitions = 5
-  @Option(help: "What an acknowledged write has reached: the disk (full), or the operating system (process).")
+  @Option(help: "The number of measurements, after a warm-up.") var repetitions = 5
+  @Option(
+    help:
+      "When a write is acknowledged: once it is on the disk (full), or with the operating system (process).")
   var durability = Durability.full
   @Option(help: "How the table is printed.") var format = Format.text
   @Option(
     help: ArgumentHelp(
-      "Where the data is meanwhile. (default: the system's temporary directory)", valueName: "path"))
+      "The parent of the engines' directories, which are removed afterwards. (default: the system's temporary directory)",
+      valueName: "path"))
   var directory: String?
   @Option(
     help: ArgumentHelp(
-      "A limit to look at, or the beginning of the names of several, up to a slash; give it again for more. "
+      "A limit, or a group of limits: the part of their names before a slash. Repeat it for more. "
         + "(default: all)", valueName: "name"))
   var only: [String] = []
 
@@ -54,13 +57,13 @@ struct PeersCommand: AsyncParsableCommand {
         line.show($0.description)
       }
     }
-    let verdicts = SpeedReport(limits, in: report)
+    let results = BudgetReport(limits, in: report)
     switch format {
-    case .text: print(verdicts.text, terminator: "")
-    case .markdown: print(verdicts.markdown, terminator: "")
-    case .json: print(String(decoding: try verdicts.json(), as: UTF8.self))
+    case .text: print(results.text, terminator: "")
+    case .markdown: print(results.markdown, terminator: "")
+    case .json: print(String(decoding: try results.json(), as: UTF8.self))
     }
-    if !verdicts.areAllKept { throw ExitCode(1) }
+    if !results.areAllMet { throw ExitCode(1) }
   }
 
   private var limits: [Limit] {
@@ -76,7 +79,7 @@ struct PeersCommand: AsyncParsableCommand {
       durability: durability.rawValue)
   }
 
-  /// Those that the limits name, each in the workloads in which they name it.
+  /// The subjects of the limits, each with its workloads.
   private var subjects: [BenchmarkSubject] {
     let workloads = limits.workloadsOfSubjects
     let durability = durability

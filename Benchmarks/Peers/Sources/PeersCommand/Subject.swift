@@ -3,7 +3,7 @@ import PeerEngines
 import StockroomCore
 import StockroomEngines
 
-/// An engine of Stockroom's, or a peer of one.
+/// One of Stockroom's engines, or a peer.
 struct Subject: Sendable {
   let name: String
   let open: @Sendable (URL, Durability) throws -> any StorageEngine

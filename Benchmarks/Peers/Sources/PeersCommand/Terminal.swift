@@ -3,8 +3,8 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Cancels the work when the process is told to end (Ctrl-C, SIGTERM), so that what is on the disk is removed, and then
-/// ends as one who was interrupted. Told so again, it ends at once.
+/// Cancels the work at SIGINT and SIGTERM, so that it removes its files, and then exits with the status of the signal. A
+/// second signal ends the process at once.
 func untilInterrupted<Result: Sendable>(
   _ work: @escaping @Sendable () async throws -> Result
 ) async throws -> Result {
@@ -29,7 +29,7 @@ func untilInterrupted<Result: Sendable>(
   }
 }
 
-/// A line on standard error that is written over and over; none if that is no terminal.
+/// A line on standard error that is overwritten. Shows nothing if standard error is not a terminal.
 struct ProgressLine: Sendable {
   private let isShown = isatty(STDERR_FILENO) == 1
 

@@ -5,7 +5,7 @@ import StockroomCore
 import Testing
 
 @Suite("Peers") struct PeerEnginesTests {
-  @Test("A peer answers every call rightly", arguments: Peer.all.map(\.name))
+  @Test("A peer returns correct results for every call", arguments: Peer.all.map(\.name))
   func answersRightly(_ name: String) async throws {
     let peer = try #require(Peer.all.first { $0.name == name })
     let configuration = BenchmarkConfiguration(
@@ -13,7 +13,7 @@ import Testing
     let subject = BenchmarkSubject(name) { try peer.open($0, .full) }
     let report = try await BenchmarkRunner(configuration: configuration).run([subject])
     let missing = Set(report.workloads.map(\.name)).subtracting(report.results.map(\.workload))
-    // Opening a dictionary anew says nothing.
+    // Opening a dictionary again says nothing.
     #expect(missing == (name == "Dictionary" ? ["open"] : []))
   }
 
@@ -33,7 +33,7 @@ import Testing
     }
   }
 
-  @Test("A peer scans what the range says", arguments: Peer.all.map(\.name))
+  @Test("A peer scans the entries of the range", arguments: Peer.all.map(\.name))
   func scans(_ name: String) async throws {
     try await withPeer(name) { engine in
       let keys = ["a", "b/1", "b/2", "b/3", "c"].map { CacheKey(verbatim: $0) }
@@ -49,7 +49,7 @@ import Testing
     }
   }
 
-  @Test("A peer has no timestamps and says so", arguments: Peer.all.map(\.name))
+  @Test("A peer throws .unsupported for timestamps", arguments: Peer.all.map(\.name))
   func hasNoTimestamps(_ name: String) async throws {
     try await withPeer(name) { engine in
       let key = CacheKey("key")

@@ -1,21 +1,21 @@
 import BenchmarkKit
 import Foundation
 
-/// Limits, and what a run says about each.
-public struct SpeedReport: Sendable, Codable {
-  /// What was measured.
+/// The results of a run for all limits.
+public struct BudgetReport: Sendable, Codable {
+  /// The measurements.
   public let benchmark: BenchmarkReport
-  /// One for each limit, in their order.
-  public let verdicts: [Verdict]
+  /// The result for each limit, in their order.
+  public let results: [LimitResult]
 
-  /// Judges a run.
+  /// Compares a run with limits.
   public init(_ limits: [Limit], in benchmark: BenchmarkReport) {
     self.benchmark = benchmark
-    verdicts = limits.map { Verdict($0, in: benchmark) }
+    results = limits.map { LimitResult($0, in: benchmark) }
   }
 
-  /// Whether no limit is missed.
-  public var areAllKept: Bool { verdicts.allSatisfy(\.isKept) }
+  /// Whether every limit is met.
+  public var areAllMet: Bool { results.allSatisfy(\.isMet) }
 
   /// The table for a terminal.
   public var text: String {
@@ -31,14 +31,14 @@ public struct SpeedReport: Sendable, Codable {
     return (notes + [""] + lines + ["", summary]).joined(separator: "\n") + "\n"
   }
 
-  /// The same in GitHub's Markdown.
+  /// The table in GitHub's Markdown.
   public var markdown: String {
     let alignment = Self.header.indices.map { $0 == 0 ? "---" : "---:" }
     let lines = ([Self.header, alignment] + rows).map { "| " + $0.joined(separator: " | ") + " |" }
     return (notes.map { $0 + "  " } + [""] + lines + ["", summary]).joined(separator: "\n") + "\n"
   }
 
-  /// All of it, with what was measured, as one JSON object.
+  /// The results and the measurements as one JSON object.
   ///
   /// - Throws: `EncodingError` if a ratio is not a finite number.
   public func json() throws -> Data {
@@ -53,27 +53,27 @@ public struct SpeedReport: Sendable, Codable {
       "\(benchmark.entries) entries, values of \(benchmark.valueSize) bytes on average, "
         + "\(benchmark.repetitions) repetitions, durability \(benchmark.durability ?? "unknown")",
       benchmark.machine.summary,
-      "Median of the ratios of all repetitions (of stalls, in milliseconds), and the least and the greatest.",
+      "Median and range of the ratios of all repetitions; stalls in milliseconds.",
     ]
   }
 
   private var summary: String {
-    let missed = verdicts.count { !$0.isKept }
+    let missed = results.count { !$0.isMet }
     return missed == 0
-      ? "All \(verdicts.count) limits are kept." : "\(missed) of \(verdicts.count) limits are missed."
+      ? "All \(results.count) limits are met." : "\(missed) of \(results.count) limits are missed."
   }
 
-  private static let header = ["limit", "measured", "allowed", "spread", "time", "reference", "verdict"]
+  private static let header = ["limit", "measured", "allowed", "spread", "time", "reference", "result"]
 
   private var rows: [[String]] {
-    verdicts.map { verdict in
+    results.map { result in
       [
-        verdict.limit, verdict.value.map { Self.number($0.median) } ?? "–",
-        verdict.atMost.map { "≤ \(Self.number($0))" } ?? verdict.atLeast.map { "≥ \(Self.number($0))" } ?? "",
-        verdict.value.map { $0.spread > 0 ? "\(Self.number($0.minimum))–\(Self.number($0.maximum))" : "" }
+        result.limit, result.value.map { Self.number($0.median) } ?? "–",
+        result.atMost.map { "≤ \(Self.number($0))" } ?? result.atLeast.map { "≥ \(Self.number($0))" } ?? "",
+        result.value.map { $0.spread > 0 ? "\(Self.number($0.minimum))–\(Self.number($0.maximum))" : "" }
           ?? "",
-        verdict.measuredSeconds.map(Self.time) ?? "–", verdict.referenceSeconds.map(Self.time) ?? "",
-        verdict.isKept ? "kept" : verdict.value == nil ? "NOT MEASURED" : "MISSED",
+        result.measuredSeconds.map(Self.time) ?? "–", result.referenceSeconds.map(Self.time) ?? "",
+        result.isMet ? "met" : result.value == nil ? "NOT MEASURED" : "MISSED",
       ]
     }
   }

@@ -1,6 +1,6 @@
-/// How fast something must be, compared with something else of the same run.
+/// A bound on the speed of an engine, relative to another measurement of the same run.
 public struct Limit: Sendable, Hashable {
-  /// What an engine does.
+  /// A measurement: a subject in a workload.
   public struct Side: Sendable, Hashable, Codable {
     /// The name of the subject.
     public let subject: String
@@ -14,24 +14,24 @@ public struct Limit: Sendable, Hashable {
     }
   }
 
-  /// What is held against the bound.
+  /// The quantity that is compared with the bound.
   public enum Quantity: String, Sendable, Codable {
     /// The time of an operation, divided by that of the other side.
     case time
-    /// How many operations are done in a second, divided by those of the other side.
+    /// The operations per second, divided by those of the other side.
     case throughput
     /// The longest stall of the cooperative pool in milliseconds, without another side.
     case stall
   }
 
-  /// What the quantity may be.
+  /// The range of a quantity.
   public enum Bound: Sendable, Hashable {
     /// No more than this.
     case atMost(Double)
     /// No less than this.
     case atLeast(Double)
 
-    /// Whether the value may be.
+    /// Whether the value is within the bound.
     public func admits(_ value: Double) -> Bool {
       switch self {
       case .atMost(let most): value <= most
@@ -40,18 +40,18 @@ public struct Limit: Sendable, Hashable {
     }
   }
 
-  /// How the limit is selected: what is limited, and behind a slash which of it.
+  /// The name by which the limit is selected: a group, a slash, and a name within the group.
   public let name: String
-  /// What is limited.
+  /// The measurement that is limited.
   public let measured: Side
-  /// What it is compared with; nil for a stall.
+  /// The measurement that it is compared with; nil for a stall.
   public let reference: Side?
-  /// What is compared.
+  /// The quantity that is compared.
   public let quantity: Quantity
-  /// The limit itself.
+  /// The bound of the quantity.
   public let bound: Bound
 
-  /// A limit.
+  /// Creates a limit.
   public init(name: String, measured: Side, reference: Side?, quantity: Quantity, bound: Bound) {
     self.name = name
     self.measured = measured
@@ -77,7 +77,7 @@ public struct Limit: Sendable, Hashable {
     Limit(name: name, measured: measured, reference: nil, quantity: .stall, bound: .atMost(milliseconds))
   }
 
-  /// Whether the limit has this name, or belongs to what has it.
+  /// Whether the limit has this name, or is in the group of this name.
   public func isSelected(by selector: String) -> Bool { name == selector || name.hasPrefix(selector + "/") }
 
   /// The sides that have to be measured.

@@ -1,11 +1,11 @@
 import BenchmarkKit
 import Foundation
-import SpeedLimits
+import PerformanceBudget
 import StockroomCore
 import StockroomMemory
 import Testing
 
-@Suite("Speed limits") struct SpeedLimitsTests {
+@Suite("The performance budget") struct PerformanceBudgetTests {
   @Test("Every limit has a name of its own and workloads that exist")
   func isComplete() {
     #expect(Set(Limit.all.map(\.name)).count == Limit.all.count)
@@ -13,7 +13,7 @@ import Testing
     #expect(workloads == Set(Limit.all.flatMap(\.sides).map(\.workload)))
   }
 
-  @Test("A limit is selected by its name and by the beginnings of it")
+  @Test("A limit is selected by its name and by its groups")
   func selects() throws {
     let limit = try #require(Limit.all.first { $0.name == "growth/lmdb/read-one" })
     #expect(limit.isSelected(by: "growth/lmdb/read-one"))
@@ -23,7 +23,7 @@ import Testing
     #expect(!limit.isSelected(by: "read-one"))
   }
 
-  @Test("A verdict compares the two sides of each repetition, and takes the median")
+  @Test("A result is the median of the ratios of all repetitions")
   func judges() async throws {
     let report = try await report()
     let (fast, slow) = (Limit.Side("fast", "read-one"), Limit.Side("slow", "read-one"))
@@ -34,45 +34,45 @@ import Testing
 
     let time = Limit(
       name: "a", measured: fast, reference: slow, quantity: .time, bound: .atMost(ratios[1]))
-    let verdict = Verdict(time, in: report)
-    #expect(verdict.value?.median == ratios[1])
-    #expect(verdict.value?.minimum == ratios[0])
-    #expect(verdict.value?.maximum == ratios[2])
-    #expect(verdict.isKept)
+    let result = LimitResult(time, in: report)
+    #expect(result.value?.median == ratios[1])
+    #expect(result.value?.minimum == ratios[0])
+    #expect(result.value?.maximum == ratios[2])
+    #expect(result.isMet)
     #expect(ratios[1] < 0.9)
 
     let tighter = Limit(
       name: "b", measured: fast, reference: slow, quantity: .time, bound: .atMost(ratios[1] * 0.99))
-    #expect(!Verdict(tighter, in: report).isKept)
+    #expect(!LimitResult(tighter, in: report).isMet)
 
     let throughput = Limit(
       name: "c", measured: fast, reference: slow, quantity: .throughput, bound: .atLeast(1))
-    #expect(Verdict(throughput, in: report).isKept)
+    #expect(LimitResult(throughput, in: report).isMet)
     let converse = Limit(
       name: "d", measured: slow, reference: fast, quantity: .throughput, bound: .atLeast(1))
-    #expect(!Verdict(converse, in: report).isKept)
+    #expect(!LimitResult(converse, in: report).isMet)
 
     let stall = Limit(name: "e", measured: fast, reference: nil, quantity: .stall, bound: .atMost(-1))
-    #expect(!Verdict(stall, in: report).isKept)
-    #expect(Verdict(stall, in: report).value?.median == mine.stall.map { $0 * 1_000 })
+    #expect(!LimitResult(stall, in: report).isMet)
+    #expect(LimitResult(stall, in: report).value?.median == mine.stall.map { $0 * 1_000 })
   }
 
-  @Test("What was not measured is not kept, and the report says so")
+  @Test("A limit without a measurement is not met and reported as not measured")
   func reportsWhatIsMissing() async throws {
     let report = try await report()
     let side = Limit.Side("fast", "read-one")
-    let kept = Limit(name: "kept", measured: side, reference: side, quantity: .time, bound: .atMost(1))
+    let met = Limit(name: "met", measured: side, reference: side, quantity: .time, bound: .atMost(1))
     let missing = Limit(
       name: "missing", measured: Limit.Side("nobody", "read-one"), reference: side, quantity: .time,
       bound: .atMost(1))
-    #expect(SpeedReport([kept], in: report).areAllKept)
-    let both = SpeedReport([kept, missing], in: report)
-    #expect(!both.areAllKept)
+    #expect(BudgetReport([met], in: report).areAllMet)
+    let both = BudgetReport([met, missing], in: report)
+    #expect(!both.areAllMet)
     #expect(both.text.contains("NOT MEASURED") && both.text.hasSuffix("1 of 2 limits are missed.\n"))
-    #expect(both.markdown.contains("| kept | 1.00 | ≤ 1.00 |"))
+    #expect(both.markdown.contains("| met | 1.00 | ≤ 1.00 |"))
     let decoder = JSONDecoder()
     decoder.dateDecodingStrategy = .iso8601
-    #expect(try decoder.decode(SpeedReport.self, from: both.json()).verdicts == both.verdicts)
+    #expect(try decoder.decode(BudgetReport.self, from: both.json()).results == both.results)
   }
 
   private func report() async throws -> BenchmarkReport {

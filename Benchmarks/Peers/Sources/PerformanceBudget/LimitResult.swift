@@ -1,30 +1,30 @@
 import BenchmarkKit
 
-/// What a run says about a limit.
-public struct Verdict: Sendable, Hashable, Codable {
+/// The result of a run for one limit.
+public struct LimitResult: Sendable, Hashable, Codable {
   /// The name of the limit.
   public let limit: String
-  /// What is limited.
+  /// The measurement that is limited.
   public let measured: Limit.Side
-  /// What it is compared with.
+  /// The measurement that it is compared with.
   public let reference: Limit.Side?
-  /// What is compared.
+  /// The quantity that is compared.
   public let quantity: Limit.Quantity
-  /// The most that is allowed, if there is such a limit.
+  /// The upper bound, if the limit is one.
   public let atMost: Double?
-  /// The least that is allowed, if there is such a limit.
+  /// The lower bound, if the limit is one.
   public let atLeast: Double?
-  /// What was measured: of a ratio, that of each repetition. Nil if a side has no result.
+  /// The quantity, of a ratio in each repetition. Nil if a side was not measured.
   public let value: Statistics?
-  /// How many seconds an operation takes, at the median.
+  /// The median time of an operation in seconds.
   public let measuredSeconds: Double?
-  /// How many seconds an operation of the other side takes, at the median.
+  /// The median time of an operation of the other side in seconds.
   public let referenceSeconds: Double?
-  /// Whether the median is within the limit. Without a result it is not.
-  public let isKept: Bool
+  /// Whether the median is within the bound. False without a result.
+  public let isMet: Bool
 
-  /// Judges a run. Both sides of a ratio are from the same repetition, a few moments apart, so that what slows the
-  /// machine down for a while slows down both.
+  /// Compares a run with a limit. Both sides of a ratio are from the same repetition and so from almost the same time: a
+  /// machine that is slow for a while affects both.
   public init(_ limit: Limit, in report: BenchmarkReport) {
     let result = report.result(of: limit.measured.subject, in: limit.measured.workload)
     let other = limit.reference.flatMap { report.result(of: $0.subject, in: $0.workload) }
@@ -40,7 +40,7 @@ public struct Verdict: Sendable, Hashable, Codable {
     self.value = value
     measuredSeconds = result?.secondsPerOperation
     referenceSeconds = other?.secondsPerOperation
-    isKept = value.map { limit.bound.admits($0.median) } ?? false
+    isMet = value.map { limit.bound.admits($0.median) } ?? false
   }
 
   private static func value(

@@ -1,8 +1,8 @@
 import BenchmarkKit
 
 extension Limit {
-  /// Every limit. The workloads run in the order in which they are first named here, so that an engine and its peer
-  /// have done the same things before whatever is compared, as far as both do them.
+  /// Every limit. The workloads run in the order in which they first occur here, so that an engine and its peer have run
+  /// the same workloads before each comparison.
   public static let all =
     rawC + onMainActor + memory + files + concurrency + heartbeat + grdb + grdbAwaited + store + growth
 
@@ -30,24 +30,24 @@ extension Limit {
 
   // MARK: Against others
 
-  /// Its calls that block the thread.
+  /// GRDB's synchronous calls, which block the thread.
   private static let grdb = againstGRDB("grdb", "GRDB")
 
-  /// Its calls that can be awaited, as ours can.
+  /// GRDB's asynchronous calls, as Stockroom's are.
   private static let grdbAwaited = againstGRDB("grdb-awaited", "GRDB awaited")
 
-  /// Never slower at anything that both do, and ahead where it counts.
+  /// Never slower in any workload, and faster in the most frequent ones.
   private static func againstGRDB(_ name: String, _ peer: String) -> [Limit] {
     (Workload.named("calls") ?? []).map(\.name).map { workload in
-      let (ours, theirs) = (Side("SQLite", workload), Side(peer, workload))
+      let (measured, reference) = (Side("SQLite", workload), Side(peer, workload))
       return ["read-one", "write-batch-10000"].contains(workload)
-        ? throughput("\(name)/\(workload)", of: ours, over: theirs, atLeast: 1.5)
-        : time("\(name)/\(workload)", of: ours, over: theirs, atMost: 1)
+        ? throughput("\(name)/\(workload)", of: measured, over: reference, atLeast: 1.5)
+        : time("\(name)/\(workload)", of: measured, over: reference, atMost: 1)
     }
   }
 
   private static let files = [
-    // A loop of writes that are atomic and synced, each.
+    // The peer writes each file atomically and syncs it.
     throughput(
       "files/write-batch-10000", of: Side("Files", "write-batch-10000"),
       over: Side("POSIX files", "write-one"), atLeast: 5),
@@ -71,7 +71,7 @@ extension Limit {
     stall("heartbeat/\(engine.lowercased())", of: Side(engine, "write-concurrent-64"), atMost: 20)
   }
 
-  /// What a store costs beside its engine, on the engine that costs least.
+  /// The overhead of a store, on the fastest engine.
   private static let store = [
     time(
       "store/insert-one", of: Side("Memory", "store-insert-one-100000"),
@@ -97,7 +97,7 @@ extension Limit {
 }
 
 extension Sequence<Limit> {
-  /// What has to be measured, in the order in which it is first named.
+  /// The workloads of all limits, in the order in which they first occur.
   public var workloads: [Workload] {
     var names: Set<String> = []
     return flatMap(\.sides).filter { names.insert($0.workload).inserted }.compactMap { side in
@@ -105,7 +105,7 @@ extension Sequence<Limit> {
     }
   }
 
-  /// Who takes part in what.
+  /// The workloads to run on each subject.
   public var workloadsOfSubjects: [String: Set<String>] {
     reduce(into: [:]) { workloads, limit in
       for side in limit.sides { workloads[side.subject, default: []].insert(side.workload) }
