@@ -96,7 +96,10 @@ let package = Package(
       swiftSettings: settings),
     .testTarget(
       name: "StockroomStoreTests",
-      dependencies: ["StockroomStore", "StockroomMemory", "StockroomEngines", "StockroomTestSupport"],
+      dependencies: [
+        "StockroomStore", "StockroomMemory", "StockroomEngines", "StockroomTestSupport",
+        "StockroomKitSupport",
+      ],
       swiftSettings: settings),
     .testTarget(
       name: "StockroomTests", dependencies: engineNames + ["Stockroom", "StockroomEngines"],

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 import StockroomMemory
 import StockroomStore
 import Testing
