@@ -26,7 +26,7 @@ import Testing
       let written = try String(contentsOf: page, encoding: .utf8)
       #expect(
         written.contains(
-          "## In short\n\n![Operations per second, workload by workload](My%20page.svg)\n"))
+          "## Summary\n\n![Operations per second, workload by workload](My%20page.svg)\n"))
       #expect(written.contains("| workload | Memory | SQLite | LMDB |"))
       // Memory is the fastest, but keeps nothing.
       #expect(written.contains(#/\| read-one \| [0-9.]+ .s \|/#))

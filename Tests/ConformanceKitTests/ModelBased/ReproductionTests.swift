@@ -118,7 +118,8 @@ struct ReproductionTests {
     private func compilation(in directory: URL) throws -> [String] {
       let products = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
       let modules = [
-        "StockroomCore", "StockroomStore", "ConformanceKit", "FaultyEngineWorker", "ConformanceKitTests",
+        "StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit",
+        "FaultyEngineWorker", "ConformanceKitTests",
       ]
       let objects = try modules.flatMap {
         module in
