@@ -44,7 +44,8 @@ let package = Package(
     .executableTarget(
       name: "PeersCommand",
       dependencies: stockroom("StockroomCore", "_StockroomEngines", "BenchmarkKit") + [
-        "PeerEngines", "PerformanceBudget", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        "PeerEngines", "PerformanceBudget",
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),
 
