@@ -107,8 +107,8 @@ private struct HistoryPlayer {
   private mutating func make(_ method: HistoryCall.Method) async {
     switch method {
     case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: await change(method)
-    case .read, .exists, .readMany, .readManyWithKeys, .keysExist: await lookAtSome(method)
-    case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount, .scan: await lookAtAll(method)
+    case .read, .exists, .readMany, .readManyWithKeys, .keysExist: await observeSome(method)
+    case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount, .scan: await observeAll(method)
     }
   }
 
@@ -143,7 +143,7 @@ private struct HistoryPlayer {
     }
   }
 
-  private mutating func lookAtSome(_ method: HistoryCall.Method) async {
+  private mutating func observeSome(_ method: HistoryCall.Method) async {
     let (engine, entries) = (engine, entries)
     let asked = someKeys(method == .read || method == .exists ? 1...1 : 2...4)
     let keys = asked.map { entries.keys[$0] }
@@ -181,7 +181,7 @@ private struct HistoryPlayer {
     }
   }
 
-  private mutating func lookAtAll(_ method: HistoryCall.Method) async {
+  private mutating func observeAll(_ method: HistoryCall.Method) async {
     let (engine, entries) = (engine, entries)
     let all = Array(0..<workload.keyCount)
     switch method {

@@ -22,7 +22,7 @@ public struct CacheKey: Sendable {
   /// A key whose value is the MD5 digest of the text, formatted like a UUID.
   ///
   /// Any text is accepted, the empty one too. Hashing costs time proportional to the length of the text. MD5
-  /// spreads keys evenly; it does not resist somebody who constructs two texts with the same digest.
+  /// spreads keys evenly; it does not resist an attacker who constructs two texts with the same digest.
   public init(_ text: String) {
     self.init(value: MD5.digest(of: text.utf8).uuidFormatted, rawValue: text)
   }

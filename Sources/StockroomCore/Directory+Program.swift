@@ -25,7 +25,7 @@ extension FileManager.Directory {
   /// The directory below this one that belongs to this program and this library: `<program>/Stockroom`.
   ///
   /// Every program of a user has the same XDG directories, and on macOS every program without a sandbox the same
-  /// Application Support. An engine for which nobody names a place must not meet another program's there.
+  /// Application Support. An engine that is opened without a directory must not find another program's data there.
   package var ofProgram: FileManager.Directory {
     appending(Self.pathComponent(for: Program.name)).appending("Stockroom")
   }

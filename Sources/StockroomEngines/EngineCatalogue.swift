@@ -12,7 +12,7 @@ import StockroomSQLite
 
 /// The built-in engines: what the command, the tests and the benchmarks run on. A new engine is one entry here.
 ///
-/// It is public only because Benchmarks/Peers, a package of its own, uses it too. Nobody else may rely on it.
+/// It is public only because Benchmarks/Peers, a package of its own, uses it too. Nothing else may rely on it.
 public enum EngineCatalogue {
   /// One of the built-in engines.
   public struct Entry: Sendable {

@@ -229,7 +229,7 @@ extension DiskConnection {
     if !usesAttributes { try sidecars?.moveIn(staged.metadata, from: staging.directory, to: name) }
     guard try entries.moveIn(staged, from: staging.directory, to: name) else {
       throw StorageError(
-        .io, "The file that was to become \(entries.path(of: name)) has been removed by somebody.")
+        .io, "The file that was to become \(entries.path(of: name)) has been removed by another program.")
     }
   }
 

@@ -35,7 +35,7 @@ extension DiskConnection {
     return try metadata(of: file, status, name)
   }
 
-  /// A file that has become shorter or longer must not pass for a value (rule F2): somebody has cut it off, or it was not
+  /// A file that has become shorter or longer must not pass for a value (rule F2): it was truncated, or it was not
   /// synced when the machine died, and came back without its contents or without the end of them.
   private func checkSize(of file: FileDescriptor, _ status: FileStatus) throws {
     guard usesAttributes, let recorded = try MetadataAttribute.read(from: file), recorded.size != status.size
@@ -45,7 +45,7 @@ extension DiskConnection {
     throw StorageError(
       .corrupted,
       "\(file.path) has \(status.size) bytes and was written with \(recorded.size). Writing or removing the key puts it "
-        + "right; so does, if somebody has edited the file, removing its attribute \(MetadataAttribute.name)."
+        + "right; so does, if the file was edited on purpose, removing its attribute \(MetadataAttribute.name)."
     )
   }
 
@@ -56,7 +56,7 @@ extension DiskConnection {
       return recorded.adjusted(to: status)
     }
     if let recorded = try sidecar(of: name) { return recorded.adjusted(to: status) }
-    // Somebody copied the file here. It gets the place in the order that its time gives it.
+    // The file was copied here. It gets the place in the order that its time gives it.
     let sequence = UInt64(max(0, status.modified.nanoseconds))
     return EntryMetadata(
       header: EntryHeader(createdAt: status.modified, sequence: sequence), size: status.size)
@@ -79,7 +79,7 @@ extension DiskConnection {
 }
 
 extension EntryMetadata {
-  /// With the time that the file says it was written at, which somebody may have edited it after.
+  /// With the time that the file says it was written at, after which it may have been edited.
   fileprivate func adjusted(to status: FileStatus) -> EntryMetadata {
     var result = self
     // Some file systems keep whole seconds, or every other one. Then ours is the better one.

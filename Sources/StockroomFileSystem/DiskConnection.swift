@@ -93,7 +93,7 @@ final class DiskConnection: Sendable {
     try checkPlace()
   }
 
-  /// Closes every file. Nobody may be using the connection.
+  /// Closes every file. The connection must not be in use.
   func release() {
     for file in [entries.root, hidden, state.file, journal.file, staging.directory, undo.root] {
       file.release()
@@ -106,7 +106,7 @@ final class DiskConnection: Sendable {
     defer { state.unlock() }
     if try state.validate() == nil {
       try journal.prepare()
-      // Not zero if somebody removed the file, or put entries into a directory of their own.
+      // Not zero if another program removed the file, or put entries into a directory of their own.
       var last: UInt64 = 0
       try entries.forEachKey { bytes in
         guard let key = CacheKey(utf8: bytes) else { return }
@@ -121,7 +121,7 @@ final class DiskConnection: Sendable {
 
   private func recoverIfUnlocked() throws {
     guard try state.tryLock() else {
-      // Somebody writes, or only keeps the lock. If no batch is pending, reads need not wait for them.
+      // Another process writes, or only keeps the lock. If no batch is pending, reads need not wait for them.
       if try journal.read() == nil, try state.read().isStable {
         isRecovered.store(true, ordering: .releasing)
       }

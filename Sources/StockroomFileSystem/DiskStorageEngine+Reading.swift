@@ -47,7 +47,7 @@ extension DiskStorageEngine {
   /// returned.
   ///
   /// The first scan lists the directory and sorts its keys, in O(N log N), and so does the first one after another engine
-  /// has written or somebody else has put files there. The keys are kept in memory from then on.
+  /// has written or another program has put files there. The keys are kept in memory from then on.
   public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     let limit = max(0, limit ?? .max)

@@ -18,7 +18,7 @@ public import StockroomCore
 /// The hidden directory `.stockroom` holds what engines share: a lock, a journal for batches, files being written.
 ///
 /// When an entry was created is in an extended attribute of its file or, where the file system has none, in a
-/// file in `.stockroom`. When it was updated is the file's time of modification. A file that somebody copied into
+/// file in `.stockroom`. When it was updated is the file's time of modification. A file that was copied into
 /// the directory under a name of ours is an entry. So is one that was renamed over ours; but one of ours that has become
 /// longer or shorter counts as corrupted, where the file system has attributes.
 ///

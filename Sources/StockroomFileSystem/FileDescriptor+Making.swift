@@ -26,7 +26,7 @@ extension FileDescriptor {
       try synchronizeNames()
       file = made
     } else {
-      // Somebody else has made it just now.
+      // Another process has made it just now.
       guard let others = try openFile(name, O_RDWR) else { throw StorageError.directoryRemoved(path) }
       file = others
     }

@@ -7,7 +7,7 @@ import StockroomCore
 /// every write, and when the directory was changed, which tells of files that people and other programs put there or
 /// remove. The engine's own writes keep it right at a cost of O(log N).
 ///
-/// A file that somebody puts beside long keys, into a directory `….more` that is there already, is noticed with the next
+/// A file that another program puts beside long keys, into a directory `….more` that is there already, is noticed with the next
 /// change of any other kind.
 final class KeyIndex: Sendable {
   /// What a commit does to the keys.

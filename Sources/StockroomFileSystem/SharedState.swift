@@ -130,7 +130,7 @@ struct SharedState: Sendable {
     try FileLock.acquire(file.number, path: file.path, timeout: timeout)
   }
 
-  /// Takes the lock if nobody has it.
+  /// Takes the lock if it is free.
   func tryLock() throws -> Bool { try FileLock.tryAcquire(file.number, path: file.path) }
 
   func unlock() { FileLock.release(file.number) }

@@ -24,7 +24,7 @@ extension LMDBEnvironment {
       if handle.information.me_last_txnid != snapshot.number {
         // Without a transaction, pages may have been written over.
         if snapshot.transaction == nil { return .isStale }
-        // Somebody has written since: with our lock file, or with one that has taken its place.
+        // There has been a commit since: with our lock file, or with one that has taken its place.
         try files.checkLockFileIfMissing()
       }
       return .value(value)
@@ -71,7 +71,7 @@ extension LMDBEnvironment {
     readers.leave(read.reader, isInMap: false)
   }
 
-  /// Begins to read: without a transaction as long as the lock file cannot be written, since nobody can write anything then.
+  /// Begins to read: without a transaction as long as the lock file cannot be written, since nothing can be written then.
   private func begin(
     _ handle: LMDBHandle, _ idle: inout LMDBReader?, isWritable: Bool
   ) throws -> LMDBSnapshot? {

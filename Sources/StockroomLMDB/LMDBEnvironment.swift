@@ -56,12 +56,12 @@ final class LMDBEnvironment: @unchecked Sendable {
     writeCheck = LMDBWriteCheck(pageCount: handle.pageCount)
   }
 
-  /// Closes everything. No call of any engine may be under way, and none may follow. Waits for nobody.
+  /// Closes everything. No call of any engine may be under way, and none may follow. Does not wait.
   ///
   /// - Parameter isLocked: Whether the caller has the lock of the file, without which nothing is trimmed.
   func close(isLocked: Bool) {
     if case .success(let handle) = handle {
-      // Where another process has the database open, it does this when it closes it. Nobody else's file is touched.
+      // Where another process has the database open, it does this when it closes it. No other file is touched.
       if hasWritten, isLocked, lockFile.isUnused, (try? checkFiles(handle)) != nil {
         // The file is as good without.
         try? handle.trimFile()
@@ -120,7 +120,7 @@ extension LMDBEnvironment {
         }
       }
     } catch {
-      // LMDB may have given up the environment, which readers need too. If it cannot be reopened, they hear why.
+      // LMDB may have given up the environment, which readers need too. If it cannot be reopened, their errors say why.
       try? repair()
       throw StorageError.fromTransaction(error, "Writing the LMDB database in \(directory) failed")
     }
@@ -153,7 +153,7 @@ extension LMDBEnvironment {
       throw error
     }
     try LMDBError.check(mdb_txn_commit(transaction))
-    // What was committed to files that nobody will find is not acknowledged.
+    // What was committed to files that no opening will find is not acknowledged.
     try checkFiles()
   }
 
@@ -210,7 +210,7 @@ extension LMDBEnvironment {
       do {
         try handle.setMapSize(size)
       } catch {
-        // LMDB has no map now, which nobody may come to see.
+        // LMDB has no map now, which no reader may use.
         self.handle = .failure(StorageError(.io, "Mapping \(file.path) failed", underlying: error))
       }
     }
@@ -238,7 +238,7 @@ extension LMDBEnvironment {
   private func reopen(_ handle: LMDBHandle) {
     readers.whilePaused(for: .transactions) {
       readers.drain()
-      // Nobody may open the database at the same moment. A process that keeps the lock for so long does not.
+      // No other process may open the database at the same moment. A process that keeps the lock for so long does not.
       let isLocked = (try? file.lock(timeout: lockTimeout)) != nil
       defer { if isLocked { file.unlock() } }
       handle.close()

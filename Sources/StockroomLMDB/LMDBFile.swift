@@ -61,7 +61,7 @@ final class LMDBFile: Sendable {
     return try FileIdentity(path: path) == identity
   }
 
-  /// Whether nobody else has the lock, which the caller then has.
+  /// Whether the lock was free. The caller has it then.
   func tryLock() -> Bool { (try? FileLock.tryAcquire(descriptor, path: path)) ?? false }
 
   func unlock() { FileLock.release(descriptor) }

@@ -28,7 +28,7 @@ final class LMDBFiles: Sendable {
     lockSize = try Self.examine(lockFile.path, lockFile.identity)
   }
 
-  /// Closes the directory. Nobody may check anything afterwards. May be called twice.
+  /// Closes the directory. No check may follow. May be called twice.
   func close() { directory.close() }
 
   /// Returns the size of the data file.

@@ -30,7 +30,7 @@ extension LMDBHandle {
 
   var information: MDB_envinfo { Self.information(environment) }
 
-  /// Moves both maps, which then cover at least what is in use. Nobody may be looking at LMDB's own.
+  /// Moves both maps, which then cover at least what is in use. LMDB's own must not be in use.
   ///
   /// - Throws: ``LMDBError``. The environment must be closed then: it has no map.
   func setMapSize(_ size: Int) throws(LMDBError) {
@@ -84,10 +84,10 @@ extension LMDBHandle {
     guard ftruncate(fileDescriptor, off_t(mapSize)) == 0 else { throw LMDBError(code: errno) }
   }
 
-  /// Cuts off what ``extendFile(to:)`` has added and no page uses, so that nobody wonders at the size of the file,
-  /// and so that one which has been truncated by somebody else is recognised whatever was truncated.
+  /// Cuts off what ``extendFile(to:)`` has added and no page uses, so that the file shows its real size,
+  /// and so that one which has been truncated by another program is recognized whatever was truncated.
   func trimFile() throws {
-    // Nobody in any process writes during a write transaction.
+    // No other thread of any process writes during a write transaction.
     let transaction = try beginWriting()
     defer { mdb_txn_abort(transaction) }
     guard ftruncate(fileDescriptor, off_t(usedSize)) == 0 else {
@@ -111,7 +111,7 @@ extension LMDBHandle {
   /// which every second commit writes. A thread that is held up in between finds the roots of a later commit there, maybe of
   /// one that is not acknowledged yet; the next reader would see what was before it (rule W4). So it begins again then.
   ///
-  /// - Returns: Nil if that has not helped. Then the thread is held up for long, or somebody writes the file without the lock
+  /// - Returns: Nil if that has not helped. Then the thread is held up for long, or another process writes the file without the lock
   ///   file, or has written an older copy over it.
   func begin(_ reader: inout LMDBReader?) throws -> LMDBSnapshot? {
     for _ in 0..<100 {

@@ -15,7 +15,7 @@ import StockroomCore
 /// (http://www.lmdb.tech/doc/, "Caveats"). ``LMDBRegistry`` sees to that.
 final class LMDBHandle: @unchecked Sendable {
   // Safe to share: LMDB's environments may be used from any thread. What is not so, moving the map and closing, is done by
-  // LMDBEnvironment on the thread that writes, while nobody else uses `environment` or `map`.
+  // LMDBEnvironment on the thread that writes, while `environment` and `map` are in no other use.
   let environment: OpaquePointer
   let main: MDB_dbi
   let entries: MDB_dbi
@@ -160,7 +160,7 @@ final class LMDBHandle: @unchecked Sendable {
     return try inTransaction(of: environment, flags: 0) { transaction in
       var (main, entries): (MDB_dbi, MDB_dbi) = (0, 0)
       try LMDBError.check(mdb_dbi_open(transaction, nil, 0, &main))
-      // Somebody may have been faster, and then have written something already.
+      // Another process may have been faster, and have written something already.
       if try metadata(transaction, main) == LMDBMetadata() {
         try LMDBMetadata().store(in: transaction, main: main)
       }

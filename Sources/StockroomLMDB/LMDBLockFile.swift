@@ -89,7 +89,7 @@ final class LMDBLockFile: Sendable {
     }
   }
 
-  /// Removes the file, which nobody else has had the time to open.
+  /// Removes the file, which no other process has had the time to open.
   func remove() { unlink(path) }
 
   /// Whether the file has been made immutable. LMDB writes to it through its map, for each read too, and the system answers

@@ -19,9 +19,9 @@ struct LMDBReader: @unchecked Sendable {
 /// The read transactions of one environment: those that wait to be used, those that are under way, and whether new ones
 /// have to keep away.
 ///
-/// LMDB must not move its map while somebody is looking at it, which reads do when they begin. The writer that has to move
+/// LMDB must not move its map while it is being read, which reads do when they begin. The writer that has to move
 /// it pauses them: it waits, on its own thread, for those that are beginning, and those that come suspend. What they read
-/// after that is in a map of our own, which stays (``LMDBMap``). So nobody waits for a long read, however often that one
+/// after that is in a map of our own, which stays (``LMDBMap``). So the writer does not wait for a long read, however often that one
 /// gives way.
 final class LMDBReaders: Sendable {
   enum Turn {
@@ -42,7 +42,7 @@ final class LMDBReaders: Sendable {
     var longReads = 0
     var waitingForLongRead: [CheckedContinuation<Void, Never>] = []
 
-    /// Whether the writer waits for somebody to leave.
+    /// Whether the writer waits for readers to leave.
     var isAwaited = false
 
     var isPausedFully: Bool { inMap == 0 && (pause == .map || transactions == 0) }

@@ -17,7 +17,7 @@ import StockroomCore
 /// The environments that are open in this process, so that none is ever opened twice.
 ///
 /// An environment is identified by its `data.mdb`, so that no symbolic link and no other
-/// spelling of the path makes a second one of it. Nobody waits for anything while the lock is held.
+/// spelling of the path makes a second one of it. Nothing waits while the lock is held.
 enum LMDBRegistry {
   private enum Entry {
     case open(LMDBSharedEnvironment, users: Int)
@@ -35,7 +35,7 @@ enum LMDBRegistry {
 
   /// The place in the directory, opened if it is not yet. Every call is matched by one of ``release(_:)``.
   ///
-  /// - Throws: `StorageError` with code `locked` if somebody has kept the files locked for as long as `lockTimeout`.
+  /// - Throws: `StorageError` with code `locked` if the files have been kept locked for as long as `lockTimeout`.
   static func environment(
     in directory: FileManager.Directory, permissions: FilePermissions, lockTimeout: Duration
   ) throws -> LMDBSharedEnvironment {
@@ -98,7 +98,7 @@ enum LMDBRegistry {
     state.withLock { $0.entries[identity] = entry }
   }
 
-  /// Opens the file's environment, or returns nil if somebody has just put another file in its place.
+  /// Opens the file's environment, or returns nil if another file has just been put in its place.
   private static func open(
     _ file: LMDBFile, _ permissions: FilePermissions, _ lockTimeout: Duration
   ) throws -> LMDBSharedEnvironment? {

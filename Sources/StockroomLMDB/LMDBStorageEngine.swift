@@ -125,7 +125,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
 
   /// Gives the place back, the first time it is called.
   ///
-  /// - Returns: Whether nobody is left on the place, which has to be closed.
+  /// - Returns: Whether this was the last engine on the place, which has to be closed.
   private func release() -> Bool {
     let isFirst = isReleased.withLock { isReleased in
       defer { isReleased = true }

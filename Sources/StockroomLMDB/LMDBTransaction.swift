@@ -12,7 +12,7 @@ import StockroomCore
 /// What it hands out points into the map and is valid only while the transaction lasts.
 struct LMDBSnapshot: @unchecked Sendable {
   // Safe to share: with MDB_NOTLS a read transaction may go from thread to thread, and each is with one call.
-  /// Nil while nobody can write.
+  /// Nil while the place cannot be written.
   let transaction: OpaquePointer?
   /// The number of the transaction that it shows.
   let number: Int

@@ -13,7 +13,7 @@ import StockroomCore
 /// Each reader retains it. So when the file grows, another one takes its place at once, and the reads under way go on
 /// in the old one: both show the same memory of the system. The mapping of LMDB's own is used for writing, and to begin.
 final class LMDBMap: @unchecked Sendable {
-  // Safe to share: nobody writes to it through this object.
+  // Safe to share: nothing writes to it through this object.
   let bytes: UnsafeRawBufferPointer
 
   init(fileDescriptor: Int32, size: Int) throws(LMDBError) {

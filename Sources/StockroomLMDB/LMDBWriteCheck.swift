@@ -24,7 +24,7 @@ struct LMDBWriteCheck {
   ) throws {
     if isComplete { return }
     if !areFreePagesChecked || batch.removesAll {
-      // That of the latest commit, which nobody writes over during a write transaction.
+      // That of the latest commit, which is not overwritten during a write transaction.
       let latest = try LMDBFileHeader.snapshot(
         of: UInt64(clamping: mdb_txn_id(transaction) - 1), pageSize: handle.pageSize,
         fileDescriptor: handle.fileDescriptor, path: file.path)

@@ -43,7 +43,7 @@ struct LevelDBCleanShutdownMarker {
 
   /// Compares the files with the mark.
   ///
-  /// - Throws: `StorageError` with code `corrupted` and the names of the files that differ, if nobody can have opened
+  /// - Throws: `StorageError` with code `corrupted` and the names of the files that differ, if no other process can have opened
   ///   the database since.
   static func compare(with files: LevelDBFiles) throws -> Finding {
     guard let bytes = try files.readIfPresent(name) else { return .absent }

@@ -1,7 +1,7 @@
 import StockroomCore
 import Synchronization
 
-/// The thread on which tables are merged after everything has been removed. Nobody waits for it but ``stop()``.
+/// The thread on which tables are merged after everything has been removed. Only ``stop()`` waits for it.
 ///
 /// LevelDB cannot be closed while a range is being compacted, nor told to give that up, so a range is kept small.
 final class LevelDBCompactor: Sendable {

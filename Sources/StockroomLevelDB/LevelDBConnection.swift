@@ -195,7 +195,7 @@ extension LevelDBConnection {
       try? dropUnacknowledged(state.metadata)
       return
     }
-    // Only when it is reopened LevelDB forgets the batch too. Until then nobody may see it.
+    // Only when it is reopened LevelDB forgets the batch too. Until then it must not be visible.
     do {
       try mend(&state)
     } catch {

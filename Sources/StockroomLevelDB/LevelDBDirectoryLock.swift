@@ -28,7 +28,7 @@ final class LevelDBDirectoryLock: Sendable {
   let files: LevelDBFiles
   /// A path that leads to this directory wherever it is moved, and nowhere once it is deleted, if the system has such
   /// paths. LevelDB opens, makes and deletes files by their paths, in the background as well: by the directory's own
-  /// path it would do so in a database that somebody else has put there meanwhile (rule C6).
+  /// path it would do so in a database that has been put there meanwhile (rule C6).
   let libraryPath: String
 
   var path: String { files.path }

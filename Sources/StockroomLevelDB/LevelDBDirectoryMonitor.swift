@@ -14,7 +14,7 @@ import StockroomCore
 /// so one look at the directory tells that all is as it was.
 final class LevelDBDirectoryMonitor: Sendable {
   private struct State {
-    /// What CURRENT says, which nobody but LevelDB changes, and only when it opens the database.
+    /// What CURRENT says, which only LevelDB changes, and only when it opens the database.
     var manifest = ""
     /// The files that LevelDB keeps open as long as it has the database open.
     var lasting: [(name: String, identity: FileIdentity)] = []
@@ -84,7 +84,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     place.confirm(observation)
   }
 
-  /// Closes the directory. Nobody may check anything afterwards. May be called twice.
+  /// Closes the directory. No check may follow. May be called twice.
   func close() { place.close() }
 
   /// Makes sure that the directory is where it was, and looks at each file in it.
@@ -99,7 +99,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     var status = stat()
     if stat(files.path, &status) != 0 {
       let number = errno
-      // Somebody has taken away the permission to look: that says nothing about the directory itself.
+      // The permission to look has been taken away: that says nothing about the directory itself.
       guard number == EACCES, fstat(files.descriptor, &status) == 0, status.st_nlink > 0 else {
         throw StorageError.posix(
           number, "The directory \(files.path) has been moved or deleted while the database was open")

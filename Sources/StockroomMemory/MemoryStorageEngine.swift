@@ -4,7 +4,7 @@ import StockroomCore
 ///
 /// For tests, previews, and data that may go with the process. Nothing is stored, so `Durability` has no
 /// meaning here; every other rule of the contract holds. Values are copied on their way in, so that an entry takes
-/// the memory of its own bytes and nobody else can change them.
+/// the memory of its own bytes and no other code can change them.
 ///
 /// A read of one entry holds a lock for as long as one look-up takes. A read of many works on a copy that costs
 /// nothing to take, so it shows one moment, and neither waits for writers nor holds them up. A long batch is made ready
@@ -39,7 +39,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   }
 
   #if DEBUG
-    /// Releases a table while nobody else changes one.
+    /// Releases a table while no other is changed.
     func releaseLocked(_ table: inout MemoryTable?) {
       state.withLock { _ in table = nil }
     }
@@ -47,7 +47,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 
   // MARK: Reading
 
-  /// Lets `body` look at the table while nobody changes it. For what takes no longer than one look-up.
+  /// Lets `body` read the table while it is not changed. For what takes no longer than one look-up.
   func look<Result>(_ body: (borrowing MemoryTable) -> Result) throws -> Result {
     try state.withLock { state in
       guard let table = state.table else { throw MemoryState.closed }
@@ -113,7 +113,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Suspends until nobody else changes the table or is about to.
+  /// Suspends until no other task changes the table or is about to.
   private func takeTurn() async {
     await withCheckedContinuation { continuation in
       if state.withLock({ $0.takeTurn(or: continuation) }) { continuation.resume() }
@@ -129,15 +129,15 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 private struct MemoryState {
   /// Nil once the engine is closed.
   var table: MemoryTable? = MemoryTable()
-  /// Whether somebody has the turn. Nobody else changes the table then.
+  /// Whether a task has the turn. No other changes the table then.
   private var isTaken = false
-  /// Those who wait for their turn, in the order in which they came.
+  /// The tasks that wait for their turn, in the order in which they came.
   private var waiting: ArraySlice<CheckedContinuation<Void, Never>> = []
   private var batchCount = 0
 
   static var closed: StorageError { StorageError(.closed, "The memory engine has been closed.") }
 
-  /// Does the operations at once, unless it is somebody's turn. Returns how many batches have been done so, or nil.
+  /// Does the operations at once, unless a task has the turn. Returns how many batches have been done so, or nil.
   mutating func apply(_ operations: [StorageOperation]) throws -> Int? {
     guard table != nil else { throw Self.closed }
     if isTaken { return nil }

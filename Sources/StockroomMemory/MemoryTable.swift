@@ -10,7 +10,7 @@ import StockroomCore
 /// The entries of a memory engine at one moment.
 ///
 /// A persistent data structure: a copy shares everything with the original and costs nothing, and each change
-/// to either then copies O(log N) of it. So a reader of everything takes a copy and holds nobody up.
+/// to either then copies O(log N) of it. So a reader of everything takes a copy and delays no other task.
 struct MemoryTable: Sendable {
   struct Entry: Sendable {
     var data: Data
@@ -78,7 +78,7 @@ extension StorageOperation {
   }
 
   /// The operation with a copy of the value. What the caller gave may be a slice, which would keep all that it is a
-  /// slice of and does not start at 0, or a buffer that somebody changes later (rules V1, V3).
+  /// slice of and does not start at 0, or a buffer that is changed later (rules V1, V3).
   var withValueOfItsOwn: StorageOperation {
     guard case .write(let data, let key) = self else { return self }
     return .write(data.withUnsafeBytes { Data($0) }, key: key)

@@ -52,7 +52,7 @@ final class SQLiteCommitter: Sendable {
         var left = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
           let left = try transaction.perform(batch)
-          // Not to write where others write by now, or where nobody will look.
+          // Not to write where others write by now, or where no opening will look.
           try files.check()
           return left
         }
@@ -98,7 +98,7 @@ final class SQLiteCommitter: Sendable {
     }
   }
 
-  /// Waits until nobody keeps readers out, for as long as the lock's timeout.
+  /// Waits until readers are no longer kept out, for as long as the lock's timeout.
   func waitUntilReadable() throws {
     try connection.run(.metadata) { _ = try $0.step() }
   }
@@ -109,7 +109,7 @@ final class SQLiteCommitter: Sendable {
     do {
       try files.check(isThorough: true)
     } catch {
-      // Nobody will read the log of this connection then. The call does not fail on an open connection.
+      // The log of this connection will not be read then. The call does not fail on an open connection.
       _ = try? connection.keepLogWhenClosing()
     }
     connection.close()

@@ -161,7 +161,7 @@ final class SQLiteConnection: @unchecked Sendable {
 
   /// The error for a result code of a call on this connection.
   func error(_ result: Int32, _ action: String) -> any Error {
-    // Nobody interrupts but who has been cancelled.
+    // Only the cancelled task interrupts.
     if result & 0xff == SQLITE_INTERRUPT { return CancellationError() }
     return StorageError.sqlite(result, handle, "\(action) failed in the database \(path).")
   }
@@ -235,17 +235,17 @@ extension SQLiteConnection {
   /// The pages in the log after the last commit of this connection.
   var logPages: Int { callbackState.logPages }
 
-  /// Moves what is in the log into the database, as far as nobody reads what it would replace. Returns whether that was
+  /// Moves what is in the log into the database, as far as no reader uses what it would replace. Returns whether that was
   /// all.
   func checkpoint() throws -> Bool {
     try checkpoint(SQLITE_CHECKPOINT_PASSIVE)
   }
 
-  /// Moves all that is in the log into the database, so that the log starts over, once nobody reads from it any more.
-  /// Until then nobody can write.
+  /// Moves all that is in the log into the database, so that the log starts over, once no reader uses it any more.
+  /// Until then no connection can write.
   ///
   /// - Parameter isEmptied: Whether the log's file gives its room back.
-  /// - Throws: `StorageError` with code `locked` if somebody goes on reading for longer than `timeout`.
+  /// - Throws: `StorageError` with code `locked` if a reader goes on for longer than `timeout`.
   func restartLog(waiting timeout: Duration, isEmptied: Bool = false) throws {
     try wait(atMost: timeout) {
       _ = try checkpoint(isEmptied ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_RESTART)

@@ -43,7 +43,7 @@ enum SQLiteEncoding {
       throw StorageError(.corrupted, "\(path) is not an SQLite database, or it is corrupted.")
     }
     // The versions for writing and for reading: with a rollback journal, or with a write-ahead log. SQLite only reads
-    // what has an unknown version for writing, as if somebody had forbidden to write.
+    // what has an unknown version for writing, as if writing were forbidden.
     guard header[18...19].allSatisfy({ (1...2).contains($0) }) else {
       throw StorageError(.corrupted, "\(path) is corrupted: its header has an unknown version.")
     }

@@ -105,7 +105,7 @@ struct SQLiteFile: Sendable {
   private func make() throws -> Int {
     try refuseWhatIsPlanted()
     if access("\(path)-wal", F_OK) == 0 {
-      // SQLite would take what is in the log for changes to the new database. Unless somebody has just made it.
+      // SQLite would take what is in the log for changes to the new database. Unless another process has just made it.
       if let size = try size() { return size }
       throw StorageError(.corrupted, "\(path) is missing: its write-ahead log is there without it.")
     }
@@ -124,7 +124,7 @@ struct SQLiteFile: Sendable {
     connection.close()
     try FileManager.Directory.name(unfinished, file)
     guard let size = try size() else {
-      throw StorageError(.io, "The database \(path) has been removed by somebody else.")
+      throw StorageError(.io, "The database \(path) has been removed by another program.")
     }
     return size
   }
@@ -148,7 +148,7 @@ struct SQLiteFile: Sendable {
 
   private func configure(_ connection: SQLiteConnection) throws {
     let durability = options.durability
-    // Does nothing, unless somebody has taken the log away.
+    // Does nothing, unless the log has been removed.
     try useLog(connection)
     // With a log, FULL syncs it at each commit; NORMAL only before its contents move into the database.
     try connection.execute("PRAGMA synchronous = \(durability == .full ? "FULL" : "NORMAL")")

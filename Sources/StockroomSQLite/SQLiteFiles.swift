@@ -43,7 +43,7 @@ final class SQLiteFiles: Sendable {
     }
   }
 
-  /// Closes the directory. Nobody may check anything afterwards. May be called twice.
+  /// Closes the directory. No check may follow. May be called twice.
   func close() { directory.close() }
 
   /// Throws if the files are not the ones that they were when the database was opened.

@@ -3,7 +3,7 @@ import StockroomCore
 /// The connections of one database that only read. There are never more than callers at the same time, and no caller
 /// ever waits for another.
 final class SQLiteReaders: Sendable {
-  /// How many are kept while nobody uses them.
+  /// How many are kept while they are not in use.
   static let mostIdle = 8
 
   private let file: SQLiteFile
@@ -48,7 +48,7 @@ final class SQLiteReaders: Sendable {
     }
   }
 
-  /// Closes the connections that nobody uses.
+  /// Closes the idle connections.
   func drain() {
     let readers = idle.withLock { idle in
       defer { idle = [] }

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// What a writer knows about the database as a whole, which is true as long as nobody else writes to it.
+/// What a writer knows about the database as a whole, which is true as long as no other connection writes to it.
 struct SQLiteMetadata: Sendable {
   /// The greatest sequence handed out.
   var lastSequence: Int64

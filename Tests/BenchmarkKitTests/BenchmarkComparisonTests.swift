@@ -75,8 +75,8 @@ import Testing
     return BenchmarkReport(BenchmarkConfiguration(), subjects: ["a", "b", "c"]) { subject, name in
       let workload = Workload.standard.first { $0.name == name }
       return (0..<5).map { _ in
-        let isDisturbed = random.once(in: 8)
-        let processor = 0.01 * (1 + Double(random.next(upTo: isDisturbed ? 50 : 10)) / 100)
+        let isNoisy = random.once(in: 8)
+        let processor = 0.01 * (1 + Double(random.next(upTo: isNoisy ? 50 : 10)) / 100)
         let wait = waits(name) ? 0.05 * disk * (1 + Double(random.next(upTo: 20)) / 100) : 0
         let scale = workload.map { factor(subject, $0) } ?? 1
         return Measurement(

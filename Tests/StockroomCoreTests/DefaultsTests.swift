@@ -3,7 +3,7 @@ import StockroomCore
 import Testing
 
 /// The least that an engine must be: six methods, in an actor, without `throws` where nothing can fail.
-private actor SixMethods: StorageEngine {
+private actor MinimalEngine: StorageEngine {
   var entries: [CacheKey: (data: Data, createdAt: Date, updatedAt: Date)] = [:]
   var reads = 0
   var beforeWriting: (@Sendable () -> Void)?
@@ -37,7 +37,7 @@ private actor SixMethods: StorageEngine {
 }
 
 @Suite struct DefaultsTests {
-  let engine: any StorageEngine = SixMethods()
+  let engine: any StorageEngine = MinimalEngine()
   let keys = ["c", "a", "b"].map(CacheKey.init(verbatim:))
   let invalid = CacheKey(verbatim: "")
   func data(_ text: String) -> Data { Data(text.utf8) }
@@ -80,7 +80,7 @@ private actor SixMethods: StorageEngine {
 
   @Test("A scan is in byte order and reads no more than it returns")
   func scan() async throws {
-    let engine = SixMethods()
+    let engine = MinimalEngine()
     for number in 100..<200 {
       try await engine.write(data("\(number)"), key: CacheKey(verbatim: "\(number)"))
     }
@@ -126,7 +126,7 @@ private actor SixMethods: StorageEngine {
   @Test(
     "A batch that is cancelled half way is done to its end, and one that is cancelled before is not begun")
   func cancellation() async throws {
-    let engine = SixMethods()
+    let engine = MinimalEngine()
     let batch = keys.map { (key: $0, data: Data()) }
     let cancelled = Task {
       withUnsafeCurrentTask { $0?.cancel() }

@@ -22,7 +22,7 @@ struct LevelDBCorruptionTests {
     let names = try FileManager.default.contentsOfDirectory(atPath: original.database.path)
       .filter { !$0.hasPrefix("LO") }.sorted()
     #expect(names.count { $0.hasSuffix(".ldb") } > 2)
-    var verdicts: [String: Int] = [:]
+    var outcomes: [String: Int] = [:]
     for name in names {
       let isWhole = damage == .emptied || damage == .removed
       for attempt in 0..<(isWhole ? 1 : 20) {
@@ -31,11 +31,11 @@ struct LevelDBCorruptionTests {
         // Half of it near the end, where the tables say where their parts are.
         let range = attempt.isMultiple(of: 2) ? Int.max : 64
         try inflict(damage, on: copy.database.appending(path: name), within: range, &random)
-        let verdict = try await verdict(on: copy, entries, isRemoval: damage == .removed)
-        verdicts["\(name) \(verdict)", default: 0] += 1
+        let outcome = try await outcome(on: copy, entries, isRemoval: damage == .removed)
+        outcomes["\(name) \(outcome)", default: 0] += 1
       }
     }
-    #expect(verdicts.keys.contains { $0.hasSuffix("corrupted") })
+    #expect(outcomes.keys.contains { $0.hasSuffix("corrupted") })
   }
 
   @Test("A table whose end points nowhere is refused before LevelDB believes it")
@@ -60,7 +60,7 @@ struct LevelDBCorruptionTests {
         }
         if bytes.count - 40 + byte < bytes.count { bytes[bytes.count - 40 + byte] = 0x3F }
         try bytes.write(to: file)
-        _ = try await verdict(on: copy, entries, isRemoval: false)
+        _ = try await outcome(on: copy, entries, isRemoval: false)
       }
     }
   }
@@ -200,21 +200,21 @@ struct LevelDBCorruptionTests {
   }
 
   /// "right" or "corrupted"; records an issue for anything else.
-  private func verdict(
+  private func outcome(
     on directory: TemporaryDirectory, _ entries: [CacheKey: Data], isRemoval: Bool
   ) async throws -> String {
     let engine: LevelDBStorageEngine
     do {
       engine = try directory.open()
     } catch let error as StorageError {
-      // Without the file that says so, it is nobody's database, or anybody's.
+      // Without its identity file the directory is not recognized as Stockroom's.
       #expect(error.code == .corrupted || isRemoval && error.code == .unsupported, "\(error)")
       return error.code.name
     }
-    var verdict = "right"
+    var outcome = "right"
     func expectCorrupted(_ error: any Error) {
       #expect((error as? StorageError)?.code == .corrupted, "\(error)")
-      verdict = "corrupted"
+      outcome = "corrupted"
     }
     for (key, data) in entries {
       do { #expect(try await engine.read(key: key) == data) } catch { expectCorrupted(error) }
@@ -231,6 +231,6 @@ struct LevelDBCorruptionTests {
     do {
       try await engine.write(Data("new".utf8), key: CacheKey(verbatim: "key/1"))
     } catch { expectCorrupted(error) }
-    return verdict
+    return outcome
   }
 }

@@ -34,7 +34,7 @@ extension FileManager.Directory {
   }
 
   /// Gives a file that is complete the name that others look for, durably. If there is a file of that name by now,
-  /// made by somebody else at the same time, that one stays, and the finished one keeps its old name.
+  /// made by another process at the same time, that one stays, and the finished one keeps its old name.
   package static func name(_ finished: String, _ path: String) throws {
     if link(finished, path) != 0, errno != EEXIST {
       // Not every file system has hard links. An empty file then keeps others away until it is replaced.

@@ -22,7 +22,7 @@ extension FileDescriptor {
   /// The first `size` bytes, or fewer if the file has become shorter.
   package func readData(size: Int) throws -> Data {
     guard size > 0 else { return Data() }
-    // Not Data(count:), which ends the process if somebody left a file here that is larger than memory.
+    // Not Data(count:), which ends the process if there is a file that is larger than memory.
     guard let bytes = malloc(size) else {
       throw StorageError.posix(ENOMEM, "Reading \(path), which has \(size) bytes, failed.")
     }

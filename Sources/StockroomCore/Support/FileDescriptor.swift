@@ -46,7 +46,7 @@ package final class FileDescriptor: Sendable {
   /// What system calls take. Negative, which they all refuse, once it has been released.
   package var number: Int32 { descriptor.load(ordering: .relaxed) }
 
-  /// Closes the file. Nobody may be using it. May be called twice.
+  /// Closes the file. It must not be in use. May be called twice.
   package func release() {
     let number = descriptor.exchange(-1, ordering: .acquiringAndReleasing)
     if number >= 0 { _ = close(number) }

@@ -28,7 +28,7 @@ package enum FileLock {
     }
   }
 
-  /// Takes the exclusive lock, if nobody else has it.
+  /// Takes the exclusive lock, if it is free.
   ///
   /// - Throws: ``StorageError`` with code `io` if the file system has no locks.
   package static func tryAcquire(_ descriptor: Int32, path: String) throws -> Bool {

@@ -24,7 +24,7 @@ package struct FileStatus: Sendable {
   package let mode: UInt16
   package let owner: uid_t
   package let modified: Timestamp
-  /// When anything about the file or directory was changed, which nobody can set to another time.
+  /// When anything about the file or directory was changed, which no program can set to another time.
   package let changed: Timestamp
   /// How many names the file has.
   package let linkCount: Int

@@ -18,7 +18,7 @@ package struct MutexProtected<Value: ~Copyable>: ~Copyable {
 
   @inlinable package init(_ value: consuming sending Value) { mutex = Mutex(value) }
 
-  /// Calls `body` with the value while nobody else has it.
+  /// Calls `body` with exclusive access to the value.
   @inlinable @inline(__always)
   package borrowing func withLock<Result: ~Copyable, Failure: Error>(
     _ body: (inout sending Value) throws(Failure) -> sending Result

@@ -17,7 +17,7 @@ package struct Timestamp: Sendable, Hashable, Comparable {
 
   package init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
 
-  /// The time by the system's clock, which somebody may set back.
+  /// The time by the system's clock, which may be set back.
   package static func now() -> Timestamp {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)

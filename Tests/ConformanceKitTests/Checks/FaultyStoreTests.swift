@@ -100,7 +100,7 @@ struct FaultyStoreTests {
   @Test(
     "A plain store in front of six methods passes",
     arguments: checks(capabilities: []) { _ in LockedEngine() })
-  func passesOnSixMethods(_ check: ConformanceCheck) async throws { try await check.run() }
+  func passesOnMinimalEngine(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test("A store cannot be better than its engine")
   func onBrokenEngines() async {

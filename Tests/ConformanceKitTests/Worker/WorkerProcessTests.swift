@@ -56,7 +56,7 @@ struct WorkerProcessTests {
 
   #if os(Linux)
     @Test("A process that does not start with a fake clock fails no engine")
-    func noFalseClock() async throws {
+    func noFakeClock() async throws {
       let suite = ConformanceSuite(
         "", capabilities: .persistent, stallTimeout: .seconds(4), worker: Self.shell("exec sleep 600")
       ) { _ in try CrashFaultEngine(directory: FileManager.default.temporaryDirectory) }

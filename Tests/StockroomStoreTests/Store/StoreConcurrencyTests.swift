@@ -114,7 +114,7 @@ import Testing
   }
 
   @Test("A store that is released completes its pending changes")
-  func letGo() async throws {
+  func released() async throws {
     let engine = MemoryStorageEngine()
     let task = Task { @MainActor in
       let store = Store<Note>(loadingInBackground: engine)

@@ -104,7 +104,7 @@ private struct Garment: Codable, Sendable, Equatable {
   var id: String { name }
 }
 
-private struct FormerSpellings: FormerCode {
+private struct DeprecatedSpellings: FormerCode {
   @available(*, deprecated)
   func run(in place: Place) async throws {
     let store = try await Store<Garment>(
@@ -177,7 +177,7 @@ private struct FormerSpellings: FormerCode {
 @MainActor @Suite("Source compatibility: former spellings") struct FormerSpellingTests {
   @Test("Adding, removing and chaining", arguments: Place.names)
   func adding(_ name: String) async throws {
-    let code: any FormerCode = FormerSpellings()
+    let code: any FormerCode = DeprecatedSpellings()
     try await code.run(in: Place(name))
   }
 
@@ -185,7 +185,7 @@ private struct FormerSpellings: FormerCode {
   func paths() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {
-        let code: any FormerCode = FormerSpellings()
+        let code: any FormerCode = DeprecatedSpellings()
         try await code.runInDefaultPlaces()
       }
     }

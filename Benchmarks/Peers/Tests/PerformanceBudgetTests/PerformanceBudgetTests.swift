@@ -24,7 +24,7 @@ import Testing
   }
 
   @Test("A result is the median of the ratios of all repetitions")
-  func judges() async throws {
+  func comparesWithLimits() async throws {
     let report = try await report()
     let (fast, slow) = (Limit.Side("fast", "read-one"), Limit.Side("slow", "read-one"))
     let mine = try #require(report.result(of: "fast", in: "read-one"))

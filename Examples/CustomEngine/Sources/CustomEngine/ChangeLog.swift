@@ -91,7 +91,7 @@ final class ChangeLog {
     length += line.count
   }
 
-  /// Closes the file, and notes how long it is, by which a file is told that has lost its end since.
+  /// Closes the file, and records its length, so that a file that is truncated later is recognized.
   func close() throws {
     defer {
       file.close()

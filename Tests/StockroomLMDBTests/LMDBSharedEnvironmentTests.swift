@@ -4,7 +4,7 @@ import TestFixtures
 import StockroomLMDB
 import Testing
 
-@Suite struct LMDBPlaceTests {
+@Suite struct LMDBSharedEnvironmentTests {
   @Test("Two engines on one place, one through a symbolic link, see each other's writes")
   func shared() async throws {
     let place = try TemporaryDirectory()
