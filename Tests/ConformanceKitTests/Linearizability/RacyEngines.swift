@@ -101,7 +101,7 @@ final class ReadsItsOwnWritesOnly: FaultyEngine {
   }
 }
 
-/// Goes wrong when a dozen calls are under way.
+/// Goes wrong when several calls are under way.
 final class WrongUnderLoad: FaultyEngine {
   let base: ReferenceEngine
   private let load = MutexProtected(0)
@@ -111,7 +111,7 @@ final class WrongUnderLoad: FaultyEngine {
     try key.validate()
     let isTooMuch = load.withLock { load in
       load += 1
-      return load >= 8
+      return load >= 4
     }
     await pause(3)
     if !isTooMuch { try await base.write(data, key: key) }
@@ -287,7 +287,7 @@ struct RacyEngine: Sendable, CustomTestStringConvertible {
         ReadsItsOwnWritesOnly(base: $0)
       }),
     .init(
-      "equal-values", .init(.c1, "does nothing under load", also: ofAnyRead) { WrongUnderLoad(base: $0) }
+      "equal-values", .init(.w1, "does nothing under load", also: ofAnyRead) { WrongUnderLoad(base: $0) }
     ),
     .init(
       "single-keys",
@@ -301,7 +301,8 @@ struct RacyEngine: Sendable, CustomTestStringConvertible {
     .init(
       "batches",
       .init(.l1, "finds keys in a late index", also: [.c1, .r1]) { ExistsInALateIndex(base: $0) }),
-    .init("cancellation", .init(.c4, "gives up half a batch") { GivesUpABatch(base: $0) }),
-    .init("cancellation", .init(.c4, "removes and says no") { RemovesAndSaysNo(base: $0) }),
+    .init("cancellation", .init(.c4, "gives up half a batch", also: [.w4, .c1]) { GivesUpABatch(base: $0) }),
+    .init(
+      "cancellation", .init(.c4, "removes and says no", also: [.w1, .c1]) { RemovesAndSaysNo(base: $0) }),
   ]
 }
