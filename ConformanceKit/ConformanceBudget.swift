@@ -1,14 +1,41 @@
-/// How much the checks do that search for faults, where others look at examples.
-///
-/// The default is what fits into a test suite. Raise it for a night of searching:
+/// How much the checks do, in a word or by figures.
 ///
 /// ```swift
-/// var budget = ConformanceBudget()
+/// ConformanceSuite("MyEngine", budget: .quick) { try MyEngine(directory: $0) }
+/// ```
+///
+/// The words are the ``Level``s. For a night of searching, take a word and raise its figures:
+///
+/// ```swift
+/// var budget = ConformanceBudget.exhaustive
 /// budget.operations = 1_000_000
 /// budget.kills = 500
-/// ConformanceSuite("MyEngine", capabilities: [.persistent], budget: budget) { try MyEngine(directory: $0) }
 /// ```
 public struct ConformanceBudget: Sendable, Hashable {
+  /// Which checks are made, and up to which sizes, counts and lengths of time they go.
+  public enum Level: String, Sendable, Hashable, Codable, CaseIterable, Comparable {
+    /// Some 15 seconds on a fast engine: for every run of a test suite.
+    case quick
+    /// Some two minutes on a fast engine: before a change is merged.
+    case standard
+    /// Hours: before a release.
+    case exhaustive
+
+    /// Whether the first does less than the second.
+    public static func < (first: Level, second: Level) -> Bool {
+      allCases.firstIndex(of: first) ?? 0 < allCases.firstIndex(of: second) ?? 0
+    }
+  }
+
+  /// The budget of ``Level/quick``.
+  public static let quick = ConformanceBudget(.quick)
+  /// The budget of ``Level/standard``.
+  public static let standard = ConformanceBudget(.standard)
+  /// The budget of ``Level/exhaustive``.
+  public static let exhaustive = ConformanceBudget(.exhaustive)
+
+  /// Which checks are made, and how far they go.
+  public let level: Level
   /// What every random choice is made from. The same seed makes the same choices.
   public var seed: UInt64 = 1
   /// The calls of all generated sequences together, at least, and those of each check that records what many tasks do.
@@ -22,18 +49,26 @@ public struct ConformanceBudget: Sendable, Hashable {
   /// How many random corruptions of the files of a closed engine are tried.
   public var corruptions = 60
 
-  /// The budget that fits into a test suite.
-  public init() {}
+  /// The budget of a level.
+  public init(_ level: Level = .standard) {
+    self.level = level
+    switch level {
+    case .quick: (operations, kills, powerCuts, corruptions) = (500, 3, 40, 20)
+    case .standard: break
+    case .exhaustive: (operations, kills, powerCuts, corruptions) = (200_000, 300, nil, 2_000)
+    }
+  }
 }
 
 extension ConformanceBudget: Codable {
   private enum CodingKeys: CodingKey {
-    case seed, operations, seconds, kills, powerCuts, corruptions
+    case level, seed, operations, seconds, kills, powerCuts, corruptions
   }
 
   /// Decodes what ``encode(to:)`` wrote.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
+    level = try container.decode(Level.self, forKey: .level)
     seed = try container.decode(UInt64.self, forKey: .seed)
     operations = try container.decode(Int.self, forKey: .operations)
     duration = try container.decodeIfPresent(Double.self, forKey: .seconds).map { .seconds($0) }
@@ -45,6 +80,7 @@ extension ConformanceBudget: Codable {
   /// Encodes all properties, the ``duration`` as `seconds`.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
+    try container.encode(level, forKey: .level)
     try container.encode(seed, forKey: .seed)
     try container.encode(operations, forKey: .operations)
     try container.encodeIfPresent(duration?.inSeconds, forKey: .seconds)

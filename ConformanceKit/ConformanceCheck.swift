@@ -13,7 +13,16 @@ public struct ConformanceCheck: Sendable, Identifiable {
   let suite: ConformanceSuite
 
   /// Whether the suite lacks the worker process that the check needs.
-  var isLeftOut: Bool { definition.needsWorker && suite.worker == nil }
+  var lacksWorker: Bool { definition.needsWorker && suite.worker == nil }
+
+  /// Whether the level of the suite's budget is too low for the check.
+  var isBeyondLevel: Bool { definition.level > suite.budget.level }
+
+  /// Why the suite does not make the check, if it does not.
+  var reasonLeftOut: String? {
+    if isBeyondLevel { return "Made from the level '\(definition.level.rawValue)' on." }
+    return lacksWorker ? ConformanceSuite.hasNoWorker : nil
+  }
 
   /// Makes the check. Returns if the engine passes it, and also if it cannot be made here.
   ///
@@ -36,7 +45,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
   /// Of all the checks that are started in a process, a few run at a time.
   public func outcome() async -> ConformanceOutcome {
     // Some would otherwise be made in this process, which they may leave without permissions.
-    if isLeftOut { return .skipped(ConformanceSuite.hasNoWorker) }
+    if let reasonLeftOut { return .skipped(reasonLeftOut) }
     // A check that ends before anybody looks would otherwise pass or not, as fast as the machine is.
     if Task.isCancelled { return .skipped(Self.cancelled) }
     return await AsyncSemaphore.shared.pass { await make() }

@@ -99,10 +99,11 @@ public struct ConformanceSuite: Sendable {
 
   /// The checks that apply to what the engine claims and can be made with what the suite was given, in the order of the
   /// contract.
-  public var checks: [ConformanceCheck] { applicableChecks.filter { !$0.isLeftOut } }
+  public var checks: [ConformanceCheck] { applicableChecks.filter { $0.reasonLeftOut == nil } }
 
-  /// The checks that apply to what the engine claims and cannot be made, since the suite has no ``worker``.
-  public var checksLeftOut: [ConformanceCheck] { applicableChecks.filter(\.isLeftOut) }
+  /// The checks that apply to what the engine claims and are not made, since the suite has no ``worker`` or the level of its
+  /// ``budget`` is too low.
+  public var checksLeftOut: [ConformanceCheck] { applicableChecks.filter { $0.reasonLeftOut != nil } }
 
   static let hasNoWorker = "The suite was given no worker process to do this in (see ConformanceWorker)."
 
@@ -151,7 +152,7 @@ public struct ConformanceSuite: Sendable {
       name: name,
       capabilities: EngineCapabilities.named.filter { capabilities.contains($0.capability) }.map(\.name),
       budget: budget, results: results, applicableCount: applicable.count,
-      leftOutCount: checks.count(where: \.isLeftOut), seconds: (clock.now - start).inSeconds)
+      leftOutCount: checks.count { $0.reasonLeftOut != nil }, seconds: (clock.now - start).inSeconds)
   }
 }
 

@@ -12,17 +12,20 @@ struct CheckDefinition: Sendable {
   let needs: EngineCapabilities
   /// Whether the check cannot be made without a worker process.
   let needsWorker: Bool
+  /// The lowest level at which the check is made.
+  let level: ConformanceBudget.Level
   let body: Body
 
   init(
     _ rule: ContractRule, _ id: String, _ expectation: String, needs: EngineCapabilities = [],
-    needsWorker: Bool = false, body: @escaping Body
+    needsWorker: Bool = false, from level: ConformanceBudget.Level = .quick, body: @escaping Body
   ) {
     self.rule = rule
     self.id = id
     self.expectation = expectation
     self.needs = needs
     self.needsWorker = needsWorker
+    self.level = level
     self.body = body
   }
 
