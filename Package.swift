@@ -24,7 +24,7 @@ let engines: [(name: String, isPersistent: Bool, storesWith: [Target.Dependency]
 let engineNames = engines.map { Target.Dependency(stringLiteral: $0.name) }
 
 /// SwiftPM makes every consumer clone what the declared products depend on, used or not. So the command is a product only
-/// where the package is not somebody's dependency: a consumer of one engine clones no argument parser. SwiftPM reads the
+/// where the package is not a dependency: a consumer of one engine clones no argument parser. SwiftPM reads the
 /// manifest of a dependency from a repository, whose root is `/`, and then from a checkout.
 let isDependency =
   ["/.build/checkouts/", "/SourcePackages/checkouts/"].contains {
@@ -41,7 +41,7 @@ let package = Package(
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
     .library(name: "StockroomTestSupport", targets: ["StockroomTestSupport"]),
-    // For Benchmarks/Peers, a package of its own, and for nobody else: it may change in any version.
+    // For Benchmarks/Peers, a package of its own, only: it may change in any version.
     .library(name: "_StockroomEngines", targets: ["StockroomEngines"]),
   ] + engines.map { .library(name: $0.name, targets: [$0.name]) }
     + (isDependency ? [] : [.executable(name: "stockroom", targets: ["StockroomCLI"])]),

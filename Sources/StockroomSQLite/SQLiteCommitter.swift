@@ -76,7 +76,7 @@ final class SQLiteCommitter: Sendable {
 
   /// Moves what is in the log into the database.
   ///
-  /// As long as the reads of others overlap, the log cannot start over without waiting for a moment, during which nobody
+  /// As long as the reads of others overlap, the log cannot start over without waiting for a moment, during which no one
   /// can write. That is done when it has become long. What has not been enough then will be twice as long the next time.
   func shortenLog() {
     state.withLock { state in

@@ -11,8 +11,8 @@ struct SQLiteMetadata: Sendable {
   /// The `SQLiteConnection.dataVersion` of which all this is true.
   var version: UInt32
 
-  /// How many sequences are reserved at a time, so that not every transaction has to write one more page. When somebody
-  /// else writes, or the process ends, those left over stay a gap.
+  /// How many sequences are reserved at a time, so that not every transaction has to write one more page. When another process
+  /// writes, or the process ends, those left over stay a gap.
   static let reserve: Int64 = 1000
 }
 

@@ -60,7 +60,7 @@ import Testing
   @Test("Memory that was freed before a measurement is counted again")
   func memoryUsedAgain() async {
     #if os(Linux)
-      // In a process of its own, where nobody else frees anything meanwhile.
+      // In a process of its own, where no other test frees anything meanwhile.
       await #expect(processExitsWith: .success) {
         // So small that they come from the heap, which keeps what is freed below something that is not.
         var kept: [[UInt8]] = []

@@ -171,7 +171,7 @@ struct CrashTests {
     }
   #endif
 
-  @Test("What a killed process left in the staging directory is removed, and in nobody's way")
+  @Test("What a killed process left in the staging directory is removed, and hinders no engine")
   func leftovers() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("A place that goes away under an open engine")
 struct PlaceTests {
-  /// What somebody does to the place.
+  /// What another program does to the place.
   enum Change: CaseIterable {
     case removed, moved, movedAndMadeAnew, hiddenDirectoryRemoved, hiddenDirectoryMoved, stateRemoved,
       stateReplaced,

@@ -172,7 +172,7 @@ struct RefusalTests {
 }
 
 #if os(Linux)
-  /// A file that nobody may change, until it is made mutable again.
+  /// A file that cannot be changed, until it is made mutable again.
   final class ImmutableFile: Sendable {
     private let path: String
 

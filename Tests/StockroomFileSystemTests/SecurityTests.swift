@@ -78,7 +78,7 @@ struct SecurityTests {
       #expect(try await engine.readAllEntries().map(\.key) == ["a"])
       #expect(try await engine.scan(.all, limit: nil).map(\.key) == ["a"])
     }
-    // A new place, of which nobody can know that no batch is pending.
+    // A new place, for which no one can assume that no batch is pending.
     try #require(flock(lock, LOCK_UN) == 0)
     close(lock)
     try await again.write(data("2"), key: "a")

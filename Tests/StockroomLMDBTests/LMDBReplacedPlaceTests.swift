@@ -43,7 +43,7 @@ struct LMDBReplacedPlaceTests {
 
     #expect(await code { try await engine.write(value(7), key: key(7)) } == .io)
     #expect(await code { try await engine.removeAllData() } == .io)
-    // Reads go on with the right entries as long as only the lock file is missing and nobody else writes.
+    // Reads go on with the right entries as long as only the lock file is missing and no other process writes.
     #expect(await code { _ = try await engine.readAllData() } == .io)
     if change != .lockDeleted && change != .lockReplaced {
       #expect(await code { _ = try await engine.read(key: key(1)) } == .io)

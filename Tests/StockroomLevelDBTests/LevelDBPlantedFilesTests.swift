@@ -4,7 +4,7 @@ import TestFixtures
 import StockroomLevelDB
 import Testing
 
-@Suite("LevelDB: permissions, and files that somebody has planted")
+@Suite("LevelDB: permissions, and planted files")
 struct LevelDBPlantedFilesTests {
   let directory: TemporaryDirectory
 

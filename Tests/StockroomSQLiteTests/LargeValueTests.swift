@@ -5,7 +5,7 @@ import StockroomKitSupport
 import StockroomSQLite
 import Testing
 
-/// Values that are too large to lie beside their keys have a table of their own, which nobody may notice.
+/// Values that are too large to lie beside their keys have a table of their own, which must not be visible to callers.
 @Suite struct LargeValueTests {
   let directory = FileManager.Directory.temporary(appendingPath: "stockroom-sqlite-\(UUID().uuidString)")
   let key = CacheKey(verbatim: "key")

@@ -3,7 +3,7 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-/// What somebody else has put where the database's files belong (rules O2, O5).
+/// What another program has put where the database's files belong (rules O2, O5).
 @Suite(.timeLimit(.minutes(1))) struct PlantedFilesTests {
   enum Planted: String, CaseIterable, Sendable {
     case link, danglingLink, linkToDatabase, pipe, directory

@@ -4,7 +4,7 @@
   import StockroomSQLite
   import Testing
 
-  /// A file that nobody may change, where the file system has such.
+  /// A file that cannot be changed, where the file system has such.
   enum ImmutableFile {
     static func set(_ isImmutable: Bool, _ path: String) throws {
       let process = Process()

@@ -47,7 +47,7 @@ import Testing
     try await makeEntries(place)
     let size = try #require(try size(of: place.database))
     let file = try FileHandle(forUpdating: URL(filePath: place.database))
-    // Free pages are the first to be looked at only when somebody needs them.
+    // Free pages are read only when a write needs them.
     try file.seek(toOffset: UInt64(size - 4_096))
     try file.write(contentsOf: Data(repeating: 0x5a, count: 4_096))
     try file.close()

@@ -26,7 +26,7 @@
     /// A directory on it for an engine, which makes it.
     package var directory: FileManager.Directory { FileManager.Directory(url: url.appending(path: "store")) }
 
-    /// Refuses writes from now on. Nobody may have a file open for writing.
+    /// Refuses writes from now on. No file may be open for writing.
     package func makeReadOnly() throws {
       let path = url.path(percentEncoded: false)
       guard mount("", path, "", UInt(MS_REMOUNT | MS_RDONLY), nil) == 0 else {

@@ -8,7 +8,7 @@
 import Synchronization
 
 /// An open file or directory, closed with the last reference to it. The system calls of all engines are here, so that each
-/// is made with the same care: no symbolic link is followed in the last component of a path, nothing that somebody put in
+/// is made with the same care: no symbolic link is followed in the last component of a path, nothing that another user put in
 /// the place of a file makes it wait (rule O5), no child process inherits anything, a signal interrupts nothing.
 package final class FileDescriptor: Sendable {
   private let descriptor: Atomic<Int32>
@@ -24,7 +24,7 @@ package final class FileDescriptor: Sendable {
   /// A file below a directory.
   ///
   /// - Parameter components: The components of the path from the directory on, each ended by a zero byte. The path is put
-  ///   together only when somebody asks for it, since a message seldom does.
+  ///   together only when it is asked for, since a message seldom does.
   package init(owning descriptor: Int32, components: [UInt8], below directory: String) {
     self.descriptor = Atomic(descriptor)
     self.directory = directory

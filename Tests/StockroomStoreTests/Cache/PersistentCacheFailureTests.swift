@@ -59,7 +59,7 @@ struct PersistentCacheFailureTests {
     cache["kept"] = 2
     cache["removed"] = nil
     #expect(await code { try await cache.sync() } == .diskFull)
-    // Storage has the old values still, and nobody gets to see them.
+    // Storage has the old values still, and no caller sees them.
     cache.clearMemoryCache()
     #expect(try await cache["kept"] == 2)
     #expect(try await cache["removed"] == nil)

@@ -116,7 +116,7 @@ import Testing
     for await count in Observations({ store.items.count }) {
       seen.append(count)
       if count == 5 { break }
-      // Not awaited, since the sequence looks for changes only while somebody waits for the next.
+      // Not awaited, since the sequence looks for changes only while a caller waits for the next.
       Task { try await store.insert([Note(id: "\(count)")]) }
     }
     #expect(seen == [0, 1, 2, 3, 4, 5])

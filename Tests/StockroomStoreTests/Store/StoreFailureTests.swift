@@ -209,7 +209,7 @@ import Testing
     let broken = CacheKey(verbatim: "note 2")
     let foreign = CacheKey(verbatim: "foreign")
     try await engine.write(Data("{".utf8), key: broken)
-    // Somebody else's entry: an item, but under another key than its own.
+    // Another program's entry: an item, but under another key than its own.
     try await engine.write(JSONEncoder().encode(Note(id: "other")), key: foreign)
 
     let store = try await Store<Note>(storage: engine)

@@ -31,7 +31,7 @@ final class TemporaryDefaults: Sendable {
     #endif
   }
 
-  /// Stores bytes under a key, as nobody but another program does.
+  /// Stores bytes under a key, as only another program does.
   func put(_ bytes: Data?, forKey key: String) throws {
     #if os(Linux)
       var values = try content()

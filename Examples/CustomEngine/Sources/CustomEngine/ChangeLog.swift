@@ -51,7 +51,7 @@ final class ChangeLog {
     if let closedLength, closedLength != bytes.count { throw corrupted(nil) }
     length = 0
     if !bytes.starts(with: Self.firstLine) {
-      // A new file, or one of which a power cut has left nothing. All others are corrupted or somebody else's.
+      // A new file, or one of which a power cut has left nothing. All others are corrupted or not of this engine.
       guard closedLength == nil, bytes.allSatisfy({ $0 == 0 }) else { throw corrupted(nil) }
       return [:]
     }

@@ -3,7 +3,7 @@ import StockroomCore
 
 /// A storage engine that keeps its entries in a file of JSON, one line for each change.
 ///
-/// An example of an engine by somebody else: an actor with the six methods that are required, and close(), which every
+/// An example of a third-party engine: an actor with the six methods that are required, and close(), which every
 /// engine needs that keeps files open.
 /// Everything is in memory as well, so it suits what fits there. A change is acknowledged when the operating system
 /// has it: it survives the death of the process, and the last changes may be lost when the machine dies.

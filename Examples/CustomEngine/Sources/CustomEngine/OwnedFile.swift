@@ -14,7 +14,7 @@ final class OwnedFile {
   private(set) var path: String
   private var descriptor: Int32
 
-  /// Opens the file, or makes it. Neither follows a link that somebody has put there nor waits at a FIFO.
+  /// Opens the file, or makes it. Neither follows a link that another user has put there nor waits at a FIFO.
   init(_ url: URL) throws {
     path = url.path
     descriptor = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
@@ -36,7 +36,7 @@ final class OwnedFile {
     descriptor = -1
   }
 
-  /// - Throws: `StorageError` with code `locked` if somebody else, in this process or another, has the lock.
+  /// - Throws: `StorageError` with code `locked` if another engine, in this process or another, has the lock.
   func lock() throws {
     if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return }
     if errno == EWOULDBLOCK { throw StorageError(.locked, "Another engine has \(path).") }
