@@ -24,7 +24,7 @@ extension CheckDefinition {
       Check(
         .k2, "names.reserved-by-\(identifier(of: way.name))",
         "a key named like what engines keep for themselves, or like a file of the engine, is a key like any other for "
-          + way.name
+          + way.name, from: way.name == "write(_:key:)" ? .standard : .quick
       ) { context in
         let engine = try await context.open()
         try await engine.write(entries(keys(3)))
@@ -40,7 +40,8 @@ extension CheckDefinition {
     }
     Check(
       .k2, "names.reserved-are-removed-alone",
-      "the removal of a key removes that key and no other, whatever its name"
+      "the removal of a key removes that key and no other, whatever its name",
+      from: .standard
     ) { context in
       let engine = try await context.open()
       let names = try await reservedKeys(context)

@@ -65,7 +65,8 @@ private enum LargeChange: String, CaseIterable, Sendable {
 private func checkAtomicity(of change: LargeChange, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let count = context.budget.level == .quick ? 1_025 : 4_097
-  let keys = (0..<min(count, try await context.ladder(for: engine).counts.last ?? 101)).map(GrowingPlace.key)
+  let affordable = max(101, try await context.affordableEntries().writes / 8)
+  let keys = (0..<min(count, affordable)).map(GrowingPlace.key)
   let samples = Set([0, 24, 25, 26, 99, 100, 101, 499, 500, 501, 999, 1_000, keys.count / 2, keys.count - 1])
     .filter { $0 < keys.count }.sorted().map { keys[$0] }
   try await engine.write(keys.map { ($0, data("0")) })
@@ -107,7 +108,7 @@ private enum LargeLook: String, CaseIterable, Sendable {
 /// them: their values in one batch or one after the other or, where only keys are to be seen, which of the two is there.
 private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async throws {
   let engine = try await context.open()
-  let count = min(1_201, try await context.ladder(for: engine).counts.last ?? 101)
+  let count = min(1_201, max(101, try await context.affordableEntries().writes / 2))
   let (first, last) = (key("a"), key("z"))
   let isAtomic = context.capabilities.contains(.atomicBatches)
   try await engine.write(data("end 0"), key: first)

@@ -16,8 +16,12 @@ extension CheckDefinition {
 
 extension CheckContext {
   /// How many items a store has in one check after the other.
-  fileprivate func itemCounts(for engine: EngineUnderTest) async throws -> [Int] {
-    try await ladder(for: engine).ends.filter { $0 <= (budget.level == .exhaustive ? 100_001 : 4_097) }
+  ///
+  /// - Parameter writes: How often each of them is written.
+  fileprivate func itemCounts(writes: Int) async throws -> [Int] {
+    let most = budget.level == .exhaustive ? 100_001 : 4_097
+    let affordable = try await affordableEntries().writes / writes
+    return SizeLadder(budget.level).affordable(affordable).ends.filter { $0 <= most }
   }
 }
 
@@ -25,7 +29,7 @@ extension CheckContext {
 @MainActor private func checkSizes(_ context: CheckContext) async throws {
   var fixture = try await context.openStore()
   var reached = 0
-  for count in try await context.itemCounts(for: fixture.engineUnderTest) {
+  for count in try await context.itemCounts(writes: 1) {
     context.noteProgress()
     let items = (0..<count).map { CheckedItem($0) }
     try await fixture.perform(.insert(Array(items.dropFirst(reached))))
@@ -41,7 +45,7 @@ extension CheckContext {
 /// Inserts, replaces and removes many items with each kind of call.
 @MainActor private func checkLargeChanges(_ context: CheckContext) async throws {
   var fixture = try await context.openStore()
-  for count in try await context.itemCounts(for: fixture.engineUnderTest) {
+  for count in try await context.itemCounts(writes: 6) {
     context.noteProgress()
     let items = (0..<count).map { CheckedItem($0) }
     let new = items.map { CheckedItem($0.id, version: 2) }

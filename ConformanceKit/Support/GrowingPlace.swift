@@ -97,7 +97,7 @@ extension CheckContext {
   ) async throws {
     let directory = root.appending(path: "ladder-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
     let engine = try await open(directory)
-    let ladder = try await ladder(for: engine)
+    let ladder = try await ladder(filling: kind == .fills)
     var place = GrowingPlace(engine)
     var reached = 0
     for size in rungs?(ladder) ?? ladder.counts {

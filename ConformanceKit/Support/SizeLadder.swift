@@ -40,13 +40,18 @@ struct SizeLadder: Sendable {
   /// The counts of batches of different entries: what each of them writes is read one by one.
   var batches: [Int] { counts.filter { $0 < 1_100 } + ends.filter { $0 >= 1_100 } }
 
-  /// The ladder up to where the counts add up to so many entries, and up to 100 in any case.
-  func affordable(_ entries: Int) -> SizeLadder {
-    var sum = 0
-    let counts = counts.filter {
-      sum += $0
-      return $0 <= 101 || sum <= entries
+  /// The ladder up to where the counts add up to so many entries, and no higher than the most; with fewer rungs if it reaches
+  /// higher so.
+  func affordable(_ entries: Int, atMost most: Int = .max) -> SizeLadder {
+    func affordable(_ counts: [Int]) -> [Int] {
+      var sum = 0
+      return counts.filter {
+        sum += $0
+        return $0 <= 26 || (sum <= entries && $0 <= most)
+      }
     }
+    let (all, some) = (affordable(counts), affordable(ends))
+    let counts = (all.last ?? 0) >= (some.last ?? 0) ? all : some
     return SizeLadder(counts: counts, requests: requests.filter { $0 <= entries / 4 }, bytes: bytes)
   }
 
@@ -55,18 +60,37 @@ struct SizeLadder: Sendable {
   }
 }
 
+/// How many entries an engine reads, and how many it writes, within seconds. To one that makes a call to a remote place of each
+/// key, or a file of each entry, fewer questions are put.
+struct AffordableEntries: Sendable {
+  var reads = Int.max
+  var writes = Int.max
+}
+
 extension CheckContext {
-  /// The ladder of the level, as far as the engine climbs it within seconds: one that makes a call to a remote place of each key
-  /// of a request is asked for fewer.
-  func ladder(for engine: EngineUnderTest) async throws -> SizeLadder {
-    let ladder = SizeLadder(budget.level)
-    if budget.level == .exhaustive { return ladder }
-    let request = (0..<20).map { key("absent \($0)") }
-    var best = Duration.seconds(1_000)
-    for _ in 0..<5 {
-      best = min(best, try await ContinuousClock().measure { _ = try await engine.keysExist(request) })
+  /// What the engine can be asked for, as a look at another one of the kind shows.
+  func affordableEntries() async throws -> AffordableEntries {
+    if budget.level == .exhaustive { return AffordableEntries() }
+    let directory = root.appending(path: "costs-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
+    let engine = try await open(directory)
+    let keys = keys(50)
+    func affordable(_ call: () async throws -> Void) async throws -> Int {
+      var best = Duration.seconds(1_000)
+      for _ in 0..<4 { best = min(best, try await ContinuousClock().measure { try await call() }) }
+      return Int(4 / max(best.inSeconds / Double(keys.count), 1e-6))
     }
-    let timeForEntry = best.inSeconds / Double(request.count)
-    return ladder.affordable(Int(4 / max(timeForEntry, 1e-6)))
+    return AffordableEntries(
+      reads: try await affordable { _ = try await engine.readDataAndKeys(keys: keys) },
+      writes: try await affordable { try await engine.write(entries(keys)) })
+  }
+
+  /// The ladder of the level, as far as the engine climbs it within seconds.
+  ///
+  /// - Parameter filling: Whether the place is filled for each rung, and not once for all.
+  func ladder(filling: Bool) async throws -> SizeLadder {
+    let (ladder, affordable) = (SizeLadder(budget.level), try await affordableEntries())
+    return filling
+      ? ladder.affordable(min(affordable.reads, affordable.writes))
+      : ladder.affordable(affordable.reads, atMost: affordable.writes)
   }
 }

@@ -20,11 +20,13 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
   var testDescription: String { "\(rule), \(check): \(name)" }
 
   init(
-    _ rule: ContractRule, _ check: String, _ name: String, at level: ConformanceBudget.Level = .quick,
+    _ rule: ContractRule, _ check: String, _ name: String, at level: ConformanceBudget.Level? = nil,
     shows: String? = nil, isPersistent: Bool = false,
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
   ) {
-    (self.rule, self.check, self.name, self.level, self.shows) = (rule, check, name, level, shows)
+    (self.rule, self.check, self.name, self.shows) = (rule, check, name, shows)
+    // Some checks of names are not made before that level.
+    self.level = level ?? (check.hasPrefix("names.") ? .standard : .quick)
     self.isPersistent = isPersistent
     self.makeEngine = { makeEngine(try ReferenceEngine(directory: isPersistent ? $0 : nil)) }
   }
