@@ -18,9 +18,6 @@ private struct Listing {
     var entries: [CacheKey: Data?] = [:]
     entries.reserveCapacity(list.count)
     for (key, data) in list {
-      if let data, data.startIndex != 0 {
-        throw Violation("\(method) returned a value whose first index is \(data.startIndex)", rule: .v3)
-      }
       if entries.updateValue(data, forKey: key) != nil {
         throw Violation("\(method) returned \(key) more than once", rule: rule)
       }

@@ -42,9 +42,6 @@ extension SizeFault {
       AlteredEngine(
         base: $0, values: { $0.map { $0.prefix(65_536).count < $0.count ? Data($0.prefix(65_536)) : $0 } })
     },
-    .init(.v3, "ways.of-writing", "returns slices of a page in scans") {
-      AlteredEngine(base: $0, scanned: { pairs in pairs.map { ($0.key, (Data([0]) + $0.data).dropFirst()) } })
-    },
     .init(.l1, "ways.of-writing", "finds no keys over 255 bytes in questions for many") {
       AlteredEngine(base: $0, question: { $0.filter { $0.value.utf8.count <= 255 } })
     },
