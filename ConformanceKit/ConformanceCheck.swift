@@ -63,7 +63,10 @@ public struct ConformanceCheck: Sendable, Identifiable {
             + "thread of Swift's cooperative pool is held.")
       }
     ) {
-      await context.perform(definition.body)
+      await context.perform { [definition] context in
+        try await definition.body(context)
+        if definition.comparesAllWays { try await context.expectAllWaysAgree() }
+      }
     }
     switch result {
     case .success(.success): return .passed

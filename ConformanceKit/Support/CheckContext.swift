@@ -42,6 +42,9 @@ final class CheckContext: Sendable {
     longestTurn = suite.longestTurn
   }
 
+  /// The engines that were opened and are closed when the check is over; some of them may have been closed already.
+  var enginesLeftOpen: [EngineUnderTest] { opened.withLock { $0 } }
+
   /// Does the steps of a check, then closes its engines and removes its directory, whatever happened.
   func perform(_ body: CheckDefinition.Body) async -> Result<Void, any Error> {
     var result: Result<Void, any Error>

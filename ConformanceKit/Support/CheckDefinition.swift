@@ -43,6 +43,8 @@ struct CheckDefinition: Sendable {
       storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
       storeIdentifierChecks, killChecks, multiProcessChecks,
+      sizeChecks, batchSizeChecks, byteSizeChecks, sizeVisibilityChecks, storeSizeChecks, reservedNameChecks,
+      wayChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

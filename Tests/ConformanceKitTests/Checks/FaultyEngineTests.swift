@@ -53,6 +53,7 @@ extension FaultyEngineCase {
     ["model.", "linearizability.", "killed.", "processes.", "power.", "clock."].contains {
       id.hasPrefix($0)
     }
+      || SizeFault.isOwn(id)
       || [
         "corruption.at-random", "faults.full-disk-at-every-step", "faults.file-size-limit",
         "faults.no-descriptors-while-open", "opening.without-descriptors",

@@ -64,7 +64,7 @@ extension FaultyEngineCase {
 
     .init(.k3, "lists keys in lower case") { ListsLowercaseKeys(base: $0) },
     .init(.k3, "lists hashes of keys", also: [.r3]) { ListsHashedKeys(base: $0) },
-    .init(.k3, "composes keys in lists") { ComposesKeysInLists(base: $0) },
+    .init(.k3, "composes keys in lists", also: [.r6]) { ComposesKeysInLists(base: $0) },
     .init(.k3, "lists a key for each write", also: [.r3, .c1]) { ListsEachWrite(base: $0) },
     .init(.k3, "lists removed keys", also: [.r3, .l2]) { ListsRemovedKeys(base: $0) },
 

@@ -12,7 +12,7 @@ extension FaultyEngineCase {
     .init(.r1, "throws for times of absent keys", also: [.k2, .k4, .w2, .d2, .c1]) {
       ThrowsForTimesOfAbsentKeys(base: $0)
     },
-    .init(.r1, "throws when there is nothing", also: [.d2]) { ThrowsWhenThereIsNothing(base: $0) },
+    .init(.r1, "throws when there is nothing", also: [.d2, .r3]) { ThrowsWhenThereIsNothing(base: $0) },
     .init(.r1, "says that removed keys exist", also: [.c1]) { SaysThatRemovedKeysExist(base: $0) },
     .init(.r1, "finds removed keys among many") { FindsRemovedKeysAmongMany(base: $0) },
 

@@ -10,7 +10,7 @@ extension FaultyEngineCase {
     .init(.v1, "leaves empty values out of batches", also: [.w1, .w3]) {
       LeavesOutEmptyValues(base: $0)
     },
-    .init(.v1, "lists no empty entries", also: [.r3]) { ListsNoEmptyEntries(base: $0) },
+    .init(.v1, "lists no empty entries", also: [.r3, .r6]) { ListsNoEmptyEntries(base: $0) },
 
     .init(.v2, "keeps 65,536 bytes of a value") {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix(65_536) })
@@ -45,7 +45,7 @@ extension FaultyEngineCase {
       ChangingEngine(
         base: $0, onTheWayIn: { $0.startIndex == 0 ? $0 : $0.prefix(upTo: max($0.startIndex, $0.count)) })
     },
-    .init(.v2, "cuts values in scans") { CutsValuesInScans(base: $0) },
+    .init(.v2, "cuts values in scans", also: [.r5]) { CutsValuesInScans(base: $0) },
     .init(.v2, "has no room for more than 64 MiB and does not know it") {
       RefusesLargeValues(base: $0, code: .io)
     },

@@ -1,0 +1,160 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Batches and removals of any size: rules W1 to W5, C4, D1 and D2.
+
+extension CheckDefinition {
+  @CheckList static var batchSizeChecks: [CheckDefinition] {
+    Check(.w1, "sizes.batches", "a batch of any size stores each of its entries, new ones and overwrites") {
+      context in
+      try await context.climb({ $0.batches }, .fills) { place, count in
+        try await place.overwrite(to: count) { try await $0.write($1) }
+        try await expectStored(place.entries, in: place.engine)
+      }
+    }
+    Check(.w5, "sizes.apply", "apply(_:) of any number of operations does each of them, in the order given") {
+      context in
+      try await context.climb({ $0.batches }, .fills) { place, count in
+        try await place.overwrite(to: count) { engine, entries in
+          // Removals of what is written next, and writes that come too early, change nothing in the end.
+          try await engine.apply(
+            entries.enumerated().flatMap { number, entry -> [StorageOperation] in
+              let write = StorageOperation.write(entry.data, key: entry.key)
+              switch number % 5 {
+              case 1 where count > 1: return [.remove(key: entry.key), write]
+              case 3: return [.write(data("too early"), key: entry.key), write]
+              default: return [write]
+              }
+            })
+        }
+        try await expectStored(place.entries, in: place.engine)
+      }
+    }
+    Check(
+      .w3, "sizes.repeats-in-batches",
+      "in a batch of any size the last entry for a key wins, however far it is from the others"
+    ) { context in
+      try await context.climb({ $0.batches.filter { $0 > 1 } }, .fills) { place, count in
+        let keys = keys((count + 1) / 2)
+        let first = entries(keys, version: count * 2)
+        let batch = Array((first + entries(keys, version: count * 2 + 1)).suffix(count))
+        try await place.engine.write(batch)
+        try await expectStored(entries(keys, version: count * 2 + 1), in: place.engine)
+      }
+    }
+    Check(
+      .w4, "sizes.rejected-batches",
+      "an invalid key at the end of a batch of any size rejects all of it, before anything happens"
+    ) { context in
+      try await context.climb({ $0.counts }, .changes) { place, count in
+        let kept = Array(place.keys.prefix(20) + place.keys.dropFirst(20).suffix(20))
+        let new = (0..<count).map { key("new \($0)") }
+        let bad = key("")
+        let ways: [(String, @Sendable (EngineUnderTest) async throws -> Void)] = [
+          ("write(_:)", { try await $0.write(entries(new + [bad])) }),
+          (
+            "apply(_:)",
+            { try await $0.apply([.removeAll] + (new + [bad]).map { .write(data("v"), key: $0) }) }
+          ),
+          ("remove(keys:)", { [keys = place.keys] in try await $0.remove(keys: keys + [bad]) }),
+        ]
+        for (method, call) in ways {
+          let what = "\(method) of \(count + 1) with an empty key at the end"
+          try await expectError(.invalidKey, from: what) { try await call(place.engine) }
+          let found = try await place.engine.read(keys: kept + new.suffix(20))
+          try expect(found, is: kept.map { value(for: $0) }, "read(keys:) after \(what)")
+        }
+      }
+    }
+    Check(
+      .w2, "sizes.timestamps",
+      "every entry of a batch of any size has the time of the batch, and keeps its createdAt"
+    ) { context in
+      try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
+        let engine = place.engine
+        try await engine.removeAllData()
+        let created = try await window { try await place.overwrite(to: count) { try await $0.write($1) } }
+        try await letClockAdvance()
+        let updated = try await window { try await place.overwrite(to: count) { try await $0.write($1) } }
+        for entry in try await engine.readAllEntries() {
+          try expect(
+            created.contains(entry.createdAt) && updated.contains(entry.updatedAt),
+            "readAllEntries() gave \(entry.key) other times than those of the batches that wrote it")
+        }
+        for index in Set([0, count / 3, count / 2, count - 1]) {
+          try await expect(created: created, updated: updated, place.keys[index], in: engine)
+        }
+      }
+    }
+    Check(
+      .c4, "sizes.cancelled-batches",
+      "a cancelled batch of any size has done all of its work, or none and throws CancellationError"
+    ) { context in
+      try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
+        for delay in [0, 1, 3, 10, 40] {
+          try await checkCancellation(of: count, after: delay, in: place.engine)
+        }
+      }
+    }
+    Check(
+      .d1, "sizes.removals",
+      "remove(keys:) of any size removes each of its keys and no other, absent ones among them"
+    ) { context in
+      try await context.climb({ $0.ends }, .fills) { place, count in
+        for way in 0..<2 {
+          let others = [key("other"), key("key-5"), key("~")]
+          try await place.overwrite(to: count) { try await $0.write($1 + entries(others)) }
+          let gone = place.keys.enumerated().flatMap { number, key in
+            number % 6 == 4 ? [GrowingPlace.absentKey(number), key, key] : [key]
+          }
+          if way == 0 {
+            try await place.engine.remove(keys: gone)
+          } else {
+            try await place.engine.apply(gone.map { .remove(key: $0) })
+          }
+          try await expectStored(entries(others), absent: place.keys, in: place.engine)
+        }
+      }
+    }
+    Check(.d2, "sizes.removal-of-everything", "removeAllData() removes however much there is") { context in
+      try await context.climb({ $0.ends }, .fills) { place, count in
+        for way in 0..<2 {
+          try await place.overwrite(to: count) { try await $0.write($1) }
+          if way == 0 {
+            try await place.engine.removeAllData()
+          } else {
+            try await place.engine.apply([.removeAll])
+          }
+          try await expectEmpty(place.engine)
+          try await expectStored([], absent: place.keys, in: place.engine)
+        }
+      }
+    }
+  }
+}
+
+/// Starts a batch, cancels it and looks whether all of it is there, or nothing.
+private func checkCancellation(of count: Int, after delay: Int, in engine: EngineUnderTest) async throws {
+  let all = (0..<count).map(GrowingPlace.key)
+  try await engine.removeAllData()
+  let isStarted = Flag()
+  let task = Task { @concurrent in
+    isStarted.set()
+    try await engine.write(entries(all))
+  }
+  while !isStarted.isSet { await Task.yield() }
+  for _ in 0..<delay { await Task.yield() }
+  task.cancel()
+  let result = await task.result
+  let found = try await engine.read(keys: all).count
+  switch result {
+  case .success: try expect(found, is: count, "the entries after a cancelled batch that returned")
+  case .failure(let error):
+    guard (error as? CallFailure)?.error is CancellationError else { throw error }
+    try expect(found, is: 0, "the entries after a cancelled batch that threw CancellationError")
+  }
+}

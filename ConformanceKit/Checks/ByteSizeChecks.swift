@@ -1,0 +1,148 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Values and batches of any number of bytes: rules V2 and W1.
+
+extension CheckDefinition {
+  @CheckList static var byteSizeChecks: [CheckDefinition] {
+    Check(
+      .v2, "sizes.bytes-of-a-value",
+      "a value of any size up to 64 MiB is accepted by every way of writing and returned by every way of reading"
+    ) { context in
+      let engine = try await context.open()
+      try await context.climbBytes(in: engine) { engine, size in
+        for (number, way) in waysOfWriting.prefix(3).enumerated() {
+          // Large values are read in every way once.
+          try await expectValue(of: size, by: way, readByAll: size <= 1 << 20 || number == 2, in: engine)
+        }
+      }
+    }
+    Check(
+      .w1, "sizes.bytes-of-a-batch",
+      "a batch of any number of bytes stores all of it, and every way of reading returns as many"
+    ) { context in
+      let engine = try await context.open()
+      try await context.climbBytes(in: engine) { engine, size in
+        var batch: [(key: CacheKey, data: Data)] = []
+        for (number, way) in waysOfWriting[1...2].enumerated() {
+          batch = parts(of: size, seed: UInt64(size + number))
+          try await way.write(engine, batch)
+          for (key, data) in batch {
+            try expect(
+              try await engine.read(key: key) == data,
+              "read(key:) did not return the \(data.count) bytes that \(way.name) had stored")
+          }
+        }
+        // Of the largest, copies in every way would be too many.
+        if size <= 64 << 20 { try await expectAllWaysAgree(in: engine, on: batch) }
+      }
+    }
+    Check(
+      .v2, "sizes.too-large-by-every-way",
+      "a value beyond 64 MiB that one way of writing accepts is accepted by every other, and refused with valueTooLarge by "
+        + "all if by one", from: .standard
+    ) { context in
+      let engine = try await context.open()
+      let sizes =
+        context.budget.level == .exhaustive ? [(64 << 20) + 1, 100 << 20, 256 << 20] : [(64 << 20) + 1]
+      for size in sizes { try await expectSameVerdict(on: size, in: engine) }
+    }
+  }
+}
+
+extension CheckContext {
+  /// Asks at each size of the ladder. After a failure, looks for the smallest size that shows it, in the same engine, whose
+  /// entries are overwritten.
+  fileprivate func climbBytes(
+    in engine: EngineUnderTest, _ ask: (EngineUnderTest, Int) async throws -> Void
+  ) async throws {
+    func violation(at size: Int) async throws -> Violation? {
+      noteProgress()
+      do {
+        try await ask(engine, size)
+        return nil
+      } catch let violation as Violation {
+        return violation
+      } catch let failure as CallFailure {
+        return Violation("\(failure)")
+      }
+    }
+    var reached = 0
+    for size in SizeLadder(budget.level).bytes {
+      guard var found = try await violation(at: size) else {
+        reached = size
+        continue
+      }
+      var (low, high) = (reached, size)
+      while high - low > 1 {
+        let middle = low + (high - low) / 2
+        if let smaller = try await violation(at: middle) {
+          (high, found) = (middle, smaller)
+        } else {
+          low = middle
+        }
+      }
+      let good = low == 0 ? "" : "all was well with \(low) bytes; "
+      throw Violation("\(good)with \(high) bytes \(found)", rule: found.rule)
+    }
+  }
+}
+
+/// Sixteen entries whose values have together so many bytes.
+private func parts(of size: Int, seed: UInt64) -> [(key: CacheKey, data: Data)] {
+  (0..<16).map { number in
+    (key("part \(number)"), noise(size * (number + 1) / 16 - size * number / 16, seed: seed + UInt64(number)))
+  }
+}
+
+/// Writes a value of so many bytes over a small one and reads it in every way.
+private func expectValue(
+  of size: Int, by way: WayOfWriting, readByAll: Bool, in engine: EngineUnderTest
+) async throws {
+  let (key, value) = (key("value"), noise(size, seed: UInt64(size)))
+  try await engine.write(data("earlier"), key: key)
+  do {
+    try await way.write(engine, [(key, value)])
+  } catch let failure as CallFailure {
+    guard size > 64 << 20, (failure.error as? StorageError)?.code == .valueTooLarge else { throw failure }
+    return try await expectAllWaysAgree(in: engine, on: [(key, data("earlier"))])
+  }
+  try expect(
+    try await engine.read(key: key) == value,
+    "read(key:) did not return the value as \(way.name) had stored it")
+  guard readByAll else { return }
+  for (method, values) in try await everyRead(of: [key], in: engine) {
+    try expect(values == [value], "\(method) did not return the value as \(way.name) had stored it")
+  }
+}
+
+/// Writes a value in every way: all accept it, or all refuse it and leave what was there.
+private func expectSameVerdict(on size: Int, in engine: EngineUnderTest) async throws {
+  let value = noise(size)
+  var verdicts: [(name: String, isAccepted: Bool)] = []
+  for way in waysOfWriting.prefix(3) {
+    try await engine.write(data("earlier"), key: key("k"))
+    do {
+      try await way.write(engine, [(key("k"), value)])
+      verdicts.append((way.name, true))
+      try expect(
+        try await engine.read(key: key("k")) == value, "\(size) bytes came back different after \(way.name)")
+    } catch let failure as CallFailure {
+      guard (failure.error as? StorageError)?.code == .valueTooLarge else {
+        throw Violation("with a value of \(size) bytes \(failure), not valueTooLarge")
+      }
+      verdicts.append((way.name, false))
+      try await expectAllWaysAgree(in: engine, on: [(key("k"), data("earlier"))])
+    }
+  }
+  let (accepting, refusing) = (verdicts.filter(\.isAccepted), verdicts.filter { !$0.isAccepted })
+  try expect(
+    accepting.isEmpty || refusing.isEmpty,
+    "a value of \(size) bytes was accepted by \(accepting.map(\.name).joined(separator: ", ")) and refused by "
+      + refusing.map(\.name).joined(separator: ", "))
+  try await engine.removeAllData()
+}

@@ -1,0 +1,150 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Keys and values that an engine may use for itself: rules K2, V2, R1 and W6.
+
+extension CheckDefinition {
+  @CheckList static var reservedNameChecks: [CheckDefinition] {
+    Check(
+      .r1, "names.reserved-are-absent", "no key is there before it is written, whatever an engine uses it for"
+    ) { context in
+      let engine = try await context.open()
+      for round in 0..<2 {
+        let names = try await reservedKeys(context)
+        try await expectAbsent(names.filter { round == 0 || $0 != key("another") }, in: engine)
+        try await engine.write(data("v"), key: key("another"))
+        try await expectAllWaysAgree(in: engine, on: [(key("another"), data("v"))])
+      }
+    }
+    for way in waysOfWriting.prefix(3) {
+      Check(
+        .k2, "names.reserved-by-\(identifier(of: way.name))",
+        "a key named like what engines keep for themselves, or like a file of the engine, is a key like any other for "
+          + way.name, from: way.name == "write(_:key:)" ? .standard : .quick
+      ) { context in
+        let engine = try await context.open()
+        try await engine.write(entries(keys(3)))
+        var written: [CacheKey] = []
+        // Files that are named like entries come up in the second round.
+        for _ in 0..<2 {
+          let names = try await reservedKeys(context).filter { !written.contains($0) }
+          try await way.write(engine, entries(names))
+          written += names
+          try await expectAllWaysAgree(in: engine, on: entries(keys(3) + written))
+        }
+      }
+    }
+    Check(
+      .k2, "names.reserved-are-removed-alone",
+      "the removal of a key removes that key and no other, whatever its name",
+      from: .standard
+    ) { context in
+      let engine = try await context.open()
+      let names = try await reservedKeys(context)
+      // In both directions, and with keys together in one group that are apart in another.
+      for (groupCount, isBackwards) in [(8, false), (8, true), (7, false), (7, true)] {
+        try await engine.write(entries(names))
+        let groups = (0..<groupCount).map { group in
+          names.indices.filter { $0 % groupCount == group }.map { names[$0] }
+        }
+        var (gone, left): ([CacheKey], Set<CacheKey>) = ([], Set(names))
+        for group in isBackwards ? groups.reversed() : groups {
+          if groupCount == 8 {
+            for key in group { try await engine.remove(key: key) }
+          } else {
+            try await engine.remove(keys: group)
+          }
+          gone += group
+          left.subtract(group)
+          let request = names.filter(left.contains)
+          let found = try await engine.readDataAndKeys(keys: request)
+          try expect(found, are: entries(request), "after the removal of others readDataAndKeys(keys:)")
+          try await expectStored(
+            entries(Array(request.prefix(20))), absent: Array(gone.suffix(20)), in: engine)
+        }
+      }
+      try await expectAllWaysAgree(in: engine, on: [])
+    }
+    Check(
+      .w6, "names.reserved-after-reopening",
+      "entries with reserved names are the same after reopening, and so is their "
+        + "removal", needs: .persistent
+    ) { context in
+      var engine = try await context.open()
+      try await engine.write(data("v"), key: key("another"))
+      let names = try await reservedKeys(context).filter { $0 != key("another") }
+      try await engine.write(entries(names))
+      try await context.close(engine)
+      engine = try await context.open()
+      let more = try ReservedNames.keys(like: context.place).filter {
+        !names.contains($0) && $0 != key("another")
+      }
+      try await engine.write(entries(more))
+      engine = try await context.reopen(engine)
+      try await expectContents([(key("another"), data("v"))] + entries(names + more), in: engine)
+      try await engine.remove(keys: names)
+      engine = try await context.reopen(engine)
+      try await expectContents([(key("another"), data("v"))] + entries(more), in: engine)
+    }
+    for way in waysOfWriting.prefix(3) {
+      Check(
+        .v2, "names.values-by-\(identifier(of: way.name))",
+        "a value that looks like a tombstone, a header, null or compressed data comes back as written by \(way.name)"
+      ) { context in
+        let engine = try await context.open()
+        let written = ReservedNames.values.enumerated().map {
+          (key: key("value \($0.offset)"), data: $0.element)
+        }
+        try await way.write(engine, written)
+        for (key, data) in written {
+          try expect(try await engine.read(key: key), is: data, "read(key:) of \(describe(data))")
+        }
+        try await expectAllWaysAgree(in: engine, on: written)
+        guard context.capabilities.contains(.persistent) else { return }
+        let reopened = try await context.reopen(engine)
+        for (key, data) in written {
+          try expect(
+            try await reopened.read(key: key), is: data, "after reopening read(key:) of \(describe(data))")
+        }
+      }
+    }
+  }
+}
+
+/// The name of a way of writing in the name of a check.
+private func identifier(of way: String) -> String {
+  switch way {
+  case "write(_:key:)": "write"
+  case "apply(_:)": "apply"
+  default: "batch"
+  }
+}
+
+/// Names that engines use, and those that this one uses in its place.
+private func reservedKeys(_ context: CheckContext) async throws -> [CacheKey] {
+  let general = ReservedNames.keys
+  return general + (try ReservedNames.keys(like: context.place).filter { !general.contains($0) })
+}
+
+/// Fails unless every method says of the keys that they are absent.
+private func expectAbsent(_ keys: [CacheKey], in engine: EngineUnderTest) async throws {
+  try expect(try await engine.readDataAndKeys(keys: keys), are: [], "readDataAndKeys(keys:) of absent keys")
+  try expect(try await engine.keysExist(keys), is: [], "keysExist(_:) of absent keys")
+  for key in keys {
+    let what = "of \(key), which was never written,"
+    try expect(try await engine.read(key: key), is: nil, "read(key:) \(what)")
+    try expect(try await engine.keyExists(key), is: false, "keyExists(_:) \(what)")
+    try expect(try await engine.createdAt(key: key), is: nil, "createdAt(key:) \(what)")
+  }
+}
+
+/// Fails, by the rule of the check, unless these entries are there and no others.
+private func expectContents(_ entries: [(key: CacheKey, data: Data)], in engine: EngineUnderTest) async throws
+{
+  try await expectStored(entries, in: engine)
+  try expect(try await engine.allKeys(), areInAnyOrder: entries.map(\.key), "allKeys()")
+}

@@ -1,0 +1,159 @@
+import StockroomCore
+
+// Lists, requests and scans of any size: rules K1, K3, R2, R3, R5, R6, L1 and L2.
+
+extension CheckDefinition {
+  @CheckList static var sizeChecks: [CheckDefinition] {
+    Check(
+      .k1, "sizes.refused-requests",
+      "an invalid key at the end of a request of any size makes it throw invalidKey"
+    ) { context in
+      try await context.climb { place, count in
+        let request = place.keys.dropLast() + [key("")]
+        let what = "of \(count) keys, the last of which is empty"
+        try await expectError(.invalidKey, from: "read(keys:) \(what)") {
+          try await place.engine.read(keys: Array(request))
+        }
+        try await expectError(.invalidKey, from: "readDataAndKeys(keys:) \(what)") {
+          try await place.engine.readDataAndKeys(keys: Array(request))
+        }
+        try await expectError(.invalidKey, from: "keysExist(_:) \(what)") {
+          try await place.engine.keysExist(Array(request))
+        }
+      }
+    }
+    Check(.k3, "sizes.all-keys", "allKeys() lists every key once, however many there are") { context in
+      try await context.climb { place, count in
+        try expect(try await place.engine.allKeys(), areInAnyOrder: place.keys, "allKeys()")
+      }
+    }
+    Check(.l2, "sizes.key-count", "keyCount() counts however many keys there are") { context in
+      try await context.climb { place, count in
+        try expect(try await place.engine.keyCount(), is: count, "keyCount()")
+      }
+    }
+    Check(
+      .r2, "sizes.requests",
+      "read(keys:) and readDataAndKeys(keys:) answer a request of any size in its order, with repeats and without absent "
+        + "keys"
+    ) { context in
+      try await context.climb { place, count in
+        for request in [place.keys, mixedRequest(count, in: place)] {
+          try await expectAnswers(to: request, in: place)
+        }
+      }
+      try await context.climb({ $0.requests }, .fills) { place, count in
+        if place.count == 0 { try await place.grow(to: 100) }
+        try await expectAnswers(to: mixedRequest(count, in: place), in: place)
+      }
+    }
+    Check(
+      .l1, "sizes.keys-exist", "keysExist(_:) answers a request of any size in its order, without absent keys"
+    ) { context in
+      try await context.climb { place, count in
+        for request in [place.keys, mixedRequest(count, in: place)] {
+          try await expectExisting(of: request, in: place)
+        }
+      }
+      try await context.climb({ $0.requests }, .fills) { place, count in
+        if place.count == 0 { try await place.grow(to: 100) }
+        try await expectExisting(of: mixedRequest(count, in: place), in: place)
+      }
+    }
+    Check(
+      .r3, "sizes.everything",
+      "readAllData() and readAllDataAndKeys() return every entry once, however many there are"
+    ) { context in
+      try await context.climb { place, count in
+        let expected = place.sortedEntries
+        let entries = try await place.engine.readAllDataAndKeys()
+        try expect(entries.count, is: count, "the number of entries of readAllDataAndKeys()")
+        try expect(entries.sorted { $0.key < $1.key }, are: expected, "readAllDataAndKeys(), sorted,")
+        let values = try await place.engine.readAllData()
+        try expect(values.count, is: count, "the number of values of readAllData()")
+        // No two entries have equal values.
+        try expect(
+          Set(values) == Set(expected.map(\.data)), "readAllData() returned other values than those written")
+      }
+    }
+    Check(
+      .r6, "sizes.all-entries",
+      "readAllEntries() returns every entry, in the order of the first writes, however many there are"
+    ) { context in
+      let isExact = context.capabilities.contains(.atomicBatches)
+      try await context.climb { place, count in
+        let found = try await place.engine.readAllEntries()
+        try expect(found.count, is: count, "the number of entries of readAllEntries()")
+        let entries = found.map { (key: $0.key, data: $0.data) }
+        if isExact { return try expect(entries, are: place.entries, "readAllEntries()") }
+        // An engine that makes a batch of single writes cannot distinguish those between two ticks of the clock.
+        try expect(entries.sorted { $0.key < $1.key }, are: place.sortedEntries, "readAllEntries(), sorted,")
+        try expectOrder(of: found, place.keys)
+      }
+    }
+    Check(
+      .r5, "sizes.scans",
+      "scan yields any number of entries in order, and with a limit of any size just so many of them"
+    ) { context in
+      try await context.climb { place, count in
+        let sorted = place.sortedEntries
+        let middle = sorted[count / 2].key
+        let scans: [(KeyRange, Int?, Range<Int>)] = [
+          (.all, nil, 0..<count), (.all, count - 1, 0..<(count - 1)), (.all, count, 0..<count),
+          (.prefix("key-"), count + 1, 0..<count),
+          (KeyRange(after: middle, upTo: nil), nil, (count / 2 + 1)..<count),
+          (KeyRange(after: nil, upTo: middle), nil, 0..<(count / 2 + 1)),
+        ]
+        for (range, limit, places) in count > 1_100 ? Array(scans.prefix(2) + scans.suffix(2)) : scans {
+          let found = try await place.engine.scan(range, limit: limit)
+          let what = describe(range, limit)
+          try expect(found.count, is: places.count, "the number of entries of \(what)")
+          try expect(found, are: Array(sorted[places]), what)
+        }
+      }
+    }
+  }
+}
+
+/// A request for so many keys of a place, backwards: some are absent, some are asked for again and again.
+private func mixedRequest(_ count: Int, in place: GrowingPlace) -> [CacheKey] {
+  (0..<count).reversed().map { number in
+    if number % 5 == 3 { return GrowingPlace.absentKey(number) }
+    return place.keys[(number % 7 == 2 ? number / 2 : number) % place.count]
+  }
+}
+
+/// Those keys of the request that exist, in its order.
+private func existing(of request: [CacheKey]) -> [CacheKey] {
+  request.filter { !$0.value.hasSuffix("absent") }
+}
+
+private func expectAnswers(to request: [CacheKey], in place: GrowingPlace) async throws {
+  let expected = entries(existing(of: request))
+  let values = try await place.engine.read(keys: request)
+  let what = "of \(request.count) keys, of which \(expected.count) exist,"
+  try expect(values.count, is: expected.count, "the number of values of read(keys:) \(what)")
+  try expect(values, is: expected.map(\.data), "read(keys:) \(what)")
+  let pairs = try await place.engine.readDataAndKeys(keys: request)
+  try expect(pairs.count, is: expected.count, "the number of entries of readDataAndKeys(keys:) \(what)")
+  try expect(pairs, are: expected, "readDataAndKeys(keys:) \(what)")
+}
+
+private func expectExisting(of request: [CacheKey], in place: GrowingPlace) async throws {
+  let expected = existing(of: request)
+  let found = try await place.engine.keysExist(request)
+  let what = "of \(request.count) keys, of which \(expected.count) exist,"
+  try expect(found.count, is: expected.count, "the number of keys of keysExist(_:) \(what)")
+  try expect(found, is: expected, "keysExist(_:) \(what)")
+}
+
+/// Fails unless entries with different times are in the order in which the keys were written.
+private func expectOrder(of entries: [StorageEntry], _ order: [CacheKey]) throws {
+  var rank: [CacheKey: Int] = [:]
+  for (index, key) in order.enumerated() { rank[key] = index }
+  for (earlier, later) in zip(entries, entries.dropFirst()) where earlier.createdAt != later.createdAt {
+    try expect(
+      rank[earlier.key, default: 0] < rank[later.key, default: 0],
+      "readAllEntries() gave \(earlier.key) before \(later.key), which was written first")
+  }
+}

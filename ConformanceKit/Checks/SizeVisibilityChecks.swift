@@ -1,0 +1,156 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What readers see of many entries at one moment: rules W4 and R3.
+
+extension CheckDefinition {
+  @CheckList static var sizeVisibilityChecks: [CheckDefinition] {
+    for change in LargeChange.allCases {
+      Check(
+        .w4, "sizes.\(change.rawValue)-appears-at-once",
+        "a reader never sees a part of \(change.call) of thousands of entries", needs: .atomicBatches
+      ) { context in
+        try await checkAtomicity(of: change, context)
+      }
+    }
+    for look in LargeLook.allCases {
+      Check(
+        .r3, "sizes.\(look.rawValue)-shows-one-moment",
+        "one call of \(look.call) of many pages shows one moment",
+        needs: look == .scan ? [.snapshotReads, .orderedScans] : .snapshotReads
+      ) { context in
+        try await checkSnapshot(with: look, context)
+      }
+    }
+  }
+}
+
+/// What changes thousands of entries in one call.
+private enum LargeChange: String, CaseIterable, Sendable {
+  case write, apply, removal, removalOfEverything = "removal-of-everything", replacement
+
+  var call: String {
+    switch self {
+    case .write: "write(_:)"
+    case .apply: "apply(_:)"
+    case .removal: "remove(keys:)"
+    case .removalOfEverything: "removeAllData()"
+    case .replacement: "an apply(_:) with removeAll"
+    }
+  }
+
+  /// Whether there is nothing after every other change.
+  var removes: Bool { self == .removal || self == .removalOfEverything }
+
+  /// Makes the change, after which every key has the version or is absent.
+  func perform(_ version: Int, on keys: [CacheKey], in engine: EngineUnderTest) async throws {
+    let batch = keys.map { (key: $0, data: data("\(version)")) }
+    switch self {
+    case .write: try await engine.write(batch)
+    case .apply: try await engine.apply(batch.map { .write($0.data, key: $0.key) })
+    case .replacement: try await engine.apply([.removeAll] + batch.map { .write($0.data, key: $0.key) })
+    case .removal where version.isMultiple(of: 2): try await engine.remove(keys: keys)
+    case .removalOfEverything where version.isMultiple(of: 2): try await engine.removeAllData()
+    // What has been removed is written again, in a way that has a check of its own.
+    case .removal, .removalOfEverything: try await engine.write(batch)
+    }
+  }
+}
+
+/// Makes the change some times, while readers look at keys from all over it.
+private func checkAtomicity(of change: LargeChange, _ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let count = context.budget.level == .quick ? 1_025 : 4_097
+  let affordable = max(101, try await context.affordableEntries().writes / 8)
+  let keys = (0..<min(count, affordable)).map(GrowingPlace.key)
+  let samples = Set([0, 24, 25, 26, 99, 100, 101, 499, 500, 501, 999, 1_000, keys.count / 2, keys.count - 1])
+    .filter { $0 < keys.count }.sorted().map { keys[$0] }
+  try await engine.write(keys.map { ($0, data("0")) })
+  try await whileRunning {
+    for version in 1...8 {
+      context.noteProgress()
+      try await change.perform(version, on: keys, in: engine)
+      await Task.yield()
+    }
+  } readers: { reader in
+    // The first is read last, so that an engine which answers one by one has time to be overtaken.
+    let request = reader.isMultiple(of: 2) ? samples : samples.reversed()
+    let values = try await engine.read(keys: request)
+    try expect(
+      (values.isEmpty && change.removes) || (values.count == samples.count && Set(values).count == 1),
+      "during \(change.call) of \(keys.count) entries one read(keys:) found \(values.count) of \(samples.count) keys, in "
+        + "\(Set(values).count) versions")
+  }
+}
+
+/// The methods that show one moment if the engine claims `snapshotReads`.
+private enum LargeLook: String, CaseIterable, Sendable {
+  case readAllData, readAllDataAndKeys, readAllEntries, scan, allKeys
+
+  var call: String { self == .scan ? "scan(_:limit:)" : "\(rawValue)()" }
+
+  func values(in engine: EngineUnderTest) async throws -> [Data] {
+    switch self {
+    case .readAllData: try await engine.readAllData()
+    case .readAllDataAndKeys: try await engine.readAllDataAndKeys().map(\.data)
+    case .readAllEntries: try await engine.readAllEntries().map(\.data)
+    case .scan: try await engine.scan(.all, limit: nil).map(\.data)
+    case .allKeys: []
+    }
+  }
+}
+
+/// A writer changes the first and the last entry, of the bytes' order and of that of first writes, with everything else between
+/// them: their values in one batch or one after the other or, where only keys are to be seen, which of the two is there.
+private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let count = min(1_201, max(101, try await context.affordableEntries().writes / 2))
+  let (first, last) = (key("a"), key("z"))
+  let isAtomic = context.capabilities.contains(.atomicBatches)
+  try await engine.write(data("end 0"), key: first)
+  try await engine.write((0..<count).map { (key: GrowingPlace.key($0), data: data("filler")) })
+  if look != .allKeys { try await engine.write(data("end 0"), key: last) }
+  try await whileRunning {
+    for version in 1...60 {
+      let value = data("end \(version)")
+      if look == .allKeys {
+        let (new, old) = version.isMultiple(of: 2) ? (first, last) : (last, first)
+        if isAtomic {
+          try await engine.apply([.write(value, key: new), .remove(key: old)])
+        } else {
+          try await engine.write(value, key: new)
+          await Task.yield()
+          try await engine.remove(key: old)
+        }
+      } else if isAtomic {
+        try await engine.write([(first, value), (last, value)])
+      } else {
+        try await engine.write(value, key: first)
+        await Task.yield()
+        try await engine.write(value, key: last)
+      }
+      await Task.yield()
+    }
+  } readers: { _ in
+    if look == .allKeys {
+      let found = try await engine.allKeys().count { $0 == first || $0 == last }
+      return try expect(
+        found == 1 || (found == 2 && !isAtomic),
+        "while one entry beside \(count) others moved between the beginning and the end, \(look.call) listed it "
+          + "\(found) times")
+    }
+    let versions = try await look.values(in: engine).compactMap { value in
+      let text = String(decoding: value, as: UTF8.self)
+      return text.hasPrefix("end ") ? Int(text.dropFirst(4)) : nil
+    }.sorted()
+    let difference = (versions.last ?? 0) - (versions.first ?? 0)
+    try expect(
+      versions.count == 2 && (difference == 0 || (difference == 1 && !isAtomic)),
+      "while the first and the last of \(count + 2) entries were overwritten, \(look.call) gave them the versions "
+        + "\(describe(versions)), which they never had at one moment")
+  }
+}

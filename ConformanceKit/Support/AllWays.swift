@@ -1,0 +1,208 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// What one way of reading everything says is there.
+private struct Listing {
+  /// The rule that the way breaks if it is wrong. Nil stands for the rule of the check.
+  let rule: ContractRule?
+  let method: String
+  /// By key. The values are nil where the method returns keys alone.
+  let entries: [CacheKey: Data?]
+
+  init(_ rule: ContractRule?, _ method: String, _ list: [(key: CacheKey, data: Data?)]) throws {
+    (self.rule, self.method) = (rule, method)
+    var entries: [CacheKey: Data?] = [:]
+    entries.reserveCapacity(list.count)
+    for (key, data) in list {
+      if entries.updateValue(data, forKey: key) != nil {
+        throw Violation("\(method) returned \(key) more than once", rule: rule)
+      }
+    }
+    self.entries = entries
+  }
+
+  /// Whether it says of the key what the value says: nil stands for absent.
+  func agrees(on key: CacheKey, with value: Data?) -> Bool {
+    switch (entries[key], value) {
+    case (nil, let value): value == nil
+    case (_?, nil): false
+    case (let data??, let value?): data == value
+    case (.some(.none), _?): true
+    }
+  }
+}
+
+/// Fails unless every way of reading returns the same: values, presence, times, order and count.
+///
+/// Where two ways differ, `read(key:)` decides which of them is wrong, and so which rule is broken.
+///
+/// - Parameters:
+///   - contents: What was written, if the caller knows it.
+///   - most: More entries than this are not compared.
+func expectAllWaysAgree(
+  in engine: EngineUnderTest, on contents: [(key: CacheKey, data: Data)]? = nil, atMost most: Int = .max
+) async throws {
+  let keys = try await asking(.k3) { try await engine.allKeys() }
+  if keys.count > most { return }
+  let pairs = try await asking(.r3) { try await engine.readAllDataAndKeys() }
+  let entries = try await asking(.r6) { try await engine.readAllEntries() }
+  let scanned = try await asking(.r5) { try await engine.scan(.all, limit: nil) }
+  for (earlier, later) in zip(scanned, scanned.dropFirst()) where !(earlier.key < later.key) {
+    throw Violation("scan(.all) returned \(later.key) after \(earlier.key)", rule: .r5)
+  }
+  var listings = [
+    try Listing(.r3, "readAllDataAndKeys()", pairs.map { ($0.key, $0.data) }),
+    try Listing(.k3, "allKeys()", keys.map { ($0, nil) }),
+    try Listing(.r6, "readAllEntries()", entries.map { ($0.key, $0.data) }),
+    try Listing(.r5, "scan(.all)", scanned.map { ($0.key, $0.data) }),
+  ]
+  if let contents {
+    listings.insert(try Listing(nil, "what was written", contents.map { ($0.key, $0.data) }), at: 0)
+  }
+  var all: Set<CacheKey> = []
+  for listing in listings { all.formUnion(listing.entries.keys) }
+  let union = all.inByteOrder()
+  try await expectAgreement(of: listings, on: union, in: engine)
+  let present = union.filter { listings[0].entries[$0] != nil }
+  let requested = try await asking(.r2) { try await engine.readDataAndKeys(keys: union) }
+  listings.append(try Listing(.r2, "readDataAndKeys(keys:)", requested.map { ($0.key, $0.data) }))
+  let existing = try await asking(.l1) { try await engine.keysExist(union) }
+  listings.append(try Listing(.l1, "keysExist(_:)", existing.map { ($0, nil) }))
+
+  try await expectAgreement(of: listings, on: union, in: engine)
+  try await expectSameValues(present, requested, in: engine)
+  try await expectSameAnswers(about: entries, in: engine)
+  try expectCount(try await asking(.l2) { try await engine.keyCount() }, is: present.count)
+}
+
+/// Fails if the listings differ. Then `read(key:)` decides which of them is wrong.
+private func expectAgreement(
+  of listings: [Listing], on keys: [CacheKey], in engine: EngineUnderTest
+) async throws {
+  for key in keys {
+    let first = listings[0].entries[key] ?? nil
+    if listings.dropFirst().allSatisfy({ $0.agrees(on: key, with: first) }) { continue }
+    let value = try await asking(.r1) { try await engine.read(key: key) }
+    for listing in listings where !listing.agrees(on: key, with: value) {
+      let said = listing.entries[key].map { $0.map { describe($0) } ?? "that it exists" } ?? "nothing"
+      throw Violation(
+        "of \(key) \(listing.method) said \(said), and read(key:) \(describe(value as Any))",
+        rule: listing.rule)
+    }
+  }
+}
+
+private func expectCount(_ count: Int, is expected: Int) throws {
+  if count == expected { return }
+  throw Violation("keyCount() was \(count), and there were \(expected) keys", rule: .l2)
+}
+
+/// Compares the ways that return values without keys.
+private func expectSameValues(
+  _ present: [CacheKey], _ pairs: [(key: CacheKey, data: Data)], in engine: EngineUnderTest
+) async throws {
+  let values = try await asking(.r2) { try await engine.read(keys: present) }
+  if values != pairs.map(\.data) {
+    throw Violation(
+      "read(keys:) of \(present.count) keys returned other values than readDataAndKeys(keys:)", rule: .r2)
+  }
+  var surplus: [Data: Int] = [:]
+  for value in try await asking(.r3, { try await engine.readAllData() }) { surplus[value, default: 0] += 1 }
+  for value in values { surplus[value, default: 0] -= 1 }
+  if let (value, count) = surplus.first(where: { $0.value != 0 }) {
+    let comparison = "\(abs(count)) times more \(count > 0 ? "" : "seldom ")than readAllDataAndKeys()"
+    throw Violation("readAllData() returned \(describe(value)) \(comparison)", rule: .r3)
+  }
+}
+
+/// How long the questions about one key after the other may take: to a slow engine fewer are put.
+private let patience = Duration.milliseconds(100)
+
+/// Compares the entries with what the questions about single keys say.
+private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineUnderTest) async throws {
+  let start = ContinuousClock.now
+  for (index, entry) in entries.enumerated().reversed() {
+    if entries.count - index > 4, ContinuousClock.now - start > patience { return }
+    let (key, what) = (entry.key, "\(entry.key), which exists,")
+    let value = try await asking(.r1) { try await engine.read(key: key) }
+    if value != entry.data {
+      throw Violation(
+        "read(key:) of \(what) returned \(describe(value as Any)), and every other method \(describe(entry.data))",
+        rule: .r1)
+    }
+    if try await asking(.r1, { try await engine.keyExists(key) }) == false {
+      throw Violation("keyExists(_:) of \(what) was false", rule: .r1)
+    }
+    let times = [
+      ("createdAt", try await asking(.w2) { try await engine.createdAt(key: key) }, entry.createdAt),
+      ("updatedAt", try await asking(.w2) { try await engine.updatedAt(key: key) }, entry.updatedAt),
+    ]
+    for (name, time, listed) in times where !(time.map { isSame($0, listed) } ?? false) {
+      throw Violation(
+        "\(name)(key:) of \(what) was \(describe(time as Any)), and in readAllEntries() \(describe(listed))",
+        rule: .w2)
+    }
+  }
+}
+
+/// Each may be off by the 2 ms of rule W2.
+private func isSame(_ time: Date, _ other: Date) -> Bool { abs(time.timeIntervalSince(other)) <= 0.004_5 }
+
+/// Asks; an answer that is an error breaks the rule of the method.
+private func asking<Result>(_ rule: ContractRule, _ call: () async throws -> Result) async throws -> Result {
+  do {
+    return try await call()
+  } catch let failure as CallFailure {
+    if (failure.error as? StorageError)?.code == .closed { throw EngineClosed() }
+    throw Violation(failure.description, rule: rule)
+  }
+}
+
+/// The engine has been closed, so that nothing can be compared.
+private struct EngineClosed: Error {}
+
+extension CheckDefinition {
+  /// Whether the entries that the check leaves behind are compared over all ways of reading them: not where the check has
+  /// withdrawn what the engine needs, nor where it is about calls at the same time, which may have spoilt more than they show.
+  var comparesAllWays: Bool {
+    switch rule {
+    case .k1, .k2, .k3, .k4, .v1, .v2, .v3, .w1, .w2, .w3, .w4, .w5, .w6: true
+    case .r1, .r2, .r3, .r5, .r6, .d1, .d2, .l1, .l2: true
+    default: rule.isForStores
+    }
+  }
+}
+
+extension CheckContext {
+  /// Compares, over all ways of reading, what is in the engines that the check has left open.
+  func expectAllWaysAgree() async throws {
+    for engine in enginesLeftOpen {
+      noteProgress()
+      do {
+        try await ConformanceKit.expectAllWaysAgree(in: engine, atMost: 600)
+      } catch is EngineClosed {
+        continue
+      } catch let violation as Violation {
+        throw Violation("in the end \(violation)", rule: violation.rule)
+      }
+    }
+  }
+}
+
+/// A way to write entries.
+typealias WayOfWriting = (
+  name: String, write: @Sendable (EngineUnderTest, [(key: CacheKey, data: Data)]) async throws -> Void
+)
+
+/// Every way to write entries, which all have to lead to the same.
+let waysOfWriting: [WayOfWriting] = [
+  ("write(_:key:)", { for entry in $1 { try await $0.write(entry.data, key: entry.key) } }),
+  ("write(_:) of many", { try await $0.write($1) }),
+  ("apply(_:)", { try await $0.apply($1.map { .write($0.data, key: $0.key) }) }),
+  ("write(_:) of one", { for entry in $1 { try await $0.write([entry]) } }),
+  ("apply(_:) of one", { for entry in $1 { try await $0.apply([.write(entry.data, key: entry.key)]) } }),
+]

@@ -1,0 +1,161 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// An engine with entries, which become more from rung to rung of a ladder of sizes.
+struct GrowingPlace: Sendable {
+  let engine: EngineUnderTest
+  /// The keys that are there, in the order in which they were first written, which is no order of bytes.
+  private(set) var keys: [CacheKey] = []
+  private var version = 1
+  private var rung = 0
+
+  /// - Parameter place: A place whose next rung is taken in the way in which the first one of this place is to be.
+  init(_ engine: EngineUnderTest, like place: GrowingPlace? = nil) {
+    self.engine = engine
+    rung = place?.rung ?? 0
+  }
+
+  var count: Int { keys.count }
+  /// What is there, in the order in which it was first written.
+  var entries: [(key: CacheKey, data: Data)] { ConformanceKit.entries(keys, version: version) }
+  /// What is there, in the order of the bytes of the keys.
+  var sortedEntries: [(key: CacheKey, data: Data)] {
+    ConformanceKit.entries(keys.inByteOrder(), version: version)
+  }
+
+  /// One of 999,983 keys whose order in bytes is none of their numbers.
+  static func key(_ number: Int) -> CacheKey {
+    let digits = String(number * 77_773 % 999_983)
+    return ConformanceKit.key("key-" + String(repeating: "0", count: 6 - digits.count) + digits)
+  }
+
+  /// A key that no place holds, for each number.
+  static func absentKey(_ number: Int) -> CacheKey { ConformanceKit.key("key-\(number % 1_000) absent") }
+
+  /// Writes new entries until there are so many: one or two with single writes, more with `write(_:)` and `apply(_:)` in turn.
+  mutating func grow(to count: Int) async throws {
+    let new = (keys.count..<max(count, keys.count)).map(Self.key)
+    let entries = ConformanceKit.entries(new, version: version)
+    rung += 1
+    if new.count <= 2 {
+      for entry in entries { try await engine.write(entry.data, key: entry.key) }
+    } else if rung.isMultiple(of: 2) {
+      try await engine.apply(entries.map { .write($0.data, key: $0.key) })
+    } else {
+      try await engine.write(entries)
+    }
+    keys += new
+  }
+
+  /// Gives every entry a new value, in one batch, together with as many new ones as are missing.
+  mutating func overwrite(
+    to count: Int, by write: (EngineUnderTest, [(key: CacheKey, data: Data)]) async throws -> Void
+  ) async throws {
+    let all = (0..<count).map(Self.key)
+    try await write(engine, ConformanceKit.entries(all, version: version + 1))
+    version += 1
+    keys = all
+  }
+
+  /// Fails, by rule W1, unless `read(key:)` returns what was written: no other method is to be blamed for what is not there.
+  fileprivate func expectWritten() async throws {
+    do {
+      try await expectStored(entries, in: engine)
+    } catch let violation as Violation {
+      throw Violation(violation.description, rule: .w1)
+    }
+  }
+}
+
+/// What a question does with the place that it is about.
+enum SizeQuestionKind {
+  /// Looks at a place that has as many entries. What is missing there was never written.
+  case reads
+  /// Changes a place that has as many entries.
+  case changes
+  /// Sees itself to it that there are as many entries.
+  case fills
+}
+
+extension CheckContext {
+  /// A question about a place, and the size in question, which fails if the answer is wrong.
+  typealias SizeQuestion = @Sendable (inout GrowingPlace, Int) async throws -> Void
+
+  /// Grows one place from rung to rung and asks at each. After a failure, looks in fresh places for the smallest size that
+  /// shows it.
+  ///
+  /// - Parameters:
+  ///   - rungs: The sizes to ask about. Nil stands for all counts of the ladder.
+  ///   - kind: What the question does.
+  func climb(
+    _ rungs: (@Sendable (SizeLadder) -> [Int])? = nil, _ kind: SizeQuestionKind = .reads,
+    asking ask: SizeQuestion
+  ) async throws {
+    let directory = root.appending(path: "ladder-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
+    let engine = try await open(directory)
+    let ladder = try await ladder(filling: kind == .fills)
+    var place = GrowingPlace(engine)
+    var reached = 0
+    for size in rungs?(ladder) ?? ladder.counts {
+      let before = place
+      guard let violation = try await answer(&place, at: size, kind, ask) else {
+        reached = size
+        continue
+      }
+      throw try await smallest(
+        violation, between: reached, and: size, like: before, kind, ask)
+    }
+  }
+
+  /// What is wrong at this size; nil if nothing is.
+  private func answer(
+    _ place: inout GrowingPlace, at size: Int, _ kind: SizeQuestionKind, _ ask: SizeQuestion
+  ) async throws -> Violation? {
+    defer { noteProgress() }
+    do {
+      if kind != .fills { try await place.grow(to: size) }
+    } catch let failure as CallFailure {
+      return Violation("\(failure)", rule: .w1)
+    }
+    var violation: Violation
+    do {
+      var asked = place
+      try await ask(&asked, size)
+      place = asked
+      return nil
+    } catch let found as Violation {
+      violation = found
+    } catch let failure as CallFailure {
+      violation = Violation("\(failure)")
+    }
+    if kind == .reads {
+      do { try await place.expectWritten() } catch let lost as Violation { violation = lost }
+    }
+    return violation
+  }
+
+  /// The violation at the smallest size that shows it, of those between the two and the second.
+  private func smallest(
+    _ violation: Violation, between reached: Int, and size: Int, like place: GrowingPlace,
+    _ kind: SizeQuestionKind, _ ask: SizeQuestion
+  ) async throws -> Violation {
+    var (low, high, violation) = (reached, size, violation)
+    while high - low > 1 {
+      let middle = low + (high - low) / 2
+      let directory = root.appending(path: "size-\(middle)", directoryHint: .isDirectory)
+      var fresh = GrowingPlace(try await open(directory), like: place)
+      if let found = try await answer(&fresh, at: middle, kind, ask) {
+        (high, violation) = (middle, found)
+      } else {
+        low = middle
+      }
+      try await close(fresh.engine)
+    }
+    let good = low == 0 ? "" : "all was well with \(low); "
+    return Violation("\(good)with \(high) \(violation)", rule: violation.rule)
+  }
+}

@@ -1,0 +1,96 @@
+/// The sizes at which interfaces are known to change, as far as a level goes: pages of lists, parameters of a statement, keys of
+/// a request, entries of a batch, bytes of a value, of a column, of a message.
+///
+/// Around each of them come the size before and the size after, where what is off by one shows.
+struct SizeLadder: Sendable {
+  /// How many entries are in a place, or in a request, or in a batch; ascending.
+  let counts: [Int]
+  /// How many keys are in a request for keys that repeat themselves; ascending, and beyond the counts.
+  let requests: [Int]
+  /// How many bytes a value has, or a batch as a whole; ascending.
+  let bytes: [Int]
+
+  init(_ level: ConformanceBudget.Level) {
+    let fewest = Self.around(1, 25, 50, 64, 100, 128, 256, 500, 512, 1_000, 1_024)
+    let smallest = Self.around(1 << 7, 1 << 14, 1 << 15, 1 << 16, 1 << 20)
+    switch level {
+    case .quick: (counts, requests, bytes) = (fewest + [4_097], [10_001], smallest)
+    case .standard:
+      counts = fewest + Self.around(4_096, 10_000)
+      requests = Self.around(32_767, 65_536)
+      bytes = smallest + Self.around(4 << 20, 10 << 20, 16 << 20)
+    case .exhaustive:
+      counts =
+        fewest + Self.around(2_000, 2_100, 4_096, 5_000, 10_000, 20_000, 32_767, 65_536, 100_000, 250_000)
+      requests = [1_000_001]
+      bytes =
+        Array(smallest.dropLast(3))
+        + Self.around(
+          400 << 10, 1_000_000, 1 << 20, 4 << 20, 10 << 20, 16 << 20, 64 << 20, 100 << 20, 1 << 27, 256 << 20)
+    }
+  }
+
+  private init(counts: [Int], requests: [Int], bytes: [Int]) {
+    (self.counts, self.requests, self.bytes) = (counts, requests, bytes)
+  }
+
+  /// Those of the counts that are just beyond the others: where a limit shows that is not off by one.
+  var ends: [Int] { counts.filter { !counts.contains($0 + 1) } }
+
+  /// The counts of batches of different entries: what each of them writes is read one by one.
+  var batches: [Int] { counts.filter { $0 < 1_100 } + ends.filter { $0 >= 1_100 } }
+
+  /// The ladder up to where the counts add up to so many entries, and no higher than the most; with fewer rungs if it reaches
+  /// higher so.
+  func affordable(_ entries: Int, atMost most: Int = .max) -> SizeLadder {
+    func affordable(_ counts: [Int]) -> [Int] {
+      var sum = 0
+      return counts.filter {
+        sum += $0
+        return $0 <= 26 || (sum <= entries && $0 <= most)
+      }
+    }
+    let (all, some) = (affordable(counts), affordable(ends))
+    let counts = (all.last ?? 0) >= (some.last ?? 0) ? all : some
+    return SizeLadder(counts: counts, requests: requests.filter { $0 <= entries / 4 }, bytes: bytes)
+  }
+
+  private static func around(_ sizes: Int...) -> [Int] {
+    Set(sizes.flatMap { [$0 - 1, $0, $0 + 1] }).filter { $0 > 0 }.sorted()
+  }
+}
+
+/// How many entries an engine reads, and how many it writes, within seconds. To one that makes a call to a remote place of each
+/// key, or a file of each entry, fewer questions are put.
+struct AffordableEntries: Sendable {
+  var reads = Int.max
+  var writes = Int.max
+}
+
+extension CheckContext {
+  /// What the engine can be asked for, as a look at another one of the kind shows.
+  func affordableEntries() async throws -> AffordableEntries {
+    if budget.level == .exhaustive { return AffordableEntries() }
+    let directory = root.appending(path: "costs-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
+    let engine = try await open(directory)
+    let keys = keys(50)
+    func affordable(_ call: () async throws -> Void) async throws -> Int {
+      var best = Duration.seconds(1_000)
+      for _ in 0..<4 { best = min(best, try await ContinuousClock().measure { try await call() }) }
+      return Int(4 / max(best.inSeconds / Double(keys.count), 1e-6))
+    }
+    return AffordableEntries(
+      reads: try await affordable { _ = try await engine.readDataAndKeys(keys: keys) },
+      writes: try await affordable { try await engine.write(entries(keys)) })
+  }
+
+  /// The ladder of the level, as far as the engine climbs it within seconds.
+  ///
+  /// - Parameter filling: Whether the place is filled for each rung, and not once for all.
+  func ladder(filling: Bool) async throws -> SizeLadder {
+    let (ladder, affordable) = (SizeLadder(budget.level), try await affordableEntries())
+    return filling
+      ? ladder.affordable(min(affordable.reads, affordable.writes))
+      : ladder.affordable(affordable.reads, atMost: affordable.writes)
+  }
+}

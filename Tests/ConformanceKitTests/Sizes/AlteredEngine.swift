@@ -1,0 +1,171 @@
+import Foundation
+import StockroomCore
+
+/// An engine that alters what it is asked for, or what it answers.
+struct AlteredEngine: FaultyEngine {
+  typealias Entries = [(key: CacheKey, data: Data)]
+
+  let base: ReferenceEngine
+  /// What it makes of what it is asked to do. Nil stands for nothing.
+  var single: @Sendable (Data, CacheKey) throws -> (Data, CacheKey)? = { ($0, $1) }
+  var batch: @Sendable (Entries) throws -> Entries = { $0 }
+  var operations: @Sendable ([StorageOperation]) throws -> [StorageOperation] = { $0 }
+  var removal: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
+  /// What it makes of what it is asked about.
+  var request: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
+  var question: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
+  var limit: @Sendable (Int?) -> Int? = { $0 }
+  /// What it makes of what it finds.
+  var value: @Sendable (CacheKey, Data?) throws -> Data? = { $1 }
+  var requested: @Sendable (Entries) throws -> Entries = { $0 }
+  var keys: @Sendable ([CacheKey]) -> [CacheKey] = { $0 }
+  var count: @Sendable (Int) -> Int = { $0 }
+  var values: @Sendable ([Data]) -> [Data] = { $0 }
+  var pairs: @Sendable (Entries) -> Entries = { $0 }
+  var entries: @Sendable ([StorageEntry]) -> [StorageEntry] = { $0 }
+  var scanned: @Sendable (Entries) -> Entries = { $0 }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    if let (data, key) = try single(data, key) { try await base.write(data, key: key) }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys { try key.validate() }
+    try await base.write(batch(dataAndKeys))
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await base.apply(self.operations(operations))
+  }
+  func remove(keys: [CacheKey]) async throws {
+    try keys.validate()
+    try await base.remove(keys: removal(keys))
+  }
+  func read(key: CacheKey) async throws -> Data? { try await value(key, base.read(key: key)) }
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    try await requested(base.readDataAndKeys(keys: request(keys))).map(\.data)
+  }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await requested(base.readDataAndKeys(keys: request(keys)))
+  }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try keys.validate()
+    return try await base.keysExist(question(keys))
+  }
+  func allKeys() async throws -> [CacheKey] { keys(try await base.allKeys()) }
+  func keyCount() async throws -> Int { count(try await base.keyCount()) }
+  func readAllData() async throws -> [Data] { values(try await base.readAllData()) }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    pairs(try await base.readAllDataAndKeys())
+  }
+  func readAllEntries() async throws -> [StorageEntry] { entries(try await base.readAllEntries()) }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    scanned(try await base.scan(range, limit: self.limit(limit)))
+  }
+}
+
+/// An engine that does, in parts of some size, what should happen at one moment.
+struct PartwiseEngine: FaultyEngine {
+  /// What is done in parts.
+  enum Call { case write, apply, removal, removalOfEverything, replacement }
+
+  let base: ReferenceEngine
+  let size: Int
+  let calls: Set<Call>
+  /// Whether keys are validated when their part is due.
+  var validatesParts = false
+  /// Whether it stops between two parts once the task is cancelled.
+  var isCancellable = false
+
+  private func inParts<Element: Sendable>(
+    _ call: Call, _ elements: [Element], _ validate: @Sendable ([Element]) throws -> Void,
+    _ work: @escaping @Sendable ([Element]) async throws -> Void
+  ) async throws {
+    guard calls.contains(call), elements.count > size else { return try await work(elements) }
+    if !validatesParts { try validate(elements) }
+    let parts = stride(from: 0, to: elements.count, by: size).map {
+      Array(elements[$0..<min($0 + size, elements.count)])
+    }
+    let task = Task {
+      for part in parts {
+        try await work(part)
+        await Task.yield()
+      }
+    }
+    if !isCancellable { return try await task.value }
+    for part in parts {
+      try Task.checkCancellation()
+      try await work(part)
+      await Task.yield()
+    }
+  }
+
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await inParts(.write, dataAndKeys, { for (key, _) in $0 { try key.validate() } }) { [base] in
+      try await base.write($0)
+    }
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    if calls.contains(.replacement), operations.first == .removeAll, operations.count > size {
+      try operations.validate()
+      return try await Task { [base] in
+        try await base.removeAllData()
+        await Task.yield()
+        try await base.apply(Array(operations.dropFirst()))
+      }.value
+    }
+    try await inParts(.apply, operations, { try $0.validate() }) { [base] in try await base.apply($0) }
+  }
+  func remove(keys: [CacheKey]) async throws {
+    try await inParts(.removal, keys, { try $0.validate() }) { [base] in try await base.remove(keys: $0) }
+  }
+  func removeAllData() async throws {
+    guard calls.contains(.removalOfEverything) else { return try await base.removeAllData() }
+    try await inParts(.removalOfEverything, base.allKeys(), { _ in }) { [base] in
+      try await base.remove(keys: $0)
+    }
+  }
+}
+
+/// An engine that reads everything page by page, each page at a moment of its own.
+struct PagewiseEngine: FaultyEngine {
+  enum Call { case allData, allPairs, allEntries, scan, allKeys }
+
+  let base: ReferenceEngine
+  var size = 500
+  let call: Call
+
+  private func pages(_ range: KeyRange = .all, limit: Int? = nil) async throws -> AlteredEngine.Entries {
+    var (range, found): (KeyRange, AlteredEngine.Entries) = (range, [])
+    while true {
+      let page = try await base.scan(range, limit: min(size, (limit ?? .max) - found.count))
+      found += page
+      guard page.count == size, let last = page.last else { return found }
+      range.after = last.key
+      for _ in 0..<3 { await Task.yield() }
+    }
+  }
+
+  func readAllData() async throws -> [Data] {
+    call == .allData ? try await pages().map(\.data) : try await base.readAllData()
+  }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    call == .allPairs ? try await pages() : try await base.readAllDataAndKeys()
+  }
+  func allKeys() async throws -> [CacheKey] {
+    call == .allKeys ? try await pages().map(\.key) : try await base.allKeys()
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    call == .scan && limit ?? 1 > 0
+      ? try await pages(range, limit: limit) : try await base.scan(range, limit: limit)
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    guard call == .allEntries else { return try await base.readAllEntries() }
+    var found: [StorageEntry] = []
+    while true {
+      let page = try base.entries().dropFirst(found.count).prefix(size)
+      found += page
+      if page.count < size { return found }
+      for _ in 0..<3 { await Task.yield() }
+    }
+  }
+}

@@ -1,0 +1,163 @@
+import Foundation
+import StockroomCore
+
+// Engines whose values, messages and answers have a largest size, and stores that lose items.
+
+extension SizeFault {
+  static let ofBytes: [SizeFault] = [
+    .init(
+      .v2, "sizes.bytes-of-a-value", "has a column of 400 KiB",
+      shows: "all was well with 409600 bytes; with 409601"
+    ) {
+      ChangingEngine(base: $0, onTheWayIn: { $0.prefix(400 << 10) })
+    },
+    .init(
+      .v2, "sizes.bytes-of-a-value", "has a length of 15 bits",
+      shows: "all was well with 32767 bytes; with 32768"
+    ) {
+      ChangingEngine(base: $0, onTheWayIn: { $0.prefix($0.count % 32_768) })
+    },
+    .init(.v2, "sizes.bytes-of-a-value", "takes a tag of seven bits for a length", shows: "with 128 bytes") {
+      ChangingEngine(base: $0, onTheWayIn: { $0.count < 1_000 ? $0.prefix($0.count % 128) : $0 })
+    },
+    .init(
+      .v2, "sizes.bytes-of-a-value", "cuts values in a log of 16 MiB", at: .standard,
+      shows: "all was well with 16777216 bytes; with 16777217"
+    ) {
+      ChangingEngine(base: $0, onTheWayIn: { $0.prefix(16 << 20) })
+    },
+    .init(
+      .v2, "sizes.bytes-of-a-value", "refuses a message of more than 4 MiB", at: .standard,
+      shows: "all was well with 4194304 bytes; with 4194305"
+    ) {
+      AlteredEngine(base: $0, single: { try ($0.inMessage(of: 4 << 20), $1) })
+    },
+    .init(.v2, "sizes.bytes-of-a-value", "applies values of 65,535 bytes", shows: "with 65536 bytes") {
+      AlteredEngine(
+        base: $0,
+        operations: { operations in
+          operations.map {
+            if case .write(let data, let key) = $0 { .write(data.prefix(65_535), key: key) } else { $0 }
+          }
+        })
+    },
+    .init(
+      .v2, "sizes.bytes-of-a-value", "stores a page more for values that end with one",
+      shows: "with 16384 bytes"
+    ) {
+      AlteredEngine(
+        base: $0,
+        batch: { batch in
+          batch.map {
+            ($0.key, $0.data.count > 0 && $0.data.count % 16_384 == 0 ? $0.data + Data(count: 1) : $0.data)
+          }
+        })
+    },
+    .init(.w1, "sizes.bytes-of-a-batch", "writes the first mebibyte of a batch", shows: "with 1048577 bytes")
+    {
+      AlteredEngine(base: $0, batch: { $0.within(1 << 20) })
+    },
+    .init(.w1, "sizes.bytes-of-a-batch", "writes a transaction log of 64 KiB") {
+      AlteredEngine(base: $0, batch: { $0.within(65_536) })
+    },
+    .init(.w1, "sizes.bytes-of-a-batch", "refuses batches of more than 10 MiB", at: .standard) {
+      AlteredEngine(
+        base: $0,
+        batch: {
+          if $0.map(\.data.count).reduce(0, +) > 10 << 20 {
+            throw StorageError(.io, "The message is too long.")
+          }
+          return $0
+        })
+    },
+    .init(.r3, "sizes.bytes-of-a-batch", "returns the entries of one mebibyte", shows: "with 1048577 bytes") {
+      AlteredEngine(base: $0, pairs: { $0.within(1 << 20) })
+    },
+    .init(.r2, "sizes.bytes-of-a-batch", "answers with 64 KiB at most", shows: "with 65537 bytes") {
+      AlteredEngine(base: $0, requested: { $0.within(65_536) })
+    },
+    .init(.r5, "sizes.bytes-of-a-batch", "scans 4 MiB", at: .standard, shows: "with 4194305 bytes") {
+      AlteredEngine(base: $0, scanned: { $0.within(4 << 20) })
+    },
+    .init(.v2, "sizes.too-large-by-every-way", "refuses large values in batches only", at: .standard) {
+      AlteredEngine(
+        base: $0,
+        batch: { batch in
+          for (_, data) in batch where data.count > 64 << 20 {
+            throw StorageError(.valueTooLarge, "It is too large.")
+          }
+          return batch
+        })
+    },
+  ]
+
+  static let ofStores: [SizeFault] = [
+    .init(store: .s4, "store.sizes", "loads 1,000 items", shows: "with 1001") {
+      PassingEngine(base: $0, entries: { Array($0.prefix(1_000)) })
+    },
+    .init(store: .s4, "store.sizes", "loads pages of 100 items, the last of them first", shows: "with 101") {
+      PassingEngine(base: $0, entries: { $0.suffix($0.count % 100) + $0.dropLast($0.count % 100) })
+    },
+    .init(store: .s3, "store.sizes-of-chains", "inserts 500 items of many") {
+      PassingEngine(base: $0, operations: { Array($0.prefix(500)) })
+    },
+    .init(store: .s8, "ways.of-storing", "hashes the identifiers of many items at once") {
+      PassingEngine(
+        base: $0,
+        operations: { operations in
+          operations.count < 2
+            ? operations
+            : operations.map {
+              switch $0 {
+              case .write(let data, let key): .write(data, key: CacheKey("\(key.value) hashed"))
+              case .remove(let key): .remove(key: CacheKey("\(key.value) hashed"))
+              case .removeAll: .removeAll
+              }
+            }
+        })
+    },
+  ]
+}
+
+extension Data {
+  fileprivate func inMessage(of size: Int) throws -> Data {
+    if count > size { throw StorageError(.io, "The message is longer than \(size) bytes.") }
+    return self
+  }
+}
+
+extension [(key: CacheKey, data: Data)] {
+  /// The first entries whose values have together no more bytes than this.
+  fileprivate func within(_ bytes: Int) -> Self {
+    var sum = 0
+    return Array(
+      prefix {
+        sum += $0.data.count
+        return sum <= bytes
+      })
+  }
+}
+
+/// What a store at fault makes of its engine.
+struct PassingEngine: StorageEngine {
+  let base: any StorageEngine
+  var entries: @Sendable ([StorageEntry]) -> [StorageEntry] = { $0 }
+  var operations: @Sendable ([StorageOperation]) -> [StorageOperation] = { $0 }
+
+  var capabilities: EngineCapabilities { base.capabilities }
+  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await base.apply(self.operations(operations))
+  }
+  func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
+  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+  func removeAllData() async throws { try await apply([.removeAll]) }
+  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
+  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
+  func readAllEntries() async throws -> [StorageEntry] { entries(try await base.readAllEntries()) }
+}

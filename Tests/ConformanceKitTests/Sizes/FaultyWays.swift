@@ -1,0 +1,168 @@
+import Foundation
+import StockroomCore
+
+// Engines of which one way to do something differs from the others.
+
+extension SizeFault {
+  static let ofWays: [SizeFault] = [
+    .init(.w1, "ways.of-writing", "refuses keys over 255 bytes in batches") {
+      AlteredEngine(
+        base: $0,
+        batch: { batch in
+          for (key, _) in batch where key.value.utf8.count > 255 {
+            throw StorageError(.io, "The name is too long.")
+          }
+          return batch
+        })
+    },
+    .init(.w1, "ways.of-writing", "applies values as text") {
+      AlteredEngine(
+        base: $0,
+        operations: { operations in
+          operations.map {
+            if case .write(let data, let key) = $0, data.count < 5_000 {
+              .write(Data(String(decoding: data, as: UTF8.self).utf8), key: key)
+            } else {
+              $0
+            }
+          }
+        })
+    },
+    .init(.r3, "ways.of-writing", "composes accents when it reads everything") {
+      AlteredEngine(
+        base: $0,
+        pairs: { pairs in
+          pairs.map { (CacheKey(verbatim: $0.key.value.precomposedStringWithCanonicalMapping), $0.data) }
+        })
+    },
+    .init(.r6, "ways.of-writing", "leaves empty values out of the list of entries") {
+      AlteredEngine(base: $0, entries: { $0.filter { !$0.data.isEmpty } })
+    },
+    .init(.r3, "ways.of-writing", "returns values over 64 KiB cut when it reads all of them") {
+      AlteredEngine(
+        base: $0, values: { $0.map { $0.prefix(65_536).count < $0.count ? Data($0.prefix(65_536)) : $0 } })
+    },
+    .init(.l1, "ways.of-writing", "finds no keys over 255 bytes in questions for many") {
+      AlteredEngine(base: $0, question: { $0.filter { $0.value.utf8.count <= 255 } })
+    },
+    .init(.r2, "ways.of-writing", "leaves empty values out of answers to many keys") {
+      AlteredEngine(base: $0, requested: { $0.filter { !$0.data.isEmpty } })
+    },
+    .init(.w1, "ways.of-overwriting", "appends to a value in apply when the new one is empty") {
+      AlteredEngine(
+        base: $0,
+        operations: {
+          $0.filter {
+            if case .write(let data, _) = $0 { !data.isEmpty } else { true }
+          }
+        })
+    },
+    .init(.w1, "ways.of-overwriting", "inserts with batches of one, and never replaces") {
+      InsertsOnly(base: $0)
+    },
+    .init(.w2, "ways.of-writing-and-times", "lists times in whole seconds") {
+      AlteredEngine(
+        base: $0,
+        entries: {
+          $0.map { entry in
+            var entry = entry
+            entry.createdAt = Date(
+              timeIntervalSince1970: entry.createdAt.timeIntervalSince1970.rounded(.down))
+            entry.updatedAt = Date(
+              timeIntervalSince1970: entry.updatedAt.timeIntervalSince1970.rounded(.down))
+            return entry
+          }
+        })
+    },
+    .init(.w2, "ways.of-writing-and-times", "lists createdAt where updatedAt should be") {
+      AlteredEngine(
+        base: $0,
+        entries: {
+          $0.map { entry in
+            var entry = entry
+            entry.updatedAt = entry.createdAt
+            return entry
+          }
+        })
+    },
+    .init(.w2, "ways.of-writing-and-times", "replaces whole rows in apply of one") { ReplacesRows(base: $0) },
+    .init(.r6, "ways.of-writing-and-order", "puts what a batch overwrites at the end") {
+      MovesToTheEnd(base: $0)
+    },
+    .init(.k1, "ways.of-refusing", "keeps the length of a key in 16 bits when it applies") {
+      AppliesWithShortLengths(base: $0)
+    },
+    .init(.r5, "ways.of-overwriting", "scans an index that overwrites with batches do not reach") {
+      ScansStaleIndex(base: $0)
+    },
+  ]
+}
+
+struct InsertsOnly: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    if dataAndKeys.count == 1, try await base.keysExist(dataAndKeys.map(\.key)).count == 1 { return }
+    try await base.write(dataAndKeys)
+  }
+}
+
+struct ReplacesRows: FaultyEngine {
+  let base: ReferenceEngine
+  func apply(_ operations: [StorageOperation]) async throws {
+    if operations.count == 1, case .write(_, let key) = operations[0] {
+      return try await base.apply([.remove(key: key)] + operations)
+    }
+    try await base.apply(operations)
+  }
+}
+
+/// Keeps the times and the order apart, and forgets the order when a batch writes.
+final class MovesToTheEnd: FaultyEngine {
+  let base: ReferenceEngine
+  private let moved = MutexProtected<[CacheKey]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys)
+    moved.withLock { moved in
+      for (key, _) in dataAndKeys {
+        moved.removeAll { $0 == key }
+        moved.append(key)
+      }
+    }
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    let (entries, moved) = (try await base.readAllEntries(), moved.withLock { $0 })
+    return entries.filter { !moved.contains($0.key) }
+      + moved.flatMap { key in entries.filter { $0.key == key } }
+  }
+}
+
+struct AppliesWithShortLengths: FaultyEngine {
+  let base: ReferenceEngine
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await base.apply(
+      operations.filter {
+        guard case .write(_, let key) = $0, key.value.utf8.count > 65_536 else { return true }
+        return !(1...511).contains(key.value.utf8.count % 65_536)
+      })
+  }
+}
+
+/// Scans values in an index of its own, which single writes and apply keep up to date.
+final class ScansStaleIndex: FaultyEngine {
+  let base: ReferenceEngine
+  private let stale = MutexProtected<[CacheKey: Data]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys {
+      if let data = try await base.read(key: key) {
+        stale.withLock { $0[key] = $0[key] ?? data }
+      }
+    }
+    try await base.write(dataAndKeys)
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    let (found, stale) = (try await base.scan(range, limit: limit), stale.withLock { $0 })
+    return found.map { ($0.key, stale[$0.key] ?? $0.data) }
+  }
+}

@@ -1,0 +1,95 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import Testing
+
+/// An engine that is wrong about sizes, names or one of several ways to do the same, and the check that finds it.
+struct SizeFault: Sendable, CustomTestStringConvertible {
+  let rule: ContractRule
+  let name: String
+  /// The check that has to find it.
+  let check: String
+  let level: ConformanceBudget.Level
+  /// What the failure has to say: the smallest size that shows it.
+  let shows: String?
+  let isPersistent: Bool
+  let makeEngine: @Sendable (URL) throws -> any StorageEngine
+  /// What the store that is at fault sees of its engine.
+  var makeStoreEngine: (@Sendable (any StorageEngine) -> any StorageEngine)?
+
+  var testDescription: String { "\(rule), \(check): \(name)" }
+
+  init(
+    _ rule: ContractRule, _ check: String, _ name: String, at level: ConformanceBudget.Level? = nil,
+    shows: String? = nil, isPersistent: Bool = false,
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) {
+    (self.rule, self.check, self.name, self.shows) = (rule, check, name, shows)
+    // Some checks of names are not made before that level.
+    self.level = level ?? (check.hasPrefix("names.") ? .standard : .quick)
+    self.isPersistent = isPersistent
+    self.makeEngine = { makeEngine(try ReferenceEngine(directory: isPersistent ? $0 : nil)) }
+  }
+
+  /// A correct engine behind a store that loses items on their way.
+  init(
+    store rule: ContractRule, _ check: String, _ name: String, shows: String? = nil,
+    makeStoreEngine: @escaping @Sendable (any StorageEngine) -> any StorageEngine
+  ) {
+    self.init(rule, check, name, shows: shows) { $0 }
+    self.makeStoreEngine = makeStoreEngine
+  }
+
+  /// Every fault there is.
+  static let all =
+    ofLists + ofRequests + ofBatches + ofMoments + ofBytes + ofStores + ofNames + ofValues + ofWays
+
+  var suite: ConformanceSuite {
+    var suite = ConformanceSuite(
+      name,
+      capabilities: isPersistent
+        ? ReferenceEngine.promises : [.atomicBatches, .snapshotReads, .orderedScans],
+      budget: ConformanceBudget(level)
+    ) { try makeEngine($0) }
+    if let makeStoreEngine { suite.makeStore = { ReferenceStore(makeStoreEngine($0)) } }
+    return suite
+  }
+
+  /// What the check says about the engine.
+  func failure() async throws -> ConformanceFailure? {
+    try await #require(suite.checks.first { $0.id == check }).outcome().failure
+  }
+}
+
+@Suite("Faults of sizes, names and ways")
+struct SizeFaultTests {
+  @Test(
+    "Each fault is found by its check, under its rule, with the smallest size that shows it",
+    arguments: SizeFault.all)
+  func isFound(_ fault: SizeFault) async throws {
+    var failure = try await fault.failure()
+    // Where tasks have to meet, it takes another look now and then on a busy machine.
+    for _ in 0..<10 where failure == nil { failure = try await fault.failure() }
+    #expect(failure?.rule == fault.rule, "\(failure?.actual ?? "nothing was found")")
+    if let shows = fault.shows {
+      #expect(failure?.actual.contains(shows) == true, "\(failure?.actual ?? "")")
+    }
+  }
+
+  @Test("Every check of sizes, names and ways has a fault that it finds")
+  func everyCheckFails() throws {
+    let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
+    let suite = ConformanceSuite("", capabilities: all) { _ in try ReferenceEngine() }
+    let checks = suite.checks.map(\.id).filter(SizeFault.isOwn)
+    #expect(Set(checks) == Set(SizeFault.all.map(\.check)))
+    #expect(Set(SizeFault.all.map(\.testDescription)).count == SizeFault.all.count)
+    #expect(SizeFault.all.count >= 80)
+  }
+}
+
+extension SizeFault {
+  /// Whether a check is about sizes, names or ways: these have faults of their own.
+  static func isOwn(_ check: String) -> Bool {
+    ["sizes.", "names.", "ways.", "store.sizes"].contains { check.hasPrefix($0) }
+  }
+}
