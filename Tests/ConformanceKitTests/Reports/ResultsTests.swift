@@ -127,7 +127,8 @@ struct ResultsTests {
   func reproduction() {
     #expect(
       ConformanceResults([bad]).text.contains(
-        #"Again: run(only: ["history.any"]) of the suite, with budget.seed = 7, budget.operations = "#))
+        #"Again: run(only: ["history.any"]) of the suite, with budget = .standard, budget.seed = 7, budget.operations = "#
+      ))
   }
 
   @Test("A conclusion is no better than what was looked at")
