@@ -178,7 +178,7 @@ private func readHotKey(_ engine: EngineUnderTest, _ round: Int) async throws {
   let early = Task { @concurrent in
     try await gather(0..<12) { _ in try await engine.read(key: hot) }
   }
-  for _ in 0..<round % 4 { await Task.yield() }
+  for _ in 0..<round * 3 % 31 { await Task.yield() }
   try await engine.write(data("\(round), after"), key: hot)
   let late = try await gather(0..<12) { _ in try await engine.read(key: hot) }
   for found in late {

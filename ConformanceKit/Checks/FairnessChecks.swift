@@ -23,6 +23,16 @@ extension CheckDefinition {
         try await FairnessTrial(engine: try await context.open(), victim: victim, others: others).run(context)
       }
     }
+    for (name, call) in [("among-readers", FairnessTrial.Call.read), ("among-writers", .write)] {
+      Check(
+        .c1, "fairness.\(name)",
+        "of eight tasks that call \(call.name) without a pause each has made three calls before all together have made tens of "
+          + "thousands"
+      ) { context in
+        try await FairnessTrial(engine: try await context.open(), victim: call, others: call).runEqually(
+          context)
+      }
+    }
   }
 }
 
@@ -80,7 +90,8 @@ private struct FairnessTrial: Sendable {
             // Counted from the beginning of the other call on.
             if hasBegun.isSet, calls.add() >= limit { return }
             round += 1
-            await Task.yield()
+            // The tasks must not go on in step.
+            for _ in 0...(task + round) % 3 { await Task.yield() }
           }
         }
       }
@@ -95,6 +106,43 @@ private struct FairnessTrial: Sendable {
       let count = calls.countAtEnd
       return count < limit ? count : nil
     }
+  }
+
+  /// Fails unless every task comes on.
+  func runEqually(_ context: CheckContext) async throws {
+    try await engine.write(entries(keys(20)))
+    let limit = 4_000 * Self.taskCount
+    var counts: [Int] = []
+    // A thread that the system does not run for a while is no fault of the engine.
+    for _ in 0..<3 {
+      context.noteProgress()
+      counts = try await callsOfEach(limit: limit)
+      if !counts.contains(where: { $0 < 3 }) { return }
+    }
+    throw Violation(
+      "of eight tasks that called \(others.name) \(limit) times the third time these were the calls of each: \(counts)"
+    )
+  }
+
+  /// How many calls each task has made when all have made three, or all together so many as the limit is.
+  private func callsOfEach(limit: Int) async throws -> [Int] {
+    let isDone = Flag()
+    let counts = MutexProtected((of: Array(repeating: 0, count: Self.taskCount), all: 0, atEnd: [Int]()))
+    try await gather(0..<Self.taskCount) { task in
+      while !isDone.isSet, !Task.isCancelled {
+        try await call(others, task: task, 0)
+        let isLast = counts.withLock { counts in
+          counts.of[task] += 1
+          counts.all += 1
+          guard counts.atEnd.isEmpty else { return true }
+          if counts.all >= limit || !counts.of.contains(where: { $0 < 3 }) { counts.atEnd = counts.of }
+          return !counts.atEnd.isEmpty
+        }
+        if isLast { isDone.set() }
+        await Task.yield()
+      }
+    }
+    return counts.withLock { $0.atEnd }
   }
 
   private func call(_ call: Call, task: Int, _ round: Int) async throws {

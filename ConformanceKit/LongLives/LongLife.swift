@@ -27,8 +27,8 @@ struct LongLife {
     func someKey() -> CacheKey { keys[random.next(upTo: keys.count)] }
     if number <= 2 * still.count { return [write(still[number % still.count])] }
     switch number % 16 {
-    case 7: return (0..<5).map { write(someKey(), $0) }
-    case 11: return (0..<4).map { _ in .remove(key: someKey()) }
+    case 7: return (0..<30).map { write(someKey(), $0) }
+    case 11: return (0..<8).map { _ in .remove(key: someKey()) }
     case 15:
       let key = someKey()
       return [.remove(key: key), write(key), .remove(key: someKey()), write(someKey(), 1)]

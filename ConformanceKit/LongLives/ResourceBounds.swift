@@ -141,7 +141,7 @@ struct ResourceBounds: CheckTask {
 /// What a process and a directory hold.
 struct Holdings {
   /// How many more files, descriptors and threads are not counted as a growth.
-  static let slack = 100
+  static let slack = 50
   /// How many more bytes of files and of memory are not.
   static let room = 64 << 20
 

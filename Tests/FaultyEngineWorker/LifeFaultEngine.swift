@@ -116,13 +116,13 @@ package final class LifeFaultEngine: StorageEngine {
         if let change = state.change(operation, at: now, fault) {
           if fault == .losesAtSplits, state.changes % 4_096 == 0 { continue }
           changes.append(change)
+          state.note(change, fault)
           if fault == .leaksFilesPerValue, let data = change.entry?.data, data.count > 4_096 {
             try leaveFile()
           }
         }
       }
       try state.log?.append(changes, clock)
-      for change in changes { state.note(change, fault) }
       if state.log?.mustBeCompacted == true { try state.compact(fault, clock) }
     }
   }
@@ -133,7 +133,7 @@ package final class LifeFaultEngine: StorageEngine {
 
   package func close() async throws {
     state.withLock { state in
-      if fault == .forgetsTheTail, state.changes > 1_500 { state.log?.forgetTheTail() }
+      if fault == .forgetsTheTail, state.changes > 200 { state.log?.forgetTheTail() }
       state.log = nil
     }
   }

@@ -52,7 +52,8 @@ final class LifeFaultLog {
     recordCount = records.count
     let old = directory.appending(path: "log.old")
     if fault == .readsOldLogs, let text = try? Data(contentsOf: old) {
-      records = try lines(text) + records
+      // What was removed is not there any more, and neither is what says so.
+      records = try lines(text).map { $0.filter { $0.entry != nil } } + records
     }
     return records
   }

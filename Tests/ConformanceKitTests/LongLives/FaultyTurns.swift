@@ -22,8 +22,8 @@ final class PrefersSome: InterceptingEngine {
   ) async throws -> Result {
     await enter(isChange)
     defer { leave(isChange) }
-    // Long enough for others to come.
-    for _ in 0..<12 { await Task.yield() }
+    // Long enough for others to come, and never in step with them.
+    for _ in 0..<Int.random(in: 4...20) { await Task.yield() }
     return try await work()
   }
 
@@ -88,7 +88,7 @@ final class WaitsForQuiet: FaultyEngine {
   func write(_ data: Data, key: CacheKey) async throws {
     writers.withLock { $0 += 1 }
     defer { writers.withLock { $0 -= 1 } }
-    for _ in 0..<12 { await Task.yield() }
+    for _ in 0..<Int.random(in: 4...20) { await Task.yield() }
     try await base.write(data, key: key)
   }
   private func waitForQuiet() async { while writers.withLock({ $0 > 0 }) { await Task.yield() } }

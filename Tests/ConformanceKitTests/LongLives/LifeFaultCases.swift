@@ -60,7 +60,8 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.o4], "keeps logs that were compacted", .keepsOldLogs, by: "life.gives-room-back", at: .exhaustive),
     .init([.w6], "reads logs that were compacted", .readsOldLogs, by: "life.of-few-keys-reopened"),
     .init([.r6], "counts entries in two bytes", .wrapsSequences, by: "life.of-few-keys", at: .exhaustive),
-    .init([.w1], "counts versions in two bytes", .wrapsVersions, by: "life.of-few-keys", at: .exhaustive),
+    .init(
+      [.w1, .r2], "counts versions in two bytes", .wrapsVersions, by: "life.of-few-keys", at: .exhaustive),
     .init(
       [.w1], "loses an entry when a page is split", .losesAtSplits, by: "life.of-few-keys", at: .exhaustive),
     .init([.l2], "counts some removals twice", .countsRemovalsTwice, by: "life.of-few-keys"),
@@ -174,7 +175,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.c1], memory: "readers starve", by: "fairness.readers-among-writers",
       "fairness.reads-of-everything-among-writers"
     ) { PrefersSome(base: $0, .writers) },
-    .init([.c1], memory: "serves the last first", by: "fairness.writers-among-readers") {
+    .init([.c1], memory: "serves the last first", by: "fairness.among-readers", "fairness.among-writers") {
       ServesTheLastFirst(base: $0)
     },
     .init(
@@ -207,7 +208,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       clockTolerance: .seconds(2)
     ) { HasAServersClock(base: $0, ahead: 5) },
     .init(
-      [.c1], memory: "waits in each call, and serves the last first", by: "fairness.writers-among-readers"
+      [.c1], memory: "waits in each call, and serves the last first", by: "fairness.among-writers"
     ) { TakesItsTimeAndTheLast(base: $0) },
   ]
 }

@@ -79,7 +79,7 @@ struct LifeFaultTests {
       default: HasAServersClock(base: base, ahead: 5)
       }
     }
-    let ofTime = suite.checks.filter { $0.rule == .w2 || $0.id.hasPrefix("model.") }
+    let ofTime = suite.checks.filter { $0.rule == .w2 }
     for check in suite.checksOfLives + ofTime { try await check.run() }
   }
 }
