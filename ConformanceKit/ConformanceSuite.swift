@@ -122,7 +122,7 @@ public struct ConformanceSuite: Sendable {
   /// Says once for each suite of the process that checks are left out, where no report does.
   func noteChecksLeftOut() {
     guard worker == nil, suitesNoted.withLock({ $0.insert(name).inserted }) else { return }
-    let (made, leftOut) = (checks.count, checksLeftOut.count)
+    let (made, leftOut) = (checks.count, checksLeftOut.count { !$0.isBeyondLevel })
     guard leftOut > 0 else { return }
     System.note(
       "\(name) has no worker process (see ConformanceWorker): \(leftOut) of \(made + leftOut) checks are left out."

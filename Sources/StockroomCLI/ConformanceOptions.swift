@@ -66,16 +66,16 @@ struct BudgetOptions: ParsableArguments {
   }
 
   func validate() throws {
-    let budget = budget
-    try expect(budget.operations, in: 1...1_000_000_000, "operations")
-    try expect(budget.kills, in: 1...1_000_000, "kills")
-    if let number = budget.powerCuts { try expect(number, in: 1...1_000_000_000, "power cuts") }
-    try expect(budget.corruptions, in: 1...100_000_000, "corruptions")
     // A week. Written so that what is not a number does not pass.
     if let minutes, !(minutes > 0 && minutes <= 10_080) {
       throw ValidationError(
         "The number of minutes must be above 0 and at most 10080, not \(minutes.shortest).")
     }
+    let budget = budget
+    try expect(budget.operations, in: 1...1_000_000_000, "operations")
+    try expect(budget.kills, in: 1...1_000_000, "kills")
+    if let number = budget.powerCuts { try expect(number, in: 1...1_000_000_000, "power cuts") }
+    try expect(budget.corruptions, in: 1...100_000_000, "corruptions")
   }
 
   private func expect(_ number: Int, in range: ClosedRange<Int>, _ what: String) throws {

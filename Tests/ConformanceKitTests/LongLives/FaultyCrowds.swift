@@ -136,7 +136,8 @@ final class SharesReads: FaultyEngine {
       }
     }
     let early = try await base.read(key: key)
-    for _ in 0..<6 { await Task.yield() }
+    // As long as it takes others to come.
+    for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
     let isCancelled = Task.isCancelled
     let value = isStale ? early : try await base.read(key: key)
     let others = flights.withLock { $0.removeValue(forKey: key) } ?? []

@@ -16,10 +16,10 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
 
   var testDescription: String { "\(rules.map(\.rawValue).sorted().joined(separator: ", ")): \(name)" }
 
-  /// An engine with a log, for one process.
+  /// An engine with a log, for one process. The level is one at which the time that a check takes does not end it.
   init(
     _ rules: Set<ContractRule>, _ name: String, _ fault: LifeFaultEngine.Fault, by checks: String...,
-    at level: ConformanceBudget.Level = .quick
+    at level: ConformanceBudget.Level = .exhaustive
   ) {
     (self.name, self.rules, self.checks) = (name, rules, Set(checks))
     suite = .lifeFault(name, fault, level)
@@ -28,7 +28,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
   /// An engine in memory.
   init(
     _ rules: Set<ContractRule>, memory name: String, by checks: String...,
-    at level: ConformanceBudget.Level = .quick, stallTimeout: Duration = .seconds(60),
+    at level: ConformanceBudget.Level = .exhaustive, stallTimeout: Duration = .seconds(60),
     clockTolerance: Duration = .zero, makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
   ) {
     (self.name, self.rules, self.checks) = (name, rules, Set(checks))
@@ -57,13 +57,13 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       at: .standard),
     .init([.o4], "never compacts its log", .neverCompacts, by: "life.gives-room-back", at: .standard),
     .init(
-      [.o4], "keeps logs that were compacted", .keepsOldLogs, by: "life.gives-room-back", at: .exhaustive),
+      [.o4], "keeps logs that were compacted", .keepsOldLogs, by: "life.gives-room-back"),
     .init([.w6], "reads logs that were compacted", .readsOldLogs, by: "life.of-few-keys-reopened"),
-    .init([.r6], "counts entries in two bytes", .wrapsSequences, by: "life.of-few-keys", at: .exhaustive),
+    .init([.r6], "counts entries in two bytes", .wrapsSequences, by: "life.of-few-keys"),
     .init(
-      [.w1, .r2], "counts versions in two bytes", .wrapsVersions, by: "life.of-few-keys", at: .exhaustive),
+      [.w1, .r2], "counts versions in two bytes", .wrapsVersions, by: "life.of-few-keys"),
     .init(
-      [.w1], "loses an entry when a page is split", .losesAtSplits, by: "life.of-few-keys", at: .exhaustive),
+      [.w1], "loses an entry when a page is split", .losesAtSplits, by: "life.of-few-keys"),
     .init([.l2], "counts some removals twice", .countsRemovalsTwice, by: "life.of-few-keys"),
     .init(
       [.w6], "forgets the last write when it is closed late", .forgetsTheTail, by: "life.of-few-keys-reopened"
@@ -86,7 +86,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 3_000)
     },
-    .init([.w1], memory: "evicts beyond 30,000 entries", by: "life.many-entries", at: .exhaustive) {
+    .init([.w1], memory: "evicts beyond 30,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 30_000)
     },
     .init([.w1], memory: "evicts beyond 12 MiB", by: "life.many-bytes") {
