@@ -128,7 +128,11 @@ final class LifeFaultLog {
     replacements += 1
     if fault == .compactsInPlace {
       ftruncate(file, 0)
-      for change in changes { try write(text(change, clock) + "\n", to: file) }
+      for change in changes {
+        try write(text(change, clock) + "\n", to: file)
+        // As long as a disk takes, for a process to be killed meanwhile.
+        usleep(300)
+      }
       return
     }
     let new = directory.appending(path: "log.new").path(percentEncoded: false)
