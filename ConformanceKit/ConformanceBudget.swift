@@ -13,7 +13,7 @@
 /// ```
 public struct ConformanceBudget: Sendable, Hashable {
   /// Which checks are made, and up to which sizes, counts and lengths of time they go.
-  public enum Level: String, Sendable, Hashable, Codable, CaseIterable, Comparable {
+  public enum Level: String, Sendable, Hashable, Codable, CodingKeyRepresentable, CaseIterable, Comparable {
     /// Some 15 seconds on a fast engine: for every run of a test suite.
     case quick
     /// Some two minutes on a fast engine: before a change is merged.

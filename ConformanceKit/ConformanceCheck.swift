@@ -20,7 +20,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
 
   /// Why the suite does not make the check, if it does not.
   var reasonLeftOut: String? {
-    if isBeyondLevel { return "Made from the level '\(definition.level.rawValue)' on." }
+    if isBeyondLevel { return "The check is made from the level \(definition.level) on." }
     return lacksWorker ? ConformanceSuite.hasNoWorker : nil
   }
 
@@ -43,18 +43,32 @@ public struct ConformanceCheck: Sendable, Identifiable {
   /// Makes the check and returns how it ended. A check that cannot be made here says why.
   ///
   /// Of all the checks that are started in a process, a few run at a time.
-  public func outcome() async -> ConformanceOutcome {
+  public func outcome() async -> ConformanceOutcome { await result().outcome }
+
+  /// Makes the check and returns how it ended, as it is reported.
+  package func result() async -> ConformanceReport.Result {
+    let clock = ContinuousClock()
+    let start = clock.now
+    let (outcome, shortfall) = await ending()
+    return ConformanceReport.Result(
+      check: id, rule: rule, expectation: expectation, outcome: outcome,
+      seconds: (clock.now - start).inSeconds, shortfall: outcome == .passed ? shortfall : nil)
+  }
+
+  private func ending() async -> (outcome: ConformanceOutcome, shortfall: String?) {
     // Some would otherwise be made in this process, which they may leave without permissions.
-    if let reasonLeftOut { return .skipped(reasonLeftOut) }
+    if let reasonLeftOut { return (.skipped(reasonLeftOut), nil) }
     // A check that ends before anybody looks would otherwise pass or not, as fast as the machine is.
-    if Task.isCancelled { return .skipped(Self.cancelled) }
-    return await AsyncSemaphore.shared.pass { await make() }
+    if Task.isCancelled { return (.skipped(Self.cancelled), nil) }
+    return await AsyncSemaphore.shared.pass {
+      let context = CheckContext(suite: suite)
+      return (await make(in: context), context.shortfall)
+    }
   }
 
   private static let cancelled = "The task was cancelled."
 
-  private func make() async -> ConformanceOutcome {
-    let context = CheckContext(suite: suite)
+  private func make(in context: CheckContext) async -> ConformanceOutcome {
     let result = await withStallTimeout(
       suite.stallTimeout, since: context.progress, on: CheckExecutor(),
       onUndelivered: { [id, suite] in

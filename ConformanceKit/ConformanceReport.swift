@@ -15,6 +15,16 @@ public struct ConformanceReport: Sendable, Hashable {
     public let outcome: ConformanceOutcome
     /// How long it took, in seconds.
     public let seconds: Double
+    /// How far the check went if that is less far than the level has it go, since calls take long. Nil if it went as far.
+    public let shortfall: String?
+
+    package init(
+      check: String, rule: ContractRule, expectation: String, outcome: ConformanceOutcome, seconds: Double,
+      shortfall: String? = nil
+    ) {
+      (self.check, self.rule, self.expectation) = (check, rule, expectation)
+      (self.outcome, self.seconds, self.shortfall) = (outcome, seconds, shortfall)
+    }
   }
 
   /// The name of the suite: the engine.
@@ -23,23 +33,27 @@ public struct ConformanceReport: Sendable, Hashable {
   public let capabilities: [String]
   /// How hard the checks tried.
   public let budget: ConformanceBudget
-  /// Every check that was asked for, in the order of the contract. Those that were left out count as skipped.
+  /// Every check of the level that was asked for, in the order of the contract. Those that were left out for lack of a
+  /// ``ConformanceWorker`` count as skipped, and so does a check of a higher level that was asked for by its identifier.
   public let results: [Result]
-  /// How many checks apply to the engine, whether they were asked for or not.
+  /// How many checks of the level apply to the engine, whether they were asked for or not.
   public let applicableCount: Int
   /// How many of the results are checks that were left out because the suite has no ``ConformanceWorker``.
   public let leftOutCount: Int
+  /// How many checks that apply to the engine are made from each higher level on. They are not among the results.
+  public let laterChecks: [ConformanceBudget.Level: Int]
   /// How long the run took, in seconds.
   public let seconds: Double
 
   init(
     name: String, capabilities: [String], budget: ConformanceBudget, results: [Result],
-    applicableCount: Int? = nil, leftOutCount: Int = 0, seconds: Double
+    applicableCount: Int? = nil, leftOutCount: Int = 0, laterChecks: [ConformanceBudget.Level: Int] = [:],
+    seconds: Double
   ) {
     (self.name, self.capabilities, self.budget) = (name, capabilities, budget)
     (self.results, self.seconds) = (results, seconds)
     self.applicableCount = applicableCount ?? results.count
-    self.leftOutCount = leftOutCount
+    (self.leftOutCount, self.laterChecks) = (leftOutCount, laterChecks)
   }
 
   /// The failures, in the order of the contract.
@@ -69,9 +83,12 @@ public struct ConformanceReport: Sendable, Hashable {
   /// Whether the engine failed no check, and no check failed itself.
   public var isConforming: Bool { failures.isEmpty && checkErrors.isEmpty }
 
-  /// Whether no check was left out that applies to the engine, by request or for lack of a worker process. Only then does
-  /// ``isConforming`` say that the engine keeps the contract.
-  public var isComplete: Bool { results.count == applicableCount && leftOutCount == 0 }
+  /// Whether no check of the level was left out that applies to the engine, by request or for lack of a worker process.
+  public var isCompleteForLevel: Bool { results.count == applicableCount && leftOutCount == 0 }
+
+  /// Whether no check of the level was left out that applies to the engine, and the level is at least
+  /// ``ConformanceBudget/Level/standard``. Only then does ``isConforming`` say that the engine keeps the contract.
+  public var isComplete: Bool { isCompleteForLevel && budget.level >= .standard }
 
   /// The rules that the engine breaks, in the order of the contract.
   public var brokenRules: [ContractRule] {
@@ -99,7 +116,7 @@ extension ConformanceReport: CustomStringConvertible {
 
 extension ConformanceReport: Codable {
   private enum CodingKeys: CodingKey {
-    case name, capabilities, budget, checks, applicable, leftOut, seconds
+    case name, capabilities, budget, checks, applicable, leftOut, laterChecks, seconds
     case passed, failed, skipped, couldNotRun
   }
 
@@ -113,11 +130,13 @@ extension ConformanceReport: Codable {
       results: try container.decode([Result].self, forKey: .checks),
       applicableCount: try container.decode(Int.self, forKey: .applicable),
       leftOutCount: try container.decode(Int.self, forKey: .leftOut),
+      laterChecks: try container.decode([ConformanceBudget.Level: Int].self, forKey: .laterChecks),
       seconds: try container.decode(Double.self, forKey: .seconds))
   }
 
   /// Encodes the name, the capabilities, the budget, the `checks` with their results, and figures. Of these, `applicable`
-  /// counts the checks that apply to the engine, and `leftOut` those that were skipped for lack of a worker process.
+  /// counts the checks of the level that apply to the engine, `leftOut` those that were skipped for lack of a worker
+  /// process, and `laterChecks` those that are made from a higher level on, by level.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     let tally = Tally(results)
@@ -127,6 +146,7 @@ extension ConformanceReport: Codable {
     try container.encode(results, forKey: .checks)
     try container.encode(applicableCount, forKey: .applicable)
     try container.encode(leftOutCount, forKey: .leftOut)
+    try container.encode(laterChecks, forKey: .laterChecks)
     try container.encode(seconds, forKey: .seconds)
     try container.encode(tally.passed, forKey: .passed)
     try container.encode(tally.failed, forKey: .failed)
@@ -137,7 +157,7 @@ extension ConformanceReport: Codable {
 
 extension ConformanceReport.Result: Codable {
   private enum CodingKeys: CodingKey {
-    case check, rule, expectation, seconds
+    case check, rule, expectation, seconds, shortfall
   }
 
   /// Decodes what ``encode(to:)`` wrote.
@@ -147,6 +167,7 @@ extension ConformanceReport.Result: Codable {
     rule = try container.decode(ContractRule.self, forKey: .rule)
     expectation = try container.decode(String.self, forKey: .expectation)
     seconds = try container.decode(Double.self, forKey: .seconds)
+    shortfall = try container.decodeIfPresent(String.self, forKey: .shortfall)
     outcome = try ConformanceOutcome(from: decoder)
   }
 
@@ -157,6 +178,7 @@ extension ConformanceReport.Result: Codable {
     try container.encode(rule, forKey: .rule)
     try container.encode(expectation, forKey: .expectation)
     try container.encode(seconds, forKey: .seconds)
+    try container.encodeIfPresent(shortfall, forKey: .shortfall)
     try outcome.encode(to: encoder)
   }
 }

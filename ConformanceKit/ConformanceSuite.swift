@@ -30,6 +30,9 @@ public struct ConformanceSuite: Sendable {
   /// What opens the engine in a process of its own. Without it, checks that need one are left out.
   public let worker: ConformanceWorker?
 
+  /// How much the clock that the engine's timestamps come from may differ from the clock of this process.
+  public let clockTolerance: Duration
+
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
   /// What the checks of rules S1 to S8 put in front of the engine: `Store`, unless another is to be checked.
@@ -50,12 +53,15 @@ public struct ConformanceSuite: Sendable {
   ///   - budget: How hard the checks try that search for faults.
   ///   - worker: What opens the engine in a process of its own, to be killed there. Without it, the checks that need one
   ///     are left out: see ``checksLeftOut``.
+  ///   - clockTolerance: How much the clock that the engine's timestamps come from may differ from the clock of this
+  ///     process, for an engine whose server sets them. Rule W2 allows 2 ms in any case.
   ///   - makeEngine: Opens an engine that keeps everything it keeps inside the directory, which need not exist.
   ///     Called several times for one directory in some checks. An engine that uses no files ignores it.
   public init(
     _ name: String, capabilities: EngineCapabilities,
     workingDirectory: URL = FileManager.default.temporaryDirectory, stallTimeout: Duration = .seconds(120),
     budget: ConformanceBudget = ConformanceBudget(), worker: ConformanceWorker? = nil,
+    clockTolerance: Duration = .zero,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) {
     self.name = name
@@ -64,6 +70,7 @@ public struct ConformanceSuite: Sendable {
     self.stallTimeout = stallTimeout
     self.budget = budget
     self.worker = worker
+    self.clockTolerance = clockTolerance
     self.makeEngine = makeEngine
   }
 
@@ -75,13 +82,13 @@ public struct ConformanceSuite: Sendable {
   /// ```
   ///
   /// The parameters are those of
-  /// ``init(_:capabilities:workingDirectory:stallTimeout:budget:worker:makeEngine:)``.
+  /// ``init(_:capabilities:workingDirectory:stallTimeout:budget:worker:clockTolerance:makeEngine:)``.
   ///
   /// - Throws: What opening the engine throws, or closing it.
   public init(
     _ name: String, workingDirectory: URL = FileManager.default.temporaryDirectory,
     stallTimeout: Duration = .seconds(120), budget: ConformanceBudget = ConformanceBudget(),
-    worker: ConformanceWorker? = nil,
+    worker: ConformanceWorker? = nil, clockTolerance: Duration = .zero,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) async throws {
     let directory = workingDirectory.appending(
@@ -93,8 +100,7 @@ public struct ConformanceSuite: Sendable {
     try await engine.close()
     self.init(
       name, capabilities: capabilities, workingDirectory: workingDirectory, stallTimeout: stallTimeout,
-      budget: budget,
-      worker: worker, makeEngine: makeEngine)
+      budget: budget, worker: worker, clockTolerance: clockTolerance, makeEngine: makeEngine)
   }
 
   /// The checks that apply to what the engine claims and can be made with what the suite was given, in the order of the
@@ -116,43 +122,60 @@ public struct ConformanceSuite: Sendable {
   /// Says once for each suite of the process that checks are left out, where no report does.
   func noteChecksLeftOut() {
     guard worker == nil, suitesNoted.withLock({ $0.insert(name).inserted }) else { return }
-    let (made, leftOut) = (checks.count, checksLeftOut.count)
+    let (made, leftOut) = (checks.count, checksLeftOut.count { !$0.isBeyondLevel })
     guard leftOut > 0 else { return }
     System.note(
       "\(name) has no worker process (see ConformanceWorker): \(leftOut) of \(made + leftOut) checks are left out."
     )
   }
 
-  /// Makes every check, or some of them, one after the other.
+  /// Makes every check of the level, or some, one after the other.
   ///
-  /// Once the task is cancelled, the checks that are left are reported as skipped, and so are ``checksLeftOut``.
+  /// Once the task is cancelled, the checks that are left are reported as skipped, and so are those of ``checksLeftOut`` that
+  /// lack a worker.
   ///
   /// - Parameters:
   ///   - identifiers: The identifiers of the checks to make. Those that no check has are ignored. Nil stands for all.
   ///   - progress: Called before each check and once after the last.
   public func run(
-    only identifiers: Set<String>? = nil, progress: @Sendable (ConformanceProgress) -> Void = { _ in }
+    only identifiers: Set<String>? = nil,
+    progress: @escaping @Sendable (ConformanceProgress) -> Void = { _ in }
+  ) async -> ConformanceReport {
+    await run(only: identifiers, width: 1, progress: progress) { await $0.result() }
+  }
+
+  /// The same, with so many checks at a time, each of which is made by `result`.
+  package func run(
+    only identifiers: Set<String>?, width: Int,
+    progress: @escaping @Sendable (ConformanceProgress) -> Void,
+    result: @escaping @Sendable (ConformanceCheck) async -> ConformanceReport.Result
   ) async -> ConformanceReport {
     let clock = ContinuousClock()
     let start = clock.now
     let applicable = applicableChecks
-    let checks = applicable.filter { identifiers?.contains($0.id) ?? true }
-    var results: [ConformanceReport.Result] = []
-    for check in checks {
-      progress(ConformanceProgress(completed: results.count, total: checks.count, current: check))
-      let started = clock.now
-      let outcome = await check.outcome()
-      results.append(
-        .init(
-          check: check.id, rule: check.rule, expectation: check.expectation, outcome: outcome,
-          seconds: (clock.now - started).inSeconds))
+    let ofLevel = applicable.filter { !$0.isBeyondLevel }
+    let checks = identifiers.map { names in applicable.filter { names.contains($0.id) } } ?? ofLevel
+    let results = await withTaskGroup(
+      of: (Int, ConformanceReport.Result).self, returning: [ConformanceReport.Result].self
+    ) { group in
+      var results: [Int: ConformanceReport.Result] = [:]
+      for (number, check) in checks.enumerated() {
+        if number >= width, let (done, result) = await group.next() { results[done] = result }
+        progress(ConformanceProgress(completed: results.count, total: checks.count, current: check))
+        group.addTask { (number, await result(check)) }
+      }
+      for await (done, result) in group { results[done] = result }
+      return results.sorted { $0.key < $1.key }.map(\.value)
     }
     progress(ConformanceProgress(completed: results.count, total: checks.count, current: nil))
     return ConformanceReport(
       name: name,
       capabilities: EngineCapabilities.named.filter { capabilities.contains($0.capability) }.map(\.name),
-      budget: budget, results: results, applicableCount: applicable.count,
-      leftOutCount: checks.count { $0.reasonLeftOut != nil }, seconds: (clock.now - start).inSeconds)
+      budget: budget, results: results, applicableCount: ofLevel.count,
+      leftOutCount: checks.count { $0.lacksWorker && !$0.isBeyondLevel },
+      laterChecks: Dictionary(grouping: applicable.filter(\.isBeyondLevel), by: \.definition.level)
+        .mapValues(\.count),
+      seconds: (clock.now - start).inSeconds)
   }
 }
 

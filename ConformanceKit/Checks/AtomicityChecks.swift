@@ -13,27 +13,27 @@ extension CheckDefinition {
       .w4, "batches.appear-at-once", "a reader of many keys never sees a part of a batch",
       needs: .atomicBatches
     ) { context in
-      try await checkAtomicity(in: try await context.open(), with: .readMany)
+      try await checkAtomicity(context, with: .readMany)
     }
     Check(
       .w4, "batches.appear-in-order",
       "who has seen one key of a batch sees the whole batch in every later read of a key",
       needs: .atomicBatches
     ) { context in
-      try await checkAtomicity(in: try await context.open(), with: .readOneByOne)
+      try await checkAtomicity(context, with: .readOneByOne)
     }
     Check(
       .w4, "batches.replace-at-once",
       "a reader never sees the state between the removals and the writes of one apply(_:)",
       needs: .atomicBatches
     ) { context in
-      try await checkReplacement(in: try await context.open())
+      try await checkReplacement(context)
     }
     Check(
       .w4, "batches.disappear-at-once", "a reader of many keys never sees a part of what one batch removes",
       needs: .atomicBatches
     ) { context in
-      try await checkRemovals(in: try await context.open())
+      try await checkRemovals(context)
     }
     Check(
       .w4, "batches.of-any-size",
@@ -62,12 +62,14 @@ private enum ReadMethod: Sendable {
 }
 
 /// Every batch gives all keys the same version. Readers look at them while the batches are written.
-private func checkAtomicity(in engine: EngineUnderTest, with way: ReadMethod) async throws {
+private func checkAtomicity(_ context: CheckContext, with way: ReadMethod) async throws {
+  let engine = try await context.open()
+  let rounds = context.byLevel(quick: 40, standard: 200, exhaustive: 2_000)
   let keys = keys(16)
   try await engine.write(batch(of: keys, version: 0))
   try await whileRunning {
     let start = ContinuousClock.now
-    for version in 1...200 {
+    for version in 1...rounds {
       if version > 20, ContinuousClock.now - start > enough { break }
       if version.isMultiple(of: 2) {
         try await engine.write(batch(of: keys, version: version))
@@ -109,12 +111,14 @@ private func version(_ value: Data) -> Int {
 }
 
 /// Every batch removes one key and writes the next, so that exactly one is there at any time.
-private func checkReplacement(in engine: EngineUnderTest) async throws {
+private func checkReplacement(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let rounds = context.byLevel(quick: 40, standard: 200, exhaustive: 2_000)
   let keys = keys(4)
   try await engine.write(data("v"), key: keys[0])
   try await whileRunning {
     let start = ContinuousClock.now
-    for round in 0..<200 {
+    for round in 0..<rounds {
       if round > 20, ContinuousClock.now - start > enough { break }
       let (old, new) = (keys[round % 4], keys[(round + 1) % 4])
       try await engine.apply([.remove(key: old), .write(data("v"), key: new)])
@@ -129,11 +133,13 @@ private func checkReplacement(in engine: EngineUnderTest) async throws {
 }
 
 /// Batches write all keys and remove all keys, so that all are there or none.
-private func checkRemovals(in engine: EngineUnderTest) async throws {
+private func checkRemovals(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let rounds = context.byLevel(quick: 24, standard: 120, exhaustive: 1_200)
   let keys = keys(16)
   try await whileRunning {
     let start = ContinuousClock.now
-    for round in 0..<120 {
+    for round in 0..<rounds {
       if round > 20, ContinuousClock.now - start > enough { break }
       try await engine.write(entries(keys))
       await Task.yield()

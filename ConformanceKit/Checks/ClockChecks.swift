@@ -1,6 +1,6 @@
 import StockroomCore
 
-// A clock that is set back: rules W2 and R6.
+// A clock that is set back, and one that jumps: rules W1, W2 and R6.
 
 extension CheckDefinition {
   @CheckList static var clockChecks: [CheckDefinition] {
@@ -15,28 +15,74 @@ extension CheckDefinition {
       "when the clock is set back, readAllEntries() keeps the order in which the keys were first written",
       needs: .atomicBatches, needsWorker: true
     ) { try await checkClock($0, .order) }
+    Check(
+      .w1, "clock.jumps",
+      "however the clock jumps, by minutes, days and years, past 2038 and back, and whatever the time zone, no entry expires "
+        + "and none is refused", needsWorker: true
+    ) { try await checkJumps($0, .contents) }
+    Check(
+      .w2, "clock.jumps-and-timestamps",
+      "however the clock jumps, and whatever the time zone, timestamps are those of the clock when they were written, and stay",
+      needsWorker: true
+    ) { try await checkJumps($0, .timestamps) }
+    // As above.
+    Check(
+      .r6, "clock.jumps-and-order",
+      "however the clock jumps, readAllEntries() keeps the order in which the keys were first written",
+      needs: .atomicBatches, needsWorker: true
+    ) { try await checkJumps($0, .order) }
+    Check(
+      .w1, "clock.waiting",
+      "an entry that is left alone for 65 seconds is there afterwards, and so is a new one",
+      from: .exhaustive
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(entries(keys(10)))
+      for _ in 0..<65 {
+        context.noteProgress()
+        try await Task.sleep(for: .seconds(1))
+      }
+      try await engine.write(entries(keys(10, prefix: "later-")))
+      try await expectStored(entries(keys(10) + keys(10, prefix: "later-")), in: engine)
+      try expect(try await engine.keyCount(), is: 20, "keyCount() after 65 seconds")
+    }
   }
+}
+
+private func checkClock(_ context: CheckContext, _ question: ClockRollback.Question) async throws {
+  try await checkClock(
+    context,
+    ClockRollback(
+      place: context.place, isPersistent: context.capabilities.contains(.persistent), question: question))
+}
+
+private func checkJumps(_ context: CheckContext, _ question: ClockJumps.Question) async throws {
+  if context.clockTolerance > .zero {
+    throw Skip(reason: "The clock of the engine's timestamps is not that of a process of the kit.")
+  }
+  try await checkClock(
+    context,
+    ClockJumps(
+      place: context.place, isPersistent: context.capabilities.contains(.persistent), question: question))
 }
 
 /// Makes the check again if the tool could not start the process: one that was killed earlier, of somebody else's, may
 /// have left something behind that keeps a later one of the same number from starting. It belongs to nobody then.
-private func checkClock(_ context: CheckContext, _ question: ClockRollback.Question) async throws {
+private func checkClock(_ context: CheckContext, _ task: some CheckTask) async throws {
   for _ in 0..<2 {
     do {
-      return try await checkClockOnce(context, question)
+      return try await checkClockOnce(context, task)
     } catch let protocolError as WorkerProcess.ProtocolError
       where protocolError.what.contains("faketime:")
     {
       context.noteProgress()
     }
   }
-  try await checkClockOnce(context, question)
+  try await checkClockOnce(context, task)
 }
 
-private func checkClockOnce(_ context: CheckContext, _ question: ClockRollback.Question) async throws {
+private func checkClockOnce(_ context: CheckContext, _ task: some CheckTask) async throws {
   let worker = try context.startWorker(under: try FakeClock.tool())
-  let task = ClockRollback(
-    place: context.place, isPersistent: context.capabilities.contains(.persistent), question: question)
   var failure: (any Error)?
   do {
     try await context.check(task, in: worker, limit: context.patience(atMost: .seconds(20)))

@@ -66,6 +66,20 @@ private func checkOpening(_ context: CheckContext) async throws {
   }
 }
 
+/// Kills processes that work on what has lived for long, in the middle of what an engine tidies up then.
+func checkKillsLate(_ context: CheckContext, after rounds: RoundLimit) async throws {
+  var experiment = StepExperiment(context, .life)
+  try await experiment.live(rounds, in: context)
+  for _ in 0..<max(1, context.budget.kills / 2) {
+    context.noteProgress()
+    try await context.withWorker { worker in
+      try await experiment.look(in: worker)
+      try await experiment.kill(worker, after: 400)
+    }
+  }
+  try await context.withWorker { try await experiment.look(in: $0) }
+}
+
 /// Processes that take one numbered step after the other, on the same files, until they are killed.
 private struct StepExperiment {
   private let place: URL
@@ -94,6 +108,17 @@ private struct StepExperiment {
     try await afterKills(killCount) {
       try expected.check(entries.flatMap { $0 }.map(\.entry), underWay: operations)
     }
+  }
+
+  /// Takes the first steps in this process.
+  mutating func live(_ rounds: RoundLimit, in context: CheckContext) async throws {
+    let engine = try await context.open()
+    while rounds.goesOn(after: next - 1) {
+      try await steps.perform(next, on: engine)
+      expected.apply(steps.operations(of: next))
+      next += 1
+    }
+    try await context.close(engine)
   }
 
   /// Kills a process that takes steps, after no more than so many. There must have been a look since the last time.

@@ -118,7 +118,7 @@ extension CheckDefinition {
         .r3, "reads.\(look.name)-shows-one-moment", "one call of \(look.call) shows one moment",
         needs: .snapshotReads
       ) { context in
-        try await checkSnapshot(in: try await context.open(), look)
+        try await checkSnapshot(context, look)
       }
     }
 
@@ -194,13 +194,15 @@ private enum SnapshotLook: String, CaseIterable, Sendable {
 
 /// A writer goes over the keys in a mixed order, in which no reader goes, and counts each of them up. So the sum of all
 /// versions shows how far it has come, and what the versions must have been at that moment.
-private func checkSnapshot(in engine: EngineUnderTest, _ look: SnapshotLook) async throws {
-  guard look != .allKeys else { return try await checkSnapshotOfKeys(in: engine) }
+private func checkSnapshot(_ context: CheckContext, _ look: SnapshotLook) async throws {
+  let engine = try await context.open()
+  let rounds = context.byLevel(quick: 6, standard: 30, exhaustive: 300)
+  guard look != .allKeys else { return try await checkSnapshotOfKeys(in: engine, count: rounds * 10) }
   let keys = keys(12)
   let order = keys.indices.map { $0 * 5 % 12 }
   for (index, key) in keys.enumerated() { try await engine.write(data("\(index) 0"), key: key) }
   try await whileRunning {
-    for round in 0..<30 {
+    for round in 0..<rounds {
       for index in order {
         try await engine.write(data("\(index) \(round + 1)"), key: keys[index])
         await Task.yield()
@@ -219,10 +221,10 @@ private func checkSnapshot(in engine: EngineUnderTest, _ look: SnapshotLook) asy
 }
 
 /// A writer adds the next number and then removes the lowest, so that five or six numbers in a row are there.
-private func checkSnapshotOfKeys(in engine: EngineUnderTest) async throws {
+private func checkSnapshotOfKeys(in engine: EngineUnderTest, count: Int) async throws {
   for number in 0..<5 { try await engine.write(data("v"), key: key("\(number)")) }
   try await whileRunning {
-    for number in 5..<300 {
+    for number in 5..<count {
       try await engine.write(data("v"), key: key("\(number)"))
       await Task.yield()
       try await engine.remove(key: key("\(number - 5)"))

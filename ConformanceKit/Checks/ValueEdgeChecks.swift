@@ -69,7 +69,8 @@ extension CheckDefinition {
     }
     Check(
       .v2, "values.beyond-64-mebibytes",
-      "a value of more than 64 MiB comes back as written, or its write throws valueTooLarge and the earlier value stays"
+      "a value of more than 64 MiB comes back as written, or its write throws valueTooLarge and the earlier value stays",
+      from: .standard
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("earlier"), key: key("k"))
@@ -88,7 +89,7 @@ extension CheckDefinition {
     Check(
       .v2, "values.beyond-64-mebibytes-in-batches",
       "a batch with a value of more than 64 MiB is done wholly, or throws valueTooLarge and leaves that key as it was, "
-        + "and with atomicBatches all others as well"
+        + "and with atomicBatches all others as well", from: .standard
     ) { context in
       try await checkTooLargeValues(context)
     }

@@ -55,6 +55,9 @@ struct ExpectedContents: Sendable {
     for number in 0..<number { apply(batches.operations(of: number + 1)) }
   }
 
+  /// The value that is expected under a key.
+  func value(of key: CacheKey) -> Data? { versions[key]?.data }
+
   /// How many entries are expected.
   var count: Int { versions.count }
 
@@ -206,8 +209,8 @@ extension ExpectedContents {
 
   private func expectTimestamps(_ found: [StorageEntry], _ now: Date) throws -> [CacheKey: Observation] {
     // The clock may have been set back meanwhile.
-    let earliest = min(beginning, now).addingTimeInterval(-tolerance)
-    let latest = max(beginning, now).addingTimeInterval(tolerance)
+    let earliest = min(beginning, now).addingTimeInterval(-ClockTolerance.seconds)
+    let latest = max(beginning, now).addingTimeInterval(ClockTolerance.seconds)
     var seen: [CacheKey: Observation] = [:]
     for entry in found {
       guard let version = versions[entry.key] else { continue }
@@ -219,13 +222,13 @@ extension ExpectedContents {
       }
       if let before = observations[entry.key], before.version.created == version.created {
         let isSame = before.version.updated == version.updated
-        if entry.createdAt != before.createdAt || isSame && entry.updatedAt != before.updatedAt {
+        if differ(entry.createdAt, before.createdAt) || isSame && differ(entry.updatedAt, before.updatedAt) {
           throw changed(
             entry,
             "had changed, without a write, from \(describe(before.createdAt)) and \(describe(before.updatedAt))"
           )
         }
-        if entry.updatedAt < before.updatedAt {
+        if entry.updatedAt < before.updatedAt, differ(entry.updatedAt, before.updatedAt) {
           throw changed(entry, "had gone back from \(describe(before.updatedAt))")
         }
       }
@@ -234,12 +237,14 @@ extension ExpectedContents {
     return seen
   }
 
+  /// Whether two readings of one timestamp differ by more than an engine may round it when it stores it.
+  private func differ(_ one: Date, _ other: Date) -> Bool {
+    abs(one.timeIntervalSince(other)) > precisionOfTime
+  }
+
   private func changed(_ entry: StorageEntry, _ how: String) -> Violation {
     Violation(
       "createdAt and updatedAt of \(entry.key), \(describe(entry.createdAt)) and \(describe(entry.updatedAt)), \(how)",
       rule: .w2)
   }
 }
-
-/// What rule W2 allows a timestamp to differ from the clock, in seconds.
-private let tolerance = 0.002

@@ -51,6 +51,8 @@ struct NumberedSteps: Codable, Sendable {
     case batches
     /// Single writes and removals.
     case single
+    /// A long life of few keys, with small values: see ``LongLife``.
+    case life
   }
 
   let batches: NumberedBatches
@@ -59,6 +61,7 @@ struct NumberedSteps: Codable, Sendable {
   /// What the step with a number does.
   func operations(of number: Int) -> [StorageOperation] {
     switch (kind, number % 8) {
+    case (.life, _): LongLife.operations(of: number, seed: batches.seed)
     case (.single, _): [singleOperation(number)]
     case (.batches, 3): someRemovals(number)
     case (.batches, 1), (.batches, 6): Array(batches.operations(of: number).suffix(1))

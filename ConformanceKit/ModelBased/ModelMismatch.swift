@@ -150,8 +150,8 @@ extension ReferenceModel {
     // What rule W2 allows on both sides.
     let window = moment.window
     for (bound, isBeyond) in [
-      (window.lowerBound, date < window.lowerBound - 0.002),
-      (window.upperBound, date > window.upperBound + 0.002),
+      (window.lowerBound, date < window.lowerBound - ClockTolerance.seconds),
+      (window.upperBound, date > window.upperBound + ClockTolerance.seconds),
     ] where isBeyond {
       return finding(.isNot(of: moment.call), from: bound) { "\($0) it should have been" }
     }

@@ -13,16 +13,21 @@ extension ConformanceResults {
   private func suite(_ report: ConformanceReport) -> MarkupElement {
     let properties = MarkupElement(
       "properties", [],
-      .elements([
-        property("applicable checks", report.applicableCount),
-        property("checks left out for lack of a worker process", report.leftOutCount),
-      ]))
+      .elements(
+        [
+          property("level", "\(report.budget.level)"),
+          property("applicable checks", report.applicableCount),
+          property("checks left out for lack of a worker process", report.leftOutCount),
+        ]
+          + report.laterChecks.sorted { $0.key < $1.key }.map {
+            property("checks made from the level \($0.key) on", $0.value)
+          }))
     return MarkupElement(
       "testsuite", [("name", report.name)] + Tally(report.results).attributes(seconds: report.seconds),
       .elements([properties] + report.results.map { testCase($0, in: report) }))
   }
 
-  private func property(_ name: String, _ value: Int) -> MarkupElement {
+  private func property(_ name: String, _ value: some CustomStringConvertible) -> MarkupElement {
     MarkupElement("property", [("name", name), ("value", "\(value)")], .nothing)
   }
 

@@ -30,16 +30,19 @@ public struct ConformanceResults: Sendable {
   /// Whether no engine failed any check, and no check failed itself.
   public var isConforming: Bool { reports.allSatisfy(\.isConforming) }
 
-  /// Whether no check was left out that applies to an engine. Only then does ``isConforming`` say that the engines keep the
-  /// contract.
+  /// Whether no check was left out that applies to an engine, at the level ``ConformanceBudget/Level/standard`` or above.
+  /// Only then does ``isConforming`` say that the engines keep the contract.
   public var isComplete: Bool { reports.allSatisfy(\.isComplete) }
 
   /// What makes a failure happen again, for those who have a suite and no command.
   private static func reproductionInSwift(_ report: ConformanceReport, _ failure: ConformanceFailure)
     -> String
   {
-    let (budget, usual) = (report.budget, ConformanceBudget())
-    var settings = ["budget.seed = \(failure.seed)", "budget.operations = \(budget.operations)"]
+    let (budget, usual) = (report.budget, ConformanceBudget(report.budget.level))
+    var settings = [
+      "budget = .\(budget.level)", "budget.seed = \(failure.seed)",
+      "budget.operations = \(budget.operations)",
+    ]
     if let duration = budget.duration { settings.append("budget.duration = .seconds(\(duration.inSeconds))") }
     if budget.kills != usual.kills { settings.append("budget.kills = \(budget.kills)") }
     if budget.powerCuts != usual.powerCuts {
@@ -55,30 +58,34 @@ public struct ConformanceResults: Sendable {
 // What the formats share.
 
 extension ConformanceResults {
-  /// A check that some engines skipped, with these engines, as one reason mostly holds for several.
+  /// What was not done, with the engines, as one reason mostly holds for several: a check that was skipped, those that were
+  /// left out for lack of a worker process or are made at a higher level only, and those that went less far than their level.
   struct SkippedCheck {
     let check: String
     let reason: String
     var engines: [String]
   }
 
-  /// Those that were left out for lack of a worker process are one.
   var skippedChecks: [SkippedCheck] {
     var found: [SkippedCheck] = []
+    func add(_ check: String, _ reason: String, _ engine: String) {
+      if let index = found.firstIndex(where: { $0.check == check && $0.reason == reason }) {
+        found[index].engines.append(engine)
+      } else {
+        found.append(SkippedCheck(check: check, reason: reason, engines: [engine]))
+      }
+    }
     for report in reports {
       if report.leftOutCount > 0 {
-        found.append(
-          SkippedCheck(
-            check: "\(report.leftOutCount) checks left out", reason: ConformanceSuite.hasNoWorker,
-            engines: [report.name]))
+        add("\(report.leftOutCount) checks left out", ConformanceSuite.hasNoWorker, report.name)
       }
       for (check, _, reason) in report.skipped where reason != ConformanceSuite.hasNoWorker {
-        if let index = found.firstIndex(where: { $0.check == check && $0.reason == reason }) {
-          found[index].engines.append(report.name)
-        } else {
-          found.append(SkippedCheck(check: check, reason: reason, engines: [report.name]))
-        }
+        add(check, reason, report.name)
       }
+      if let sentence = report.shortfallSentence { add("slow calls", sentence, report.name) }
+    }
+    for report in reports {
+      if let sentence = report.levelSentence { add("level \(report.budget.level)", sentence, report.name) }
     }
     return found
   }
@@ -105,6 +112,14 @@ extension ConformanceResults {
     if tally.passed == 0 { return "No check could be made. \(figures)." }
     if isComplete, tally.couldNotRun == 0 { return "Every engine keeps the contract. \(figures)." }
     let applicable = reports.reduce(0) { $0 + $1.applicableCount }
+    if let level = reports.map(\.budget.level).min(), reports.allSatisfy(\.isCompleteForLevel),
+      tally.couldNotRun == 0
+    {
+      let passed = tally.skipped == 0 ? "all \(applicable)" : "\(tally.passed) of \(applicable)"
+      return
+        "Passed \(passed) checks of the level \(level); whether the contract is kept shows from the level "
+        + "\(ConformanceBudget.Level.standard) on. \(figures)."
+    }
     return
       "Passed \(tally.passed) of \(applicable) checks, which does not show whether the contract is kept. \(figures)."
   }
@@ -148,10 +163,40 @@ extension ConformanceReport {
       failure.reproduction = reproduction(failure)
       return Result(
         check: result.check, rule: result.rule, expectation: result.expectation, outcome: .failed(failure),
-        seconds: result.seconds)
+        seconds: result.seconds, shortfall: result.shortfall)
     }
     return ConformanceReport(
       name: name, capabilities: capabilities, budget: budget, results: results,
-      applicableCount: applicableCount, leftOutCount: leftOutCount, seconds: seconds)
+      applicableCount: applicableCount, leftOutCount: leftOutCount, laterChecks: laterChecks, seconds: seconds
+    )
+  }
+}
+
+extension ConformanceReport {
+  /// What the level leaves out, if every check of the level was asked for.
+  var levelSentence: String? {
+    guard results.count == applicableCount, let limits = budget.level.limits else { return nil }
+    let later = laterChecks.sorted { $0.key < $1.key }.map { level, count in
+      "\(count) \(count == 1 ? "check is" : "checks are") made from \(level) on"
+    }
+    return (later + [limits]).joined(separator: "; ") + "."
+  }
+
+  /// Which checks went less far than their level has them go.
+  fileprivate var shortfallSentence: String? {
+    let short = results.compactMap { result in result.shortfall.map { "\(result.check) (\($0))" } }
+    if short.isEmpty { return nil }
+    return "\(short.count) checks went less far than the level has them go: \(short.joined(separator: ", "))."
+  }
+}
+
+extension ConformanceBudget.Level {
+  /// How far the checks of the level go, as a clause; nil if no level goes further.
+  var limits: String? {
+    switch self {
+    case .quick: "lives go up to 2,000 calls"
+    case .standard: "lives go up to 70,000 calls"
+    case .exhaustive: nil
+    }
   }
 }

@@ -45,6 +45,7 @@ struct CheckDefinition: Sendable {
       storeIdentifierChecks, killChecks, multiProcessChecks,
       sizeChecks, batchSizeChecks, byteSizeChecks, sizeVisibilityChecks, storeSizeChecks, reservedNameChecks,
       wayChecks,
+      longLifeChecks, crowdChecks, lateEffectChecks, fairnessChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

@@ -77,6 +77,8 @@ enum StoreHistory: String, Codable, Sendable {
   case short
   /// Three sessions, with overwrites, removals and values of many pages.
   case long
+  /// A session of thousands of writes and removals of few keys, and one of some more.
+  case lived
 
   enum Step: Sendable {
     case write(CacheKey, Data)
@@ -103,10 +105,16 @@ enum StoreHistory: String, Codable, Sendable {
     }
   }
 
-  var sessions: [[Step]] { self == .short ? [Self.first] : [Self.first, Self.second, Self.third] }
+  var sessions: [[Step]] {
+    switch self {
+    case .short: [Self.first]
+    case .long: [Self.first, Self.second, Self.third]
+    case .lived: Self.life
+    }
+  }
 
   /// The session after which the files are kept.
-  var olderSession: Int? { self == .short ? nil : 1 }
+  var olderSession: Int? { self == .long ? 1 : nil }
 
   /// What the store holds after some of the sessions, or after all.
   func contents(after count: Int? = nil) -> [CacheKey: Data] {
@@ -114,6 +122,17 @@ enum StoreHistory: String, Codable, Sendable {
     for step in sessions.prefix(count ?? sessions.count).joined() { step.apply(to: &contents) }
     return contents
   }
+
+  /// In batches, since thousands of single writes may each be synced.
+  private static let life: [[Step]] = {
+    let rounds = (0..<300).map { round -> Step in
+      let keys = keys(40, prefix: "life-")
+      if round % 3 == 2 { return .removals((0..<10).map { keys[(round * 7 + $0) % 40] }) }
+      return .batch(
+        (0..<20).map { (keys[(round * 13 + $0) % 40], noise(20 + $0, seed: UInt64(round * 20 + $0))) })
+    }
+    return [Array(rounds.dropLast(20)), Array(rounds.suffix(20))]
+  }()
 
   private static let first: [Step] = {
     let entries = keys(40).enumerated().map {

@@ -46,6 +46,7 @@ struct WorkerRequest {
     CorruptedStoreCheck.self, FullDiskScenario.self, FileSizeLimit.self, DescriptorExhaustion.self,
     FailedOpenings.self,
     PermissionDenial.self, ClockRollback.self,
+    ResourceBounds.self, ClockJumps.self,
     RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
   ]
 

@@ -13,8 +13,9 @@ struct ConformanceCommand: AsyncParsableCommand {
       that the engine passed. Which checks apply to an engine depends on what it promises. A check that cannot \
       be made on this machine is skipped, with the reason.
 
-      Checks that search for faults at random, by killing processes or by corrupting files try as hard as they are \
-      told to. Each failure comes with the command that makes it happen again.
+      The level decides which checks are made and how far they go; checks that search for faults at random, by killing \
+      processes or by corrupting files have options of their own. Each failure comes with the command that makes it \
+      happen again.
       """)
 
   @OptionGroup var engineOptions: EngineOptions
@@ -31,6 +32,19 @@ struct ConformanceCommand: AsyncParsableCommand {
   var rules: [String] = []
 
   @OptionGroup(title: "How hard to search") var budgetOptions: BudgetOptions
+
+  @Option(
+    parsing: .unconditional,
+    help: ArgumentHelp(
+      "How many checks are made at a time, each in a process of its own. (default: one, in this process)",
+      valueName: "number"))
+  var jobs: Int?
+
+  @Option(
+    help: ArgumentHelp(
+      "Keeps the result of each check in this file, and makes no check again whose result is there.",
+      valueName: "file"))
+  var resume: String?
 
   @Option(help: "The format of the results.")
   var format = ConformanceFormat.text
@@ -53,10 +67,13 @@ struct ConformanceCommand: AsyncParsableCommand {
     }
     // Which checks there are does not depend on where they are made.
     let anywhere = FileManager.default.temporaryDirectory
-    let all = try ConformanceRun(engineOptions.suites(in: anywhere)).listedChecks
-    for check in checks where !all.contains(where: { $0.id == check }) {
+    let suites = try suites(in: anywhere)
+    for check in checks where !suites.contains(where: { $0.checks.contains { $0.id == check } }) {
+      let isLater = suites.contains { $0.checksLeftOut.contains { $0.id == check } }
       throw ValidationError(
-        "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
+        isLater
+          ? "The check \(check) is not made at the level \(budgetOptions.level), but at a higher one."
+          : "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
     }
     if try run(in: anywhere).listedChecks.isEmpty {
       throw ValidationError("No check of these rules applies to these engines.")
@@ -64,6 +81,10 @@ struct ConformanceCommand: AsyncParsableCommand {
   }
 
   private func validateCombination() throws {
+    if let jobs, !(1...1_000).contains(jobs) {
+      throw ValidationError("The number of jobs must be between 1 and 1000, not \(jobs).")
+    }
+    if resume?.isEmpty == true { throw ValidationError("The path for --resume is empty.") }
     if list, format == .junit { throw ValidationError("A list of checks has no format junit.") }
     if list, writeMatrix != nil { throw ValidationError("--list and --write-matrix exclude each other.") }
     guard let writeMatrix else { return }
@@ -85,10 +106,18 @@ struct ConformanceCommand: AsyncParsableCommand {
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
-      try await run(in: directory).results(reproduction: engineOptions.reproduction(budgetOptions))
+      try await run(in: directory).results(
+        reproduction: engineOptions.reproduction(budgetOptions), jobs: jobs ?? 1,
+        processes: jobs == nil ? nil : ConformanceProcesses(arguments: settings),
+        resume: resume.map { try ResumeFile(OutputFile($0), settings: settings.joined(separator: " ")) })
     }
     try writeToStandardOutput(try results.rendered(as: format))
     if !results.isConforming { throw ExitCode.failure }
+  }
+
+  /// The options that the result of a check depends on.
+  private var settings: [String] {
+    budgetOptions.arguments(seed: budgetOptions.seed) + engineOptions.surroundings
   }
 
   private func run(in directory: URL) throws -> ConformanceRun {

@@ -2,16 +2,25 @@ import ArgumentParser
 import ConformanceKit
 import Foundation
 
+extension ConformanceBudget.Level: ExpressibleByArgument {}
+
 /// The options of how hard the checks try that search for faults.
 struct BudgetOptions: ParsableArguments {
-  private static let usual = ConformanceBudget()
+  @Option(
+    help: ArgumentHelp(
+      """
+      Which checks are made, and up to which sizes and counts they go: some 15 seconds on a fast engine (quick), some two \
+      minutes (standard), or hours (exhaustive). What a level leaves out is in the results.
+      """, valueName: "quick|standard|exhaustive"))
+  var level = ConformanceBudget.Level.standard
 
   // Numbers are parsed unconditionally so that a negative one is distinguished from an option.
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "The operations of each generated and of each concurrent history.", valueName: "number"))
-  var operations = usual.operations
+      "The operations of each generated and of each concurrent history. (default: \(defaults { "\($0.operations)" }))",
+      valueName: "number"))
+  var operations: Int?
 
   @Option(
     parsing: .unconditional,
@@ -22,39 +31,51 @@ struct BudgetOptions: ParsableArguments {
 
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("How often a process is killed while it writes.", valueName: "number"))
-  var kills = usual.kills
+    help: ArgumentHelp(
+      "How often a process is killed while it writes. (default: \(defaults { "\($0.kills)" }))",
+      valueName: "number"))
+  var kills: Int?
 
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How many of the states that a power cut could have left are looked at, or 'all'.",
+      "How many of the states that a power cut could have left are looked at, or 'all'. "
+        + "(default: \(defaults { PowerCuts(number: $0.powerCuts).defaultValueDescription }))",
       valueName: "number|all")
   )
-  var powerCuts = PowerCuts(number: usual.powerCuts)
+  var powerCuts: PowerCuts?
 
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("How many random corruptions of files are tried.", valueName: "number"))
-  var corruptions = usual.corruptions
+    help: ArgumentHelp(
+      "How many random corruptions of files are tried. (default: \(defaults { "\($0.corruptions)" }))",
+      valueName: "number"))
+  var corruptions: Int?
 
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
       "What every random choice is made from, from 0 to 18446744073709551615.", valueName: "number"),
     transform: parseSeed)
-  var seed = usual.seed
+  var seed = ConformanceBudget().seed
+
+  /// The defaults of the levels, in order.
+  private static func defaults(_ text: (ConformanceBudget) -> String) -> String {
+    let levels = ConformanceBudget.Level.allCases
+    return levels.map { "\(text(ConformanceBudget($0))) at \($0)" }.joined(separator: ", ")
+  }
 
   func validate() throws {
-    try expect(operations, in: 1...1_000_000_000, "operations")
-    try expect(kills, in: 1...1_000_000, "kills")
-    if let number = powerCuts.number { try expect(number, in: 1...1_000_000_000, "power cuts") }
-    try expect(corruptions, in: 1...100_000_000, "corruptions")
     // A week. Written so that what is not a number does not pass.
     if let minutes, !(minutes > 0 && minutes <= 10_080) {
       throw ValidationError(
         "The number of minutes must be above 0 and at most 10080, not \(minutes.shortest).")
     }
+    let budget = budget
+    try expect(budget.operations, in: 1...1_000_000_000, "operations")
+    try expect(budget.kills, in: 1...1_000_000, "kills")
+    if let number = budget.powerCuts { try expect(number, in: 1...1_000_000_000, "power cuts") }
+    try expect(budget.corruptions, in: 1...100_000_000, "corruptions")
   }
 
   private func expect(_ number: Int, in range: ClosedRange<Int>, _ what: String) throws {
@@ -65,28 +86,29 @@ struct BudgetOptions: ParsableArguments {
 
   /// What the options ask for.
   var budget: ConformanceBudget {
-    var budget = ConformanceBudget()
+    var budget = ConformanceBudget(level)
     budget.seed = seed
-    budget.operations = operations
+    budget.operations = operations ?? budget.operations
     budget.duration = minutes.map { .seconds($0 * 60) }
-    budget.kills = kills
-    budget.powerCuts = powerCuts.number
-    budget.corruptions = corruptions
+    budget.kills = kills ?? budget.kills
+    budget.powerCuts = powerCuts.map(\.number) ?? budget.powerCuts
+    budget.corruptions = corruptions ?? budget.corruptions
     return budget
   }
 
-  /// The options, as they are written, for a failure with its seed: those that are not as usual.
+  /// The options, as they are written, for a failure with its seed: those that are not as usual at the level.
   func arguments(seed failing: UInt64) -> [String] {
-    var arguments = ["--seed", "\(failing)"]
-    func add<Value: Equatable>(_ option: String, _ value: Value, unless usual: Value, _ text: String) {
-      if value != usual { arguments += [option, text] }
+    let (budget, usual) = (budget, ConformanceBudget(level))
+    var arguments = ["--level", "\(level)", "--seed", "\(failing)"]
+    func add<Value: Equatable>(_ option: String, _ value: KeyPath<ConformanceBudget, Value>, _ text: String) {
+      if budget[keyPath: value] != usual[keyPath: value] { arguments += [option, text] }
     }
-    add("--operations", operations, unless: Self.usual.operations, "\(operations)")
+    add("--operations", \.operations, "\(budget.operations)")
     // A later history of a long search has a seed of its own, and with that it is the first.
     if failing == seed, let minutes { arguments += ["--minutes", minutes.shortest] }
-    add("--kills", kills, unless: Self.usual.kills, "\(kills)")
-    add("--power-cuts", powerCuts.number, unless: Self.usual.powerCuts, powerCuts.defaultValueDescription)
-    add("--corruptions", corruptions, unless: Self.usual.corruptions, "\(corruptions)")
+    add("--kills", \.kills, "\(budget.kills)")
+    add("--power-cuts", \.powerCuts, PowerCuts(number: budget.powerCuts).defaultValueDescription)
+    add("--corruptions", \.corruptions, "\(budget.corruptions)")
     return arguments
   }
 }

@@ -3,17 +3,20 @@ import StockroomCore
 import StockroomEngines
 
 extension EngineOptions {
+  /// The options, as they are written, but for the engines.
+  var surroundings: [String] {
+    (durability == .full ? [] : ["--durability", durability.rawValue])
+      + (directory.map { ["--directory", $0] } ?? [])
+  }
+
   /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made.
   ///
   /// - Parameter budget: How hard the checks tried; nil if as usual.
   func reproduction(_ budget: BudgetOptions? = nil) -> ConformanceResults.Reproduction {
-    let names = Dictionary(EngineCatalogue.all.map { ($0.title, $0.name) }) { first, _ in first }
-    let surroundings =
-      (durability == .full ? [] : ["--durability", durability.rawValue])
-      + (directory.map { ["--directory", $0] } ?? [])
+    let surroundings = surroundings
     return { report, failure in
       let arguments =
-        ["--engine", names[report.name] ?? report.name, "--check", failure.check]
+        ["--engine", EngineCatalogue.name(titled: report.name), "--check", failure.check]
         + (budget?.arguments(seed: failure.seed) ?? ["--seed", "\(failure.seed)"]) + surroundings
       return "stockroom conformance " + arguments.map(\.quotedForShell).joined(separator: " ")
     }

@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomEngines
 
 /// The checks that are made of some engines.
 struct ConformanceRun: Sendable {
@@ -25,17 +26,38 @@ struct ConformanceRun: Sendable {
 
   /// Makes the checks, engine by engine, and shows progress.
   ///
-  /// - Parameter reproduction: Says how to make a failure happen again.
-  /// - Throws: `CancellationError` if the task was cancelled.
-  func results(reproduction: ConformanceResults.Reproduction? = nil) async throws -> ConformanceResults {
+  /// - Parameters:
+  ///   - reproduction: Says how to make a failure happen again.
+  ///   - jobs: How many checks of an engine are made at a time.
+  ///   - processes: What makes them. Nil stands for this process.
+  ///   - resume: Where the results are that need not be found again, and where the others are kept.
+  /// - Throws: `CancellationError` if the task was cancelled; `StorageError` if results could not be kept.
+  func results(
+    reproduction: ConformanceResults.Reproduction? = nil, jobs: Int = 1,
+    processes: ConformanceProcesses? = nil,
+    resume: ResumeFile? = nil
+  ) async throws -> ConformanceResults {
     try await CheckProgressLine.whileShown { line in
       var reports: [ConformanceReport] = []
       for (suite, checks) in engines {
         reports.append(
-          await suite.run(only: Set(checks.map(\.id))) { line.show($0, of: suite.name) })
+          await suite.run(only: Set(checks.map(\.id)), width: jobs) {
+            line.show($0, of: suite.name)
+          } result: { check in
+            if let result = resume?.result(of: check.id, engine: suite.name) { return result }
+            let result =
+              if let processes {
+                await processes.result(of: check, engine: EngineCatalogue.name(titled: suite.name))
+              } else {
+                await check.result()
+              }
+            if !Task.isCancelled { resume?.add(result, engine: suite.name) }
+            return result
+          })
         // Checks that were cancelled say nothing about the engine.
         try Task.checkCancellation()
       }
+      try resume?.finish()
       return ConformanceResults(reports, reproduction: reproduction)
     }
   }

@@ -15,6 +15,9 @@ extension EngineCatalogue {
       throw ValidationError(error.description)
     }
   }
+
+  /// The name of the engine with a title; the title if there is none.
+  static func name(titled title: String) -> String { all.first { $0.title == title }?.name ?? title }
 }
 
 extension EngineCatalogue.Entry {

@@ -6,12 +6,12 @@ import Testing
 struct ConformingEngineTests {
   @Test(
     "An engine of six methods behind a lock passes every check",
-    arguments: ConformanceSuite("Locked", capabilities: []) { _ in LockedEngine() }.checks)
+    arguments: ConformanceSuite("Locked", capabilities: [], budget: .quick) { _ in LockedEngine() }.checks)
   func locked(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
     "An engine of six methods in an actor passes every check",
-    arguments: ConformanceSuite("Actor", capabilities: []) { _ in ActorEngine() }.checks)
+    arguments: ConformanceSuite("Actor", capabilities: [], budget: .quick) { _ in ActorEngine() }.checks)
   func actor(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(

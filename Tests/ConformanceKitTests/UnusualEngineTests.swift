@@ -39,7 +39,7 @@ struct UnusualEngine: Sendable, CustomTestStringConvertible {
 struct UnusualEngineTests {
   @Test("Every check passes", arguments: UnusualEngine.all)
   func passes(_ unusual: UnusualEngine) async {
-    let suite = ConformanceSuite(unusual.name, capabilities: unusual.capabilities) { _ in
+    let suite = ConformanceSuite(unusual.name, capabilities: unusual.capabilities, budget: .quick) { _ in
       try unusual.makeEngine()
     }
     // To each call of a slow engine the long checks add up to minutes.

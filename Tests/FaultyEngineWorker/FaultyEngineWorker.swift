@@ -10,6 +10,10 @@ import StockroomCore
       let fault = arguments.lazy.compactMap(EnvironmentFaultEngine.Fault.init).first
       return try await ConformanceWorker.serve { try EnvironmentFaultEngine(directory: $0, fault: fault) }
     }
+    if arguments.contains("lifeFault") {
+      let fault = arguments.lazy.compactMap(LifeFaultEngine.Fault.init).first
+      return try await ConformanceWorker.serve { try LifeFaultEngine(directory: $0, fault: fault) }
+    }
     if arguments.contains("powerLossFault") {
       let fault = arguments.lazy.compactMap(PowerLossFaultEngine.Fault.init).first
       let keepsLog = arguments.contains("log")

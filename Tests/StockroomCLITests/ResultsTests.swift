@@ -143,7 +143,7 @@ import Testing
       let reproduction = try EngineOptions.parse(arguments).reproduction(try BudgetOptions.parse(budget))
       return try await ConformanceRun([suite], checks: [check.id]).results(reproduction: reproduction).text
     }
-    let start = "\n  Again: stockroom conformance --engine lmdb --check \(check.id) --seed 1"
+    let start = "\n  Again: stockroom conformance --engine lmdb --check \(check.id) --level standard --seed 1"
     #expect(try await text([], budget: []).contains(start + "\n"))
     let surroundings = ["--durability", "process", "--directory", "/a place's"]
     let budget = [
@@ -177,9 +177,10 @@ import Testing
       ])
     #expect(output.status == 0)
     let engines = try #require(try jsonObject(output)?["engines"] as? [[String: Any]])
-    let budget = try #require(engines.first?["budget"] as? [String: Double])
+    var budget = try #require(engines.first?["budget"] as? [String: Any])
+    #expect(budget.removeValue(forKey: "level") as? String == "standard")
     #expect(
-      budget == [
+      budget as? [String: Double] == [
         "operations": 11, "seconds": 30, "kills": 12, "powerCuts": 13, "corruptions": 14, "seed": 15,
       ])
   }

@@ -32,6 +32,9 @@ import Testing
       ["conformance", "--operations", "-5"],
       "The number of operations must be between 1 and 1000000000, not -5."
     ),
+    (["conformance", "--level", "slow"], "'quick', 'standard' or 'exhaustive'"),
+    (["conformance", "--jobs", "0"], "The number of jobs must be between 1 and 1000, not 0."),
+    (["conformance", "--resume", ""], "The path for --resume is empty."),
     (["conformance", "--operations", "1e6"], "'1e6' is invalid for '--operations"),
     (["conformance", "--operations", "99999999999999999999"], "is invalid for '--operations"),
     (["conformance", "--minutes", "0"], "The number of minutes must be above 0 and at most 10080, not 0."),

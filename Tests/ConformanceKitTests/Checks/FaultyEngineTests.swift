@@ -50,9 +50,10 @@ extension FaultyEngineCase {
 
   /// Whether a check looks for faults of any kind. Its tests are in folders of their own, with their faulty engines.
   static func isSearch(_ id: String) -> Bool {
-    ["model.", "linearizability.", "killed.", "processes.", "power.", "clock."].contains {
-      id.hasPrefix($0)
-    }
+    [
+      "model.", "linearizability.", "killed.", "processes.", "power.", "clock.", "life.", "crowd.", "late.",
+      "fairness.",
+    ].contains { id.hasPrefix($0) }
       || SizeFault.isOwn(id)
       || [
         "corruption.at-random", "faults.full-disk-at-every-step", "faults.file-size-limit",

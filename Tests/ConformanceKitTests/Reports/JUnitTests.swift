@@ -41,7 +41,8 @@ struct JUnitTests {
       document.elements.map(\.name) == ["testsuites"]
         + Array(
           repeating: [
-            "testsuite", "properties", "property", "property", "testcase", "testcase", "skipped", "testcase",
+            "testsuite", "properties", "property", "property", "property", "testcase", "testcase", "skipped",
+            "testcase",
             "failure",
           ], count: 2
         ).flatMap { $0 })
@@ -56,13 +57,15 @@ struct JUnitTests {
         "time": "61.062",
       ])
     #expect(
-      document.elements[3].attributes == ["name": "applicable checks", "value": "3"])
+      document.elements[3].attributes == ["name": "level", "value": "standard"])
     #expect(
-      document.elements[5].attributes == [
+      document.elements[4].attributes == ["name": "applicable checks", "value": "3"])
+    #expect(
+      document.elements[6].attributes == [
         "name": "a", "classname": "A \"<engine>\" & more\n.C1", "time": "0.040",
       ])
-    #expect(document.elements[7].attributes == ["message": "No \"disk\" here."])
-    #expect(document.elements[9].attributes == ["message": "it broke", "type": "W2"])
+    #expect(document.elements[8].attributes == ["message": "No \"disk\" here."])
+    #expect(document.elements[10].attributes == ["message": "it broke", "type": "W2"])
   }
 
   @Test("The body of a failure has the paragraph, the evidence and the reproduction, with all line breaks")

@@ -75,6 +75,7 @@ struct ResultsTests {
         Again: again Bad 7
 
       ○ Good, Bad, disk: No disk.
+      ○ Good, Bad, level standard: lives go up to 70,000 calls.
 
       Bad: contract broken. 3 checks passed, 1 failed, 2 skipped.
 
@@ -127,7 +128,8 @@ struct ResultsTests {
   func reproduction() {
     #expect(
       ConformanceResults([bad]).text.contains(
-        #"Again: run(only: ["history.any"]) of the suite, with budget.seed = 7, budget.operations = "#))
+        #"Again: run(only: ["history.any"]) of the suite, with budget = .standard, budget.seed = 7, budget.operations = "#
+      ))
   }
 
   @Test("A conclusion is no better than what was looked at")
@@ -179,6 +181,36 @@ struct ResultsTests {
       results.junit.contains(#"<property name="checks left out for lack of a worker process" value="2"/>"#))
     let object = try JSONSerialization.jsonObject(with: try results.json()) as? [String: Any]
     #expect((object?["engines"] as? [[String: Any]])?.first?["leftOut"] as? Int == 2)
+  }
+
+  @Test("A run at quick says what its level leaves out, and not that the contract is kept, in every format")
+  func quick() throws {
+    let results = [
+      result("keys.one", .k1, .passed),
+      ConformanceReport.Result(
+        check: "life.long", rule: .w1, expectation: "it works", outcome: .passed, seconds: 1,
+        shortfall: "20 of 2000 calls"),
+    ]
+    let report = ConformanceReport(
+      name: "Fast", capabilities: [], budget: .quick, results: results,
+      laterChecks: [.exhaustive: 1, .standard: 4], seconds: 1)
+    let shown = ConformanceResults([report])
+    #expect(report.isCompleteForLevel && !report.isComplete)
+    #expect(shown.text.contains("Passed all 2 checks of the level quick; "))
+    #expect(!shown.text.contains("keeps the contract"))
+    let sentence =
+      "4 checks are made from standard on; 1 check is made from exhaustive on; lives go up to 2,000 calls."
+    #expect(shown.text.contains("○ Fast, level quick: \(sentence)"))
+    #expect(shown.markdown.contains("`level quick`: \(sentence)"))
+    #expect(
+      shown.text.contains("1 checks went less far than the level has them go: life.long (20 of 2000 calls)."))
+    #expect(shown.junit.contains(#"<property name="checks made from the level standard on" value="4"/>"#))
+    let object = try JSONSerialization.jsonObject(with: try shown.json()) as? [String: Any]
+    #expect(object?["conforms"] is NSNull)
+    let engine = try #require((object?["engines"] as? [[String: Any]])?.first)
+    #expect(engine["laterChecks"] as? [String: Int] == ["standard": 4, "exhaustive": 1])
+    let decoded = try JSONDecoder().decode(ConformanceReport.self, from: try JSONEncoder().encode(report))
+    #expect(decoded == report)
   }
 
   @Test("A check that failed itself is distinguished from an engine that breaks a rule, in every format")

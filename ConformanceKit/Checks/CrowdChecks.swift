@@ -1,0 +1,306 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// More tasks than any pool has places: rules C1, C4 and O3.
+
+extension CheckDefinition {
+  @CheckList static var crowdChecks: [CheckDefinition] {
+    Check(
+      .c1, "crowd.of-300-tasks",
+      "300 tasks that write and read at the same time, keys of their own and one that all share, all come to their end, and "
+        + "each reads what it wrote"
+    ) { context in
+      try await useByMany(try await context.open())
+    }
+    Check(
+      .c1, "crowd.of-one-key",
+      "after 120 tasks have written and removed one key, every method says the same of it, and so do its timestamps"
+    ) { context in
+      let engine = try await context.open()
+      let rounds = context.rounds(quick: 3, standard: 20, exhaustive: 500, of: "rounds of 120 calls")
+      var round = 0
+      while rounds.goesOn(after: round) {
+        try await crowdOneKey(engine, round)
+        round += 1
+      }
+    }
+    Check(
+      .c1, "crowd.reads-own-writes",
+      "a task reads what it wrote, one time after the other, while others do the same with keys of theirs"
+    ) { context in
+      let engine = try await context.open()
+      let rounds = context.rounds(quick: 1_500, standard: 15_000, exhaustive: 300_000, of: "writes")
+      try await writeAndReadBack(engine, rounds)
+    }
+    Check(
+      .c1, "crowd.reads-are-not-shared-with-writes",
+      "of many tasks that read one key, none that has begun after a write reads what was there before"
+    ) { context in
+      let engine = try await context.open()
+      let rounds = context.rounds(quick: 30, standard: 200, exhaustive: 5_000, of: "rounds of reads")
+      var round = 0
+      while rounds.goesOn(after: round) {
+        try await readHotKey(engine, round)
+        round += 1
+      }
+    }
+    Check(
+      .c4, "crowd.a-thousand-cancelled-calls",
+      "after a thousand calls that were cancelled while many waited, 300 tasks can use the engine as before"
+    ) { context in
+      let engine = try await context.open()
+      let rounds = context.rounds(
+        quick: 10, standard: 25, exhaustive: 250, of: "rounds of 40 cancelled calls")
+      var round = 0
+      while rounds.goesOn(after: round) {
+        try await cancelSome(engine, round)
+        round += 1
+      }
+      try await useByMany(engine)
+    }
+    Check(
+      .c4, "crowd.cancelled-beside-others",
+      "a call that is not cancelled does not throw because another was, for the same key or in the same moment"
+    ) { context in
+      let engine = try await context.open()
+      let rounds = context.rounds(quick: 12, standard: 60, exhaustive: 1_000, of: "rounds of 40 calls")
+      var round = 0
+      while rounds.goesOn(after: round) {
+        try await cancelOneOfMany(engine, round)
+        round += 1
+      }
+    }
+    Check(
+      .c1, "crowd.one-bad-among-many",
+      "of a hundred calls in the same moment one that must throw does, and the others do their work and return"
+    ) { context in
+      let engine = try await context.open()
+      let rounds = context.rounds(quick: 3, standard: 15, exhaustive: 300, of: "rounds of 100 calls")
+      var round = 0
+      while rounds.goesOn(after: round) {
+        try await oneBadAmongMany(engine, round)
+        round += 1
+      }
+    }
+    Check(
+      .o3, "crowd.when-it-is-closed",
+      "of a hundred calls that are under way at close() each returns what it should or throws closed, and none waits for ever"
+    ) { context in
+      let rounds = context.rounds(quick: 3, standard: 15, exhaustive: 300, of: "rounds of 100 calls")
+      var round = 0
+      while rounds.goesOn(after: round) {
+        try await closeAmongMany(context, round)
+        round += 1
+      }
+    }
+  }
+}
+
+/// Has 300 tasks write and read.
+private func useByMany(_ engine: EngineUnderTest) async throws {
+  let hot = key("hot")
+  try await engine.write(data("hot"), key: hot)
+  try await gather(0..<300) { task in
+    let own = key("crowd-\(task)")
+    if task.isMultiple(of: 3) {
+      try await engine.write([(own, value(for: own)), (key("pair-\(task)"), data("pair"))])
+    } else {
+      try await engine.write(value(for: own), key: own)
+    }
+    try expect(
+      try await engine.read(key: own), is: value(for: own),
+      "read(key:) in one of 300 tasks of what it had written")
+    try expect(try await engine.read(key: hot), is: data("hot"), "read(key:) of one key in 300 tasks")
+  }
+}
+
+private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let hot = key("hot")
+  try await gather(0..<120) { task in
+    switch (task + round) % 4 {
+    case 0: try await engine.write(data("\(task)"), key: hot)
+    case 1: try await engine.remove(key: hot)
+    case 2:
+      try await engine.apply([.write(data("\(task)"), key: hot), .write(data("\(task)"), key: key("beside"))])
+    default: try await engine.remove(keys: [hot, key("absent")])
+    }
+  }
+  let isThere = try await engine.read(key: hot) != nil
+  let all = try await engine.allKeys()
+  try expect(all.contains(hot), is: isThere, "that allKeys() has the key")
+  try expect(try await engine.keyExists(hot), is: isThere, "keyExists(_:) of the key")
+  try expect(try await engine.keyCount(), is: all.count, "keyCount(), with \(all.count) keys in allKeys(),")
+  try expect(
+    try await engine.readAllEntries().contains { $0.key == hot }, is: isThere,
+    "that readAllEntries() has the key")
+  let (created, updated) = (try await engine.createdAt(key: hot), try await engine.updatedAt(key: hot))
+  try expect(created != nil, is: isThere, "that the key has a createdAt")
+  if let created, let updated {
+    try expect(
+      created <= updated,
+      "createdAt of the key was \(describe(created)), after updatedAt, \(describe(updated))")
+  }
+}
+
+/// Each task writes a key of its own and reads it, and once more after others had a turn.
+private func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async throws {
+  let taskCount = 12
+  try await gather(0..<taskCount) { task in
+    var number = 0
+    while rounds.goesOn(after: number * taskCount + task) {
+      let own = key("task-\(task)-\(number % 5)")
+      let value = data("\(task) wrote this as number \(number)")
+      if number % 4 == 3 {
+        try await engine.apply([.remove(key: own), .write(value, key: own)])
+      } else {
+        try await engine.write(value, key: own)
+      }
+      for look in 1...2 {
+        let found = try await engine.read(key: own)
+        try expect(
+          found, is: value, "read(key:) number \(look) by the task of what it had written as number \(number)"
+        )
+        await Task.yield()
+      }
+      number += 1
+    }
+  }
+}
+
+/// Writes a key between reads of many tasks.
+private func readHotKey(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let hot = key("hot")
+  try await engine.write(data("\(round), before"), key: hot)
+  let early = Task { @concurrent in
+    try await gather(0..<12) { _ in try await engine.read(key: hot) }
+  }
+  for _ in 0..<round * 3 % 31 { await Task.yield() }
+  try await engine.write(data("\(round), after"), key: hot)
+  let late = try await gather(0..<12) { _ in try await engine.read(key: hot) }
+  for found in late {
+    try expect(
+      found, is: data("\(round), after"), "read(key:), begun after the write, while others read the key,")
+  }
+  _ = try await early.value
+}
+
+/// Begins 40 calls, and cancels all of them a little later. None may do anything but its work or nothing.
+private func cancelSome(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let tasks = (0..<40).map { number in
+    Task { @concurrent in
+      switch number % 4 {
+      case 0: try await engine.write(data("cancelled"), key: key("cancelled-\(number)"))
+      case 1: _ = try await engine.read(key: key("hot"))
+      case 2: try await engine.apply([.write(data("cancelled"), key: key("cancelled-\(number)"))])
+      default: _ = try await engine.readAllDataAndKeys()
+      }
+    }
+  }
+  for _ in 0..<round % 7 { await Task.yield() }
+  for task in tasks { task.cancel() }
+  for task in tasks {
+    // What a cancelled call may throw is for another check to say.
+    _ = await task.result
+  }
+}
+
+/// Begins reads of one key and writes of many in the same moment, and cancels the first of each.
+private func cancelOneOfMany(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let hot = key("hot")
+  try await engine.write(data("hot"), key: hot)
+  let reads = (0..<20).map { _ in Task { @concurrent in try await engine.read(key: hot) } }
+  let writes = (0..<20).map { number in
+    Task { @concurrent in try await engine.write(data("round \(round)"), key: key("beside-\(number)")) }
+  }
+  for _ in 0..<round % 5 { await Task.yield() }
+  for cancelled in [0, 7] {
+    reads[cancelled].cancel()
+    writes[cancelled].cancel()
+  }
+  for (number, read) in reads.enumerated() where number != 0 && number != 7 {
+    try expect(try await read.value, is: data("hot"), "read(key:) beside one that was cancelled")
+  }
+  for (number, write) in writes.enumerated() where number != 0 && number != 7 {
+    try await write.value
+    try expect(
+      try await engine.read(key: key("beside-\(number)")), is: data("round \(round)"),
+      "read(key:) of what was written beside a write that was cancelled")
+  }
+  _ = await (reads[0].result, reads[7].result, writes[0].result, writes[7].result)
+}
+
+private func oneBadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let bad = round * 37 % 100
+  let outcomes = try await gather(0..<100) { number -> String? in
+    let key = number == bad ? key("") : key("one of many, \(number)")
+    do {
+      if number.isMultiple(of: 5) {
+        try await engine.write([(key, data("round \(round)"))])
+      } else {
+        try await engine.write(data("round \(round)"), key: key)
+      }
+      return nil
+    } catch {
+      return shortened(String(describing: error))
+    }
+  }
+  for (number, error) in outcomes.enumerated() {
+    if number == bad {
+      if error == nil { throw Violation("the write of an empty key returned", rule: .k1) }
+      continue
+    }
+    if let error { throw Violation("a write beside one of an empty key did not return: \(error)") }
+    try expect(
+      try await engine.read(key: key("one of many, \(number)")), is: data("round \(round)"),
+      "read(key:) of what was written, and acknowledged, beside a write of an empty key")
+  }
+}
+
+/// Closes an engine that a hundred tasks use.
+private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws {
+  let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  let old = entries(keys(30))
+  try await engine.write(old)
+  let tasks = (0..<100).map { number in
+    Task { @concurrent () async throws -> Bool in
+      do {
+        switch number % 4 {
+        case 0: try await engine.write(data("late"), key: key("late-\(number)"))
+        case 1:
+          try await engine.write([
+            (key("late-\(number)"), data("late")), (key("and-\(number)"), data("late")),
+          ])
+        case 2:
+          let found = try await engine.read(keys: old.map(\.key))
+          try expect(found, is: old.map(\.data), "read(keys:) under way at close()")
+        default:
+          let found = try await engine.scan(.prefix("key-"), limit: nil)
+          try expect(found, are: old, "a scan under way at close()")
+        }
+        return true
+      } catch let failure as CallFailure {
+        guard (failure.error as? StorageError)?.code == .closed else {
+          throw Violation("a call under way at close() failed: \(failure)")
+        }
+        return false
+      }
+    }
+  }
+  for _ in 0..<round * 3 % 11 { await Task.yield() }
+  try await engine.close()
+  var acknowledged: [(key: CacheKey, data: Data)] = []
+  for (number, task) in tasks.enumerated() {
+    let isDone = try await task.value
+    if isDone, number % 4 < 2 { acknowledged.append((key("late-\(number)"), data("late"))) }
+  }
+  engine.release()
+  guard context.capabilities.contains(.persistent) else { return }
+  let reopened = try await context.open(place)
+  try await expectStored(old + acknowledged, in: reopened)
+  try await context.close(reopened)
+}

@@ -1,0 +1,168 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import Synchronization
+
+// Nobody waits for ever while others come and go: rule C1, by which a call comes to its end.
+
+extension CheckDefinition {
+  @CheckList static var fairnessChecks: [CheckDefinition] {
+    for (name, victim, others) in [
+      ("writers-among-readers", FairnessTrial.Call.write, FairnessTrial.Call.read),
+      ("writers-among-scans", .write, .readAll), ("batches-among-writers", .batch, .write),
+      ("readers-among-writers", .read, .write), ("reads-of-everything-among-writers", .readAll, .write),
+    ] {
+      Check(
+        .c1, "fairness.\(name)",
+        "\(victim.name) comes to its end while eight tasks call \(others.name) without a pause, before they have made "
+          + "hundreds of times as many calls as one task alone makes meanwhile"
+      ) { context in
+        try await FairnessTrial(engine: try await context.open(), victim: victim, others: others).run(context)
+      }
+    }
+    for (name, call) in [("among-readers", FairnessTrial.Call.read), ("among-writers", .write)] {
+      Check(
+        .c1, "fairness.\(name)",
+        "of eight tasks that call \(call.name) without a pause each has made three calls before all together have made tens of "
+          + "thousands"
+      ) { context in
+        try await FairnessTrial(engine: try await context.open(), victim: call, others: call).runEqually(
+          context)
+      }
+    }
+  }
+}
+
+/// A call among calls of others that never stop.
+///
+/// For how long it waits is counted in calls of these others: first beside a single task, which leaves room between its calls
+/// even where readers go first, and then beside eight. What makes one kind of calls slow, such as a disk, counts in both.
+private struct FairnessTrial: Sendable {
+  enum Call: Sendable {
+    case read, readAll, write, batch
+
+    var name: String {
+      switch self {
+      case .read: "read(key:)"
+      case .readAll: "readAllDataAndKeys()"
+      case .write: "write(_:key:)"
+      case .batch: "write(_:) of many"
+      }
+    }
+  }
+
+  let engine: EngineUnderTest
+  let victim: Call
+  let others: Call
+
+  private static let taskCount = 8
+
+  func run(_ context: CheckContext) async throws {
+    try await engine.write(entries(keys(20)))
+    var alone = 0
+    for number in 0..<5 {
+      alone = max(alone, try await callsMeanwhile(number, taskCount: 1, limit: .max) ?? 0)
+    }
+    let limit = 400 * Self.taskCount * (alone + 10)
+    // A thread that the system does not run for a while is no fault of the engine.
+    for number in 0..<3 {
+      context.noteProgress()
+      if try await callsMeanwhile(number, taskCount: Self.taskCount, limit: limit) != nil { return }
+    }
+    throw Violation(
+      "\(victim.name) had not come to its end three times when eight tasks had made \(limit) calls of \(others.name) since; "
+        + "beside one task it took \(alone)")
+  }
+
+  /// How many calls the others make during a call of the victim. Nil if they reach the limit first; then they stop.
+  private func callsMeanwhile(_ number: Int, taskCount: Int, limit: Int) async throws -> Int? {
+    let (isDone, hasBegun) = (Flag(), Flag())
+    let calls = CallCounter()
+    return try await withThrowingTaskGroup(of: Void.self) { group in
+      for task in 0..<taskCount {
+        group.addTask { @concurrent in
+          var round = 0
+          while !isDone.isSet, !Task.isCancelled {
+            try await call(others, task: task, round)
+            // Counted from the beginning of the other call on.
+            if hasBegun.isSet, calls.add() >= limit { return }
+            round += 1
+            // The tasks must not go on in step.
+            for _ in 0...(task + round) % 3 { await Task.yield() }
+          }
+        }
+      }
+      for _ in 0..<20 { await Task.yield() }
+      group.addTask { @concurrent in
+        hasBegun.set()
+        try await call(victim, task: 99, number)
+        calls.finish()
+        isDone.set()
+      }
+      try await group.waitForAll()
+      let count = calls.countAtEnd
+      return count < limit ? count : nil
+    }
+  }
+
+  /// Fails unless every task comes on.
+  func runEqually(_ context: CheckContext) async throws {
+    try await engine.write(entries(keys(20)))
+    let limit = 4_000 * Self.taskCount
+    var counts: [Int] = []
+    // A thread that the system does not run for a while is no fault of the engine.
+    for _ in 0..<3 {
+      context.noteProgress()
+      counts = try await callsOfEach(limit: limit)
+      if !counts.contains(where: { $0 < 3 }) { return }
+    }
+    throw Violation(
+      "of eight tasks that called \(others.name) \(limit) times the third time these were the calls of each: \(counts)"
+    )
+  }
+
+  /// How many calls each task has made when all have made three, or all together so many as the limit is.
+  private func callsOfEach(limit: Int) async throws -> [Int] {
+    let isDone = Flag()
+    let counts = MutexProtected((of: Array(repeating: 0, count: Self.taskCount), all: 0, atEnd: [Int]()))
+    try await gather(0..<Self.taskCount) { task in
+      while !isDone.isSet, !Task.isCancelled {
+        try await call(others, task: task, 0)
+        let isLast = counts.withLock { counts in
+          counts.of[task] += 1
+          counts.all += 1
+          guard counts.atEnd.isEmpty else { return true }
+          if counts.all >= limit || !counts.of.contains(where: { $0 < 3 }) { counts.atEnd = counts.of }
+          return !counts.atEnd.isEmpty
+        }
+        if isLast { isDone.set() }
+        await Task.yield()
+      }
+    }
+    return counts.withLock { $0.atEnd }
+  }
+
+  private func call(_ call: Call, task: Int, _ round: Int) async throws {
+    switch call {
+    case .read: _ = try await engine.read(key: key("key-00003"))
+    case .readAll: _ = try await engine.readAllDataAndKeys()
+    case .write: try await engine.write(data("\(round)"), key: key("of-\(task)"))
+    case .batch: try await engine.write(entries(keys(3, prefix: "of-\(task)-"), version: round))
+    }
+  }
+}
+
+/// How many calls there were until another came to its end.
+private final class CallCounter: Sendable {
+  private let count = Atomic(0)
+  private let atEnd = Atomic(0)
+
+  func add() -> Int { count.wrappingAdd(1, ordering: .relaxed).newValue }
+
+  func finish() { atEnd.store(count.load(ordering: .relaxed), ordering: .relaxed) }
+
+  var countAtEnd: Int { atEnd.load(ordering: .relaxed) }
+}

@@ -1,0 +1,71 @@
+import StockroomCore
+
+// What shows only after a long life, and that nothing is left behind: rules W1, W6, F2 and O4.
+
+extension CheckDefinition {
+  @CheckList static var longLifeChecks: [CheckDefinition] {
+    Check(
+      .w1, "life.of-few-keys",
+      "however often few keys are written, overwritten and removed, nothing is lost, revived, moved in the order or dated "
+        + "otherwise"
+    ) { context in
+      try await LongLife.run(context, context.callsOfALife(), isReopened: false)
+    }
+    Check(
+      .w6, "life.of-few-keys-reopened",
+      "however often few keys are written, overwritten and removed, with openings in between, nothing is lost, revived, moved "
+        + "in the order or dated otherwise", needs: .persistent
+    ) { context in
+      try await LongLife.run(context, context.callsOfALife(), isReopened: true)
+    }
+    Check(
+      .w6, "life.killed-late",
+      "what was acknowledged after thousands of changes of few keys is there when the process dies, and nothing else",
+      needs: .persistent, needsWorker: true, from: .standard
+    ) { context in
+      try await checkKillsLate(
+        context,
+        after: context.rounds(quick: 500, standard: 5_000, exhaustive: 100_000, of: "calls before the kills"))
+    }
+    Check(
+      .f2, "life.corrupted-late",
+      "whatever happens to a file of a store that was changed thousands of times, opening, reading and writing it neither trap "
+        + "nor hang, they throw corrupted or give what is left", needs: .persistent, needsWorker: true,
+      from: .standard
+    ) { context in
+      var run = try await CorruptionRun(in: context, history: .lived, mustHaveWorker: true)
+      let seed = ~context.budget.seed
+      let rounds = context.rounds(
+        quick: 10, standard: 60, exhaustive: context.budget.corruptions, of: "corruptions")
+      var number = 0
+      while run.violations.isEmpty, rounds.goesOn(after: number) {
+        try await run.check(run.corruption(number: number, seed: seed))
+        number += 1
+      }
+      try run.finish(", seed \(seed)")
+    }
+    Check(.w1, "life.many-entries", "however many entries there are, none is evicted") { context in
+      try await ManyEntries(context: context, batchSize: 1_000, valueSize: 40).run(
+        context.rounds(quick: 4, standard: 70, exhaustive: 1_000, of: "thousands of entries"))
+    }
+    Check(.w1, "life.many-bytes", "however large all values together are, none is evicted") { context in
+      try await ManyEntries(context: context, batchSize: 4, valueSize: 256 << 10).run(
+        context.rounds(quick: 16, standard: 96, exhaustive: 2_048, of: "MiB"))
+    }
+    for question in ResourceBounds.Question.allCases {
+      Check(
+        .o4, "life.\(question.name)", question.expectation, needsWorker: true,
+        from: question == .overwrites ? .standard : .quick
+      ) { context in
+        try await context.check(
+          ResourceBounds(place: context.place, question: question, level: context.budget.level))
+      }
+    }
+  }
+}
+
+extension CheckContext {
+  fileprivate func callsOfALife() -> RoundLimit {
+    rounds(quick: 2_000, standard: 70_000, exhaustive: 500_000, of: "calls")
+  }
+}

@@ -1,0 +1,88 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// Entries that become more and more, of which none may be evicted.
+struct ManyEntries {
+  let context: CheckContext
+  /// How many entries a batch has, and of which size their values are.
+  let batchSize: Int
+  let valueSize: Int
+
+  private func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "entry \(number)") }
+
+  /// Values that say which entry they belong to, of which no two have anything else in common than zeros.
+  private func value(_ number: Int) -> Data {
+    let text = data("\(number)\n")
+    return text + Data(count: max(0, valueSize - text.count))
+  }
+
+  /// Writes batch after batch, and fails if after one of them any entry is missing or not what it was.
+  func run(_ rounds: RoundLimit) async throws {
+    let engine = try await context.open()
+    var (batches, lastLook) = (0, 0)
+    while rounds.goesOn(after: batches) {
+      try await write(batches * batchSize..<(batches + 1) * batchSize, to: engine)
+      batches += 1
+      let count = batches * batchSize
+      if try await isMissing(count, in: engine) {
+        throw try await first(after: count - batchSize, upTo: count)
+      }
+      if batches >= lastLook * 2 {
+        try await look(count, in: engine)
+        lastLook = batches
+      }
+    }
+    try await look(batches * batchSize, in: engine)
+  }
+
+  private func write(_ numbers: Range<Int>, to engine: EngineUnderTest) async throws {
+    try await engine.write(numbers.map { (key($0), value($0)) })
+  }
+
+  /// What can be asked after each batch.
+  private func isMissing(_ count: Int, in engine: EngineUnderTest) async throws -> Bool {
+    if try await engine.keyCount() != count { return true }
+    for number in [0, count / 2, count - 1] where try await engine.read(key: key(number)) != value(number) {
+      return true
+    }
+    return false
+  }
+
+  /// Reads some of the entries from all over them, in a few calls.
+  private func look(_ count: Int, in engine: EngineUnderTest) async throws {
+    let step = max(1, count / 400)
+    for start in stride(from: 0, to: count, by: step * 40) {
+      let numbers = Array(stride(from: start, to: min(count, start + step * 40), by: step))
+      let found = try await engine.readDataAndKeys(keys: numbers.map(key))
+      try expect(
+        found, are: numbers.map { (key($0), value($0)) }, "readDataAndKeys(keys:) of some of \(count) entries"
+      )
+    }
+    try expect(
+      try await engine.keysExist([key(0), key(count - 1)]), is: [key(0), key(count - 1)],
+      "keysExist(_:) of the first and the last of \(count) entries")
+  }
+
+  /// Writes the same again, from a number of entries that were complete on one by one.
+  private func first(after lastGood: Int, upTo end: Int) async throws -> Violation {
+    let engine = try await context.open(context.root.appending(path: "again", directoryHint: .isDirectory))
+    if lastGood > 0 { try await write(0..<lastGood, to: engine) }
+    for number in lastGood..<end {
+      context.noteProgress()
+      try await write(number..<number + 1, to: engine)
+      if try await isMissing(number + 1, in: engine) {
+        return violation(
+          "the \(number) entries written first were complete, and \(number + 1) were not", number + 1)
+      }
+    }
+    return violation("\(lastGood) entries were complete, and \(end) were not", end)
+  }
+
+  private func violation(_ what: String, _ count: Int) -> Violation {
+    Violation("\(what); together their values have \(count * valueSize) bytes")
+  }
+}

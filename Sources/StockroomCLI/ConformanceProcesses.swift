@@ -1,0 +1,41 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+/// Makes each check in a process of this very command.
+struct ConformanceProcesses: Sendable {
+  /// The command and the arguments that say how every check is made.
+  private let command: [String]
+
+  /// - Parameter arguments: How hard the checks try, and where.
+  init(arguments: [String]) throws {
+    guard let executable = Bundle.main.executableURL else {
+      throw StorageError(.unsupported, "The path of this command is not known.")
+    }
+    command = [executable.path(percentEncoded: false), "conformance", "--format", "json"] + arguments
+  }
+
+  private struct Results: Decodable {
+    let engines: [ConformanceReport]
+  }
+
+  /// Makes a check of the engine with a name of the catalogue.
+  func result(of check: ConformanceCheck, engine: String) async -> ConformanceReport.Result {
+    func ended(_ outcome: ConformanceOutcome) -> ConformanceReport.Result {
+      ConformanceReport.Result(
+        check: check.id, rule: check.rule, expectation: check.expectation, outcome: outcome, seconds: 0)
+    }
+    do {
+      let output = try await ProgramOutput(of: command + ["--engine", engine, "--check", check.id])
+      // Without a result the process ended before the check did.
+      guard let results = try? JSONDecoder().decode(Results.self, from: output.text),
+        let result = results.engines.first?.results.first
+      else { return ended(.couldNotRun("The process of the check \(output.ending).")) }
+      return result
+    } catch is CancellationError {
+      return ended(.skipped("The task was cancelled."))
+    } catch {
+      return ended(.couldNotRun("\(error)"))
+    }
+  }
+}

@@ -1,0 +1,81 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+/// A file with the results of the checks that have been made, from which a run goes on that was interrupted: a line of JSON
+/// with what the run was asked for, and one for each result.
+final class ResumeFile: Sendable {
+  private struct Line: Codable {
+    let engine: String
+    let result: ConformanceReport.Result
+  }
+
+  private struct State {
+    let handle: FileHandle
+    var results: [String: ConformanceReport.Result] = [:]
+    var error: (any Error)?
+  }
+
+  private let state: MutexProtected<State>
+
+  /// Opens the file, or makes it.
+  ///
+  /// - Parameter settings: What the results depend on. Those of another run are not used.
+  /// - Throws: `StorageError` if the file belongs to a run with other settings, is something else, or cannot be written.
+  init(_ file: OutputFile, settings: String) throws {
+    let text = FileManager.default.fileExists(atPath: file.path) ? try file.read() : ""
+    // A line that was being written when a run was interrupted has no end.
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast().map(String.init)
+    let decoder = JSONDecoder()
+    if let first = lines.first, (try? decoder.decode(String.self, from: Data(first.utf8))) != settings {
+      throw StorageError(
+        .unsupported,
+        "\(file.path) is not from a run with these options, which are: \(settings). Name another file, or remove it."
+      )
+    }
+    let whole = lines.isEmpty ? [Self.text(try Self.json(settings))] : lines
+    try file.write(whole.map { $0 + "\n" }.joined())
+    let handle = try FileHandle(forWritingTo: file.url)
+    try handle.seekToEnd()
+    var state = State(handle: handle)
+    for line in whole.dropFirst() {
+      let line = try decoder.decode(Line.self, from: Data(line.utf8))
+      state.results[Self.name(line.engine, line.result.check)] = line.result
+    }
+    self.state = MutexProtected(state)
+  }
+
+  /// The result of a check that was made before.
+  func result(of check: String, engine: String) -> ConformanceReport.Result? {
+    state.withLock { $0.results[Self.name(engine, check)] }
+  }
+
+  /// Adds a result. What fails is thrown by ``finish()``.
+  func add(_ result: ConformanceReport.Result, engine: String) {
+    state.withLock { state in
+      do {
+        try state.handle.write(
+          contentsOf: try Self.json(Line(engine: engine, result: result)) + Data("\n".utf8))
+      } catch {
+        state.error = state.error ?? error
+      }
+    }
+  }
+
+  /// - Throws: `StorageError` if a result could not be added.
+  func finish() throws {
+    if let error = state.withLock({ $0.error }) {
+      throw StorageError(.io, "The results could not be kept for --resume", underlying: error)
+    }
+  }
+
+  private static func name(_ engine: String, _ check: String) -> String { "\(engine)\n\(check)" }
+
+  private static func json(_ value: some Encodable) throws -> Data {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    return try encoder.encode(value)
+  }
+
+  private static func text(_ data: Data) -> String { String(decoding: data, as: UTF8.self) }
+}

@@ -1,0 +1,249 @@
+import Foundation
+import StockroomCore
+
+// Engines that break when many tasks use them: pools, queues and shared flights.
+
+/// Places for so many calls at a time.
+final class Places: Sendable {
+  private struct State {
+    var free: Int
+    var waiting: [CheckedContinuation<Void, Never>] = []
+  }
+  private let state: MutexProtected<State>
+  /// Whether who comes last is served first.
+  private let isStack: Bool
+
+  init(_ count: Int, isStack: Bool = false) {
+    state = MutexProtected(State(free: count))
+    self.isStack = isStack
+  }
+
+  func enter() async {
+    await withCheckedContinuation { continuation in
+      let mayEnter = state.withLock { state in
+        if state.free > 0 {
+          state.free -= 1
+          return true
+        }
+        state.waiting.append(continuation)
+        return false
+      }
+      if mayEnter { continuation.resume() }
+    }
+  }
+
+  func leave() {
+    let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
+      if state.waiting.isEmpty {
+        state.free += 1
+        return nil
+      }
+      return isStack ? state.waiting.removeLast() : state.waiting.removeFirst()
+    }
+    next?.resume()
+  }
+}
+
+/// Has a pool of connections, and keeps that of a call which was cancelled while it waited or worked.
+final class LosesPlaces: InterceptingEngine {
+  let base: ReferenceEngine
+  private let places: Places
+  init(base: ReferenceEngine, count: Int) { (self.base, places) = (base, Places(count)) }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    await places.enter()
+    await Task.yield()
+    try Task.checkCancellation()
+    defer { places.leave() }
+    return try await work()
+  }
+}
+
+/// Takes a connection for a call and another one in the middle of it.
+final class TakesTwoPlaces: InterceptingEngine {
+  let base: ReferenceEngine
+  private let places = Places(128)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    await places.enter()
+    defer { places.leave() }
+    for _ in 0..<3 { await Task.yield() }
+    await places.enter()
+    defer { places.leave() }
+    return try await work()
+  }
+}
+
+/// Refuses calls when so many wait.
+final class RefusesBeyond: InterceptingEngine {
+  let base: ReferenceEngine
+  private let limit: Int
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine, limit: Int) { (self.base, self.limit) = (base, limit) }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let waiting = count.withLock { count in
+      count += 1
+      return count
+    }
+    defer { count.withLock { $0 -= 1 } }
+    if waiting > limit { throw StorageError(.io, "Too many connections.") }
+    for _ in 0..<3 { await Task.yield() }
+    return try await work()
+  }
+}
+
+/// Throttles a key that many ask for at the same time.
+final class ThrottlesHotKeys: FaultyEngine {
+  let base: ReferenceEngine
+  private let readers = MutexProtected<[CacheKey: Int]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func read(key: CacheKey) async throws -> Data? {
+    let count = readers.withLock { readers in
+      readers[key, default: 0] += 1
+      return readers[key] ?? 0
+    }
+    defer { readers.withLock { $0[key, default: 1] -= 1 } }
+    if count > 80 { throw StorageError(.io, "Slow down.") }
+    for _ in 0..<5 { await Task.yield() }
+    return try await base.read(key: key)
+  }
+}
+
+/// Has the first of several readers of a key read for all, in its own task.
+final class SharesReads: FaultyEngine {
+  let base: ReferenceEngine
+  /// Whether those that join late get what was there when the first began.
+  private let isStale: Bool
+  private let flights = MutexProtected<[CacheKey: [CheckedContinuation<Data?, any Error>]]>([:])
+  init(base: ReferenceEngine, isStale: Bool) { (self.base, self.isStale) = (base, isStale) }
+  func read(key: CacheKey) async throws -> Data? {
+    let isFirst = flights.withLock { flights in
+      defer { if flights[key] == nil { flights[key] = [] } }
+      return flights[key] == nil
+    }
+    guard isFirst else {
+      return try await withCheckedThrowingContinuation { continuation in
+        let isLate = flights.withLock { flights in
+          flights[key]?.append(continuation)
+          return flights[key] == nil
+        }
+        if isLate { continuation.resume(returning: try? base.everything().first { $0.key == key }?.data) }
+      }
+    }
+    let early = try await base.read(key: key)
+    // As long as it takes others to come.
+    for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
+    let isCancelled = Task.isCancelled
+    let value = isStale ? early : try await base.read(key: key)
+    let others = flights.withLock { $0.removeValue(forKey: key) } ?? []
+    for other in others {
+      if isCancelled, !isStale {
+        other.resume(throwing: CancellationError())
+      } else {
+        other.resume(returning: value)
+      }
+    }
+    if isCancelled { throw CancellationError() }
+    return value
+  }
+}
+
+/// Has the first of several writers write for all, in one batch.
+final class CommitsInGroups: FaultyEngine {
+  enum Fault { case failsAll, acknowledgesAll, cancelsAll }
+  private struct Waiting {
+    let operations: [StorageOperation]
+    let continuation: CheckedContinuation<Void, any Error>
+  }
+  let base: ReferenceEngine
+  private let fault: Fault
+  private let queue = MutexProtected<[Waiting]?>(nil)
+  init(base: ReferenceEngine, _ fault: Fault) { (self.base, self.fault) = (base, fault) }
+
+  func write(_ data: Data, key: CacheKey) async throws { try await commit([.write(data, key: key)]) }
+
+  private func commit(_ operations: [StorageOperation]) async throws {
+    let isFirst = queue.withLock { queue in
+      defer { queue = queue ?? [] }
+      return queue == nil
+    }
+    guard isFirst else {
+      return try await withCheckedThrowingContinuation { continuation in
+        let isLate = queue.withLock { queue in
+          queue?.append(Waiting(operations: operations, continuation: continuation))
+          return queue == nil
+        }
+        if isLate {
+          Task { continuation.resume(with: await Task { try await base.apply(operations) }.result) }
+        }
+      }
+    }
+    for _ in 0..<8 { await Task.yield() }
+    let group = queue.withLock { queue in
+      defer { queue = nil }
+      return queue ?? []
+    }
+    switch fault {
+    case .failsAll, .cancelsAll:
+      // The task of the first may be cancelled.
+      let all = operations + group.flatMap(\.operations)
+      let result =
+        fault == .cancelsAll
+        ? await result { try await self.base.apply(all) }
+        : await Task { try await self.base.apply(all) }.result
+      for waiting in group { waiting.continuation.resume(with: result) }
+      try result.get()
+    case .acknowledgesAll:
+      // What comes after the first that fails is not written, and not told so.
+      var failed = (try? await base.apply(operations)) == nil
+      let error = failed
+      for waiting in group {
+        let result = failed ? .success(()) : await result { try await self.base.apply(waiting.operations) }
+        if case .failure = result { failed = true }
+        waiting.continuation.resume(with: result)
+      }
+      if error { throw StorageError(.invalidKey, "The key is not valid.") }
+    }
+  }
+
+  private func result(_ work: @escaping @Sendable () async throws -> Void) async -> Result<Void, any Error> {
+    do {
+      try await work()
+      return .success(())
+    } catch {
+      return .failure(error)
+    }
+  }
+}
+
+/// Has connections that stay cancelled once a call on them was.
+final class KeepsCancellation: InterceptingEngine {
+  enum Fault { case forTheNext, forGood }
+  let base: ReferenceEngine
+  private let fault: Fault
+  private let isCancelled = MutexProtected(false)
+  init(base: ReferenceEngine, _ fault: Fault) { (self.base, self.fault) = (base, fault) }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let wasCancelled = isCancelled.withLock { isCancelled in
+      defer { if fault == .forTheNext { isCancelled = false } }
+      return isCancelled
+    }
+    if wasCancelled {
+      if fault == .forTheNext { throw CancellationError() }
+      throw StorageError(.io, "The connection is broken.")
+    }
+    for _ in 0..<3 { await Task.yield() }
+    if Task.isCancelled {
+      isCancelled.withLock { $0 = true }
+      throw CancellationError()
+    }
+    return try await work()
+  }
+}

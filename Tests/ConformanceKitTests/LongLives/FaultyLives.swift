@@ -1,0 +1,126 @@
+import Foundation
+import StockroomCore
+
+// Engines in memory that break when there are many entries, many bytes or many calls, or whose clock is another one.
+
+/// Is a cache: evicts the oldest entries beyond a number, or beyond so many bytes.
+final class EvictsTheOldest: FaultyEngine {
+  let base: ReferenceEngine
+  private let maximumCount: Int
+  private let maximumBytes: Int
+  private let state = MutexProtected((keys: [CacheKey](), first: 0, bytes: 0))
+  init(base: ReferenceEngine, count: Int = .max, bytes: Int = .max) {
+    (self.base, maximumCount, maximumBytes) = (base, count, bytes)
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys)
+    let size = dataAndKeys.first?.data.count ?? 0
+    let evicted = state.withLock { state in
+      state.keys += dataAndKeys.map(\.key)
+      state.bytes += dataAndKeys.reduce(0) { $0 + $1.data.count }
+      var evicted: [CacheKey] = []
+      while state.keys.count - state.first > maximumCount || state.bytes > maximumBytes {
+        evicted.append(state.keys[state.first])
+        state.first += 1
+        state.bytes -= size
+      }
+      return evicted
+    }
+    if !evicted.isEmpty { try await base.remove(keys: evicted) }
+  }
+}
+
+/// Is in front of a cache that answers single reads, and forgets what it has no room for.
+final class ForgetsWhatIsRead: FaultyEngine {
+  let base: ReferenceEngine
+  init(base: ReferenceEngine) { self.base = base }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    let found = try await base.readDataAndKeys(keys: keys)
+    let isFull = try await base.keyCount() > 2_500
+    return isFull ? found.filter { $0.key.value.utf8.count > 8 } : found
+  }
+}
+
+/// Loses an overwrite now and then, which shows until the next one.
+final class LosesSomeOverwrites: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let isThere = try await base.read(key: key) != nil
+    let number = count.withLock { count in
+      if isThere { count += 1 }
+      return count
+    }
+    if isThere, number.isMultiple(of: 250) { return }
+    try await base.write(data, key: key)
+  }
+}
+
+/// Has the order of its entries from a table that is made again after many removals.
+final class OrdersAnewAfterRemovals: FaultyEngine {
+  let base: ReferenceEngine
+  private let removals = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func remove(key: CacheKey) async throws {
+    removals.withLock { $0 += 1 }
+    try await base.remove(key: key)
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try await base.readAllEntries()
+    return removals.withLock { $0 > 300 } ? entries.sorted { $0.key < $1.key } : entries
+  }
+}
+
+/// Has its timestamps from a server, whose clock is ahead.
+struct HasAServersClock: FaultyEngine {
+  let base: ReferenceEngine
+  let ahead: TimeInterval
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await base.createdAt(key: key).map { $0 + ahead }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await base.updatedAt(key: key).map { $0 + ahead }
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await base.readAllEntries().map {
+      StorageEntry(
+        key: $0.key, data: $0.data, createdAt: $0.createdAt + ahead, updatedAt: $0.updatedAt + ahead)
+    }
+  }
+}
+
+/// Takes some time for each call, as a server does.
+struct TakesItsTime: InterceptingEngine {
+  let base: ReferenceEngine
+  var time = Duration.milliseconds(5)
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    // Nobody can take back what is on its way.
+    let time = time
+    await Task { try? await Task.sleep(for: time) }.value
+    return try await work()
+  }
+}
+
+/// Does one thing at a time, or one read at a time beside no write, in the order in which the calls came.
+final class TakesTurns: InterceptingEngine {
+  let base: ReferenceEngine
+  private let reads: Places
+  private let changes: Places
+  init(base: ReferenceEngine, together: Bool) {
+    self.base = base
+    reads = Places(1)
+    changes = together ? reads : Places(1)
+  }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let places = isChange ? changes : reads
+    await places.enter()
+    defer { places.leave() }
+    await Task.yield()
+    return try await work()
+  }
+}

@@ -1,0 +1,235 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// An engine that breaks in a long life, when the clock jumps, or in a crowd, and the checks that find it.
+struct LifeFaultCase: Sendable, CustomTestStringConvertible {
+  let name: String
+  /// The rules of which one is broken, as it happens.
+  let rules: Set<ContractRule>
+  /// The checks that it fails every time.
+  let checks: Set<String>
+  let suite: ConformanceSuite
+
+  var testDescription: String { "\(rules.map(\.rawValue).sorted().joined(separator: ", ")): \(name)" }
+
+  /// An engine with a log, for one process. The level is one at which the time that a check takes does not end it.
+  init(
+    _ rules: Set<ContractRule>, _ name: String, _ fault: LifeFaultEngine.Fault, by checks: String...,
+    at level: ConformanceBudget.Level = .exhaustive
+  ) {
+    (self.name, self.rules, self.checks) = (name, rules, Set(checks))
+    suite = .lifeFault(name, fault, level)
+  }
+
+  /// An engine in memory.
+  init(
+    _ rules: Set<ContractRule>, memory name: String, by checks: String...,
+    at level: ConformanceBudget.Level = .exhaustive, stallTimeout: Duration = .seconds(60),
+    clockTolerance: Duration = .zero, makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) {
+    (self.name, self.rules, self.checks) = (name, rules, Set(checks))
+    suite = ConformanceSuite(
+      name, capabilities: [.atomicBatches, .snapshotReads, .orderedScans], stallTimeout: stallTimeout,
+      budget: ConformanceBudget(level), clockTolerance: clockTolerance
+    ) { _ in makeEngine(try ReferenceEngine()) }
+  }
+
+  static let all = ofLongLives + ofTime + ofCrowds + ofSlowEngines
+
+  static let ofLongLives: [LifeFaultCase] = [
+    .init(
+      [.w1, .w6], "a compaction drops the newest entry", .compactionDropsTheNewest, by: "life.of-few-keys",
+      "life.of-few-keys-reopened"),
+    .init(
+      [.w1, .w6], "a compaction brings a removed entry back", .compactionRevives, by: "life.of-few-keys"),
+    .init([.w2], "a compaction sets updatedAt", .compactionRedates, by: "life.of-few-keys"),
+    .init([.r6], "a compaction orders entries by key", .compactionReorders, by: "life.of-few-keys"),
+    .init(
+      [.w1], "a compaction has no room for large values", .compactionDropsLargeValues, by: "life.of-few-keys"),
+    .init(
+      [.w6, .w4], "a compaction writes over the log", .compactsInPlace, by: "life.killed-late", at: .standard),
+    .init(
+      [.f2], "traps when what was compacted is corrupted", .compactionIsUnchecked, by: "life.corrupted-late",
+      at: .standard),
+    .init([.o4], "never compacts its log", .neverCompacts, by: "life.gives-room-back", at: .standard),
+    .init(
+      [.o4], "keeps logs that were compacted", .keepsOldLogs, by: "life.gives-room-back"),
+    .init([.w6], "reads logs that were compacted", .readsOldLogs, by: "life.of-few-keys-reopened"),
+    .init([.r6], "counts entries in two bytes", .wrapsSequences, by: "life.of-few-keys"),
+    .init(
+      [.w1, .r2], "counts versions in two bytes", .wrapsVersions, by: "life.of-few-keys"),
+    .init(
+      [.w1], "loses an entry when a page is split", .losesAtSplits, by: "life.of-few-keys"),
+    .init([.l2], "counts some removals twice", .countsRemovalsTwice, by: "life.of-few-keys"),
+    .init(
+      [.w6], "forgets the last write when it is closed late", .forgetsTheTail, by: "life.of-few-keys-reopened"
+    ),
+    .init(
+      [.o4], "leaves a file after each error", .leaksFilesPerError, by: "life.leaves-nothing-after-errors"),
+    .init(
+      [.o4], "keeps files of large values", .leaksFilesPerValue, by: "life.gives-room-back", at: .standard),
+    .init(
+      [.o4], "keeps a descriptor after each cancelled call", .leaksDescriptorsPerCancellation,
+      by: "life.leaves-nothing-after-cancelled-calls"),
+    .init(
+      [.o4], "keeps a descriptor after each read of everything", .leaksDescriptorsPerScan,
+      by: "life.leaves-nothing-after-calls"),
+    .init([.o4], "starts a thread for each call", .leaksThreads, by: "life.leaves-nothing-after-calls"),
+    .init(
+      [.o4], "keeps all versions in memory", .keepsVersionsInMemory, by: "life.gives-room-back", at: .standard
+    ),
+
+    .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
+      EvictsTheOldest(base: $0, count: 3_000)
+    },
+    .init([.w1], memory: "evicts beyond 30,000 entries", by: "life.many-entries") {
+      EvictsTheOldest(base: $0, count: 30_000)
+    },
+    .init([.w1], memory: "evicts beyond 12 MiB", by: "life.many-bytes") {
+      EvictsTheOldest(base: $0, bytes: 12 << 20)
+    },
+    .init([.w1], memory: "does not find some of 2,500 entries", by: "life.many-entries") {
+      ForgetsWhatIsRead(base: $0)
+    },
+    .init([.w1], memory: "loses an overwrite of 250", by: "life.of-few-keys") {
+      LosesSomeOverwrites(base: $0)
+    },
+    .init([.r6], memory: "has another order after 300 removals", by: "life.of-few-keys") {
+      OrdersAnewAfterRemovals(base: $0)
+    },
+  ]
+
+  static let ofTime: [LifeFaultCase] = [
+    .init([.w1], "an entry expires after minutes", .expiresAfterMinutes, by: "clock.jumps"),
+    .init([.w1], "an entry expires after a day", .expiresAfterADay, by: "clock.jumps"),
+    .init([.w1], "an entry expires after 30 days", .expiresAfter30Days, by: "clock.jumps"),
+    .init([.w1], "an entry expires while the engine is closed", .expiresBetweenOpenings, by: "clock.jumps"),
+    .init([.w1], "entries of the future are dropped", .dropsTheFuture, by: "clock.jumps"),
+    .init([.w1], "refuses writes that are older than others", .refusesOlder, by: "clock.jumps"),
+    .init([.w1], "ignores writes that are older than others", .ignoresOlder, by: "clock.jumps"),
+    .init([.w1], "cannot be opened when entries are of the future", .refusesTheFuture, by: "clock.jumps"),
+    .init([.w2], "has seconds of 32 bits with a sign", .signedSeconds, by: "clock.jumps-and-timestamps"),
+    .init([.w2], "has seconds of 32 bits", .unsignedSeconds, by: "clock.jumps-and-timestamps"),
+    .init([.w2], "stores local time", .localTime, by: "clock.jumps-and-timestamps"),
+    .init(
+      [.w2], "stores local time, of which an hour comes twice", .localTimeTwice,
+      by: "clock.jumps-and-timestamps"),
+    .init([.w2], "stores whole seconds", .secondsAfterReopening, by: "clock.jumps-and-timestamps"),
+    .init(
+      [.w2], "stores times as small floating-point numbers", .floatTimes, by: "clock.jumps-and-timestamps"),
+    .init([.w2], "reads the clock when it is opened", .clockOfTheOpening, by: "clock.jumps-and-timestamps"),
+    .init([.w2], "never goes back when the clock does", .neverGoesBack, by: "clock.jumps-and-timestamps"),
+    .init([.r6], "orders entries by time", .ordersByTime, by: "clock.jumps-and-order"),
+  ]
+
+  static let ofCrowds: [LifeFaultCase] = [
+    .init(
+      [.c4, .c1], memory: "a pool of 64 loses the places of cancelled calls",
+      by: "crowd.a-thousand-cancelled-calls",
+      stallTimeout: .seconds(5)
+    ) { LosesPlaces(base: $0, count: 64) },
+    .init(
+      [.c4], memory: "a pool of 4 loses the places of cancelled calls", by: "crowd.cancelled-beside-others",
+      stallTimeout: .seconds(5)
+    ) { LosesPlaces(base: $0, count: 4) },
+    .init(
+      [.c1], memory: "a call needs two of 128 places", by: "crowd.of-300-tasks", stallTimeout: .seconds(5)
+    ) {
+      TakesTwoPlaces(base: $0)
+    },
+    .init([.c1], memory: "refuses the 201st of many calls", by: "crowd.of-300-tasks") {
+      RefusesBeyond(base: $0, limit: 200)
+    },
+    .init([.c1], memory: "throttles a hot key", by: "crowd.of-300-tasks") { ThrottlesHotKeys(base: $0) },
+    .init([.c4], memory: "shared reads are cancelled with the first", by: "crowd.cancelled-beside-others") {
+      SharesReads(base: $0, isStale: false)
+    },
+    .init(
+      [.c1], memory: "reads join one that began before a write", by: "crowd.reads-are-not-shared-with-writes"
+    ) {
+      SharesReads(base: $0, isStale: true)
+    },
+    .init([.c1], memory: "a group commit fails for all", by: "crowd.one-bad-among-many") {
+      CommitsInGroups(base: $0, .failsAll)
+    },
+    .init([.c1], memory: "a group commit acknowledges what failed", by: "crowd.one-bad-among-many") {
+      CommitsInGroups(base: $0, .acknowledgesAll)
+    },
+    .init([.c4], memory: "a group commit is cancelled with the first", by: "crowd.cancelled-beside-others") {
+      CommitsInGroups(base: $0, .cancelsAll)
+    },
+    .init([.c4], memory: "a cancelled call cancels the next one", by: "crowd.cancelled-beside-others") {
+      KeepsCancellation(base: $0, .forTheNext)
+    },
+    .init([.c4], memory: "a cancelled call breaks the connection", by: "crowd.a-thousand-cancelled-calls") {
+      KeepsCancellation(base: $0, .forGood)
+    },
+    .init(
+      [.c1], memory: "writers starve", by: "fairness.writers-among-readers", "fairness.writers-among-scans"
+    ) { PrefersSome(base: $0, .readers) },
+    .init(
+      [.c1], memory: "readers starve", by: "fairness.readers-among-writers",
+      "fairness.reads-of-everything-among-writers"
+    ) { PrefersSome(base: $0, .writers) },
+    .init([.c1], memory: "serves the last first", by: "fairness.among-readers", "fairness.among-writers") {
+      ServesTheLastFirst(base: $0)
+    },
+    .init(
+      [.c1], memory: "batches wait until nobody writes", by: "fairness.batches-among-writers",
+      "fairness.reads-of-everything-among-writers"
+    ) { WaitsForQuiet(base: $0) },
+    .init([.c1, .l2], memory: "looks, then counts", by: "crowd.of-one-key") { CountsAfterALook(base: $0) },
+    .init([.c1], memory: "looks, then dates", by: "crowd.of-one-key") { DatesAfterALook(base: $0) },
+    .init([.c1], memory: "sends a write again", by: "late.after-acknowledged-calls") {
+      RepeatsWrites(base: $0)
+    },
+    .init([.c4], memory: "works after it has thrown", by: "late.after-cancelled-calls") {
+      WorksAfterThrowing(base: $0)
+    },
+    .init([.c1], memory: "loses one write of a thousand", by: "crowd.reads-own-writes") {
+      LosesSomeWrites(base: $0, oneIn: 1_000)
+    },
+    .init(
+      [.o3], memory: "close() wakes none of those that wait", by: "crowd.when-it-is-closed",
+      stallTimeout: .seconds(5)
+    ) { ForgetsWhoWaits(base: $0, .neverWakes) },
+    .init([.o3], memory: "reads under way at close() find nothing", by: "crowd.when-it-is-closed") {
+      ForgetsWhoWaits(base: $0, .returnsNothing)
+    },
+  ]
+
+  static let ofSlowEngines: [LifeFaultCase] = [
+    .init(
+      [.w2], memory: "a server's clock is ahead by more than the tolerance", by: "timestamps.of-first-write",
+      clockTolerance: .seconds(2)
+    ) { HasAServersClock(base: $0, ahead: 5) },
+    .init(
+      [.c1], memory: "waits in each call, and serves the last first", by: "fairness.among-writers"
+    ) { TakesItsTimeAndTheLast(base: $0) },
+  ]
+}
+
+extension ConformanceSuite {
+  /// The checks for an engine with a log.
+  static func lifeFault(
+    _ name: String, _ fault: LifeFaultEngine.Fault?, _ level: ConformanceBudget.Level = .quick
+  ) -> ConformanceSuite {
+    ConformanceSuite(
+      name, capabilities: LifeFaultEngine.promises, budget: ConformanceBudget(level),
+      worker: ConformanceWorker(
+        product: "FaultyEngineWorker", arguments: ["lifeFault"] + (fault.map { [$0.rawValue] } ?? []))
+    ) { try LifeFaultEngine(directory: $0, fault: fault) }
+  }
+
+  /// The checks of long lives, of clocks that jump and of crowds.
+  var checksOfLives: [ConformanceCheck] {
+    checks.filter { check in
+      check.id.hasPrefix("clock.jumps")
+        || ["life.", "crowd.", "late.", "fairness."].contains { check.id.hasPrefix($0) }
+    }
+  }
+}

@@ -1,0 +1,85 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("Engines in long lives, in crowds, and when the clock jumps")
+struct LifeFaultTests {
+  @Test("Each faulty engine fails the checks that are named for it", arguments: LifeFaultCase.all)
+  func failsForItsRule(_ engineCase: LifeFaultCase) async throws {
+    var missed = engineCase.checks
+    // Where tasks have to meet, and where a process is killed at random, it takes another look now and then.
+    for _ in 0..<5 where !missed.isEmpty {
+      for check in engineCase.suite.checks where missed.contains(check.id) {
+        switch await check.outcome() {
+        case .passed: break
+        case .failed(let failure):
+          missed.remove(check.id)
+          #expect(engineCase.rules.contains(failure.rule), "\(failure)")
+        // A clock that can be set is not everywhere.
+        case .skipped(let reason):
+          missed.remove(check.id)
+          #expect(!reason.isEmpty)
+        case .couldNotRun(let reason): Issue.record("\(check.id) could not run: \(reason)")
+        }
+      }
+    }
+    #expect(missed.isEmpty)
+  }
+
+  @Test("Every check of lives, clocks and crowds has an engine that fails it")
+  func isComplete() {
+    let failing = LifeFaultCase.all.reduce(into: Set()) { $0.formUnion($1.checks) }
+    let checks = ConformanceSuite.lifeFault("", nil, .standard).checksOfLives
+    #expect(Set(checks.map(\.id)).subtracting(failing) == [])
+    #expect(Set(LifeFaultCase.all.map(\.testDescription)).count == LifeFaultCase.all.count)
+    #expect(LifeFaultCase.all.count >= 60)
+  }
+
+  @Test("A failure in a long life names the first call after which it shows")
+  func firstCall() async throws {
+    let suite = ConformanceSuite.lifeFault("Wraps", .wrapsSequences, .exhaustive)
+    let check = try #require(suite.checks.first { $0.id == "life.of-few-keys" })
+    let failure = try #require(await check.outcome().failure)
+    #expect(failure.actual.contains("calls, and not before, "))
+  }
+
+  @Test("A failure of many entries names how many were complete")
+  func firstEntry() async throws {
+    let suite = ConformanceSuite("Evicts", capabilities: [], budget: .quick) { _ in
+      EvictsTheOldest(base: try ReferenceEngine(), count: 3_000)
+    }
+    let check = try #require(suite.checks.first { $0.id == "life.many-entries" })
+    let failure = try #require(await check.outcome().failure)
+    #expect(failure.actual.hasPrefix("the 3000 entries written first were complete, and 3001 were not; "))
+  }
+
+  @Test(
+    "A correct engine with a log passes",
+    arguments: [nil, LifeFaultEngine.Fault.compactsEagerly, .keepsTwoCopies, .countsTicks])
+  func passes(_ behaviour: LifeFaultEngine.Fault?) async throws {
+    for check in ConformanceSuite.lifeFault("Log", behaviour).checksOfLives { try await check.run() }
+  }
+
+  @Test(
+    "Unusual but correct engines pass",
+    arguments: ["slow", "one at a time", "one reader at a time", "server"])
+  func unusual(_ name: String) async throws {
+    let suite = ConformanceSuite(
+      name, capabilities: [.atomicBatches, .snapshotReads, .orderedScans], budget: .quick,
+      clockTolerance: name == "server" ? .seconds(10) : .zero
+    ) { _ in
+      let base = try ReferenceEngine()
+      return switch name {
+      case "slow": TakesItsTime(base: base)
+      case "one at a time": TakesTurns(base: base, together: true)
+      case "one reader at a time": TakesTurns(base: base, together: false)
+      default: HasAServersClock(base: base, ahead: 5)
+      }
+    }
+    let ofTime = suite.checks.filter { $0.rule == .w2 }
+    for check in suite.checksOfLives + ofTime { try await check.run() }
+  }
+}

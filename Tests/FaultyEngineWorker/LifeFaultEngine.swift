@@ -1,0 +1,258 @@
+import Foundation
+import StockroomCore
+
+/// A correct engine with a log that it compacts, from which those are made that break after many calls, or when the clock
+/// jumps.
+package final class LifeFaultEngine: StorageEngine {
+  /// How the engine is broken on purpose.
+  package enum Fault: String, CaseIterable, Sendable {
+    // Compaction
+    case compactionDropsTheNewest, compactionRevives, compactionRedates, compactionReorders, compactsInPlace
+    case compactionDropsLargeValues, compactionIsUnchecked, neverCompacts, keepsOldLogs, readsOldLogs
+    // Counters and structures that grow
+    case wrapsSequences, wrapsVersions, losesAtSplits, countsRemovalsTwice, forgetsTheTail
+    // What is left behind
+    case leaksFilesPerError, leaksFilesPerValue, leaksDescriptorsPerCancellation, leaksDescriptorsPerScan
+    case leaksThreads, keepsVersionsInMemory
+    // Time
+    case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
+    case refusesOlder, ignoresOlder, refusesTheFuture
+    case signedSeconds, unsignedSeconds, localTime, localTimeTwice, secondsAfterReopening, floatTimes
+    case clockOfTheOpening, neverGoesBack, ordersByTime
+    // No faults
+    case compactsEagerly, keepsTwoCopies, countsTicks
+  }
+
+  package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .snapshotReads]
+  package let capabilities = promises
+
+  struct Entry: Sendable {
+    var data: Data
+    var createdAt: Date
+    var updatedAt: Date
+    var sequence: Int
+    /// The value before, and the numbers of both versions.
+    var older: Data?
+    var olderVersion = 0
+    var version = 0
+  }
+
+  struct State: ~Copyable {
+    var log: LifeFaultLog?
+    var entries: [CacheKey: Entry] = [:]
+    var sequence = 0
+    var changes = 0
+    var newest: CacheKey?
+    var removed: (key: CacheKey, entry: Entry)?
+    var countError = 0
+    var kept: [Data] = []
+    var latest = Date.distantPast
+  }
+
+  private let state: MutexProtected<State>
+  private let fault: Fault?
+  private let clock: LifeFaultClock
+  private let directory: URL
+
+  package init(directory: URL, fault: Fault? = nil) throws {
+    (self.fault, self.directory) = (fault, directory)
+    clock = LifeFaultClock(fault: fault)
+    var state = State()
+    state.log = try LifeFaultLog(in: directory, fault: fault)
+    for record in try state.log?.records() ?? [] {
+      for change in record { state.take(change) }
+    }
+    if fault == .dropsTheFuture { state.entries = state.entries.filter { $0.value.updatedAt <= Date() } }
+    if fault == .expiresBetweenOpenings {
+      state.entries = state.entries.filter { $0.value.updatedAt > Date() - 300 }
+    }
+    if fault == .refusesTheFuture, state.entries.values.contains(where: { $0.updatedAt > Date() + 1 }) {
+      throw StorageError(.corrupted, "\(directory.path) has entries of the future.")
+    }
+    self.state = MutexProtected(state)
+  }
+
+  private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
+    if fault == .leaksThreads { Thread.detachNewThread { while true { sleep(1_000) } } }
+    return try state.withLock { state in
+      guard state.log != nil else { throw StorageError(.closed, "The engine has been closed.") }
+      return try body(&state)
+    }
+  }
+
+  // MARK: - Changes
+
+  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+
+  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+
+  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+
+  package func removeAllData() async throws { try await apply([.removeAll]) }
+
+  package func apply(_ operations: [StorageOperation]) async throws {
+    do {
+      try operations.validate()
+    } catch {
+      if fault == .leaksFilesPerError { try leaveFile() }
+      throw error
+    }
+    if Task.isCancelled {
+      if fault == .leaksDescriptorsPerCancellation { _ = open("/dev/null", O_RDONLY) }
+      throw CancellationError()
+    }
+    if operations.isEmpty { return }
+    try perform { state in
+      let now = clock.now(after: &state.latest)
+      let newest = state.entries.values.map(\.updatedAt).max() ?? .distantPast
+      if fault == .refusesOlder, now < newest - 1 { throw StorageError(.io, "The clock has gone back.") }
+      var changes: [LifeFaultLog.Change] = []
+      for operation in operations {
+        state.changes += 1
+        if let change = state.change(operation, at: now, fault) {
+          if fault == .losesAtSplits, state.changes % 4_096 == 0 { continue }
+          changes.append(change)
+          state.note(change, fault)
+          if fault == .leaksFilesPerValue, let data = change.entry?.data, data.count > 4_096 {
+            try leaveFile()
+          }
+        }
+      }
+      try state.log?.append(changes, clock)
+      if state.log?.mustBeCompacted == true { try state.compact(fault, clock) }
+    }
+  }
+
+  private func leaveFile() throws {
+    try Data(count: 100).write(to: directory.appending(path: "tmp-\(UUID().uuidString)"))
+  }
+
+  package func close() async throws {
+    state.withLock { state in
+      if fault == .forgetsTheTail, state.changes > 200 { state.log?.forgetTheTail() }
+      state.log = nil
+    }
+  }
+
+  // MARK: - Reading
+
+  /// The entries that have not expired.
+  private func visible(_ state: borrowing State) -> [CacheKey: Entry] {
+    let age: TimeInterval? =
+      switch fault {
+      case .expiresAfterMinutes: 300
+      case .expiresAfterADay: 86_400
+      case .expiresAfter30Days: 30 * 86_400
+      default: nil
+      }
+    guard let age else { return state.entries }
+    return state.entries.filter { $0.value.updatedAt > Date() - age }
+  }
+
+  package func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try perform { state in
+      guard let entry = visible(state)[key] else { return nil }
+      // The latest version is the one with the highest number, which has two bytes.
+      if fault == .wrapsVersions,
+        UInt16(truncatingIfNeeded: entry.version) < UInt16(truncatingIfNeeded: entry.olderVersion)
+      {
+        return entry.older
+      }
+      return entry.data
+    }
+  }
+
+  package func keyCount() async throws -> Int { try perform { visible($0).count - $0.countError } }
+
+  package func allKeys() async throws -> [CacheKey] { try perform { Array(visible($0).keys) } }
+
+  package func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { visible($0)[key]?.createdAt }.map(clock.shown)
+  }
+
+  package func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { visible($0)[key]?.updatedAt }.map(clock.shown)
+  }
+
+  package func readAllEntries() async throws -> [StorageEntry] {
+    if fault == .leaksDescriptorsPerScan { _ = open("/dev/null", O_RDONLY) }
+    return try perform { state in
+      visible(state).sorted {
+        fault == .ordersByTime
+          ? ($0.value.createdAt, $0.value.sequence) < ($1.value.createdAt, $1.value.sequence)
+          : $0.value.sequence < $1.value.sequence
+      }.map {
+        StorageEntry(
+          key: $0.key, data: $0.value.data, createdAt: clock.shown($0.value.createdAt),
+          updatedAt: clock.shown($0.value.updatedAt))
+      }
+    }
+  }
+}
+
+extension LifeFaultEngine.State {
+  /// What an operation changes; nil if nothing.
+  mutating func change(
+    _ operation: StorageOperation, at now: Date, _ fault: LifeFaultEngine.Fault?
+  ) -> LifeFaultLog.Change? {
+    switch operation {
+    case .removeAll: return .init(key: nil, entry: nil)
+    case .remove(let key): return .init(key: key, entry: nil)
+    case .write(let data, let key):
+      let old = entries[key]
+      if fault == .ignoresOlder, let old, now < old.updatedAt { return nil }
+      sequence += 1
+      if fault == .wrapsSequences { sequence = Int(UInt16(truncatingIfNeeded: sequence)) }
+      if fault == .keepsVersionsInMemory, let old { kept.append(old.data) }
+      return .init(
+        key: key,
+        entry: LifeFaultEngine.Entry(
+          data: Data(data), createdAt: old?.createdAt ?? now, updatedAt: max(old?.updatedAt ?? now, now),
+          sequence: old?.sequence ?? sequence, older: old?.data, olderVersion: old?.version ?? 0,
+          version: changes))
+    }
+  }
+
+  /// Takes note of a change that was made.
+  mutating func note(_ change: LifeFaultLog.Change, _ fault: LifeFaultEngine.Fault?) {
+    guard let key = change.key else { return entries = [:] }
+    if change.entry == nil, let entry = entries[key] {
+      removed = (key, entry)
+      if fault == .countsRemovalsTwice, changes % 900 == 0 { countError += 1 }
+    }
+    if change.entry != nil { newest = key }
+    entries[key] = change.entry
+    if fault != .wrapsSequences { sequence = max(sequence, change.entry?.sequence ?? 0) }
+  }
+
+  /// Takes note of a change that was found in the log.
+  mutating func take(_ change: LifeFaultLog.Change) {
+    note(change, nil)
+    changes += 1
+  }
+
+  /// Writes what is there into a log of its own.
+  mutating func compact(_ fault: LifeFaultEngine.Fault?, _ clock: LifeFaultClock) throws {
+    switch fault {
+    case .compactionDropsTheNewest: if let newest { entries[newest] = nil }
+    case .compactionRevives:
+      if let removed, entries[removed.key] == nil { entries[removed.key] = removed.entry }
+    case .compactionRedates:
+      for key in entries.keys { entries[key]?.updatedAt = Date() }
+    case .compactionReorders:
+      for (rank, key) in entries.keys.sorted().enumerated() { entries[key]?.sequence = rank }
+      sequence += entries.count
+    case .compactionDropsLargeValues: entries = entries.filter { $0.value.data.count < 4_096 }
+    default: break
+    }
+    let inOrder = entries.sorted { $0.value.sequence < $1.value.sequence }
+    try log?.replace(with: inOrder.map { LifeFaultLog.Change(key: $0.key, entry: $0.value) }, clock)
+  }
+}

@@ -1,0 +1,159 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A file with a line for each batch, which another one replaces once it has grown. What follows the last whole line is cut
+/// off.
+final class LifeFaultLog {
+  /// A write, or a removal if there is no entry; of everything if there is no key.
+  struct Change {
+    let key: CacheKey?
+    let entry: LifeFaultEngine.Entry?
+  }
+
+  private let directory: URL
+  private let fault: LifeFaultEngine.Fault?
+  private var file: Int32
+  private var recordCount = 0
+  private var lastLength: off_t = 0
+  private var replacements = 0
+
+  init(in directory: URL, fault: LifeFaultEngine.Fault?) throws {
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    (self.directory, self.fault) = (directory, fault)
+    file = -1
+    file = try Self.opened(directory.appending(path: "log"))
+  }
+
+  deinit { close(file) }
+
+  private static func opened(_ url: URL) throws -> Int32 {
+    let file = open(url.path(percentEncoded: false), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0o600)
+    guard file >= 0 else { throw StorageError.posix(errno, "Opening \(url.path) failed") }
+    return file
+  }
+
+  private var path: String { directory.appending(path: "log").path(percentEncoded: false) }
+
+  // MARK: - Reading
+
+  func records() throws -> [[Change]] {
+    let text = try Data(contentsOf: URL(filePath: path))
+    let whole = text.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
+    ftruncate(file, off_t(whole))
+    var records = try lines(text.prefix(whole))
+    recordCount = records.count
+    let old = directory.appending(path: "log.old")
+    if fault == .readsOldLogs, let text = try? Data(contentsOf: old) {
+      // What was removed is not there any more, and neither is what says so.
+      records = try lines(text).map { $0.filter { $0.entry != nil } } + records
+    }
+    return records
+  }
+
+  private func lines(_ text: Data) throws -> [[Change]] {
+    try text.split(separator: UInt8(ascii: "\n")).map { line in
+      try String(decoding: line, as: UTF8.self).split(separator: "|").map(change)
+    }
+  }
+
+  private func change(_ text: Substring) throws -> Change {
+    let parts = text.split(separator: ",", omittingEmptySubsequences: false)
+    let clock = LifeFaultClock(fault: fault)
+    // The part that was compacted is taken to be what was written.
+    if fault == .compactionIsUnchecked, parts.count == 6, Int(parts[5]) == nil {
+      fatalError("A sequence is a number.")
+    }
+    guard parts.count == 6, let sequence = Int(parts[5]), let key = Data(base64Encoded: String(parts[1])),
+      let data = Data(base64Encoded: String(parts[2])), Double(parts[3]) != nil, Double(parts[4]) != nil,
+      ["W", "R", "A"].contains(parts[0])
+    else { throw StorageError(.corrupted, "\(path) is corrupted.") }
+    let name = CacheKey(verbatim: String(decoding: key, as: UTF8.self))
+    switch parts[0] {
+    case "A": return Change(key: nil, entry: nil)
+    case "R": return Change(key: name, entry: nil)
+    default:
+      return Change(
+        key: name,
+        entry: LifeFaultEngine.Entry(
+          data: data, createdAt: clock.date(parts[3]), updatedAt: clock.date(parts[4]), sequence: sequence))
+    }
+  }
+
+  // MARK: - Writing
+
+  private func text(_ change: Change, _ clock: LifeFaultClock) -> String {
+    let key = Data((change.key?.value ?? "").utf8).base64EncodedString()
+    guard let entry = change.entry else { return "\(change.key == nil ? "A" : "R"),\(key),,0,0,0" }
+    return
+      "W,\(key),\(entry.data.base64EncodedString()),\(clock.text(entry.createdAt)),\(clock.text(entry.updatedAt)),\(entry.sequence)"
+  }
+
+  func append(_ changes: [Change], _ clock: LifeFaultClock) throws {
+    lastLength = lseek(file, 0, SEEK_END)
+    try write(changes.map { text($0, clock) }.joined(separator: "|") + "\n", to: file)
+    recordCount += 1
+  }
+
+  private func write(_ line: String, to file: Int32) throws {
+    let bytes = Array(line.utf8)
+    var written = 0
+    while written < bytes.count {
+      let count = bytes[written...].withUnsafeBytes { systemWrite(file, $0.baseAddress, $0.count) }
+      guard count > 0 else { throw StorageError.posix(errno, "Writing to \(path) failed") }
+      written += count
+    }
+  }
+
+  func forgetTheTail() { ftruncate(file, lastLength) }
+
+  var mustBeCompacted: Bool {
+    switch fault {
+    case .neverCompacts: false
+    case .compactsEagerly: recordCount >= 2
+    default: recordCount >= 150
+    }
+  }
+
+  /// Makes the changes, each as a record of its own, all there is.
+  func replace(with changes: [Change], _ clock: LifeFaultClock) throws {
+    recordCount = 0
+    replacements += 1
+    if fault == .compactsInPlace {
+      ftruncate(file, 0)
+      for change in changes {
+        try write(text(change, clock) + "\n", to: file)
+        // As long as a disk takes, for a process to be killed meanwhile.
+        usleep(300)
+      }
+      return
+    }
+    let new = directory.appending(path: "log.new").path(percentEncoded: false)
+    unlink(new)
+    let replacement = try Self.opened(URL(filePath: new))
+    try write(changes.map { text($0, clock) + "\n" }.joined(), to: replacement)
+    if fault == .keepsTwoCopies {
+      unlink(path + ".copy")
+      link(new, path + ".copy")
+    }
+    if fault == .keepsOldLogs { link(path, path + ".\(replacements)") }
+    if fault == .readsOldLogs {
+      unlink(path + ".old")
+      link(path, path + ".old")
+    }
+    rename(new, path)
+    close(file)
+    file = replacement
+  }
+}
+
+private func systemWrite(_ file: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
+  write(file, bytes, count)
+}

@@ -1,0 +1,74 @@
+import Foundation
+import Testing
+
+@Suite("Levels, interrupted runs and several processes") struct LevelTests {
+  private func engine(_ output: CommandLineTool.Output) throws -> [String: Any] {
+    let object = try JSONSerialization.jsonObject(with: Data(output.standardOutput.utf8)) as? [String: Any]
+    return try #require((object?["engines"] as? [[String: Any]])?.first)
+  }
+
+  @Test("A level decides how far the checks go, and other options change that")
+  func level() async throws {
+    let output = try await CommandLineTool.run(
+      "conformance", "--engine", "memory", "--rule", "R1", "--format", "json", "--level", "quick", "--kills",
+      "7")
+    #expect(output.status == 0)
+    let budget = try #require(try engine(output)["budget"] as? [String: Any])
+    #expect(budget["level"] as? String == "quick")
+    #expect(budget["operations"] as? Int == 500)
+    #expect(budget["kills"] as? Int == 7)
+  }
+
+  @Test("A check of a higher level is listed there, and asked for below it is an error that says so")
+  func later() async throws {
+    let check = "clock.waiting"
+    let list = try await CommandLineTool.run("conformance", "--level", "exhaustive", "--list")
+    #expect(list.standardOutput.contains(check))
+    let output = try await CommandLineTool.run("conformance", "--check", check)
+    #expect(output.status == 64)
+    #expect(
+      output.standardError.contains(
+        "The check \(check) is not made at the level standard, but at a higher one."))
+  }
+
+  @Test("Checks in processes of their own come to the same results")
+  func jobs() async throws {
+    let arguments = ["conformance", "--engine", "memory", "--rule", "R1", "--rule", "V1", "--format", "json"]
+    let alone = try engine(try await CommandLineTool.run(arguments))
+    let output = try await CommandLineTool.run(arguments + ["--jobs", "2"])
+    #expect(output.status == 0)
+    let together = try engine(output)
+    func results(_ engine: [String: Any]) -> [[String]] {
+      (engine["checks"] as? [[String: Any]] ?? []).map {
+        [$0["check"] as? String ?? "", $0["status"] as? String ?? ""]
+      }
+    }
+    #expect(!results(alone).isEmpty)
+    #expect(results(alone) == results(together))
+  }
+
+  @Test("A run goes on where another was interrupted, and not with other options")
+  func resume() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = directory.appending(path: "results").path
+      func run(_ arguments: String...) async throws -> CommandLineTool.Output {
+        try await CommandLineTool.run(
+          ["conformance", "--engine", "memory", "--format", "json", "--resume", file] + arguments)
+      }
+      #expect(try await run("--rule", "R1").status == 0)
+      var lines = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n").map(String.init)
+      #expect(lines.count == 4)
+      // As if the first check had failed, and the run had ended in the middle of the third.
+      lines[1] = lines[1].replacing(#""status":"passed""#, with: #""reason":"Kept.","status":"skipped""#)
+      try (lines.dropLast().joined(separator: "\n") + "\n" + lines[3].prefix(20)).write(
+        toFile: file, atomically: true, encoding: .utf8)
+      let checks = try #require(try engine(try await run("--rule", "R1"))["checks"] as? [[String: Any]])
+      #expect(checks.map { $0["status"] as? String } == ["skipped", "passed", "passed"])
+      #expect(try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n").count == 4)
+
+      let other = try await run("--rule", "R1", "--seed", "5")
+      #expect(other.status != 0)
+      #expect(other.standardError.contains("is not from a run with these options"))
+    }
+  }
+}
