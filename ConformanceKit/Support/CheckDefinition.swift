@@ -43,6 +43,7 @@ struct CheckDefinition: Sendable {
       storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
       storeIdentifierChecks, killChecks, multiProcessChecks,
+      systemFaultChecks, sharedPlaceChecks, stoppedProcessChecks, pathChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

@@ -47,6 +47,7 @@ struct WorkerRequest {
     FailedOpenings.self,
     PermissionDenial.self, ClockRollback.self,
     RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
+    SystemFaultRun.self, InheritedDescriptors.self,
   ]
 
   let task: any WorkerTask
