@@ -21,15 +21,10 @@ extension CheckDefinition {
     Check(
       .w6, "faults.failed-syncs",
       "a failed sync is followed by no acknowledgement of what it should have made durable, unless that is written again",
-      needs: [.persistent, .durableWrites], needsWorker: true
+      needs: [.persistent, .durableWrites], needsWorker: true, from: .exhaustive
     ) { context in
-      let calls = [SystemCall.fsync, .fdatasync]
-      let search =
-        switch context.budget.level {
-        case .quick: SystemFaultSearch(context, calls, limit: 2, losesUnsynced: true)
-        case .standard: SystemFaultSearch(context, calls, limit: 16, losesUnsynced: true)
-        case .exhaustive: SystemFaultSearch(context, calls, length: 200, limit: nil, losesUnsynced: true)
-        }
+      let search = SystemFaultSearch(
+        context, [.fsync, .fdatasync], length: 40, limit: nil, losesUnsynced: true)
       try await search.run()
     }
   }

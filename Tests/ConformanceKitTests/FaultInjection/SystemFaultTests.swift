@@ -69,11 +69,11 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
       [], "throws after an error until it is opened again, and finds then what it has written", .breaksAtOnce),
   ]
 
-  func suite(_ level: ConformanceBudget.Level = .standard) -> ConformanceSuite {
+  func suite(of check: String) -> ConformanceSuite {
     ConformanceSuite(
       name, capabilities: SystemFaultEngine.promises,
       stallTimeout: fault == .hangsWhenInterrupted ? .seconds(6) : .seconds(120),
-      budget: ConformanceBudget(level),
+      budget: check == "faults.failed-syncs" ? .exhaustive : .standard,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker",
         arguments: ["systemFault", keepsLog ? "log" : "copy"] + (fault.map { [$0.rawValue] } ?? []))
@@ -94,7 +94,8 @@ private let canInterceptCalls: Bool = {
 struct SystemFaultTests {
   @Test("Each faulty engine fails the check that is named for it", arguments: SystemFaultCase.all)
   func failsForItsRule(_ engineCase: SystemFaultCase) async throws {
-    let check = try #require(engineCase.suite().checks.first { $0.id == engineCase.check })
+    let check = try #require(
+      engineCase.suite(of: engineCase.check).checks.first { $0.id == engineCase.check })
     switch await check.outcome() {
     case .passed: Issue.record("\(check.id) did not fail it")
     case .failed(let failure):
@@ -111,7 +112,7 @@ struct SystemFaultTests {
   @Test("A correct engine passes", arguments: SystemFaultCase.correct)
   func passes(_ engineCase: SystemFaultCase) async throws {
     for id in ["faults.system-calls", "faults.failed-syncs"] {
-      let check = try #require(engineCase.suite().checks.first { $0.id == id })
+      let check = try #require(engineCase.suite(of: id).checks.first { $0.id == id })
       switch await check.outcome() {
       case .passed: break
       case .skipped(let reason): #expect(reason.contains("kernel"), "\(reason)")
