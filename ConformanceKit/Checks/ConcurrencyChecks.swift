@@ -237,7 +237,7 @@ private func checkSecondOpening(_ context: CheckContext, at path: URL) async thr
 
 extension CheckContext {
   /// A second engine on a place that is open; nil if that throws `locked`, as an engine may.
-  fileprivate func openUnlessLocked(_ directory: URL) async throws -> EngineUnderTest? {
+  func openUnlessLocked(_ directory: URL) async throws -> EngineUnderTest? {
     do {
       return try await open(directory)
     } catch let failure as CallFailure {

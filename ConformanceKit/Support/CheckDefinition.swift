@@ -46,6 +46,7 @@ struct CheckDefinition: Sendable {
       sizeChecks, batchSizeChecks, byteSizeChecks, sizeVisibilityChecks, storeSizeChecks, reservedNameChecks,
       wayChecks,
       longLifeChecks, crowdChecks, lateEffectChecks, fairnessChecks,
+      systemFaultChecks, sharedPlaceChecks, stoppedProcessChecks, pathChecks,
     ].flatMap { $0 }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

@@ -15,6 +15,8 @@ struct CallEngine: WorkerTask {
     case apply([SentOperation])
     /// Sends all entries, after a look whether the engine's other answers agree with them.
     case read
+    /// Compares what every method answers.
+    case compare(AnswersOfAllKinds, first: Int)
     /// Does a share of work that other processes have a share in.
     case work(SharedWork, share: String)
   }
@@ -45,6 +47,7 @@ struct CallEngine: WorkerTask {
     case .write(let entries): try await engine.write(entries.map { (CacheKey(verbatim: $0.key), $0.data) })
     case .apply(let operations): try await engine.apply(operations.map(\.operation))
     case .read: try send(try await ExpectedContents.agreedEntries(of: engine).map(SentEntry.init))
+    case .compare(let answers, let first): try await answers.verify(engine, first: first)
     case .work(let work, let share): try await work.perform(share, on: engine)
     }
   }

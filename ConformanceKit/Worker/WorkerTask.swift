@@ -48,6 +48,7 @@ struct WorkerRequest {
     PermissionDenial.self, ClockRollback.self,
     ResourceBounds.self, ClockJumps.self,
     RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
+    SystemFaultRun.self, InheritedDescriptors.self,
   ]
 
   let task: any WorkerTask

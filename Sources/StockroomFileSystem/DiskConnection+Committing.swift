@@ -158,7 +158,9 @@ private struct Commit {
       }
     }
     if case .failure = result { removeStaged() }
-    if connection.durability == .full { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
+    if connection.durability == .full {
+      try connection.expectingSuccess { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
+    }
     // Requests that have been acknowledged are not tried again.
     try connection.checkPlace()
     for step in done {

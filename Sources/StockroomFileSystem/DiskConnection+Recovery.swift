@@ -38,8 +38,9 @@ extension DiskConnection {
   ///
   /// - Parameter isReplay: Whether some of it may have been done already, and written over by others since.
   func complete(_ transaction: Transaction, isReplay: Bool) throws {
-    try setUnstable(true)
     do {
+      // If this fails, the transaction is in the journal, and must not be found there later.
+      try setUnstable(true)
       let names = try perform(transaction, isReplay: isReplay)
       try setUnstable(false)
       // The journal may reach the disk first, at every durability, and forget what is only half there.

@@ -52,6 +52,9 @@ final class DiskConnection: Sendable {
   private let isTidy = Atomic(false)
   /// Whether this engine has moved the clock beyond what an engine before a crash may have given out.
   let hasMovedClock = Atomic(false)
+  /// Whether a sync has failed of what can be seen already. Nobody can say what is on the disk, so this engine answers
+  /// nothing any more; one that is opened after it takes what is there.
+  private let hasFailed = Atomic(false)
   /// The version of batches that was read last, or 1.
   private let lastBatchVersion = Atomic<UInt64>(1)
 
@@ -160,12 +163,27 @@ extension DiskConnection {
 // MARK: - Locking and optimistic reads
 
 extension DiskConnection {
+  /// Does the work, after whose failure this engine does nothing more. Reads without the lock are no more possible then.
+  func expectingSuccess(_ work: () throws -> Void) throws {
+    do {
+      try work()
+    } catch {
+      hasFailed.store(true, ordering: .releasing)
+      isRecovered.store(false, ordering: .releasing)
+      throw error
+    }
+  }
+
   /// Does the work while no other engine writes, here or in another process, and after completing the batch of
   /// one that died. Waits for the lock, so only for the engine's own thread.
   ///
   /// - Throws: `StorageError` with code `locked` if another process keeps the lock for too long, `io` if the path leads
   ///   to another place by now or does so when the work is done.
   func withLock<Result>(_ work: () throws -> Result) throws -> Result {
+    if hasFailed.load(ordering: .acquiring) {
+      throw StorageError(
+        .io, "A change in \(entries.root.path) could not be brought to the disk; it must be opened again.")
+    }
     try state.lock(timeout: lockTimeout)
     defer { state.unlock() }
     try checkPlace()

@@ -22,6 +22,18 @@ import StockroomCore
           directory: $0, keepsLog: keepsLog, isDurable: !arguments.contains("fast"), fault: fault)
       }
     }
+    if arguments.contains("systemFault") {
+      let fault = arguments.lazy.compactMap(SystemFaultEngine.Fault.init).first
+      return try await ConformanceWorker.serve {
+        try SystemFaultEngine(directory: $0, keepsLog: !arguments.contains("copy"), fault: fault)
+      }
+    }
+    if arguments.contains("sharedPlaceFault") {
+      let fault = arguments.lazy.compactMap(SharedPlaceFaultEngine.Fault.init).first
+      return try await ConformanceWorker.serve {
+        try SharedPlaceFaultEngine(directory: $0, isShared: arguments.contains("shared"), fault: fault)
+      }
+    }
     let isShared = arguments.contains("shared")
     let fault = arguments.lazy.compactMap(CrashFaultEngine.Fault.init).first
     try await ConformanceWorker.serve {

@@ -59,6 +59,9 @@ extension FaultyEngineCase {
         "corruption.at-random", "faults.full-disk-at-every-step", "faults.file-size-limit",
         "faults.no-descriptors-while-open", "opening.without-descriptors",
         "dropping.after-many-failed-openings",
+        "faults.system-calls", "faults.failed-syncs", "sharing.every-answer", "opening.races",
+        "opening.any-name",
+        "opening.relative-path", "opening.twice-by-any-spelling", "dropping.beside-a-child-process",
       ].contains(id)
   }
 

@@ -1,0 +1,224 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import StockroomKitSupport
+
+// What an engine remembers of a place that it is not alone on, and who may open that at the same time: rules C2 and C3.
+
+extension CheckDefinition {
+  @CheckList static var sharedPlaceChecks: [CheckDefinition] {
+    Check(
+      .c2, "sharing.every-answer",
+      "of two engines on one place, neither answers anything from what it remembers of before a change by the other",
+      needs: .persistent
+    ) { context in
+      let first = try await context.open()
+      guard let second = try await context.openUnlessLocked(context.place) else { return }
+      try await checkAnswers(context, of: .engines(first, second))
+      try await context.close(second)
+      try await context.close(first)
+    }
+    Check(
+      .c3, "processes.every-answer",
+      "of two processes on one place, neither answers anything from what it remembers of before a change by the other",
+      needs: [.persistent, .multiProcess], needsWorker: true
+    ) { context in
+      let engine = try await context.open()
+      try await context.withWorker { worker in
+        try await worker.perform(CallEngine(.open, at: context.place))
+        try await checkAnswers(context, of: .processes(engine, worker, context.place))
+        try await worker.perform(CallEngine(.close, at: context.place))
+      }
+    }
+    Check(
+      .c2, "opening.races",
+      "of engines that are opened at one moment on a new place, each is shared or throws locked, and none loses a write",
+      needs: .persistent
+    ) { try await checkRaces($0, beside: []) }
+    Check(
+      .c3, "processes.opening-races",
+      "of processes that open a new place at one moment, each shares it or throws locked, and none loses a write",
+      needs: .persistent, needsWorker: true
+    ) { context in
+      try await context.withWorker { first in
+        try await context.withWorker { try await checkRaces(context, beside: [first, $0]) }
+      }
+    }
+    Check(
+      .c3, "processes.after-a-second-opening",
+      "a place is as much the engine's as before, after another engine in its process was opened on it and closed",
+      needs: .persistent, needsWorker: true
+    ) { try await checkLockAfterSecondOpening($0) }
+  }
+}
+
+// MARK: - Answers
+
+/// Two that share a place.
+private enum Sharers {
+  case engines(EngineUnderTest, EngineUnderTest)
+  case processes(EngineUnderTest, WorkerProcess, URL)
+
+  func apply(_ operations: [StorageOperation], bySecond: Bool) async throws {
+    switch self {
+    case .engines(let first, let second): try await (bySecond ? second : first).apply(operations)
+    case .processes(let engine, let worker, let place):
+      if !bySecond { return try await engine.apply(operations) }
+      try await worker.perform(CallEngine(.apply(operations.map(SentOperation.init)), at: place))
+    }
+  }
+
+  func verify(_ answers: AnswersOfAllKinds, first: Int, inSecond: Bool) async throws {
+    switch self {
+    case .engines(let one, let other): try await answers.verify(inSecond ? other : one, first: first)
+    case .processes(let engine, let worker, let place):
+      if !inSecond { return try await answers.verify(engine, first: first) }
+      try await worker.perform(CallEngine(.compare(answers, first: first), at: place))
+    }
+  }
+}
+
+/// Changes one thing after the other, at once one after the other, so that the clock of the file system may show one time
+/// for several; sizes and counts stay the same where they can.
+private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async throws {
+  let rounds =
+    switch context.budget.level {
+    case .quick: 12
+    case .standard: 36
+    case .exhaustive: 600
+    }
+  var answers = AnswersOfAllKinds()
+  answers.absent = ["not yet", "never"]
+  for round in 0..<rounds {
+    context.noteProgress()
+    let bySecond = round / 2 % 2 == 0
+    // What can be remembered is remembered now.
+    try await sharers.verify(answers, first: round, inSecond: true)
+    try await sharers.verify(answers, first: round, inSecond: false)
+    for operations in changes(round) {
+      try await sharers.apply(operations, bySecond: bySecond)
+      answers.apply(operations)
+      do {
+        try await sharers.verify(answers, first: round, inSecond: !bySecond)
+        try await sharers.verify(answers, first: round, inSecond: bySecond)
+      } catch let violation as Violation {
+        throw Violation("after a change by the other, \(violation.description)")
+      }
+    }
+  }
+}
+
+private func changes(_ round: Int) -> [[StorageOperation]] {
+  let digits = String(1_000 + round)
+  let steady = key("steady")
+  return switch round % 6 {
+  case 0:
+    // Absent, present, overwritten with as many bytes.
+    [[.write(data("a\(digits)"), key: steady)], [.write(data("b\(digits)"), key: steady)]]
+  case 1: [[.write(data("new"), key: key("not yet"))], [.remove(key: key("not yet"))]]
+  case 2:
+    // One comes and one goes, so that the count is the same.
+    [
+      [.write(data("x\(digits)"), key: key("one"))],
+      [.remove(key: key("one")), .write(data("x\(digits)"), key: key("two"))],
+    ]
+  case 3:
+    [
+      [.write(data("c\(digits)"), key: steady)], [.remove(key: steady)],
+      [.write(data("d\(digits)"), key: steady)],
+    ]
+  case 4: [keys(4, prefix: "several-").map { .write(data(digits), key: $0) }]
+  default: [[.removeAll], [.write(data("e\(digits)"), key: steady)]]
+  }
+}
+
+// MARK: - Races
+
+private func checkRaces(_ context: CheckContext, beside workers: [WorkerProcess]) async throws {
+  let rounds =
+    switch context.budget.level {
+    case .quick: 2
+    case .standard: 8
+    case .exhaustive: 300
+    }
+  for round in 0..<rounds {
+    context.noteProgress()
+    let place = context.root.appending(path: "race-\(round)/new/place", directoryHint: .isDirectory)
+    for worker in workers { try await worker.waitUntilReady() }
+    let opened = try await gather(0..<(workers.isEmpty ? 6 : 2 + workers.count)) { number in
+      if number < workers.count { return try await race(workers[number], number, place) }
+      guard let engine = try await context.openUnlessLocked(place) else { return Racer.locked }
+      let key = key("racer-\(number)")
+      try await engine.write(value(for: key), key: key)
+      return Racer.open(engine, key)
+    }
+    let written = opened.compactMap { if case .open(_, let key) = $0 { key } else { nil } }
+    for case .open(let engine?, _) in opened { try await expectStored(entries(written), in: engine) }
+    for (worker, racer) in zip(workers, opened) {
+      if case .open = racer { try await worker.perform(CallEngine(.close, at: place)) }
+    }
+    for case .open(let engine?, _) in opened { try await context.close(engine) }
+    let engine = try await context.open(place)
+    try await expectStored(entries(written), in: engine)
+    try expect(
+      try await engine.keyCount(), is: written.count, "keyCount() after \(opened.count) openings at once")
+    try await context.close(engine)
+  }
+}
+
+private enum Racer: Sendable {
+  case locked
+  /// Here, or in a process of its own, with the key that it has written.
+  case open(EngineUnderTest?, CacheKey)
+}
+
+private func race(_ worker: WorkerProcess, _ number: Int, _ place: URL) async throws -> Racer {
+  do {
+    try await worker.perform(CallEngine(.open, at: place))
+  } catch let error as WorkerError where error.code == StorageError.Code.locked.name {
+    return .locked
+  }
+  let key = key("racer-\(number)")
+  try await worker.perform(
+    CallEngine(.write([.init(key: key.value, data: value(for: key))]), at: place))
+  return .open(nil, key)
+}
+
+// MARK: - Locks
+
+private func checkLockAfterSecondOpening(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  try await engine.write(data("1"), key: key("before"))
+  for _ in 0..<2 {
+    if let second = try await context.openUnlessLocked(context.place) { try await context.close(second) }
+  }
+  try await engine.write(data("2"), key: key("between"))
+  try await context.withWorker { worker in
+    if context.capabilities.contains(.multiProcess) {
+      let work = SharedWork(batchCount: 12)
+      try await worker.perform(CallEngine(.open, at: context.place))
+      async let theirs: Void = { @concurrent in
+        try await worker.perform(CallEngine(.work(work, share: "worker"), at: context.place))
+      }()
+      try await gather(0..<2) { try await work.perform("task \($0)", on: engine) }
+      try await theirs
+      try await engine.remove(keys: [key("before"), key("between")])
+      try work.verify(
+        try await ExpectedContents.agreedEntries(of: engine), by: ["worker", "task 0", "task 1"],
+        isAtomic: context.capabilities.contains(.atomicBatches))
+    } else {
+      do {
+        try await worker.perform(CallEngine(.open, at: context.place))
+      } catch let error as WorkerError where error.code == StorageError.Code.locked.name {
+        return
+      }
+      throw Violation(
+        "another process could open it, which this one had open, after a second engine had been opened here and closed"
+      )
+    }
+  }
+  try await context.close(engine)
+}

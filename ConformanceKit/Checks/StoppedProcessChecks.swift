@@ -1,0 +1,143 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import StockroomKitSupport
+
+// A process that is stopped while it has a place open, and one that has inherited what is open: rules C3 and O4.
+
+extension CheckDefinition {
+  @CheckList static var stoppedProcessChecks: [CheckDefinition] {
+    Check(
+      .c3, "processes.stopped",
+      "while another process is stopped in the middle of its work on the place, calls wait or throw locked, those on "
+        + "other places go on, and nothing is lost when it goes on or is killed", needs: .persistent,
+      needsWorker: true
+    ) { try await checkStopped($0) }
+    Check(
+      .o4, "dropping.beside-a-child-process",
+      "a process that the engine's process has started inherits none of its descriptors and locks",
+      needs: .persistent
+    ) { context in try await context.check(InheritedDescriptors(place: context.place)) }
+  }
+}
+
+/// Starts a process while an engine is open, and opens the place again while that lives.
+struct InheritedDescriptors: CheckTask {
+  let place: URL
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    let engine = EngineUnderTest(try await makeEngine(place))
+    try await engine.write(entries(keys(5)))
+    try await expectStored(entries(keys(5)), in: engine)
+    try note("starting a process")
+    let child = try IdleProcess()
+    let inherited = child.openFiles(in: place)
+    try expect(
+      inherited.isEmpty, "a process that was started had inherited \(inherited.joined(separator: ", "))")
+    try await engine.close()
+    engine.release()
+    try note("opening it again beside a process that was started before")
+    let next = EngineUnderTest(try await makeEngine(place))
+    try await next.write(data("v"), key: key("later"))
+    try await expectStored(entries(keys(5)) + [(key("later"), data("v"))], in: next)
+    try await next.close()
+    withExtendedLifetime(child) {}
+  }
+}
+
+private func checkStopped(_ context: CheckContext) async throws {
+  let isShared = context.capabilities.contains(.multiProcess)
+  let rounds =
+    switch context.budget.level {
+    case .quick: 2
+    case .standard: 5
+    case .exhaustive: 60
+    }
+  var random = SeededRandom(seed: context.budget.seed)
+  let other = try await context.open(
+    context.root.appending(path: "another place", directoryHint: .isDirectory))
+  let engine = isShared ? try await context.open() : nil
+  var written: [CacheKey] = []
+  for round in 0..<rounds {
+    context.noteProgress()
+    let key = key("round-\(round)")
+    let delay = Duration.microseconds(500 + random.next(upTo: 6_000))
+    let isDone = try await context.withStoppedWorker(after: delay, isKilled: round % 2 == 1) {
+      if let engine {
+        try await engine.write(value(for: key), key: key)
+      } else {
+        try await expectError(.locked, from: "opening a place that a stopped process has open") {
+          try await context.openUnkept()
+        }
+      }
+    } meanwhile: {
+      try await other.write(value(for: key), key: key)
+      try await expectStored(entries([key]), in: other)
+    }
+    if isDone, isShared { written.append(key) }
+    let reader = if let engine { engine } else { try await context.open() }
+    let absent = isDone ? [] : [key]
+    try await expectStored(entries(written), absent: absent, in: reader)
+    _ = try await ExpectedContents.agreedEntries(of: reader)
+    if !isShared { try await context.close(reader) }
+  }
+}
+
+extension CheckContext {
+  /// Stops a process while it works on the place, and makes a call; then lets the process go on, or kills it.
+  ///
+  /// - Parameter meanwhile: What has nothing to do with the place, and must not wait for it.
+  /// - Returns: Whether the call has returned. If not, it threw `locked`.
+  fileprivate func withStoppedWorker(
+    after delay: Duration, isKilled: Bool, _ call: @escaping @Sendable () async throws -> Void,
+    meanwhile: @escaping @Sendable () async throws -> Void
+  ) async throws -> Bool {
+    let worker = try startWorker()
+    defer { worker.kill() }
+    try await translatingWorkerErrors { try await worker.perform(CallEngine(.open, at: place)) }
+    let work = try worker.start(
+      CallEngine(.work(SharedWork(batchCount: isKilled ? 100_000 : 40), share: "worker"), at: place))
+    // A part of the experiment, whose results do not depend on it.
+    try await Task.sleep(for: delay)
+    worker.stop()
+    let limit = patience(atMost: .seconds(20))
+    // Threads of their own, as an engine may hold those of its callers while it waits, which another rule is about.
+    let threads = CheckExecutor(count: 1)
+    defer { threads.stop() }
+    let pending = Task(executorPreference: threads) { @concurrent () -> Result<Void, any Error> in
+      do { return .success(try await call()) } catch { return .failure(error) }
+    }
+    let elsewhere = await withStallTimeout(limit, on: CheckExecutor(count: 1)) {
+      () -> Result<Void, any Error> in
+      do { return .success(try await meanwhile()) } catch { return .failure(error) }
+    }
+    guard case .success(let result) = elsewhere else {
+      worker.kill()
+      throw Violation(
+        "while a process was stopped that had the place open, calls on another place did not return")
+    }
+    try result.get()
+    if isKilled { worker.kill() } else { worker.resume() }
+    let outcome = await withStallTimeout(limit) { await pending.value }
+    if !isKilled { try await translatingWorkerErrors { for try await _ in work {} } }
+    worker.kill()
+    await worker.waitUntilEnd()
+    switch outcome {
+    case .failure:
+      throw Violation(
+        "a call had not come to an end after the process that was stopped \(isKilled ? "was killed" : "went on")"
+      )
+    case .success(.success): return true
+    case .success(.failure(let failure as CallFailure))
+    where (failure.error as? StorageError)?.code == .locked:
+      return false
+    case .success(.failure(let error)): throw error
+    }
+  }
+}

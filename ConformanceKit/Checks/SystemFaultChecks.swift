@@ -1,0 +1,31 @@
+import StockroomCore
+
+// Calls of the system that fail: rules F4 and W6.
+
+extension CheckDefinition {
+  @CheckList static var systemFaultChecks: [CheckDefinition] {
+    Check(
+      .f4, "faults.system-calls",
+      "whichever call of the system fails or does half of its work, what was acknowledged is there, what threw is not, "
+        + "and the engine goes on, or throws until it is opened again", needs: .persistent, needsWorker: true
+    ) { context in
+      let calls = SystemCall.allCases
+      let search =
+        switch context.budget.level {
+        case .quick: SystemFaultSearch(context, calls, limit: 6)
+        case .standard: SystemFaultSearch(context, calls, limit: 60)
+        case .exhaustive: SystemFaultSearch(context, calls, length: 200, limit: nil)
+        }
+      try await search.run()
+    }
+    Check(
+      .w6, "faults.failed-syncs",
+      "a failed sync is followed by no acknowledgement of what it should have made durable, unless that is written again",
+      needs: [.persistent, .durableWrites], needsWorker: true, from: .exhaustive
+    ) { context in
+      let search = SystemFaultSearch(
+        context, [.fsync, .fdatasync], length: 40, limit: nil, losesUnsynced: true)
+      try await search.run()
+    }
+  }
+}

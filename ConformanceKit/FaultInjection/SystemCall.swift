@@ -1,0 +1,137 @@
+/// A call of the system that can be made to fail.
+enum SystemCall: String, CaseIterable, Codable, Sendable {
+  case open, openat, creat
+  case read, pread64, readv, preadv
+  case write, pwrite64, writev, pwritev
+  case fsync, fdatasync, msync
+  case rename, renameat, renameat2
+  case truncate, ftruncate, fallocate
+  case flock, fcntl
+  case mmap
+  case unlink, unlinkat, rmdir
+  case link, linkat
+  case mkdir, mkdirat
+  case getdents64
+
+  /// How the file is found that the call is about, by the positions of arguments.
+  enum Subject {
+    case descriptor(Int)
+    /// A path, relative to a directory that a descriptor stands for, or to the working directory.
+    case path(Int, directory: Int?)
+    /// A range of memory.
+    case memory
+  }
+
+  var subject: Subject {
+    switch self {
+    case .open, .creat, .truncate, .unlink, .rmdir, .mkdir: .path(0, directory: nil)
+    case .openat, .unlinkat, .mkdirat: .path(1, directory: 0)
+    // The new name.
+    case .rename, .link: .path(1, directory: nil)
+    case .renameat, .renameat2, .linkat: .path(3, directory: 2)
+    case .mmap: .descriptor(4)
+    case .msync: .memory
+    default: .descriptor(0)
+    }
+  }
+
+  /// What can become of it, as the manuals say. A call that succeeds on every local file system is left out, and so is
+  /// `close`, after which nobody can say whether the descriptor is free.
+  var failures: [SystemFault.Failure] {
+    switch self {
+    case .open, .openat, .creat: [.inputOutput, .noSpace, .quota, .noDescriptors, .interrupted]
+    case .read, .pread64: [.inputOutput, .interrupted, .again, .short]
+    case .readv, .preadv: [.inputOutput, .interrupted, .again]
+    case .write, .pwrite64: [.inputOutput, .noSpace, .quota, .interrupted, .again, .short]
+    case .writev, .pwritev: [.inputOutput, .noSpace, .quota, .interrupted, .again]
+    case .fsync, .fdatasync: [.inputOutput, .noSpace, .quota, .interrupted]
+    case .msync: [.inputOutput]
+    case .rename, .renameat, .renameat2, .link, .linkat, .mkdir, .mkdirat: [.inputOutput, .noSpace, .quota]
+    case .truncate, .ftruncate: [.inputOutput, .interrupted]
+    case .fallocate: [.inputOutput, .noSpace, .quota, .interrupted]
+    case .flock, .fcntl: [.inputOutput, .interrupted, .again]
+    case .mmap: [.again, .noMemory]
+    case .unlink, .unlinkat, .rmdir, .getdents64: [.inputOutput]
+    }
+  }
+
+  /// Whether it waits until something is on the disk.
+  var isSync: Bool { [.fsync, .fdatasync, .msync].contains(self) }
+
+  /// The commands of `fcntl` that take locks, of a process or of an open file.
+  static let lockCommands: [UInt32] = [6, 7, 37, 38]
+
+  /// The number that Linux has for it. Nil where there is no such call.
+  var number: UInt32? {
+    #if arch(x86_64)
+      let numbers: [SystemCall: UInt32] = [
+        .open: 2, .openat: 257, .creat: 85, .read: 0, .pread64: 17, .readv: 19, .preadv: 295, .write: 1,
+        .pwrite64: 18, .writev: 20, .pwritev: 296, .fsync: 74, .fdatasync: 75, .msync: 26, .rename: 82,
+        .renameat: 264, .renameat2: 316, .truncate: 76, .ftruncate: 77, .fallocate: 285, .flock: 73,
+        .fcntl: 72, .mmap: 9, .unlink: 87, .unlinkat: 263, .rmdir: 84, .link: 86, .linkat: 265, .mkdir: 83,
+        .mkdirat: 258, .getdents64: 217,
+      ]
+    #elseif arch(arm64)
+      let numbers: [SystemCall: UInt32] = [
+        .openat: 56, .read: 63, .pread64: 67, .readv: 65, .preadv: 69, .write: 64, .pwrite64: 68,
+        .writev: 66, .pwritev: 70, .fsync: 82, .fdatasync: 83, .msync: 227, .renameat: 38, .renameat2: 276,
+        .truncate: 45, .ftruncate: 46, .fallocate: 47, .flock: 32, .fcntl: 25, .mmap: 222, .unlinkat: 35,
+        .linkat: 37, .mkdirat: 34, .getdents64: 61,
+      ]
+    #else
+      let numbers: [SystemCall: UInt32] = [:]
+    #endif
+    return numbers[self]
+  }
+}
+
+/// What becomes of one call among all that an engine makes.
+struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
+  enum Failure: String, Codable, Sendable, CaseIterable {
+    case inputOutput = "EIO"
+    case noSpace = "ENOSPC"
+    case quota = "EDQUOT"
+    case noDescriptors = "EMFILE"
+    case interrupted = "EINTR"
+    case again = "EAGAIN"
+    case noMemory = "ENOMEM"
+    /// The call does half of what it was asked for, and says so.
+    case short
+
+    /// What Linux calls it, on every processor that Swift runs on.
+    var errorNumber: Int32 {
+      switch self {
+      case .inputOutput: 5
+      case .noSpace: 28
+      case .quota: 122
+      case .noDescriptors: 24
+      case .interrupted: 4
+      case .again: 11
+      case .noMemory: 12
+      case .short: 0
+      }
+    }
+  }
+
+  let call: SystemCall
+  /// Which of these calls, counted from 1 over all files of the engine.
+  let number: Int
+  let failure: Failure
+
+  /// A clause such as "the 7th fdatasync failed with EIO".
+  var description: String {
+    let which = "the \(number)\(ordinalSuffix) \(call.rawValue)"
+    return failure == .short
+      ? "\(which) did half of what it should" : "\(which) failed with \(failure.rawValue)"
+  }
+
+  private var ordinalSuffix: String {
+    switch (number % 10, number % 100) {
+    case (_, 11...13): "th"
+    case (1, _): "st"
+    case (2, _): "nd"
+    case (3, _): "rd"
+    default: "th"
+    }
+  }
+}

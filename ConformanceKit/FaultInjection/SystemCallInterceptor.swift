@@ -1,0 +1,268 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Looks at the calls that an engine in this process makes about its files, and makes one of them fail.
+///
+/// Only in a worker process: what it installs stays there until the process ends.
+final class SystemCallInterceptor: Sendable {
+  /// What an engine was seen to do.
+  struct Observation: Sendable {
+    /// How many calls of each kind there have been.
+    var counts: [SystemCall: Int] = [:]
+    /// What the call was about that failed, such as `"log"`. Nil if it has not come.
+    var failedFile: String?
+  }
+
+  private struct State: Sendable {
+    /// Part of the path of every file that counts. Nil while nothing does.
+    var marker: [UInt8]?
+    var fault: SystemFault?
+    var observation = Observation()
+    /// Nil if what a failed sync loses is of no interest.
+    var unsynced: UnsyncedPages?
+  }
+
+  private let state = MutexProtected(State())
+
+  /// Makes a call fail from now on.
+  ///
+  /// - Parameters:
+  ///   - place: Where the engine's files are: a directory with a name that no other has.
+  ///   - losesUnsynced: Whether ``loseUnsynced()`` is to know what failed syncs have left behind.
+  func begin(at place: URL, fault: SystemFault?, losesUnsynced: Bool) {
+    state.withLock {
+      $0 = State(
+        marker: Array("/\(place.lastPathComponent)".utf8), fault: fault,
+        unsynced: losesUnsynced ? UnsyncedPages() : nil)
+    }
+  }
+
+  /// Has every call do what it should from now on.
+  func endFault() { state.withLock { $0.fault = nil } }
+
+  /// Looks at nothing any more.
+  func end() { state.withLock { $0 = State() } }
+
+  var observation: Observation { state.withLock { $0.observation } }
+
+  /// Takes back what was written to files before a sync of them failed, and not written again since: the system has
+  /// given it up, and will read from the disk what was there before.
+  func loseUnsynced(in place: URL) throws {
+    let unsynced = state.withLock { $0.unsynced?.takeLost() }
+    try unsynced?.apply(in: place)
+  }
+
+  #if os(Linux) && (arch(x86_64) || arch(arm64))
+    private static let installed = MutexProtected<SystemCallInterceptor?>(nil)
+
+    /// The one of this process.
+    ///
+    /// - Throws: ``Skip`` if there can be none.
+    static func shared() throws -> SystemCallInterceptor {
+      try installed.withLock { installed in
+        if let interceptor = installed { return interceptor }
+        let interceptor = SystemCallInterceptor()
+        let filter = try SystemCallFilter(of: SystemCall.allCases)
+        Thread.detachNewThread {
+          while let request = filter.next() {
+            filter.answer(request, interceptor.answer(to: request, filter))
+          }
+        }
+        installed = interceptor
+        return interceptor
+      }
+    }
+
+    private static let calls: [UInt32: SystemCall] = Dictionary(
+      SystemCall.allCases.compactMap { call in call.number.map { ($0, call) } }
+    ) { first, _ in first }
+
+    private func answer(to request: SystemCallFilter.Request, _ filter: SystemCallFilter)
+      -> SystemCallFilter.Answer
+    {
+      guard let call = Self.calls[request.number], !Self.isUnlocking(call, request.arguments),
+        // A process that was started inherits the filter, and its memory cannot be read here.
+        access("/proc/self/task/\(request.thread)", F_OK) == 0
+      else { return .proceed }
+      return state.withLock { state in
+        guard let marker = state.marker, let file = Self.file(of: call, request.arguments),
+          call == .msync || file.contains(marker)
+        else { return .proceed }
+        let number = state.observation.counts[call, default: 0] + 1
+        state.observation.counts[call] = number
+        let failure = state.fault?.call == call && state.fault?.number == number ? state.fault?.failure : nil
+        let access = FileAccess(call: call, arguments: request.arguments, filter: filter)
+        state.unsynced?.note(access, path: file, failure: failure)
+        guard let failure else { return .proceed }
+        if failure != .short {
+          state.observation.failedFile = Self.name(file)
+          return .failure(failure.errorNumber)
+        }
+        guard let result = access.doHalf() else { return .proceed }
+        state.observation.failedFile = Self.name(file)
+        return result
+      }
+    }
+
+    /// Whether a lock is given back, which cannot fail.
+    private static func isUnlocking(_ call: SystemCall, _ arguments: [UInt64]) -> Bool {
+      switch call {
+      case .flock: arguments[1] & UInt64(LOCK_UN) != 0
+      case .fcntl:
+        UnsafePointer<flock>(bitPattern: UInt(arguments[2]))?.pointee.l_type == Int16(F_UNLCK)
+      default: false
+      }
+    }
+
+    /// The path of the file that the call is about.
+    private static func file(of call: SystemCall, _ arguments: [UInt64]) -> [UInt8]? {
+      switch call.subject {
+      case .descriptor(let index): return link("/proc/self/fd/\(descriptor(arguments[index]))")
+      case .memory: return []
+      case .path(let index, let directory):
+        guard let pointer = UnsafePointer<UInt8>(bitPattern: UInt(arguments[index])) else { return nil }
+        let path = Array(UnsafeBufferPointer(start: pointer, count: strnlen(pointer)))
+        if path.first == UInt8(ascii: "/") { return path }
+        let start = directory.map { descriptor(arguments[$0]) }
+        let base = start.map { $0 < 0 ? "cwd" : "fd/\($0)" } ?? "cwd"
+        return (link("/proc/self/\(base)") ?? []) + [UInt8(ascii: "/")] + path
+      }
+    }
+
+    private static func strnlen(_ text: UnsafePointer<UInt8>) -> Int {
+      var length = 0
+      while length < Int(PATH_MAX), text[length] != 0 { length += 1 }
+      return length
+    }
+
+    private static func link(_ path: String) -> [UInt8]? {
+      var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+      let count = readlink(path, &buffer, buffer.count)
+      return count < 0 ? nil : buffer.prefix(count).map(UInt8.init(bitPattern:))
+    }
+
+    private static func name(_ path: [UInt8]) -> String {
+      let name = String(decoding: path, as: UTF8.self).split(separator: "/").last.map(String.init) ?? "memory"
+      return name.hasSuffix(" (deleted)") ? "a file without a name" : name
+    }
+  #else
+    static func shared() throws -> SystemCallInterceptor {
+      throw Skip(reason: "The calls of an engine can be made to fail on Linux only.")
+    }
+  #endif
+}
+
+/// A descriptor among the arguments of a call.
+private func descriptor(_ argument: UInt64) -> Int32 { Int32(truncatingIfNeeded: argument) }
+
+extension [UInt8] {
+  fileprivate func contains(_ part: [UInt8]) -> Bool {
+    guard count >= part.count else { return false }
+    return (0...(count - part.count)).contains {
+      self[$0] == part[0] && self[$0..<($0 + part.count)].elementsEqual(part)
+    }
+  }
+}
+
+#if os(Linux) && (arch(x86_64) || arch(arm64))
+  /// A call about a file that waits for an answer.
+  struct FileAccess {
+    let call: SystemCall
+    let arguments: [UInt64]
+    let filter: SystemCallFilter
+
+    var descriptor: Int32 { Int32(truncatingIfNeeded: arguments[0]) }
+
+    /// Makes the call with half of the bytes. Nil if there are too few for that.
+    func doHalf() -> SystemCallFilter.Answer? {
+      let count = Int(arguments[2]) / 2
+      guard count > 0 else { return nil }
+      let result = filter.pass(
+        call, Int(bitPattern: UInt(arguments[0])), Int(bitPattern: UInt(arguments[1])), count,
+        Int(bitPattern: UInt(arguments[3])))
+      return result < 0 ? .failure(errno) : .result(result)
+    }
+
+    /// What the call writes, and where. Nil if it writes nothing.
+    var written: (offset: Int, bytes: [UInt8])? {
+      let bytes: [UInt8]
+      switch call {
+      case .write, .pwrite64: bytes = memory(arguments[1], Int(arguments[2]))
+      case .writev, .pwritev:
+        bytes = (0..<Int(arguments[2])).flatMap { index -> [UInt8] in
+          guard let part = UnsafeRawPointer(bitPattern: UInt(arguments[1]) + UInt(16 * index)) else {
+            return []
+          }
+          return memory(
+            part.loadUnaligned(as: UInt64.self), Int(part.loadUnaligned(fromByteOffset: 8, as: UInt64.self)))
+        }
+      default: return nil
+      }
+      if statusFlags & O_APPEND != 0 { return (length, bytes) }
+      let isPositioned = call == .pwrite64 || call == .pwritev
+      return (isPositioned ? Int(arguments[3]) : Int(lseek(descriptor, 0, SEEK_CUR)), bytes)
+    }
+
+    /// Whether what is written through the descriptor is on the disk at once.
+    var isSynchronous: Bool { statusFlags & O_DSYNC != 0 }
+
+    private var statusFlags: Int32 { fcntl(descriptor, F_GETFL) }
+
+    private func memory(_ address: UInt64, _ count: Int) -> [UInt8] {
+      guard let pointer = UnsafeRawPointer(bitPattern: UInt(address)), count > 0 else { return [] }
+      return Array(UnsafeRawBufferPointer(start: pointer, count: count))
+    }
+
+    private var length: Int { Int(Self.status(descriptor)?.st_size ?? 0) }
+
+    /// The number of the file, if it is one with contents.
+    var file: UInt64? { Self.status(descriptor).flatMap(Self.regular) }
+
+    private static func status(_ descriptor: Int32) -> stat? {
+      var status = stat()
+      return fstat(descriptor, &status) == 0 ? status : nil
+    }
+
+    private static func regular(_ status: stat) -> UInt64? {
+      status.st_mode & mode_t(S_IFMT) == mode_t(S_IFREG) ? UInt64(status.st_ino) : nil
+    }
+
+    static func file(at path: String) -> UInt64? {
+      var status = stat()
+      return lstat(path, &status) == 0 ? regular(status) : nil
+    }
+
+    /// All that is in the file, read through the engine's own descriptor: to close another one would take away the locks
+    /// that the process has on the file. Only where the engine's is for writing alone, another is opened.
+    var contents: [UInt8] {
+      if statusFlags & O_ACCMODE != O_WRONLY { return contents(through: Int(descriptor)) }
+      let opened = "/proc/self/fd/\(descriptor)".withCString {
+        filter.pass(.openat, -100, Int(bitPattern: $0), Int(O_RDONLY | O_CLOEXEC))
+      }
+      guard opened >= 0 else { return [] }
+      defer { close(Int32(opened)) }
+      return contents(through: opened)
+    }
+
+    private func contents(through opened: Int) -> [UInt8] {
+      var bytes = [UInt8](repeating: 0, count: length)
+      var count = 0
+      while count < bytes.count {
+        let read = bytes.withUnsafeMutableBytes {
+          filter.pass(.pread64, opened, Int(bitPattern: $0.baseAddress) + count, $0.count - count, count)
+        }
+        if read <= 0 { break }
+        count += read
+      }
+      return Array(bytes.prefix(count))
+    }
+  }
+#endif

@@ -1,0 +1,157 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+
+/// Makes one call of the system after the other fail, each in a new place, in the life of a small store.
+struct SystemFaultSearch {
+  let context: CheckContext
+  /// How many steps the life has.
+  let length: Int
+  /// Which calls are made to fail.
+  let calls: [SystemCall]
+  /// How many faults there are at most. Nil for all.
+  let limit: Int?
+  let losesUnsynced: Bool
+
+  init(
+    _ context: CheckContext, _ calls: [SystemCall], length: Int = 20, limit: Int?, losesUnsynced: Bool = false
+  ) {
+    (self.context, self.calls, self.length, self.limit) = (context, calls, length, limit)
+    self.losesUnsynced = losesUnsynced
+  }
+
+  /// How long the life of a store with a few dozen entries may take.
+  private static let patience = Duration.seconds(60)
+
+  /// Fails if the engine does not stand one of the faults. The failure is about the first call of its kind that shows it.
+  func run() async throws {
+    let worker = FaultWorker(context)
+    defer { worker.end() }
+    let outcome = try await perform(nil, worker)
+    for fault in selection(outcome.counts, outcome.whenReopened) {
+      guard let violation = try await violation(of: fault, worker) else { continue }
+      for number in 1..<fault.number where limit != nil {
+        let earlier = SystemFault(call: fault.call, number: number, failure: fault.failure)
+        if let violation = try await self.violation(of: earlier, worker) { throw violation }
+      }
+      throw violation
+    }
+  }
+
+  /// All faults, or some of every kind of call and failure: the first when a store is opened that is there, where most can
+  /// be taken for nothing, and others from all over its life.
+  private func selection(_ counts: [SystemCall: Int], _ whenReopened: [SystemCall: Int]) -> [SystemFault] {
+    let kinds = calls.flatMap { call in
+      call.failures.map { failure in
+        (1...max(1, counts[call] ?? 0)).map { SystemFault(call: call, number: $0, failure: failure) }
+      }
+    }.filter { counts[$0[0].call] ?? 0 > 0 }
+    guard let limit else { return kinds.flatMap { $0 } }
+    var random = SeededRandom(seed: context.budget.seed)
+    var decks = kinds.map { kind in
+      var deck = kind.shuffled(using: &random)
+      if let first = deck.firstIndex(where: { $0.number == whenReopened[$0.call] }) {
+        deck.append(deck.remove(at: first))
+      }
+      return deck
+    }.shuffled(using: &random)
+    var chosen: [SystemFault] = []
+    while chosen.count < limit, !decks.isEmpty {
+      for index in decks.indices where chosen.count < limit { chosen.append(decks[index].removeLast()) }
+      decks.removeAll { $0.isEmpty }
+    }
+    return chosen
+  }
+
+  private func violation(of fault: SystemFault, _ worker: FaultWorker) async throws -> Violation? {
+    let result = try await perform(fault, worker)
+    guard let violation = result.violation else { return nil }
+    let place = result.failedFile.map { " (of \($0))" } ?? ""
+    return Violation("after \(fault)\(place), \(violation.description)", rule: violation.rule)
+  }
+
+  private func perform(_ fault: SystemFault?, _ worker: FaultWorker) async throws -> FaultWorker.Outcome {
+    context.noteProgress()
+    let place = context.root.appending(path: "faults-\(UUID().uuidString)", directoryHint: .isDirectory)
+    let task = SystemFaultRun(
+      place: place, length: length, fault: fault,
+      isAtomic: context.capabilities.contains(.atomicBatches), losesUnsynced: losesUnsynced)
+    let outcome = try await worker.outcome(of: task, limit: context.patience(atMost: Self.patience))
+    if fault == nil, let violation = outcome.violation {
+      throw Violation("with nothing failing, \(violation.description)", rule: violation.rule)
+    }
+    // It may never have been made.
+    if FileManager.default.fileExists(atPath: place.systemPath) {
+      try FileManager.default.removeItem(at: place)
+    }
+    return outcome
+  }
+}
+
+/// A worker process, and another when it has died.
+private final class FaultWorker {
+  private let context: CheckContext
+  private var process: WorkerProcess?
+
+  init(_ context: CheckContext) { self.context = context }
+
+  func end() { process?.kill() }
+
+  struct Outcome {
+    var counts: [SystemCall: Int] = [:]
+    var whenReopened: [SystemCall: Int] = [:]
+    var failedFile: String?
+    var violation: Violation?
+  }
+
+  /// - Throws: ``Skip`` where no call can be made to fail.
+  func outcome(of task: SystemFaultRun, limit: Duration) async throws -> Outcome {
+    let process = try process ?? context.startWorker()
+    self.process = process
+    let messages = MutexProtected<[SystemFaultRun.Message]>([])
+    let result = await withStallTimeout(limit) { () -> Result<Void, any Error> in
+      do {
+        for try await message in try process.start(task) { messages.withLock { $0.append(message) } }
+        return .success(())
+      } catch {
+        return .failure(error)
+      }
+    }
+    var outcome = Outcome()
+    var step = "the beginning"
+    for message in messages.withLock({ $0 }) {
+      switch message {
+      case .step(let next): step = next
+      case .impossible(let reason): throw Skip(reason: reason)
+      case .broken(let violation):
+        outcome.violation = Violation("during \(step): \(violation.description)", rule: violation.rule)
+      case .end(let counts, let whenReopened, let failedFile):
+        outcome.failedFile = failedFile
+        outcome.counts = calls(counts)
+        outcome.whenReopened = calls(whenReopened)
+      }
+    }
+    switch result {
+    case .success(.success): break
+    case .success(.failure(let error)):
+      try Task.checkCancellation()
+      if error is WorkerProcess.ProtocolError { throw error }
+      self.process = nil
+      process.kill()
+      outcome.violation = Violation("during \(step), \(error)")
+    case .failure:
+      try Task.checkCancellation()
+      self.process = nil
+      process.kill()
+      outcome.violation = Violation("during \(step), the engine got no further for \(limit)")
+    }
+    return outcome
+  }
+
+  private func calls(_ numbers: [String: Int]) -> [SystemCall: Int] {
+    Dictionary(
+      uniqueKeysWithValues: numbers.compactMap { name, number in
+        SystemCall(rawValue: name).map { ($0, number) }
+      })
+  }
+}

@@ -1,0 +1,182 @@
+import Foundation
+import StockroomCore
+
+/// A step in the life of a store, of a series that has every kind of call among its first sixteen.
+enum SystemFaultStep: Sendable, CustomStringConvertible {
+  enum Look: String, Sendable {
+    case single = "read(key:)"
+    case keys = "readDataAndKeys(keys:)"
+    case entries = "readAllEntries()"
+    case scan = "scan(_:limit:)"
+    case listing = "allKeys()"
+  }
+
+  enum Way: String, Sendable {
+    case write = "write(_:key:)"
+    case batch = "write(_:) of many"
+    case apply = "apply(_:)"
+    case remove = "remove(key:)"
+    case removeMany = "remove(keys:)"
+    case removeAll = "removeAllData()"
+  }
+
+  case change(Way, [StorageOperation])
+  case look(Look)
+  case reopen
+
+  /// A clause after "during".
+  var description: String {
+    switch self {
+    case .change(let way, _): way.rawValue
+    case .look(let look): look.rawValue
+    case .reopen: "closing and opening it again"
+    }
+  }
+
+  init(_ number: Int) {
+    let round = number / 16
+    func new(_ name: String, _ size: Int) -> StorageOperation {
+      .write(noise(size, seed: UInt64(1_000 + number)), key: key("\(name)-\(round)"))
+    }
+    func many(_ count: Int) -> [StorageOperation] {
+      keys(count, prefix: "many-\(round % 3)-").enumerated().map {
+        .write(noise(200 + 90 * $0.offset, seed: UInt64(number * 100 + $0.offset)), key: $0.element)
+      }
+    }
+    switch number % 16 {
+    case 0: self = .change(.write, [new("first", 300)])
+    case 1: self = .change(.batch, many(5))
+    case 2: self = .look(.single)
+    case 3: self = .change(.write, [new("first", 700)])
+    case 4: self = .look(.entries)
+    case 5:
+      self = .change(
+        .apply,
+        [new("applied", 150), .remove(key: key("first-\(round - 1)")), new("beside", 90)] + many(3).suffix(1))
+    case 6: self = .look(.keys)
+    case 7: self = .change(.remove, [.remove(key: key("applied-\(round)"))])
+    case 8: self = .change(.write, [new("large", 40_000)])
+    case 9: self = .look(.scan)
+    case 10: self = .reopen
+    case 11: self = .look(.entries)
+    case 12: self = .change(.removeMany, keys(3, prefix: "many-\(round % 3)-").map { .remove(key: $0) })
+    case 13: self = .look(.listing)
+    case 14:
+      self = round % 3 == 0 ? .change(.removeAll, [.removeAll]) : .change(.write, [new("instead", 2_000)])
+    default: self = .change(.write, [new("last", 500)])
+    }
+  }
+
+  static func perform(_ way: Way, _ operations: [StorageOperation], on engine: EngineUnderTest) async throws {
+    switch (way, operations.first) {
+    case (.write, .write(let data, let key)): try await engine.write(data, key: key)
+    case (.batch, _): try await engine.write(operations.compactMap(\.written))
+    case (.remove, .remove(let key)): try await engine.remove(key: key)
+    case (.removeMany, _): try await engine.remove(keys: operations.compactMap(\.removed))
+    case (.removeAll, _): try await engine.removeAllData()
+    default: try await engine.apply(operations)
+    }
+  }
+}
+
+/// What a store must hold while some calls have thrown.
+struct SystemFaultContents: Sendable {
+  private(set) var certain: [CacheKey: Data] = [:]
+  /// Changes that threw since the last one that was acknowledged. A store that took no more changes after that may find them
+  /// done, each as a whole, when it is opened again: only then does it decide.
+  private var undecided: [[StorageOperation]] = []
+  /// All that ever threw, for messages.
+  private var refused: [[StorageOperation]] = []
+  /// What else a key may have: a batch that is not atomic may have been cut short.
+  private var loose: [CacheKey: [Data?]] = [:]
+
+  /// Whether there are several states that it may be found in.
+  ///
+  /// - Parameter isReopened: Whether the store has been opened since the last change.
+  func isOpen(isReopened: Bool) -> Bool { isReopened && !undecided.isEmpty || !loose.isEmpty }
+
+  /// A change has been acknowledged.
+  mutating func acknowledge(_ operations: [StorageOperation]) {
+    for operation in operations { operation.apply(to: &certain) }
+    undecided = []
+    for operation in operations {
+      switch operation {
+      case .write(_, let key), .remove(let key): loose[key] = nil
+      case .removeAll: loose = [:]
+      }
+    }
+  }
+
+  /// A change has thrown.
+  mutating func refuse(_ operations: [StorageOperation], isAtomic: Bool) {
+    undecided.append(operations)
+    refused.append(operations)
+    if isAtomic { return }
+    var after = certain
+    for operation in operations {
+      let touched =
+        if case .removeAll = operation { Array(after.keys) } else { [operation.key].compactMap { $0 } }
+      operation.apply(to: &after)
+      for key in touched { loose[key, default: []].append(after[key]) }
+    }
+  }
+
+  /// Takes the state that is found. Gives what is wrong with it, or nil.
+  ///
+  /// - Parameter isReopened: Whether the store has been opened since the last change.
+  mutating func mismatch(_ found: [CacheKey: Data], isReopened: Bool) -> Violation? {
+    if found == certain {
+      if isReopened { (undecided, loose) = ([], [:]) }
+      return nil
+    }
+    if isReopened, let state = possible.first(where: { $0 == found }) {
+      (certain, undecided, loose) = (state, [], [:])
+      return nil
+    }
+    let wrong = Set(certain.keys).union(found.keys).sorted().filter { found[$0] != certain[$0] }
+    if wrong.allSatisfy({ loose[$0]?.contains(found[$0]) ?? false }) {
+      for key in wrong { certain[key] = found[key] }
+      if isReopened { (undecided, loose) = ([], [:]) }
+      return nil
+    }
+    return violation(found, wrong, isReopened)
+  }
+
+  /// All that a store may hold that has taken no change since the first that threw.
+  private var possible: [[CacheKey: Data]] {
+    undecided.prefix(6).reduce(into: [certain]) { states, operations in
+      states += states.map { state in
+        var after = state
+        for operation in operations { operation.apply(to: &after) }
+        return after
+      }
+    }
+  }
+
+  private func violation(_ found: [CacheKey: Data], _ wrong: [CacheKey], _ isReopened: Bool) -> Violation {
+    let key = wrong[0]
+    let what = "\(key) had \(describe(found[key] as Any)) instead of \(describe(certain[key] as Any))"
+    for operations in undecided {
+      var after = certain
+      for operation in operations { operation.apply(to: &after) }
+      if found == after { return Violation("\(what): a change that had thrown was there", rule: .f4) }
+      if wrong.allSatisfy({ found[$0] == after[$0] }) {
+        return Violation("\(what): a part of a batch that had thrown was there", rule: .w4)
+      }
+    }
+    let isLate = refused.joined().contains {
+      if case .write(let data, key) = $0 { data == found[key] } else { false }
+    }
+    if isLate { return Violation("\(what): a change that had thrown was done later", rule: .f4) }
+    return Violation("\(what), which had been acknowledged", rule: isReopened ? .w6 : nil)
+  }
+}
+
+extension StorageOperation {
+  fileprivate var key: CacheKey? {
+    switch self {
+    case .write(_, let key), .remove(let key): key
+    case .removeAll: nil
+    }
+  }
+}

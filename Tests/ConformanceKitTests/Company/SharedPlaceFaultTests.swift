@@ -1,0 +1,127 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// An engine that breaks when it is not alone, or not where it thinks.
+struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
+  let rule: ContractRule
+  let name: String
+  let fault: SharedPlaceFaultEngine.Fault?
+  let isShared: Bool
+  /// The checks that it fails.
+  let checks: [String]
+
+  var testDescription: String { "\(rule): \(name)" }
+
+  init(
+    _ rule: ContractRule, _ name: String, _ fault: SharedPlaceFaultEngine.Fault?, isShared: Bool = true,
+    by checks: String...
+  ) {
+    (self.rule, self.name, self.fault, self.isShared, self.checks) = (rule, name, fault, isShared, checks)
+  }
+
+  static let all: [SharedPlaceFaultCase] = ofMemory + ofLocks + ofPaths
+
+  static let ofMemory: [SharedPlaceFaultCase] = [
+    .init(.c2, "remembers what was not there", .remembersAbsence, by: "sharing.every-answer"),
+    .init(
+      .c3, "remembers what was not there, beside a process", .remembersAbsence, by: "processes.every-answer"),
+    .init(.c2, "remembers values", .remembersValues, by: "sharing.every-answer"),
+    .init(.c2, "remembers its count", .remembersCount, by: "sharing.every-answer"),
+    .init(.c3, "remembers its count, beside a process", .remembersCount, by: "processes.every-answer"),
+    .init(.c2, "remembers its keys", .remembersKeys, by: "sharing.every-answer"),
+    .init(.c2, "remembers times", .remembersTimes, by: "sharing.every-answer"),
+    .init(.c3, "compares times of the file in seconds", .comparesSeconds, by: "processes.every-answer"),
+    .init(.c3, "compares sizes of the file", .comparesSizes, by: "processes.every-answer"),
+    .init(
+      .c2, "remembers contents by the spelling of the path", .remembersByName,
+      by: "opening.twice-by-any-spelling"),
+  ]
+
+  static let ofLocks: [SharedPlaceFaultCase] = [
+    .init(
+      .c2, "makes an empty file when there was none a moment ago", .initializesTwice, by: "opening.races"),
+    .init(
+      .c3, "makes an empty file beside another process", .initializesTwice, by: "processes.opening-races"),
+    .init(.c2, "throws when its directory is made meanwhile", .refusesNewDirectories, by: "opening.races"),
+    .init(
+      .c3, "loses its lock when another descriptor is closed", .locksForTheProcess, isShared: false,
+      by: "processes.after-a-second-opening"),
+    .init(
+      .c3, "has its lock beside its place", .locksBesideItsPlace, isShared: false,
+      by: "processes.by-another-spelling"),
+    .init(.c3, "takes the lock of a process that is stopped", .breaksOldLocks, by: "processes.stopped"),
+    .init(.c3, "leaves lock files", .leavesLockFiles, by: "processes.stopped"),
+    .init(.c3, "waits for one place with a lock for all", .locksAllPlaces, by: "processes.stopped"),
+    .init(.c3, "calls a lock of others an input/output error", .callsLocksIO, by: "processes.stopped"),
+    .init(
+      .o4, "lets processes inherit its lock", .letsLocksBeInherited, isShared: false,
+      by: "dropping.beside-a-child-process"),
+    .init(
+      .o4, "lets processes inherit its file", .letsFilesBeInherited, by: "dropping.beside-a-child-process"),
+  ]
+
+  static let ofPaths: [SharedPlaceFaultCase] = [
+    .init(.o1, "decodes what looks encoded in a path", .decodesPaths, by: "opening.any-name"),
+    .init(.o1, "encodes its path", .encodesPaths, by: "opening.any-name"),
+    .init(.o1, "takes # and ? for the end of a path", .cutsPathsAtFragments, by: "opening.any-name"),
+    .init(.o1, "cuts long names", .cutsLongPaths, by: "opening.any-name"),
+    .init(.o1, "composes accents in its path", .composesPaths, by: "opening.any-name"),
+    .init(.o1, "writes its path in small letters", .lowercasesPaths, by: "opening.any-name"),
+    .init(.o1, "trims blanks from its path", .trimsPaths, by: "opening.any-name"),
+    .init(.o1, "puts relative paths elsewhere", .anchorsRelativePaths, by: "opening.relative-path"),
+  ]
+
+  /// Those that stand company, each in its way.
+  static let correct: [SharedPlaceFaultCase] = [
+    .init(.c3, "waits for others", nil, by: ""),
+    .init(.c3, "keeps others out", nil, isShared: false, by: ""),
+    .init(.c3, "waits a tenth of a second for others", .givesUpWaiting, by: ""),
+  ]
+
+  static let ids: Set<String> = [
+    "sharing.every-answer", "processes.every-answer", "opening.races", "processes.opening-races",
+    "processes.after-a-second-opening", "processes.stopped", "dropping.beside-a-child-process",
+    "opening.any-name",
+    "opening.relative-path", "opening.twice-by-any-spelling", "processes.by-another-spelling",
+  ]
+
+  var suite: ConformanceSuite {
+    ConformanceSuite(
+      name, capabilities: SharedPlaceFaultEngine.promises(isShared: isShared),
+      stallTimeout: fault == .locksAllPlaces ? .seconds(8) : .seconds(120),
+      worker: ConformanceWorker(
+        product: "FaultyEngineWorker",
+        arguments: ["sharedPlaceFault"] + (isShared ? ["shared"] : []) + (fault.map { [$0.rawValue] } ?? []))
+    ) { [isShared, fault] in try SharedPlaceFaultEngine(directory: $0, isShared: isShared, fault: fault) }
+  }
+}
+
+@Suite("Engines in company")
+struct SharedPlaceFaultTests {
+  @Test("Each faulty engine fails the checks that are named for it", arguments: SharedPlaceFaultCase.all)
+  func failsForItsRule(_ engineCase: SharedPlaceFaultCase) async throws {
+    for id in engineCase.checks {
+      let check = try #require(engineCase.suite.checks.first { $0.id == id })
+      var failure: ConformanceFailure?
+      // Where processes have to meet, it takes another look now and then.
+      for _ in 0..<6 where failure == nil { failure = await check.outcome().failure }
+      #expect(failure?.rule == engineCase.rule, "\(failure.map { "\($0)" } ?? "\(id) did not fail it")")
+    }
+  }
+
+  @Test("A correct engine passes", arguments: SharedPlaceFaultCase.correct)
+  func passes(_ engineCase: SharedPlaceFaultCase) async throws {
+    for check in engineCase.suite.checks where SharedPlaceFaultCase.ids.contains(check.id) {
+      try await check.run()
+    }
+  }
+
+  @Test("Every check of these faults has an engine that fails it")
+  func isComplete() {
+    #expect(SharedPlaceFaultCase.ids.subtracting(SharedPlaceFaultCase.all.flatMap(\.checks)) == [])
+  }
+}

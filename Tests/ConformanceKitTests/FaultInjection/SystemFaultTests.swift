@@ -1,0 +1,124 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// An engine that breaks when a call of the system fails.
+struct SystemFaultCase: Sendable, CustomTestStringConvertible {
+  let rules: Set<ContractRule>
+  let name: String
+  let fault: SystemFaultEngine.Fault?
+  let keepsLog: Bool
+  let check: String
+
+  var testDescription: String { "\(rules.map(\.rawValue).sorted().joined(separator: ", ")): \(name)" }
+
+  init(
+    _ rules: Set<ContractRule>, _ name: String, _ fault: SystemFaultEngine.Fault?, keepsLog: Bool = true,
+    by check: String = "faults.system-calls"
+  ) {
+    (self.rules, self.name, self.fault, self.keepsLog, self.check) = (rules, name, fault, keepsLog, check)
+  }
+
+  static let all: [SystemFaultCase] = [
+    .init([.w6, .f4], "takes what could not be written for written", .ignoresWriteErrors),
+    .init([.w6, .f4], "takes an interrupted write for a whole one", .acknowledgesInterruptedWrites),
+    .init([.w6, .f4], "takes half of a write for a whole one", .acknowledgesShortWrites),
+    .init([.w6, .f4], "begins again behind half of a write", .repeatsShortWritesWhole),
+    .init([.f4], "shows removals that threw", .appliesBeforeWriting),
+    .init([.f4], "counts writes that threw", .countsRefusedWrites),
+    .init([.f4, .w6], "leaves records in the log that threw", .leavesRefusedRecords),
+    .init([.w4, .f4], "logs a batch entry by entry", .logsEntryByEntry),
+    .init([.f4], "does later what threw", .repeatsRefusedWrites),
+    .init([.f4, .w6], "makes room by forgetting what is there", .evictsWhenFull),
+    .init([.f4, .w6], "empties its file before it writes", .truncatesBeforeWriting, keepsLog: false),
+    .init([.w6], "takes a failed sync for a sync", .ignoresSyncErrors, by: "faults.failed-syncs"),
+    .init(
+      [.w6], "syncs again after a failed sync, and believes it", .repeatsSyncs, by: "faults.failed-syncs"),
+    .init([.w6, .f4, .r4], "takes half of a read for the end of the log", .endsAtShortReads),
+    .init([.f4, .r4], "returns the half of a value that it has read", .returnsShortValues),
+    .init([.f4, .r4, .w6], "is empty when it cannot read", .emptyAfterReadErrors),
+    .init([.f4, .r4, .w6], "begins again when it cannot open its file", .emptyAfterOpenErrors),
+    .init([.f4, .r4, .w6], "is empty when it cannot map its file", .emptyAfterMapErrors),
+    .init([.r4], "returns nil for what it cannot read", .nilAfterReadErrors),
+    .init([.r4], "forgets what it could not read", .dropsUnreadable),
+    .init([.f4, .w6], "puts a file away that it could not read", .setsAsideUnreadable),
+    .init(
+      [.w6, .f4, .r4], "removes the old file before it renames the new", .unlinksBeforeRenaming,
+      keepsLog: false),
+    .init([.w6, .f4, .r4], "takes a failed rename for done", .ignoresRenameErrors, keepsLog: false),
+    .init([.w6, .f4], "takes a failed removal of its file for done", .ignoresUnlinkErrors),
+    .init([.w6, .f4, .r4], "takes a failed truncation for done", .ignoresTruncateErrors),
+    .init([.f4], "traps on an error", .trapsOnErrors),
+    .init([.f4], "waits for ever after an interruption", .hangsWhenInterrupted),
+    .init([.o4], "keeps a descriptor when opening fails", .leaksDescriptors),
+    .init([.f4], "keeps its lock when opening fails", .leaksLocks),
+    .init([.f4], "throws errors of another type", .throwsForeignErrors),
+    .init([.f4], "says that it has been closed", .callsErrorsClosed),
+    .init([.f4, .w6], "refuses its place for ever after an error", .staysCorrupted),
+  ]
+
+  /// Those that stand it, each in its way.
+  static let correct: [SystemFaultCase] = [
+    .init([], "takes back what it could not write", nil),
+    .init([], "syncs again after an interrupted sync", .repeatsInterruptedSyncs),
+    .init([], "puts a new file in the place of the old one", nil, keepsLog: false),
+    .init(
+      [], "throws after an error until it is opened again, and finds then what it has written", .breaksAtOnce),
+  ]
+
+  func suite(of check: String) -> ConformanceSuite {
+    ConformanceSuite(
+      name, capabilities: SystemFaultEngine.promises,
+      stallTimeout: fault == .hangsWhenInterrupted ? .seconds(6) : .seconds(120),
+      budget: check == "faults.failed-syncs" ? .exhaustive : .standard,
+      worker: ConformanceWorker(
+        product: "FaultyEngineWorker",
+        arguments: ["systemFault", keepsLog ? "log" : "copy"] + (fault.map { [$0.rawValue] } ?? []))
+    ) { [keepsLog, fault] in try SystemFaultEngine(directory: $0, keepsLog: keepsLog, fault: fault) }
+  }
+}
+
+/// Whether the kit knows how to look at the calls of a process here. Whether the kernel allows it, the checks say.
+private let canInterceptCalls: Bool = {
+  #if os(Linux) && (arch(x86_64) || arch(arm64))
+    true
+  #else
+    false
+  #endif
+}()
+
+@Suite("Engines whose calls of the system fail", .enabled(if: canInterceptCalls))
+struct SystemFaultTests {
+  @Test("Each faulty engine fails the check that is named for it", arguments: SystemFaultCase.all)
+  func failsForItsRule(_ engineCase: SystemFaultCase) async throws {
+    let check = try #require(
+      engineCase.suite(of: engineCase.check).checks.first { $0.id == engineCase.check })
+    switch await check.outcome() {
+    case .passed: Issue.record("\(check.id) did not fail it")
+    case .failed(let failure):
+      #expect(engineCase.rules.contains(failure.rule), "\(failure)")
+      // Which call, and what became of it.
+      #expect(
+        failure.actual.contains(/after the \d+(st|nd|rd|th) \w+ (failed with E|did half)/),
+        "\(failure.actual)")
+    case .skipped(let reason): #expect(reason.contains("kernel"), "\(reason)")
+    case .couldNotRun(let reason): Issue.record("\(check.id) could not run: \(reason)")
+    }
+  }
+
+  @Test("A correct engine passes", arguments: SystemFaultCase.correct)
+  func passes(_ engineCase: SystemFaultCase) async throws {
+    for id in ["faults.system-calls", "faults.failed-syncs"] {
+      let check = try #require(engineCase.suite(of: id).checks.first { $0.id == id })
+      switch await check.outcome() {
+      case .passed: break
+      case .skipped(let reason): #expect(reason.contains("kernel"), "\(reason)")
+      case .failed(let failure): Issue.record("\(failure)")
+      case .couldNotRun(let reason): Issue.record("\(reason)")
+      }
+    }
+  }
+}

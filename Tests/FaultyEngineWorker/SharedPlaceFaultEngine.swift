@@ -1,0 +1,187 @@
+import Foundation
+import StockroomCore
+
+/// A correct engine that keeps everything in one file, which it reads for every call and replaces with every write, for one
+/// process or for several; from which those are made that break when they are not alone.
+package final class SharedPlaceFaultEngine: StorageEngine {
+  /// How the engine is broken on purpose, or unusual.
+  package enum Fault: String, CaseIterable, Sendable {
+    // Memory of what others change
+    case remembersAbsence, remembersValues, remembersCount, remembersKeys, remembersTimes
+    case comparesSeconds, comparesSizes, remembersByName
+    // Openings
+    case initializesTwice, refusesNewDirectories
+    // Locks
+    case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, leavesLockFiles, locksAllPlaces,
+      callsLocksIO
+    case letsLocksBeInherited, letsFilesBeInherited
+    // Paths
+    case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths
+    case trimsPaths, anchorsRelativePaths
+    // No faults
+    case givesUpWaiting
+  }
+
+  package let capabilities: EngineCapabilities
+  private let state: MutexProtected<State>
+  private let fault: Fault?
+
+  struct State: ~Copyable {
+    var place: SharedPlaceFile?
+    /// What was read last, and how the file looked then.
+    var cached: (mark: SharedPlaceFile.Mark, entries: [String: SharedPlaceEntry])?
+    var absent: Set<String> = []
+    var values: [String: Data] = [:]
+    var times: [String: SharedPlaceEntry] = [:]
+    var count: Int?
+    var keys: [String]?
+
+    mutating func forget() { (absent, values, times, count, keys) = ([], [:], [:], nil, nil) }
+  }
+
+  package static func promises(isShared: Bool) -> EngineCapabilities {
+    isShared
+      ? [.persistent, .atomicBatches, .snapshotReads, .multiProcess]
+      : [.persistent, .atomicBatches, .snapshotReads]
+  }
+
+  package init(directory: URL, isShared: Bool = false, fault: Fault? = nil) throws {
+    self.fault = fault
+    capabilities = Self.promises(isShared: isShared)
+    var state = State()
+    state.place = try SharedPlaceFile(in: directory, isShared: isShared, fault: fault)
+    self.state = MutexProtected(state)
+  }
+
+  private func perform<Result: Sendable>(
+    _ body: (inout State, inout [String: SharedPlaceEntry]) throws -> Result
+  ) throws -> Result {
+    try state.withLock { state in
+      guard state.place != nil else { throw StorageError(.closed, "The engine has been closed.") }
+      try state.place?.lock()
+      defer { state.place?.unlock() }
+      var entries = try load(&state)
+      return try body(&state, &entries)
+    }
+  }
+
+  private func load(_ state: inout State) throws -> [String: SharedPlaceEntry] {
+    let mark = state.place?.mark
+    if let cached = state.cached, let mark {
+      if fault == .comparesSeconds, cached.mark.seconds == mark.seconds { return cached.entries }
+      if fault == .comparesSizes, cached.mark.size == mark.size { return cached.entries }
+    }
+    let entries = try state.place?.load() ?? [:]
+    if let mark { state.cached = (mark, entries) }
+    return entries
+  }
+
+  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+
+  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+
+  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+
+  package func removeAllData() async throws { try await apply([.removeAll]) }
+
+  package func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    if operations.isEmpty { return }
+    try perform { state, entries in
+      for operation in operations { entries.apply(operation) }
+      try state.place?.save(entries)
+      state.forget()
+      if let mark = state.place?.mark { state.cached = (mark, entries) }
+    }
+  }
+
+  package func close() async throws { state.withLock { $0.place = nil } }
+
+  package func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try perform { state, entries in
+      if fault == .remembersAbsence, state.absent.contains(key.value) { return nil }
+      if fault == .remembersValues, let value = state.values[key.value] { return value }
+      let value = entries[key.value]?.data
+      if value == nil { state.absent.insert(key.value) }
+      state.values[key.value] = value
+      return value
+    }
+  }
+
+  package func allKeys() async throws -> [CacheKey] {
+    try perform { state, entries in
+      if fault != .remembersKeys { state.keys = nil }
+      let keys = state.keys ?? Array(entries.keys)
+      state.keys = keys
+      return keys.map(CacheKey.init(verbatim:))
+    }
+  }
+
+  package func keyCount() async throws -> Int {
+    try perform { state, entries in
+      if fault != .remembersCount { state.count = nil }
+      let count = state.count ?? entries.count
+      state.count = count
+      return count
+    }
+  }
+
+  package func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { state, entries in time(of: key, &state, entries)?.createdAt }
+  }
+
+  package func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { state, entries in time(of: key, &state, entries)?.updatedAt }
+  }
+
+  private func time(of key: CacheKey, _ state: inout State, _ entries: [String: SharedPlaceEntry])
+    -> SharedPlaceEntry?
+  {
+    if fault == .remembersTimes, let entry = state.times[key.value] { return entry }
+    state.times[key.value] = entries[key.value]
+    return entries[key.value]
+  }
+
+  package func readAllEntries() async throws -> [StorageEntry] {
+    try perform { _, entries in
+      entries.sorted { $0.value.sequence < $1.value.sequence }.map {
+        StorageEntry(
+          key: CacheKey(verbatim: $0.key), data: $0.value.data, createdAt: $0.value.createdAt,
+          updatedAt: $0.value.updatedAt)
+      }
+    }
+  }
+}
+
+struct SharedPlaceEntry: Codable, Sendable {
+  var data: Data
+  /// Microseconds, which have as many digits for centuries.
+  var created: Int
+  var updated: Int
+  var sequence: Int
+
+  var createdAt: Date { Date(timeIntervalSince1970: Double(created) / 1e6) }
+  var updatedAt: Date { Date(timeIntervalSince1970: Double(updated) / 1e6) }
+}
+
+extension [String: SharedPlaceEntry] {
+  fileprivate mutating func apply(_ operation: StorageOperation) {
+    let now = Int(Date().timeIntervalSince1970 * 1e6)
+    switch operation {
+    case .removeAll: self = [:]
+    case .remove(let key): self[key.value] = nil
+    case .write(let data, let key):
+      let (old, last) = (self[key.value], values.map(\.sequence).max() ?? 0)
+      self[key.value] = SharedPlaceEntry(
+        data: Data(data), created: old?.created ?? now, updated: Swift.max(old?.updated ?? now, now),
+        sequence: old?.sequence ?? last + 1)
+    }
+  }
+}

@@ -1,0 +1,179 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The file of a ``SharedPlaceFaultEngine``, and the lock of its place.
+final class SharedPlaceFile {
+  typealias Fault = SharedPlaceFaultEngine.Fault
+
+  /// How a file looks from the outside.
+  struct Mark {
+    var seconds = 0
+    var size = 0
+  }
+
+  private let path: String
+  private let lockPath: String
+  private var lockFile: Int32 = -1
+  private var keptOpen: Int32 = -1
+  private let isShared: Bool
+  private let fault: Fault?
+
+  /// What engines with a fault remember for a whole process, by the path that they were opened on.
+  private static let remembered = MutexProtected<[String: [String: SharedPlaceEntry]]>([:])
+  /// Who has the right to wait, for engines with a fault.
+  private static let turn = NSLock()
+
+  init(in directory: URL, isShared: Bool, fault: Fault?) throws {
+    (self.isShared, self.fault) = (isShared, fault)
+    let place = Self.spelling(of: directory, fault)
+    path = place + "/everything"
+    lockPath = fault == .locksBesideItsPlace ? place + ".lock" : place + "/lock"
+    try makeDirectory(place)
+    if fault == .leavesLockFiles, isShared { return }
+    let inherits = fault == .letsLocksBeInherited ? 0 : O_CLOEXEC
+    lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | inherits)
+    guard lockFile >= 0 else { throw StorageError.posix(errno, "Opening \(lockPath) failed") }
+    // What is open is closed by the deinitialiser.
+    if !isShared, !tryLock() {
+      throw StorageError(.locked, "Another engine has \(path).")
+    }
+    if fault == .letsFilesBeInherited { keptOpen = systemOpen(path, O_RDWR | O_CREAT) }
+    if fault == .initializesTwice, access(path, F_OK) != 0 {
+      usleep(UInt32.random(in: 500...8_000))
+      try save([:])
+    }
+  }
+
+  deinit {
+    if keptOpen >= 0 { systemClose(keptOpen) }
+    if lockFile >= 0 { systemClose(lockFile) }
+  }
+
+  private static func spelling(of directory: URL, _ fault: Fault?) -> String {
+    var path = directory.path(percentEncoded: fault == .encodesPaths)
+    if fault == .anchorsRelativePaths { path = directory.relativePath }
+    while path.count > 1, path.hasSuffix("/") { path.removeLast() }
+    let name = path.split(separator: "/").last.map(String.init) ?? ""
+    let parent = String(path.dropLast(name.count))
+    switch fault {
+    case .decodesPaths: return path.removingPercentEncoding ?? path
+    case .cutsPathsAtFragments: return parent + (name.split { $0 == "#" || $0 == "?" }.first ?? "x")
+    case .cutsLongPaths: return parent + name.prefix(120)
+    case .composesPaths: return path.precomposedStringWithCanonicalMapping
+    case .lowercasesPaths: return parent + name.lowercased()
+    case .trimsPaths: return parent + name.trimmingCharacters(in: .whitespacesAndNewlines)
+    case .anchorsRelativePaths where !path.hasPrefix("/"):
+      return FileManager.default.temporaryDirectory.path(percentEncoded: false) + "/" + name
+    default: return path
+    }
+  }
+
+  private func makeDirectory(_ place: String) throws {
+    if fault == .refusesNewDirectories {
+      if access(place, F_OK) == 0 { return }
+      let parent = URL(filePath: place).deletingLastPathComponent()
+      try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)
+      usleep(4_000)
+      guard mkdir(place, 0o700) == 0 else { throw StorageError.posix(errno, "Making \(place) failed") }
+      return
+    }
+    try FileManager.default.createDirectory(
+      at: URL(filePath: place, directoryHint: .isDirectory), withIntermediateDirectories: true)
+  }
+
+  // MARK: The lock
+
+  private func tryLock() -> Bool {
+    guard fault == .locksForTheProcess else { return flock(lockFile, LOCK_EX | LOCK_NB) == 0 }
+    // Of the process, and gone as soon as any descriptor of the file is closed in it.
+    var region = flock()
+    region.l_type = Int16(F_WRLCK)
+    region.l_whence = Int16(SEEK_SET)
+    return fcntl(lockFile, F_SETLK, &region) == 0
+  }
+
+  /// Waits until no other process does anything.
+  func lock() throws {
+    guard isShared else { return }
+    switch fault {
+    case .leavesLockFiles:
+      for _ in 0..<400 {
+        let descriptor = systemOpen(lockPath + ".call", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC)
+        if descriptor >= 0 {
+          systemClose(descriptor)
+          return
+        }
+        usleep(1_000)
+      }
+      throw StorageError(.locked, "Another call has \(path).")
+    case .breaksOldLocks:
+      if wait(milliseconds: 50) { return }
+      systemClose(lockFile)
+      unlink(lockPath)
+      lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | O_CLOEXEC)
+      _ = flock(lockFile, LOCK_EX)
+    case .callsLocksIO, .givesUpWaiting:
+      if wait(milliseconds: 100) { return }
+      throw StorageError(fault == .callsLocksIO ? .io : .locked, "Another process has \(path).")
+    case .locksAllPlaces:
+      Self.turn.lock()
+      defer { Self.turn.unlock() }
+      while flock(lockFile, LOCK_EX) != 0, errno == EINTR {}
+    default: while flock(lockFile, LOCK_EX) != 0, errno == EINTR {}
+    }
+  }
+
+  private func wait(milliseconds: Int) -> Bool {
+    for _ in 0..<milliseconds {
+      if tryLock() { return true }
+      usleep(1_000)
+    }
+    return false
+  }
+
+  func unlock() {
+    guard isShared else { return }
+    if fault == .leavesLockFiles { unlink(lockPath + ".call") } else { _ = flock(lockFile, LOCK_UN) }
+  }
+
+  // MARK: The file
+
+  var mark: Mark {
+    var status = stat()
+    guard stat(path, &status) == 0 else { return Mark() }
+    #if canImport(Darwin)
+      return Mark(seconds: status.st_mtimespec.tv_sec, size: Int(status.st_size))
+    #else
+      return Mark(seconds: status.st_mtim.tv_sec, size: Int(status.st_size))
+    #endif
+  }
+
+  func load() throws -> [String: SharedPlaceEntry] {
+    if fault == .remembersByName, let entries = Self.remembered.withLock({ $0[path] }) { return entries }
+    guard access(path, F_OK) == 0 else { return [:] }
+    let bytes = try Data(contentsOf: URL(filePath: path))
+    let entries = bytes.isEmpty ? [:] : try JSONDecoder().decode([String: SharedPlaceEntry].self, from: bytes)
+    if fault == .remembersByName { Self.remembered.withLock { $0[path] = entries } }
+    return entries
+  }
+
+  /// Puts a new file in the place of the old one.
+  func save(_ entries: [String: SharedPlaceEntry]) throws {
+    if fault == .remembersByName { Self.remembered.withLock { $0[path] = entries } }
+    let new = path + ".\(UUID().uuidString)"
+    try JSONEncoder().encode(entries).write(to: URL(filePath: new))
+    guard rename(new, path) == 0 else { throw StorageError.posix(errno, "Renaming \(new) failed") }
+  }
+}
+
+@discardableResult private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }
+
+private func systemOpen(_ path: String, _ flags: Int32) -> Int32 { open(path, flags, 0o600) }

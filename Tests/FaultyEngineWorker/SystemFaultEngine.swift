@@ -1,0 +1,256 @@
+import Foundation
+import StockroomCore
+
+/// A correct engine for one process with a log, or with a file that it replaces with every write, from which those are made
+/// that break when a call of the system fails.
+package final class SystemFaultEngine: StorageEngine {
+  /// How the engine is broken on purpose, or unusual.
+  package enum Fault: String, CaseIterable, Sendable {
+    // Writes
+    case ignoresWriteErrors, acknowledgesInterruptedWrites, acknowledgesShortWrites, repeatsShortWritesWhole
+    case appliesBeforeWriting, countsRefusedWrites, leavesRefusedRecords, logsEntryByEntry,
+      repeatsRefusedWrites
+    case evictsWhenFull, truncatesBeforeWriting
+    // Syncs
+    case ignoresSyncErrors, repeatsSyncs, repeatsInterruptedSyncs
+    // Reads
+    case endsAtShortReads, returnsShortValues, emptyAfterReadErrors, emptyAfterOpenErrors, emptyAfterMapErrors
+    case nilAfterReadErrors, dropsUnreadable, setsAsideUnreadable
+    // Names
+    case unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors, ignoresTruncateErrors
+    // Errors
+    case trapsOnErrors, hangsWhenInterrupted, leaksDescriptors, leaksLocks, throwsForeignErrors
+    case callsErrorsClosed, staysCorrupted
+    // No faults
+    case breaksAtOnce
+  }
+
+  package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .durableWrites]
+
+  package let capabilities = promises
+  private let state: MutexProtected<State>
+  private let keepsLog: Bool
+  private let fault: Fault?
+
+  /// Where the value of a key is: in which record, as which of its changes.
+  struct Entry: Sendable {
+    var offset: Int
+    var count: Int
+    var change: Int
+    var createdAt: Date
+    var updatedAt: Date
+    var sequence: Int
+  }
+
+  struct State: ~Copyable {
+    var file: SystemFaultFile?
+    var entries: [String: Entry] = [:]
+    var sequence = 0
+    var surplus = 0
+    var refused: [CrashFaultLog.Record] = []
+  }
+
+  package init(directory: URL, keepsLog: Bool = true, fault: Fault? = nil) throws {
+    (self.keepsLog, self.fault) = (keepsLog, fault)
+    var state = State()
+    state.file = try SystemFaultFile(in: directory, fault: fault)
+    try state.load()
+    self.state = MutexProtected(state)
+  }
+
+  private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
+    try state.withLock { state in
+      guard state.file != nil else { throw StorageError(.closed, "The engine has been closed.") }
+      return try body(&state)
+    }
+  }
+
+  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+
+  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+
+  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+
+  package func removeAllData() async throws {
+    try perform { state in
+      guard keepsLog, fault == .ignoresUnlinkErrors || fault == .ignoresTruncateErrors else {
+        return try commit([.removeAll], &state)
+      }
+      if fault == .ignoresUnlinkErrors {
+        try state.file?.startAgain()
+      } else {
+        try state.file?.truncate(to: 0)
+      }
+      state.entries = [:]
+    }
+  }
+
+  package func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    if operations.isEmpty { return }
+    try perform { state in
+      guard fault == .logsEntryByEntry else { return try commit(operations, &state) }
+      for operation in operations { try commit([operation], &state) }
+    }
+  }
+
+  private func commit(_ operations: [StorageOperation], _ state: inout State) throws {
+    let record = CrashFaultLog.Record(operations)
+    if fault == .repeatsRefusedWrites {
+      for record in state.refused { try state.append(record) }
+      state.refused = []
+    }
+    if fault == .countsRefusedWrites { state.surplus += 1 }
+    do {
+      if keepsLog { try state.append(record) } else { try state.replace(applying: record) }
+    } catch {
+      if fault == .appliesBeforeWriting, record.changes.allSatisfy({ $0.data == nil }) {
+        for change in record.changes { state.entries[change.key ?? ""] = nil }
+      }
+      if fault == .repeatsRefusedWrites { state.refused.append(record) }
+      throw error
+    }
+    if fault == .countsRefusedWrites { state.surplus -= 1 }
+  }
+
+  package func close() async throws { state.withLock { $0.file = nil } }
+
+  package func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try perform { state in
+      do {
+        return try state.value(of: key.value)
+      } catch {
+        if fault == .dropsUnreadable { state.entries[key.value] = nil }
+        if fault == .nilAfterReadErrors || fault == .dropsUnreadable { return nil }
+        throw error
+      }
+    }
+  }
+
+  package func allKeys() async throws -> [CacheKey] {
+    try perform { $0.entries.keys.map(CacheKey.init(verbatim:)) }
+  }
+
+  package func keyCount() async throws -> Int { try perform { $0.entries.count + $0.surplus } }
+
+  package func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { $0.entries[key.value]?.createdAt }
+  }
+
+  package func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { $0.entries[key.value]?.updatedAt }
+  }
+
+  package func readAllEntries() async throws -> [StorageEntry] {
+    try perform { state in
+      try state.entries.sorted { $0.value.sequence < $1.value.sequence }.map { key, entry in
+        StorageEntry(
+          key: CacheKey(verbatim: key), data: try state.value(of: key) ?? Data(), createdAt: entry.createdAt,
+          updatedAt: entry.updatedAt)
+      }
+    }
+  }
+}
+
+extension SystemFaultEngine.State {
+  private static let headSize = 12
+
+  /// Reads all records. What is cut short at the end is none.
+  mutating func load() throws {
+    let bytes = try file?.contents() ?? []
+    var position = 0
+    while let (payload, end) = Self.payload(in: bytes, at: position) {
+      let record = try JSONDecoder().decode(CrashFaultLog.Record.self, from: payload)
+      note(record, at: position + Self.headSize, count: payload.count)
+      position = end
+    }
+    try file?.cut(at: position)
+  }
+
+  private static func payload(in bytes: [UInt8], at position: Int) -> (Data, Int)? {
+    guard bytes.count >= position + headSize else { return nil }
+    let (count, sum) = bytes.withUnsafeBytes {
+      (
+        Int($0.loadUnaligned(fromByteOffset: position, as: UInt32.self)),
+        $0.loadUnaligned(fromByteOffset: position + 4, as: UInt64.self)
+      )
+    }
+    let start = position + headSize
+    guard count > 0, bytes.count >= start + count else { return nil }
+    let payload = Data(bytes[start..<(start + count)])
+    return self.sum(payload) == sum ? (payload, start + count) : nil
+  }
+
+  private static func sum(_ payload: Data) -> UInt64 {
+    payload.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+  }
+
+  private static func encode(_ record: CrashFaultLog.Record) throws -> [UInt8] {
+    let payload = try JSONEncoder().encode(record)
+    return withUnsafeBytes(of: UInt32(payload.count)) { Array($0) }
+      + withUnsafeBytes(of: sum(payload)) { Array($0) } + payload
+  }
+
+  mutating func append(_ record: CrashFaultLog.Record) throws {
+    let bytes = try Self.encode(record)
+    try file?.append(bytes)
+    let end = file?.length ?? 0
+    note(record, at: end - bytes.count + Self.headSize, count: bytes.count - Self.headSize)
+  }
+
+  /// Writes another file with a record for each entry.
+  mutating func replace(applying record: CrashFaultLog.Record) throws {
+    var copy = SystemFaultEngine.State()
+    var bytes: [UInt8] = []
+    func add(_ record: CrashFaultLog.Record) throws -> Int {
+      let encoded = try Self.encode(record)
+      bytes += encoded
+      return encoded.count - Self.headSize
+    }
+    for (key, entry) in entries.sorted(by: { $0.value.sequence < $1.value.sequence }) {
+      let data = try value(of: key)
+      for date in Set([entry.createdAt, entry.updatedAt]).sorted() {
+        let record = CrashFaultLog.Record(date: date, changes: [.init(key: key, data: data)])
+        let count = try add(record)
+        copy.note(record, at: bytes.count - count, count: count)
+      }
+    }
+    let count = try add(record)
+    copy.note(record, at: bytes.count - count, count: count)
+    try file?.replace(with: bytes)
+    (entries, sequence) = (copy.entries, copy.sequence)
+  }
+
+  private mutating func note(_ record: CrashFaultLog.Record, at offset: Int, count: Int) {
+    for (index, change) in record.changes.enumerated() {
+      guard let key = change.key else {
+        entries = [:]
+        continue
+      }
+      guard change.data != nil else {
+        entries[key] = nil
+        continue
+      }
+      sequence += 1
+      let old = entries[key]
+      entries[key] = SystemFaultEngine.Entry(
+        offset: offset, count: count, change: index, createdAt: old?.createdAt ?? record.date,
+        updatedAt: max(old?.updatedAt ?? record.date, record.date), sequence: old?.sequence ?? sequence)
+    }
+  }
+
+  /// The value as it is in the file.
+  func value(of key: String) throws -> Data? {
+    guard let entry = entries[key] else { return nil }
+    let bytes = try file?.bytes(at: entry.offset, count: entry.count) ?? []
+    guard bytes.count == entry.count else { return Data(bytes) }
+    return try JSONDecoder().decode(CrashFaultLog.Record.self, from: Data(bytes)).changes[entry.change].data
+  }
+}

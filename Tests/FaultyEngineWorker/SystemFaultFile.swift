@@ -1,0 +1,262 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The file of a ``SystemFaultEngine``: records one behind the other, each with its length and a sum, and every call of the
+/// system that may fail.
+final class SystemFaultFile {
+  typealias Fault = SystemFaultEngine.Fault
+
+  private let directory: String
+  private let path: String
+  private let lockFile: Int32
+  private var file: Int32
+  private let fault: Fault?
+  /// Where the next record goes.
+  private(set) var length = 0
+  private var isBroken = false
+  /// Whether the file is another one than those who read know.
+  private var isReplaced = false
+
+  /// Opens or makes the file, and locks its directory.
+  init(in directory: URL, fault: Fault?) throws {
+    self.fault = fault
+    self.directory = directory.path(percentEncoded: false)
+    do {
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    } catch {
+      throw StorageError(.io, "Making \(self.directory) failed.", underlying: error)
+    }
+    path = directory.appending(path: "log").path(percentEncoded: false)
+    if fault == .staysCorrupted, access(path + ".failed", F_OK) == 0 {
+      throw StorageError(.corrupted, "\(path) has seen an error.")
+    }
+    lockFile = try Self.lock(directory.appending(path: "lock").path(percentEncoded: false), fault)
+    do {
+      file = try Self.open(path, fault)
+    } catch {
+      if fault != .leaksLocks { systemClose(lockFile) }
+      throw error
+    }
+  }
+
+  deinit {
+    if file >= 0 { systemClose(file) }
+    systemClose(lockFile)
+  }
+
+  private static func lock(_ path: String, _ fault: Fault?) throws -> Int32 {
+    let file = retrying { systemOpen(path, O_RDWR | O_CREAT | O_CLOEXEC) }
+    guard file >= 0 else { throw StorageError.posix(errno, "Opening \(path) failed") }
+    while flock(file, LOCK_EX | LOCK_NB) != 0 {
+      if errno == EINTR { continue }
+      let number = errno
+      if fault != .leaksDescriptors { systemClose(file) }
+      throw number == EWOULDBLOCK
+        ? StorageError(.locked, "Another engine has \(path).") : .posix(number, "Locking \(path) failed")
+    }
+    return file
+  }
+
+  private static func open(_ path: String, _ fault: Fault?) throws -> Int32 {
+    var file = retrying { systemOpen(path, O_RDWR | O_CREAT | O_CLOEXEC) }
+    if file < 0, fault == .emptyAfterOpenErrors {
+      // "It cannot be opened, so there is none."
+      unlink(path)
+      file = systemOpen(path, O_RDWR | O_CREAT | O_CLOEXEC)
+    }
+    if file < 0, fault == .trapsOnErrors { fatalError("Opening \(path) failed.") }
+    guard file >= 0 else { throw StorageError.posix(errno, "Opening \(path) failed") }
+    return file
+  }
+
+  private static func retrying(_ call: () -> Int32) -> Int32 {
+    while true {
+      let result = call()
+      if result >= 0 || errno != EINTR { return result }
+    }
+  }
+
+  // MARK: Reading
+
+  /// All that is in the file.
+  func contents() throws -> [UInt8] {
+    let count = Int(lseek(file, 0, SEEK_END))
+    if count <= 0 { return [] }
+    if fault == .emptyAfterMapErrors {
+      guard let memory = mmap(nil, count, PROT_READ, MAP_PRIVATE, file, 0), memory != MAP_FAILED else {
+        return []
+      }
+      defer { munmap(memory, count) }
+      return Array(UnsafeRawBufferPointer(start: memory, count: count))
+    }
+    do {
+      return try bytes(at: 0, count: count)
+    } catch {
+      if fault == .emptyAfterReadErrors { return [] }
+      if fault == .setsAsideUnreadable { rename(path, path + ".unreadable") }
+      throw error
+    }
+  }
+
+  func bytes(at offset: Int, count: Int) throws -> [UInt8] {
+    if isReplaced { throw StorageError(.io, "\(path) has failed before, and must be opened again.") }
+    var bytes = [UInt8](repeating: 0, count: count)
+    var done = 0
+    while done < count {
+      let read = bytes.withUnsafeMutableBytes {
+        pread(file, $0.baseAddress.map { $0 + done }, count - done, off_t(offset + done))
+      }
+      if read < 0, errno == EINTR || errno == EAGAIN { continue }
+      if read < 0 { throw StorageError.posix(errno, "Reading \(path) failed") }
+      done += read
+      if read == 0 || fault == .endsAtShortReads || fault == .returnsShortValues { break }
+    }
+    return Array(bytes.prefix(done))
+  }
+
+  // MARK: Writing
+
+  /// Everything behind this is no record.
+  func cut(at end: Int) throws {
+    if lseek(file, 0, SEEK_END) > end { try truncate(to: end) }
+    length = end
+  }
+
+  /// Adds a record, and waits until it is on the disk. If that fails, it is not there.
+  func append(_ record: [UInt8]) throws {
+    if isBroken { throw StorageError(.io, "\(path) has failed before, and must be opened again.") }
+    do {
+      try write(record)
+      try sync()
+      length += record.count
+    } catch {
+      try undo(error)
+    }
+  }
+
+  /// Takes back what was written, and throws what kept it from being done.
+  private func undo(_ error: any Error) throws -> Never {
+    let code = (error as? StorageError)?.code
+    switch fault {
+    case .leavesRefusedRecords: length = Int(lseek(file, 0, SEEK_END))
+    case .staysCorrupted: systemClose(systemOpen(path + ".failed", O_RDWR | O_CREAT | O_CLOEXEC))
+    case .evictsWhenFull where code == .diskFull:
+      if ftruncate(file, 0) == 0 { length = 0 }
+    case .breaksAtOnce: isBroken = true
+    case .repeatsShortWritesWhole: break
+    default:
+      do { try truncate(to: length) } catch { isBroken = true }
+    }
+    switch fault {
+    case .throwsForeignErrors: throw POSIXError(.EIO)
+    case .callsErrorsClosed: throw StorageError(.closed, "\(path) has been closed.")
+    case .trapsOnErrors: fatalError("Writing \(path) failed.")
+    default: throw error
+    }
+  }
+
+  private func write(_ record: [UInt8]) throws {
+    var done = 0
+    while done < record.count {
+      let count = record.withUnsafeBytes {
+        pwrite(file, $0.baseAddress.map { $0 + done }, $0.count - done, off_t(length + done))
+      }
+      if count >= 0 {
+        if count < record.count - done {
+          if fault == .acknowledgesShortWrites { return }
+          if fault == .repeatsShortWritesWhole {
+            length += count
+            continue
+          }
+        }
+        done += count
+        continue
+      }
+      if errno == EINTR || errno == EAGAIN {
+        if fault == .hangsWhenInterrupted { while true { usleep(50_000) } }
+        if fault == .acknowledgesInterruptedWrites { return }
+        continue
+      }
+      if fault == .ignoresWriteErrors { return }
+      throw StorageError.posix(errno, "Writing to \(path) failed")
+    }
+  }
+
+  private func sync() throws {
+    if fdatasync(file) == 0 || fault == .ignoresSyncErrors { return }
+    // Unlike that of a write, the failure of a sync cannot be put right by doing it again.
+    if errno == EINTR, fault == .repeatsInterruptedSyncs, fdatasync(file) == 0 { return }
+    if fault == .repeatsSyncs, fdatasync(file) == 0 { return }
+    throw StorageError.posix(errno, "Syncing \(path) failed")
+  }
+
+  /// Makes the file as short as that, so that nothing is left of what comes behind.
+  func truncate(to end: Int) throws {
+    while ftruncate(file, off_t(end)) != 0 {
+      if errno == EINTR { continue }
+      if fault == .ignoresTruncateErrors { return }
+      throw StorageError.posix(errno, "Truncating \(path) failed")
+    }
+    length = end
+  }
+
+  /// Begins another file.
+  func startAgain() throws {
+    if unlink(path) != 0, fault != .ignoresUnlinkErrors {
+      throw StorageError.posix(errno, "Removing \(path) failed")
+    }
+    systemClose(file)
+    file = -1
+    file = try Self.open(path, fault)
+    length = Int(lseek(file, 0, SEEK_END))
+  }
+
+  /// Puts another file in the place of this one, with these bytes.
+  func replace(with bytes: [UInt8]) throws {
+    if isBroken { throw StorageError(.io, "\(path) has failed before, and must be opened again.") }
+    let new = fault == .truncatesBeforeWriting ? path : path + ".new"
+    let other = systemOpen(new, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC)
+    guard other >= 0 else { throw StorageError.posix(errno, "Making \(new) failed") }
+    let (before, old) = (length, file)
+    (file, length) = (other, 0)
+    do {
+      try write(bytes)
+      try sync()
+      if fault == .unlinksBeforeRenaming { unlink(path) }
+      if new != path, rename(new, path) != 0, fault != .ignoresRenameErrors {
+        throw StorageError.posix(errno, "Renaming \(new) failed")
+      }
+    } catch {
+      systemClose(other)
+      if new != path { unlink(new) }
+      (file, length) = (old, before)
+      throw error
+    }
+    systemClose(old)
+    length = bytes.count
+    // The new name has been seen by others, so there is no way back.
+    do { try syncDirectory() } catch {
+      (isBroken, isReplaced) = (true, true)
+      throw error
+    }
+  }
+
+  private func syncDirectory() throws {
+    let file = systemOpen(directory, O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { throw StorageError.posix(errno, "Opening \(directory) failed") }
+    defer { systemClose(file) }
+    guard fsync(file) == 0 else { throw StorageError.posix(errno, "Syncing \(directory) failed") }
+  }
+}
+
+@discardableResult private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }
+
+private func systemOpen(_ path: String, _ flags: Int32) -> Int32 { open(path, flags, 0o600) }
