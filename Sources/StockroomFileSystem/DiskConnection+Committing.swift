@@ -241,13 +241,18 @@ extension DiskConnection {
   }
 
   /// Lets listings wait while some of the work is done and some is not; also if it throws, after which they need not.
+  /// Throws only what the work throws, since what has been done cannot be taken back.
   func whileUnstable(_ work: () throws -> Void) throws {
     var contents = try state.read()
     contents.version |= 1
     try state.write(contents)
     let result = Result { try work() }
     contents.version += 1
-    try state.write(contents)
+    do {
+      try state.write(contents)
+    } catch {
+      // The next holder of the lock finds the state unstable and corrects it first. Until then, reads take the lock.
+    }
     try result.get()
   }
 

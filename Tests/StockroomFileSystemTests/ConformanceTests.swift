@@ -9,7 +9,7 @@ import Testing
     if durability == .full { capabilities.insert(.durableWrites) }
     return ConformanceSuite(
       "file system, \(durability)", capabilities: capabilities,
-      stallTimeout: .seconds(600),
+      stallTimeout: .seconds(600), budget: .quick,
       worker: ConformanceWorker(
         product: "stockroom", arguments: ["serve-checks", "files", "--durability", durability.rawValue])
     ) { try DiskStorageEngine(directory: .init(url: $0), durability: durability) }

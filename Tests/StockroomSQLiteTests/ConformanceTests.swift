@@ -10,7 +10,7 @@ import Testing
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
     ],
-    stallTimeout: .seconds(600),
+    stallTimeout: .seconds(600), budget: .quick,
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve-checks", "sqlite"])
   ) { try SQLiteStorageEngine(directory: FileManager.Directory(url: $0)) }
 
