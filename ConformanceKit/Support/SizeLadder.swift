@@ -74,10 +74,11 @@ extension CheckContext {
     let directory = root.appending(path: "costs-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
     let engine = try await open(directory)
     let keys = keys(50)
+    let seconds = budget.level == .quick ? 0.5 : 4
     func affordable(_ call: () async throws -> Void) async throws -> Int {
       var best = Duration.seconds(1_000)
       for _ in 0..<4 { best = min(best, try await ContinuousClock().measure { try await call() }) }
-      return Int(4 / max(best.inSeconds / Double(keys.count), 1e-6))
+      return Int(seconds / max(best.inSeconds / Double(keys.count), 1e-6))
     }
     return AffordableEntries(
       reads: try await affordable { _ = try await engine.readDataAndKeys(keys: keys) },

@@ -16,15 +16,14 @@ struct ConformingEngineTests {
 
   @Test(
     "A complete engine in memory passes every check",
-    arguments: ConformanceSuite("Memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans]) {
-      _ in
-      try ReferenceEngine()
-    }.checks)
+    arguments: ConformanceSuite(
+      "Memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans], budget: .quick
+    ) { _ in try ReferenceEngine() }.checks)
   func memory(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
     "A complete engine in a file passes every check",
-    arguments: ConformanceSuite("File", capabilities: ReferenceEngine.promises) {
+    arguments: ConformanceSuite("File", capabilities: ReferenceEngine.promises, budget: .quick) {
       try ReferenceEngine(directory: $0)
     }.checks)
   func file(_ check: ConformanceCheck) async throws { try await check.run() }

@@ -320,13 +320,18 @@ private final class SharedContents: Sendable {
 
   private static let open = MutexProtected<[String: Weak]>([:])
 
+  /// The one spelling of the path of something that exists.
+  private static func resolved(_ path: String) -> String {
+    guard let resolved = realpath(path, nil) else { return path }
+    defer { free(resolved) }
+    return String(cString: resolved)
+  }
+
   static func shared(at directory: URL, fault: ReferenceEngine.Fault?) throws -> SharedContents {
     try open.withLock { open in
       try LogFile.makeDirectory(directory, fault: fault)
-      let path =
-        fault == .knowsPathsByName
-        ? directory.path(percentEncoded: false)
-        : directory.resolvingSymlinksInPath().standardizedFileURL.path(percentEncoded: false)
+      let spelling = directory.path(percentEncoded: false)
+      let path = fault == .knowsPathsByName ? spelling : resolved(spelling)
       if fault == .keepsLock || fault == .keepsLockUntilDropped, locked.withLock({ $0[path] != nil }) {
         throw StorageError(.locked, "\(path) is locked.")
       }
