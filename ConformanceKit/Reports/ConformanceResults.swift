@@ -194,8 +194,9 @@ extension ConformanceBudget.Level {
   /// How far the checks of the level go, as a clause; nil if no level goes further.
   var limits: String? {
     switch self {
-    case .quick: "lives go up to 2,000 calls"
-    case .standard: "lives go up to 70,000 calls"
+    case .quick: "lives go up to 2,000 calls, places to 4,097 entries, values to 1 MiB, system faults to 6"
+    case .standard:
+      "lives go up to 70,000 calls, places to 10,001 entries, values to 16 MiB, system faults to 60"
     case .exhaustive: nil
     }
   }

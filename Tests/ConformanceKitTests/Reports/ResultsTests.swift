@@ -75,7 +75,7 @@ struct ResultsTests {
         Again: again Bad 7
 
       ○ Good, Bad, disk: No disk.
-      ○ Good, Bad, level standard: lives go up to 70,000 calls.
+      ○ Good, Bad, level standard: lives go up to 70,000 calls, places to 10,001 entries, values to 16 MiB, system faults to 60.
 
       Bad: contract broken. 3 checks passed, 1 failed, 2 skipped.
 
@@ -199,7 +199,8 @@ struct ResultsTests {
     #expect(shown.text.contains("Passed all 2 checks of the level quick; "))
     #expect(!shown.text.contains("keeps the contract"))
     let sentence =
-      "4 checks are made from standard on; 1 check is made from exhaustive on; lives go up to 2,000 calls."
+      "4 checks are made from standard on; 1 check is made from exhaustive on; lives go up to 2,000 calls, places to 4,097 entries, values to 1 MiB, "
+      + "system faults to 6."
     #expect(shown.text.contains("○ Fast, level quick: \(sentence)"))
     #expect(shown.markdown.contains("`level quick`: \(sentence)"))
     #expect(

@@ -27,6 +27,8 @@ final class ChangeLog {
   private let lock: OwnedFile
   private var file: OwnedFile
   private var length = 0
+  /// The length after the file was last rewritten.
+  private var rewrittenLength = 0
   /// Whether the lock's file says how long the log was when it was closed: see ``close()``.
   private var isMarked = true
 
@@ -81,6 +83,15 @@ final class ChangeLog {
   /// - Throws: `StorageError` with code `io` if the path leads to another file now, or to none.
   func expectInPlace() throws { try file.expectInPlace() }
 
+  /// Rewrites the file if most of it is about entries that have been overwritten or removed since. Without room for another
+  /// file, this one goes on growing.
+  func rewriteIfMostlyOld(_ entries: [CacheKey: Entry]) throws {
+    guard length > 2 * rewrittenLength + (16 << 20) else { return }
+    do {
+      try rewrite(entries)
+    } catch let error as StorageError where error.code == .diskFull {}
+  }
+
   /// Adds a line. If that fails, for lack of room for instance, none of it stays in the file.
   func append(_ change: Change) throws {
     try file.expectInPlace()
@@ -119,6 +130,7 @@ final class ChangeLog {
 
   /// Puts a file without removed and overwritten entries in the place of the old one, as a whole.
   private func rewrite(_ entries: [CacheKey: Entry]) throws {
+    try file.expectInPlace()
     try removeMark()
     var bytes = Self.firstLine
     for (key, entry) in entries {
@@ -131,7 +143,7 @@ final class ChangeLog {
     try new.rename(to: file.path)
     try OwnedFile.sync(directory)
     file.close()
-    (file, length) = (new, bytes.count)
+    (file, length, rewrittenLength) = (new, bytes.count, bytes.count)
   }
 
   /// Turns what Foundation throws into what the contract asks for.

@@ -51,6 +51,7 @@ public actor JSONStorageEngine: StorageEngine {
     try key.validate()
     let now = Date()
     let log = try openLog()
+    try log.rewriteIfMostlyOld(entries)
     let old = loadedEntries?[key]
     // The clock may have been set back since the last write.
     let updatedAt = max(old?.updatedAt ?? now, now)
@@ -71,6 +72,7 @@ public actor JSONStorageEngine: StorageEngine {
     try key.validate()
     let log = try openLog()
     guard loadedEntries?[key] != nil else { return }
+    try log.rewriteIfMostlyOld(entries)
     try log.append(.init(key: key, entry: nil))
     loadedEntries?[key] = nil
   }
