@@ -3,7 +3,8 @@ import CustomEngine
 import Testing
 
 private let suite = ConformanceSuite(
-  "JSON", capabilities: .persistent, worker: ConformanceWorker(product: "custom-engine-worker")
+  "JSON", capabilities: .persistent, budget: .quick,
+  worker: ConformanceWorker(product: "custom-engine-worker")
 ) { try JSONStorageEngine(directory: $0) }
 
 @Test("The engine keeps the contract", arguments: suite.checks)
