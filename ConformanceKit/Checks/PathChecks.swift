@@ -122,7 +122,7 @@ private func spellings(_ context: CheckContext) throws -> [(name: String, url: U
   try System.makeLink(at: link, to: context.place)
   try System.makeLink(at: second, to: link)
   try System.makeLink(at: middle, to: context.root.appending(path: "deep/down"))
-  let doubled = context.place.systemPath.replacingOccurrences(of: "/deep/", with: "//deep/./")
+  let doubled = context.place.systemPath.replacing("/deep/", with: "//deep/./")
   return [
     ("a link", link), ("a link to a link", second),
     ("a link in the middle", middle.appending(path: "in/here/place", directoryHint: .isDirectory)),

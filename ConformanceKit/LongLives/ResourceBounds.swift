@@ -1,6 +1,14 @@
 import Foundation
 import StockroomCore
 
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
 /// What a process holds on to after many calls, in a process that does nothing else.
 struct ResourceBounds: CheckTask {
   enum Question: String, Codable, Sendable, CaseIterable {
@@ -191,14 +199,15 @@ struct Holdings {
 extension System {
   /// The size of each file below a directory, in bytes on the disk.
   fileprivate static func fileSizes(below directory: URL) -> [Int] {
-    let keys: Set<URLResourceKey> = [.isRegularFileKey, .totalFileAllocatedSizeKey, .fileSizeKey]
-    let found = FileManager.default.enumerator(at: directory, includingPropertiesForKeys: Array(keys))
-    return (found?.compactMap { $0 as? URL } ?? []).compactMap { file in
+    // Another listing may fail while files come and go; the next one counts them.
+    let paths = (try? FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)) ?? []
+    return paths.compactMap { path -> Int? in
+      var status = stat()
       // What was removed since it was listed is not there any more.
-      guard let values = try? file.resourceValues(forKeys: keys), values.isRegularFile == true else {
-        return nil
-      }
-      return values.totalFileAllocatedSize ?? values.fileSize ?? 0
+      guard lstat(directory.appending(path: path).systemPath, &status) == 0,
+        status.st_mode & S_IFMT == S_IFREG
+      else { return nil }
+      return Int(status.st_blocks) * 512
     }
   }
 

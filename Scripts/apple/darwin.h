@@ -241,7 +241,11 @@ int *__error(void);
 #define O_EVTONLY 0x8000
 #define O_DIRECTORY 0x100000
 #define O_SYMLINK 0x200000
+#define O_ACCMODE 3
+#define O_DSYNC 0x400000
 #define O_CLOEXEC 0x1000000
+#define PATH_MAX 1024
+void tzset(void);
 #define LOCK_SH 1
 #define LOCK_EX 2
 #define LOCK_NB 4
@@ -323,6 +327,8 @@ int *__error(void);
 #define SIGKILL 9
 #define SIGPIPE 13
 #define SIGTERM 15
+#define SIGSTOP 17
+#define SIGCONT 19
 #define EPERM 1
 #define ENOENT 2
 #define ESRCH 3
