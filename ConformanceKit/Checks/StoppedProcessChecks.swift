@@ -103,6 +103,7 @@ extension CheckContext {
     try await translatingWorkerErrors { try await worker.perform(CallEngine(.open, at: place)) }
     let work = try worker.start(
       CallEngine(.work(SharedWork(batchCount: isKilled ? 100_000 : 40), share: "worker"), at: place))
+    _ = try await translatingWorkerErrors { try await work.next() }
     // A part of the experiment, whose results do not depend on it.
     try await Task.sleep(for: delay)
     worker.stop()
@@ -123,6 +124,9 @@ extension CheckContext {
         "while a process was stopped that had the place open, calls on another place did not return")
     }
     try result.get()
+    // An engine that shares its place may wait for the process. One that does not has to throw while that is stopped.
+    let stop = capabilities.contains(.multiProcess) ? .milliseconds(250) : limit
+    _ = await withStallTimeout(stop) { await pending.value }
     if isKilled { worker.kill() } else { worker.resume() }
     let outcome = await withStallTimeout(limit) { await pending.value }
     if !isKilled { try await translatingWorkerErrors { for try await _ in work {} } }

@@ -17,7 +17,7 @@ struct CallEngine: WorkerTask {
     case read
     /// Compares what every method answers.
     case compare(AnswersOfAllKinds, first: Int)
-    /// Does a share of work that other processes have a share in.
+    /// Does a share of work that other processes have a share in, and sends a message when it begins.
     case work(SharedWork, share: String)
   }
 
@@ -48,7 +48,9 @@ struct CallEngine: WorkerTask {
     case .apply(let operations): try await engine.apply(operations.map(\.operation))
     case .read: try send(try await ExpectedContents.agreedEntries(of: engine).map(SentEntry.init))
     case .compare(let answers, let first): try await answers.verify(engine, first: first)
-    case .work(let work, let share): try await work.perform(share, on: engine)
+    case .work(let work, let share):
+      try send([])
+      try await work.perform(share, on: engine)
     }
   }
 }
