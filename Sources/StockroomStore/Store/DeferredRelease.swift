@@ -14,7 +14,7 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
 
   deinit {
     let table = state.withLock { $0.table }
-    if !table.isSmall { releaseInBackground(table) }
+    if !table.isSmall { releaseInBackground(consume table) }
   }
 
   /// Retains the table for a second, or until the next call, unless it is small. Releases the previous one before it
@@ -43,7 +43,9 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
   }
 }
 
-/// Releases a value in a background task, if releasing it takes long.
+/// Releases a value in a background task.
 func releaseInBackground<Value: Sendable>(_ value: consuming Value) {
-  Task.detached(priority: .utility) { [value] in withExtendedLifetime(value) {} }
+  // Moved: were it captured, a task that is fast could leave the last reference to the caller.
+  let moved = MutexProtected<Value?>(consume value)
+  Task.detached(priority: .utility) { _ = moved.withLock { $0.take() } }
 }

@@ -26,7 +26,7 @@ extension Store {
 
       deinit {
         let steps = steps.withLock { exchange(&$0, with: []) }
-        if steps.reduce(0, { $0 + $1.itemCount }) > 1_000 { releaseInBackground(steps) }
+        if steps.reduce(0, { $0 + $1.itemCount }) > 1_000 { releaseInBackground(consume steps) }
       }
 
       func prefix(_ count: Int) -> [StoreStep<Item>] { steps.withLock { Array($0[..<count]) } }
