@@ -22,11 +22,7 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 3, standard: 20, exhaustive: 500, of: "rounds of 120 calls")
-      var round = 0
-      while rounds.goesOn(after: round) {
-        try await crowdOneKey(engine, round)
-        round += 1
-      }
+      for round in rounds { try await crowdOneKey(engine, round) }
     }
     Check(
       .c1, "crowd.reads-own-writes",
@@ -42,11 +38,7 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 30, standard: 200, exhaustive: 5_000, of: "rounds of reads")
-      var round = 0
-      while rounds.goesOn(after: round) {
-        try await readHotKey(engine, round)
-        round += 1
-      }
+      for round in rounds { try await readHotKey(engine, round) }
     }
     Check(
       .c4, "crowd.a-thousand-cancelled-calls",
@@ -55,11 +47,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       let rounds = context.rounds(
         quick: 10, standard: 25, exhaustive: 250, of: "rounds of 40 cancelled calls")
-      var round = 0
-      while rounds.goesOn(after: round) {
-        try await cancelSome(engine, round)
-        round += 1
-      }
+      for round in rounds { try await cancelSome(engine, round) }
       try await useByMany(engine)
     }
     Check(
@@ -68,11 +56,7 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 12, standard: 60, exhaustive: 1_000, of: "rounds of 40 calls")
-      var round = 0
-      while rounds.goesOn(after: round) {
-        try await cancelOneOfMany(engine, round)
-        round += 1
-      }
+      for round in rounds { try await cancelOneOfMany(engine, round) }
     }
     Check(
       .c1, "crowd.one-bad-among-many",
@@ -80,22 +64,14 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 3, standard: 15, exhaustive: 300, of: "rounds of 100 calls")
-      var round = 0
-      while rounds.goesOn(after: round) {
-        try await oneBadAmongMany(engine, round)
-        round += 1
-      }
+      for round in rounds { try await oneBadAmongMany(engine, round) }
     }
     Check(
       .o3, "crowd.when-it-is-closed",
       "of a hundred calls that are under way at close() each returns what it should or throws closed, and none waits for ever"
     ) { context in
       let rounds = context.rounds(quick: 3, standard: 15, exhaustive: 300, of: "rounds of 100 calls")
-      var round = 0
-      while rounds.goesOn(after: round) {
-        try await closeAmongMany(context, round)
-        round += 1
-      }
+      for round in rounds { try await closeAmongMany(context, round) }
     }
   }
 }
@@ -150,8 +126,7 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
 private func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async throws {
   let taskCount = 12
   try await gather(0..<taskCount) { task in
-    var number = 0
-    while rounds.goesOn(after: number * taskCount + task) {
+    for (number, _) in rounds.share(of: task, among: taskCount).enumerated() {
       let own = key("task-\(task)-\(number % 5)")
       let value = data("\(task) wrote this as number \(number)")
       if number % 4 == 3 {
@@ -166,7 +141,6 @@ private func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) a
         )
         await Task.yield()
       }
-      number += 1
     }
   }
 }

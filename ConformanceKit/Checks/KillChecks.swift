@@ -113,7 +113,7 @@ private struct StepExperiment {
   /// Takes the first steps in this process.
   mutating func live(_ rounds: RoundLimit, in context: CheckContext) async throws {
     let engine = try await context.open()
-    while rounds.goesOn(after: next - 1) {
+    for _ in rounds {
       try await steps.perform(next, on: engine)
       expected.apply(steps.operations(of: next))
       next += 1

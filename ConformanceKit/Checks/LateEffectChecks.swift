@@ -16,11 +16,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       let rounds = context.rounds(
         quick: 40, standard: 300, exhaustive: 5_000, of: "rounds of 8 cancelled calls")
-      var round = 0
-      while rounds.goesOn(after: round) {
-        try await cancelAndWait(engine, round)
-        round += 1
-      }
+      for round in rounds { try await cancelAndWait(engine, round) }
     }
     Check(
       .c1, "late.after-acknowledged-calls",
@@ -28,11 +24,7 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 60, standard: 600, exhaustive: 20_000, of: "rounds of 20 changes")
-      var round = 0
-      while rounds.goesOn(after: round) {
-        try await changeAndLookAgain(engine, round)
-        round += 1
-      }
+      for round in rounds { try await changeAndLookAgain(engine, round) }
     }
   }
 }

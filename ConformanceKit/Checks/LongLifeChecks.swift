@@ -37,10 +37,9 @@ extension CheckDefinition {
       let seed = ~context.budget.seed
       let rounds = context.rounds(
         quick: 10, standard: 60, exhaustive: context.budget.corruptions, of: "corruptions")
-      var number = 0
-      while run.violations.isEmpty, rounds.goesOn(after: number) {
+      for number in rounds {
         try await run.check(run.corruption(number: number, seed: seed))
-        number += 1
+        if !run.violations.isEmpty { break }
       }
       try run.finish(", seed \(seed)")
     }

@@ -36,7 +36,7 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
   }
 
   /// What can become of it, as the manuals say. A call that succeeds on every local file system is left out, and so is
-  /// `close`, after which nobody can say whether the descriptor is free.
+  /// `close`, after which it is unknown whether the descriptor is free.
   var failures: [SystemFault.Failure] {
     switch self {
     case .open, .openat, .creat: [.inputOutput, .noSpace, .quota, .noDescriptors, .interrupted]

@@ -125,7 +125,7 @@ import StockroomCore
         guard let number = call.number else { continue }
         switch call {
         case .mmap:
-          // Memory that is no file is not asked about: whoever allocates may hold a lock that everybody needs.
+          // Memory that is no file is not asked about: it may be allocated under a lock that the answer needs, too.
           program += [
             jump(if: number, then: 0, otherwise: 4), load(16 + 32), jump(if: .max, then: 0, otherwise: 1),
             allow, ask,

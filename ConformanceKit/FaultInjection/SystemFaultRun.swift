@@ -168,7 +168,7 @@ private struct SystemFaultTrial {
     } catch {
       try judge(error, of: way.rawValue)
       contents.refuse(operations, isAtomic: task.isAtomic)
-      // What it was refused is put right by the next write, or is not there for whoever opens the store first.
+      // What it was refused is put right by the next write, or is not there when the store is opened next.
       if (task.fault?.number ?? 0).isMultiple(of: 2) {
         try await close()
         try await open()

@@ -59,7 +59,7 @@ struct LongLife {
     var life = try await LongLife(context, at: context.place, isReopened: isReopened)
     var (done, lastLook) = (0, 0)
     do {
-      while rounds.goesOn(after: done) {
+      for _ in rounds {
         try await life.call(done + 1)
         done += 1
         if isLookDue(after: done, lastLook) {

@@ -24,7 +24,7 @@ struct ManyEntries {
   func run(_ rounds: RoundLimit) async throws {
     let engine = try await context.open()
     var (batches, lastLook) = (0, 0)
-    while rounds.goesOn(after: batches) {
+    for _ in rounds {
       try await write(batches * batchSize..<(batches + 1) * batchSize, to: engine)
       batches += 1
       let count = batches * batchSize

@@ -19,12 +19,11 @@ extension CheckContext {
   }
 }
 
-/// How many rounds a check makes, and for how long.
-struct RoundLimit: Sendable {
+/// How many rounds a check makes, and for how long: the numbers of the rounds, from 0.
+struct RoundLimit: Sequence, Sendable {
   private let context: CheckContext
   private let what: String
-  /// How many rounds the level has the check make.
-  let wanted: Int
+  private let wanted: Int
   private let end: ContinuousClock.Instant?
 
   fileprivate init(context: CheckContext, what: String, wanted: Int, share: Duration?) {
@@ -32,8 +31,15 @@ struct RoundLimit: Sendable {
     end = share.map { ContinuousClock.now + $0 }
   }
 
+  /// The numbers that one of so many tasks has when they share the rounds.
+  func share(of task: Int, among taskCount: Int) -> some Sequence<Int> {
+    sequence(first: task) { $0 + taskCount }.lazy.prefix { goesOn(after: $0) }
+  }
+
+  func makeIterator() -> some IteratorProtocol<Int> { share(of: 0, among: 1).makeIterator() }
+
   /// Whether another round is to be made after so many. Notes in the report if there is no time for it.
-  func goesOn(after done: Int) -> Bool {
+  private func goesOn(after done: Int) -> Bool {
     if done >= wanted { return false }
     context.noteProgress()
     guard let end, done > 0, ContinuousClock.now > end else { return true }

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 
 /// A correct engine with a log, for one process or for several, from which those are made that break when a process dies.
-package final class CrashFaultEngine: StorageEngine {
+package final class CrashFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose.
   package enum Fault: String, CaseIterable, Sendable {
     // When the process dies
@@ -72,18 +72,6 @@ package final class CrashFaultEngine: StorageEngine {
       return try body(&state)
     }
   }
-
-  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-
-  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-
-  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-
-  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
-
-  package func removeAllData() async throws { try await apply([.removeAll]) }
 
   package func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()

@@ -11,7 +11,7 @@ import StockroomCore
 
 /// A correct engine that keeps everything in one file, with a sum, and puts a new one in its place with every write;
 /// from which those are made that break when a file is corrupted, something runs out, or the clock goes back.
-package final class EnvironmentFaultEngine: StorageEngine {
+package final class EnvironmentFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose.
   package enum Fault: String, CaseIterable, Sendable {
     // Corruption
@@ -66,18 +66,6 @@ package final class EnvironmentFaultEngine: StorageEngine {
       return try body(state.entries)
     }
   }
-
-  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-
-  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-
-  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-
-  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
-
-  package func removeAllData() async throws { try await apply([.removeAll]) }
 
   package func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()

@@ -3,7 +3,7 @@ import StockroomCore
 
 /// A correct engine with a log that it compacts, from which those are made that break after many calls, or when the clock
 /// jumps.
-package final class LifeFaultEngine: StorageEngine {
+package final class LifeFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose.
   package enum Fault: String, CaseIterable, Sendable {
     // Compaction
@@ -81,18 +81,6 @@ package final class LifeFaultEngine: StorageEngine {
   }
 
   // MARK: - Changes
-
-  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-
-  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-
-  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-
-  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
-
-  package func removeAllData() async throws { try await apply([.removeAll]) }
 
   package func apply(_ operations: [StorageOperation]) async throws {
     do {

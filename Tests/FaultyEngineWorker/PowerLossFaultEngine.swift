@@ -3,7 +3,7 @@ import StockroomCore
 
 /// A correct engine for one process, from which those are made that break when the machine dies: it keeps a log, or
 /// rewrites everything with each batch.
-package final class PowerLossFaultEngine: StorageEngine {
+package final class PowerLossFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose.
   package enum Fault: String, CaseIterable, Sendable {
     // With a log
@@ -52,16 +52,6 @@ package final class PowerLossFaultEngine: StorageEngine {
       state.entries = entries
     }
   }
-
-  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-  package func removeAllData() async throws { try await apply([.removeAll]) }
-
-  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-
-  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
 
   package func read(key: CacheKey) async throws -> Data? { try entry(key)?.data }
   package func createdAt(key: CacheKey) async throws -> Date? { try entry(key)?.createdAt }

@@ -3,7 +3,7 @@ import StockroomCore
 
 /// A correct engine that keeps everything in one file, which it reads for every call and replaces with every write, for one
 /// process or for several; from which those are made that break when they are not alone.
-package final class SharedPlaceFaultEngine: StorageEngine {
+package final class SharedPlaceFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose, or unusual.
   package enum Fault: String, CaseIterable, Sendable {
     // Memory of what others change
@@ -75,18 +75,6 @@ package final class SharedPlaceFaultEngine: StorageEngine {
     if let mark { state.cached = (mark, entries) }
     return entries
   }
-
-  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-
-  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-
-  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-
-  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
-
-  package func removeAllData() async throws { try await apply([.removeAll]) }
 
   package func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()

@@ -3,7 +3,7 @@ import StockroomCore
 
 /// A correct engine for one process with a log, or with a file that it replaces with every write, from which those are made
 /// that break when a call of the system fails.
-package final class SystemFaultEngine: StorageEngine {
+package final class SystemFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose, or unusual.
   package enum Fault: String, CaseIterable, Sendable {
     // Writes
@@ -64,16 +64,6 @@ package final class SystemFaultEngine: StorageEngine {
       return try body(&state)
     }
   }
-
-  package func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-
-  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-
-  package func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-
-  package func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
 
   package func removeAllData() async throws {
     try perform { state in

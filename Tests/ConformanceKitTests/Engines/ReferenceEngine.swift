@@ -1,3 +1,4 @@
+import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
@@ -5,7 +6,7 @@ import StockroomCore
 /// among the tests are made.
 ///
 /// Without a directory it keeps its entries in memory; with one also in a log, of which see ``LogFile``.
-final class ReferenceEngine: StorageEngine {
+final class ReferenceEngine: ApplyingEngine {
   /// How the engine is broken on purpose.
   enum Fault: Sendable {
     case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
@@ -62,12 +63,6 @@ final class ReferenceEngine: StorageEngine {
     try open().look(body)
   }
 
-  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-
   func read(key: CacheKey) async throws -> Data? {
     try key.validate()
     return try look { $0.entries[key]?.data }
@@ -87,12 +82,6 @@ final class ReferenceEngine: StorageEngine {
     await Task.yield()
     return try everything()
   }
-
-  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-
-  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
-
-  func removeAllData() async throws { try await apply([.removeAll]) }
 
   func keyExists(_ key: CacheKey) async throws -> Bool { try await read(key: key) != nil }
 

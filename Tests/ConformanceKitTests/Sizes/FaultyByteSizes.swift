@@ -1,3 +1,4 @@
+import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
@@ -139,23 +140,16 @@ extension [(key: CacheKey, data: Data)] {
 }
 
 /// What a store at fault makes of its engine.
-struct PassingEngine: StorageEngine {
+struct PassingEngine: ApplyingEngine {
   let base: any StorageEngine
   var entries: @Sendable ([StorageEntry]) -> [StorageEntry] = { $0 }
   var operations: @Sendable ([StorageOperation]) -> [StorageOperation] = { $0 }
 
   var capabilities: EngineCapabilities { base.capabilities }
-  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
   func apply(_ operations: [StorageOperation]) async throws {
     try await base.apply(self.operations(operations))
   }
   func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
-  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
-  func removeAllData() async throws { try await apply([.removeAll]) }
   func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
   func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
