@@ -67,7 +67,8 @@ struct FaultyStoreTests {
     fault: ReferenceStore.Fault? = nil, capabilities: EngineCapabilities = [.atomicBatches],
     makeEngine: @escaping @Sendable (URL) throws -> any StorageEngine = { _ in try ReferenceEngine() }
   ) -> [ConformanceCheck] {
-    var suite = ConformanceSuite("Plain", capabilities: capabilities, makeEngine: makeEngine)
+    let budget: ConformanceBudget = TestRun.isExhaustive ? .standard : .quick
+    var suite = ConformanceSuite("Plain", capabilities: capabilities, budget: budget, makeEngine: makeEngine)
     suite.makeStore = { ReferenceStore($0, fault: fault) }
     return suite.checks.filter(\.rule.isForStores)
   }
