@@ -26,8 +26,8 @@ struct UnusualEngine: Sendable, CustomTestStringConvertible {
     .init("slow, with six methods", claiming: [], isSlow: true) { SlowMinimalEngine() },
     .init("remote", isSlow: true) { RemoteEngine(base: try ReferenceEngine()) },
     .init("yields at every step") { YieldingEngine(base: try ReferenceEngine()) },
-    .init("works in tasks of its own") { DetachedEngine(base: try ReferenceEngine()) },
-    .init("works on a thread of its own") { ThreadEngine(base: try ReferenceEngine()) },
+    .init("works in tasks of its own", isSlow: true) { DetachedEngine(base: try ReferenceEngine()) },
+    .init("works on a thread of its own", isSlow: true) { ThreadEngine(base: try ReferenceEngine()) },
     .init("gives another order each time") { ShufflingEngine(base: try ReferenceEngine()) },
     .init("has room for 64 MiB") { LimitedEngine(base: try ReferenceEngine()) },
     .init("keeps times in milliseconds") { MillisecondEngine(base: try ReferenceEngine()) },
@@ -42,9 +42,10 @@ struct UnusualEngineTests {
     let suite = ConformanceSuite(unusual.name, capabilities: unusual.capabilities, budget: .quick) { _ in
       try unusual.makeEngine()
     }
-    // To each call of a slow engine the long checks add up to minutes.
+    // To each call of a slow engine the long checks add up to minutes; those of sizes have unusual engines of their own.
     let checks = suite.checks.filter {
-      TestRun.isExhaustive || !unusual.isSlow || !FaultyEngineCase.longChecks.contains($0.id)
+      TestRun.isExhaustive
+        || !SizeFault.isOwn($0.id) && !(unusual.isSlow && FaultyEngineCase.longChecks.contains($0.id))
     }
     let failures = await withTaskGroup { group in
       for check in checks { group.addTask { await check.outcome().failure } }

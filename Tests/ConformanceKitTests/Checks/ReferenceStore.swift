@@ -11,12 +11,12 @@ final class ReferenceStore: CheckedStore {
   /// How the store is broken on purpose.
   enum Fault: Sendable {
     case losesConcurrentChanges, appendsWhatItLoads
-    case changesItemsFirst, believesErrors, ignoresErrors, writesBeforeLoading
+    case changesItemsFirst, believesErrors, ignoresErrors, writesBeforeLoading, skipsUnencodable
     case runsChainsInParts, changesItemsStepByStep, runsChainsAtOnce, runsChainsAgain
     case ordersByKey, ordersByLastWrite, replacesAtTheEnd
     case announcesEarly, announcesEachItem, announcesChainsBackwards, tellsTheLastSubscriber,
       waitsForSubscribers, forgetsForSlowSubscribers
-    case tellsOnlyChanges
+    case tellsOnlyChanges, loadsInSilence
     case hidesUnreadable, deletesUnreadable, failsOnUnreadable, stopsAtUnreadable
     case writesEverything, readsEverything, copiesItems
     case cutsIdentifiers, composesIdentifiers, hashesBeginnings, refusesLongIdentifiers, replacesByHash
@@ -127,7 +127,7 @@ extension ReferenceStore {
     hasLoaded = true
     withMutation(keyPath: \.items) { table = loaded }
     unreadableKeys = unreadable
-    await announce([StoreEvent(.loaded, table.items)])
+    if fault != .loadsInSilence { await announce([StoreEvent(.loaded, table.items)]) }
   }
 }
 
@@ -177,7 +177,9 @@ extension ReferenceStore {
         }
         // What takes the place of an entry without an item is a new item, and so comes last.
         if unreadableKeys.contains(key) { operations.append(.remove(key: key)) }
-        operations.append(.write(try codec.encode(item), key: key))
+        do {
+          operations.append(.write(try codec.encode(item), key: key))
+        } catch where fault == .skipsUnencodable {}
       }
       return operations
     }
