@@ -176,9 +176,13 @@ extension LevelDBConnection {
       compactor.enqueue { [self] in
         // Compacting begins a new log. One without a batch would look like one whose batches have been lost.
         _ = try commit { $0.touchMetadata() }
-        handleLock.ifOpen { handle in
-          let isLast = index == starts.count - 1
-          handle.compact(from: index == 0 ? nil : start, to: isLast ? nil : starts[index + 1])
+        // LevelDB 1.23 ends the process if a write fails while a range is being compacted, so none is made then.
+        state.withLock { state in
+          if state.isBroken { return }
+          handleLock.ifOpen { handle in
+            let isLast = index == starts.count - 1
+            handle.compact(from: index == 0 ? nil : start, to: isLast ? nil : starts[index + 1])
+          }
         }
       }
     }

@@ -86,6 +86,35 @@ import Testing
       #expect(try await disk.open().read(key: key) == Data("a".utf8))
     }
 
+    @Test("Writes that find no room while removed entries are compacted throw", .timeLimit(.minutes(5)))
+    func fullDiskWhileCompacting() async throws {
+      // In a process of its own: LevelDB may end it.
+      await #expect(processExitsWith: .success) {
+        let tests = LevelDBDiskFullTests()
+        let disk = try SmallDisk("size=64m")
+        for round in 0..<3 {
+          let engine = try disk.open()
+          let entries = (0..<28).map {
+            (key: CacheKey(verbatim: "\(round)/\($0)"), data: tests.random(1 << 20))
+          }
+          try await engine.write(entries)
+          try await engine.removeAllData()
+          var number = 0
+          do {
+            while true {
+              try await engine.write(entries[number % 28].data, key: CacheKey(verbatim: "later/\(number)"))
+              number += 1
+            }
+          } catch let error as StorageError {
+            #expect(error.code == .diskFull, "\(error)")
+          }
+          #expect(try await engine.keyCount() == number)
+          try await engine.close()
+          try FileManager.default.removeItem(at: disk.directory.url)
+        }
+      }
+    }
+
     private func random(_ count: Int) -> Data {
       var data = Data(count: count)
       data.withUnsafeMutableBytes { bytes in
