@@ -179,7 +179,7 @@ extension ReferenceStore {
         if unreadableKeys.contains(key) { operations.append(.remove(key: key)) }
         do {
           operations.append(.write(try codec.encode(item), key: key))
-        } catch where fault == .skipsUnencodable {}
+        } catch  where fault == .skipsUnencodable {}
       }
       return operations
     }
