@@ -135,6 +135,7 @@ private struct SystemFaultTrial {
 
   /// Opens the engine, again if that fails: one call fails, and no other.
   private mutating func open() async throws {
+    var reasons: [String] = []
     for _ in 0..<2 {
       do {
         engine = EngineUnderTest(try await makeEngine(task.place))
@@ -142,9 +143,11 @@ private struct SystemFaultTrial {
         return
       } catch {
         try judge(error, of: "opening the engine")
+        reasons.append("\(error)")
       }
     }
-    throw Violation("\(stage), the engine could not be opened twice, although one call had failed")
+    throw Violation(
+      "\(stage), the engine could not be opened twice, although one call had failed: \(reasons.joined(separator: "; "))")
   }
 
   private mutating func close() async throws {
