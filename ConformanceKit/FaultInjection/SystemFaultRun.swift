@@ -147,7 +147,8 @@ private struct SystemFaultTrial {
       }
     }
     throw Violation(
-      "\(stage), the engine could not be opened twice, although one call had failed: \(reasons.joined(separator: "; "))")
+      "\(stage), the engine could not be opened twice, although one call had failed: \(reasons.joined(separator: "; "))"
+    )
   }
 
   private mutating func close() async throws {
