@@ -38,7 +38,8 @@ import StockroomCore
 ///
 /// **Costs.** A write or a removal costs one look for each key and an append to the log, and at `Durability.full` one sync that
 /// concurrent calls share. ``removeAllData()`` costs an append for each of the N entries; their room on the disk is freed
-/// afterwards, in the background.
+/// afterwards, in the background, some 8 MB at a time. A write meanwhile waits for one of these steps, which take some 20 to
+/// 60 ms; reads do not.
 ///
 /// **Apple's systems.** An app and its extensions cannot have a database in an app group's container open at the same
 /// time: the second one throws `locked`. The engine holds a file lock (`flock`) as long as it is open; iOS ends an app with
