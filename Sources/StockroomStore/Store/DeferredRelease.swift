@@ -13,7 +13,7 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
   private let state = MutexProtected(State())
 
   deinit {
-    let table = state.withLock { $0.table }
+    let table = state.withLock { Swift.exchange(&$0.table, with: ItemTable()) }
     if !table.isSmall { releaseInBackground(consume table) }
   }
 
