@@ -24,6 +24,8 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let multiProcess = EngineCapabilities(rawValue: 1 << 5)
   /// Corruption anywhere is reported as ``StorageError/Code/corrupted``, never returned as data (rule F2).
   public static let detectsCorruption = EngineCapabilities(rawValue: 1 << 6)
+  /// ``StorageEngine/withTransaction(_:)`` runs transactions that are strictly serializable (rules T1 to T5).
+  public static let transactions = EngineCapabilities(rawValue: 1 << 7)
 }
 
 extension EngineCapabilities: CustomStringConvertible {
@@ -31,7 +33,7 @@ extension EngineCapabilities: CustomStringConvertible {
   public static let named: [(name: String, capability: EngineCapabilities)] = [
     ("persistent", .persistent), ("atomicBatches", .atomicBatches), ("snapshotReads", .snapshotReads),
     ("orderedScans", .orderedScans), ("durableWrites", .durableWrites), ("multiProcess", .multiProcess),
-    ("detectsCorruption", .detectsCorruption),
+    ("detectsCorruption", .detectsCorruption), ("transactions", .transactions),
   ]
 
   /// The names of the capabilities in the set, in brackets.

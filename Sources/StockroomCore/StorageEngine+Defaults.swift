@@ -164,6 +164,13 @@ extension StorageEngine {
     return entries
   }
 
+  /// Throws `unsupported`.
+  public func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    throw StorageError(.unsupported, "A \(type(of: self)) has no transactions.")
+  }
+
   /// Reads every entry.
   public func verify() async throws {
     _ = try await readAllEntries()

@@ -28,7 +28,7 @@
 ///
 /// Each rule has an identifier, by which documentation and checks name it. `ContractRule` in ConformanceKit states them: keys
 /// (K1 to K4), values (V1 to V3), writing (W1 to W6), reading (R1 to R6), removing and counting (D1, D2, L1, L2), concurrency
-/// (C1 to C6), opening and closing (O1 to O6) and faults (F1 to F4). ``EngineCapabilities`` are the promises that an engine may
+/// (C1 to C6), opening and closing (O1 to O6), faults (F1 to F4) and transactions (T1 to T5). ``EngineCapabilities`` are the promises that an engine may
 /// make beyond those that hold for all.
 ///
 /// A key is *absent* when there is no entry under it. A write is *acknowledged* once the call has returned without throwing.
@@ -132,6 +132,31 @@ public protocol StorageEngine: Sendable {
   ///
   /// - Throws: as ``read(key:)``; `invalidKey` if a bound of the range is no valid key.
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)]
+
+  /// Reads and writes as if nothing else ran meanwhile (rules T1 to T5). For engines with the capability
+  /// ``EngineCapabilities/transactions``.
+  ///
+  /// ```swift
+  /// let rest = try await engine.withTransaction { transaction in
+  ///   let stock = try transaction.read(key: shelf).flatMap(Stock.init) ?? .empty
+  ///   let rest = try stock.removing(order)         // throws if there is not enough, and nothing has changed then
+  ///   try transaction.write(rest.data, key: shelf)
+  ///   return rest
+  /// }
+  /// ```
+  ///
+  /// The body is synchronous, so that no transaction stays open while a task is suspended, and runs on a thread that may wait.
+  /// It may run more than once, of which the last run counts: leave everything but the transaction alone in it. As long as it
+  /// runs, writes wait. It must not wait for another call of the engine.
+  ///
+  /// Default: throws `unsupported`.
+  ///
+  /// - Returns: what the body returned.
+  /// - Throws: what the body threw, as it is, with nothing changed; ``StorageError`` with code `conflict` from an engine that
+  ///   gives up because others change the same entries, with nothing changed; otherwise as ``write(_:key:)``.
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result
 
   /// Reads everything that is stored, and throws if anything of it is corrupted (rule F2). Changes nothing.
   ///

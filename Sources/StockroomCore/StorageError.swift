@@ -44,6 +44,8 @@ extension StorageError {
     public static let diskFull = Code("diskFull")
     /// The engine cannot do this, or the place belongs to another program.
     public static let unsupported = Code("unsupported")
+    /// A transaction was given up because others change the same entries, and nothing has happened (rule T4).
+    public static let conflict = Code("conflict")
     /// Any other failure of the disk, the network or the library underneath.
     public static let io = Code("io")
   }

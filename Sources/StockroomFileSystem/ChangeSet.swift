@@ -7,19 +7,12 @@ import StockroomCore
 import Synchronization
 
 /// What one call wants written.
-final class WriteRequest: Sendable {
-  let operations: [StorageOperation]
+final class DiskRequest: Sendable {
+  let request: WriteRequest
   /// Set once it has been done, in case the group that it was part of fails and is tried again one by one.
   let isDone = Atomic(false)
 
-  init(_ operations: [StorageOperation]) { self.operations = operations }
-
-  /// Whether one rename or removal does it all, so that no journal is needed.
-  var isSimple: Bool {
-    guard operations.count == 1, let operation = operations.first else { return operations.isEmpty }
-    if case .removeAll = operation { return false }
-    return true
-  }
+  init(_ request: WriteRequest) { self.request = request }
 }
 
 /// What the operations of a group come to: for each key what becomes of it.
@@ -34,7 +27,7 @@ struct ChangeSet {
     /// Orders the writes as the keys were first written.
     var order: Int
     /// The requests that this change is all of.
-    var requests: [WriteRequest] = []
+    var requests: [DiskRequest] = []
   }
 
   private(set) var changes: [Change] = []
@@ -42,13 +35,14 @@ struct ChangeSet {
   private var indices: [CacheKey: Int] = [:]
   private var operationCount = 0
 
-  init(_ requests: [WriteRequest]) {
-    for request in requests {
-      for operation in request.operations { add(operation, of: request) }
+  /// - Parameter operations: What each of the requests comes to.
+  init(_ requests: [DiskRequest], _ operations: [[StorageOperation]]) {
+    for (request, operations) in zip(requests, operations) {
+      for operation in operations { add(operation, of: request) }
     }
   }
 
-  private mutating func add(_ operation: StorageOperation, of request: WriteRequest) {
+  private mutating func add(_ operation: StorageOperation, of request: DiskRequest) {
     operationCount += 1
     switch operation {
     case .write(let data, let key):

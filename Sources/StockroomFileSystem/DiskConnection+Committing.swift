@@ -10,13 +10,31 @@ extension DiskConnection {
   ///
   /// Requests of one operation need no journal, since renaming and removing a file is atomic; they share the
   /// syncs. If there is any other, the whole group is one transaction.
-  func commit(_ requests: [WriteRequest]) throws {
-    let pending = requests.filter { !$0.isDone.load(ordering: .relaxed) && !$0.operations.isEmpty }
+  func commit(_ requests: [DiskRequest]) throws {
+    let pending = requests.filter { !$0.isDone.load(ordering: .relaxed) }
     guard !pending.isEmpty else { return }
     try withLock {
-      let commit = try Commit(self, ChangeSet(pending), isJournaled: !pending.allSatisfy(\.isSimple))
+      let operations = pending.map(\.request).operations(reading: DiskEntryReader(connection: self), nil)
+      if operations.allSatisfy(\.isEmpty) { return }
+      let commit = try Commit(
+        self, ChangeSet(pending, operations), isJournaled: isJournalNeeded(for: pending, operations))
       try index.update(of: self, with: { try commit.run() }, changes: commit.indexChanges)
     }
+  }
+
+  private func isJournalNeeded(for requests: [DiskRequest], _ operations: [[StorageOperation]]) -> Bool {
+    // A transaction may have read what another request of the group writes, which must not fail alone then.
+    if requests.count > 1, requests.contains(where: { $0.request.knownOperations == nil }) { return true }
+    return !operations.allSatisfy(\.isSimple)
+  }
+}
+
+extension [StorageOperation] {
+  /// Whether one rename or removal does it all.
+  fileprivate var isSimple: Bool {
+    guard count == 1, let operation = first else { return isEmpty }
+    if case .removeAll = operation { return false }
+    return true
   }
 }
 

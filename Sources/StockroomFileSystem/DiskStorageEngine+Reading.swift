@@ -213,7 +213,7 @@ extension DiskConnection {
   }
 
   /// All keys in byte order. Costs O(1) if they are known from another scan.
-  private func sortedKeys(_ cancellation: Cancellation) throws -> SortedKeys {
+  fileprivate func sortedKeys(_ cancellation: Cancellation = Cancellation()) throws -> SortedKeys {
     try optimisticRead(.everything) { version in
       let moment = try KeyIndex.Moment(self, version: version)
       if let known = index.keys(at: moment) { return known }
@@ -285,5 +285,30 @@ extension [CacheKey] {
       if index % 1000 == 999 { try cancellation.check() }
       try body(key)
     }
+  }
+}
+
+// MARK: - Transactions
+
+/// What transactions read: the files, while the engine has the lock.
+struct DiskEntryReader: EntryReader {
+  let connection: DiskConnection
+
+  func data(of key: CacheKey) throws -> Data? { try connection.value(of: FileName(key)) }
+
+  func contains(_ key: CacheKey) throws -> Bool { try connection.entries.status(of: FileName(key)) != nil }
+
+  /// Lists the directory, unless the keys are known from another scan.
+  func count() throws -> Int {
+    var count = 0
+    try connection.sortedKeys().forEach(from: CacheKey(verbatim: "")) { _ in
+      count += 1
+      return true
+    }
+    return count
+  }
+
+  func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws {
+    try connection.sortedKeys().forEach(from: start, body)
   }
 }

@@ -49,7 +49,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   /// What is open, or why it could not be opened.
   private let opened: Result<DiskConnection, any Error>
   private let durability: Durability
-  private let committer: GroupCommitter<WriteRequest>
+  private let committer: GroupCommitter<DiskRequest>
   let thread = DedicatedThread()
   let gate: Gate
 
@@ -114,15 +114,17 @@ public final class DiskStorageEngine: BatchWritingEngine {
   /// Everything but reads of many entries as of one moment, and checksums; `EngineCapabilities.durableWrites` only at
   /// `Durability.full`.
   public var capabilities: EngineCapabilities {
-    let always: EngineCapabilities = [.persistent, .atomicBatches, .orderedScans, .multiProcess]
+    let always: EngineCapabilities = [
+      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions,
+    ]
     return durability == .full ? always.union(.durableWrites) : always
   }
 
-  /// Commits the operations together with those of concurrent calls, with which they share the syncs.
-  package func commit(_ operations: [StorageOperation]) async throws {
+  /// Commits the request together with those of concurrent calls, with which it shares the syncs.
+  package func commit(_ request: WriteRequest) async throws {
     try await gate.whileOpen {
-      if operations.isEmpty { return }
-      try await committer.submit(WriteRequest(operations))
+      if request.isEmpty { return }
+      try await committer.submit(DiskRequest(request))
     }
   }
 

@@ -89,7 +89,10 @@ extension LMDBEnvironment {
   /// Commits the requests as one transaction, or none of them.
   func commit(_ requests: [LMDBRequest]) throws {
     do {
-      let size = requests.reduce(0) { $0 + $1.estimatedSize }
+      // What transactions come to is known only once they have the write lock.
+      let known = requests.map(\.request).knownOperations.map(LMDBGroup.init)
+      var group = known ?? LMDBGroup(operations: [])
+      var size = group.estimatedSize
       if case .failure = handle { try repair() }
       // LMDB looks at the file whatever it is asked for.
       try files.checkWritable()
@@ -101,8 +104,9 @@ extension LMDBEnvironment {
       var usesReserve = false
       while true {
         do {
-          return try commitOnce(requests, usesReserve: usesReserve)
+          return try commitOnce(requests, known, &group, usesReserve: usesReserve)
         } catch let error as LMDBError where error.code == MDB_MAP_FULL {
+          size = group.estimatedSize
           try makeRoom(forBytes: size)
         } catch let error as LMDBError where Self.isRepairable(error) && repairs < 3 {
           repairs += 1
@@ -112,7 +116,7 @@ extension LMDBEnvironment {
           let isFull = (error as? LMDBError)?.code == ENOSPC
           guard isFull, !usesReserve else { throw error }
           if wasFull {
-            guard requests.contains(where: \.removes) else { throw error }
+            guard group.removes else { throw error }
             usesReserve = true
           }
           wasFull = true
@@ -126,10 +130,16 @@ extension LMDBEnvironment {
     }
   }
 
-  private func commitOnce(_ requests: [LMDBRequest], usesReserve: Bool) throws {
+  /// - Parameters:
+  ///   - known: What the requests come to, if that is known.
+  ///   - group: Gets what they come to.
+  private func commitOnce(
+    _ requests: [LMDBRequest], _ known: LMDBGroup?, _ group: inout LMDBGroup, usesReserve: Bool
+  ) throws {
     let handle = try handle.get()
     try handle.setDurability(requests.contains { $0.durability == .full } ? .full : .process)
     let transaction = try handle.beginWriting()
+    let hasChanges: Bool
     do {
       hasWritten = true
       // Waiting for another process may have taken long.
@@ -143,7 +153,16 @@ extension LMDBEnvironment {
       }
       try handle.extendFile(to: handle.mapSize)
       if usesReserve { try handle.releaseReserve() } else { handle.keepReserve() }
-      let batch = SortedBatch(joining: requests.map(\.operations))
+      if let known {
+        group = known
+      } else {
+        // No one else can commit, so that the latest snapshot is what the transaction sees.
+        let reader = LMDBEntryReader(snapshot: try handle.latestSnapshot(file), directory: directory)
+        group = LMDBGroup(
+          operations: requests.map(\.request).operations(reading: reader, LMDBStorageEngine.valueLimit))
+      }
+      let batch = SortedBatch(joining: group.operations)
+      hasChanges = !batch.operations.isEmpty
       try writeCheck.check(batch, in: transaction, of: handle, file)
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
@@ -152,8 +171,8 @@ extension LMDBEnvironment {
       mdb_txn_abort(transaction)
       throw error
     }
-    try LMDBError.check(mdb_txn_commit(transaction))
-    // What was committed to files that no opening will find is not acknowledged.
+    if hasChanges { try LMDBError.check(mdb_txn_commit(transaction)) } else { mdb_txn_abort(transaction) }
+    // What was committed to files that no opening will find is not acknowledged, and nor is what was read of them.
     try checkFiles()
   }
 

@@ -90,7 +90,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   /// systems.
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
-      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess,
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
     ]
     #if canImport(Darwin)
       // LMDB syncs with fsync, which there leaves the data in the memory of the disk. F_FULLFSYNC after a commit would not
@@ -106,11 +106,11 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   package static let valueLimit: ValueLimit? = ValueLimit(
     of: "LMDB", (1 << 31) - (1 << 16) - LMDBPage.headerSize - EntryHeader.encodedSize)
 
-  /// Commits the operations as one transaction, together with those of concurrent calls.
-  package func commit(_ operations: [StorageOperation]) async throws {
+  /// Commits the request as one transaction, together with those of concurrent calls.
+  package func commit(_ request: WriteRequest) async throws {
     try await gate.whileOpen {
-      if operations.isEmpty { return }
-      try await shared.committer.submit(LMDBRequest(operations: operations, durability: durability))
+      if request.isEmpty { return }
+      try await shared.committer.submit(LMDBRequest(request: request, durability: durability))
     }
   }
 

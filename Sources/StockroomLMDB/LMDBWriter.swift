@@ -7,19 +7,24 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What one call asks to be written, as a whole or not at all.
+/// What one call asks to be written.
 struct LMDBRequest: Sendable {
-  let operations: [StorageOperation]
+  let request: WriteRequest
   let durability: Durability
+}
 
-  /// Whether the request may leave less than there was.
+/// What the requests of a group come to: the operations of each, as one batch.
+struct LMDBGroup {
+  let operations: [[StorageOperation]]
+
+  /// Whether it may leave less than there was.
   var removes: Bool {
-    operations.contains { if case .write = $0 { false } else { true } }
+    operations.joined().contains { if case .write = $0 { false } else { true } }
   }
 
-  /// More than the request can need in the file, in bytes, of pages that become free on the way not to speak.
+  /// More than it can need in the file, in bytes, of pages that become free on the way not to speak.
   var estimatedSize: Int {
-    operations.reduce(0) { sum, operation in
+    operations.joined().reduce(0) { sum, operation in
       switch operation {
       // A small entry may leave its page half empty, and changes a leaf and a branch; a large one fills pages.
       case .write(let data, let key): sum + 2 * (data.count + key.value.utf8.count) + 512

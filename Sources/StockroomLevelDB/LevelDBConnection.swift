@@ -76,10 +76,15 @@ final class LevelDBConnection: Sendable {
     }
   }
 
-  /// Does the operations as one batch. On the engine's own thread: waits for the disk.
-  func commit(_ operations: [[StorageOperation]]) throws {
-    let batch = SortedBatch(joining: operations)
-    let removedKeys = try commit { try $0.add(batch) }
+  /// Does the requests as one batch. On the engine's own thread: waits for the disk.
+  func commit(_ requests: [WriteRequest]) throws {
+    // Put in order before anything is locked, if there are no transactions that have to look at the database first.
+    let known = requests.knownOperations.map { SortedBatch(joining: $0) }
+    let removedKeys = try commit { transaction in
+      let reader = LevelDBEntryReader(handle: transaction.handle)
+      try transaction.add(
+        known ?? SortedBatch(joining: requests.operations(reading: reader, LevelDBStorageEngine.valueLimit)))
+    }
     if !removedKeys.isEmpty { reclaimSpace(ofKeysFrom: removedKeys) }
   }
 

@@ -214,11 +214,12 @@ extension LevelDBHandle {
     try LevelDBMetadata.key.withUnsafeBytes { try read($0) { try LevelDBMetadata(decoding: $0, path: path) } }
   }
 
-  /// Walks the entries in byte order of keys until `body` returns false. On the engine's own thread.
+  /// Walks the entries at and after `start` in byte order of keys until `body` returns false. On the engine's own thread.
   func forEachEntry(
+    from start: [UInt8] = [],
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
   ) throws {
-    let iterator = iterator()
+    let iterator = iterator(from: start)
     while let (key, stored) = iterator.current, key.first != LevelDBMetadata.firstByte, try body(key, stored)
     {
       iterator.next()

@@ -51,7 +51,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
 
   let gate: Gate
   let connection: LevelDBConnection
-  private let committer: GroupCommitter<[StorageOperation]>
+  private let committer: GroupCommitter<WriteRequest>
   private let thread = DedicatedThread()
 
   /// Opens the database below the directory, and makes both if they are missing (rule O1).
@@ -69,7 +69,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner
   ) throws {
     let always: EngineCapabilities = [
-      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption, .transactions,
     ]
     capabilities = durability == .full ? always.union(.durableWrites) : always
     gate = Gate(path: directory.path)
@@ -92,11 +92,11 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   package static let valueLimit: ValueLimit? = ValueLimit(
     of: "LevelDB", 0x7FFF_FFFF - EntryHeader.encodedSize)
 
-  /// Commits the operations together with those of concurrent calls, with which they share the sync.
-  package func commit(_ operations: [StorageOperation]) async throws {
+  /// Commits the request together with those of concurrent calls, with which it shares the sync.
+  package func commit(_ request: WriteRequest) async throws {
     try await gate.whileOpen {
-      if operations.isEmpty { return }
-      try await committer.submit(operations)
+      if request.isEmpty { return }
+      try await committer.submit(request)
     }
   }
 

@@ -10,7 +10,7 @@ import StockroomCore
 ///
 /// There is one transaction at a time, on the engine's own thread.
 struct LevelDBTransaction {
-  private let handle: LevelDBHandle
+  let handle: LevelDBHandle
   private let now = Timestamp.now()
   private let batch = LevelDBBatch()
   /// What the database holds once the batch is written.

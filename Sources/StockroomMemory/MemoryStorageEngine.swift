@@ -20,22 +20,32 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   private static let batchesPerYield = 64
 
   private let state = MutexProtected(MemoryState())
+  /// For the bodies of transactions, which may take long (rule T5).
+  private let thread = DedicatedThread()
 
   /// An empty engine. Every engine has entries of its own.
   public init() {}
 
   deinit {
+    thread.stop()
     var table = state.withLock { $0.table.take() }
     free(&table)
   }
 
   /// Everything that does not need a disk.
-  public var capabilities: EngineCapabilities { [.atomicBatches, .snapshotReads, .orderedScans] }
+  public var capabilities: EngineCapabilities {
+    [.atomicBatches, .snapshotReads, .orderedScans, .transactions]
+  }
 
-  /// Forgets every entry and gives their memory back (rule O3). O(1); freeing them costs O(N), in the background.
+  /// Waits for the batches and transactions that are under way, forgets every entry and gives their memory back (rule O3).
+  /// O(1) besides; freeing them costs O(N), in the background.
   public func close() async throws {
+    await takeTurn()
+    defer { passTurn() }
     var table = state.withLock { $0.table.take() }
     free(&table)
+    // No job is waiting, since transactions have the turn.
+    thread.stop()
   }
 
   #if DEBUG
@@ -69,14 +79,13 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 
   // MARK: Writing
 
-  /// Does the operations as one batch: O(log N) and a copy of the value for each, O(1) for all that `removeAll` removes, whose
-  /// memory is freed in the background.
-  package func commit(_ operations: [StorageOperation]) async throws {
+  /// Does the request as one batch: O(log N) and a copy of the value for each operation, O(1) for all that `removeAll` removes,
+  /// whose memory is freed in the background.
+  package func commit(_ request: WriteRequest) async throws {
     try Task.checkCancellation()
-    guard operations.count <= Self.longestBatchInPlace, !operations.contains(where: \.removesAll) else {
-      return try await commitBeside(operations)
-    }
-    let operations = operations.map(\.withValueOfItsOwn)
+    guard let requested = request.knownOperations else { return try await commitTransaction(request) }
+    guard Self.isShort(requested) else { return try await commitBeside(requested) }
+    let operations = requested.map(\.withValueOfItsOwn)
     if let count = try state.withLock({ try $0.apply(operations) }) {
       // A loop of writes that never suspends keeps its thread of the pool.
       if count % Self.batchesPerYield == 0 { await Task.yield() }
@@ -85,16 +94,47 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     await takeTurn()
     defer { passTurn() }
     try Task.checkCancellation()
+    try applyInPlace(operations)
+  }
+
+  /// Does the operations at once. For the task that has the turn.
+  private func applyInPlace(_ operations: [StorageOperation]) throws {
     try state.withLock { state in
       guard state.table != nil else { throw MemoryState.closed }
       state.table?.apply(operations)
     }
   }
 
-  /// Does the operations on a copy of the table, and puts it in the table's place.
+  private static func isShort(_ operations: [StorageOperation]) -> Bool {
+    operations.count <= longestBatchInPlace && !operations.contains(where: \.removesAll)
+  }
+
+  /// Does the operations beside the table, when it is this task's turn.
   @concurrent private func commitBeside(_ operations: [StorageOperation]) async throws {
     await takeTurn()
     defer { passTurn() }
+    try await applyBeside(operations)
+  }
+
+  /// Runs the transaction on the engine's own thread, and then does what it comes to.
+  @concurrent private func commitTransaction(_ request: WriteRequest) async throws {
+    await takeTurn()
+    defer { passTurn() }
+    let operations = try await operations(of: request)
+    guard Self.isShort(operations) else { return try await applyBeside(operations) }
+    try applyInPlace(operations.map(\.withValueOfItsOwn))
+  }
+
+  private func operations(of transaction: WriteRequest) async throws -> [StorageOperation] {
+    var table: MemoryTable? = try look { copy $0 }
+    defer { free(&table) }
+    return try await thread.run { [table] in
+      [transaction].operations(reading: table ?? MemoryTable(), nil).flatMap(\.self)
+    }
+  }
+
+  /// Does the operations on a copy of the table, and puts it in the table's place. For the task that has the turn.
+  private func applyBeside(_ operations: [StorageOperation]) async throws {
     var timer = YieldTimer()
     try await timer.yield()
     var next: MemoryTable? = try look { copy $0 }

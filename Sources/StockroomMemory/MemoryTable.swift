@@ -72,6 +72,19 @@ struct MemoryTable: Sendable {
   }
 }
 
+/// What transactions read.
+extension MemoryTable: EntryReader {
+  func data(of key: CacheKey) -> Data? { entries[key]?.data }
+
+  func contains(_ key: CacheKey) -> Bool { entries[key] != nil }
+
+  func count() -> Int { entries.count }
+
+  func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) rethrows {
+    try sortedKeys.forEach(from: start, body)
+  }
+}
+
 extension StorageOperation {
   var removesAll: Bool {
     if case .removeAll = self { true } else { false }

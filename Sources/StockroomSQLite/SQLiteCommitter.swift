@@ -28,40 +28,49 @@ final class SQLiteCommitter: Sendable {
     self.files = files
   }
 
-  /// Commits the batches, in this order, together. What fails for want of room is tried once more from the beginning of
+  /// Commits the requests, in this order, together. What fails for want of room is tried once more from the beginning of
   /// the log, whose own room may do: removals work on a full disk that way, unless the database has to grow first.
   ///
   /// - Throws: `StorageError`. Only with code `io`, if the files have been replaced in this very moment, may the
   ///   transaction have been committed, to files that are not there any more (rule C6).
-  func commit(_ batches: [[StorageOperation]]) throws {
-    let batch = SortedBatch(joining: batches)
+  func commit(_ requests: [WriteRequest]) throws {
+    // Put in order before the database is locked, if there are no transactions that have to look at it first.
+    let known = requests.knownOperations.map { SortedBatch(joining: $0) }
+    var removesAll = false
     do {
-      try commit(batch)
+      removesAll = try commit(requests, known)
     } catch let error as StorageError where error.code == .diskFull {
       guard (try? connection.restartLog(waiting: .zero)) != nil else { throw error }
-      try commit(batch)
+      removesAll = try commit(requests, known)
     }
-    if batch.removesAll { giveRoomBack() }
+    if removesAll { giveRoomBack() }
   }
 
-  private func commit(_ batch: SortedBatch) throws {
+  /// - Returns: Whether everything that there was has been removed.
+  private func commit(_ requests: [WriteRequest], _ knownBatch: SortedBatch?) throws -> Bool {
     try state.withLock { state in
       // Forgotten if the transaction fails, since it is not known then what was kept.
       let known = state.metadata.take()
       do {
-        var left = try connection.transaction(.beginWriting) {
+        var (left, removesAll) = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
+          let batch =
+            knownBatch
+            ?? SortedBatch(
+              joining: requests.operations(reading: SQLiteEntryReader(connection: connection), nil))
           let left = try transaction.perform(batch)
           // Not to write where others write by now, or where no opening will look.
           try files.check()
-          return left
+          return (left, batch.removesAll)
         }
         // Not to acknowledge it either, if it happened in between.
         try files.check(isThorough: true)
         // The transaction has been committed, and an error here must not say otherwise.
-        guard let version = try? connection.dataVersion() else { return }
-        left.version = version
-        state.metadata = left
+        if let version = try? connection.dataVersion() {
+          left.version = version
+          state.metadata = left
+        }
+        return removesAll
       } catch {
         try files.check(isThorough: true)
         throw error

@@ -9,7 +9,7 @@ final class SQLiteDatabase: Sendable {
   private let file: SQLiteFile
   private let files: SQLiteFiles
   private let committer: SQLiteCommitter
-  private let groups: GroupCommitter<[StorageOperation]>
+  private let groups: GroupCommitter<WriteRequest>
   private let readers: SQLiteReaders
   private let lockTimeout: Duration
 
@@ -95,12 +95,12 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Returns once the operations are committed, together with those of other tasks.
-  func commit(_ operations: [StorageOperation]) async throws {
+  /// Returns once the request is committed, together with those of other tasks.
+  func commit(_ request: WriteRequest) async throws {
     try gate.enter()
     defer { gate.leave() }
-    guard !operations.isEmpty else { return }
-    try await groups.submit(operations)
+    guard !request.isEmpty else { return }
+    try await groups.submit(request)
   }
 
   func close() async throws {

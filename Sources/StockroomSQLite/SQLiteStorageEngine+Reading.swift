@@ -108,11 +108,11 @@ extension SQLiteConnection {
   /// Up to how many pages of the database all entries are counted in one step, which takes a few milliseconds.
   private static let pagesCountedAtOnce = 8_192
 
-  fileprivate func value(of key: CacheKey) throws -> Data? {
+  func value(of key: CacheKey) throws -> Data? {
     try first(.value, key) { try $0.value(at: 0) }
   }
 
-  fileprivate func exists(_ key: CacheKey) throws -> Bool {
+  func exists(_ key: CacheKey) throws -> Bool {
     try first(.exists, key) { _ in true } ?? false
   }
 

@@ -142,14 +142,14 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   /// `EngineCapabilities.durableWrites` only at `Durability.full`.
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
-      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess,
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
     ]
     return durability == .full ? always.union(.durableWrites) : always
   }
 
-  /// Commits the operations together with those of concurrent calls, with which they share the sync.
-  package func commit(_ operations: [StorageOperation]) async throws {
-    try await database.commit(operations)
+  /// Commits the request together with those of concurrent calls, with which it shares the sync.
+  package func commit(_ request: WriteRequest) async throws {
+    try await database.commit(request)
   }
 
   /// Waits for what is under way, moves the log into the database and closes it (rule O3).

@@ -5,7 +5,7 @@
 #endif
 
 /// The writing path of an engine that does every change as a batch: it writes ``commit(_:)``, and the six methods of
-/// ``StorageEngine`` that write follow from it.
+/// ``StorageEngine`` that write follow from it, and transactions.
 ///
 /// Each checks keys and sizes before anything is done (rules K1, V2, W4). Those that take many entries leave the caller's
 /// actor, since even to check a hundred thousand keys takes long (rule C5).
@@ -13,9 +13,8 @@ package protocol BatchWritingEngine: StorageEngine {
   /// The longest value that the storage below can hold, and what it is called; nil if that is checked in ``commit(_:)``.
   static var valueLimit: ValueLimit? { get }
 
-  /// Does the operations, whose keys are valid, in order and as one batch. None are no reason to fail, but for an engine that
-  /// is closed.
-  func commit(_ operations: [StorageOperation]) async throws
+  /// Does what the request comes to, as one batch. To do nothing is no reason to fail, but for an engine that is closed.
+  func commit(_ request: WriteRequest) async throws
 }
 
 /// The longest value that a library can hold.
@@ -43,7 +42,7 @@ extension BatchWritingEngine {
   public func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
     try Self.valueLimit?.check(data, key)
-    try await commit([.write(data, key: key)])
+    try await commit(.operations([.write(data, key: key)]))
   }
 
   /// Writes the entries as one batch.
@@ -54,7 +53,7 @@ extension BatchWritingEngine {
   /// Makes the key absent, as a batch of one.
   public func remove(key: CacheKey) async throws {
     try key.validate()
-    try await commit([.remove(key: key)])
+    try await commit(.operations([.remove(key: key)]))
   }
 
   /// Makes the keys absent, as one batch.
@@ -64,7 +63,7 @@ extension BatchWritingEngine {
 
   /// Makes every key absent, as a batch of one.
   public func removeAllData() async throws {
-    try await commit([.removeAll])
+    try await commit(.operations([.removeAll]))
   }
 
   /// Does the operations in the order given, as one batch.
@@ -77,6 +76,32 @@ extension BatchWritingEngine {
     if let limit = Self.valueLimit {
       for case .write(let data, let key) in operations { try limit.check(data, key) }
     }
-    try await commit(operations)
+    try await commit(.operations(operations))
+  }
+
+  /// Runs the body on the engine's own thread, with an overlay of its changes in front of what the engine holds, and commits
+  /// them as one batch, together with what others write at the same time.
+  ///
+  /// Costs what the body's reads and a batch of its changes cost. Writes wait while the body runs, reads do not.
+  public func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let outcome = MutexProtected<Swift.Result<Result, any Error>?>(nil)
+    try await commit(
+      .transaction { transaction in
+        do {
+          let result = try body(transaction)
+          outcome.withLock { $0 = .success(result) }
+          return true
+        } catch {
+          outcome.withLock { $0 = .failure(error) }
+          return false
+        }
+      })
+    // A request that has been committed has been run.
+    guard let outcome = outcome.withLock({ $0 }) else {
+      throw StorageError(.io, "The transaction has not been run.")
+    }
+    return try outcome.get()
   }
 }

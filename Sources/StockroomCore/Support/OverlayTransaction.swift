@@ -1,0 +1,95 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// The transaction that bodies get: an overlay, for as long as the body runs.
+final class OverlayTransaction: StorageTransaction {
+  /// Nil once the body has returned (rule T4). Behind a lock, since nothing keeps a body from handing the transaction on.
+  private let overlay: MutexProtected<TransactionOverlay?>
+  private let valueLimit: ValueLimit?
+
+  init(on base: some EntryReader, _ valueLimit: ValueLimit?) {
+    overlay = MutexProtected(TransactionOverlay(on: base))
+    self.valueLimit = valueLimit
+  }
+
+  /// Ends the transaction. Returns what it has changed.
+  func end() -> [StorageOperation] { overlay.withLock { $0.take()?.operations } ?? [] }
+
+  func read(key: CacheKey) throws -> Data? {
+    try key.validate()
+    return try withOverlay { try $0.data(of: key) }
+  }
+
+  func read(keys: [CacheKey]) throws -> [Data] {
+    try keys.validate()
+    return try withOverlay { overlay in try keys.compactMap { try overlay.data(of: $0) } }
+  }
+
+  func keyExists(_ key: CacheKey) throws -> Bool {
+    try key.validate()
+    return try withOverlay { try $0.contains(key) }
+  }
+
+  func keyCount() throws -> Int { try withOverlay { try $0.count() } }
+
+  func allKeys() throws -> [CacheKey] {
+    try withOverlay { overlay in
+      var keys: [CacheKey] = []
+      try overlay.forEachKey(from: CacheKey(verbatim: "")) { key in
+        keys.append(key)
+        return true
+      }
+      return keys
+    }
+  }
+
+  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    let limit = max(0, limit ?? .max)
+    let cursor = KeyRangeCursor(range)
+    return try withOverlay { overlay in
+      var found: [(key: CacheKey, data: Data)] = []
+      if limit == 0 { return found }
+      try overlay.forEachKey(from: CacheKey(verbatim: String(decoding: cursor.start, as: UTF8.self))) { key in
+        switch cursor.position(of: key) {
+        case .before: return true
+        case .behind: return false
+        case .inside:
+          // Another program may have removed the file since it was listed.
+          if let data = try overlay.data(of: key) { found.append((key, data)) }
+          return found.count < limit
+        }
+      }
+      return found
+    }
+  }
+
+  func write(_ data: Data, key: CacheKey) throws {
+    try key.validate()
+    try valueLimit?.check(data, key)
+    // A slice would be read back as one (rule V3).
+    let value = data.startIndex == 0 ? data : data.withUnsafeBytes { Data($0) }
+    try withOverlay { $0.write(value, key: key) }
+  }
+
+  func remove(key: CacheKey) throws {
+    try key.validate()
+    try withOverlay { $0.remove(key) }
+  }
+
+  func removeAll() throws { try withOverlay { $0.removeAll() } }
+
+  private func withOverlay<Result>(_ body: (inout TransactionOverlay) throws -> Result) throws -> Result {
+    try overlay.withLock { overlay in
+      // Moved out and back, so that changing it copies nothing.
+      guard var current = overlay.take() else {
+        throw StorageError(.closed, "The transaction is over: it cannot be used once its body has returned.")
+      }
+      defer { overlay = current }
+      return try body(&current)
+    }
+  }
+}

@@ -1,0 +1,29 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What transactions read: the database as the connection that writes sees it, which has the write lock.
+struct SQLiteEntryReader: EntryReader {
+  let connection: SQLiteConnection
+
+  func data(of key: CacheKey) throws -> Data? { try connection.value(of: key) }
+
+  func contains(_ key: CacheKey) throws -> Bool { try connection.exists(key) }
+
+  func count() throws -> Int {
+    try connection.run(.count) { try $0.step() ? Int($0.number(at: 0)) : 0 }
+  }
+
+  func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws {
+    try connection.run(.keysAndValuesFrom) { statement in
+      try start.withUTF8 { start in
+        try statement.bind(start, at: 1)
+        while try statement.step(), try body(statement.key(at: 0)) {}
+      }
+    }
+  }
+}
