@@ -26,6 +26,8 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let detectsCorruption = EngineCapabilities(rawValue: 1 << 6)
   /// ``StorageEngine/withTransaction(_:)`` runs transactions that are strictly serializable (rules T1 to T5).
   public static let transactions = EngineCapabilities(rawValue: 1 << 7)
+  /// ``StorageEngine/changes()`` tells of every change, whoever makes it (rules X1 to X5).
+  public static let changeFeed = EngineCapabilities(rawValue: 1 << 8)
 }
 
 extension EngineCapabilities: CustomStringConvertible {
@@ -34,6 +36,7 @@ extension EngineCapabilities: CustomStringConvertible {
     ("persistent", .persistent), ("atomicBatches", .atomicBatches), ("snapshotReads", .snapshotReads),
     ("orderedScans", .orderedScans), ("durableWrites", .durableWrites), ("multiProcess", .multiProcess),
     ("detectsCorruption", .detectsCorruption), ("transactions", .transactions),
+    ("changeFeed", .changeFeed),
   ]
 
   /// The names of the capabilities in the set, in brackets.

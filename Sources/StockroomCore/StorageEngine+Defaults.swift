@@ -171,6 +171,11 @@ extension StorageEngine {
     throw StorageError(.unsupported, "A \(type(of: self)) has no transactions.")
   }
 
+  /// Throws `unsupported`.
+  public func changes() async throws -> StorageChanges {
+    throw StorageError(.unsupported, "A \(type(of: self)) does not tell of changes.")
+  }
+
   /// Reads every entry.
   public func verify() async throws {
     _ = try await readAllEntries()

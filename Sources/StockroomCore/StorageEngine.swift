@@ -28,7 +28,7 @@
 ///
 /// Each rule has an identifier, by which documentation and checks name it. `ContractRule` in ConformanceKit states them: keys
 /// (K1 to K4), values (V1 to V3), writing (W1 to W6), reading (R1 to R6), removing and counting (D1, D2, L1, L2), concurrency
-/// (C1 to C6), opening and closing (O1 to O6), faults (F1 to F4) and transactions (T1 to T5). ``EngineCapabilities`` are the promises that an engine may
+/// (C1 to C6), opening and closing (O1 to O6), faults (F1 to F4), transactions (T1 to T5) and change feeds (X1 to X5). ``EngineCapabilities`` are the promises that an engine may
 /// make beyond those that hold for all.
 ///
 /// A key is *absent* when there is no entry under it. A write is *acknowledged* once the call has returned without throwing.
@@ -157,6 +157,19 @@ public protocol StorageEngine: Sendable {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result
+
+  /// A stream of what changes from now on, whoever changes it: this engine, another one on the same place, another process
+  /// (rules X1 to X5). For engines with the capability ``EngineCapabilities/changeFeed``.
+  ///
+  /// What was acknowledged before this returned can be read, and what is acknowledged afterwards is in the stream: so subscribe
+  /// first, then read, and nothing is missed. Whoever has received an element reads the change, or a later state. A place in
+  /// which nothing changes costs nothing.
+  ///
+  /// Default: throws `unsupported`.
+  ///
+  /// - Throws: ``StorageError`` with code `closed`, `locked` if another process has been writing for too long, or `io` and others
+  ///   if the system does not let the place be watched; `CancellationError`.
+  func changes() async throws -> StorageChanges
 
   /// Reads everything that is stored, and throws if anything of it is corrupted (rule F2). Changes nothing.
   ///

@@ -52,7 +52,8 @@ public enum EngineCatalogue {
 
   /// Every built-in engine.
   public static let all = [
-    Entry("memory", "Memory", [.atomicBatches, .snapshotReads, .orderedScans, .transactions]) { _, _ in
+    Entry("memory", "Memory", [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed]) {
+      _, _ in
       MemoryStorageEngine()
     },
     Entry("files", "Files", database.subtracting(.snapshotReads)) {
@@ -82,6 +83,7 @@ public enum EngineCatalogue {
   /// What most databases promise.
   private static let database: EngineCapabilities = [
     .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess, .transactions,
+    .changeFeed,
   ]
 
   /// On Apple's systems LMDB does not survive the death of the machine: see `LMDBStorageEngine.capabilities`.

@@ -18,6 +18,9 @@ extension DiskConnection {
       if operations.allSatisfy(\.isEmpty) { return }
       let commit = try Commit(
         self, ChangeSet(pending, operations), isJournaled: isJournalNeeded(for: pending, operations))
+      let announcement = feed.announce(pending.map(\.request), operations) { try state.commitNumber() + 1 }
+      // Also if it fails: some of the requests may have been done then, and are not tried again.
+      defer { feed.publish(announcement) }
       try index.update(of: self, with: { try commit.run() }, changes: commit.indexChanges)
     }
   }

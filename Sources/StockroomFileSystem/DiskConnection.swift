@@ -20,6 +20,7 @@ import Synchronization
 /// <directory>/.stockroom/state         lock, versions, clock; see SharedState
 /// <directory>/.stockroom/journal       a batch on its way; see Journal
 /// <directory>/.stockroom/staging/      files on their way; see Staging
+/// <directory>/.stockroom/changes       what commits change, while anybody subscribes; see ChangeLog
 /// <directory>/.stockroom/undo/         what a batch on its way has replaced and removed, under the same names
 /// <directory>/.stockroom/created/      metadata, where the file system has no extended attributes
 /// <directory>/.stockroom/undo-created/ the same, of what is in undo/
@@ -39,6 +40,7 @@ final class DiskConnection: Sendable {
   let durability: Durability
   /// The keys in byte order, for scans.
   let index = KeyIndex()
+  let feed: ChangeFeed
 
   private let hidden: FileDescriptor
   private let lockTimeout: Duration
@@ -72,6 +74,7 @@ final class DiskConnection: Sendable {
     entries = entryDirectory(root)
     let hidden = try root.openOrMakeDirectory(".stockroom", permissions)
     self.hidden = hidden
+    feed = ChangeFeed(logAtPath: hidden.path + "/changes", permissions)
     state = SharedState(file: try hidden.openOrMakeFile(SharedState.name, permissions))
     let isNew = try state.validate() == nil
 

@@ -81,6 +81,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   }
 
   deinit {
+    if case .success(let connection) = opened { connection.feed.finish() }
     thread.stop()
     Self.release(opened)
   }
@@ -115,7 +116,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   /// `Durability.full`.
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
-      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions,
+      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .changeFeed,
     ]
     return durability == .full ? always.union(.durableWrites) : always
   }
@@ -128,9 +129,25 @@ public final class DiskStorageEngine: BatchWritingEngine {
     }
   }
 
+  package var changeHub: ChangeHub {
+    get throws { try connection.feed.hub }
+  }
+
+  /// Engines in this process and in others name the keys that they change, up to a thousand in one commit. So is what other programs
+  /// do to the files of entries, on Linux: on Apple's systems it is not noticed, and nor is anywhere what they do to files of keys that
+  /// are so long as to be in a directory of their own.
+  public func changes() async throws -> StorageChanges {
+    try await gate.whileOpen {
+      try Task.checkCancellation()
+      let (connection, owner, origin) = (try connection, ObjectIdentifier(self), ChangeOrigin.current)
+      return try await thread.run { try connection.subscribe(of: owner, without: origin) }
+    }
+  }
+
   /// Waits for what is under way, then closes every file (rule O3).
   public func close() async throws {
     try await gate.close {
+      if case .success(let connection) = opened { connection.feed.finish() }
       // On its own thread, since a job before this one may be waiting for a disk.
       try await thread.run { [opened] in Self.release(opened) }
       thread.stop()

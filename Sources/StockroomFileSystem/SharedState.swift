@@ -66,6 +66,9 @@ struct SharedState: Sendable {
     }
   }
 
+  /// A number that grows by one with each commit.
+  func commitNumber() throws -> UInt64 { try read().version / 2 }
+
   /// Only ``Contents/batchVersion``: all that a read of keys needs to know.
   func batchVersion() throws -> UInt64 {
     try withUnsafeTemporaryAllocation(byteCount: 8, alignment: 8) { bytes in

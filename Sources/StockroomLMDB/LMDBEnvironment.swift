@@ -37,6 +37,7 @@ final class LMDBEnvironment: @unchecked Sendable {
   let lockFile: LMDBLockFile
   let lockTimeout: Duration
   let files: LMDBFiles
+  let feed: ChangeFeed
   private(set) var handle: Result<LMDBHandle, StorageError>
   private var hasWritten = false
   private var writeCheck: LMDBWriteCheck
@@ -44,8 +45,11 @@ final class LMDBEnvironment: @unchecked Sendable {
   var directory: String { file.directory }
 
   /// Opens the environment of the file, which the caller has locked.
-  init(_ file: LMDBFile, _ lockFile: LMDBLockFile, lockTimeout: Duration) throws {
+  init(
+    _ file: LMDBFile, _ lockFile: LMDBLockFile, _ permissions: FilePermissions, lockTimeout: Duration
+  ) throws {
     self.file = file
+    feed = ChangeFeed(logAtPath: file.directory + "/changes.log", permissions)
     self.lockFile = lockFile
     self.lockTimeout = lockTimeout
     files = try LMDBFiles(file, lockFile)
@@ -60,6 +64,7 @@ final class LMDBEnvironment: @unchecked Sendable {
   ///
   /// - Parameter isLocked: Whether the caller has the lock of the file, without which nothing is trimmed.
   func close(isLocked: Bool) {
+    feed.finish()
     if case .success(let handle) = handle {
       // Where another process has the database open, it does this when it closes it. No other file is touched.
       if hasWritten, isLocked, lockFile.isUnused, (try? checkFiles(handle)) != nil {
@@ -139,7 +144,7 @@ extension LMDBEnvironment {
     let handle = try handle.get()
     try handle.setDurability(requests.contains { $0.durability == .full } ? .full : .process)
     let transaction = try handle.beginWriting()
-    let hasChanges: Bool
+    var announcement: ChangeFeed.Announcement?
     do {
       hasWritten = true
       // Waiting for another process may have taken long.
@@ -162,16 +167,30 @@ extension LMDBEnvironment {
           operations: requests.map(\.request).operations(reading: reader, LMDBStorageEngine.valueLimit))
       }
       let batch = SortedBatch(joining: group.operations)
-      hasChanges = !batch.operations.isEmpty
       try writeCheck.check(batch, in: transaction, of: handle, file)
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
       try writer.perform(batch)
+      if !batch.operations.isEmpty {
+        announcement = feed.announce(requests.map(\.request), group.operations) {
+          UInt64(clamping: mdb_txn_id(transaction))
+        }
+      }
     } catch {
       mdb_txn_abort(transaction)
       throw error
     }
-    if hasChanges { try LMDBError.check(mdb_txn_commit(transaction)) } else { mdb_txn_abort(transaction) }
+    if let announcement {
+      do {
+        try LMDBError.check(mdb_txn_commit(transaction))
+      } catch {
+        feed.withdraw(announcement)
+        throw error
+      }
+      feed.publish(announcement)
+    } else {
+      mdb_txn_abort(transaction)
+    }
     // What was committed to files that no opening will find is not acknowledged, and nor is what was read of them.
     try checkFiles()
   }

@@ -113,7 +113,8 @@ enum LMDBRegistry {
         return isFree
       }
       do {
-        return LMDBSharedEnvironment(try LMDBEnvironment(file, lockFile, lockTimeout: lockTimeout))
+        return LMDBSharedEnvironment(
+          try LMDBEnvironment(file, lockFile, permissions, lockTimeout: lockTimeout))
       } catch {
         if lockFile.isNew { lockFile.remove() }
         lockFile.close()

@@ -54,6 +54,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   let shared: LMDBSharedEnvironment
   let durability: Durability
   private let isReleased = MutexProtected(false)
+  package var changeHub: ChangeHub { shared.environment.feed.hub }
 
   /// Opens the database in a directory, and creates both if they do not exist.
   ///
@@ -82,6 +83,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   }
 
   deinit {
+    shared.environment.feed.finish(of: ObjectIdentifier(self))
     // No call is under way: each holds a reference.
     if release() { shared.drop() }
   }
@@ -91,6 +93,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
+      .changeFeed,
     ]
     #if canImport(Darwin)
       // LMDB syncs with fsync, which there leaves the data in the memory of the disk. F_FULLFSYNC after a commit would not
@@ -114,11 +117,26 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     }
   }
 
+  /// Engines in this process and in others name the keys that they change, up to a thousand in one commit. What another program
+  /// commits to the database is `everything`.
+  ///
+  /// As long as anybody subscribes, there is a file `changes.log` in the directory.
+  public func changes() async throws -> StorageChanges {
+    try await gate.whileOpen {
+      try Task.checkCancellation()
+      let (owner, origin) = (ObjectIdentifier(self), ChangeOrigin.current)
+      return try await shared.thread.run { [environment = shared.environment] in
+        try environment.subscribe(of: owner, without: origin)
+      }
+    }
+  }
+
   /// Waits for what is under way and releases the database; the last engine of the process on its place closes it.
   ///
   /// May be called any number of times. Every later call of anything else throws `closed` (rule O3).
   public func close() async throws {
     try await gate.close {
+      shared.environment.feed.finish(of: ObjectIdentifier(self))
       if release() { await shared.shutDown() }
     }
   }

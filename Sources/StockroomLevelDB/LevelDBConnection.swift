@@ -25,6 +25,7 @@ final class LevelDBConnection: Sendable {
   private let writeBufferSize: Int
   private let handleLock: LevelDBHandleLock
   private let compactor = LevelDBCompactor()
+  let changeHub = ChangeHub()
   /// Touched by the engine's own threads only, and by the last one to hold the engine.
   private let state: MutexProtected<State>
 
@@ -79,12 +80,15 @@ final class LevelDBConnection: Sendable {
   /// Does the requests as one batch. On the engine's own thread: waits for the disk.
   func commit(_ requests: [WriteRequest]) throws {
     // Put in order before anything is locked, if there are no transactions that have to look at the database first.
-    let known = requests.knownOperations.map { SortedBatch(joining: $0) }
+    var operations = requests.knownOperations ?? []
+    let known = operations.isEmpty ? nil : SortedBatch(joining: operations)
     let removedKeys = try commit { transaction in
+      if let known { return try transaction.add(known) }
       let reader = LevelDBEntryReader(handle: transaction.handle)
-      try transaction.add(
-        known ?? SortedBatch(joining: requests.operations(reading: reader, LevelDBStorageEngine.valueLimit)))
+      operations = requests.operations(reading: reader, LevelDBStorageEngine.valueLimit)
+      try transaction.add(SortedBatch(joining: operations))
     }
+    changeHub.send(requests, operations)
     if !removedKeys.isEmpty { reclaimSpace(ofKeysFrom: removedKeys) }
   }
 

@@ -51,6 +51,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
 
   let gate: Gate
   let connection: LevelDBConnection
+  package var changeHub: ChangeHub { connection.changeHub }
   private let committer: GroupCommitter<WriteRequest>
   private let thread = DedicatedThread()
 
@@ -70,6 +71,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   ) throws {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption, .transactions,
+      .changeFeed,
     ]
     capabilities = durability == .full ? always.union(.durableWrites) : always
     gate = Gate(path: directory.path)
@@ -83,6 +85,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   /// Waits for no more than LevelDB must: the last reference may be dropped on a thread of the cooperative pool
   /// (rule C5).
   deinit {
+    changeHub.finish()
     thread.stop()
     connection.close(writingMarker: false)
   }
@@ -100,12 +103,18 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
     }
   }
 
+  /// No other process can have the database open, so that all elements name their keys, as long as they are not too many.
+  public func changes() async throws -> StorageChanges {
+    try await gate.whileOpen { changeHub.subscribe(without: ChangeOrigin.current) }
+  }
+
   /// Waits for what is under way, then releases the files (rule O3).
   ///
   /// Costs a few syncs, and the time that a running compaction takes to stop. Without it, dropping the last reference
   /// releases the files as well, but the next opening cannot tell corruption at the end of the log from a crash.
   public func close() async throws {
     try await gate.close {
+      changeHub.finish()
       try await thread.run { [connection] in connection.close(writingMarker: true) }
       thread.stop()
     }

@@ -22,11 +22,13 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   private let state = MutexProtected(MemoryState())
   /// For the bodies of transactions, which may take long (rule T5).
   private let thread = DedicatedThread()
+  package let changeHub = ChangeHub()
 
   /// An empty engine. Every engine has entries of its own.
   public init() {}
 
   deinit {
+    changeHub.finish()
     thread.stop()
     var table = state.withLock { $0.table.take() }
     free(&table)
@@ -34,7 +36,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 
   /// Everything that does not need a disk.
   public var capabilities: EngineCapabilities {
-    [.atomicBatches, .snapshotReads, .orderedScans, .transactions]
+    [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed]
   }
 
   /// Waits for the batches and transactions that are under way, forgets every entry and gives their memory back (rule O3).
@@ -44,6 +46,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     defer { passTurn() }
     var table = state.withLock { $0.table.take() }
     free(&table)
+    changeHub.finish()
     // No job is waiting, since transactions have the turn.
     thread.stop()
   }
@@ -84,9 +87,13 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   package func commit(_ request: WriteRequest) async throws {
     try Task.checkCancellation()
     guard let requested = request.knownOperations else { return try await commitTransaction(request) }
-    guard Self.isShort(requested) else { return try await commitBeside(requested) }
+    guard Self.isShort(requested) else {
+      try await commitBeside(requested)
+      return changeHub.send([request], [requested])
+    }
     let operations = requested.map(\.withValueOfItsOwn)
     if let count = try state.withLock({ try $0.apply(operations) }) {
+      changeHub.send([request], [operations])
       // A loop of writes that never suspends keeps its thread of the pool.
       if count % Self.batchesPerYield == 0 { await Task.yield() }
       return
@@ -95,6 +102,13 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     defer { passTurn() }
     try Task.checkCancellation()
     try applyInPlace(operations)
+    changeHub.send([request], [operations])
+  }
+
+  /// Every change is made by this engine, so that all elements name their keys, as long as they are not too many.
+  public func changes() async throws -> StorageChanges {
+    try look { _ in }
+    return changeHub.subscribe(without: ChangeOrigin.current)
   }
 
   /// Does the operations at once. For the task that has the turn.
@@ -121,8 +135,12 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     await takeTurn()
     defer { passTurn() }
     let operations = try await operations(of: request)
-    guard Self.isShort(operations) else { return try await applyBeside(operations) }
-    try applyInPlace(operations.map(\.withValueOfItsOwn))
+    if Self.isShort(operations) {
+      try applyInPlace(operations.map(\.withValueOfItsOwn))
+    } else {
+      try await applyBeside(operations)
+    }
+    changeHub.send([request], [operations])
   }
 
   private func operations(of transaction: WriteRequest) async throws -> [StorageOperation] {

@@ -21,11 +21,13 @@ final class SQLiteCommitter: Sendable {
 
   private let connection: SQLiteConnection
   private let files: SQLiteFiles
+  private let feed: ChangeFeed
   private let state = MutexProtected(State())
 
-  init(on connection: SQLiteConnection, _ files: SQLiteFiles) {
+  init(on connection: SQLiteConnection, _ files: SQLiteFiles, _ feed: ChangeFeed) {
     self.connection = connection
     self.files = files
+    self.feed = feed
   }
 
   /// Commits the requests, in this order, together. What fails for want of room is tried once more from the beginning of
@@ -35,7 +37,7 @@ final class SQLiteCommitter: Sendable {
   ///   transaction have been committed, to files that are not there any more (rule C6).
   func commit(_ requests: [WriteRequest]) throws {
     // Put in order before the database is locked, if there are no transactions that have to look at it first.
-    let known = requests.knownOperations.map { SortedBatch(joining: $0) }
+    let known = requests.knownOperations.map { ($0, SortedBatch(joining: $0)) }
     var removesAll = false
     do {
       removesAll = try commit(requests, known)
@@ -47,22 +49,29 @@ final class SQLiteCommitter: Sendable {
   }
 
   /// - Returns: Whether everything that there was has been removed.
-  private func commit(_ requests: [WriteRequest], _ knownBatch: SortedBatch?) throws -> Bool {
+  private func commit(
+    _ requests: [WriteRequest], _ knownBatch: (operations: [[StorageOperation]], batch: SortedBatch)?
+  ) throws -> Bool {
     try state.withLock { state in
       // Forgotten if the transaction fails, since it is not known then what was kept.
       let known = state.metadata.take()
+      var announcement: ChangeFeed.Announcement?
       do {
         var (left, removesAll) = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
-          let batch =
-            knownBatch
-            ?? SortedBatch(
-              joining: requests.operations(reading: SQLiteEntryReader(connection: connection), nil))
+          let operations =
+            knownBatch?.operations
+            ?? requests.operations(reading: SQLiteEntryReader(connection: connection), nil)
+          let batch = knownBatch?.batch ?? SortedBatch(joining: operations)
           let left = try transaction.perform(batch)
           // Not to write where others write by now, or where no opening will look.
           try files.check()
+          if !batch.operations.isEmpty {
+            announcement = feed.announce(requests, operations) { try connection.commitNumber() + 1 }
+          }
           return (left, batch.removesAll)
         }
+        if let announcement = announcement.take() { feed.publish(announcement) }
         // Not to acknowledge it either, if it happened in between.
         try files.check(isThorough: true)
         // The transaction has been committed, and an error here must not say otherwise.
@@ -72,10 +81,16 @@ final class SQLiteCommitter: Sendable {
         }
         return removesAll
       } catch {
+        if let announcement { feed.withdraw(announcement) }
         try files.check(isThorough: true)
         throw error
       }
     }
+  }
+
+  /// Returns once the transactions of other connections that are under way have ended.
+  func waitForCommits() throws {
+    try connection.transaction(.beginWriting) {}
   }
 
   /// Whether ``shortenLog()`` has something to do.

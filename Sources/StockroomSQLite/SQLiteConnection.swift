@@ -229,6 +229,25 @@ extension SQLiteConnection {
   }
 }
 
+// MARK: - Commits
+
+extension SQLiteConnection {
+  /// A number that grows by one with each commit, by whomever, as long as anybody has the database open; after a crash of another
+  /// process it may begin again. Reads two words of shared memory.
+  ///
+  /// - Throws: `StorageError` with code `locked` if another process has just been about to write it for long.
+  func commitNumber() throws -> UInt64 {
+    var number: UInt32 = 0
+    for _ in 0..<1_000 {
+      let result = stockroom_sqlite3_commit_number(handle, &number)
+      if result == SQLITE_OK { return UInt64(number) }
+      guard result == SQLITE_BUSY else { throw error(result, "Looking for changes") }
+      usleep(10)
+    }
+    throw error(SQLITE_BUSY, "Looking for changes")
+  }
+}
+
 // MARK: - The write-ahead log
 
 extension SQLiteConnection {

@@ -12,6 +12,7 @@ final class SQLiteDatabase: Sendable {
   private let groups: GroupCommitter<WriteRequest>
   private let readers: SQLiteReaders
   private let lockTimeout: Duration
+  let feed: ChangeFeed
 
   /// Opens the database, or makes it.
   init(_ file: SQLiteFile, lockTimeout: Duration) throws {
@@ -20,7 +21,9 @@ final class SQLiteDatabase: Sendable {
     self.lockTimeout = lockTimeout
     files = try SQLiteFiles(path: file.path, openOn: connection)
     gate = Gate(path: file.path)
-    let committer = SQLiteCommitter(on: connection, files)
+    let feed = ChangeFeed(logAtPath: file.path + "-changes", file.permissions)
+    self.feed = feed
+    let committer = SQLiteCommitter(on: connection, files, feed)
     groups = GroupCommitter(on: thread) { [thread] group in
       try committer.commit(group)
       // After the tasks have been resumed. Once the thread is being stopped, closing does the same.
@@ -31,6 +34,7 @@ final class SQLiteDatabase: Sendable {
   }
 
   deinit {
+    feed.finish()
     thread.stop()
     release()
   }
@@ -103,8 +107,24 @@ final class SQLiteDatabase: Sendable {
     try await groups.submit(request)
   }
 
+  /// A stream of the changes from now on.
+  func changes() async throws -> StorageChanges {
+    try gate.enter()
+    defer { gate.leave() }
+    try Task.checkCancellation()
+    let (owner, origin) = (ObjectIdentifier(self), ChangeOrigin.current)
+    return try await thread.run { [feed, file, committer] in
+      try feed.subscribe(without: origin, of: owner) {
+        try SQLiteChangeSource(file)
+      } afterCommits: {
+        try committer.waitForCommits()
+      }
+    }
+  }
+
   func close() async throws {
     try await gate.close {
+      feed.finish()
       try await thread.run { [self] in release() }
       thread.stop()
     }

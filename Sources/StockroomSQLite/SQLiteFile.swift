@@ -29,6 +29,7 @@ struct SQLiteFile: Sendable {
   /// The same with the directory's symbolic links followed, since SQLite is opened to follow none (rule O5).
   private let file: String
   private let options: SQLiteOptions
+  var permissions: FilePermissions { options.permissions }
 
   /// The file of this name in a directory that is there.
   init(_ name: String, in directory: FileManager.Directory, _ options: SQLiteOptions) throws {

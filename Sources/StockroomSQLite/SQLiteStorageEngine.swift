@@ -143,6 +143,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
+      .changeFeed,
     ]
     return durability == .full ? always.union(.durableWrites) : always
   }
@@ -150,6 +151,18 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   /// Commits the request together with those of concurrent calls, with which it shares the sync.
   package func commit(_ request: WriteRequest) async throws {
     try await database.commit(request)
+  }
+
+  package var changeHub: ChangeHub {
+    get throws { try database.feed.hub }
+  }
+
+  /// Engines in this process and in others name the keys that they change, up to a thousand in one commit. What another program
+  /// commits to the database is `everything`.
+  ///
+  /// As long as anybody subscribes, there is another file beside the database, with `-changes` at the end of its name.
+  public func changes() async throws -> StorageChanges {
+    try await database.changes()
   }
 
   /// Waits for what is under way, moves the log into the database and closes it (rule O3).

@@ -13,7 +13,11 @@ package protocol BatchWritingEngine: StorageEngine {
   /// The longest value that the storage below can hold, and what it is called; nil if that is checked in ``commit(_:)``.
   static var valueLimit: ValueLimit? { get }
 
-  /// Does what the request comes to, as one batch. To do nothing is no reason to fail, but for an engine that is closed.
+  /// Tells the subscribers what has been committed.
+  var changeHub: ChangeHub { get throws }
+
+  /// Does what the request comes to, as one batch, and tells ``changeHub`` of it. To do nothing is no reason to fail, but for
+  /// an engine that is closed.
   func commit(_ request: WriteRequest) async throws
 }
 
@@ -42,7 +46,7 @@ extension BatchWritingEngine {
   public func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
     try Self.valueLimit?.check(data, key)
-    try await commit(.operations([.write(data, key: key)]))
+    try await perform(.operations([.write(data, key: key)]))
   }
 
   /// Writes the entries as one batch.
@@ -53,7 +57,7 @@ extension BatchWritingEngine {
   /// Makes the key absent, as a batch of one.
   public func remove(key: CacheKey) async throws {
     try key.validate()
-    try await commit(.operations([.remove(key: key)]))
+    try await perform(.operations([.remove(key: key)]))
   }
 
   /// Makes the keys absent, as one batch.
@@ -63,7 +67,7 @@ extension BatchWritingEngine {
 
   /// Makes every key absent, as a batch of one.
   public func removeAllData() async throws {
-    try await commit(.operations([.removeAll]))
+    try await perform(.operations([.removeAll]))
   }
 
   /// Does the operations in the order given, as one batch.
@@ -71,12 +75,16 @@ extension BatchWritingEngine {
     try await commitValidated(operations)
   }
 
+  private func perform(_ request: WriteRequest) async throws {
+    try await changeHub.whileWriting { try await commit(request) }
+  }
+
   private func commitValidated(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     if let limit = Self.valueLimit {
       for case .write(let data, let key) in operations { try limit.check(data, key) }
     }
-    try await commit(.operations(operations))
+    try await perform(.operations(operations))
   }
 
   /// Runs the body on the engine's own thread, with an overlay of its changes in front of what the engine holds, and commits
@@ -87,7 +95,7 @@ extension BatchWritingEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     let outcome = MutexProtected<Swift.Result<Result, any Error>?>(nil)
-    try await commit(
+    try await perform(
       .transaction { transaction in
         do {
           let result = try body(transaction)

@@ -1,13 +1,29 @@
 /// What one call wants to have written, as a whole or not at all.
-package enum WriteRequest: Sendable {
+package struct WriteRequest: Sendable {
+  fileprivate enum Contents: Sendable {
+    case operations([StorageOperation])
+    case transaction(@Sendable (any StorageTransaction) -> Bool)
+  }
+
+  fileprivate let contents: Contents
+  /// Who makes it.
+  let origin = ChangeOrigin.current
+
   /// Operations with valid keys, in order.
-  case operations([StorageOperation])
-  /// The body of a transaction. Returns whether its changes are to be kept.
-  case transaction(@Sendable (any StorageTransaction) -> Bool)
+  package static func operations(_ operations: [StorageOperation]) -> WriteRequest {
+    WriteRequest(contents: .operations(operations))
+  }
+
+  /// The body of a transaction. It returns whether its changes are to be kept.
+  package static func transaction(_ body: @escaping @Sendable (any StorageTransaction) -> Bool)
+    -> WriteRequest
+  {
+    WriteRequest(contents: .transaction(body))
+  }
 
   /// The operations, unless it takes a look at the entries to know them.
   package var knownOperations: [StorageOperation]? {
-    if case .operations(let operations) = self { operations } else { nil }
+    if case .operations(let operations) = contents { operations } else { nil }
   }
 
   /// Whether it is known that there is nothing to do.
@@ -34,7 +50,7 @@ extension Collection<WriteRequest> {
     var group = TransactionOverlay(on: reader)
     return map { request in
       let operations: [StorageOperation]
-      switch request {
+      switch request.contents {
       case .operations(let known): operations = known
       case .transaction(let body):
         let transaction = OverlayTransaction(on: group, valueLimit)

@@ -1,0 +1,166 @@
+/// A stream of what changes in a place, whoever changes it: what ``StorageEngine/changes()`` returns (rules X1 to X5).
+///
+/// ```swift
+/// for await change in try await engine.changes() {
+///   switch change {
+///   case .keys(let keys): show(try await engine.readDataAndKeys(keys: Array(keys)))
+///   case .everything: show(try await engine.readAllDataAndKeys())
+///   }
+/// }
+/// ```
+///
+/// A subscriber that is slow gets several changes as one element, and `everything` in place of more keys than the stream
+/// holds. The stream is for one consumer at a time. It ends when the engine is closed, for a consumer whose task is cancelled,
+/// and, for the engine, when the last copy of the stream and of its iterators has been released.
+public struct StorageChanges: AsyncSequence, Sendable {
+  public typealias Element = StorageChange
+  public typealias Failure = Never
+
+  /// How many keys are held for a subscriber by default. More of them become ``StorageChange/everything``.
+  public static let defaultKeyLimit = 1_000
+
+  private let subscription: Subscription
+
+  /// A stream and what feeds it, for engines of your own.
+  ///
+  /// - Parameter keyLimit: How many keys the stream holds until they are received.
+  public static func makeStream(
+    keyLimit: Int = defaultKeyLimit
+  ) -> (changes: StorageChanges, continuation: Continuation) {
+    let buffer = ChangeBuffer(keyLimit: keyLimit)
+    return (StorageChanges(subscription: Subscription(buffer)), Continuation(buffer: buffer))
+  }
+
+  /// An iterator over the changes since the stream was made, or since another iterator of it has received the last one.
+  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
+
+  /// Waits for changes.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    fileprivate let subscription: Subscription
+
+    /// The next change, or nil once the stream has ended or the task has been cancelled.
+    public mutating func next() async -> StorageChange? { await subscription.buffer.next() }
+
+    /// As ``next()``.
+    public mutating func next(isolation actor: isolated (any Actor)?) async -> StorageChange? {
+      await subscription.buffer.next()
+    }
+  }
+
+  /// What an engine tells a subscriber with. It may be used from any thread.
+  public struct Continuation: Sendable {
+    fileprivate let buffer: ChangeBuffer
+
+    /// Tells of a change. Call it when the change can be read. Never waits.
+    public func send(_ change: StorageChange) { buffer.send(change) }
+
+    /// Ends the stream once what has been sent has been received.
+    public func finish() { buffer.finish() }
+
+    /// Calls `body` when nobody can receive anything any more: once, and at once if that is so already.
+    public func onTermination(_ body: @escaping @Sendable () -> Void) { buffer.onTermination(body) }
+  }
+
+  /// The consumer's half: when it is released, nobody can receive anything any more.
+  fileprivate final class Subscription: Sendable {
+    let buffer: ChangeBuffer
+
+    init(_ buffer: ChangeBuffer) { self.buffer = buffer }
+
+    deinit { buffer.terminate() }
+  }
+}
+
+/// The changes that a subscriber has not received yet.
+private final class ChangeBuffer: Sendable {
+  private struct State {
+    var pending: StorageChange?
+    var isFinished = false
+    var isTerminated = false
+    var nextID = 0
+    var waiting: [(id: Int, continuation: CheckedContinuation<StorageChange?, Never>)] = []
+    var terminationHandlers: [@Sendable () -> Void] = []
+  }
+
+  private let state = MutexProtected(State())
+  private let keyLimit: Int
+
+  init(keyLimit: Int) { self.keyLimit = max(0, keyLimit) }
+
+  func send(_ change: StorageChange) {
+    let waiter = state.withLock { state -> CheckedContinuation<StorageChange?, Never>? in
+      if state.isFinished { return nil }
+      let merged = state.pending?.merged(with: change, keyLimit: keyLimit) ?? change.limited(to: keyLimit)
+      guard !state.waiting.isEmpty else {
+        state.pending = merged
+        return nil
+      }
+      return state.waiting.removeFirst().continuation
+    }
+    waiter?.resume(returning: change.limited(to: keyLimit))
+  }
+
+  func next() async -> StorageChange? {
+    let id = state.withLock { state in
+      state.nextID += 1
+      return state.nextID
+    }
+    return await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        let (isOver, change) = state.withLock { state -> (Bool, StorageChange?) in
+          if let pending = state.pending.take() { return (true, pending) }
+          // A cancellation before this point finds nobody waiting.
+          if state.isFinished || Task.isCancelled { return (true, nil) }
+          state.waiting.append((id, continuation))
+          return (false, nil)
+        }
+        if isOver { continuation.resume(returning: change) }
+      }
+    } onCancel: {
+      let waiter = state.withLock { state in
+        state.waiting.firstIndex { $0.id == id }.map { state.waiting.remove(at: $0).continuation }
+      }
+      waiter?.resume(returning: nil)
+    }
+  }
+
+  func finish() {
+    let waiting = state.withLock { state in
+      state.isFinished = true
+      defer { state.waiting = [] }
+      return state.waiting
+    }
+    for waiter in waiting { waiter.continuation.resume(returning: nil) }
+  }
+
+  func terminate() {
+    finish()
+    let handlers = state.withLock { state in
+      state.isTerminated = true
+      state.pending = nil
+      defer { state.terminationHandlers = [] }
+      return state.terminationHandlers
+    }
+    for handler in handlers { handler() }
+  }
+
+  func onTermination(_ body: @escaping @Sendable () -> Void) {
+    let isTerminated = state.withLock { state in
+      if !state.isTerminated { state.terminationHandlers.append(body) }
+      return state.isTerminated
+    }
+    if isTerminated { body() }
+  }
+}
+
+extension StorageChange {
+  /// The change, or everything if it has more keys than that.
+  fileprivate func limited(to keyLimit: Int) -> StorageChange {
+    if case .keys(let keys) = self, keys.count <= keyLimit { self } else { .everything }
+  }
+
+  fileprivate func merged(with other: StorageChange, keyLimit: Int) -> StorageChange {
+    guard case .keys(let keys) = self, case .keys(let more) = other else { return .everything }
+    return StorageChange.keys(keys.union(more)).limited(to: keyLimit)
+  }
+}

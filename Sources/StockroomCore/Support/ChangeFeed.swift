@@ -1,0 +1,118 @@
+/// The changes of a place that several processes may have open: of which engines tell each other through a ``ChangeLog``, and other
+/// programs through what they do to its files.
+package final class ChangeFeed: Sendable {
+  /// Tells the subscribers of this process.
+  package let hub = ChangeHub()
+
+  private struct State {
+    var watcher: ChangeWatcher?
+    /// What the last commit has found.
+    var log: ChangeLog?
+    /// How many commits have been written down for other processes since one was known to subscribe.
+    var unusedRecords = 0
+  }
+
+  private let path: String
+  private let permissions: FilePermissions
+  /// By which the records of this feed are told from those of others.
+  private let writer = UInt64.random(in: .min ... .max)
+  private let state = MutexProtected(State())
+
+  /// - Parameter path: Where the log is while there are subscribers.
+  package init(logAtPath path: String, _ permissions: FilePermissions) {
+    self.path = path
+    self.permissions = permissions
+  }
+
+  // MARK: Subscribing
+
+  /// A stream of the changes from now on. On the thread that commits, so that no commit of this process is under way.
+  ///
+  /// - Parameters:
+  ///   - origin: Whose changes are left out.
+  ///   - owner: The engine.
+  ///   - source: Opens what the changes of others are noticed by.
+  ///   - waitForCommits: Returns once the commits that are under way in other processes have ended. Those that begin later are
+  ///     written down.
+  package func subscribe(
+    without origin: ChangeOrigin?, of owner: ObjectIdentifier, to source: () throws -> any ChangeSource,
+    afterCommits waitForCommits: () throws -> Void
+  ) throws -> StorageChanges {
+    let changes = hub.subscribe(without: origin, of: owner) { [weak self] in self?.stopWatchingIfUnused() }
+    try state.withLock { state in
+      if state.watcher != nil { return }
+      let watcher = try ChangeWatcher(
+        source(), log: ChangeLog.join(atPath: path, permissions), permissions, writer: writer, hub)
+      do {
+        try waitForCommits()
+        try watcher.start()
+      } catch {
+        watcher.stop()
+        throw error
+      }
+      state.watcher = watcher
+    }
+    return changes
+  }
+
+  private func stopWatchingIfUnused() {
+    let watcher = state.withLock { state in hub.hasSubscribers ? nil : state.watcher.take() }
+    watcher?.stop()
+  }
+
+  /// Ends the streams of an engine, or all, and releases what they need.
+  package func finish(of owner: ObjectIdentifier? = nil) {
+    hub.finish(of: owner)
+    stopWatchingIfUnused()
+    if owner == nil { state.withLock { $0.log.take()?.close() } }
+  }
+
+  // MARK: Committing
+
+  /// What a commit is about to change.
+  package struct Announcement {
+    fileprivate let requests: [WriteRequest]
+    fileprivate let operations: [[StorageOperation]]
+    fileprivate let log: ChangeLog?
+    fileprivate let number: UInt64
+  }
+
+  /// Writes down what a commit is about to change, if anybody subscribes. Under the lock of the place, before the commit; costs one
+  /// look at a path if nobody does. It ends with ``publish(_:)`` or ``withdraw(_:)``.
+  ///
+  /// - Parameter number: That of the commit.
+  package func announce(
+    _ requests: [WriteRequest], _ operations: [[StorageOperation]], as number: () throws -> UInt64
+  ) -> Announcement {
+    // What cannot be written down leaves a gap, which subscribers take for a change of everything.
+    let record = try? state.withLock { state -> (ChangeLog, UInt64)? in
+      state.log = try ChangeLog.find(atPath: path, known: state.log)
+      guard let log = state.log, let change = StorageChange(operations) else { return nil }
+      if state.watcher == nil { dropIfUnused(log, &state) }
+      let number = try number()
+      try log.append(ChangeLog.Record(commit: number, writer: writer, change: change))
+      return (log, number)
+    }
+    return Announcement(requests: requests, operations: operations, log: record?.0, number: record?.1 ?? 0)
+  }
+
+  /// A commit has failed that was announced. The next one may have its number, and be made by a program that announces nothing.
+  package func withdraw(_ announcement: Announcement) {
+    // If this fails too, subscribers may miss a commit of such a program that comes next.
+    try? announcement.log?.append(
+      ChangeLog.Record(commit: announcement.number, writer: writer, change: .everything))
+  }
+
+  /// Tells the subscribers, here and elsewhere, of what has been committed.
+  package func publish(_ announcement: Announcement) {
+    announcement.log?.ring()
+    hub.send(announcement.requests, announcement.operations)
+  }
+
+  /// Now and then, whether the log has been left behind by subscribers that died.
+  private func dropIfUnused(_ log: ChangeLog, _ state: inout State) {
+    state.unusedRecords += 1
+    guard state.unusedRecords.isMultiple(of: 64) else { return }
+    log.removeIfUnused()
+  }
+}

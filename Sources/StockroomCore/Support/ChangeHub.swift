@@ -1,0 +1,121 @@
+import Synchronization
+
+/// Tells the subscribers of an engine what has been committed in this process (rules X1, X4).
+package final class ChangeHub: Sendable {
+  private struct Subscriber {
+    let continuation: StorageChanges.Continuation
+    /// Whose changes it is not told of.
+    let origin: ChangeOrigin?
+    /// The engine that it has subscribed to.
+    let owner: ObjectIdentifier?
+  }
+
+  private struct State {
+    var nextID = 0
+    var subscribers: [Int: Subscriber] = [:]
+  }
+
+  private let state = MutexProtected(State())
+  private let subscriberCount = Atomic(0)
+  private let writesUnderWay = Atomic(0)
+
+  package init() {}
+
+  /// Whether there is anybody to be told. Without, a commit costs no more than this question.
+  package var hasSubscribers: Bool { subscriberCount.load(ordering: .sequentiallyConsistent) > 0 }
+
+  // MARK: Subscribing
+
+  /// A stream of the changes from now on.
+  ///
+  /// - Parameters:
+  ///   - origin: Whose changes are left out.
+  ///   - owner: The engine, if engines share the hub.
+  ///   - onEnd: Called when the subscriber has gone.
+  package func subscribe(
+    without origin: ChangeOrigin?, of owner: ObjectIdentifier? = nil,
+    onEnd: @escaping @Sendable () -> Void = {}
+  ) -> StorageChanges {
+    let (changes, continuation) = StorageChanges.makeStream()
+    let subscriber = Subscriber(continuation: continuation, origin: origin, owner: owner)
+    let id = state.withLock { state in
+      state.nextID += 1
+      state.subscribers[state.nextID] = subscriber
+      subscriberCount.store(state.subscribers.count, ordering: .sequentiallyConsistent)
+      return state.nextID
+    }
+    continuation.onTermination { [weak self] in
+      self?.remove(id)
+      onEnd()
+    }
+    // One of them may have been committed before this, and be acknowledged after it.
+    if writesUnderWay.load(ordering: .sequentiallyConsistent) > 0 { continuation.send(.everything) }
+    return changes
+  }
+
+  private func remove(_ id: Int) {
+    state.withLock { state in
+      state.subscribers[id] = nil
+      subscriberCount.store(state.subscribers.count, ordering: .sequentiallyConsistent)
+    }
+  }
+
+  /// Ends the streams, or only those of an engine (rule X5).
+  package func finish(of owner: ObjectIdentifier? = nil) {
+    let continuations = state.withLock { state in
+      let ended = state.subscribers.filter { owner == nil || $0.value.owner == owner }
+      for id in ended.keys { state.subscribers[id] = nil }
+      subscriberCount.store(state.subscribers.count, ordering: .sequentiallyConsistent)
+      return ended.values.map(\.continuation)
+    }
+    for continuation in continuations { continuation.finish() }
+  }
+
+  // MARK: Telling
+
+  /// Does a write, which those are told of who subscribe before it is acknowledged.
+  package func whileWriting<Result>(_ write: () async throws -> Result) async rethrows -> Result {
+    writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent)
+    defer { writesUnderWay.wrappingSubtract(1, ordering: .sequentiallyConsistent) }
+    return try await write()
+  }
+
+  /// Tells of what has been committed: the requests, and the operations that each came to.
+  package func send(_ requests: [WriteRequest], _ operations: [[StorageOperation]]) {
+    guard hasSubscribers else { return }
+    for subscriber in state.withLock({ Array($0.subscribers.values) }) {
+      let others = zip(requests, operations).filter {
+        subscriber.origin == nil || $0.0.origin !== subscriber.origin
+      }
+      if let change = StorageChange(others.map(\.1)) { subscriber.continuation.send(change) }
+    }
+  }
+
+  /// Tells everybody of a change that was made elsewhere.
+  package func send(_ change: StorageChange) {
+    for subscriber in state.withLock({ Array($0.subscribers.values) }) {
+      subscriber.continuation.send(change)
+    }
+  }
+}
+
+extension StorageChange {
+  /// What the operations change; nil if that is nothing.
+  package init?(_ batches: [[StorageOperation]], keyLimit: Int = StorageChanges.defaultKeyLimit) {
+    var keys: Set<CacheKey> = []
+    for operation in batches.joined() {
+      switch operation {
+      case .write(_, let key), .remove(let key): keys.insert(key)
+      case .removeAll:
+        self = .everything
+        return
+      }
+      if keys.count > keyLimit {
+        self = .everything
+        return
+      }
+    }
+    if keys.isEmpty { return nil }
+    self = .keys(keys)
+  }
+}

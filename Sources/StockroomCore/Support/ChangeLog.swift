@@ -1,0 +1,241 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A file beside a place in which writers say what each of the last commits has changed, as long as any process subscribes to
+/// the changes of the place.
+///
+/// A ring: 64 bytes of header, then the records, of which each new one takes the place of the oldest. The writer has the lock of the
+/// place, so that there is one at a time; readers take no lock. A record is written before the commit, so that whoever sees the
+/// commit finds it; what comes of a commit that fails is that a reader is told too much.
+///
+/// The file is removed by the last subscriber. If that has died, a writer finds out.
+///
+/// Little-endian: the header is a signature of 16 bytes and the number of bytes that have ever been written. A record is its length
+/// and the CRC-32C of what follows in 4 bytes each; in 8 bytes each, the number of the commit and of the writer; in 4 bytes, the number
+/// of keys, or all ones for everything; then the keys, each with its length in 2 bytes in front.
+struct ChangeLog {
+  /// What one commit has changed.
+  struct Record {
+    let commit: UInt64
+    let writer: UInt64
+    let change: StorageChange
+  }
+
+  static let capacity = 1 << 20
+  /// A record that would be longer says everything.
+  private static let longestRecord = 1 << 16
+  private static let signature = Array("Stockroom log 1\n".utf8)
+  private static let headerSize = 64
+  private static let recordHeaderSize = 28
+
+  private let file: FileDescriptor
+  private let identity: FileIdentity
+  var path: String { file.path }
+
+  private init(_ file: FileDescriptor) throws {
+    self.file = file
+    identity = try file.status().identity
+    let header = try file.readBytes(Self.signature.count)
+    guard header == Self.signature else {
+      throw StorageError(.unsupported, "\(file.path) is in the way: it is not a log of changes.")
+    }
+  }
+
+  func close() { file.release() }
+}
+
+// MARK: - The file
+
+extension ChangeLog {
+  /// The file, if there is one: what a writer asks before each commit.
+  ///
+  /// - Parameter known: What was there the last time.
+  static func find(atPath path: String, known: ChangeLog?) throws -> ChangeLog? {
+    guard let status = try FileStatus(atPath: path), status.isRegularFile else { return nil }
+    if let known, known.identity == status.identity { return known }
+    return try FileDescriptor.openFile(atPath: path).map(ChangeLog.init)
+  }
+
+  /// Makes the file if there is none, and keeps it there until ``leave()``.
+  static func join(atPath path: String, _ permissions: FilePermissions) throws -> ChangeLog {
+    while true {
+      guard let file = try FileDescriptor.openFile(atPath: path) else {
+        try make(atPath: path, permissions)
+        continue
+      }
+      let log = try ChangeLog(file)
+      // Only for a moment does anybody have the exclusive lock.
+      while flock(file.number, LOCK_SH | LOCK_NB) != 0 {
+        guard errno == EWOULDBLOCK || errno == EINTR else {
+          throw StorageError.posix(errno, "Locking \(path) failed.")
+        }
+        usleep(100)
+      }
+      // It may have been removed before it was locked.
+      if try FileIdentity(path: path) == log.identity { return log }
+    }
+  }
+
+  private static func make(atPath path: String, _ permissions: FilePermissions) throws {
+    let unfinished = "\(path)-new-\(getpid())-\(UInt64.random(in: .min ... .max))"
+    guard let file = try FileDescriptor.makeFile(atPath: unfinished, permissions) else {
+      throw StorageError.posix(EEXIST, "Making \(unfinished) failed.")
+    }
+    defer { unlink(unfinished) }
+    try file.setMode(permissions.fileMode)
+    let header = signature + [UInt8](repeating: 0, count: headerSize - signature.count)
+    try header.withUnsafeBytes { try file.write($0) }
+    if link(unfinished, path) == 0 || errno == EEXIST { return }
+    // Not every file system has hard links. One that another process has just made may be lost here, which that one notices.
+    guard rename(unfinished, path) == 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
+  }
+
+  /// Whether the file is still where others find it.
+  var isInPlace: Bool { (try? FileIdentity(path: path)) == identity }
+
+  /// Ends what ``join(atPath:_:)`` has begun. The last one removes the file.
+  func leave() {
+    FileLock.release(file.number)
+    removeIfUnused()
+    close()
+  }
+
+  /// Removes the file if no process subscribes any more.
+  func removeIfUnused() {
+    // What cannot be removed costs writers a little time, no more.
+    guard (try? FileLock.tryAcquire(file.number, path: path)) == true else { return }
+    if isInPlace { unlink(path) }
+    FileLock.release(file.number)
+  }
+}
+
+// MARK: - Writing, with the lock of the place
+
+extension ChangeLog {
+  func append(_ record: Record) throws {
+    let bytes = Self.encode(record)
+    let end = try end()
+    let start = Int(end % UInt64(Self.capacity))
+    let room = Self.capacity - start
+    try bytes.withUnsafeBytes { bytes in
+      try file.write(UnsafeRawBufferPointer(rebasing: bytes.prefix(room)), at: Self.headerSize + start)
+      if bytes.count > room {
+        try file.write(UnsafeRawBufferPointer(rebasing: bytes[room...]), at: Self.headerSize)
+      }
+    }
+    try withUnsafeBytes(of: (end + UInt64(bytes.count)).littleEndian) {
+      try file.write($0, at: Self.signature.count)
+    }
+  }
+
+  /// Wakes the subscribers up. They watch the file's times, not its contents, so that writing a record wakes nobody.
+  func ring() {
+    // Subscribers that are not woken up notice the change of the place itself.
+    _ = futimens(file.number, nil)
+  }
+
+  private static func encode(_ record: Record) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: recordHeaderSize)
+    var count = UInt32.max
+    if case .keys(let keys) = record.change {
+      count = UInt32(keys.count)
+      for key in keys {
+        key.withUTF8 { key in
+          withUnsafeBytes(of: UInt16(key.count).littleEndian) { bytes += $0 }
+          bytes += key
+        }
+      }
+      if bytes.count > longestRecord {
+        bytes.removeSubrange(recordHeaderSize...)
+        count = .max
+      }
+    }
+    func store(_ number: some FixedWidthInteger, _ offset: Int) {
+      bytes.withUnsafeMutableBytes {
+        $0.storeBytes(of: number.littleEndian, toByteOffset: offset, as: type(of: number))
+      }
+    }
+    store(UInt32(bytes.count), 0)
+    store(record.commit, 8)
+    store(record.writer, 16)
+    store(count, 24)
+    store(bytes.withUnsafeBytes { CRC32C.checksum(UnsafeRawBufferPointer(rebasing: $0[8...])) }, 4)
+    return bytes
+  }
+}
+
+// MARK: - Reading
+
+extension ChangeLog {
+  /// How many bytes have ever been written: where the next record will begin.
+  func end() throws -> UInt64 {
+    let bytes = try file.readBytes(8, at: Self.signature.count)
+    guard bytes.count == 8 else { throw StorageError(.corrupted, "\(path) has been truncated.") }
+    return bytes.withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }
+  }
+
+  /// The records from a position on, each with the position behind it. Nil if they are not there any more.
+  func records(from start: UInt64) throws -> [(record: Record, end: UInt64)]? {
+    let end = try end()
+    guard start <= end, end - start <= UInt64(Self.capacity) else { return nil }
+    let bytes = try read(from: start, count: Int(end - start))
+    // What has been written over meanwhile was not read as it was. A record that is being written is not counted yet.
+    let now = try self.end()
+    guard now >= end, now - start + UInt64(Self.longestRecord) <= UInt64(Self.capacity) else { return nil }
+    var records: [(record: Record, end: UInt64)] = []
+    var position = 0
+    while position < bytes.count {
+      guard let (record, count) = Self.decode(bytes[position...]) else { return nil }
+      position += count
+      records.append((record, start + UInt64(position)))
+    }
+    return records
+  }
+
+  private func read(from start: UInt64, count: Int) throws -> [UInt8] {
+    let offset = Int(start % UInt64(Self.capacity))
+    let room = min(count, Self.capacity - offset)
+    let first = try file.readBytes(room, at: Self.headerSize + offset)
+    return count > room ? try first + file.readBytes(count - room, at: Self.headerSize) : first
+  }
+
+  /// The first record and its length. Nil if it has not been read as it was written.
+  private static func decode(_ bytes: ArraySlice<UInt8>) -> (record: Record, count: Int)? {
+    bytes.withUnsafeBytes { bytes in
+      func number<Number: FixedWidthInteger>(_ type: Number.Type, at offset: Int) -> Number {
+        Number(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: type))
+      }
+      guard bytes.count >= recordHeaderSize else { return nil }
+      let length = Int(number(UInt32.self, at: 0))
+      guard (recordHeaderSize...bytes.count).contains(length),
+        CRC32C.checksum(UnsafeRawBufferPointer(rebasing: bytes[8..<length])) == number(UInt32.self, at: 4)
+      else { return nil }
+      let count = number(UInt32.self, at: 24)
+      var change = StorageChange.everything
+      if count != .max {
+        var keys: Set<CacheKey> = []
+        var offset = recordHeaderSize
+        for _ in 0..<count {
+          guard offset + 2 <= length else { return nil }
+          let size = Int(number(UInt16.self, at: offset))
+          offset += 2
+          guard offset + size <= length,
+            let key = CacheKey(utf8: UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + size]))
+          else { return nil }
+          keys.insert(key)
+          offset += size
+        }
+        change = .keys(keys)
+      }
+      return (
+        Record(commit: number(UInt64.self, at: 8), writer: number(UInt64.self, at: 16), change: change),
+        length
+      )
+    }
+  }
+}

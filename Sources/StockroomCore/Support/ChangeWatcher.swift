@@ -1,0 +1,234 @@
+@preconcurrency import Dispatch
+
+/// Notices what others commit to a place, as long as there are subscribers in this process.
+///
+/// Notifications of the file system are only the doorbell: they say when to look, and the number of the latest commit says whether
+/// something has changed. The ``ChangeLog`` says what; a commit that is not in it has changed everything, for all that is known.
+final class ChangeWatcher: Sendable {
+  private struct State {
+    var log: ChangeLog
+    /// Up to which commit the subscribers know everything.
+    var known: UInt64 = 0
+    /// Where in the log the commits after that one begin.
+    var position: UInt64 = 0
+    /// Whether something has been missed.
+    var isBlind = false
+    var isStopped = false
+    /// The files of entries that have been changed by somebody, since the last look.
+    var files: Set<CacheKey> = []
+    /// What the commits in the log change that cannot be read yet.
+    var pending: StorageChange?
+    var watches: [FileWatch] = []
+    /// How many more looks there will be if nothing else happens.
+    var delays = ArraySlice<DispatchTimeInterval>()
+    var timer: (any DispatchSourceTimer)?
+  }
+
+  private let source: any ChangeSource
+  private let permissions: FilePermissions
+  private let writer: UInt64
+  private let hub: ChangeHub
+  private let queue = DispatchQueue(label: "Stockroom.ChangeWatcher")
+  private let state: MutexProtected<State>
+
+  /// When to look after a file was written: a commit can often be read only somewhat later.
+  private static let delays: [DispatchTimeInterval] = [
+    .milliseconds(1), .milliseconds(4), .milliseconds(16), .milliseconds(64),
+  ]
+
+  init(
+    _ source: any ChangeSource, log: ChangeLog, _ permissions: FilePermissions, writer: UInt64,
+    _ hub: ChangeHub
+  ) {
+    self.source = source
+    self.permissions = permissions
+    self.writer = writer
+    self.hub = hub
+    state = MutexProtected(State(log: log))
+  }
+
+  /// Watches from now on. No commit is under way.
+  func start() throws {
+    let watches = try watchFiles(state.withLock { $0.log.path })
+    let known = try source.latestCommit()
+    try state.withLock { state in
+      state.position = try state.log.end()
+      state.known = known ?? 0
+      state.isBlind = known == nil
+      state.watches = watches
+    }
+    if known == nil { lookLater() }
+  }
+
+  private func watchFiles(_ logPath: String) throws -> [FileWatch] {
+    var watches = [
+      try FileWatch(path: logPath, .attributes) { [weak self] event in
+        if case .interruption = event { self?.noteInterruption() }
+        self?.lookNow()
+      }
+    ]
+    for path in source.writtenFiles {
+      watches.append(
+        try FileWatch(path: path, .contents) { [weak self] event in
+          if case .interruption = event { self?.noteInterruption() }
+          self?.lookLater()
+        })
+    }
+    #if !canImport(Darwin)
+      if let directory = source.entryDirectory {
+        watches.append(try FileWatch(path: directory, .names) { [weak self] in self?.noteFile($0) })
+      }
+    #endif
+    return watches
+  }
+
+  /// Releases everything. Waits for a look that is under way.
+  func stop() {
+    let watches = state.withLock { state -> [FileWatch]? in
+      if state.isStopped { return nil }
+      state.isStopped = true
+      state.timer.take()?.cancel()
+      defer { state.watches = [] }
+      return state.watches
+    }
+    guard watches != nil else { return }
+    queue.sync {
+      source.close()
+      state.withLock { $0.log.leave() }
+    }
+  }
+
+  // MARK: When to look
+
+  private func noteInterruption() { state.withLock { $0.isBlind = true } }
+
+  private func noteFile(_ event: FileWatch.Event) {
+    state.withLock { state in
+      if case .change(let name?) = event {
+        if let key = source.key(ofFile: name) { state.files.insert(key) }
+      } else {
+        state.isBlind = true
+      }
+    }
+    lookLater()
+  }
+
+  private func lookNow() {
+    queue.async { [weak self] in self?.look() }
+  }
+
+  /// Looks a few times, at growing intervals.
+  private func lookLater() {
+    state.withLock { state in
+      if state.isStopped { return }
+      state.delays = Self.delays[...]
+      setTimer(&state)
+    }
+  }
+
+  private func setTimer(_ state: inout State) {
+    guard state.timer == nil, let delay = state.delays.popFirst() else { return }
+    let timer = DispatchSource.makeTimerSource(queue: queue)
+    timer.setEventHandler { [weak self] in
+      self?.state.withLock { $0.timer.take()?.cancel() }
+      self?.look()
+    }
+    timer.schedule(deadline: .now() + delay, leeway: .microseconds(100))
+    timer.activate()
+    state.timer = timer
+  }
+
+  // MARK: Looking, on the queue
+
+  private func look() {
+    if state.withLock({ $0.isStopped }) { return }
+    let latest = Result { try source.latestCommit() }
+    #if !canImport(Darwin)
+      // The files of commits up to that one are known then, and are not taken for those of another program later.
+      if source.entryDirectory != nil { FileWatch.deliverPending() }
+    #endif
+    let change = state.withLock { state -> StorageChange? in
+      if state.isStopped { return nil }
+      let wasBlind = state.isBlind
+      var change: StorageChange?
+      do {
+        change = try look(&state, upTo: latest.get())
+      } catch {
+        // Whatever has happened there: subscribers that look at everything find out.
+        state.isBlind = true
+        if !wasBlind { change = .everything }
+      }
+      if state.delays.isEmpty, (try? source.isSettled()) == false {
+        state.delays = [Self.delays.last ?? .seconds(1)]
+      }
+      setTimer(&state)
+      return change
+    }
+    if let change { hub.send(change) }
+  }
+
+  /// What others have changed since the last look.
+  private func look(_ state: inout State, upTo latest: UInt64?) throws -> StorageChange? {
+    guard let latest else {
+      if state.delays.isEmpty { state.delays = Self.delays[...] }
+      return nil
+    }
+    if !state.log.isInPlace {
+      state.isBlind = true
+      let log = try ChangeLog.join(atPath: state.log.path, permissions)
+      let watches = try watchFiles(log.path)
+      state.log.close()
+      state.log = log
+      state.position = try log.end()
+      state.watches = watches
+    }
+    let files = exchange(&state.files, with: [])
+    guard !state.isBlind, let (change, logged) = try readLog(&state, upTo: latest) else {
+      state.known = latest
+      state.position = try state.log.end()
+      state.pending = nil
+      state.isBlind = false
+      return .everything
+    }
+    if files.isEmpty || logged == .everything { return change }
+    // Files that no commit has to do with have been changed by another program.
+    var foreign = files
+    if case .keys(let keys)? = logged { foreign.subtract(keys) }
+    return foreign.isEmpty ? change : .keys(foreign).union(change)
+  }
+
+  /// What the commits up to the latest have changed that were made by others; and what all have that are or were in the log.
+  /// Nil if something is missing.
+  private func readLog(
+    _ state: inout State, upTo latest: UInt64
+  ) throws -> (change: StorageChange?, logged: StorageChange?)? {
+    guard latest >= state.known, let records = try state.log.records(from: state.position) else { return nil }
+    var missing = state.known + 1
+    var change: StorageChange?
+    var logged = state.pending.take()
+    for (record, end) in records {
+      logged = record.change.union(logged)
+      if record.commit > latest {
+        state.pending = record.change.union(state.pending)
+        continue
+      }
+      state.position = end
+      // Of a commit that was tried several times there are several records.
+      if record.commit == missing { missing += 1 } else if record.commit > missing { return nil }
+      if record.writer != writer { change = record.change.union(change) }
+    }
+    guard missing > latest else { return nil }
+    state.known = latest
+    return (change, logged)
+  }
+}
+
+extension StorageChange {
+  fileprivate func union(_ other: StorageChange?) -> StorageChange {
+    switch (self, other) {
+    case (_, nil): self
+    case (.keys(let keys), .keys(let others)?): .keys(keys.union(others))
+    default: .everything
+    }
+  }
+}

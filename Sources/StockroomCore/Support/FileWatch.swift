@@ -1,0 +1,196 @@
+@preconcurrency import Dispatch
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Calls a handler when a file or a directory is changed, by whomever: inotify, or kqueue on Apple's systems. Takes no processor
+/// time while nothing changes.
+package final class FileWatch: Sendable {
+  /// Which changes are reported.
+  package enum Kind: Sendable {
+    /// Bytes are written to the file.
+    case contents
+    /// The file's times or names are changed, but not its contents.
+    case attributes
+    /// Files in the directory are closed after writing, renamed, moved in or out, or removed.
+    case names
+  }
+
+  /// What is known of a change.
+  package enum Event: Sendable {
+    /// Something has changed. With the name in a directory, where the system tells.
+    case change(name: [UInt8]?)
+    /// Changes may have been missed, or the file is not watched any more since it has been removed.
+    case interruption
+  }
+
+  #if canImport(Darwin)
+    private let source: any DispatchSourceFileSystemObject
+
+    /// - Throws: ``StorageError`` that names the path.
+    package init(path: String, _ kind: Kind, _ handler: @escaping @Sendable (Event) -> Void) throws {
+      let descriptor = open(path, O_EVTONLY | O_CLOEXEC)
+      guard descriptor >= 0 else { throw StorageError.posix(errno, "Watching \(path) failed.") }
+      let events: DispatchSource.FileSystemEvent =
+        switch kind {
+        case .contents: [.write, .extend, .delete, .rename]
+        case .attributes: [.attrib, .link, .delete, .rename]
+        case .names: [.write, .delete, .rename]
+        }
+      let source = DispatchSource.makeFileSystemObjectSource(
+        fileDescriptor: descriptor, eventMask: events, queue: DispatchQueue(label: "Stockroom.FileWatch"))
+      self.source = source
+      source.setEventHandler {
+        let isLost = !source.data.isDisjoint(with: [.delete, .rename])
+        handler(isLost ? .interruption : .change(name: nil))
+      }
+      source.setCancelHandler { close(descriptor) }
+      source.activate()
+    }
+
+    deinit { source.cancel() }
+
+  #else
+    private let id: Int
+
+    /// - Throws: ``StorageError`` that names the path, with code `io` if the system's limit of watched files is reached.
+    package init(path: String, _ kind: Kind, _ handler: @escaping @Sendable (Event) -> Void) throws {
+      let events =
+        switch kind {
+        case .contents: IN_MODIFY
+        case .attributes: IN_ATTRIB
+        case .names: IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE
+        }
+      id = try Inotify.shared.add(path, UInt32(events), handler)
+    }
+
+    deinit { Inotify.shared.remove(id) }
+
+    /// Calls the handlers for what has happened before, and returns when they have returned. Not for handlers to call.
+    package static func deliverPending() { Inotify.shared.deliverPending() }
+  #endif
+}
+
+#if !canImport(Darwin)
+  /// The one instance of inotify that all watches of the process share: a user may have only few of them. It is closed while
+  /// nothing is watched.
+  private final class Inotify: Sendable {
+    private struct Watch {
+      let descriptor: Int32
+      let events: UInt32
+      let handler: @Sendable (FileWatch.Event) -> Void
+    }
+
+    private struct State {
+      var nextID = 0
+      /// Several watches of one file have the same descriptor.
+      var watches: [Int: Watch] = [:]
+      var instance: (descriptor: Int32, source: any DispatchSourceRead)?
+    }
+
+    static let shared = Inotify()
+    private let state = MutexProtected(State())
+    private let queue = DispatchQueue(label: "Stockroom.FileWatch")
+
+    func add(
+      _ path: String, _ events: UInt32, _ handler: @escaping @Sendable (FileWatch.Event) -> Void
+    ) throws -> Int {
+      try state.withLock { state in
+        let instance = try state.instance?.descriptor ?? open(&state)
+        let descriptor = inotify_add_watch(instance, path, events | UInt32(IN_MASK_ADD))
+        guard descriptor >= 0 else {
+          let error = errno
+          if state.watches.isEmpty { close(&state) }
+          throw StorageError.posix(error, "Watching \(path) failed.")
+        }
+        state.nextID += 1
+        state.watches[state.nextID] = Watch(descriptor: descriptor, events: events, handler: handler)
+        return state.nextID
+      }
+    }
+
+    func remove(_ id: Int) {
+      // Released outside of the lock, since that may run any code.
+      let removed = state.withLock { state -> Watch? in
+        guard let watch = state.watches.removeValue(forKey: id) else { return nil }
+        if state.watches.isEmpty {
+          close(&state)
+        } else if let instance = state.instance,
+          !state.watches.values.contains(where: { $0.descriptor == watch.descriptor })
+        {
+          inotify_rm_watch(instance.descriptor, watch.descriptor)
+        }
+        return watch
+      }
+      withExtendedLifetime(removed) {}
+    }
+
+    private func open(_ state: inout State) throws -> Int32 {
+      let descriptor = inotify_init1(Int32(IN_NONBLOCK) | Int32(IN_CLOEXEC))
+      guard descriptor >= 0 else {
+        throw StorageError.posix(errno, "Watching files failed: the system has no more instances of inotify.")
+      }
+      let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
+      source.setEventHandler { [self] in readEvents(from: descriptor) }
+      source.setCancelHandler { Self.release(descriptor) }
+      source.activate()
+      state.instance = (descriptor, source)
+      return descriptor
+    }
+
+    private func close(_ state: inout State) {
+      state.instance.take()?.source.cancel()
+    }
+
+    /// `close`, whose name a method of this type has.
+    private static func release(_ descriptor: Int32) {
+      FileDescriptor(owning: descriptor, path: "").release()
+    }
+
+    /// Delivers what has happened before this call, and returns when that is done.
+    func deliverPending() {
+      guard let instance = state.withLock({ $0.instance?.descriptor }) else { return }
+      queue.sync { readEvents(from: instance) }
+    }
+
+    /// On the queue.
+    private func readEvents(from instance: Int32) {
+      withUnsafeTemporaryAllocation(byteCount: 1 << 16, alignment: 8) { buffer in
+        while true {
+          // Closed on this queue only, so it is still what it was, unless that has happened before.
+          guard state.withLock({ $0.instance?.descriptor }) == instance else { return }
+          let count = read(instance, buffer.baseAddress, buffer.count)
+          guard count > 0 else { return }
+          deliver(UnsafeRawBufferPointer(rebasing: buffer[..<count]), of: instance)
+        }
+      }
+    }
+
+    private func deliver(_ buffer: UnsafeRawBufferPointer, of instance: Int32) {
+      var offset = 0
+      let headerSize = MemoryLayout<inotify_event>.size
+      while offset + headerSize <= buffer.count {
+        let event = buffer.loadUnaligned(fromByteOffset: offset, as: inotify_event.self)
+        let name = buffer[offset + headerSize..<offset + headerSize + Int(event.len)].prefix { $0 != 0 }
+        offset += headerSize + Int(event.len)
+        let isOverflow = event.mask & UInt32(IN_Q_OVERFLOW) != 0
+        let isInterruption = isOverflow || event.mask & UInt32(IN_IGNORED) != 0
+        // Not those of an instance that has been closed since, whose descriptors mean other files.
+        let handlers = state.withLock { state in
+          state.instance?.descriptor == instance
+            ? state.watches.values.filter {
+              isOverflow || $0.descriptor == event.wd && (isInterruption || $0.events & event.mask != 0)
+            }.map(\.handler) : []
+        }
+        for handler in handlers {
+          handler(isInterruption ? .interruption : .change(name: event.len == 0 ? nil : Array(name)))
+        }
+      }
+    }
+  }
+#endif

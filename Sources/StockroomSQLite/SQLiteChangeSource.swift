@@ -1,0 +1,35 @@
+import StockroomCore
+
+/// How the changes of other connections are noticed: the write-ahead log is written, and its index counts the transactions.
+final class SQLiteChangeSource: ChangeSource {
+  private let connection: SQLiteConnection
+  let writtenFiles: [String]
+
+  init(_ file: SQLiteFile) throws {
+    connection = try file.openReader()
+    writtenFiles = [file.path + "-wal"]
+    // Maps the index of the log into memory.
+    try connection.run(.metadata) { _ = try $0.step() }
+  }
+
+  func latestCommit() throws -> UInt64? {
+    do {
+      return try connection.commitNumber()
+    } catch let error as StorageError where error.code == .locked {
+      // A process has died in the middle. Whoever reads puts the index right.
+      try connection.run(.metadata) { _ = try $0.step() }
+      return nil
+    }
+  }
+
+  func isSettled() throws -> Bool {
+    do {
+      try connection.transaction(.beginWriting) {}
+      return true
+    } catch let error as StorageError where error.code == .locked {
+      return false
+    }
+  }
+
+  func close() { connection.close() }
+}

@@ -1,0 +1,226 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import TestFixtures
+import Testing
+
+/// The change feed of every engine (rules X1 to X5). The conformance kit tests the same rules under load and over several processes.
+@Suite struct ChangeFeedTests {
+  private static let engines = EngineCatalogue.all.map(\.name)
+  private static let shared = ["files", "sqlite", "lmdb"]
+
+  private static func open(_ name: String, in directory: borrowing TemporaryDirectory) throws
+    -> any StorageEngine
+  {
+    try EngineCatalogue.select([name])[0].open(directory.url, .process)
+  }
+
+  private static func key(_ name: String) -> CacheKey { CacheKey(verbatim: name) }
+
+  @Test("Every way of writing is told of, with its keys", arguments: engines)
+  func ownChanges(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try Self.open(name, in: directory)
+    var changes = try await engine.changes().makeAsyncIterator()
+    let (a, b) = (Self.key("a"), Self.key("b"))
+    try await engine.write(Data(), key: a)
+    #expect(await changes.next() == .keys([a]))
+    try await engine.write([(a, Data()), (b, Data())])
+    #expect(await changes.next() == .keys([a, b]))
+    try await engine.remove(key: b)
+    #expect(await changes.next() == .keys([b]))
+    try await engine.apply([.remove(key: a), .write(Data(), key: b)])
+    #expect(await changes.next() == .keys([a, b]))
+    try await engine.withTransaction { try $0.write(Data(), key: a) }
+    #expect(await changes.next() == .keys([a]))
+    try await engine.remove(keys: [a, b])
+    #expect(await changes.next() == .keys([a, b]))
+    try await engine.removeAllData()
+    #expect(await changes.next() == .everything)
+    try await engine.close()
+    #expect(await changes.next() == nil)
+  }
+
+  @Test(
+    "A slow subscriber gets several changes as one, and everything in place of very many", arguments: engines)
+  func slowSubscriber(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try Self.open(name, in: directory)
+    var changes = try await engine.changes().makeAsyncIterator()
+    try await engine.write(Data(), key: Self.key("a"))
+    try await engine.write(Data(), key: Self.key("b"))
+    #expect(await changes.next() == .keys([Self.key("a"), Self.key("b")]))
+    try await engine.write((0...StorageChanges.defaultKeyLimit).map { (Self.key("\($0)"), Data()) })
+    #expect(await changes.next() == .everything)
+    try await engine.close()
+  }
+
+  @Test("What changes nothing is not told of", arguments: engines)
+  func silence(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try Self.open(name, in: directory)
+    var changes = try await engine.changes().makeAsyncIterator()
+    _ = try await engine.read(key: Self.key("a"))
+    try await engine.write([])
+    try await engine.withTransaction { _ = try $0.keyCount() }
+    await #expect(throws: (any Error).self) { try await engine.write(Data(), key: Self.key("")) }
+    try await engine.write(Data(), key: Self.key("last"))
+    #expect(await changes.next() == .keys([Self.key("last")]))
+    try await engine.close()
+  }
+
+  @Test(
+    "A stream ends when its engine is closed or released, and not with another engine on the place",
+    arguments: shared)
+  func ends(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    var first: (any StorageEngine)? = try Self.open(name, in: directory)
+    let second = try Self.open(name, in: directory)
+    var firstChanges = try #require(await first?.changes().makeAsyncIterator())
+    var secondChanges = try await second.changes().makeAsyncIterator()
+    first = nil
+    #expect(await firstChanges.next() == nil)
+    try await second.write(Data(), key: Self.key("a"))
+    #expect(await secondChanges.next() == .keys([Self.key("a")]))
+    try await second.close()
+    #expect(await secondChanges.next() == nil)
+    await #expect(throws: StorageError.self) { try await second.changes() }
+  }
+
+  @Test("Engines on one place tell each other, with the keys", arguments: shared)
+  func otherEngine(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let (writer, reader) = (try Self.open(name, in: directory), try Self.open(name, in: directory))
+    var changes = try await reader.changes().makeAsyncIterator()
+    for step in 0..<50 {
+      let key = Self.key("key \(step)")
+      try await writer.write(Data("\(step)".utf8), key: key)
+      #expect(await changes.next() == .keys([key]))
+      #expect(try await reader.read(key: key) == Data("\(step)".utf8))
+    }
+    try await writer.removeAllData()
+    #expect(await changes.next() == .everything)
+    try await reader.write(Data(), key: Self.key("own"))
+    #expect(await changes.next() == .keys([Self.key("own")]))
+    try await reader.close()
+    try await writer.close()
+  }
+
+  @Test(
+    "Two engines that write at the same time are told of everything that the other writes", arguments: shared)
+  func concurrentWriters(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engines = [try Self.open(name, in: directory), try Self.open(name, in: directory)]
+    let streams = [try await engines[0].changes(), try await engines[1].changes()]
+    let keys = (0..<2).map { writer in (0..<200).map { Self.key("\(writer) \($0)") } }
+    try await withThrowingTaskGroup { group in
+      for index in 0..<2 {
+        group.addTask {
+          for key in keys[index] { try await engines[index].write(Data(), key: key) }
+        }
+        group.addTask {
+          var missing = Set(keys.joined())
+          for await change in streams[index] {
+            switch change {
+            case .keys(let found): missing.subtract(found)
+            case .everything: missing.subtract(try await engines[index].allKeys())
+            }
+            if missing.isEmpty { break }
+          }
+          #expect(missing.isEmpty)
+        }
+      }
+      try await group.waitForAll()
+    }
+    for engine in engines { try await engine.close() }
+  }
+
+  @Test("Nothing is missed that is acknowledged after the subscription", arguments: engines)
+  func subscribingWhileWriting(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try Self.open(name, in: directory)
+    for round in 0..<20 {
+      let isSubscribed = MutexProtected(false)
+      let keys = (0..<100).map { Self.key("\(round) \($0)") }
+      async let covered: Set<CacheKey> = {
+        var acknowledged: Set<CacheKey> = []
+        for key in keys {
+          try await engine.write(Data(), key: key)
+          if isSubscribed.withLock({ $0 }) { acknowledged.insert(key) }
+        }
+        return acknowledged
+      }()
+      let changes = try await engine.changes()
+      isSubscribed.withLock { $0 = true }
+      var missing = try await covered
+      let last = Self.key("\(round) last")
+      try await engine.write(Data(), key: last)
+      missing.insert(last)
+      for await change in changes {
+        if case .keys(let found) = change { missing.subtract(found) } else { missing = [] }
+        if missing.isEmpty { break }
+      }
+      #expect(missing.isEmpty)
+    }
+    try await engine.close()
+  }
+
+  @Test("Nothing is left in the place when nobody subscribes any more", arguments: shared)
+  func logIsRemoved(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try Self.open(name, in: directory)
+    try await engine.write(Data(), key: Self.key("a"))
+    let before = try directory.files()
+    var changes: StorageChanges? = try await engine.changes()
+    #expect(try directory.files() != before)
+    withExtendedLifetime(changes) {}
+    changes = nil
+    // The engine's thread may have the last reference for a moment.
+    while try directory.files() != before { await Task.yield() }
+    try await engine.close()
+  }
+
+  @Test("A subscriber is not told of its own changes if it does not want to be", arguments: engines)
+  func origin(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try Self.open(name, in: directory)
+    let origin = ChangeOrigin()
+    let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
+    var iterator = changes.makeAsyncIterator()
+    try await ChangeOrigin.$current.withValue(origin) { try await engine.write(Data(), key: Self.key("own")) }
+    try await engine.write(Data(), key: Self.key("other"))
+    #expect(await iterator.next() == .keys([Self.key("other")]))
+    try await engine.close()
+  }
+
+  @Test("Files that another program puts there, changes and removes are told of", .enabled(if: isLinux))
+  func foreignFiles() async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try Self.open("files", in: directory)
+    let key = Self.key("copied")
+    try await engine.write(Data("1".utf8), key: Self.key("own"))
+    var changes = try await engine.changes().makeAsyncIterator()
+    let file = directory.url.appending(path: "copied.entry")
+    try Data("1".utf8).write(to: file)
+    #expect(await changes.next() == .keys([key]))
+    #expect(try await engine.read(key: key) == Data("1".utf8))
+    try FileManager.default.removeItem(at: file)
+    while try await engine.keyExists(key) { #expect(await changes.next() == .keys([key])) }
+    try await engine.close()
+  }
+
+  private static var isLinux: Bool {
+    #if os(Linux)
+      true
+    #else
+      false
+    #endif
+  }
+}
+
+extension TemporaryDirectory {
+  /// The names of all files.
+  fileprivate borrowing func files() throws -> Set<String> {
+    Set(try FileManager.default.subpathsOfDirectory(atPath: url.path(percentEncoded: false)))
+  }
+}
