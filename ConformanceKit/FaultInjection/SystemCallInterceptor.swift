@@ -235,9 +235,13 @@ extension [UInt8] {
       status.st_mode & mode_t(S_IFMT) == mode_t(S_IFREG) ? UInt64(status.st_ino) : nil
     }
 
-    static func file(at path: String) -> UInt64? {
+    /// The number of the file at a path, if it is one with contents.
+    ///
+    /// - Parameter hasOneName: Whether only a file counts that no other path leads to.
+    static func file(at path: String, hasOneName: Bool = false) -> UInt64? {
       var status = stat()
-      return lstat(path, &status) == 0 ? regular(status) : nil
+      guard lstat(path, &status) == 0, !hasOneName || status.st_nlink == 1 else { return nil }
+      return regular(status)
     }
 
     /// All that is in the file, read through the engine's own descriptor: to close another one would take away the locks

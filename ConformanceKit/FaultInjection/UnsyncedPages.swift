@@ -57,8 +57,8 @@ struct UnsyncedPages: Sendable {
         let kept = lost[file]?.pages.filter { $0 < end }
         lost[file]?.pages = kept ?? []
       case .unlink, .unlinkat, .rename, .renameat, .renameat2:
-        // The number may be that of another file soon.
-        if !fails, let file = FileAccess.file(at: String(decoding: path, as: UTF8.self)) {
+        // The number may be that of another file soon. A file that has another name stays what it is.
+        if !fails, let file = FileAccess.file(at: String(decoding: path, as: UTF8.self), hasOneName: true) {
           (lost[file], synced[file]) = (nil, nil)
         }
       case .open, .openat, .creat:

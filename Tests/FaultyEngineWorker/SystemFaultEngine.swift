@@ -22,7 +22,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     case trapsOnErrors, hangsWhenInterrupted, leaksDescriptors, leaksLocks, throwsForeignErrors
     case callsErrorsClosed, staysCorrupted
     // No faults
-    case breaksAtOnce
+    case breaksAtOnce, namesCompleteLogs
   }
 
   package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .durableWrites]
@@ -53,8 +53,9 @@ package final class SystemFaultEngine: ApplyingEngine {
   package init(directory: URL, keepsLog: Bool = true, fault: Fault? = nil) throws {
     (self.keepsLog, self.fault) = (keepsLog, fault)
     var state = State()
-    state.file = try SystemFaultFile(in: directory, fault: fault)
-    try state.load()
+    let beginning = try State.encode(CrashFaultLog.Record([]))
+    state.file = try SystemFaultFile(in: directory, beginning: beginning, fault: fault)
+    try state.load(mayBeEmpty: fault != .namesCompleteLogs)
     self.state = MutexProtected(state)
   }
 
@@ -153,7 +154,7 @@ extension SystemFaultEngine.State {
   private static let headSize = 12
 
   /// Reads all records. What is cut short at the end is none.
-  mutating func load() throws {
+  mutating func load(mayBeEmpty: Bool) throws {
     let bytes = try file?.contents() ?? []
     var position = 0
     while let (payload, end) = Self.payload(in: bytes, at: position) {
@@ -161,6 +162,7 @@ extension SystemFaultEngine.State {
       note(record, at: position + Self.headSize, count: payload.count)
       position = end
     }
+    if position == 0, !mayBeEmpty { throw StorageError(.corrupted, "The log has lost its beginning.") }
     try file?.cut(at: position)
   }
 
@@ -182,7 +184,7 @@ extension SystemFaultEngine.State {
     payload.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
   }
 
-  private static func encode(_ record: CrashFaultLog.Record) throws -> [UInt8] {
+  fileprivate static func encode(_ record: CrashFaultLog.Record) throws -> [UInt8] {
     let payload = try JSONEncoder().encode(record)
     return withUnsafeBytes(of: UInt32(payload.count)) { Array($0) }
       + withUnsafeBytes(of: sum(payload)) { Array($0) } + payload

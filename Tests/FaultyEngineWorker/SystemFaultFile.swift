@@ -26,7 +26,9 @@ final class SystemFaultFile {
   private var isReplaced = false
 
   /// Opens or makes the file, and locks its directory.
-  init(in directory: URL, fault: Fault?) throws {
+  ///
+  /// - Parameter beginning: What a file begins with that has its name only when it is on the disk.
+  init(in directory: URL, beginning: [UInt8], fault: Fault?) throws {
     self.fault = fault
     self.directory = directory.path(percentEncoded: false)
     do {
@@ -40,6 +42,9 @@ final class SystemFaultFile {
     }
     lockFile = try Self.lock(directory.appending(path: "lock").path(percentEncoded: false), fault)
     do {
+      if fault == .namesCompleteLogs, access(path, F_OK) != 0 {
+        try Self.make(path, beginning, in: self.directory)
+      }
       file = try Self.open(path, fault)
     } catch {
       if fault != .leaksLocks { systemClose(lockFile) }
@@ -75,6 +80,22 @@ final class SystemFaultFile {
     if file < 0, fault == .trapsOnErrors { fatalError("Opening \(path) failed.") }
     guard file >= 0 else { throw StorageError.posix(errno, "Opening \(path) failed") }
     return file
+  }
+
+  /// Makes the file under another name, and gives it its own once it is on the disk.
+  private static func make(_ path: String, _ bytes: [UInt8], in directory: String) throws {
+    let unfinished = path + ".unfinished"
+    unlink(unfinished)
+    let file = retrying { systemOpen(unfinished, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC) }
+    guard file >= 0 else { throw StorageError.posix(errno, "Making \(unfinished) failed") }
+    defer {
+      systemClose(file)
+      unlink(unfinished)
+    }
+    guard pwrite(file, bytes, bytes.count, 0) == bytes.count, fdatasync(file) == 0,
+      link(unfinished, path) == 0
+    else { throw StorageError.posix(errno, "Making \(path) failed") }
+    try syncDirectory(directory)
   }
 
   private static func retrying(_ call: () -> Int32) -> Int32 {
@@ -150,7 +171,7 @@ final class SystemFaultFile {
     case .staysCorrupted: systemClose(systemOpen(path + ".failed", O_RDWR | O_CREAT | O_CLOEXEC))
     case .evictsWhenFull where code == .diskFull:
       if ftruncate(file, 0) == 0 { length = 0 }
-    case .breaksAtOnce: isBroken = true
+    case .breaksAtOnce, .namesCompleteLogs: isBroken = true
     case .repeatsShortWritesWhole: break
     default:
       do { try truncate(to: length) } catch { isBroken = true }
@@ -243,13 +264,13 @@ final class SystemFaultFile {
     systemClose(old)
     length = bytes.count
     // The new name has been seen by others, so there is no way back.
-    do { try syncDirectory() } catch {
+    do { try Self.syncDirectory(directory) } catch {
       (isBroken, isReplaced) = (true, true)
       throw error
     }
   }
 
-  private func syncDirectory() throws {
+  private static func syncDirectory(_ directory: String) throws {
     let file = systemOpen(directory, O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { throw StorageError.posix(errno, "Opening \(directory) failed") }
     defer { systemClose(file) }

@@ -67,6 +67,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([], "puts a new file in the place of the old one", nil, keepsLog: false),
     .init(
       [], "throws after an error until it is opened again, and finds then what it has written", .breaksAtOnce),
+    .init([], "syncs a new log under another name, which it removes afterwards", .namesCompleteLogs),
   ]
 
   func suite(of check: String) -> ConformanceSuite {
