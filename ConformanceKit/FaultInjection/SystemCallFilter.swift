@@ -19,6 +19,14 @@ import StockroomCore
       let thread: UInt32
       let number: UInt32
       let arguments: [UInt64]
+
+      /// - Parameter record: What was received.
+      init(_ record: UnsafeMutableRawPointer) {
+        identifier = record.load(as: UInt64.self)
+        thread = SystemCallFilter.thread(of: record)
+        number = record.load(fromByteOffset: 16, as: UInt32.self)
+        arguments = (0..<6).map { record.load(fromByteOffset: 32 + 8 * $0, as: UInt64.self) }
+      }
     }
 
     enum Answer {
@@ -34,9 +42,7 @@ import StockroomCore
 
     /// - Throws: ``Skip`` where the kernel does not allow it.
     init(of calls: [SystemCall]) throws {
-      guard let system = RawSystemCall.shared else {
-        throw Skip(reason: "The system's calls cannot be made without the C library here.")
-      }
+      let system = try RawSystemCall.required()
       self.system = system
       // The superuser need not, but a process that cannot gain rights may install filters.
       _ = system(Number.prctl, 38, 1, 0, 0, 0, 0)
@@ -54,37 +60,53 @@ import StockroomCore
       listener = Int32(truncatingIfNeeded: result)
     }
 
-    /// Waits for a call. Nil if there will be none.
-    func next() -> Request? {
+    /// The sizes of what the kernel writes and reads.
+    static let (recordSize, replySize) = (80, 24)
+
+    /// Waits for a call. Returns whether there is one.
+    func receive(into record: UnsafeMutableRawPointer) -> Bool {
       while true {
-        let buffer = UnsafeMutableRawPointer.allocate(byteCount: 80, alignment: 8)
-        defer { buffer.deallocate() }
-        buffer.initializeMemory(as: UInt8.self, repeating: 0, count: 80)
-        if ioctl(listener, .init(0xC050_2100 as UInt), buffer) != 0 {
-          // The thread that asked may have been killed.
-          if errno == EINTR || errno == ENOENT { continue }
-          return nil
-        }
-        return Request(
-          identifier: buffer.load(as: UInt64.self), thread: buffer.load(fromByteOffset: 8, as: UInt32.self),
-          number: buffer.load(fromByteOffset: 16, as: UInt32.self),
-          arguments: (0..<6).map { buffer.load(fromByteOffset: 32 + 8 * $0, as: UInt64.self) })
+        memset(record, 0, Self.recordSize)
+        if ioctl(listener, .init(0xC050_2100 as UInt), record) == 0 { return true }
+        // The thread that asked may have been killed.
+        guard errno == EINTR || errno == ENOENT else { return false }
       }
     }
 
-    func answer(_ request: Request, _ answer: Answer) {
-      let buffer = UnsafeMutableRawPointer.allocate(byteCount: 24, alignment: 8)
-      defer { buffer.deallocate() }
-      buffer.initializeMemory(as: UInt8.self, repeating: 0, count: 24)
-      buffer.storeBytes(of: request.identifier, as: UInt64.self)
-      switch answer {
-      case .proceed: buffer.storeBytes(of: 1, toByteOffset: 20, as: UInt32.self)
-      case .result(let value): buffer.storeBytes(of: Int64(value), toByteOffset: 8, as: Int64.self)
-      case .failure(let number): buffer.storeBytes(of: -number, toByteOffset: 16, as: Int32.self)
-      }
-      // If it cannot be answered, the thread that asked is no more.
-      _ = ioctl(listener, .init(0xC018_2101 as UInt), buffer)
+    /// The thread that makes the call which was received.
+    static func thread(of record: UnsafeMutableRawPointer) -> UInt32 {
+      record.load(fromByteOffset: 8, as: UInt32.self)
     }
+
+    /// Has the kernel make the call that was received.
+    func letPass(_ record: UnsafeMutableRawPointer, reply: UnsafeMutableRawPointer) {
+      send(reply, to: record.load(as: UInt64.self), result: 0, failure: 0, proceeds: true)
+    }
+
+    func answer(_ request: Request, _ answer: Answer) {
+      let reply = UnsafeMutableRawPointer.allocate(byteCount: Self.replySize, alignment: 8)
+      defer { reply.deallocate() }
+      let identifier = request.identifier
+      switch answer {
+      case .proceed: send(reply, to: identifier, result: 0, failure: 0, proceeds: true)
+      case .result(let value): send(reply, to: identifier, result: value, failure: 0, proceeds: false)
+      case .failure(let number): send(reply, to: identifier, result: 0, failure: number, proceeds: false)
+      }
+    }
+
+    private func send(
+      _ reply: UnsafeMutableRawPointer, to identifier: UInt64, result: Int, failure: Int32, proceeds: Bool
+    ) {
+      reply.storeBytes(of: identifier, as: UInt64.self)
+      reply.storeBytes(of: Int64(result), toByteOffset: 8, as: Int64.self)
+      reply.storeBytes(of: -failure, toByteOffset: 16, as: Int32.self)
+      reply.storeBytes(of: proceeds ? 1 : 0, toByteOffset: 20, as: UInt32.self)
+      // If it cannot be answered, the thread that asked is no more.
+      _ = ioctl(listener, .init(0xC018_2101 as UInt), reply)
+    }
+
+    /// The memory of those that wait for an answer.
+    var callerMemory: CallerMemory { CallerMemory(system) }
 
     /// Makes a call that the filter lets pass.
     func pass(_ call: SystemCall, _ arguments: Int...) -> Int {
@@ -153,6 +175,14 @@ import StockroomCore
 
     static let shared = RawSystemCall()
 
+    /// - Throws: ``Skip`` if there is none.
+    static func required() throws -> RawSystemCall {
+      guard let shared else {
+        throw Skip(reason: "The system's calls cannot be made without the C library here.")
+      }
+      return shared
+    }
+
     private init?() {
       guard let symbol = dlsym(dlopen(nil, RTLD_NOW), "syscall") else { return nil }
       function = unsafeBitCast(symbol, to: Function.self)
@@ -160,6 +190,16 @@ import StockroomCore
 
     func callAsFunction(_ number: Int, _ a: Int, _ b: Int, _ c: Int, _ d: Int, _ e: Int, _ f: Int) -> Int {
       function(number, a, b, c, d, e, f)
+    }
+
+    /// By which the kernel knows the calling thread.
+    var threadIdentifier: UInt32 {
+      #if arch(x86_64)
+        let gettid = 186
+      #else
+        let gettid = 178
+      #endif
+      return UInt32(truncatingIfNeeded: self(gettid, 0, 0, 0, 0, 0, 0))
     }
   }
 #endif

@@ -70,11 +70,12 @@ final class SystemCallInterceptor: Sendable {
       try installed.withLock { installed in
         if let interceptor = installed { return interceptor }
         let interceptor = SystemCallInterceptor()
-        let filter = try SystemCallFilter(of: SystemCall.allCases)
-        Thread.detachNewThread {
-          while let request = filter.next() {
-            filter.answer(request, interceptor.answer(to: request, filter))
-          }
+        let listener = try SystemCallListener { interceptor.answer(to: $0, $1) }
+        do {
+          listener.listen(to: try SystemCallFilter(of: SystemCall.allCases))
+        } catch {
+          listener.stop()
+          throw error
         }
         installed = interceptor
         return interceptor
@@ -88,12 +89,13 @@ final class SystemCallInterceptor: Sendable {
     private func answer(to request: SystemCallFilter.Request, _ filter: SystemCallFilter)
       -> SystemCallFilter.Answer
     {
-      guard let call = Self.calls[request.number], !Self.isUnlocking(call, request.arguments),
+      let memory = filter.callerMemory
+      guard let call = Self.calls[request.number], !Self.isUnlocking(call, request.arguments, memory),
         // A process that was started inherits the filter, and its memory cannot be read here.
         access("/proc/self/task/\(request.thread)", F_OK) == 0
       else { return .proceed }
       return state.withLock { state in
-        guard let marker = state.marker, let file = Self.file(of: call, request.arguments),
+        guard let marker = state.marker, let file = Self.file(of: call, request.arguments, memory),
           call == .msync || file.contains(marker)
         else { return .proceed }
         let number = state.observation.counts[call, default: 0] + 1
@@ -113,34 +115,34 @@ final class SystemCallInterceptor: Sendable {
     }
 
     /// Whether a lock is given back, which cannot fail.
-    private static func isUnlocking(_ call: SystemCall, _ arguments: [UInt64]) -> Bool {
+    private static func isUnlocking(
+      _ call: SystemCall, _ arguments: [UInt64], _ memory: CallerMemory
+    ) -> Bool {
       switch call {
       case .flock: arguments[1] & UInt64(LOCK_UN) != 0
       case .fcntl:
-        UnsafePointer<flock>(bitPattern: UInt(arguments[2]))?.pointee.l_type == Int16(F_UNLCK)
+        // The first member of struct flock.
+        memory.bytes(at: arguments[2], count: MemoryLayout<Int16>.size).elementsEqual(
+          withUnsafeBytes(of: Int16(F_UNLCK), Array.init))
       default: false
       }
     }
 
     /// The path of the file that the call is about.
-    private static func file(of call: SystemCall, _ arguments: [UInt64]) -> [UInt8]? {
+    private static func file(
+      of call: SystemCall, _ arguments: [UInt64], _ memory: CallerMemory
+    ) -> [UInt8]? {
       switch call.subject {
       case .descriptor(let index): return link("/proc/self/fd/\(descriptor(arguments[index]))")
       case .memory: return []
       case .path(let index, let directory):
-        guard let pointer = UnsafePointer<UInt8>(bitPattern: UInt(arguments[index])) else { return nil }
-        let path = Array(UnsafeBufferPointer(start: pointer, count: strnlen(pointer)))
+        let path = memory.path(at: arguments[index])
+        if path.isEmpty { return nil }
         if path.first == UInt8(ascii: "/") { return path }
         let start = directory.map { descriptor(arguments[$0]) }
         let base = start.map { $0 < 0 ? "cwd" : "fd/\($0)" } ?? "cwd"
         return (link("/proc/self/\(base)") ?? []) + [UInt8(ascii: "/")] + path
       }
-    }
-
-    private static func strnlen(_ text: UnsafePointer<UInt8>) -> Int {
-      var length = 0
-      while length < Int(PATH_MAX), text[length] != 0 { length += 1 }
-      return length
     }
 
     private static func link(_ path: String) -> [UInt8]? {
@@ -195,14 +197,15 @@ extension [UInt8] {
     var written: (offset: Int, bytes: [UInt8])? {
       let bytes: [UInt8]
       switch call {
-      case .write, .pwrite64: bytes = memory(arguments[1], Int(arguments[2]))
+      case .write, .pwrite64: bytes = memory.bytes(at: arguments[1], count: Int(arguments[2]))
       case .writev, .pwritev:
-        bytes = (0..<Int(arguments[2])).flatMap { index -> [UInt8] in
-          guard let part = UnsafeRawPointer(bitPattern: UInt(arguments[1]) + UInt(16 * index)) else {
-            return []
+        let parts = memory.bytes(at: arguments[1], count: 16 * Int(arguments[2]))
+        bytes = parts.withUnsafeBytes { parts in
+          stride(from: 0, to: parts.count, by: 16).flatMap {
+            memory.bytes(
+              at: parts.loadUnaligned(fromByteOffset: $0, as: UInt64.self),
+              count: Int(parts.loadUnaligned(fromByteOffset: $0 + 8, as: UInt64.self)))
           }
-          return memory(
-            part.loadUnaligned(as: UInt64.self), Int(part.loadUnaligned(fromByteOffset: 8, as: UInt64.self)))
         }
       default: return nil
       }
@@ -216,10 +219,7 @@ extension [UInt8] {
 
     private var statusFlags: Int32 { fcntl(descriptor, F_GETFL) }
 
-    private func memory(_ address: UInt64, _ count: Int) -> [UInt8] {
-      guard let pointer = UnsafeRawPointer(bitPattern: UInt(address)), count > 0 else { return [] }
-      return Array(UnsafeRawBufferPointer(start: pointer, count: count))
-    }
+    private var memory: CallerMemory { filter.callerMemory }
 
     private var length: Int { Int(Self.status(descriptor)?.st_size ?? 0) }
 
