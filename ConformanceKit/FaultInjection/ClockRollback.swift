@@ -113,9 +113,14 @@ enum FakeClock {
   ///
   /// Not the library alone: it changes the environment, beside which Swift looks for a program's arguments.
   ///
-  /// - Throws: ``Skip`` where there is none.
-  static func tool() throws -> [String] {
+  /// - Throws: ``Skip`` where there is none, and where it cannot work.
+  static func tool(hasThreadSanitizer: Bool = System.hasThreadSanitizer) throws -> [String] {
     #if !canImport(Darwin)
+      // The sanitizer asks for the time while it allocates memory, and faketime allocates memory to answer.
+      if hasThreadSanitizer {
+        throw Skip(
+          reason: "The program faketime cannot set the clock of a process that has the thread sanitizer.")
+      }
       let program = ["/usr/bin/faketime", "/usr/local/bin/faketime"].first {
         FileManager.default.isExecutableFile(atPath: $0)
       }

@@ -22,6 +22,9 @@ enum System {
   static func pauseThread(milliseconds: Int) {
     usleep(UInt32(milliseconds * 1000))
   }
+
+  /// Whether this process, and with it a worker of the same build, was built with the thread sanitizer.
+  static let hasThreadSanitizer = dlsym(dlopen(nil, RTLD_NOW), "__tsan_init") != nil
 }
 
 extension URL {

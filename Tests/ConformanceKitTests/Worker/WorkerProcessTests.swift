@@ -55,7 +55,15 @@ struct WorkerProcessTests {
   }
 
   #if os(Linux)
-    @Test("A process that does not start with a fake clock fails no engine")
+    @Test("A program with the thread sanitizer is given no fake clock")
+    func noFakeClockWithSanitizer() {
+      let skip = #expect(throws: Skip.self) { try FakeClock.tool(hasThreadSanitizer: true) }
+      #expect(skip?.reason.contains("thread sanitizer") == true)
+    }
+
+    @Test(
+      "A process that does not start with a fake clock fails no engine",
+      .disabled(if: System.hasThreadSanitizer))
     func noFakeClock() async throws {
       let suite = ConformanceSuite(
         "", capabilities: .persistent, stallTimeout: .seconds(4), worker: Self.shell("exec sleep 600")
@@ -68,7 +76,9 @@ struct WorkerProcessTests {
       #expect(reason.contains("fake clock"))
     }
 
-    @Test("A fake clock that cannot be given to a process once is given to another one")
+    @Test(
+      "A fake clock that cannot be given to a process once is given to another one",
+      .disabled(if: System.hasThreadSanitizer))
     func falseClockAgain() async throws {
       try await withDirectory { directory in
         let mark = directory.appending(path: "tried").systemPath
