@@ -71,7 +71,7 @@ struct ResourceBounds: CheckTask {
       try note("\(round * 250) \(what)")
       for number in 0..<250 { try await call(round * 250 + number) }
       guard let first else {
-        first = try Holdings(in: place)
+        first = try await Holdings.measured(in: place)
         continue
       }
       try await Holdings.expectBound(
@@ -129,7 +129,7 @@ struct ResourceBounds: CheckTask {
   // MARK: - Room
 
   private func overwrite(_ engine: EngineUnderTest, _ note: (String) throws -> Void) async throws {
-    let before = try Holdings(in: place)
+    let before = try await Holdings.measured(in: place)
     let megabytes = level == .exhaustive ? 1_000 : 100
     for number in 0..<megabytes {
       try note("writing MiB \(number + 1)")
@@ -160,10 +160,23 @@ struct Holdings {
   private let memory: Int
 
   /// - Parameter place: The directory of the engine.
-  init(in place: URL) throws {
-    let sizes = System.fileSizes(below: place)
+  /// - Throws: What kept it from being listed: among other things, that files come and go.
+  private init(in place: URL) throws {
+    let sizes = try System.fileSizes(below: place)
     (files, bytes) = (sizes.count, sizes.reduce(0, +))
     (descriptors, threads, memory) = (System.descriptorCount, System.threadCount, System.ownMemory)
+  }
+
+  /// What is held, once the files can be listed.
+  ///
+  /// - Throws: ``UnlistablePlace`` if they cannot for a while.
+  static func measured(in place: URL) async throws -> Holdings {
+    var reason: (any Error)?
+    for _ in 0..<attempts {
+      do { return try Holdings(in: place) } catch { reason = error }
+      try await Task.sleep(for: pause)
+    }
+    throw UnlistablePlace(path: place.systemPath, reason: reason)
   }
 
   /// Fails if more is held than the bound allows, and that does not change for a while: what was cancelled may still have
@@ -172,13 +185,16 @@ struct Holdings {
     from first: Holdings, in place: URL, _ when: String, since: String, isRoomCounted: Bool = false
   ) async throws {
     var growth: String?
-    for _ in 0..<40 {
-      growth = try Holdings(in: place).growth(since: first, isRoomCounted: isRoomCounted)
+    for _ in 0..<attempts {
+      growth = try await measured(in: place).growth(since: first, isRoomCounted: isRoomCounted)
       if growth == nil { return }
-      try await Task.sleep(for: .milliseconds(50))
+      try await Task.sleep(for: pause)
     }
     if let growth { throw Violation("\(when) \(growth) \(since)") }
   }
+
+  private static let attempts = 40
+  private static let pause = Duration.milliseconds(50)
 
   private func growth(since first: Holdings, isRoomCounted: Bool) -> String? {
     for (what, now, then) in [
@@ -196,11 +212,21 @@ struct Holdings {
   }
 }
 
+/// What the files of an engine take could not be measured. It says nothing about the engine.
+private struct UnlistablePlace: Error, CustomStringConvertible {
+  let path: String
+  let reason: (any Error)?
+
+  var description: String {
+    "what the files in \(path) take could not be measured, as they could not be listed"
+      + (reason.map { ": \($0)" } ?? "")
+  }
+}
+
 extension System {
   /// The size of each file below a directory, in bytes on the disk.
-  fileprivate static func fileSizes(below directory: URL) -> [Int] {
-    // Another listing may fail while files come and go; the next one counts them.
-    let paths = (try? FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)) ?? []
+  fileprivate static func fileSizes(below directory: URL) throws -> [Int] {
+    let paths = try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)
     return paths.compactMap { path -> Int? in
       var status = stat()
       // What was removed since it was listed is not there any more.

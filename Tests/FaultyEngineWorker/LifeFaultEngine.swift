@@ -13,7 +13,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case wrapsSequences, wrapsVersions, losesAtSplits, countsRemovalsTwice, forgetsTheTail
     // What is left behind
     case leaksFilesPerError, leaksFilesPerValue, leaksDescriptorsPerCancellation, leaksDescriptorsPerScan
-    case leaksThreads, keepsVersionsInMemory
+    case leaksThreads, keepsVersionsInMemory, hidesItsPlace
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
     case refusesOlder, ignoresOlder, refusesTheFuture

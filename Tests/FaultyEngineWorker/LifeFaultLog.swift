@@ -30,6 +30,13 @@ final class LifeFaultLog {
     (self.directory, self.fault) = (directory, fault)
     file = -1
     file = try Self.opened(directory.appending(path: "log"))
+    if fault == .hidesItsPlace {
+      // A link that leads to itself can be neither listed nor followed.
+      let place = directory.deletingLastPathComponent().appending(path: directory.lastPathComponent).path
+      guard rename(place, place + "-hidden") == 0, symlink(place, place) == 0 else {
+        throw StorageError.posix(errno, "Moving \(place) failed")
+      }
+    }
   }
 
   deinit { close(file) }
@@ -45,6 +52,8 @@ final class LifeFaultLog {
   // MARK: - Reading
 
   func records() throws -> [[Change]] {
+    // There is nothing yet.
+    if fault == .hidesItsPlace { return [] }
     let text = try Data(contentsOf: URL(filePath: path))
     let whole = text.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
     ftruncate(file, off_t(whole))
@@ -116,7 +125,7 @@ final class LifeFaultLog {
 
   var mustBeCompacted: Bool {
     switch fault {
-    case .neverCompacts: false
+    case .neverCompacts, .hidesItsPlace: false
     case .compactsEagerly: recordCount >= 2
     default: recordCount >= 150
     }

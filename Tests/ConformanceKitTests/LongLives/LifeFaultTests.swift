@@ -57,6 +57,19 @@ struct LifeFaultTests {
   }
 
   @Test(
+    "What a place takes could not be measured if its files cannot be listed",
+    arguments: ["life.gives-room-back", "life.leaves-nothing-after-calls"])
+  func unlistable(_ id: String) async throws {
+    let suite = ConformanceSuite.lifeFault("Hides", .hidesItsPlace, .standard)
+    let check = try #require(suite.checks.first { $0.id == id })
+    guard case .couldNotRun(let reason) = await check.outcome() else {
+      Issue.record("\(id) was made.")
+      return
+    }
+    #expect(reason.contains("could not be listed"), "\(reason)")
+  }
+
+  @Test(
     "A correct engine with a log passes",
     arguments: [nil, LifeFaultEngine.Fault.compactsEagerly, .keepsTwoCopies, .countsTicks])
   func passes(_ behaviour: LifeFaultEngine.Fault?) async throws {
