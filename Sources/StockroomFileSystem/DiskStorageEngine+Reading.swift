@@ -141,10 +141,10 @@ extension DiskStorageEngine {
     defer { gate.leave() }
     let connection = try connection
     return try await withTaskCancellationHandler {
-      let result: Result? = try await withCheckedThrowingContinuation { continuation in
+      let result: Result? = try await ThreadResult.wait { finish in
         DispatchQueue.global().async {
-          continuation.resume(
-            with: Swift.Result {
+          finish(
+            Swift.Result {
               try connection.optimisticRead(view, retries) { try work(connection, cancellation) }
             })
         }

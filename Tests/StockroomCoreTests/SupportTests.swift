@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import Synchronization
 import Testing
 
 extension Gate {
@@ -113,6 +114,24 @@ private struct Refused: Error {}
     defer { thread.stop() }
     await #expect(throws: Refused.self) { try await thread.run { throw Refused() } }
     #expect(try await thread.run { 7 } == 7)
+  }
+}
+
+@Suite struct ThreadResultTests {
+  @Test("A result that is there before the task waits is returned, without a race")
+  func finishedFirst() async throws {
+    for count in 1...20 {
+      let numbers = try await ThreadResult<[Int]>.wait { finish in
+        // Relaxed, so that nothing but the result itself orders what the threads do.
+        let hasFinished = Atomic(false)
+        Thread.detachNewThread {
+          finish(.success((0..<count).map { $0 }))
+          hasFinished.store(true, ordering: .relaxed)
+        }
+        while !hasFinished.load(ordering: .relaxed) { sched_yield() }
+      }
+      #expect(numbers.reduce(0, +) == count * (count - 1) / 2)
+    }
   }
 }
 

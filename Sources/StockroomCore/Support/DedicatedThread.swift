@@ -133,11 +133,11 @@ package final class DedicatedThread: @unchecked Sendable {
 extension DedicatedThread {
   /// Does the work on the thread, and suspends the caller, without holding its thread, until it is done.
   package func run<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
-    try await withCheckedThrowingContinuation { continuation in
+    try await ThreadResult.wait { finish in
       do {
-        try enqueue { continuation.resume(with: Swift.Result { try work() }) }
+        try enqueue { finish(Swift.Result { try work() }) }
       } catch {
-        continuation.resume(throwing: error)
+        finish(.failure(error))
       }
     }
   }
