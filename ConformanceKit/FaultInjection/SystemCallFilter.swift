@@ -44,6 +44,7 @@ import StockroomCore
     init(of calls: [SystemCall]) throws {
       let system = try RawSystemCall.required()
       self.system = system
+      Self.keepFreedMemory()
       // The superuser need not, but a process that cannot gain rights may install filters.
       _ = system(Number.prctl, 38, 1, 0, 0, 0, 0)
       var program = Self.program(calls)
@@ -112,6 +113,19 @@ import StockroomCore
     func pass(_ call: SystemCall, _ arguments: Int...) -> Int {
       let all = arguments + Array(repeating: 0, count: max(0, 5 - arguments.count))
       return system(Int(call.number ?? 0), all[0], all[1], all[2], all[3], all[4], Self.password)
+    }
+
+    /// Has the C library give no memory of threads back to the system.
+    ///
+    /// Before it does so for the first time, Glibc opens a file of the kernel, and holds a lock meanwhile that the thread
+    /// needs which would have to answer (`shrink_heap` in malloc/arena.c).
+    private static func keepFreedMemory() {
+      #if canImport(Glibc)
+        typealias Function = @convention(c) (Int32, Int32) -> Int32
+        guard let symbol = dlsym(dlopen(nil, RTLD_NOW), "mallopt") else { return }
+        // M_TRIM_THRESHOLD. More than the memory of a thread can have that is free.
+        _ = unsafeBitCast(symbol, to: Function.self)(-1, .max)
+      #endif
     }
 
     private enum Number {

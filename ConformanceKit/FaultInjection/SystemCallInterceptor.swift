@@ -30,6 +30,8 @@ final class SystemCallInterceptor: Sendable {
     var unsynced: UnsyncedPages?
   }
 
+  /// Memory is neither allocated nor freed with this locked, but by the thread that answers: other threads may have to wait
+  /// for an answer while they do so.
   private let state = MutexProtected(State())
 
   /// Makes a call fail from now on.
@@ -38,18 +40,25 @@ final class SystemCallInterceptor: Sendable {
   ///   - place: Where the engine's files are: a directory with a name that no other has.
   ///   - losesUnsynced: Whether ``loseUnsynced()`` is to know what failed syncs have left behind.
   func begin(at place: URL, fault: SystemFault?, losesUnsynced: Bool) {
-    state.withLock {
-      $0 = State(
+    replaceState(
+      with: State(
         marker: Array("/\(place.lastPathComponent)".utf8), fault: fault,
-        unsynced: losesUnsynced ? UnsyncedPages() : nil)
-    }
+        unsynced: losesUnsynced ? UnsyncedPages() : nil))
   }
 
   /// Has every call do what it should from now on.
   func endFault() { state.withLock { $0.fault = nil } }
 
   /// Looks at nothing any more.
-  func end() { state.withLock { $0 = State() } }
+  func end() { replaceState(with: State()) }
+
+  private func replaceState(with new: State) {
+    // The old one is freed afterwards.
+    _ = state.withLock { state in
+      defer { state = new }
+      return state
+    }
+  }
 
   var observation: Observation { state.withLock { $0.observation } }
 

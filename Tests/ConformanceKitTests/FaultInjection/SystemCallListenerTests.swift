@@ -56,6 +56,26 @@
       }
     }
 
+    @Test("Freeing memory makes no call that has to be answered", .disabled(if: System.hasThreadSanitizer))
+    func freeing() async {
+      await #expect(processExitsWith: .success) {
+        alarm(60)
+        do {
+          let listener = try SystemCallListener { _, _ in exit(EXIT_FAILURE) }
+          listener.listen(to: try SystemCallFilter(of: [.open, .openat]))
+        } catch is Skip {
+          exit(EXIT_SUCCESS)
+        }
+        // On a thread of its own, whose memory is not that of the main thread.
+        Thread.detachNewThread {
+          let blocks = (0..<1_500).map { _ in malloc(100_000) }
+          for block in blocks.reversed() { free(block) }
+          exit(EXIT_SUCCESS)
+        }
+        while true { sleep(1) }
+      }
+    }
+
     @Test("The memory of a caller is copied up to the end of what it has, and is empty where it has none")
     func memory() throws {
       let memory = CallerMemory(try RawSystemCall.required())
