@@ -94,9 +94,18 @@ extension StorageEngine {
   /// - Throws: ``StorageError`` with code `corrupted` if a key has a value and no timestamps, so that the entry is not
   ///   left out in silence (rule R4).
   public func readAllEntries() async throws -> [StorageEntry] {
+    try await entries(of: readAllDataAndKeys())
+  }
+
+  /// Reads each entry and its timestamps; O(K log K) for K keys to sort them. Throws as ``readAllEntries()``.
+  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await entries(of: readDataAndKeys(keys: Array(Set(keys))))
+  }
+
+  private func entries(of dataAndKeys: [(key: CacheKey, data: Data)]) async throws -> [StorageEntry] {
     var entries: [StorageEntry] = []
     var timer = YieldTimer()
-    for (key, data) in try await readAllDataAndKeys() {
+    for (key, data) in dataAndKeys {
       try await timer.yieldIfDue()
       if let entry = try await entry(of: key, data) { entries.append(entry) }
     }

@@ -119,6 +119,11 @@ public protocol StorageEngine: Sendable {
   /// Default: reads each entry and sorts by creation time, then by key. Throws as ``read(key:)``.
   func readAllEntries() async throws -> [StorageEntry]
 
+  /// The entries of those keys that exist, each once, with their timestamps and in the order of ``readAllEntries()``.
+  ///
+  /// Default: reads each entry and sorts by creation time, then by key. Throws as ``read(key:)``.
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry]
+
   /// Does the operations in the order given, as one batch (rules W4, W5).
   ///
   /// Default: with ``write(_:)`` or ``remove(keys:)`` if they can do all of it, otherwise one by one, once every key has been

@@ -14,6 +14,9 @@ public struct StorageEntry: Sendable, Hashable {
   public var createdAt: Date
   /// When the value was last written.
   public var updatedAt: Date
+  /// Grows from each first write of a key to the next; nil if the engine does not tell. It tells those apart that were created at the
+  /// same time, and is not compared: it says nothing outside of the engine.
+  package var sequence: UInt64?
 
   /// An entry with these parts.
   public init(key: CacheKey, data: Data, createdAt: Date, updatedAt: Date) {
@@ -21,5 +24,41 @@ public struct StorageEntry: Sendable, Hashable {
     self.data = data
     self.createdAt = createdAt
     self.updatedAt = updatedAt
+  }
+
+  /// Whether the keys, the values and the times are the same.
+  public static func == (left: StorageEntry, right: StorageEntry) -> Bool {
+    left.key == right.key && left.data == right.data && left.createdAt == right.createdAt
+      && left.updatedAt == right.updatedAt
+  }
+
+  /// Feeds the key, the value and the times to the hasher.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(key)
+    hasher.combine(data)
+    hasher.combine(createdAt)
+    hasher.combine(updatedAt)
+  }
+}
+
+extension StorageEntry {
+  /// The entry of an engine that keeps a header for each.
+  package init(key: CacheKey, data: Data, header: EntryHeader) {
+    self.init(key: key, data: data, createdAt: header.createdAt.date, updatedAt: header.updatedAt.date)
+    sequence = header.sequence
+  }
+}
+
+extension [StorageEntry] {
+  /// Sorts entries by when their keys were first written (rule R6). O(N log N).
+  package mutating func sortByCreation() {
+    sort { ($0.sequence ?? 0, $0.key) < ($1.sequence ?? 0, $1.key) }
+  }
+
+  /// The entries sorted by when their keys were first written (rule R6). O(N log N).
+  package consuming func sortedByCreation() -> [StorageEntry] {
+    var entries = self
+    entries.sortByCreation()
+    return entries
   }
 }

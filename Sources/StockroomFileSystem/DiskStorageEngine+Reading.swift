@@ -40,7 +40,14 @@ extension DiskStorageEngine {
 
   /// Lists the directory, reads every file with its metadata, and sorts. Costs O(N log N).
   public func readAllEntries() async throws -> [StorageEntry] {
-    try await readingMany(.max, retries: 1) { try $0.allEntries($1) }
+    try await readingMany(.max, retries: 1) { try $0.wholeEntries(of: $0.allKeys($1), $1) }
+  }
+
+  /// Reads one file with its metadata for each key. Costs O(keys). Never shows half a batch.
+  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try keys.validate()
+    let keys = Array(Set(keys))
+    return try await readingMany(keys.count) { try $0.wholeEntries(of: keys, $1) }
   }
 
   /// Reads the files that it returns, in the order of their keys. Costs O(log N) and one file for each entry that is
@@ -255,16 +262,15 @@ extension DiskConnection {
     return found
   }
 
-  fileprivate func allEntries(_ cancellation: Cancellation) throws -> [StorageEntry] {
-    var found: [(sequence: UInt64, entry: StorageEntry)] = []
-    try allKeys(cancellation).forEach(unless: cancellation) { key in
+  fileprivate func wholeEntries(
+    of keys: [CacheKey], _ cancellation: Cancellation
+  ) throws -> [StorageEntry] {
+    var found: [StorageEntry] = []
+    try keys.forEach(unless: cancellation) { key in
       guard let (data, header) = try valueAndHeader(of: FileName(key)) else { return }
-      let entry = StorageEntry(
-        key: key, data: data, createdAt: header.createdAt.date, updatedAt: header.updatedAt.date)
-      found.append((header.sequence, entry))
+      found.append(StorageEntry(key: key, data: data, header: header))
     }
-    found.sort { ($0.sequence, $0.entry.key) < ($1.sequence, $1.entry.key) }
-    return found.map(\.entry)
+    return found.sortedByCreation()
   }
 
   fileprivate func verify(_ cancellation: Cancellation) throws {

@@ -71,11 +71,14 @@ extension LMDBStorageEngine {
   /// Every entry, at one moment, in the order in which the keys were first written. O(N log N).
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await readAll { key, entry in
-      let header = try entry.header()
-      let entry = StorageEntry(
-        key: try CacheKey(stored: key), data: entry.data, createdAt: header.createdAt.date,
-        updatedAt: header.updatedAt.date)
-      return (sequence: header.sequence, entry: entry)
+      StorageEntry(key: try CacheKey(stored: key), data: entry.data, header: try entry.header())
+    }.sortedByCreation()
+  }
+
+  /// The entries of the keys that exist, at one moment. O(n log N) for n keys.
+  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await readMany(Array(Set(keys))) { key, entry in
+      StorageEntry(key: key, data: entry.data, header: try entry.header())
     }.sortedByCreation()
   }
 

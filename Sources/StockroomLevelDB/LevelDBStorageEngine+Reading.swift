@@ -45,13 +45,14 @@ extension LevelDBStorageEngine {
   /// Costs reading the whole database, and sorting N numbers.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await collectAll { handle, key, stored in
-      let header = try LevelDBEncoding.header(stored, path: handle.path)
-      let (key, data) = try handle.entry(key, stored)
-      return (
-        sequence: header.sequence,
-        entry: StorageEntry(
-          key: key, data: data, createdAt: header.createdAt.date, updatedAt: header.updatedAt.date)
-      )
+      try handle.wholeEntry(LevelDBEncoding.key(key, path: handle.path), stored)
+    }.sortedByCreation()
+  }
+
+  /// Costs one look for each key.
+  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await collect(Array(Set(keys))) { handle, key, snapshot in
+      try key.withUTF8 { try handle.read($0, in: snapshot) { try handle.wholeEntry(key, $0) } }
     }.sortedByCreation()
   }
 
@@ -255,6 +256,12 @@ extension LevelDBHandle {
       }
     }
     try iterator.check()
+  }
+
+  func wholeEntry(_ key: CacheKey, _ stored: UnsafeRawBufferPointer) throws -> StorageEntry {
+    StorageEntry(
+      key: key, data: try LevelDBEncoding.value(stored, path: path),
+      header: try LevelDBEncoding.header(stored, path: path))
   }
 
   func entry(

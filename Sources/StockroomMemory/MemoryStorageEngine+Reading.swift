@@ -44,11 +44,16 @@ extension MemoryStorageEngine {
       try await timer.yieldIfDue()
       return try await indices.compactMap(yieldingTo: &timer, every: Self.portion) { index in
         let (key, entry) = table.entries[index]
-        return StorageEntry(
-          key: key, data: entry.data, createdAt: entry.header.createdAt.date,
-          updatedAt: entry.header.updatedAt.date)
+        return StorageEntry(key: key, data: entry.data, header: entry.header)
       }
     }
+  }
+
+  /// O(K log N) for K keys.
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await find(Array(Set(keys))) { key, entry in
+      StorageEntry(key: key, data: entry.data, header: entry.header)
+    }.sortedByCreation()
   }
 
   /// O(log N + R) for R entries returned.

@@ -4,7 +4,7 @@ enum SQLiteQuery: Int, CaseIterable {
   case metadata, setMetadata
   case write, remove, removeAll
   case writeLarge, removeLarge, removeAllLarge
-  case value, largeValue, times, exists
+  case value, largeValue, entry, times, exists
   case allValues, allKeys, allKeysAndValues, allEntries, keysAndValuesFrom, count, eachKey
   case verifiedEntries, verifiedLargeValues
 
@@ -38,6 +38,7 @@ enum SQLiteQuery: Int, CaseIterable {
 
     case .value: "SELECT value FROM entries WHERE key = ?1"
     case .largeValue: "SELECT value FROM large_values WHERE number = ?1"
+    case .entry: "SELECT key, value, created, created + age, sequence FROM entries WHERE key = ?1"
     case .times: "SELECT created, created + age FROM entries WHERE key = ?1"
     case .exists: "SELECT 1 FROM entries WHERE key = ?1"
 

@@ -46,11 +46,16 @@ extension SQLiteStorageEngine {
   /// O(N log N): the entries are sorted by when their keys were first written.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await database.readMuch { reader, timer in
-      try await reader.rows(of: .allEntries, &timer) { row in
-        let entry = StorageEntry(
-          key: try row.key(at: 0), data: try row.value(at: 1), createdAt: row.date(at: 2),
-          updatedAt: row.date(at: 3))
-        return (sequence: row.number(at: 4), entry: entry)
+      try await reader.rows(of: .allEntries, &timer) { try $0.entry(of: $0.key(at: 0)) }
+    }.sortedByCreation()
+  }
+
+  /// O(K log N) for K keys.
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try keys.validate()
+    return try await database.readMuch { reader, timer in
+      try await reader.compactMap(Array(Set(keys)), &timer) { key in
+        try reader.first(.entry, key) { try $0.entry(of: key) }
       }
     }.sortedByCreation()
   }
@@ -102,6 +107,17 @@ extension SQLiteStorageEngine {
   }
 }
 
+extension SQLiteStatement {
+  /// The entry in the current row of ``SQLiteQuery/allEntries`` or ``SQLiteQuery/entry``.
+  fileprivate func entry(of key: CacheKey) throws -> StorageEntry {
+    StorageEntry(
+      key: key, data: try value(at: 1),
+      header: EntryHeader(
+        createdAt: Timestamp(nanoseconds: number(at: 2)), updatedAt: Timestamp(nanoseconds: number(at: 3)),
+        sequence: UInt64(clamping: number(at: 4))))
+  }
+}
+
 extension SQLiteConnection {
   /// How many entries are read before a look at the clock.
   private static let portion = 16
@@ -121,7 +137,7 @@ extension SQLiteConnection {
   }
 
   /// What `body` makes of the row of a key, or nil if there is none.
-  private func first<Result>(
+  fileprivate func first<Result>(
     _ query: SQLiteQuery, _ key: CacheKey, _ body: (SQLiteStatement) throws -> Result
   ) throws -> Result? {
     try key.withUTF8 { key in

@@ -34,11 +34,3 @@ extension KeyRangeCursor {
     }
   }
 }
-
-extension Array {
-  /// The entries in the order in which their keys were first written (rule R6). O(N log N).
-  @inlinable package func sortedByCreation<Number: Comparable>() -> [StorageEntry]
-  where Element == (sequence: Number, entry: StorageEntry) {
-    sorted { $0.sequence < $1.sequence }.map(\.entry)
-  }
-}

@@ -12,6 +12,13 @@ package struct EntryHeader: Sendable, Hashable {
     self.sequence = sequence
   }
 
+  /// The header of an entry with these times.
+  package init(createdAt: Timestamp, updatedAt: Timestamp, sequence: UInt64) {
+    self.createdAt = createdAt
+    self.updatedAt = updatedAt
+    self.sequence = sequence
+  }
+
   /// Takes note of an overwrite. Time does not move backwards for an entry, even if the clock does (rule W2).
   package mutating func overwrite(at time: Timestamp) {
     updatedAt = max(updatedAt, time)

@@ -4,12 +4,17 @@ import StockroomCore
 ///
 /// The cost of inserting and replacing an item does not depend on the number of items (rule S7).
 struct ItemTable<Item: StorableItem>: Sendable {
-  private var table = OrderedTable<Item>()
+  var table = OrderedTable<Item>()
   /// An item that is inserted under the key of an unreadable entry takes its place.
-  private var unreadableTable = OrderedTable<UnreadableEntry>()
-  private var nextSequence = 0
+  var unreadableTable = OrderedTable<UnreadableEntry>()
+  /// Sequence numbers are those of the engine, if it tells them, up to this one. Those from here on are provisional: the items
+  /// are at the end, where they have been inserted, and the engine may have put those of others in between.
+  var provisionalStart = 0
+  var nextSequence = 0
+  /// Whether the sequence numbers are those of the engine.
+  var hasEngineOrder = true
   /// The identifiers of items whose keys are hashes.
-  private(set) var hashedIdentifiers: [CacheKey: String] = [:]
+  var hashedIdentifiers: [CacheKey: String] = [:]
 
   init() {}
 
@@ -33,23 +38,26 @@ struct ItemTable<Item: StorableItem>: Sendable {
 extension ItemTable {
   mutating func reserveCapacity(_ capacity: Int) { table.reserveCapacity(capacity) }
 
-  /// Appends items. One with an existing key replaces the item with that key. O(1) for each.
-  mutating func append(_ items: [Item], keys: [CacheKey]) {
-    table.append(items, keys: keys, from: nextSequence)
+  /// Appends items with ascending sequence numbers. One with an existing key replaces the item with that key. O(1) for each.
+  mutating func append(_ items: [Item], keys: [CacheKey], sequences: [Int]) {
+    table.append(items, keys: keys, sequences: sequences)
     for key in keys where key.isHash { hashedIdentifiers[key] = key.rawValue }
-    nextSequence += keys.count
+    nextSequence = max(nextSequence, (sequences.last ?? -1) + 1)
   }
 
   /// Appends an unreadable entry. O(1).
-  mutating func append(_ entry: UnreadableEntry) {
+  mutating func append(_ entry: UnreadableEntry, sequence: Int) {
     if unreadableTable.replace(entry.key, with: entry) == nil {
-      unreadableTable.append(entry, key: entry.key, sequence: nextSequence)
-      nextSequence += 1
+      unreadableTable.append(entry, key: entry.key, sequence: sequence)
+      nextSequence = max(nextSequence, sequence + 1)
     }
   }
 
-  /// Call it after the last ``append(_:keys:)``. O(N) if a key was appended twice.
-  mutating func endAppending() { table.closeGaps() }
+  /// Call it after the last ``append(_:keys:sequences:)``. O(N) if a key was appended twice.
+  mutating func endAppending() {
+    table.closeGaps()
+    provisionalStart = nextSequence
+  }
 }
 
 // MARK: - Changing
@@ -80,7 +88,9 @@ extension ItemTable {
       case .removeAll:
         table.closeGaps()
         let removed = items
+        let hasEngineOrder = hasEngineOrder
         self = ItemTable()
+        self.hasEngineOrder = hasEngineOrder
         if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
       }
     }
@@ -109,7 +119,7 @@ extension ItemTable {
   }
 
   /// Removes the item or the unreadable entry. Returns the item.
-  private mutating func remove(_ key: CacheKey) -> Item? {
+  mutating func remove(_ key: CacheKey) -> Item? {
     guard let (_, item) = table.remove(key) else {
       _ = unreadableTable.remove(key)
       return nil

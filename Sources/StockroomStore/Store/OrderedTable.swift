@@ -51,16 +51,16 @@ extension OrderedTable {
     sequenceOfKey[key] = sequence
   }
 
-  /// Appends elements with the sequence numbers from `sequence` on. One with an existing key replaces the element with
-  /// that key. Amortized O(1) for each.
+  /// Appends elements with ascending sequence numbers. One with an existing key replaces the element with that key. Amortized
+  /// O(1) for each.
   ///
   /// Faster than appending them one by one, since unspecialized generic code is slow for single elements.
-  mutating func append(_ added: [Element], keys: [CacheKey], from sequence: Int) {
+  mutating func append(_ added: [Element], keys: [CacheKey], sequences numbers: [Int]) {
     let start = elements.count
     elements += added
-    sequences += sequence..<sequence + keys.count
+    sequences += numbers
     for (offset, key) in keys.enumerated() {
-      let earlier = sequenceOfKey.updateValue(sequence + offset, forKey: key)
+      let earlier = sequenceOfKey.updateValue(numbers[offset], forKey: key)
       guard let earlier, let position = position(of: earlier) else { continue }
       sequenceOfKey[key] = earlier
       elements[position] = added[offset]
@@ -171,6 +171,14 @@ extension OrderedTable {
 
   /// The sequence number of the element with this key. O(1).
   func sequence(of key: CacheKey) -> Int? { sequenceOfKey[key] }
+
+  /// The element with this key. O(log N).
+  func element(of key: CacheKey) -> Element? {
+    sequenceOfKey[key].flatMap(position).map { elements[$0] }
+  }
+
+  /// The elements with this sequence number or a later one. O(log N).
+  func elements(from sequence: Int) -> ArraySlice<Element> { elements[firstPosition(from: sequence)...] }
 }
 
 extension Array {

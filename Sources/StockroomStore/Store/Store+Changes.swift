@@ -28,6 +28,42 @@ extension Store {
   /// Removes the items with the identifiers of these, as one batch. O(N) for any number of them. Throws as `insert(_:)`.
   public func remove(_ items: consuming [Item]) async throws { try await perform([.remove(items)]) }
 
+  /// Reads an item from the engine, changes and writes it, as one step: no other change is lost that is made meanwhile, by this store,
+  /// another one or another process (rule S10; others than this store: if the engine has `EngineCapabilities.transactions`).
+  ///
+  /// ```swift
+  /// try await notes.update(note) { $0.isDone.toggle() }
+  /// ```
+  ///
+  /// The item that is given only says which one is meant; the closure gets the one that is stored. It may run more than once, of
+  /// which the last run counts, and runs on a thread of the engine. O(log N).
+  ///
+  /// - Returns: The changed item, or nil if there is none with this identifier.
+  /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if it changes the identifier, or
+  ///   with code `decodingFailed`; otherwise as `insert(_:)`.
+  @discardableResult
+  public func update(_ item: Item, _ change: @escaping @Sendable (inout Item) throws -> Void) async throws
+    -> Item?
+  {
+    try await update(backend.identifier(item), change)
+  }
+
+  /// As `update(_:_:)`, for the item with this identifier.
+  @discardableResult
+  public func update(
+    _ identifier: String, _ change: @escaping @Sendable (inout Item) throws -> Void
+  ) async throws -> Item? {
+    let update = StoreUpdate(CacheKey(identifier: identifier), change)
+    if backend.engine == nil {
+      guard var item = self.item(identifier: identifier) else { return nil }
+      try change(&item)
+      try await insert(item)
+      return item
+    }
+    try await perform([.update(update)])
+    return update.result.withLock { $0 }
+  }
+
   /// Removes all entries of the engine: all items and all ``unreadableEntries``. Throws as `insert(_:)`.
   public func removeAll() async throws { try await perform([.removeAll]) }
 }

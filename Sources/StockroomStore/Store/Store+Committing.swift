@@ -10,15 +10,26 @@ extension Store {
     var steps: [StoreStep<Item>]? = steps
     try await withCheckedThrowingContinuation { continuation in
       waiting.append(Change(steps: steps.take() ?? [], continuation: continuation))
-      if isCommitting { return }
-      isCommitting = true
-      // Retains the store until the engine has completed all changes.
-      Task(priority: .userInitiated) { await commitAll() }
+      startCommitting()
     }
   }
 
+  /// Starts to commit what waits, unless that is under way.
+  func startCommitting() {
+    if isCommitting { return }
+    isCommitting = true
+    // Retains the store until the engine has completed all changes.
+    Task(priority: .userInitiated) { await commitAll() }
+  }
+
   private func commitAll() async {
-    while !waiting.isEmpty {
+    while true {
+      if case .none = pendingChange {} else { await readPendingChange() }
+      if waiting.isEmpty {
+        if case .none = pendingChange { break }
+        continue
+      }
+      if feedState == .notWatched { await followIfNeeded() }
       do {
         try await ensureLoaded()
         await commit(takeWaiting(), table.hashedIdentifiers, isIdentityVerified)

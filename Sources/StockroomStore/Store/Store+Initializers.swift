@@ -112,3 +112,19 @@ extension Store where Item: Identifiable, Item.ID == UUID {
     self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.uuidString }))
   }
 }
+
+extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
+  /// The item with this `id`, if there is one. O(log N). For stores that identify items by their `id`.
+  public subscript(_ id: Item.ID) -> Item? { item(identifier: id.description) }
+
+  /// Whether there is an item with this `id`. O(1). For stores that identify items by their `id`.
+  public func contains(id: Item.ID) -> Bool { containsItem(identifier: id.description) }
+}
+
+extension Store where Item: Identifiable, Item.ID == UUID {
+  /// The item with this `id`, if there is one. O(log N). For stores that identify items by their `id`.
+  public subscript(_ id: UUID) -> Item? { item(identifier: id.uuidString) }
+
+  /// Whether there is an item with this `id`. O(1). For stores that identify items by their `id`.
+  public func contains(id: UUID) -> Bool { containsItem(identifier: id.uuidString) }
+}

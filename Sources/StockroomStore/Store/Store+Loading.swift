@@ -10,6 +10,8 @@ extension Store {
     let started = Task { @concurrent [weak self, backend] in
       do {
         try claim.get()
+        // Before anything is read, so that nothing is missed.
+        await self?.followIfNeeded()
         let loaded = try await backend.load { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
         }

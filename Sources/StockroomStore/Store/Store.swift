@@ -29,10 +29,15 @@ import StockroomCore
 /// there too: no call blocks the main actor for longer than a few milliseconds, even with a million items. Calls that are
 /// made while the engine is busy are combined into one batch.
 ///
-/// A store must be the only writer of its engine. Two stores on one engine do not see each other's changes. If their items
-/// are of different types, each would treat the other's entries as its own: loading the second one on the same engine
-/// object throws `StorageError.Code.unsupported`, and so does every change, during the life of the first. Open a separate
-/// engine for each type of item.
+/// - S9: What others change in the engine appears in ``items``, in the engine's order and with events, if the engine has
+///   `EngineCapabilities.changeFeed`: other stores in front of it, other processes, other programs. A store that is alone on
+///   its engine pays nothing for that. Where the system does not let the engine be watched, such as on a full disk, the store
+///   tries again with each of its own changes.
+/// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, by whomever it is made.
+///
+/// Stores of different types of items on one engine would treat each other's entries as their own: loading the second one on
+/// the same engine object throws `StorageError.Code.unsupported`, and so does every change, during the life of the first. Open a
+/// separate engine for each type of item.
 @MainActor @Observable
 public final class Store<Item: StorableItem> {
   /// The progress of loading. Begins with ``StoreLoadingState/loading(completed:total:)``.
@@ -46,6 +51,10 @@ public final class Store<Item: StorableItem> {
     case current
     /// They may not be, since a call failed with an unknown outcome.
     case stale
+  }
+
+  enum FeedState {
+    case notWatched, watched
   }
 
   /// A call or a chain that waits for the engine.
@@ -64,6 +73,13 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var isLoadFailureReported = true
   /// Excludes stores of other types of items from the engine.
   @ObservationIgnored var engineClaim: EngineClaim?
+  /// Whether the changes of others are noticed.
+  @ObservationIgnored var feedState = FeedState.notWatched
+  /// Whether others may have changed something while the engine could not be watched.
+  @ObservationIgnored var mayHaveMissedChanges = false
+  /// Receives the changes of others.
+  @ObservationIgnored var feed: Task<Void, Never>?
+  @ObservationIgnored var pendingChange = PendingChange.none
   @ObservationIgnored var waiting: [Change] = []
   @ObservationIgnored var isCommitting = false
   /// Whether it has been verified that the identifier of an item survives encoding.
@@ -79,6 +95,7 @@ public final class Store<Item: StorableItem> {
 
   deinit {
     load?.cancel()
+    feed?.cancel()
     // Releasing many items takes long.
     if !table.isSmall { releaseInBackground(exchange(&table, with: ItemTable())) }
   }
@@ -99,6 +116,24 @@ public final class Store<Item: StorableItem> {
   public var items: [Item] {
     access(keyPath: \.items)
     return table.items
+  }
+
+  /// The item with this identifier, if there is one. O(log N).
+  @_disfavoredOverload
+  public subscript(_ identifier: String) -> Item? { item(identifier: identifier) }
+
+  /// Whether there is an item with this identifier. O(1).
+  @_disfavoredOverload
+  public func contains(id identifier: String) -> Bool { containsItem(identifier: identifier) }
+
+  func item(identifier: String) -> Item? {
+    access(keyPath: \.items)
+    return table.table.element(of: CacheKey(identifier: identifier))
+  }
+
+  func containsItem(identifier: String) -> Bool {
+    access(keyPath: \.items)
+    return table.table.contains(CacheKey(identifier: identifier))
   }
 
   /// The entries of the engine that could not be decoded, and so are not in ``items`` (rule S6). O(1), as ``items``.

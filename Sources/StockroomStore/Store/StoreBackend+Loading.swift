@@ -11,8 +11,9 @@ private struct DecodedRun<Item: StorableItem>: Sendable {
   /// The key of each item, with the identifier as its raw value.
   var keys: [CacheKey] = []
   var items: [Item] = []
-  /// The unreadable entry after them.
-  var unreadable: UnreadableEntry?
+  var sequences: [Int] = []
+  /// The unreadable entry after them, and its sequence number.
+  var unreadable: (entry: UnreadableEntry, sequence: Int)?
 }
 
 extension StoreBackend {
@@ -31,7 +32,8 @@ extension StoreBackend {
   ) async throws -> ItemTable<Item> {
     var loaded = ItemTable<Item>()
     guard let engine else { return loaded }
-    let entries = try await engine.readAllEntries()
+    var entries = try await engine.readAllEntries()
+    loaded.hasEngineOrder = Self.numberIfNeeded(&entries)
     let total = entries.count
     // With spare capacity, so that the first insertion does not copy all of them.
     loaded.reserveCapacity(total + total / 8)
@@ -42,10 +44,10 @@ extension StoreBackend {
       try decode($0)
     } receive: { runs in
       for run in runs {
-        loaded.append(run.items, keys: run.keys)
+        loaded.append(run.items, keys: run.keys, sequences: run.sequences)
         completed += run.items.count
-        guard let entry = run.unreadable else { continue }
-        loaded.append(entry)
+        guard let (entry, sequence) = run.unreadable else { continue }
+        loaded.append(entry, sequence: sequence)
         completed += 1
       }
       if completed - reported >= Self.entriesBetweenReports {
@@ -68,11 +70,12 @@ extension StoreBackend {
     for entry in entries {
       try Task.checkCancellation()
       do throws(StorageError) {
-        let item = try codec.decode(Item.self, from: entry.data, of: entry.key)
-        run.keys.append(try key(of: item, in: entry))
+        let (key, item) = try item(in: entry)
+        run.keys.append(key)
         run.items.append(item)
+        run.sequences.append(Int(entry.sequence ?? 0))
       } catch {
-        run.unreadable = UnreadableEntry(key: entry.key, error: error)
+        run.unreadable = (UnreadableEntry(key: entry.key, error: error), Int(entry.sequence ?? 0))
         runs.append(run)
         run = DecodedRun()
       }
@@ -80,13 +83,28 @@ extension StoreBackend {
     return runs + [run]
   }
 
-  /// The key of an item, which must be that of its entry.
-  private func key(of item: Item, in entry: StorageEntry) throws(StorageError) -> CacheKey {
+  /// The item in an entry, and its key, which must be that of the entry.
+  func item(in entry: StorageEntry) throws(StorageError) -> (key: CacheKey, item: Item) {
+    let item = try codec.decode(Item.self, from: entry.data, of: entry.key)
     let key = CacheKey(identifier: identifier(item))
     guard key == entry.key else {
       throw StorageError(
         .decodingFailed, "The entry \(entry.key) contains an item whose identifier has the key \(key).")
     }
-    return key
+    return (key, item)
+  }
+
+  /// Numbers the entries if the engine does not, or not in ascending order. Returns whether the engine has.
+  private static func numberIfNeeded(_ entries: inout [StorageEntry]) -> Bool {
+    var last: UInt64?
+    let isNumbered = entries.allSatisfy { entry in
+      guard let sequence = entry.sequence, sequence < Int.max / 2, last.map({ $0 < sequence }) ?? true else {
+        return false
+      }
+      last = sequence
+      return true
+    }
+    if !isNumbered { for index in entries.indices { entries[index].sequence = UInt64(index) } }
+    return isNumbered
   }
 }

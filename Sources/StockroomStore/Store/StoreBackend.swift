@@ -12,6 +12,8 @@ struct StoreBackend<Item: StorableItem>: Sendable {
   let engine: (any StorageEngine)?
   let codec: any Codec
   let identifier: @Sendable (Item) -> String
+  /// By which the engine tells the changes of this store from those of others.
+  let origin = ChangeOrigin()
 
   /// The outcome of calls and chains.
   struct CommitResult: Sendable {
@@ -34,6 +36,8 @@ extension StoreBackend {
   struct Batch {
     var steps: [KeyedStep<Item>] = []
     var operations: [StorageOperation] = []
+    /// What has to be read before it is known what is to be done.
+    var update: StoreUpdate<Item>?
   }
 
   /// Encodes the inserted items, in parallel, and applies all changes to the engine in order, as one batch.
@@ -56,10 +60,20 @@ extension StoreBackend {
     /// The error that all remaining changes would fail with.
     var blockingError: (any Error)?
     let prepared = batches.compactMap { try? $0.get() }
-    if prepared.count > 1 {
+    let hasUpdates = prepared.contains { $0.update != nil }
+    if hasUpdates, hasTransactions {
+      do {
+        return CommitResult(
+          outcomes: try await commitAsTransaction(batches), isIdentityVerified: isIdentityVerified)
+      } catch {
+        isOutcomeKnown = error.guaranteesNoChange
+        // An update must not be made twice.
+        if batches.count == 1 || !isOutcomeKnown || error.affectsEveryCall { blockingError = error }
+      }
+    } else if prepared.count > 1, !hasUpdates {
       let operations = prepared.flatMap(\.operations)
       do {
-        if !operations.isEmpty { try await engine?.apply(operations) }
+        if !operations.isEmpty { try await asOrigin { try await engine?.apply(operations) } }
         return CommitResult(
           outcomes: batches.map { batch in batch.map(\.steps) }, isIdentityVerified: isIdentityVerified)
       } catch {
@@ -70,10 +84,15 @@ extension StoreBackend {
     var outcomes: [Result<[KeyedStep<Item>], any Error>] = []
     for batch in batches {
       do {
-        let batch = try batch.get()
+        var batch = try batch.get()
         if let blockingError { throw blockingError }
         do {
-          if !batch.operations.isEmpty { try await engine?.apply(batch.operations) }
+          if batch.update != nil, hasTransactions {
+            outcomes += try await commitAsTransaction([.success(batch)])
+            continue
+          }
+          if let update = batch.update { batch = try await self.batch(for: update) }
+          if !batch.operations.isEmpty { try await asOrigin { try await engine?.apply(batch.operations) } }
         } catch {
           isOutcomeKnown = isOutcomeKnown && wasDefinitelyNotApplied(batch.operations, error)
           if error.affectsEveryCall { blockingError = error }
@@ -110,13 +129,17 @@ extension StoreBackend {
       return changes.map { _ in .failure(error) }
     }
     var values = encoded[...]
-    return keyed.map { change in
+    return zip(keyed, changes).map { change, steps in
       Result {
         var batch = Batch(steps: try change.get())
         // Before anything is thrown, so that a failure in this change does not misalign the values of the next.
         let own = batch.steps.map { step in
           defer { values = values.dropFirst(step.insertions.count) }
           return values.prefix(step.insertions.count)
+        }
+        if case .update(let update)? = steps.first {
+          batch.update = update
+          return batch
         }
         for (step, values) in zip(batch.steps, own) {
           switch step {

@@ -5,13 +5,27 @@ enum StoreStep<Item: StorableItem>: Sendable {
   case insert([Item])
   case remove([Item])
   case removeAll
+  /// Alone in its change, since it has to read first.
+  case update(StoreUpdate<Item>)
 
   /// The number of items that the step names.
   var itemCount: Int {
     switch self {
     case .insert(let items), .remove(let items): items.count
-    case .removeAll: 0
+    case .removeAll, .update: 0
     }
+  }
+}
+
+/// A change of one item that depends on what it is.
+final class StoreUpdate<Item: StorableItem>: Sendable {
+  let key: CacheKey
+  let change: @Sendable (inout Item) throws -> Void
+  /// The changed item, once that is known.
+  let result = MutexProtected<Item?>(nil)
+
+  init(_ key: CacheKey, _ change: @escaping @Sendable (inout Item) throws -> Void) {
+    (self.key, self.change) = (key, change)
   }
 }
 
@@ -49,6 +63,9 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     switch step {
     case .removeAll:
       self = .removeAll
+    case .update(let update):
+      // What it comes to replaces this once it is known.
+      self = .remove([update.key])
     case .remove(let items):
       self = .remove(items.map { CacheKey(identifier: identifier($0)) })
     case .insert(let items):

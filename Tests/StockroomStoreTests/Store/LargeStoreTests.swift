@@ -74,10 +74,12 @@ private struct NullEngine: StorageEngine {
     table.reserveCapacity(count + 100)
     for number in 0..<unreadable {
       table.append(
-        UnreadableEntry(key: CacheKey(verbatim: "old \(number)"), error: StorageError(.decodingFailed, "")))
+        UnreadableEntry(key: CacheKey(verbatim: "old \(number)"), error: StorageError(.decodingFailed, "")),
+        sequence: number)
     }
     let notes = Note.numbered(0..<count)
-    table.append(notes, keys: notes.map { CacheKey(verbatim: $0.id) })
+    table.append(
+      notes, keys: notes.map { CacheKey(verbatim: $0.id) }, sequences: Array(unreadable..<unreadable + count))
     return table
   }
 

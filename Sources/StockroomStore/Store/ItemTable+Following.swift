@@ -1,0 +1,93 @@
+import StockroomCore
+
+/// What the engine holds under keys that others have changed.
+struct EngineState<Item: StorableItem>: Sendable {
+  struct Entry: Sendable {
+    /// With the identifier of the item as its raw value, if there is one.
+    let key: CacheKey
+    /// Nil if the engine does not tell.
+    let sequence: Int?
+    let content: Result<Item, StorageError>
+  }
+
+  /// The entries that others have changed.
+  var changed: [Entry] = []
+  /// The keys under which there is nothing any more.
+  var absent: [CacheKey] = []
+  /// The sequence numbers of other items, of which only provisional ones were known.
+  var sequences: [(key: CacheKey, sequence: Int)] = []
+}
+
+extension ItemTable {
+  /// What has to be known to apply a state.
+  enum Need {
+    case nothing
+    /// The sequence numbers of these items too, since others have been inserted beside them.
+    case sequences(of: ArraySlice<Item>)
+    /// Everything: the engine does not tell in which order its entries are.
+    case everything
+  }
+
+  /// What is missing in a state, to apply it. O(1) for each entry.
+  func need(for state: EngineState<Item>) -> Need {
+    let moved = state.changed.filter { $0.sequence == nil || $0.sequence != sequence(of: $0.key) }
+    if moved.isEmpty { return .nothing }
+    guard hasEngineOrder, moved.allSatisfy({ $0.sequence != nil }) else {
+      return moved.allSatisfy { sequence(of: $0.key) != nil } ? .nothing : .everything
+    }
+    if !state.sequences.isEmpty { return .nothing }
+    let provisional = table.elements(from: provisionalStart)
+    return provisional.isEmpty ? .nothing : .sequences(of: provisional)
+  }
+
+  /// Whether a state can be applied on the main actor, in a few milliseconds.
+  func isCheap(_ state: EngineState<Item>) -> Bool {
+    if isSmall { return true }
+    let moved = state.changed.lazy.filter { $0.sequence != sequence(of: $0.key) }.count
+    let isAtEnd = state.absent.isEmpty && state.sequences.isEmpty && moved <= 1
+    return isAtEnd && state.changed.count <= 1_000
+  }
+
+  /// Makes the items what the engine holds. O(log N) for each entry that has kept its place; O(N) once if others move.
+  mutating func apply(_ state: EngineState<Item>) -> Change {
+    var change = Change()
+    var (inserted, removed): ([Item], [Item]) = ([], [])
+    var items: [(key: CacheKey, sequence: Int, element: Item)] = []
+    var unreadable: [(key: CacheKey, sequence: Int, element: UnreadableEntry)] = []
+    for key in state.absent { if let item = remove(key) { removed.append(item) } }
+    for (key, sequence) in state.sequences {
+      if let (_, item) = table.remove(key) { items.append((key, sequence, item)) }
+    }
+    for entry in state.changed {
+      let place = entry.sequence ?? sequence(of: entry.key) ?? nextSequence
+      switch entry.content {
+      case .success(let item):
+        inserted.append(item)
+        if table.sequence(of: entry.key) == place, let previous = table.replace(entry.key, with: item) {
+          change.replaced.append(previous)
+        } else {
+          if let previous = remove(entry.key) { change.replaced.append(previous) }
+          items.append((entry.key, place, item))
+        }
+        if entry.key.isHash { hashedIdentifiers[entry.key] = entry.key.rawValue }
+      case .failure(let error):
+        if let item = remove(entry.key) { removed.append(item) }
+        unreadable.append((entry.key, place, UnreadableEntry(key: entry.key, error: error)))
+      }
+    }
+    if items.isEmpty { table.closeGaps() } else { table.merge(items) }
+    if unreadable.isEmpty { unreadableTable.closeGaps() } else { unreadableTable.merge(unreadable) }
+    let last = max(items.map(\.sequence).max() ?? -1, unreadable.map(\.sequence).max() ?? -1)
+    nextSequence = max(nextSequence, last + 1)
+    // All that were provisional have been put where they belong.
+    if !items.isEmpty, hasEngineOrder { provisionalStart = nextSequence }
+    if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
+    if !inserted.isEmpty { change.events.append(StoreEvent(.insert, inserted)) }
+    return change
+  }
+
+  /// The sequence number of an item or an unreadable entry.
+  private func sequence(of key: CacheKey) -> Int? {
+    table.sequence(of: key) ?? unreadableTable.sequence(of: key)
+  }
+}

@@ -1,0 +1,129 @@
+import StockroomCore
+
+// What others change in the engine: other stores, other processes, other programs (rule S9).
+
+extension Store {
+  /// Changes of others that are not in the items yet.
+  enum PendingChange {
+    case none
+    case keys(Set<CacheKey>)
+    case everything
+  }
+
+  /// Follows the engine from now on, unless this store does so already or the engine has no feed. If the engine cannot be
+  /// watched at the moment, the next change of this store tries again.
+  nonisolated func followIfNeeded() async {
+    guard await isFeedNeeded() else { return }
+    let changes: StorageChanges?
+    do {
+      changes = try await backend.changes()
+    } catch {
+      return await feedHasFailed()
+    }
+    await follow(changes)
+  }
+
+  /// Whether the engine is to be watched. The caller does it then.
+  private func isFeedNeeded() -> Bool {
+    guard feedState == .notWatched else { return false }
+    feedState = .watched
+    return true
+  }
+
+  private func feedHasFailed() {
+    feedState = .notWatched
+    mayHaveMissedChanges = true
+  }
+
+  private func follow(_ changes: StorageChanges?) {
+    guard let changes else { return }
+    if mayHaveMissedChanges {
+      mayHaveMissedChanges = false
+      note(.everything)
+    }
+    feed = Task { [weak self] in
+      for await change in changes { self?.note(change) }
+    }
+  }
+
+  /// Notes a change of others, which is read after the calls of this store that are under way.
+  private func note(_ change: StorageChange) {
+    switch (pendingChange, change) {
+    case (.none, .keys(let keys)): pendingChange = .keys(keys)
+    case (.keys(let keys), .keys(let others))
+    where keys.count + others.count <= StorageChanges.defaultKeyLimit:
+      pendingChange = .keys(keys.union(others))
+    default: pendingChange = .everything
+    }
+    startCommitting()
+  }
+
+  /// Reads what others have changed, and makes the items the same.
+  func readPendingChange() async {
+    let pending = exchange(&pendingChange, with: .none)
+    do {
+      // What is loaded now contains it.
+      if itemsState != .current { return try await ensureLoaded() }
+      switch pending {
+      case .none: break
+      case .keys(let keys): try await apply(stateOf: keys)
+      case .everything: try await reload()
+      }
+    } catch {
+      // `loadingState` reports it if loading fails. The next change of anybody tries again.
+      itemsState = .stale
+    }
+  }
+
+  private func reload() async throws {
+    itemsState = .stale
+    try await ensureLoaded()
+  }
+
+  private func apply(stateOf keys: Set<CacheKey>) async throws {
+    var state = try await backend.state(of: keys)
+    switch table.need(for: state) {
+    case .nothing: break
+    case .sequences(let items): state = try await backend.state(of: keys, and: items)
+    case .everything: return try await reload()
+    }
+    // Others may have inserted more since.
+    if case .everything = table.need(for: state) { return try await reload() }
+    await applyFollowed(state)
+  }
+
+  private func applyFollowed(_ state: EngineState<Item>) async {
+    let ofUnreadable = !table.unreadable.isEmpty || state.changed.contains { $0.isUnreadable }
+    guard table.isCheap(state) else {
+      let whole = table
+      table = whole.withoutKeys
+      return await applyElsewhere(state, to: whole, ofUnreadable)
+    }
+    var change = ItemTable<Item>.Change()
+    withMutations(ofItems: true, ofUnreadableEntries: ofUnreadable) { change = table.apply(state) }
+    for event in change.events { broadcaster.send(event) }
+  }
+
+  @concurrent
+  nonisolated private func applyElsewhere(
+    _ state: EngineState<Item>, to whole: consuming ItemTable<Item>, _ ofUnreadable: Bool
+  ) async {
+    let change = whole.apply(state)
+    deferredRelease.retain(await publishFollowed(consume whole, change.events, ofUnreadable))
+  }
+
+  private func publishFollowed(
+    _ changed: consuming ItemTable<Item>, _ events: [StoreEvent<Item>], _ ofUnreadable: Bool
+  ) -> ItemTable<Item> {
+    let previous = table
+    withMutations(ofItems: true, ofUnreadableEntries: ofUnreadable) { table = changed }
+    for event in events { broadcaster.send(event) }
+    return previous
+  }
+}
+
+extension EngineState.Entry {
+  fileprivate var isUnreadable: Bool {
+    if case .failure = content { true } else { false }
+  }
+}

@@ -1,0 +1,49 @@
+import StockroomCore
+
+extension StoreBackend {
+  /// A stream of what others change from now on; nil if the engine has none.
+  func changes() async throws -> StorageChanges? {
+    guard let engine, engine.capabilities.contains(.changeFeed) else { return nil }
+    return try await asOrigin { try await engine.changes() }
+  }
+
+  /// What the engine holds under these keys, decoded.
+  ///
+  /// - Parameter provisional: Items of which the sequence numbers are wanted as well, as of the same moment.
+  @concurrent
+  func state(
+    of keys: Set<CacheKey>, and provisional: consuming ArraySlice<Item> = []
+  ) async throws -> EngineState<Item> {
+    var state = EngineState<Item>()
+    guard let engine else { return state }
+    let others = provisional.map { CacheKey(identifier: identifier($0)) }.filter { !keys.contains($0) }
+    provisional = []
+    let identifiers = Dictionary(others.map { ($0, $0) }) { first, _ in first }
+    let entries = try await engine.readEntries(keys: Array(keys) + others)
+    for entry in entries {
+      if let key = identifiers[entry.key] {
+        state.sequences.append((key, Int(entry.sequence ?? 0)))
+        continue
+      }
+      state.changed.append(decoded(entry))
+    }
+    let found = Set(entries.map(\.key))
+    state.absent = keys.filter { !found.contains($0) } + others.filter { !found.contains($0) }
+    return state
+  }
+
+  private func decoded(_ entry: StorageEntry) -> EngineState<Item>.Entry {
+    let sequence = entry.sequence.map { Int(clamping: $0) }
+    do throws(StorageError) {
+      let (key, item) = try item(in: entry)
+      return EngineState.Entry(key: key, sequence: sequence, content: .success(item))
+    } catch {
+      return EngineState.Entry(key: entry.key, sequence: sequence, content: .failure(error))
+    }
+  }
+
+  /// Calls the engine as one whose changes are not reported to this store.
+  func asOrigin<Result>(_ body: () async throws -> Result) async rethrows -> Result {
+    try await ChangeOrigin.$current.withValue(origin) { try await body() }
+  }
+}

@@ -1,0 +1,69 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+// Changes that depend on what an item is (rule S10).
+
+extension StoreBackend {
+  var hasTransactions: Bool { engine?.capabilities.contains(.transactions) ?? false }
+
+  /// Reads and writes in one transaction of the engine, together with the other changes of the group.
+  ///
+  /// - Returns: For each change, what was done or why not.
+  /// - Throws: what the engine threw.
+  func commitAsTransaction(
+    _ batches: [Result<Batch, any Error>]
+  ) async throws -> [Result<[KeyedStep<Item>], any Error>] {
+    guard let engine else { return batches.map { $0.map(\.steps) } }
+    return try await asOrigin {
+      try await engine.withTransaction { transaction in
+        batches.map { batch in Result { try perform(batch.get(), in: transaction) } }
+      }
+    }
+  }
+
+  private func perform(_ batch: Batch, in transaction: any StorageTransaction) throws -> [KeyedStep<Item>] {
+    guard let update = batch.update else {
+      for operation in batch.operations {
+        switch operation {
+        case .write(let data, let key): try transaction.write(data, key: key)
+        case .remove(let key): try transaction.remove(key: key)
+        case .removeAll: try transaction.removeAll()
+        }
+      }
+      return batch.steps
+    }
+    let result = try self.batch(for: update, stored: transaction.read(key: update.key))
+    for case .write(let data, let key) in result.operations { try transaction.write(data, key: key) }
+    return result.steps
+  }
+
+  /// The change of an item, as the engine holds it now. For engines without transactions: nobody else may write.
+  func batch(for update: StoreUpdate<Item>) async throws -> Batch {
+    try await batch(for: update, stored: engine?.read(key: update.key))
+  }
+
+  private func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
+    update.result.withLock { $0 = nil }
+    guard let stored else { return Batch() }
+    var item = try codec.decode(Item.self, from: stored, of: update.key)
+    let before = identifier(item)
+    try update.change(&item)
+    let after = identifier(item)
+    guard after.utf8.elementsEqual(before.utf8) else {
+      throw StorageError(
+        .unsupported,
+        "An update must not change the identifier of an item: it was \(before.prefix(40).debugDescription) and became "
+          + "\(after.prefix(40).debugDescription). Remove the item and insert the other one in a chain.")
+    }
+    let key = CacheKey(identifier: after)
+    let data = try codec.encode(item, for: key)
+    let changed = item
+    update.result.withLock { $0 = changed }
+    return Batch(steps: [.insert([(key, item)])], operations: [.write(data, key: key)])
+  }
+}

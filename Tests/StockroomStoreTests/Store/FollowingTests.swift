@@ -1,0 +1,156 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomMemory
+import StockroomStore
+import TestFixtures
+import Testing
+
+/// Stores that follow what others change (rule S9), and updates (rule S10).
+@MainActor @Suite struct FollowingTests {
+  struct Note: Codable, Sendable, Identifiable, Equatable {
+    var id: String
+    var text = ""
+    var count = 0
+  }
+
+  private nonisolated static let engines = EngineCatalogue.all.map(\.name)
+  private nonisolated static let shared = ["files", "sqlite", "lmdb"]
+
+  /// Two engines on one place, or one twice if a second cannot be opened.
+  private static func openTwice(
+    _ name: String, in directory: borrowing TemporaryDirectory
+  ) throws -> (any StorageEngine, any StorageEngine) {
+    let entry = try EngineCatalogue.select([name])[0]
+    let engine = try entry.open(directory.url, .process)
+    return (engine, shared.contains(name) ? try entry.open(directory.url, .process) : engine)
+  }
+
+  private func wait(until isTrue: () throws -> Bool) async throws {
+    while try !isTrue() {
+      try Task.checkCancellation()
+      await Task.yield()
+    }
+  }
+
+  @Test(
+    "A store shows what another one inserts, replaces and removes", .timeLimit(.minutes(2)),
+    arguments: engines)
+  func follows(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let (one, two) = try Self.openTwice(name, in: directory)
+    let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
+    try await first.insert([Note(id: "a"), Note(id: "b")])
+    try await wait { second.items.map(\.id) == ["a", "b"] }
+    try await second.insert(Note(id: "b", text: "changed"))
+    try await wait { first.items.last?.text == "changed" }
+    try await second.remove(Note(id: "a"))
+    try await wait { first.items.map(\.id) == ["b"] }
+    try await first.removeAll().insert([Note(id: "c"), Note(id: "d")]).run()
+    try await wait { second.items.map(\.id) == ["c", "d"] }
+  }
+
+  @Test(
+    "Stores that insert at the same time end up with the same order", .timeLimit(.minutes(2)),
+    arguments: engines)
+  func converges(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let (one, two) = try Self.openTwice(name, in: directory)
+    let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
+    for round in 0..<5 {
+      async let done: Void = {
+        for index in 0..<20 { try await first.insert(Note(id: "first \(round) \(index)")) }
+        try await first.remove(Note(id: "first \(round) 3"))
+      }()
+      for index in 0..<20 {
+        try await second.insert([Note(id: "second \(round) \(index)"), Note(id: "both \(index)")])
+      }
+      try await second.remove(Note(id: "both 7"))
+      try await second.insert(Note(id: "both 7"))
+      try await done
+    }
+    let fresh = try await Store<Note>(storage: two)
+    try await wait { first.items == fresh.items && second.items == fresh.items }
+  }
+
+  @Test("Changes of others are events, one each", .timeLimit(.minutes(2)), arguments: shared)
+  func events(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let (one, two) = try Self.openTwice(name, in: directory)
+    let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
+    var events = second.events.makeAsyncIterator()
+    #expect(await events.next()?.operation == .loaded)
+    try await first.insert(Note(id: "a"))
+    let inserted = try #require(await events.next())
+    #expect(inserted.operation == .insert && inserted.items.map(\.id) == ["a"])
+    try await first.remove(Note(id: "a"))
+    let removed = try #require(await events.next())
+    #expect(removed.operation == .remove && removed.items.map(\.id) == ["a"])
+  }
+
+  @Test("A store does not read back what it has written itself", .timeLimit(.minutes(2)), arguments: engines)
+  func ownChanges(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let store = try await Store<Note>(storage: engine)
+    var events = store.events.makeAsyncIterator()
+    _ = await events.next()
+    for index in 0..<10 { try await store.insert(Note(id: "\(index)")) }
+    // Were they read back, they would be reported again before this one.
+    try await engine.write(try JSONEncoder().encode(Note(id: "other")), key: CacheKey(verbatim: "other"))
+    for index in 0..<10 { #expect(await events.next()?.items.map(\.id) == ["\(index)"]) }
+    #expect(await events.next()?.items.map(\.id) == ["other"])
+  }
+
+  @Test("No update is lost, of tasks, stores and engines", .timeLimit(.minutes(2)), arguments: engines)
+  func updates(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let (one, two) = try Self.openTwice(name, in: directory)
+    let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
+    let note = Note(id: "a")
+    try await first.insert(note)
+    try await withThrowingTaskGroup { group in
+      for store in [first, second] {
+        for _ in 0..<5 {
+          group.addTask { for _ in 0..<10 { try await store.update(note) { $0.count += 1 } } }
+        }
+      }
+      try await group.waitForAll()
+    }
+    try await wait { first["a"]?.count == 100 && second["a"]?.count == 100 }
+  }
+
+  @Test("An update that throws, changes the identifier or finds nothing changes nothing", arguments: engines)
+  func failingUpdates(name: String) async throws {
+    struct Refusal: Error {}
+    let directory = try TemporaryDirectory()
+    let engine = try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let store = try await Store<Note>(storage: engine)
+    try await store.insert(Note(id: "a", text: "before"))
+    await #expect(throws: Refusal.self) {
+      try await store.update(Note(id: "a")) { note in
+        note.text = "after"
+        throw Refusal()
+      }
+    }
+    await #expect(throws: StorageError.self) { try await store.update(Note(id: "a")) { $0.id = "b" } }
+    #expect(try await store.update(Note(id: "c")) { $0.text = "after" } == nil)
+    #expect(store.items == [Note(id: "a", text: "before")])
+    #expect(try await store.update("a") { $0.text = "after" } == Note(id: "a", text: "after"))
+    #expect(
+      store["a"]?.text == "after" && store.contains(id: "a") && !store.contains(id: "b") && store["b"] == nil)
+  }
+
+  @Test("An item that others replace by something unreadable is reported", .timeLimit(.minutes(2)))
+  func unreadable() async throws {
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Note>(storage: engine)
+    try await store.insert([Note(id: "a"), Note(id: "b")])
+    try await engine.write(Data("?".utf8), key: CacheKey(verbatim: "a"))
+    try await wait { store.unreadableEntries.count == 1 }
+    #expect(store.items.map(\.id) == ["b"])
+    try await engine.write(try JSONEncoder().encode(Note(id: "a")), key: CacheKey(verbatim: "a"))
+    try await wait { store.unreadableEntries.isEmpty }
+    #expect(store.items.map(\.id) == ["a", "b"])
+  }
+}
