@@ -122,6 +122,12 @@ struct EngineUnderTest: StorageEngine {
     try await call("scan(_:limit:)") { try await engine.scan(range, limit: limit) }
   }
 
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
+  }
+
   func verify() async throws {
     try await call("verify()") { try await engine.verify() }
   }
@@ -138,6 +144,9 @@ struct EngineUnderTest: StorageEngine {
     } catch let failure as CallFailure {
       // A check that could be made in a worker passes calls on through two of these if there is none.
       throw failure
+    } catch let violation as Violation {
+      // Of the body of a transaction.
+      throw violation
     } catch {
       throw CallFailure(call: name(), error: error)
     }

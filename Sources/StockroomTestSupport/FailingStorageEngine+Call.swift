@@ -24,6 +24,7 @@ extension FailingStorageEngine {
       case readAllEntries = "readAllEntries()"
       case apply = "apply(_:)"
       case scan = "scan(_:limit:)"
+      case withTransaction = "withTransaction(_:)"
       case verify = "verify()"
       case close = "close()"
     }
@@ -32,13 +33,14 @@ extension FailingStorageEngine {
     public let method: Method
     /// The keys that the call names, in its order, repeats included.
     public let keys: [CacheKey]
-    /// The size of the values that the call brings, together.
+    /// The size of the values that the call brings, together. What the body of a transaction writes is not known beforehand, and
+    /// not counted.
     public let byteCount: Int
 
-    /// Whether the call may change what is stored: a write, a removal or a batch of them.
+    /// Whether the call may change what is stored: a write, a removal, a batch of them or a transaction.
     public var isWrite: Bool {
       switch method {
-      case .write, .writeMany, .remove, .removeMany, .removeAllData, .apply: true
+      case .write, .writeMany, .remove, .removeMany, .removeAllData, .apply, .withTransaction: true
       default: false
       }
     }

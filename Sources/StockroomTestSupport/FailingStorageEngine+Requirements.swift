@@ -118,6 +118,14 @@ extension FailingStorageEngine: StorageEngine {
     try await pass(Call(.scan)) { try await base.scan(range, limit: limit) }
   }
 
+  /// Noted, then done by the engine underneath. A call that fails beforehand does not run the body; one that fails afterwards
+  /// has committed it.
+  public func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await pass(Call(.withTransaction)) { try await base.withTransaction(body) }
+  }
+
   /// Noted, then done by the engine underneath.
   public func verify() async throws {
     try await pass(Call(.verify)) { try await base.verify() }

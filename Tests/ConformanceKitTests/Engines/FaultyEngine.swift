@@ -34,6 +34,9 @@ extension FaultyEngine {
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try await base.scan(range, limit: limit)
   }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result { try await base.withTransaction(body) }
   func verify() async throws { try await base.verify() }
   func close() async throws { try await base.close() }
 }
@@ -172,5 +175,10 @@ extension InterceptingEngine {
   }
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try await call(isChange: false) { [base] in try await base.scan(range, limit: limit) }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await call(isChange: true) { [base] in try await base.withTransaction(body) }
   }
 }

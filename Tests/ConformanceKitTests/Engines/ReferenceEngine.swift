@@ -31,6 +31,8 @@ final class ReferenceEngine: ApplyingEngine {
   private let remains = MutexProtected<SharedContents?>(nil)
   private let refusesWrites = MutexProtected(false)
   private let fault: Fault?
+  private let transactions = DedicatedThread()
+  private let hasTransactions = MutexProtected(false)
   let capabilities: EngineCapabilities
 
   init(directory: URL? = nil, fault: Fault? = nil, claiming claims: EngineCapabilities? = nil) throws {
@@ -44,6 +46,7 @@ final class ReferenceEngine: ApplyingEngine {
   }
 
   deinit {
+    transactions.stop()
     if fault == .keepsLockUntilDropped { (remains.withLock { $0 } ?? shared.withLock { $0 })?.unlock() }
   }
 
@@ -142,8 +145,27 @@ final class ReferenceEngine: ApplyingEngine {
     }
   }
 
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    let shared = try open()
+    hasTransactions.withLock { $0 = true }
+    return try await transactions.run { try shared.transact(body) }
+  }
+
+  /// Does what ``withTransaction(_:)`` does, on the thread of the caller.
+  func transact<Result>(_ body: (any StorageTransaction) throws -> Result) throws -> Result {
+    try open().transact(body)
+  }
+
+  /// Does what ``apply(_:)`` does, on the thread of the caller.
+  func commit(_ operations: [StorageOperation]) throws { try open().commit(operations) }
+
   func close() async throws {
     if fault == .closesNothing { return }
+    // Transactions that are under way are completed.
+    if hasTransactions.withLock({ $0 }) { try await transactions.run {} }
     guard let shared = shared.withLock({ fault == .refusesOnlyWrites ? $0 : $0.take() }) else {
       if fault == .closesOnce { throw StorageError(.io, "The engine cannot be closed again.") }
       return
@@ -223,6 +245,8 @@ private final class SharedContents: Sendable {
     /// Whether the contents are what the log says: it is read when something is first looked for.
     var isLoaded = false
     var pending: [(Date, [StorageOperation])] = []
+    /// Counts the commits.
+    var version = 0
   }
 
   private let state: MutexProtected<State>
@@ -266,10 +290,29 @@ private final class SharedContents: Sendable {
     }
   }
 
-  func commit(_ operations: [StorageOperation]) throws {
+  /// Runs the body on a copy, again and again until nobody has changed anything meanwhile.
+  func transact<Value>(_ body: (any StorageTransaction) throws -> Value) throws -> Value {
+    while true {
+      let (version, transaction) = try state.withLock { state in
+        try load(&state)
+        try state.log?.expectInPlace()
+        return (state.version, CopyTransaction(state.contents.entries.mapValues(\.data)))
+      }
+      defer { transaction.end() }
+      let value = try body(transaction)
+      let operations = transaction.end()
+      if try operations.isEmpty || commit(operations, at: version) { return value }
+    }
+  }
+
+  /// Commits, unless others have since the version. Returns whether it has.
+  @discardableResult
+  func commit(_ operations: [StorageOperation], at version: Int? = nil) throws -> Bool {
     try state.withLock { state in
+      if let version, version != state.version { return false }
       try load(&state)
       try state.log?.expectInPlace()
+      state.version += 1
       let now = Date()
       do {
         if fault == .repeatsRefusedWrites { try flush(&state) }
@@ -286,6 +329,7 @@ private final class SharedContents: Sendable {
         try state.log?.append(operations, at: now)
       }
       if fault != .remembersFailedWrites { state.contents.apply(operations, at: now) }
+      return true
     }
   }
 

@@ -1,0 +1,80 @@
+import Foundation
+import StockroomCore
+
+/// A transaction on a copy of all entries.
+package final class CopyTransaction: StorageTransaction {
+  private struct State {
+    var entries: [CacheKey: Data]
+    var operations: [StorageOperation] = []
+    var isOver = false
+  }
+
+  private let state: MutexProtected<State>
+
+  package init(_ entries: [CacheKey: Data]) { state = MutexProtected(State(entries: entries)) }
+
+  /// What it has done.
+  package var operations: [StorageOperation] { state.withLock { $0.operations } }
+
+  /// Ends the transaction. Returns what it has done.
+  @discardableResult
+  package func end() -> [StorageOperation] {
+    state.withLock { state in
+      state.isOver = true
+      return state.operations
+    }
+  }
+
+  private func perform<Result>(_ body: (inout State) throws -> Result) throws -> Result {
+    try state.withLock { state in
+      if state.isOver { throw StorageError(.closed, "The transaction is over.") }
+      return try body(&state)
+    }
+  }
+
+  package func read(key: CacheKey) throws -> Data? {
+    try key.validate()
+    return try perform { $0.entries[key] }
+  }
+
+  package func read(keys: [CacheKey]) throws -> [Data] {
+    try keys.validate()
+    return try perform { state in keys.compactMap { state.entries[$0] } }
+  }
+
+  package func keyExists(_ key: CacheKey) throws -> Bool { try read(key: key) != nil }
+
+  package func keyCount() throws -> Int { try perform { $0.entries.count } }
+
+  package func allKeys() throws -> [CacheKey] { try perform { Array($0.entries.keys) } }
+
+  package func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    return try perform { state in
+      let found = state.entries.filter { range.contains($0.key) }.sorted { $0.key < $1.key }
+      return found.prefix(max(0, limit ?? .max)).map { (key: $0.key, data: $0.value) }
+    }
+  }
+
+  package func write(_ data: Data, key: CacheKey) throws {
+    try key.validate()
+    try perform { state in
+      state.entries[key] = Data(data)
+      state.operations.append(.write(Data(data), key: key))
+    }
+  }
+
+  package func remove(key: CacheKey) throws {
+    try key.validate()
+    try perform { state in
+      if state.entries.removeValue(forKey: key) != nil { state.operations.append(.remove(key: key)) }
+    }
+  }
+
+  package func removeAll() throws {
+    try perform { state in
+      state.entries = [:]
+      state.operations.append(.removeAll)
+    }
+  }
+}
