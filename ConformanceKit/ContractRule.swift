@@ -96,6 +96,18 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   /// What the system refuses in the middle of a call.
   case f4 = "F4"
 
+  // Transactions
+  /// Transactions take effect one after the other.
+  case t1 = "T1"
+  /// A transaction reads what it has written.
+  case t2 = "T2"
+  /// A transaction whose body throws.
+  case t3 = "T3"
+  /// When, and how often, a body runs.
+  case t4 = "T4"
+  /// Whom a long body holds up.
+  case t5 = "T5"
+
   // The Store in front of an engine
   /// Concurrent calls to a store.
   case s1 = "S1"
@@ -203,6 +215,17 @@ extension ContractRule: CustomStringConvertible {
     case .f4:
       "What the system refuses in the middle of a call leaves the call undone, all entries readable and the engine "
         + "usable."
+    case .t1:
+      "A transaction takes effect at one moment between its beginning and its end, as if nothing else ran then, against other "
+        + "transactions, single calls and batches of every engine and process that shares the place."
+    case .t2: "The body of a transaction reads its own writes, in every kind of read."
+    case .t3: "A body that throws changes nothing, and its error reaches the caller as it is."
+    case .t4:
+      "A body may run more than once, of which the last run counts; a transaction refuses to be used once its body has "
+        + "returned, and a write that it refuses does not end it."
+    case .t5:
+      "A long body holds up no thread of the cooperative pool and, with snapshotReads, no reader; writers get their turn "
+        + "after it."
     case .s1: "Concurrent calls lose nothing: afterwards the items and the engine agree."
     case .s2: "A call that throws leaves the items and the engine as they were."
     case .s3:

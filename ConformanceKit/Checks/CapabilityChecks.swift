@@ -23,6 +23,7 @@ extension CheckDefinition {
     case .orderedScans: .r5
     case .multiProcess: .c3
     case .detectsCorruption: .f2
+    case .transactions: .t1
     default: .w6
     }
   }

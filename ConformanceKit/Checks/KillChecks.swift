@@ -22,6 +22,12 @@ extension CheckDefinition {
       needsWorker: true
     ) { try await checkSteps($0, .single) }
     Check(
+      .w6, "killed.while-transactions-run",
+      "after the death of a process that was running transactions, what was acknowledged is there with its timestamps and in "
+        + "order, all or nothing of the transaction that was under way, and nothing else",
+      needs: [.persistent, .transactions], needsWorker: true
+    ) { try await checkSteps($0, .transactions) }
+    Check(
       .w6, "killed.while-opening",
       "after the death of a process that was opening what another had left when it died, what was acknowledged is there",
       needs: .persistent, needsWorker: true

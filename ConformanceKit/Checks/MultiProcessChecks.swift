@@ -32,7 +32,18 @@ extension CheckDefinition {
       .c3, "processes.outlive-each-other",
       "a process goes on reading and writing after another, which was writing to the same place, was killed",
       needs: [.persistent, .multiProcess], needsWorker: true
-    ) { context in try await asSharing { try await checkOutliving(context) } }
+    ) { context in try await asSharing { try await checkOutliving(context, .batches) } }
+    Check(
+      .c3, "processes.outlive-each-other-in-transactions",
+      "a process goes on with its transactions after another, which was running some on the same place, was killed",
+      needs: [.persistent, .multiProcess, .transactions], needsWorker: true
+    ) { context in try await asSharing { try await checkOutliving(context, .transactions) } }
+    Check(
+      .t1, "processes.transfers",
+      "transactions of several processes that move amounts between accounts, and count, lose none, and the sum is right in "
+        + "all that another process reads meanwhile",
+      needs: [.persistent, .multiProcess, .transactions], needsWorker: true
+    ) { try await checkTransfers($0) }
   }
 }
 
@@ -174,8 +185,8 @@ private func checkSharedWork(_ context: CheckContext) async throws {
   }
 }
 
-private func checkOutliving(_ context: CheckContext) async throws {
-  let steps = NumberedSteps(batches: NumberedBatches(seed: context.budget.seed), kind: .batches)
+private func checkOutliving(_ context: CheckContext, _ kind: NumberedSteps.Kind) async throws {
+  let steps = NumberedSteps(batches: NumberedBatches(seed: context.budget.seed), kind: kind)
   var processKiller = ProcessKiller(seed: ~context.budget.seed)
   var expected = ExpectedContents(in: context.capabilities)
   let engine = try await context.open()
@@ -198,4 +209,45 @@ private func checkOutliving(_ context: CheckContext) async throws {
     try await expected.verify(engine)
     next = last + 3
   }
+}
+
+// MARK: - Transfers
+
+private func checkTransfers(_ context: CheckContext) async throws {
+  let work = TransferWork(
+    accounts: Accounts(count: 10, balance: 100),
+    count: context.byLevel(quick: 24, standard: 100, exhaustive: 5_000))
+  let workers = try (0..<context.byLevel(quick: 2, standard: 3, exhaustive: 4)).map { _ in
+    try context.startWorker()
+  }
+  let engine = try await context.open()
+  try await engine.write(work.accounts.opening)
+  let showsOneMoment = context.capabilities.contains(.snapshotReads)
+  try await translatingWorkerErrors {
+    for worker in workers { try await worker.perform(CallEngine(.open, at: context.place)) }
+    try await whileRunning(
+      {
+        try await gather(0..<workers.count) { number in
+          let work = CallEngine(.transfer(work, share: number), at: context.place)
+          for try await _ in try workers[number].start(work) { context.noteProgress() }
+        }
+      }, readerCount: 2
+    ) { reader in
+      if reader == 0 || !showsOneMoment {
+        try await engine.withTransaction { try work.accounts.check(in: $0, 1) }
+      } else {
+        try work.accounts.check(
+          try await engine.read(keys: work.accounts.keys), "read(keys:) beside other processes")
+      }
+    }
+    for worker in workers { try await worker.perform(CallEngine(.close, at: context.place)) }
+  }
+  for worker in workers {
+    worker.kill()
+    await worker.waitUntilEnd()
+  }
+  try work.accounts.check(try await engine.read(keys: work.accounts.keys), "read(keys:) after all transfers")
+  let counted = try number(of: try await engine.read(key: TransferWork.counter), TransferWork.counter)
+  try expect(
+    counted, is: workers.count * work.count, "the counter that \(workers.count) processes had incremented")
 }

@@ -51,6 +51,8 @@ struct NumberedSteps: Codable, Sendable {
     case batches
     /// Single writes and removals.
     case single
+    /// Transactions, each of the operations of a batch, that read back what they have written.
+    case transactions
     /// A long life of few keys, with small values: see ``LongLife``.
     case life
   }
@@ -63,6 +65,7 @@ struct NumberedSteps: Codable, Sendable {
     switch (kind, number % 8) {
     case (.life, _): LongLife.operations(of: number, seed: batches.seed)
     case (.single, _): [singleOperation(number)]
+    case (.transactions, _): batches.operations(of: number)
     case (.batches, 3): someRemovals(number)
     case (.batches, 1), (.batches, 6): Array(batches.operations(of: number).suffix(1))
     case (.batches, _): batches.operations(of: number)
@@ -72,6 +75,7 @@ struct NumberedSteps: Codable, Sendable {
   /// Does the step, through the method that fits it best.
   func perform(_ number: Int, on engine: EngineUnderTest) async throws {
     let operations = operations(of: number)
+    if kind == .transactions { return try await perform(operations, number, on: engine) }
     switch operations.first {
     case .write(let data, let key) where operations.count == 1: try await engine.write(data, key: key)
     case .remove(let key) where operations.count == 1: try await engine.remove(key: key)
@@ -84,6 +88,21 @@ struct NumberedSteps: Codable, Sendable {
       } else {
         try await engine.apply(operations)
       }
+    }
+  }
+
+  /// Does the operations in a transaction that also reads what it writes.
+  private func perform(
+    _ operations: [StorageOperation], _ number: Int, on engine: EngineUnderTest
+  ) async throws {
+    try await engine.withTransaction { transaction in
+      let last = try transaction.number(NumberedBatches.marker)
+      guard last < number else {
+        throw Violation("before step \(number) a transaction read that step \(last) had been done", rule: .t1)
+      }
+      for operation in operations { try transaction.apply(operation) }
+      let own = try transaction.number(NumberedBatches.marker)
+      try expect(own, is: number, "the number that a transaction had written")
     }
   }
 

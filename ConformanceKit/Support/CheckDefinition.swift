@@ -37,6 +37,7 @@ struct CheckDefinition: Sendable {
       orderChecks,
       removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
       cancellationChecks,
+      transactionChecks, transactionReadChecks, transactionBodyChecks, transactionCompanyChecks,
       cooperationChecks, placeChecks, openingChecks, closingChecks, privacyChecks, openingCostChecks,
       faultChecks,
       refusalChecks, corruptionChecks, powerCutChecks,

@@ -66,33 +66,6 @@ func withStallTimeout<Result: Sendable>(
   }
 }
 
-/// Something that a thread waits for.
-private final class Latch: @unchecked Sendable {
-  // Safe to share: the state is touched only between lock() and unlock().
-  private let condition = NSCondition()
-  private var isSignaled = false
-
-  func signal() {
-    condition.lock()
-    isSignaled = true
-    condition.broadcast()
-    condition.unlock()
-  }
-
-  /// Holds the thread until the latch has been signaled, or for so long. Returns whether it has been.
-  ///
-  /// It looks every second, as the wall clock by which a condition waits may be set.
-  func wait(for duration: Duration) -> Bool {
-    let end = ContinuousClock.now + duration
-    condition.lock()
-    defer { condition.unlock() }
-    while !isSignaled, case let remaining = ContinuousClock.now.duration(to: end), remaining > .zero {
-      _ = condition.wait(until: Date(timeIntervalSinceNow: min(remaining.inSeconds, 1)))
-    }
-    return isSignaled
-  }
-}
-
 /// Hands the first of several results to the one who waits.
 private final class FirstResult<Value: Sendable>: Sendable {
   private enum State {

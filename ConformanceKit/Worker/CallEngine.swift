@@ -19,6 +19,8 @@ struct CallEngine: WorkerTask {
     case compare(AnswersOfAllKinds, first: Int)
     /// Does a share of work that other processes have a share in, and sends a message when it begins.
     case work(SharedWork, share: String)
+    /// Moves amounts between accounts that other processes use too, and sends a message now and then.
+    case transfer(TransferWork, share: Int)
   }
 
   let place: URL
@@ -51,6 +53,11 @@ struct CallEngine: WorkerTask {
     case .work(let work, let share):
       try send([])
       try await work.perform(share, on: engine)
+    case .transfer(let work, let share):
+      for number in 0..<work.count {
+        try await work.perform(number, of: share, on: engine)
+        if number % 16 == 0 { try send([]) }
+      }
     }
   }
 }

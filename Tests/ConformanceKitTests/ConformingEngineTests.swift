@@ -17,14 +17,16 @@ struct ConformingEngineTests {
   @Test(
     "A complete engine in memory passes every check",
     arguments: ConformanceSuite(
-      "Memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans], budget: .quick
-    ) { _ in try ReferenceEngine() }.checks)
+      "Memory", capabilities: FaultyEngineCase.claimsOfTransactions, budget: .quick
+    ) { _ in try ReferenceEngine(claiming: FaultyEngineCase.claimsOfTransactions) }.checks)
   func memory(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
     "A complete engine in a file passes every check",
-    arguments: ConformanceSuite("File", capabilities: ReferenceEngine.promises, budget: .quick) {
-      try ReferenceEngine(directory: $0)
+    arguments: ConformanceSuite(
+      "File", capabilities: ReferenceEngine.promises.union(.transactions), budget: .quick
+    ) {
+      try ReferenceEngine(directory: $0, claiming: ReferenceEngine.promises.union(.transactions))
     }.checks)
   func file(_ check: ConformanceCheck) async throws { try await check.run() }
 }

@@ -10,7 +10,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines
     // Beside another process
     case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
-    case looksOnlyWhenOpening
+    case looksOnlyWhenOpening, runsBodiesUnlocked
     // No fault, and one that has nothing to do with storage
     case prints, trapsWhenOpened
   }
@@ -19,6 +19,7 @@ package final class CrashFaultEngine: ApplyingEngine {
   private let state: MutexProtected<State>
   private let isShared: Bool
   private let fault: Fault?
+  private let transactions = DedicatedThread()
 
   struct State: ~Copyable {
     var log: CrashFaultLog?
@@ -37,7 +38,7 @@ package final class CrashFaultEngine: ApplyingEngine {
   }
 
   package static func promises(isShared: Bool) -> EngineCapabilities {
-    var promises: EngineCapabilities = [.persistent, .atomicBatches, .snapshotReads]
+    var promises: EngineCapabilities = [.persistent, .atomicBatches, .snapshotReads, .transactions]
     if isShared { promises.insert(.multiProcess) }
     return promises
   }
@@ -60,6 +61,8 @@ package final class CrashFaultEngine: ApplyingEngine {
     }
   }
 
+  deinit { transactions.stop() }
+
   /// Does something while no other process does.
   private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
     try state.withLock { state in
@@ -81,6 +84,33 @@ package final class CrashFaultEngine: ApplyingEngine {
       for record in records(of: operations, &state) { try state.log?.append(record) }
       if fault == .overwritesOthers { state.apply(CrashFaultLog.Record(operations), at: Date()) }
     }
+  }
+
+  package func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    return try await transactions.run { [self] in
+      if fault == .runsBodiesUnlocked {
+        let transaction = CopyTransaction(try perform { $0.visible.mapValues(\.data) })
+        let result = try body(transaction)
+        try perform { try commit(transaction.end(), &$0) }
+        return result
+      }
+      return try perform { state in
+        let transaction = CopyTransaction(state.visible.mapValues(\.data))
+        defer { transaction.end() }
+        let result = try body(transaction)
+        try commit(transaction.end(), &state)
+        return result
+      }
+    }
+  }
+
+  private func commit(_ operations: [StorageOperation], _ state: inout State) throws {
+    if operations.isEmpty { return }
+    for record in records(of: operations, &state) { try state.log?.append(record) }
+    if fault == .overwritesOthers { state.apply(CrashFaultLog.Record(operations), at: Date()) }
   }
 
   /// What is to be written now.

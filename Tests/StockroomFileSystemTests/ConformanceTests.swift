@@ -5,7 +5,9 @@ import Testing
 
 @Suite struct FileSystemConformanceTests {
   static let suites = Durability.allCases.map { durability in
-    var capabilities: EngineCapabilities = [.persistent, .atomicBatches, .orderedScans, .multiProcess]
+    var capabilities: EngineCapabilities = [
+      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions,
+    ]
     if durability == .full { capabilities.insert(.durableWrites) }
     return ConformanceSuite(
       "file system, \(durability)", capabilities: capabilities,

@@ -46,5 +46,5 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
   /// Every engine there is.
   static let all: [FaultyEngineCase] =
     ofKeys + ofValues + ofWrites + ofBatches + ofReads + ofScans + ofRemovals + ofConcurrency + ofFiles
-    + ofClaims
+    + ofClaims + ofTransactions + ofIsolation
 }

@@ -32,7 +32,10 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
   static let ofKills: [CrashFaultCase] = [
     .init(
       [.w6], "writes when the next write comes", .acknowledgesEarly,
-      by: ["killed.while-writing-batches", "killed.while-writing-one-by-one", "killed.while-chains-run"]),
+      by: [
+        "killed.while-writing-batches", "killed.while-writing-one-by-one", "killed.while-chains-run",
+        "killed.while-transactions-run",
+      ]),
     .init(
       [.w6], "has one task write for others that do not wait", .acknowledgesTheGroupEarly,
       by: ["killed.while-several-tasks-write"]),
@@ -41,7 +44,7 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       by: ["killed.while-writing-one-by-one"]),
     .init(
       [.w4, .s3], "logs a batch entry by entry", .logsEntryByEntry,
-      by: ["killed.while-writing-batches", "killed.while-chains-run"]),
+      by: ["killed.while-writing-batches", "killed.while-chains-run", "killed.while-transactions-run"]),
     .init([.r6, .s4], "recovers in the order of keys", .losesTheOrder, by: ["killed.while-writing-batches"]),
     .init(
       [.w2], "recovers with the time of the recovery", .makesUpTimes, by: ["killed.while-writing-one-by-one"]),
@@ -72,7 +75,10 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       claimsToShare: false),
     .init(
       [.c3, .w6, .s3], "leaves the lock of a call when it is killed", .leavesLocksOfCalls,
-      by: ["processes.outlive-each-other"], isShared: true),
+      by: ["processes.outlive-each-other", "processes.outlive-each-other-in-transactions"], isShared: true),
+    .init(
+      [.t1], "runs the bodies of transactions without a lock", .runsBodiesUnlocked,
+      by: ["processes.transfers"], isShared: true),
     .init(
       [.c3, .w6, .w4, .s3, .r6, .w2, .s4], "appends where the file ended when it last looked",
       .overwritesOthers,

@@ -1,0 +1,320 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// How bodies end: rules T3 and T4, and C4 and O3 for transactions.
+
+extension CheckDefinition {
+  @CheckList static var transactionBodyChecks: [CheckDefinition] {
+    Check(
+      .t3, "transactions.thrown-bodies-change-nothing",
+      "after a body has thrown, at whatever point, entries and times are as before", needs: .transactions
+    ) { try await checkThrownBodies($0) }
+    Check(
+      .t3, "transactions.errors-arrive-as-they-are",
+      "what the body throws is what withTransaction(_:) throws",
+      needs: .transactions
+    ) { try await checkErrors($0) }
+    Check(
+      .t3, "transactions.thrown-bodies-spoil-no-others",
+      "of transactions at the same time those that throw change nothing, and all others do their work",
+      needs: .transactions
+    ) { try await checkCompanyOfThrown($0) }
+    Check(
+      .t4, "transactions.end-with-their-body",
+      "a transaction that is used after its body has returned, or thrown, throws, and changes nothing",
+      needs: .transactions
+    ) { try await checkLateUse($0) }
+    Check(
+      .t4, "transactions.refuse-invalid-keys",
+      "every method of a transaction throws invalidKey for an invalid key, after which the body may go on",
+      needs: .transactions
+    ) { try await checkInvalidKeys($0) }
+    Check(
+      .t4, "transactions.give-back-results",
+      "withTransaction(_:) returns what the run of the body has returned that counts",
+      needs: .transactions
+    ) { try await checkResults($0) }
+    Check(
+      .c4, "transactions.cancelled",
+      "a cancelled transaction has done all of its work, or none and throws CancellationError",
+      needs: .transactions
+    ) { try await checkCancellation($0) }
+    Check(
+      .o3, "transactions.closed", "a closed engine throws closed and runs no body",
+      needs: [.persistent, .transactions]
+    ) { context in
+      let engine = try await context.open()
+      try await engine.write(data("v"), key: key("k"))
+      try await engine.close()
+      let hasRun = Flag()
+      try await expectError(.closed, from: "withTransaction(_:) of a closed engine") {
+        try await engine.withTransaction { _ in hasRun.set() }
+      }
+      try expect(!hasRun.isSet, "a closed engine had run the body of a transaction")
+    }
+  }
+}
+
+/// What a body throws. Its identity tells it from every other.
+private final class Refusal: Error, Sendable {}
+
+// MARK: - Bodies that throw
+
+private let thrownBodies: [(String, @Sendable (any StorageTransaction) throws -> Void)] = [
+  ("at once", { _ in }),
+  ("after reads", { _ = try ($0.read(key: keys(4)[0]), $0.keyCount(), $0.scan(.all, limit: nil)) }),
+  ("after a write", { try $0.write(data("new"), key: keys(4)[0]) }),
+  ("after a write of a new key", { try $0.write(data("new"), key: key("new")) }),
+  ("after a removal", { try $0.remove(key: keys(4)[1]) }),
+  ("after removeAll()", { try $0.removeAll() }),
+  (
+    "after many changes",
+    { transaction in
+      for key in keys(40) { try transaction.write(data("new"), key: key) }
+      _ = try transaction.keyCount()
+      try transaction.remove(key: keys(4)[2])
+    }
+  ),
+]
+
+private func checkThrownBodies(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  try await engine.write(entries(keys(4)))
+  let before = try await engine.readAllEntries()
+  for (when, body) in thrownBodies {
+    try await expectThrown(Refusal(), by: engine, when, after: body)
+    try expect(
+      try await engine.readAllEntries(), is: before, "readAllEntries() after a body that threw \(when)")
+    try expect(try await engine.keyCount(), is: 4, "keyCount() after a body that threw \(when)")
+  }
+  guard context.capabilities.contains(.persistent) else { return }
+  let reopened = try await context.reopen(engine)
+  try await expectStored(entries(keys(4)), absent: [key("new")], in: reopened)
+}
+
+/// Fails unless the transaction throws just this error.
+private func expectThrown(
+  _ refusal: Refusal, by engine: EngineUnderTest, _ when: String,
+  after body: @escaping @Sendable (any StorageTransaction) throws -> Void
+) async throws {
+  do {
+    try await engine.withTransaction { transaction in
+      try body(transaction)
+      throw refusal
+    }
+  } catch let failure as CallFailure {
+    if failure.error as? Refusal === refusal { return }
+    throw Violation(
+      "a body threw an error of its own \(when), and withTransaction(_:) threw "
+        + shortened(String(describing: failure.error)))
+  }
+  throw Violation("a body threw an error of its own \(when), and withTransaction(_:) returned")
+}
+
+private func checkErrors(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  for (when, body) in thrownBodies { try await expectThrown(Refusal(), by: engine, when, after: body) }
+  for code in [StorageError.Code.io, .closed, .locked, .unsupported, .corrupted] {
+    do {
+      try await engine.withTransaction { transaction in
+        try transaction.write(data("v"), key: key("k"))
+        throw StorageError(code, "The body's own.")
+      }
+      throw Violation("a body threw \(code.name), and withTransaction(_:) returned")
+    } catch let failure as CallFailure {
+      let error = failure.error as? StorageError
+      try expect(
+        error?.code == code && error?.message == "The body's own.",
+        "a body threw \(code.name), and withTransaction(_:) threw \(shortened(String(describing: failure.error)))"
+      )
+    }
+  }
+  try expect(try await engine.read(key: key("k")), is: nil, "a key that only bodies that threw had written")
+}
+
+private func checkCompanyOfThrown(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let tasks = 12
+  let rounds = context.rounds(
+    quick: 60, standard: 300, exhaustive: 6_000, of: "transactions of which a third throw")
+  let written =
+    try await gather(0..<tasks) { task in
+      var written: [CacheKey] = []
+      for round in rounds.share(of: task, among: tasks) {
+        let own = key("\(round)")
+        if round % 3 == 1 {
+          try await expectThrown(Refusal(), by: engine, "beside others") { transaction in
+            try transaction.write(data("thrown"), key: own)
+            try transaction.write(data("thrown"), key: key("common"))
+            if round % 2 == 0 { try transaction.removeAll() }
+          }
+        } else {
+          try await engine.withTransaction { transaction in
+            try transaction.write(data("kept"), key: own)
+            try transaction.write(data("kept"), key: key("common"))
+          }
+          written.append(own)
+        }
+      }
+      return written
+    }.flatMap { $0 } + [key("common")]
+  try await expectStored(written.map { ($0, data("kept")) }, in: engine)
+  try expect(try await engine.allKeys(), areInAnyOrder: written, "allKeys()")
+}
+
+// MARK: - After the end
+
+/// Holds on to a transaction, as no body should.
+private final class Keeper: @unchecked Sendable {
+  // Safe to share: written by the body, and read after withTransaction(_:) has returned.
+  var transaction: (any StorageTransaction)?
+}
+
+private let callsOfTransactions: [(String, @Sendable (any StorageTransaction, CacheKey) throws -> Void)] = [
+  ("write(_:key:)", { try $0.write(data("late"), key: $1) }),
+  ("remove(key:)", { try $0.remove(key: $1) }),
+  ("read(key:)", { _ = try $0.read(key: $1) }),
+  ("read(keys:)", { _ = try $0.read(keys: [key("k"), $1]) }),
+  ("keyExists(_:)", { _ = try $0.keyExists($1) }),
+  ("scan(_:limit:)", { _ = try $0.scan(KeyRange(after: $1, upTo: nil), limit: 1) }),
+]
+
+private let callsWithoutKeys: [(String, @Sendable (any StorageTransaction) throws -> Void)] = [
+  ("removeAll()", { try $0.removeAll() }),
+  ("keyCount()", { _ = try $0.keyCount() }),
+  ("allKeys()", { _ = try $0.allKeys() }),
+]
+
+private func checkLateUse(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  try await engine.write(data("v"), key: key("k"))
+  for throwsInstead in [false, true] {
+    let keeper = Keeper()
+    let end = throwsInstead ? "thrown" : "returned"
+    do {
+      try await engine.withTransaction { transaction in
+        keeper.transaction = transaction
+        if throwsInstead { throw Refusal() }
+      }
+    } catch let failure as CallFailure where failure.error is Refusal {}
+    guard let transaction = keeper.transaction else { throw Violation("the body had not been run") }
+    for (name, call) in callsOfTransactions {
+      try expectRefused(name, end) { try call(transaction, key("k")) }
+    }
+    for (name, call) in callsWithoutKeys { try expectRefused(name, end) { try call(transaction) } }
+    try await engine.withTransaction { _ in }
+    try await expectStored([(key("k"), data("v"))], in: engine)
+    try expect(try await engine.keyCount(), is: 1, "keyCount() after a transaction was used too late")
+  }
+}
+
+private func expectRefused(_ name: String, _ end: String, _ call: () throws -> Void) throws {
+  do {
+    try call()
+  } catch is StorageError {
+    return
+  } catch {
+    throw Violation("\(name) threw \(error), which is no StorageError, after the body had \(end)")
+  }
+  throw Violation("\(name) threw nothing after the body had \(end)")
+}
+
+// MARK: - Invalid keys, and results
+
+private func checkInvalidKeys(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  try await engine.write(data("v"), key: key("k"))
+  let invalid = ["", String(repeating: "x", count: 512), String(repeating: "é", count: 256)].map { key($0) }
+  try await engine.withTransaction { transaction in
+    try transaction.write(data("before"), key: key("before"))
+    for key in invalid {
+      for (name, call) in callsOfTransactions {
+        do {
+          try call(transaction, key)
+          throw Violation("\(name) of a transaction accepted a key of \(key.value.utf8.count) bytes")
+        } catch let error as StorageError {
+          guard error.code == .invalidKey else {
+            throw Violation(
+              "\(name) of a transaction threw \(error) for a key of \(key.value.utf8.count) bytes")
+          }
+        }
+      }
+    }
+    try transaction.write(data("after"), key: key("after"))
+  }
+  try await expectStored(
+    [(key("k"), data("v")), (key("before"), data("before")), (key("after"), data("after"))], in: engine)
+  try expect(try await engine.keyCount(), is: 3, "keyCount() after a transaction with invalid keys")
+}
+
+private func checkResults(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let tasks = 8
+  let numbers = key("numbers")
+  let rounds = context.rounds(
+    quick: 80, standard: 400, exhaustive: 8_000, of: "transactions that return something")
+  // What each body returns is what it has stored, and nobody else has.
+  let results = try await gather(0..<tasks) { task in
+    var results: [Int] = []
+    for _ in rounds.share(of: task, among: tasks) {
+      results.append(
+        try await engine.withTransaction { transaction in
+          let next = try transaction.number(numbers) + 1
+          try transaction.write(data("\(next)"), key: numbers)
+          try transaction.write(data("\(task)"), key: key("of \(next)"))
+          return next
+        })
+    }
+    for number in results {
+      try expect(
+        try await engine.read(key: key("of \(number)")), is: data("\(task)"),
+        "what a transaction had returned and stored")
+    }
+    return results
+  }.flatMap { $0 }
+  try expect(results.sorted(), is: Array(1...results.count), "what transactions had returned, sorted,")
+}
+
+// MARK: - Cancellation
+
+private func checkCancellation(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(12)
+  let old = keys.map { (key: $0, data: data("old")) }
+  let new = keys.dropFirst().map { (key: $0, data: data("new")) }
+  for round in 0..<48 {
+    try await engine.write(old)
+    let call: @Sendable () async throws -> Void = {
+      try await engine.withTransaction { transaction in
+        try transaction.remove(key: keys[0])
+        for key in keys.dropFirst() where try transaction.keyExists(key) {
+          try transaction.write(data("new"), key: key)
+        }
+      }
+    }
+    let yields = round % 8 == 0 ? nil : round % 8 - 1
+    let task = Task { @concurrent in
+      if yields == nil { withUnsafeCurrentTask { $0?.cancel() } }
+      return try await call()
+    }
+    if let yields {
+      for _ in 0..<yields { await Task.yield() }
+      task.cancel()
+    }
+    let result = await task.result
+    var found: [(key: CacheKey, data: Data)] = []
+    for key in keys { if let data = try await engine.read(key: key) { found.append((key, data)) } }
+    switch result {
+    case .success: try expect(found, are: new, "the entries after a cancelled transaction that did not throw")
+    case .failure(let error):
+      let cause = (error as? CallFailure)?.error ?? error
+      try expect(
+        cause is CancellationError, "a cancelled transaction threw \(shortened(String(describing: cause)))")
+      try expect(found, are: old, "the entries after a transaction had thrown CancellationError")
+    }
+  }
+}

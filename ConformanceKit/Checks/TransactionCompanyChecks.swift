@@ -1,0 +1,174 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Whom a long body holds up: rule T5.
+
+extension CheckDefinition {
+  @CheckList static var transactionCompanyChecks: [CheckDefinition] {
+    for (name, read) in readsBesideBodies {
+      Check(
+        .t5, "transactions.hold-up-no-\(name)",
+        "\(name) returns while the body of a transaction takes its time",
+        needs: [.transactions, .snapshotReads]
+      ) { try await checkReader($0, name, read) }
+    }
+    Check(
+      .t5, "transactions.hold-up-no-thread",
+      "while the bodies of as many engines as there are processors take their time, all other tasks run",
+      needs: .transactions
+    ) { try await checkThreads($0) }
+    Check(
+      .t5, "transactions.let-writers-in",
+      "what has waited for a long body is done after it, and while others run transactions in a loop",
+      needs: .transactions
+    ) { try await checkWriters($0) }
+  }
+}
+
+/// How long a body waits for those that it must not hold up. As a rule it is not a thousandth of that.
+private func patience(_ context: CheckContext) -> Duration { context.patience(atMost: .seconds(30)) }
+
+/// A body that waits until it is let go, and says whether it was.
+private struct LongBody: Sendable {
+  let hasBegun = Latch()
+  let mayEnd = Latch()
+  let patience: Duration
+
+  /// The body: writes, waits and writes. If it runs again, it does not wait again.
+  func run(_ transaction: any StorageTransaction) throws -> Bool {
+    try transaction.write(data("first"), key: key("long body"))
+    hasBegun.signal()
+    let wasReleased = mayEnd.wait(for: patience)
+    try transaction.write(data("second"), key: key("long body"))
+    return wasReleased
+  }
+}
+
+private let readsBesideBodies: [(String, @Sendable (EngineUnderTest) async throws -> Void)] = [
+  ("read", { try expect(try await $0.read(key: keys(3)[1]), is: value(for: keys(3)[1]), "read(key:)") }),
+  ("readMany", { try expect(try await $0.read(keys: keys(3)).count, is: 3, "the number of values") }),
+  ("keyExists", { try expect(try await $0.keyExists(keys(3)[0]), is: true, "keyExists(_:)") }),
+  ("keyCount", { try expect(try await $0.keyCount(), is: 3, "keyCount()") }),
+  ("allKeys", { try expect(try await $0.allKeys().count, is: 3, "the number of keys") }),
+  ("readAll", { try expect(try await $0.readAllDataAndKeys().count, is: 3, "the number of entries") }),
+  ("readAllEntries", { try expect(try await $0.readAllEntries().count, is: 3, "the number of entries") }),
+  ("scan", { try expect(try await $0.scan(.all, limit: nil).count, is: 3, "the number of entries") }),
+]
+
+private func checkReader(
+  _ context: CheckContext, _ name: String, _ read: @escaping @Sendable (EngineUnderTest) async throws -> Void
+) async throws {
+  let engine = try await context.open()
+  try await engine.write(entries(keys(3)))
+  let body = LongBody(patience: patience(context))
+  async let wasReleased = engine.withTransaction { try body.run($0) }
+  guard await body.hasBegun.waitElsewhere(for: body.patience) else {
+    throw Violation("the body of a transaction had not begun after \(body.patience)")
+  }
+  // Whatever becomes of the read, the body must not wait for its end.
+  let result: Result<Void, any Error>
+  do { result = .success(try await read(engine)) } catch { result = .failure(error) }
+  body.mayEnd.signal()
+  let isDone = try await wasReleased
+  try result.get()
+  try expect(isDone, "\(name) had not returned after \(body.patience), until the body of a transaction had")
+}
+
+private func checkThreads(_ context: CheckContext) async throws {
+  let count = CheckExecutor.usualCount
+  var engines: [EngineUnderTest] = []
+  for number in 0..<count {
+    engines.append(
+      try await context.open(context.root.appending(path: "\(number)", directoryHint: .isDirectory)))
+  }
+  let body = LongBody(patience: patience(context))
+  let threads = CheckExecutor(count: count)
+  defer { threads.stop() }
+  let begun = (0..<count).map { _ in Latch() }
+  let transactions = engines.enumerated().map { number, engine in
+    Task(executorPreference: threads) { @concurrent in
+      try await engine.withTransaction { transaction in
+        begun[number].signal()
+        return try body.run(transaction)
+      }
+    }
+  }
+  for latch in begun { _ = await latch.waitElsewhere(for: body.patience) }
+  // A task that runs where the calls were made, and one on the cooperative pool.
+  let other = Task(executorPreference: threads) { @concurrent in
+    await Task.yield()
+    await Task.detached {}.value
+    body.mayEnd.signal()
+  }
+  for transaction in transactions {
+    try expect(
+      try await transaction.value,
+      "while the bodies of \(count) transactions waited, tasks that had nothing to do with them did not run for "
+        + "\(body.patience)")
+  }
+  await other.value
+}
+
+private func checkWriters(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let body = LongBody(patience: patience(context))
+  async let wasReleased = engine.withTransaction { try body.run($0) }
+  guard await body.hasBegun.waitElsewhere(for: body.patience) else {
+    throw Violation("the body of a transaction had not begun after \(body.patience)")
+  }
+  let keys = keys(4)
+  async let waiting: Void = withThrowingTaskGroup { group in
+    group.addTask { @concurrent in try await engine.write(data("v"), key: keys[0]) }
+    group.addTask { @concurrent in try await engine.write([(keys[1], data("v"))]) }
+    group.addTask { @concurrent in try await engine.apply([.write(data("v"), key: keys[2])]) }
+    group.addTask { @concurrent in
+      try await engine.withTransaction { try $0.write(data("v"), key: keys[3]) }
+    }
+    try await group.waitForAll()
+  }
+  // So that the others may have begun to wait.
+  for _ in 0..<20 { await Task.yield() }
+  body.mayEnd.signal()
+  _ = try await wasReleased
+  try await waiting
+  try await expectStored(keys.map { ($0, data("v")) } + [(key("long body"), data("second"))], in: engine)
+  try await checkFairness(engine, patience(context))
+}
+
+/// Fails if transactions in a loop keep others out.
+private func checkFairness(_ engine: EngineUnderTest, _ patience: Duration) async throws {
+  let isDone = Flag()
+  let start = ContinuousClock.now
+  let done = try await withThrowingTaskGroup { group in
+    for task in 0..<6 {
+      group.addTask { @concurrent in
+        while !isDone.isSet, ContinuousClock.now - start < patience {
+          try await engine.withTransaction { try $0.write(data("loop"), key: key("loop \(task)")) }
+          await Task.yield()
+        }
+        return 0
+      }
+    }
+    group.addTask { @concurrent in
+      defer { isDone.set() }
+      var done = 0
+      for number in 0..<6 {
+        let key = key("beside the loop \(number)")
+        switch number % 3 {
+        case 0: try await engine.write(data("v"), key: key)
+        case 1: try await engine.write([(key, data("v"))])
+        default: try await engine.withTransaction { try $0.write(data("v"), key: key) }
+        }
+        if ContinuousClock.now - start < patience { done += 1 }
+      }
+      return done
+    }
+    return try await group.reduce(0, +)
+  }
+  try expect(
+    done, is: 6, "the number of 6 writes that were done within \(patience) beside transactions in a loop")
+}

@@ -1,0 +1,156 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+// Engines whose transactions get into each other's way, each as far as its level of isolation lets them.
+
+extension FaultyEngineCase {
+  static let ofIsolation: [FaultyEngineCase] = [
+    isolation("does not notice what others change", .none),
+    isolation("keeps out other transactions, and no other call", .otherTransactions),
+    isolation("notices changes of the keys that a body writes", .keysWritten),
+    isolation("notices changes of the keys that a body has read one by one", .keysRead),
+    isolation("notices changes only if the body writes", .readsIfItWrites),
+    isolation("writes at once, and takes it back if the body throws", .writesAtOnce, also: [.t3]),
+  ]
+
+  private static func isolation(
+    _ name: String, _ level: LooseTransaction.Level, also: Set<ContractRule> = []
+  ) -> FaultyEngineCase {
+    FaultyEngineCase(.t1, name, also: also.union([.t3, .t4, .t5]), claiming: claimsOfTransactions) {
+      LooseTransactions(base: $0, level: level)
+    }
+  }
+}
+
+/// Runs bodies on threads of their own, on what the engine holds at the moment.
+final class LooseTransactions: FaultyEngine {
+  let base: ReferenceEngine
+  private let level: LooseTransaction.Level
+  private let turn = NSLock()
+
+  init(base: ReferenceEngine, level: LooseTransaction.Level) { (self.base, self.level) = (base, level) }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    return try await onThreadOfItsOwn { [self] in
+      if level == .otherTransactions || level == .writesAtOnce { turn.lock() }
+      defer { if level == .otherTransactions || level == .writesAtOnce { turn.unlock() } }
+      while true {
+        let transaction = LooseTransaction(base, level)
+        let result: Result
+        do { result = try body(transaction) } catch {
+          try transaction.takeBack()
+          throw error
+        }
+        // As long as it takes to commit.
+        usleep(200)
+        if try transaction.commit(turn) { return result }
+      }
+    }
+  }
+}
+
+/// Reads what the engine holds at the moment, and writes when it is committed.
+final class LooseTransaction: StorageTransaction, @unchecked Sendable {
+  // Safe to share: one body uses it, on one thread.
+  enum Level: Sendable { case none, otherTransactions, keysWritten, keysRead, readsIfItWrites, writesAtOnce }
+
+  private let engine: ReferenceEngine
+  private let level: Level
+  private var isOver = false
+  private var removesAll = false
+  private var changes: [CacheKey: Data?] = [:]
+  private var operations: [StorageOperation] = []
+  private var reads: [CacheKey: Data?] = [:]
+  private var undo: [StorageOperation] = []
+
+  init(_ engine: ReferenceEngine, _ level: Level) { (self.engine, self.level) = (engine, level) }
+
+  private func stored() throws -> [CacheKey: Data] {
+    Dictionary(uniqueKeysWithValues: try engine.everything().map { ($0.key, $0.data) })
+  }
+
+  /// What there is now, with what has been changed here.
+  private func visible() throws -> [CacheKey: Data] {
+    if isOver { throw StorageError(.closed, "The transaction is over.") }
+    var entries = try removesAll ? [:] : stored()
+    for (key, data) in changes { entries[key] = data }
+    return entries
+  }
+
+  func read(key: CacheKey) throws -> Data? {
+    try key.validate()
+    let data = try visible()[key]
+    if changes[key] == nil, !removesAll, reads[key] == nil { reads[key] = .some(data) }
+    // As long as it takes to read from a disk.
+    sched_yield()
+    return data
+  }
+
+  func read(keys: [CacheKey]) throws -> [Data] {
+    try keys.validate()
+    return try keys.compactMap { try read(key: $0) }
+  }
+
+  func keyExists(_ key: CacheKey) throws -> Bool { try read(key: key) != nil }
+  func keyCount() throws -> Int { try visible().count }
+  func allKeys() throws -> [CacheKey] { Array(try visible().keys) }
+
+  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    let found = try visible().filter { range.contains($0.key) }.sorted { $0.key < $1.key }
+    return found.prefix(max(0, limit ?? .max)).map { (key: $0.key, data: $0.value) }
+  }
+
+  func write(_ data: Data, key: CacheKey) throws {
+    try key.validate()
+    try perform(.write(data, key: key))
+    changes[key] = .some(data)
+  }
+
+  func remove(key: CacheKey) throws {
+    try key.validate()
+    try perform(.remove(key: key))
+    changes[key] = .some(nil)
+  }
+
+  func removeAll() throws {
+    try perform(.removeAll)
+    (removesAll, changes) = (true, [:])
+  }
+
+  private func perform(_ operation: StorageOperation) throws {
+    if isOver { throw StorageError(.closed, "The transaction is over.") }
+    guard level == .writesAtOnce else { return operations.append(operation) }
+    if undo.isEmpty {
+      undo = [.removeAll] + (try engine.entries().map { .write($0.data, key: $0.key) })
+    }
+    try engine.commit([operation])
+  }
+
+  /// Ends the transaction. Whatever it has written already is taken back.
+  func takeBack() throws {
+    isOver = true
+    if !undo.isEmpty { try engine.commit(undo) }
+  }
+
+  /// Ends the transaction. Commits it, unless others have done what is noticed, and returns whether it has.
+  func commit(_ turn: NSLock) throws -> Bool {
+    isOver = true
+    if operations.isEmpty { return true }
+    if level == .none || level == .otherTransactions {
+      try engine.commit(operations)
+      return true
+    }
+    turn.lock()
+    defer { turn.unlock() }
+    let now = try stored()
+    let seen = level == .keysWritten ? reads.filter { changes[$0.key] != nil } : reads
+    guard seen.allSatisfy({ now[$0.key] == $0.value }) else { return false }
+    try engine.commit(operations)
+    return true
+  }
+}

@@ -1,0 +1,101 @@
+import ConformanceKit
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Engines whose bodies do not see, or do not do, what they have written.
+
+/// Passes every call on.
+class ForwardingTransaction: StorageTransaction {
+  let base: any StorageTransaction
+  init(_ base: any StorageTransaction) { self.base = base }
+  func read(key: CacheKey) throws -> Data? { try base.read(key: key) }
+  func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys) }
+  func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) }
+  func keyCount() throws -> Int { try base.keyCount() }
+  func allKeys() throws -> [CacheKey] { try base.allKeys() }
+  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try base.scan(range, limit: limit)
+  }
+  func write(_ data: Data, key: CacheKey) throws { try base.write(data, key: key) }
+  func remove(key: CacheKey) throws { try base.remove(key: key) }
+  func removeAll() throws { try base.removeAll() }
+}
+
+/// One kind of read shows what there was when the body began.
+final class HidesOwnWrites: ForwardingTransaction {
+  enum Kind: CaseIterable { case read, readMany, keyExists, keyCount, allKeys, scan }
+  private let kind: Kind
+  private let before: [CacheKey: Data]
+  private var isHiding: Bool
+
+  init(_ base: any StorageTransaction, _ kind: Kind, afterRemoveAllOnly: Bool = false) throws {
+    before = Dictionary(uniqueKeysWithValues: try base.scan(.all, limit: nil).map { ($0.key, $0.data) })
+    (self.kind, isHiding) = (kind, !afterRemoveAllOnly)
+    super.init(base)
+  }
+  private func hides(_ kind: Kind) -> Bool { isHiding && self.kind == kind }
+  override func read(key: CacheKey) throws -> Data? {
+    let data = try base.read(key: key)
+    return hides(.read) ? before[key] : data
+  }
+  override func read(keys: [CacheKey]) throws -> [Data] {
+    let data = try base.read(keys: keys)
+    return hides(.readMany) ? keys.compactMap { before[$0] } : data
+  }
+  override func keyExists(_ key: CacheKey) throws -> Bool {
+    let exists = try base.keyExists(key)
+    return hides(.keyExists) ? before[key] != nil : exists
+  }
+  override func keyCount() throws -> Int {
+    let count = try base.keyCount()
+    return hides(.keyCount) ? before.count : count
+  }
+  override func allKeys() throws -> [CacheKey] {
+    let keys = try base.allKeys()
+    return hides(.allKeys) ? Array(before.keys) : keys
+  }
+  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    let found = try base.scan(range, limit: limit)
+    guard hides(.scan) else { return found }
+    let all = before.filter { range.contains($0.key) }.sorted { $0.key < $1.key }
+    return all.prefix(max(0, limit ?? .max)).map { (key: $0.key, data: $0.value) }
+  }
+  override func removeAll() throws {
+    try base.removeAll()
+    isHiding = true
+  }
+}
+
+/// Has bodies work with something else than the transaction.
+struct AltersTransactions: FaultyEngine {
+  let base: ReferenceEngine
+  let alter: @Sendable (any StorageTransaction) throws -> any StorageTransaction
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { try body(alter($0)) }
+  }
+}
+
+/// Keeps no more of a body's changes than the last of each key.
+struct OverwritesTheRemoved: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { transaction in
+      let before = Dictionary(
+        uniqueKeysWithValues: try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) })
+      let copy = CopyTransaction(before)
+      defer { copy.end() }
+      let result = try body(copy)
+      let after = Dictionary(uniqueKeysWithValues: try copy.scan(.all, limit: nil).map { ($0.key, $0.data) })
+      for key in before.keys where after[key] == nil { try transaction.remove(key: key) }
+      for (key, data) in after.sorted(by: { $0.key < $1.key }) where before[key] != data {
+        try transaction.write(data, key: key)
+      }
+      return result
+    }
+  }
+}

@@ -1,0 +1,283 @@
+import ConformanceKit
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Engines whose transactions go wrong by themselves: in what a body reads, how it ends, and whom it holds up. Those whose
+// transactions get into each other's way are in FaultyIsolation.swift.
+
+extension FaultyEngineCase {
+  /// What the engines of transactions in memory claim.
+  static let claimsOfTransactions: EngineCapabilities = [
+    .atomicBatches, .snapshotReads, .orderedScans, .transactions,
+  ]
+
+  private static func inMemory(
+    _ rule: ContractRule, _ name: String, also: Set<ContractRule> = [], stallTimeout: Duration = .seconds(60),
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) -> FaultyEngineCase {
+    FaultyEngineCase(
+      rule, name, also: also, claiming: claimsOfTransactions, stallTimeout: stallTimeout,
+      makeEngine: makeEngine)
+  }
+
+  static let ofTransactions: [FaultyEngineCase] =
+    HidesOwnWrites.Kind.allCases.map { kind in
+      inMemory(.t2, "hides own writes from \(kind)", also: [.t1, .t4]) {
+        AltersTransactions(base: $0) { try HidesOwnWrites($0, kind) }
+      }
+    } + [
+      inMemory(.t2, "finds what removeAll() has removed", also: [.t1, .t4]) {
+        AltersTransactions(base: $0) { try HidesOwnWrites($0, .scan, afterRemoveAllOnly: true) }
+      },
+      inMemory(.t2, "overwrites what a body has removed and written") { OverwritesTheRemoved(base: $0) },
+      inMemory(.t3, "commits what a body did before it threw", also: [.t1]) { CommitsThrownBodies(base: $0) },
+      inMemory(.t3, "throws an error of its own for a body's", also: [.t1, .t4]) { ReplacesErrors(base: $0) },
+      inMemory(.t3, "takes back what others did when a body throws", also: [.t1]) {
+        TakesBackTooMuch(base: $0)
+      },
+      inMemory(.t4, "has transactions that go on after their end") { NeverEnds(base: $0) },
+      inMemory(.t4, "has transactions that find nothing under invalid keys") {
+        AltersTransactions(base: $0) { FindsNothingUnderInvalidKeys($0) }
+      },
+      inMemory(.t4, "returns the result of the first run", also: [.t1]) { ReturnsTheFirstResult(base: $0) },
+      inMemory(.c4, "says that a transaction was cancelled when it is done") {
+        ThrowsAfterTransactions(base: $0)
+      },
+      .init(
+        persistent: .o3, "runs bodies when it is closed",
+        claiming: ReferenceEngine.promises.union(.transactions)
+      ) { base, _ in RunsBodiesWhenClosed(base: base) },
+      .init(
+        persistent: .t1, "writes an empty batch for a transaction that writes nothing",
+        claiming: ReferenceEngine.promises.union(.transactions)
+      ) { base, _ in WritesEmptyBatches(base: base) },
+      inMemory(.t5, "keeps readers out while a body runs", also: [.t1], stallTimeout: .seconds(3)) {
+        KeepsReadersOut(base: $0)
+      },
+      inMemory(.t5, "runs bodies on the thread of its caller", stallTimeout: .seconds(3)) {
+        RunsBodiesAtOnce(base: $0)
+      },
+      inMemory(
+        .t5, "writes when no transaction has come for a while", also: [.t1, .c4], stallTimeout: .seconds(3)
+      ) {
+        PrefersTransactions(base: $0)
+      },
+    ]
+}
+
+// MARK: - Bodies that throw
+
+/// Commits what has been done, however the body ends.
+struct CommitsThrownBodies: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { transaction in
+      Swift.Result { try body(transaction) }.mapError { SentError(error: $0) }
+    }.mapError(\.error).get()
+  }
+}
+
+private struct SentError: Error {
+  let error: any Error
+}
+
+/// Says that something went wrong, and not what.
+struct ReplacesErrors: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    do {
+      return try await base.withTransaction(body)
+    } catch is CancellationError {
+      throw CancellationError()
+    } catch let error as StorageError where error.code == .closed {
+      throw error
+    } catch {
+      throw StorageError(.io, "The transaction failed.", underlying: error)
+    }
+  }
+}
+
+/// Makes everything as it was when a body that threw began.
+struct TakesBackTooMuch: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    return try await onThreadOfItsOwn {
+      let before = try base.everything()
+      do {
+        return try base.transact(body)
+      } catch {
+        usleep(500)
+        let now = try base.everything()
+        let isSame = now.map(\.key) == before.map(\.key) && now.map(\.data) == before.map(\.data)
+        if now.count != before.count || !isSame && Set(now.map(\.key)) != Set(before.map(\.key)) {
+          try base.commit([.removeAll] + before.map { .write($0.data, key: $0.key) })
+        }
+        throw error
+      }
+    }
+  }
+}
+
+/// Does the work on a new thread.
+func onThreadOfItsOwn<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws
+  -> Result
+{
+  try await withCheckedThrowingContinuation { continuation in
+    Thread.detachNewThread { continuation.resume(with: Swift.Result { try work() }) }
+  }
+}
+
+// MARK: - Ends
+
+/// Has transactions that can be used for as long as somebody has them.
+struct NeverEnds: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { transaction in
+      let entries = try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) }
+      let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: entries))
+      let result = try body(copy)
+      for operation in copy.operations {
+        switch operation {
+        case .write(let data, let key): try transaction.write(data, key: key)
+        case .remove(let key): try transaction.remove(key: key)
+        case .removeAll: try transaction.removeAll()
+        }
+      }
+      return result
+    }
+  }
+}
+
+/// Takes an invalid key for one that is absent.
+final class FindsNothingUnderInvalidKeys: ForwardingTransaction {
+  override func read(key: CacheKey) throws -> Data? {
+    do {
+      return try base.read(key: key)
+    } catch let error as StorageError where error.code == .invalidKey {
+      return nil
+    }
+  }
+}
+
+/// Returns what the first run of a body has returned, though it does not count.
+struct ReturnsTheFirstResult: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    return try await onThreadOfItsOwn {
+      var first: Result?
+      return try base.transact { transaction in
+        let result = try body(transaction)
+        if first == nil { usleep(200) }
+        first = first ?? result
+        return first ?? result
+      }
+    }
+  }
+}
+
+/// Notices that it was cancelled when the transaction is committed.
+struct ThrowsAfterTransactions: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let result = try await Task { [base] in try await base.withTransaction(body) }.value
+    try Task.checkCancellation()
+    return result
+  }
+}
+
+/// Looks whether it is closed when it commits.
+struct RunsBodiesWhenClosed: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    do {
+      return try await base.withTransaction(body)
+    } catch let error as StorageError where error.code == .closed {
+      _ = try body(CopyTransaction([:]))
+      throw error
+    }
+  }
+}
+
+/// Commits nothing, as a batch.
+struct WritesEmptyBatches: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let result = try await base.withTransaction(body)
+    try base.commit([])
+    return result
+  }
+}
+
+// MARK: - Long bodies
+
+/// Has readers wait for the bodies that are running.
+final class KeepsReadersOut: InterceptingEngine {
+  let base: ReferenceEngine
+  private let running = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    running.withLock { $0 += 1 }
+    defer { running.withLock { $0 -= 1 } }
+    return try await base.withTransaction(body)
+  }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    while !isChange, running.withLock({ $0 > 0 }) { try await Task.sleep(for: .milliseconds(1)) }
+    return try await work()
+  }
+}
+
+/// Runs bodies where it is called.
+struct RunsBodiesAtOnce: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    return try base.transact(body)
+  }
+}
+
+/// Has single calls wait until there are no transactions any more.
+final class PrefersTransactions: InterceptingEngine {
+  let base: ReferenceEngine
+  private let last = MutexProtected<ContinuousClock.Instant?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    last.withLock { $0 = .now }
+    return try await base.withTransaction(body)
+  }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    while isChange, let last = last.withLock({ $0 }), ContinuousClock.now - last < .milliseconds(200) {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    return try await work()
+  }
+}
