@@ -160,6 +160,22 @@ package final class CrashFaultEngine: ApplyingEngine {
     return try perform { $0.visible[key]?.data }
   }
 
+  package func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try keys.validate()
+    let found = try perform { $0.visible.filter { keys.contains($0.key) }.mapValues(\.data) }
+    return keys.compactMap { key in found[key].map { (key, $0) } }
+  }
+
+  package func read(keys: [CacheKey]) async throws -> [Data] {
+    try await readDataAndKeys(keys: keys).map(\.data)
+  }
+
+  package func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try perform { $0.visible.map { ($0.key, $0.value.data) } }
+  }
+
+  package func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
+
   package func allKeys() async throws -> [CacheKey] { try perform { Array($0.visible.keys) } }
 
   package func createdAt(key: CacheKey) async throws -> Date? {
