@@ -11,6 +11,10 @@ extension CheckDefinition {
       .w5, .batches, "batches with repeats, removals and invalid keys, in any order, do what their steps do")
     sequence(.r3, .everything, "any calls in any order are answered as the contract says")
     sequence(
+      .t2, .transactions,
+      "the bodies of transactions read what the contract says, and change it, throwing or not",
+      needs: .transactions)
+    sequence(
       .w6, .reopened, "nothing changes when the engine is reopened, after close() or without it",
       needs: .persistent)
   }

@@ -8,6 +8,8 @@ enum Command: Sendable, Hashable {
   case removeMany([CacheKey])
   case removeAll
   case apply([CommandStep])
+  /// A transaction whose body does this and then throws, or not.
+  case transaction([BodyStep], throwing: Bool)
   case ask(CommandQuery)
   /// Lets go of the engine, with or without `close()`, and opens another in its place.
   case reopen(closing: Bool)
@@ -55,6 +57,7 @@ extension Command {
     case .removeMany(let keys): keys.map { .remove($0) }
     case .removeAll: [.removeAll]
     case .apply(let steps): steps
+    case .transaction(let steps, let isThrowing): isThrowing ? [] : steps.compactMap(\.change)
     case .ask, .reopen, .wait: nil
     }
   }
@@ -62,6 +65,7 @@ extension Command {
   /// Every key that the call is given.
   var keys: [CacheKey] {
     if case .ask(let question) = self { return question.keys }
+    if case .transaction(let steps, _) = self { return steps.flatMap(\.keys) }
     return (steps ?? []).compactMap(\.key)
   }
 
@@ -70,28 +74,33 @@ extension Command {
 
   /// The call with other keys.
   func renaming(_ rename: (CacheKey) -> CacheKey) -> Command {
-    func renamed(_ entry: CommandEntry) -> CommandEntry { .init(key: rename(entry.key), value: entry.value) }
-    return switch self {
-    case .write(let entry): .write(renamed(entry))
-    case .writeMany(let entries): .writeMany(entries.map(renamed))
+    switch self {
+    case .write(let entry): .write(entry.renaming(rename))
+    case .writeMany(let entries): .writeMany(entries.map { $0.renaming(rename) })
     case .remove(let key): .remove(rename(key))
     case .removeMany(let keys): .removeMany(keys.map(rename))
-    case .apply(let steps):
-      .apply(
-        steps.map { step in
-          switch step {
-          case .write(let entry): .write(renamed(entry))
-          case .remove(let key): .remove(rename(key))
-          case .removeAll: .removeAll
-          }
-        })
+    case .apply(let steps): .apply(steps.map { $0.renaming(rename) })
+    case .transaction(let steps, let isThrowing):
+      .transaction(steps.map { $0.renaming(rename) }, throwing: isThrowing)
     case .ask(let question): .ask(question.renaming(rename))
     case .removeAll, .reopen, .wait: self
     }
   }
 }
 
+extension CommandEntry {
+  func renaming(_ rename: (CacheKey) -> CacheKey) -> CommandEntry { .init(key: rename(key), value: value) }
+}
+
 extension CommandStep {
+  func renaming(_ rename: (CacheKey) -> CacheKey) -> CommandStep {
+    switch self {
+    case .write(let entry): .write(entry.renaming(rename))
+    case .remove(let key): .remove(rename(key))
+    case .removeAll: .removeAll
+    }
+  }
+
   var key: CacheKey? {
     switch self {
     case .write(let entry): entry.key

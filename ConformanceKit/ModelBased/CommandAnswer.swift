@@ -16,6 +16,8 @@ enum CommandAnswer: Sendable {
   case count(Int)
   case date(Date?)
   case entries([StorageEntry])
+  /// The answers to the questions of a body, and whether it threw after them.
+  case body([CommandAnswer], threw: Bool)
   case threw(CallFailure)
 }
 
@@ -34,6 +36,13 @@ extension Command {
       case .removeMany(let keys): try await engine.remove(keys: keys)
       case .removeAll: try await engine.removeAllData()
       case .apply(let steps): try await engine.apply(steps.map(\.operation))
+      case .transaction(let steps, let isThrowing):
+        return .body(
+          try await engine.withTransaction { transaction in
+            let answers = try steps.run(in: transaction)
+            if isThrowing { throw BodyThrew(answers: answers) }
+            return answers
+          }, threw: false)
       case .ask(let question): return try await question.ask(engine)
       case .reopen(let closing):
         defer { engine.release() }
@@ -43,6 +52,7 @@ extension Command {
       if case .reopen = self { engine = try await reopen() }
       return .nothing
     } catch let failure as CallFailure {
+      if let thrown = failure.error as? BodyThrew { return .body(thrown.answers, threw: true) }
       // A call that was cancelled says nothing about the engine.
       try Task.checkCancellation()
       return .threw(failure)
@@ -51,7 +61,7 @@ extension Command {
 }
 
 extension CommandStep {
-  fileprivate var operation: StorageOperation {
+  var operation: StorageOperation {
     switch self {
     case .write(let entry): .write(entry.value.data, key: entry.key)
     case .remove(let key): .remove(key: key)

@@ -48,6 +48,11 @@ struct CommandGenerator {
       let count = batchCount()
       let odds = oddsOfInvalidKey(count)
       return .apply((0..<count).map { _ in step(invalidOnceIn: odds) })
+    case .transaction:
+      let count = batchCount() + 1
+      let odds = oddsOfInvalidKey(count)
+      let steps = (0..<count).map { _ in bodyStep(invalidOnceIn: odds) }
+      return .transaction(steps, throwing: random.once(in: 8))
     case .read: return .ask(.read(key(invalidOnceIn: 30)))
     case .readMany: return .ask(.readMany(someKeys()))
     case .readDataAndKeys: return .ask(.readDataAndKeys(someKeys()))
@@ -93,6 +98,18 @@ extension CommandGenerator {
     }
   }
 
+  private mutating func bodyStep(invalidOnceIn odds: Int) -> BodyStep {
+    switch random.next(upTo: 14) {
+    case 0...1: .ask(.read(key(invalidOnceIn: odds)))
+    case 2: .ask(.readMany((0..<3).map { _ in key(invalidOnceIn: odds) }))
+    case 3: .ask(.keyExists(key(invalidOnceIn: odds)))
+    case 4: .ask(.keyCount)
+    case 5: .ask(.allKeys)
+    case 6: .ask(.scan(range(invalidOnceIn: odds), limit: limit()))
+    default: .change(step(invalidOnceIn: odds))
+    }
+  }
+
   private mutating func batchCount() -> Int {
     random.pick([0: 2, 1: 6, 2: 8, 3: 8, 5: 6, 9: 3, 40: 1], otherwise: 1)
   }
@@ -127,7 +144,7 @@ extension CommandGenerator {
     }
   }
 
-  private mutating func range() -> KeyRange {
+  private mutating func range(invalidOnceIn odds: Int = 30) -> KeyRange {
     var range = KeyRange.all
     if random.once(in: 2) {
       let scalars = Array((random.pick(keys)?.value ?? "").unicodeScalars)
@@ -135,8 +152,8 @@ extension CommandGenerator {
       prefix.append(contentsOf: scalars.prefix(random.next(upTo: scalars.count + 1)))
       range.prefix = String(prefix)
     }
-    if random.once(in: 2) { range.after = key(invalidOnceIn: 30) }
-    if random.once(in: 3) { range.upTo = key(invalidOnceIn: 30) }
+    if random.once(in: 2) { range.after = key(invalidOnceIn: odds) }
+    if random.once(in: 3) { range.upTo = key(invalidOnceIn: odds) }
     return range
   }
 

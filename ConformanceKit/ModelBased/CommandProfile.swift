@@ -6,7 +6,7 @@ struct CommandProfile: Sendable {
     case write, writeMany, remove, removeMany, removeAll, apply
     case read, readMany, readDataAndKeys, readAllData, readAllDataAndKeys, readAllEntries
     case keyExists, keysExist, keyCount, allKeys, createdAt, updatedAt, scan
-    case reopen, drop, wait
+    case transaction, reopen, drop, wait
   }
 
   /// The check that makes sequences of this kind.
@@ -42,6 +42,15 @@ struct CommandProfile: Sendable {
       .read: 60, .readMany: 50, .readDataAndKeys: 50, .readAllData: 30, .readAllDataAndKeys: 30,
       .readAllEntries: 50, .keyExists: 30, .keysExist: 50, .keyCount: 30, .allKeys: 30, .createdAt: 30,
       .updatedAt: 30, .scan: 100,
+    ])
+
+  /// Transactions, and calls between them.
+  static let transactions = CommandProfile(
+    check: "model.transactions", share: 1,
+    calls: [
+      .transaction: 300, .write: 40, .remove: 20, .apply: 40, .wait: 4, .read: 40, .createdAt: 20,
+      .updatedAt: 20,
+      .keyCount: 30, .allKeys: 20, .readAllEntries: 80, .scan: 20,
     ])
 
   /// Changes, and reopening between them.

@@ -13,6 +13,11 @@ extension Command {
     case .apply(let steps):
       let single = steps.count == 1 ? steps.map(Command.init) : []
       return single + steps.shorter.map { .apply($0) }
+    case .transaction(let steps, let isThrowing):
+      let isBatch = !isThrowing && steps.allSatisfy { $0.change != nil }
+      let batch = isBatch ? [Command.apply(steps.compactMap(\.change))] : []
+      return batch + steps.shorter.map { .transaction($0, throwing: isThrowing) }
+        + (isThrowing ? [.transaction(steps, throwing: false)] : [])
     case .ask(let question): return question.simpler.map { .ask($0) }
     case .reopen(let closing): return closing ? [] : [.reopen(closing: true)]
     case .write, .remove, .removeAll, .wait: return []
@@ -29,7 +34,9 @@ extension Command {
 
   /// The values that the call writes.
   var values: [CommandValue] {
-    (steps ?? []).compactMap { step in
+    var steps = steps ?? []
+    if case .transaction(let body, _) = self { steps = body.compactMap(\.change) }
+    return steps.compactMap { step in
       if case .write(let entry) = step { entry.value } else { nil }
     }
   }
@@ -46,6 +53,11 @@ extension Command {
       guard case .write(let entry) = steps[writes[place]] else { return self }
       steps[writes[place]] = .write(.init(key: entry.key, value: value))
       return .apply(steps)
+    case .transaction(var steps, let isThrowing):
+      let writes = steps.indices.filter { if case .change(.write) = steps[$0] { true } else { false } }
+      guard case .change(.write(let entry)) = steps[writes[place]] else { return self }
+      steps[writes[place]] = .change(.write(.init(key: entry.key, value: value)))
+      return .transaction(steps, throwing: isThrowing)
     case .remove, .removeMany, .removeAll, .ask, .reopen, .wait: return self
     }
   }

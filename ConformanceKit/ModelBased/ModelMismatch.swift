@@ -19,8 +19,10 @@ struct ModelMismatch: Sendable {
     case updatedFirst(CacheKey)
     /// The call should have thrown `invalidKey`.
     case acceptance
-    /// The call should not have thrown.
+    /// The call should not have thrown, or should have.
     case failure
+    /// The answer to the question in this place of the body of a transaction is wrong.
+    case body(at: Int)
   }
 
   let kind: Kind
@@ -55,6 +57,9 @@ extension ReferenceModel {
       return ModelMismatch(
         kind: .failure, rule: operation.rule(brokenBy: failure), text: failure.description)
     }
+    if case .transaction(let steps, let isThrowing) = operation {
+      return check(steps, throwing: isThrowing, answer, at: moment)
+    }
     if let steps = operation.steps { apply(steps, at: moment) }
     guard case .ask(let question) = operation else { return nil }
     if let name = answer.slice {
@@ -79,13 +84,19 @@ extension ReferenceModel {
       if (failure.error as? StorageError)?.code == .invalidKey { return nil }
       actual = "threw \(shortened(String(describing: failure.error)))"
     }
+    if case .transaction = operation {
+      return ModelMismatch(
+        kind: .acceptance, rule: .t4,
+        text: "\(operation.phrase), one of which has an invalid key, \(actual) instead of throwing invalidKey"
+      )
+    }
     let isBatch = operation.keys.count > 1 && operation.steps != nil
     return ModelMismatch(
       kind: .acceptance, rule: isBatch ? .w4 : .k1,
       text: "\(operation.phrase), which has an invalid key, \(actual) instead of throwing invalidKey")
   }
 
-  private func difference(_ answer: CommandAnswer, by question: CommandQuery) -> ModelMismatch? {
+  func difference(_ answer: CommandAnswer, by question: CommandQuery) -> ModelMismatch? {
     func finding(_ what: String, _ found: Any, _ expected: Any) -> ModelMismatch {
       ModelMismatch(
         kind: .contents, rule: question.rule,
@@ -213,7 +224,7 @@ private func list(_ keys: [CacheKey]) -> String {
 
 extension CommandAnswer {
   /// Which value does not start at index 0.
-  fileprivate var slice: String? {
+  var slice: String? {
     switch self {
     case .value(let data): data.flatMap { $0.startIndex == 0 ? nil : "a value" }
     case .values(let values): values.contains { $0.startIndex != 0 } ? "a value" : nil
@@ -226,7 +237,7 @@ extension CommandAnswer {
   }
 
   /// The answer with its list in byte order, if the order is unspecified.
-  fileprivate func normalized(for question: CommandQuery) -> CommandAnswer {
+  func normalized(for question: CommandQuery) -> CommandAnswer {
     switch (question, self) {
     case (.readAllData, .values(let values)): .values(values.sorted { $0.lexicographicallyPrecedes($1) })
     case (.readAllDataAndKeys, .pairs(let pairs)): .pairs(pairs.sorted { $0.key < $1.key })
@@ -258,6 +269,7 @@ extension Command {
     case .removeMany(let keys): "remove(keys:) of \(list(keys))"
     case .removeAll: "removeAllData()"
     case .apply(let steps): "apply(_:) of \(steps.count)"
+    case .transaction(let steps, _): "withTransaction(_:) of \(steps.count) steps"
     case .ask(let question): question.phrase
     case .reopen(let closing): closing ? "close() and reopening" : "reopening without close()"
     case .wait: "waiting"
@@ -267,6 +279,7 @@ extension Command {
   /// The rule that an engine breaks if the call throws although it should not.
   fileprivate func rule(brokenBy failure: CallFailure) -> ContractRule {
     switch self {
+    case .transaction(_, let isThrowing): isThrowing ? .t3 : .t1
     case _ where steps?.isEmpty == true: .w3
     case .write: .w1
     case .writeMany: .w3

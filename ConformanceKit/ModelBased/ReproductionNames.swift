@@ -49,10 +49,43 @@ struct ReproductionNames {
     case .removeAll: return "try await engine.removeAllData()"
     case .apply(let steps):
       return "try await engine.apply([\(steps.map(source).joined(separator: ", "))])"
+    case .transaction(let steps, let isThrowing):
+      let body = steps.map { step in
+        switch step {
+        case .change(let change): call(change)
+        case .ask(let question): "_ = try transaction.\(method(question))"
+        }
+      }
+      return transaction(body, isThrowing: isThrowing)
     case .ask(let question): return "try await engine.\(method(question))"
     case .reopen: return "try await engine.close()"
     case .wait: return "try await Task.sleep(for: .milliseconds(6))"
     }
+  }
+
+  /// The change as a statement in the body of a transaction.
+  private func call(_ change: CommandStep) -> String {
+    change == .removeAll ? "try transaction.removeAll()" : "try transaction\(source(change))"
+  }
+
+  /// A transaction with these statements, and the expectation that it throws if its body does.
+  private func transaction(_ statements: [String], isThrowing: Bool) -> String {
+    let body = (statements + (isThrowing ? ["throw CancellationError()"] : [])).joined(separator: "; ")
+    let name = body.contains("transaction") ? "transaction" : "_"
+    let call = "try await engine.withTransaction { \(name) in \(body) }"
+    return isThrowing ? "await #expect(throws: CancellationError.self) { \(call) }" : call
+  }
+
+  /// A transaction that returns the answer to one question, and the expectation that it is this. The expectation is outside of
+  /// the body, since there the test is not known.
+  func expectation(of answer: CommandAnswer, at index: Int, in steps: [BodyStep]) -> [String] {
+    guard case .ask(let question) = steps[index] else { return [] }
+    let changes = steps.prefix(index).compactMap(\.change).map { call($0) }
+    let body = (changes + ["return try transaction.\(method(question))"]).joined(separator: "; ")
+    let expectations = expectation(of: answer, by: question).map {
+      $0.replacing(call(.ask(question)), with: "answer")
+    }
+    return ["let answer = try await engine.withTransaction { transaction in \(body) }"] + expectations
   }
 
   private func source(_ step: CommandStep) -> String {
@@ -112,7 +145,7 @@ struct ReproductionNames {
     case .exists(let exists): return ["#expect(\(call) == \(exists))"]
     case .count(let count): return ["#expect(\(call) == \(count))"]
     case .date(let date): return ["#expect(\(call) \(date == nil ? "==" : "!=") nil)"]
-    case .nothing, .entries, .threw: return [call]
+    case .nothing, .entries, .body, .threw: return [call]
     }
   }
 

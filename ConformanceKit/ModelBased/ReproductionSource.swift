@@ -112,6 +112,10 @@ struct ReproductionSource {
         case .wentBack: "\(name) >= earlier"
         }
       return ["let \(name) = \(names.required(time, of: key, by: operation))", "#expect(\(expectation))"]
+    case .body(let index):
+      guard case .transaction(let steps, _) = operation else { return [call] }
+      return names.expectation(
+        of: failure.model.answer(inBodyAt: index, of: steps), at: index, in: steps)
     case .contents, .order, .failure:
       guard case .ask(let question) = operation else { return [call] }
       return names.expectation(of: failure.model.answer(to: question), by: question)

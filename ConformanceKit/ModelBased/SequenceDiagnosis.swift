@@ -63,6 +63,7 @@ extension FailedSequence {
     guard case .ask(.read(let key)) = operations.last, case .value(let found) = answer else { return nil }
     guard let change = operations.lastChange else { return .r1 }
     if change.isReopening { return .w6 }
+    if case .transaction(_, let isThrowing) = change { return isThrowing || change.isRefused ? .t3 : .t1 }
     if change.isRefused { return change.keys.count > 1 ? .w4 : .k1 }
     if let found {
       let writers = operations.flatMap { ($0.steps ?? []).compactMap(\.entry) }

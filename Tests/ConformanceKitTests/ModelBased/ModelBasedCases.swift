@@ -24,6 +24,16 @@ struct ModelBasedCase: Sendable, CustomTestStringConvertible {
     (self.calls, check, self.engineCase) = (calls, profile.check, engineCase)
   }
 
+  private static func transactions(
+    _ calls: Int, _ rule: ContractRule, _ name: String, also: Set<ContractRule> = [],
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) -> ModelBasedCase {
+    ModelBasedCase(
+      calls, .transactions,
+      FaultyEngineCase(
+        rule, name, also: also, claiming: FaultyEngineCase.claimsOfTransactions, makeEngine: makeEngine))
+  }
+
   static let all: [ModelBasedCase] = [
     .init(2, .singleCalls, .init(.k1, "counts characters of keys") { CountsCharacters(base: $0) }),
     .init(
@@ -74,6 +84,14 @@ struct ModelBasedCase: Sendable, CustomTestStringConvertible {
     .init(
       4, .reopened,
       .init(persistent: .r6, "forgets the order when opened") { base, _ in ForgetsTheOrder(base: base) }),
+
+    transactions(1, .t2, "hides own writes from keyCount") {
+      AltersTransactions(base: $0) { try HidesOwnWrites($0, .keyCount) }
+    },
+    transactions(1, .t2, "finds what removeAll() has removed", also: [.t1]) {
+      AltersTransactions(base: $0) { try HidesOwnWrites($0, .scan, afterRemoveAllOnly: true) }
+    },
+    transactions(2, .t3, "commits what a body did before it threw") { CommitsThrownBodies(base: $0) },
 
     .init(3, .batches, .init(.d1, "removes all of many or none") { RemovesAllOrNone(base: $0) }),
     .init(3, .singleCalls, .init(.d1, "keeps empty entries") { KeepsEmptyEntries(base: $0) }),

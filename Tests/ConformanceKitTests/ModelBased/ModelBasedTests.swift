@@ -94,7 +94,8 @@ struct ModelBasedTests {
 extension ReferenceEngine {
   /// Every check of sequences, by its identifier.
   fileprivate static var modelBasedChecks: [String] {
-    FaultyEngineCase(persistent: .w1, "correct").modelBasedChecks().map(\.id)
+    FaultyEngineCase(persistent: .w1, "correct", claiming: ReferenceEngine.promises.union(.transactions))
+      .modelBasedChecks().map(\.id)
   }
 }
 
