@@ -45,6 +45,20 @@ extension CheckDefinition {
       workload.cancels = true
       try await checkHistories(of: workload, in: context)
     }
+    Check(
+      .t1, "linearizability.transactions",
+      "transactions, batches and single calls of many tasks have happened in some order, each transaction with all that it "
+        + "has read and written at one moment, those that threw or were cancelled not at all",
+      needs: .transactions
+    ) { context in
+      try await checkHistories(of: .transactions, in: context)
+    }
+    Check(
+      .c3, "linearizability.processes",
+      "transactions, batches and single calls of several processes have happened in some order, in which each process has "
+        + "seen what the others had been acknowledged",
+      needs: [.persistent, .multiProcess, .transactions], needsWorker: true
+    ) { try await checkProcesses($0) }
   }
 }
 
@@ -59,9 +73,66 @@ extension HistoryWorkload {
   }
 }
 
-/// Records round after round and checks each, until there are as many calls as the budget asks for.
+extension HistoryWorkload {
+  /// Transactions, among all that may get into their way.
+  static var transactions: HistoryWorkload {
+    var workload = HistoryWorkload(
+      methods: [
+        (.transaction, 16), (.read, 10), (.exists, 2), (.write, 4), (.remove, 1), (.writeMany, 2),
+        (.apply, 2),
+        (.removeAll, 1), (.readAll, 1),
+      ], keyCount: 5, writers: 6)
+    workload.cancels = true
+    return workload
+  }
+}
+
+/// Records round after round in one process.
 private func checkHistories(of workload: HistoryWorkload, in context: CheckContext) async throws {
   let engine = try await context.open()
+  let budget = context.budget
+  try await checkHistories(of: workload, in: context) { round, calls, deadline in
+    await workload.round(round, on: engine, calls: calls, seed: budget.seed, until: deadline)
+  }
+}
+
+/// Records round after round in several processes, by the one clock that they have.
+private func checkProcesses(_ context: CheckContext) async throws {
+  let count = context.byLevel(quick: 2, standard: 3, exhaustive: 4)
+  let workers = try (0..<count).map { _ in try context.startWorker() }
+  let engine = try await context.open()
+  try await translatingWorkerErrors {
+    for worker in workers { try await worker.perform(CallEngine(.open, at: context.place)) }
+    do {
+      try await checkHistories(of: HistoryShare.workload, in: context) { round, calls, deadline in
+        let seconds = deadline.map { max(0.1, ContinuousClock.now.duration(to: $0).inSeconds) }
+        // As long as it takes to tell the last of them.
+        let start = MonotonicClock.nanoseconds + 5_000_000
+        let shares = try await gather(0..<count) { process in
+          let share = HistoryShare(
+            place: context.place, round: round, process: process, processCount: count, calls: calls,
+            seed: context.budget.seed, start: start, seconds: seconds)
+          return try await workers[process].perform(share).flatMap { $0 }
+        }
+        return await shares.flatMap { $0 } + HistoryShare.workload.audit(engine, MonotonicClock())
+      }
+    } catch let violation as Violation where violation.rule != .t1 && violation.rule != .c4 {
+      throw Violation(violation.description, rule: .c3, evidence: violation.evidence, seed: violation.seed)
+    }
+  }
+  for worker in workers {
+    worker.kill()
+    await worker.waitUntilEnd()
+  }
+}
+
+/// Checks round after round, until there are as many calls as the budget asks for.
+///
+/// - Parameter record: Makes about so many calls, and ends after the deadline.
+private func checkHistories(
+  of workload: HistoryWorkload, in context: CheckContext,
+  record: (_ round: Int, _ calls: Int, _ deadline: ContinuousClock.Instant?) async throws -> [HistoryCall]
+) async throws {
   let budget = context.budget
   let start = ContinuousClock.now
   var model = AtomicityModel(keyCount: workload.keyCount)
@@ -71,9 +142,9 @@ private func checkHistories(of workload: HistoryWorkload, in context: CheckConte
   var (calls, rounds, undecided) = (0, 0, 0)
   repeat {
     context.noteProgress()
-    let history = await workload.round(
-      rounds, on: engine, calls: min(HistoryWorkload.callsInRound, max(160, budget.operations - calls)),
-      seed: budget.seed, until: budget.deadline(from: start))
+    let history = try await record(
+      rounds, min(HistoryWorkload.callsInRound, max(160, budget.operations - calls)),
+      budget.deadline(from: start))
     try Task.checkCancellation()
     try expectMostlyAnswers(history)
     let checker = LinearizabilityChecker(model: model, initial: state)
@@ -91,6 +162,9 @@ private func checkHistories(of workload: HistoryWorkload, in context: CheckConte
   } while budget.wantsMore(thanCalls: calls, since: start)
   if undecided == rounds {
     throw Skip(reason: "The calls of the tasks overlap so much that their orders are too many to look at.")
+  }
+  if undecided > 0 {
+    context.noteShortfall("\(rounds - undecided) of \(rounds) histories, the others having too many orders")
   }
 }
 

@@ -5,13 +5,16 @@ struct AtomicityModel: Sendable {
   var batchesAreAtomic = true
   /// Whether a read of many shows one moment, or one for each key (rule R3).
   var readsAreAtomic = true
+  /// Whether a transaction reads and writes at one moment, or at as many as it has keys, in any order (rule T1).
+  var transactionsAreAtomic = true
   /// For how many steps of the clock after its end a cancelled call may happen all the same, even in part, as rule C4
   /// does not allow. Nil if it may not.
   var delayOfCancelled: Int?
 
   /// The effects that the call is made of, each of which takes effect at one moment. None if the call says nothing.
   func effects(of call: HistoryCall, number: Int) -> [Effect] {
-    if call.changes.isEmpty { return observations(of: call, number: number) }
+    if call.isObservation { return observations(of: call, number: number) }
+    if call.method == .transaction, call.hasObservations { return committed(call, number: number) }
     let end: Int
     switch call.answer {
     case .threw(.refused): return []
@@ -23,19 +26,39 @@ struct AtomicityModel: Sendable {
     case .threw: end = .max
     default: end = call.end
     }
+    let cells = cells(of: call.changes)
+    let isAtomic = call.method == .transaction ? transactionsAreAtomic : batchesAreAtomic
+    let isWhole = isAtomic && !(call.answer == .threw(.cancelled))
+    return (isWhole ? [cells] : cells.map { [$0] }).map {
+      Effect(call: number, begin: call.begin, end: end, isOutcomeKnown: call.answer == .done, writes: $0)
+    }
+  }
+
+  /// What the changes leave under each of their keys.
+  private func cells(of changes: [HistoryCall.Change]) -> [Cell] {
     var writes: [Int: Int] = [:]
-    for change in call.changes {
+    for change in changes {
       switch change {
       case .write(let key, let value): writes[key] = value
       case .remove(let key): writes[key] = Cell.absent
       case .removeAll: for key in 0..<keyCount { writes[key] = Cell.absent }
       }
     }
-    let cells = writes.sorted { $0.key < $1.key }.map { Cell(key: $0.key, value: $0.value) }
-    let isWhole = batchesAreAtomic && !(call.answer == .threw(.cancelled))
-    return (isWhole ? [cells] : cells.map { [$0] }).map {
-      Effect(call: number, begin: call.begin, end: end, isOutcomeKnown: call.answer == .done, writes: $0)
+    return writes.sorted { $0.key < $1.key }.map { Cell(key: $0.key, value: $0.value) }
+  }
+
+  /// A transaction that has read and written: one effect with both.
+  private func committed(_ call: HistoryCall, number: Int) -> [Effect] {
+    let observed = observations(of: call, number: number)
+    let written = cells(of: call.changes).map {
+      Effect(call: number, begin: call.begin, end: call.end, writes: [$0])
     }
+    guard transactionsAreAtomic else { return observed + written }
+    return [
+      Effect(
+        call: number, begin: call.begin, end: call.end, writes: written.flatMap(\.writes),
+        observations: observed.flatMap(\.observations))
+    ]
   }
 
   private func observations(of call: HistoryCall, number: Int) -> [Effect] {
@@ -53,7 +76,7 @@ struct AtomicityModel: Sendable {
       // The number of keys at no moment in particular says nothing that could be wrong.
       if !readsAreAtomic { return [] }
       return [Effect(call: number, begin: call.begin, end: call.end, count: count)]
-    case .found(let values):
+    case .found(let values), .rolledBack(let values):
       observations = call.keys.map { Cell(key: $0, value: values[$0] ?? Cell.absent) }
     case .exist(let keys):
       observations = call.keys.map { Cell(key: $0, value: keys.contains($0) ? Cell.present : Cell.absent) }
@@ -69,6 +92,7 @@ struct AtomicityModel: Sendable {
   private func isOneMoment(_ method: HistoryCall.Method) -> Bool {
     switch method {
     case .read, .exists: true
+    case .transaction: transactionsAreAtomic
     case .readAllEntries: false
     case .keysExist: readsAreAtomic && batchesAreAtomic
     default: readsAreAtomic
@@ -89,7 +113,7 @@ struct Cell: Sendable, Hashable {
   var value: Int
 }
 
-/// What takes effect at one moment: a change of some keys, or a read of some.
+/// What takes effect at one moment: a change of some keys, a read of some, or both, of which the read comes first.
 struct Effect: Sendable {
   /// The call that it is a part of.
   let call: Int
@@ -107,5 +131,5 @@ struct Effect: Sendable {
   var isRead: Bool { writes.isEmpty }
 
   /// The keys that it has to do with, unless it counts them, which has to do with all.
-  var keys: [Int] { (writes.isEmpty ? observations : writes).map(\.key) }
+  var keys: [Int] { (writes + observations).map(\.key) }
 }

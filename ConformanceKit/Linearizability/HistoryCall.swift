@@ -1,35 +1,39 @@
 /// A call that some task has made, when, and what came of it.
 ///
 /// Keys and values are numbers. Key 0 is the first in byte order; value 0 stands for absent.
-struct HistoryCall: Sendable, Hashable {
+struct HistoryCall: Sendable, Hashable, Codable {
   /// The method that was called.
-  enum Method: Sendable, Hashable, CaseIterable {
+  enum Method: Sendable, Hashable, CaseIterable, Codable {
     case write, writeMany, remove, removeMany, removeAll, apply
+    case transaction
     case read, exists, readMany, readManyWithKeys, keysExist
     case readAll, readAllData, readAllEntries, allKeys, keyCount, scan
 
     /// Whether it changes nothing.
     var isRead: Bool {
       switch self {
-      case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: false
+      case .write, .writeMany, .remove, .removeMany, .removeAll, .apply, .transaction: false
       default: true
       }
     }
   }
 
   /// One change that a call makes.
-  enum Change: Sendable, Hashable {
+  enum Change: Sendable, Hashable, Codable {
     case write(key: Int, value: Int)
     case remove(key: Int)
     case removeAll
   }
 
   /// What came of the call.
-  enum Answer: Sendable, Hashable {
+  enum Answer: Sendable, Hashable, Codable {
     /// The changes are acknowledged.
     case done
-    /// Of the keys asked for, these have these values and the others are absent.
+    /// Of the keys asked for, these have these values and the others are absent. The changes of a transaction that has read
+    /// this are acknowledged.
     case found([Int: Int])
+    /// What the body of a transaction had read when it threw, as `found`. Its changes have not happened.
+    case rolledBack([Int: Int])
     /// Of the keys asked for, these exist and the others are absent.
     case exist(Set<Int>)
     /// This is how many keys there are.
@@ -41,7 +45,7 @@ struct HistoryCall: Sendable, Hashable {
   }
 
   /// Why a call threw.
-  enum Failure: Sendable, Hashable {
+  enum Failure: Sendable, Hashable, Codable {
     /// It was refused: nothing has happened.
     case refused
     /// It was cancelled: nothing has happened, says rule C4.
@@ -56,12 +60,36 @@ struct HistoryCall: Sendable, Hashable {
   let method: Method
   /// What the call changes, in order.
   var changes: [Change] = []
-  /// The keys that the call asks for. All of them unless it says so.
+  /// The keys that the call asks for. All of them unless it says so. A transaction reads them before it changes anything.
   var keys: [Int] = []
   let answer: Answer
   /// The steps of the clock at which the call began and ended, which no two calls share.
   let begin: Int
   let end: Int
+
+  /// Whether it has changed nothing for certain, so that all it says is what it has seen.
+  var isObservation: Bool {
+    if case .rolledBack = answer { return true }
+    return changes.isEmpty
+  }
+
+  /// Whether it says what it has seen.
+  var hasObservations: Bool {
+    switch answer {
+    case .found, .rolledBack, .exist, .count, .nonsense: true
+    case .done, .threw: false
+    }
+  }
+
+  /// The call as if it had seen nothing.
+  var withoutObservations: HistoryCall {
+    HistoryCall(task: task, method: method, changes: changes, answer: .done, begin: begin, end: end)
+  }
+
+  /// The call as if it had changed nothing.
+  var withoutChanges: HistoryCall {
+    HistoryCall(task: task, method: method, keys: keys, answer: answer, begin: begin, end: end)
+  }
 
   /// Whether the two calls were under way at the same time.
   func overlaps(_ other: HistoryCall) -> Bool { begin < other.end && other.begin < end }
@@ -73,6 +101,7 @@ extension HistoryCall: CustomStringConvertible {
     var text = "\(name)(\(arguments))"
     switch answer {
     case .done: break
+    case .found where method == .transaction: break
     case .found(let values):
       let isOne = method == .read
       let found = values.sorted { $0.key < $1.key }
@@ -84,6 +113,7 @@ extension HistoryCall: CustomStringConvertible {
       let isOne = method == .exists
       text += isOne ? " → \(!keys.isEmpty)" : " → [\(keys.sorted().map(Self.name).joined(separator: ", "))]"
     case .count(let count): text += " → \(count)"
+    case .rolledBack: text += " threw"
     case .nonsense: text += " → what nobody wrote"
     case .threw(.cancelled), .threw(.cancelledByNobody): text += " threw CancellationError"
     case .threw(.refused), .threw(.unclear): text += " threw"
@@ -102,6 +132,7 @@ extension HistoryCall: CustomStringConvertible {
     case .remove, .removeMany: "remove"
     case .removeAll: "removeAllData"
     case .apply: "apply"
+    case .transaction: "withTransaction"
     case .read, .readMany: "read"
     case .exists: "keyExists"
     case .readManyWithKeys: "readDataAndKeys"
@@ -115,20 +146,31 @@ extension HistoryCall: CustomStringConvertible {
     }
   }
 
+  /// What the body of a transaction has read, key by key.
+  private var readsOfBody: [String] {
+    switch answer {
+    case .found(let values), .rolledBack(let values):
+      keys.map { "\(Self.name(of: $0)) → \(values[$0].map { "\($0)" } ?? "nil")" }
+    default: []
+    }
+  }
+
   private var arguments: String {
     let isPlain = method == .write || method == .remove
+    let isMixed = method == .apply || method == .transaction
     let changes = changes.map { change in
       switch change {
       case .write(let key, let value):
         isPlain ? "\(Self.name(of: key)), \(value)" : "\(Self.name(of: key)): \(value)"
       case .remove(let key):
-        method == .apply ? "remove \(Self.name(of: key))" : Self.name(of: key)
-      case .removeAll: method == .apply ? "remove all" : ""
+        isMixed ? "remove \(Self.name(of: key))" : Self.name(of: key)
+      case .removeAll: isMixed ? "remove all" : ""
       }
     }
     switch method {
     case .write, .remove, .removeAll: return changes.joined()
     case .writeMany, .removeMany, .apply: return "[\(changes.joined(separator: ", "))]"
+    case .transaction: return (readsOfBody + changes).joined(separator: ", ")
     case .read, .exists: return keys.map(Self.name).joined()
     case .readMany, .readManyWithKeys, .keysExist, .scan: return keys.map(Self.name).joined(separator: ", ")
     case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount: return ""

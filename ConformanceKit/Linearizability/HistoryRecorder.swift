@@ -4,26 +4,14 @@
   import Foundation
 #endif
 import StockroomCore
-import Synchronization
-
-/// The clock of a history: every reading is one step later than the one before, whichever task reads it.
-final class HistoryClock: Sendable {
-  private let steps = Atomic(0)
-
-  /// The ordering keeps the work of a call between the readings around it, and costs the tasks one instruction.
-  func step() -> Int { steps.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue }
-
-  /// How many steps there have been.
-  var now: Int { steps.load(ordering: .acquiring) }
-}
 
 /// Notes down the calls of one task, in a list that no other task has to wait for.
 struct HistoryRecorder {
   let task: Int
-  let clock: HistoryClock
+  let clock: any HistoryClock
   private(set) var calls: [HistoryCall] = []
 
-  init(task: Int, clock: HistoryClock) { (self.task, self.clock) = (task, clock) }
+  init(task: Int, clock: any HistoryClock) { (self.task, self.clock) = (task, clock) }
 
   /// Makes a call that changes something.
   mutating func change(
@@ -48,25 +36,40 @@ struct HistoryRecorder {
     await record(method, changes: [], keys: keys, call, answer: answer)
   }
 
+  /// Makes a transaction, whose body gives what it has read, or throws that in ``RolledBack``.
+  mutating func transact(
+    reading keys: [Int], _ changes: [HistoryCall.Change], _ call: () async throws -> HistoryCall.Answer
+  ) async {
+    await record(.transaction, changes: changes, keys: { _ in keys }, call) { $0 }
+  }
+
   private mutating func record<Answer>(
     _ method: HistoryCall.Method, changes: [HistoryCall.Change], keys: (Answer?) -> [Int],
     _ call: () async throws -> Answer, answer: (Answer) -> HistoryCall.Answer
   ) async {
-    let begin = clock.step()
+    let begin = clock.begin()
     let result: Result<Answer, any Error>
     do { result = .success(try await call()) } catch { result = .failure(error) }
-    let end = clock.step()
+    let end = clock.end()
     let given: HistoryCall.Answer
     var answered: Answer?
     switch result {
     case .success(let value): (given, answered) = (answer(value), value)
-    case .failure(let error): given = .threw(HistoryCall.Failure(error))
+    case .failure(let error):
+      let thrown = (error as? CallFailure)?.error ?? error
+      given = (thrown as? RolledBack)?.read ?? .threw(HistoryCall.Failure(error))
     }
     calls.append(
       HistoryCall(
         task: task, method: method, changes: changes, keys: keys(answered), answer: given, begin: begin,
         end: end))
   }
+}
+
+/// What the body of a transaction throws when it has been told to change its mind.
+struct RolledBack: Error {
+  /// What it had read.
+  let read: HistoryCall.Answer
 }
 
 extension HistoryCall.Failure {

@@ -31,18 +31,28 @@ struct HistoryWorkload: Sendable {
     _ number: Int, on engine: EngineUnderTest, calls: Int, seed: UInt64,
     until deadline: ContinuousClock.Instant? = nil
   ) async -> [HistoryCall] {
-    let clock = HistoryClock()
-    let arrivals = HistoryClock()
+    let clock = StepClock()
+    let history = await record(
+      number, on: engine, by: Array(1...tasks), calls: calls, seed: seed, clock, until: deadline)
+    return await history + audit(engine, clock)
+  }
+
+  /// Makes the calls of some of the tasks of a round.
+  func record(
+    _ number: Int, on engine: EngineUnderTest, by players: [Int], calls: Int, seed: UInt64,
+    _ clock: any HistoryClock, until deadline: ContinuousClock.Instant? = nil
+  ) async -> [HistoryCall] {
+    let arrivals = StepClock()
     let share = max(1, calls / (2 * tasks - writers))
     let entries = HistoryEntries(count: keyCount)
     return await withTaskGroup { group in
-      for task in 1...tasks {
+      for task in players {
         group.addTask { @concurrent in
           var player = HistoryPlayer(
             self, task: task, round: number, share: share, seed: seed, clock, engine, entries)
           // All begin together, or the first would be done before the last begins.
           _ = arrivals.step()
-          while arrivals.now < tasks { await Task.yield() }
+          while arrivals.now < players.count { await Task.yield() }
           for call in 0..<(task <= writers ? share : 2 * share) {
             if call >= 10, Task.isCancelled || deadline.map({ ContinuousClock.now > $0 }) ?? false { break }
             await player.makeOneCall()
@@ -52,14 +62,13 @@ struct HistoryWorkload: Sendable {
       }
       var history: [HistoryCall] = []
       for await calls in group { history += calls }
-      return await history + audit(engine, entries, clock)
+      return history
     }
   }
 
   /// Looks at every key when nothing else is under way, so that the next round begins with what is known.
-  private func audit(_ engine: EngineUnderTest, _ entries: HistoryEntries, _ clock: HistoryClock) async
-    -> [HistoryCall]
-  {
+  func audit(_ engine: EngineUnderTest, _ clock: any HistoryClock) async -> [HistoryCall] {
+    let entries = HistoryEntries(count: keyCount)
     var recorder = HistoryRecorder(task: 0, clock: clock)
     for number in 0..<keyCount {
       await recorder.look(.read, at: [number]) {
@@ -82,7 +91,7 @@ private struct HistoryPlayer {
   private var nextValue: Int
 
   init(
-    _ workload: HistoryWorkload, task: Int, round: Int, share: Int, seed: UInt64, _ clock: HistoryClock,
+    _ workload: HistoryWorkload, task: Int, round: Int, share: Int, seed: UInt64, _ clock: any HistoryClock,
     _ engine: EngineUnderTest, _ entries: HistoryEntries
   ) {
     recorder = HistoryRecorder(task: task, clock: clock)
@@ -107,6 +116,7 @@ private struct HistoryPlayer {
   private mutating func make(_ method: HistoryCall.Method) async {
     switch method {
     case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: await change(method)
+    case .transaction: await transact()
     case .read, .exists, .readMany, .readManyWithKeys, .keysExist: await observeSome(method)
     case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount, .scan: await observeAll(method)
     }
@@ -236,6 +246,28 @@ private struct HistoryPlayer {
       try await engine.scan(range, limit: limit)
     } answer: {
       entries.answer($0, of: keys)
+    }
+  }
+
+  /// Reads some keys and changes some, of which one or two may be the same.
+  private mutating func transact() async {
+    let engine = engine
+    let asked = someKeys(1...3)
+    var changed = someKeys(1...2)
+    // As a rule it replaces what it has read.
+    if random.next(upTo: 3) > 0 { changed = [asked[0]] + changed.filter { $0 != asked[0] } }
+    let isReadOnly = random.next(upTo: 5) == 0
+    let body = HistoryBody(
+      entries: entries, asked: asked,
+      operations: isReadOnly
+        ? []
+        : changed.map { key in
+          random.next(upTo: 5) == 0 ? .remove(key: key) : .write(key: key, value: newValue())
+        },
+      scans: random.next(upTo: 4) == 0, throwsAtEnd: random.next(upTo: 6) == 0)
+    let delay = cancellation()
+    await recorder.transact(reading: body.keys, body.operations) {
+      try await perform({ try await engine.withTransaction { try body.run($0) } }, cancelledAfter: delay)
     }
   }
 

@@ -33,6 +33,8 @@ struct LinearizabilitySearch {
   private let effects: [Effect]
   private let liveness: ValueLiveness
   private let keyMasks: [UInt64]
+  /// The keys that the effect writes without looking at them.
+  private let blindMasks: [UInt64]
   private let areUnseen: [Bool]
 
   private var front: Set<Configuration>
@@ -52,6 +54,10 @@ struct LinearizabilitySearch {
     self.liveness = liveness
     keyMasks = effects.map { effect in
       effect.count != nil ? .max : effect.keys.reduce(0) { $0 | 1 << UInt64($1) }
+    }
+    blindMasks = effects.map { effect in
+      let written = effect.writes.reduce(0) { $0 | 1 << UInt64($1.key) } as UInt64
+      return effect.observations.reduce(written) { $0 & ~(1 << UInt64($1.key)) }
     }
     areUnseen = effects.map(liveness.isUnseen)
     let state = initial.enumerated().map {
@@ -143,9 +149,8 @@ struct LinearizabilitySearch {
     while let configuration = stack.popLast() {
       examined += 1
       if seen.count + next.count > Self.limit { return nil }
-      if effects[effect].isRead {
-        guard canStillBeSeen(effect, from: configuration, with: helpers) else { continue }
-      } else if let after = applying(place, to: configuration) {
+      guard canStillBeSeen(effect, from: configuration, with: helpers) else { continue }
+      if !effects[effect].isRead, let after = applying(place, to: configuration) {
         next.insert(Configuration(done: after.done ^ bit, state: after.state))
       }
       forEachPlace(in: helpers & ~configuration.done) { helper in
@@ -192,10 +197,12 @@ struct LinearizabilitySearch {
     return configuration.state[effects[effect].writes[0].key] == Cell.absent
   }
 
-  /// The configuration after a change has taken effect; nil if it takes away what somebody is still to read.
+  /// The configuration after a change has taken effect; nil if it takes away what somebody is still to read, or has itself
+  /// read something else.
   private func applying(_ place: Int, to configuration: Configuration) -> Configuration? {
     let change = places[place]
     let writes = effects[change].writes
+    guard isObserved(effects[change], in: configuration.state) else { return nil }
     for cell in writes {
       let old = configuration.state[cell.key]
       if old > 0, old != cell.value, liveness.isAwaited(Cell(key: cell.key, value: old), at: now) {
@@ -206,7 +213,7 @@ struct LinearizabilitySearch {
     result.done |= 1 << UInt64(place)
     forEachPlace(in: pending & unseen & ~result.done) { other in
       let goesUnder = effects[places[other]].writes.allSatisfy {
-        configuration.state[$0.key] == Cell.present || keyMasks[change] & 1 << UInt64($0.key) != 0
+        configuration.state[$0.key] == Cell.present || blindMasks[change] & 1 << UInt64($0.key) != 0
       }
       if goesUnder { result.done |= 1 << UInt64(other) }
     }

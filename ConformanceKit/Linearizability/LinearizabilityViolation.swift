@@ -14,7 +14,11 @@ struct LinearizabilityViolation {
     // The rule is decided by the few calls that are left, as all orders of a long history may be too many to look at.
     let left = TimelineShrinker(checker: checker).shrunk(history)
     let ruleOfMethod = Self.ruleWithoutConcurrency(left)
-    if ruleOfMethod == nil, let rule = Self.ruleOfAtomicity(brokenBy: left, checker, ambiguous: ambiguous) {
+    if left.contains(where: { $0.method == .transaction }), Self.isTransaction(toBlameFor: left, checker) {
+      (calls, rule) = (left, .t1)
+    } else if ruleOfMethod == nil,
+      let rule = Self.ruleOfAtomicity(brokenBy: left, checker, ambiguous: ambiguous)
+    {
       (calls, self.rule) = (left, rule)
     } else if let explained = Self.explained(left, byCancelledCallsOf: history, checker) {
       (calls, rule) = (explained, .c4)
@@ -25,7 +29,7 @@ struct LinearizabilityViolation {
 
   /// A clause that says what happened, and the timeline.
   var violation: Violation {
-    let last = calls.filter(\.method.isRead).max { $0.end < $1.end }
+    let last = calls.filter(\.hasObservations).max { $0.end < $1.end }
     let those = calls.count == 1 ? "this call" : "these \(calls.count) calls in any order"
     let blamed = last.map { "; so \($0) of task \($0.task) is wrong" } ?? ""
     return Violation(
@@ -65,6 +69,18 @@ struct LinearizabilityViolation {
     return nil
   }
 
+  /// Whether the calls could be explained, or come one after the other, if transactions need not take effect at one moment.
+  private static func isTransaction(
+    toBlameFor calls: [HistoryCall], _ checker: LinearizabilityChecker
+  ) -> Bool {
+    var model = checker.model
+    model.transactionsAreAtomic = false
+    if LinearizabilityChecker(model: model, initial: checker.initial).isLegal(calls) { return true }
+    // Nor would they without the transactions that have been done.
+    return !calls.contains { $0.answer == .threw(.cancelled) }
+      && checker.isLegal(calls.filter { $0.method != .transaction || $0.answer == .threw(.unclear) })
+  }
+
   /// The rule about batches or reads of many without which the calls could be explained, if there is one.
   private static func ruleOfAtomicity(
     brokenBy calls: [HistoryCall], _ checker: LinearizabilityChecker, ambiguous: ContractRule
@@ -86,7 +102,8 @@ struct LinearizabilityViolation {
   private static func ruleWithoutConcurrency(_ calls: [HistoryCall]) -> ContractRule? {
     let calls = calls.sorted { $0.begin < $1.begin }
     guard zip(calls, calls.dropFirst()).allSatisfy({ !$0.overlaps($1) }) else { return nil }
-    switch calls.last(where: \.method.isRead)?.method {
+    switch calls.last(where: \.hasObservations)?.method {
+    case .transaction: return .t1
     case .read: return .w1
     case .exists, .keysExist: return .l1
     case .readMany, .readManyWithKeys: return .r2

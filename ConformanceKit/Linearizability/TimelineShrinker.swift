@@ -12,7 +12,7 @@ struct TimelineShrinker {
     var count: Int
     repeat {
       count = left.count
-      left = thinned(left) { call, _ in call.changes.isEmpty }
+      left = thinned(left) { call, _ in call.isObservation }
       left = thinned(left) { call, rest in rest().canDo(without: call) }
     } while left.count < count
     return left
@@ -23,6 +23,9 @@ struct TimelineShrinker {
     guard case .illegal(let number) = checker.check(calls).outcome else { return calls }
     let end = calls[number].end
     let beginning = calls.filter { $0.method.isRead ? $0.end <= end : $0.begin < end }
+      // A transaction that goes on may have seen what has been taken away.
+      .map { $0.method == .transaction && $0.end > end && !$0.isObservation ? $0.withoutObservations : $0 }
+      .filter { $0.end <= end || !$0.isObservation }
     // It may have known what comes.
     return checker.isIllegal(beginning) ? beginning : calls
   }
@@ -40,7 +43,8 @@ struct TimelineShrinker {
         // Looks of the chunk that stay see what its changes do.
         lazy var remainder = Remainder(
           checker.model,
-          left[..<chunk.lowerBound] + left[chunk].filter(\.method.isRead) + left[chunk.upperBound...])
+          left[..<chunk.lowerBound] + left[chunk].filter(\.hasObservations).map(\.withoutChanges)
+            + left[chunk.upperBound...])
         let kept = left[chunk].filter { call in !mayGo(call) { remainder } }
         if kept.count < chunk.count {
           let shorter = Array(left[..<chunk.lowerBound] + kept + left[chunk.upperBound...])
@@ -75,7 +79,7 @@ private struct Remainder {
     self.model = model
     keys = Array(repeating: Key(), count: model.keyCount)
     let effects = calls.flatMap { model.effects(of: $0, number: 0) }
-    for effect in effects where effect.isRead {
+    for effect in effects {
       let observations =
         effect.count == nil
         ? effect.observations
@@ -94,7 +98,7 @@ private struct Remainder {
 
   /// Whether nobody sees what the call does: no read is at what it leaves, or another change has come between.
   func canDo(without call: HistoryCall) -> Bool {
-    if call.changes.isEmpty { return false }
+    if call.isObservation { return false }
     return model.effects(of: call, number: 0).allSatisfy { effect in
       effect.writes.allSatisfy { cell in
         let key = keys[cell.key]

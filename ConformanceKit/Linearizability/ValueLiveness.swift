@@ -50,7 +50,7 @@ struct ValueLiveness {
   ///
   /// Such an effect can be taken to happen unseen, just before another write of its keys.
   func isUnseen(_ effect: Effect) -> Bool {
-    !effect.isRead
+    !effect.isRead && effect.observations.isEmpty
       && effect.writes.allSatisfy { cell in
         cell.value != Cell.absent && value(of: cell, from: .min) == Cell.present
           && !isRemoved(cell.key, during: effect)

@@ -32,18 +32,14 @@ struct CallEngine: WorkerTask {
     makeEngine: @Sendable (URL) async throws -> any StorageEngine,
     send: @Sendable ([SentEntry]) throws -> Void
   ) async throws {
-    let kept = kept.withLock { $0[place] }
     if case .open = call {
-      let engine = try await open(place, makeEngine)
-      return ConformanceKit.kept.withLock { $0[place] = engine }
+      return KeptEngines.keep(try await open(place, makeEngine), at: place)
     }
-    guard let engine = kept else {
-      throw StorageError(.closed, "The engine has not been opened in the worker.")
-    }
+    let engine = try KeptEngines.engine(at: place)
     switch call {
     case .open: break
     case .close:
-      ConformanceKit.kept.withLock { $0[place] = nil }
+      KeptEngines.forget(place)
       defer { engine.release() }
       try await engine.close()
     case .write(let entries): try await engine.write(entries.map { (CacheKey(verbatim: $0.key), $0.data) })
@@ -86,7 +82,21 @@ enum SentOperation: Codable, Sendable {
 }
 
 /// The engines that are open in this worker.
-private let kept = MutexProtected<[URL: EngineUnderTest]>([:])
+enum KeptEngines {
+  private static let engines = MutexProtected<[URL: EngineUnderTest]>([:])
+
+  static func keep(_ engine: EngineUnderTest, at place: URL) { engines.withLock { $0[place] = engine } }
+
+  static func forget(_ place: URL) { engines.withLock { $0[place] = nil } }
+
+  /// - Throws: `StorageError` with code `closed` if none has been opened at the place.
+  static func engine(at place: URL) throws -> EngineUnderTest {
+    guard let engine = engines.withLock({ $0[place] }) else {
+      throw StorageError(.closed, "The engine has not been opened in the worker.")
+    }
+    return engine
+  }
+}
 
 /// Work that several processes do at the same time.
 struct SharedWork: Codable, Sendable {

@@ -48,7 +48,7 @@ struct WorkerRequest {
     PermissionDenial.self, ClockRollback.self,
     ResourceBounds.self, ClockJumps.self,
     RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
-    SystemFaultRun.self, InheritedDescriptors.self,
+    SystemFaultRun.self, InheritedDescriptors.self, HistoryShare.self,
   ]
 
   let task: any WorkerTask

@@ -78,14 +78,14 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       by: ["processes.outlive-each-other", "processes.outlive-each-other-in-transactions"], isShared: true),
     .init(
       [.t1], "runs the bodies of transactions without a lock", .runsBodiesUnlocked,
-      by: ["processes.transfers"], isShared: true),
+      by: ["processes.transfers", "linearizability.processes"], isShared: true),
     .init(
       [.c3, .w6, .w4, .s3, .r6, .w2, .s4], "appends where the file ended when it last looked",
       .overwritesOthers,
       by: ["processes.see-each-others-writes", "processes.write-at-the-same-time"], isShared: true),
     .init(
       [.c3], "looks at its file only when it opens it", .looksOnlyWhenOpening,
-      by: ["processes.see-each-others-writes"], isShared: true),
+      by: ["processes.see-each-others-writes", "linearizability.processes"], isShared: true),
   ]
 }
 
@@ -112,7 +112,8 @@ extension ConformanceSuite {
   var checksOfProcesses: [ConformanceCheck] {
     checks.filter {
       !SharedPlaceFaultCase.ids.contains($0.id)
-        && ($0.id.hasPrefix("killed.") || $0.id.hasPrefix("processes."))
+        && ($0.id.hasPrefix("killed.") || $0.id.hasPrefix("processes.")
+          || $0.id == "linearizability.processes")
     }
   }
 }

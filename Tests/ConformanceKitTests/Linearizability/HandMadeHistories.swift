@@ -29,6 +29,17 @@ extension HistoryCall {
     look(.exists, [key], .exist(exists ? [key] : []), by: task, begin, end)
   }
 
+  /// A transaction that has read these values, nil for absent, and then made these changes.
+  static func transaction(
+    _ read: [Int: Int?], _ changes: [HistoryCall.Change], by task: Int, _ begin: Int, _ end: Int,
+    isRolledBack: Bool = false
+  ) -> HistoryCall {
+    let found = read.compactMapValues { $0 }
+    return HistoryCall(
+      task: task, method: .transaction, changes: changes, keys: read.keys.sorted(),
+      answer: isRolledBack ? .rolledBack(found) : .found(found), begin: begin, end: end)
+  }
+
   static func look(
     _ method: HistoryCall.Method, _ keys: [Int], _ answer: HistoryCall.Answer, by task: Int, _ begin: Int,
     _ end: Int

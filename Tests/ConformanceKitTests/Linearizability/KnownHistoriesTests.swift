@@ -168,6 +168,79 @@ struct KnownHistoriesTests {
         ]))
   }
 
+  @Test("A transaction reads and writes at one moment")
+  func transactions() {
+    let first = HistoryCall.transaction([a: nil], [.write(key: a, value: 1)], by: 1, 1, 4)
+    // A lost update, which nobody has to see.
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([
+        first, .transaction([a: nil], [.write(key: a, value: 2)], by: 2, 2, 5),
+      ]))
+    for end in [4, 9] {
+      #expect(
+        LinearizabilityChecker.strict().isLegal([
+          .transaction([a: nil], [.write(key: a, value: 1)], by: 1, 1, end),
+          .transaction([a: 1], [.write(key: a, value: 2)], by: 2, 2, 5), .read(a, 2, by: 3, 6, 7),
+        ]))
+    }
+    #expect(
+      LinearizabilityChecker.strict { $0.transactionsAreAtomic = false }.isLegal([
+        first, .transaction([a: nil], [.write(key: a, value: 2)], by: 2, 2, 5),
+      ]))
+    // A single call between the read and the write.
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([
+        .transaction([a: nil], [.write(key: a, value: 1)], by: 1, 1, 10), .write(a, 2, by: 2, 2, 3),
+        .read(a, 2, by: 2, 4, 5), .read(a, 1, by: 2, 11, 12),
+      ]))
+  }
+
+  @Test("Write skew is illegal, and so is a transaction that is seen in part")
+  func writeSkew() {
+    let skew = [
+      HistoryCall.transaction([a: nil, b: nil], [.write(key: a, value: 1)], by: 1, 1, 4),
+      .transaction([a: nil, b: nil], [.write(key: b, value: 2)], by: 2, 2, 5),
+    ]
+    #expect(LinearizabilityChecker.strict().isIllegal(skew))
+    #expect(LinearizabilityChecker.strict().isLegal([skew[0]]))
+    let both = HistoryCall.transaction(
+      [:], [.write(key: a, value: 1), .write(key: b, value: 1)], by: 1, 1, 10)
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([both, .read(a, 1, by: 2, 2, 3), .read(b, nil, by: 2, 4, 5)]))
+    #expect(
+      LinearizabilityChecker.strict().isLegal([both, .read(a, nil, by: 2, 2, 3), .read(b, 1, by: 2, 4, 5)]))
+  }
+
+  @Test("A write that nobody sees is no excuse for a transaction that has read what was there before it")
+  func blindWrites() {
+    let transaction = HistoryCall.transaction([a: 1], [.write(key: a, value: 3)], by: 2, 5, 8)
+    let start = HistoryCall.write(a, 1, by: 1, 1, 2)
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([
+        start, .write(a, 2, by: 3, 3, 4), transaction, .read(a, 3, by: 1, 9, 10),
+      ]))
+    for seen in [2, 3] {
+      #expect(
+        LinearizabilityChecker.strict().isLegal([
+          start, .write(a, 2, by: 3, 3, 12), transaction, .read(a, seen, by: 1, 9, 10),
+        ]) == true)
+    }
+  }
+
+  @Test("A transaction whose body threw has read at one moment, and changed nothing")
+  func rolledBack() {
+    let thrown = HistoryCall.transaction(
+      [a: nil, b: nil], [.write(key: a, value: 7)], by: 1, 1, 4, isRolledBack: true)
+    #expect(LinearizabilityChecker.strict().isLegal([thrown, .read(a, nil, by: 2, 5, 6)]))
+    #expect(LinearizabilityChecker.strict().isIllegal([thrown, .read(a, 7, by: 2, 2, 3)]))
+    let mixed = HistoryCall.transaction([a: nil, b: 1], [], by: 1, 1, 10, isRolledBack: true)
+    #expect(
+      LinearizabilityChecker.strict().isIllegal([
+        mixed, .write(a, 1, by: 2, 2, 3), .write(b, 1, by: 2, 4, 5),
+      ]))
+    #expect("\(thrown)" == #"withTransaction("a" → nil, "b" → nil, "a": 7) threw"#)
+  }
+
   @Test("The state before a history counts")
   func initialState() {
     let checker = LinearizabilityChecker(model: AtomicityModel(keyCount: 3), initial: [7, 0, 0])

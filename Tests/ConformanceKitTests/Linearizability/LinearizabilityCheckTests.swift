@@ -29,7 +29,7 @@ struct LinearizabilityCheckTests {
 
   @Test("Every check of recorded histories has an engine that fails it")
   func everyCheckFails() {
-    let checks = Self.checks(ReferenceEngine.promises) { _ in try ReferenceEngine() }
+    let checks = Self.checks(ReferenceEngine.promises.union(.transactions)) { _ in try ReferenceEngine() }
     #expect(Set(RacyEngine.all.map(\.check)) == Set(checks.map(\.id)))
   }
 
@@ -61,7 +61,7 @@ struct LinearizabilityCheckTests {
 
   @Test("Correct engines pass, whatever they claim", arguments: 1...4 as ClosedRange<UInt64>)
   func correctEnginesPass(seed: UInt64) async {
-    let claims: EngineCapabilities = [.atomicBatches, .snapshotReads]
+    let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .transactions]
     let engines: [(claims: EngineCapabilities, make: @Sendable (URL) async throws -> any StorageEngine)] = [
       ([], { _ in LockedEngine() }), ([], { _ in ActorEngine() }),
       ([], { _ in WaitsAWhile(base: try ReferenceEngine()) }),

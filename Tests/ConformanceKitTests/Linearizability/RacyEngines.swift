@@ -268,6 +268,17 @@ struct RacyEngine: Sendable, CustomTestStringConvertible {
     (self.check, self.engineCase) = ("linearizability.\(check)", engineCase)
   }
 
+  private static func transactions(
+    _ rule: ContractRule, _ name: String,
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) -> RacyEngine {
+    RacyEngine(
+      "transactions",
+      .init(
+        rule, name, also: [.t1, .w1, .w4, .r3, .c1, .c4, .l1],
+        claiming: FaultyEngineCase.claimsOfTransactions, makeEngine: makeEngine))
+  }
+
   /// A lost update shows in the next read, by whatever method.
   private static let ofAnyRead: Set<ContractRule> = [.w1, .w4, .r2, .r3, .r5, .k3, .l1, .l2, .c1, .c4]
 
@@ -301,6 +312,23 @@ struct RacyEngine: Sendable, CustomTestStringConvertible {
     .init(
       "batches",
       .init(.l1, "finds keys in a late index", also: [.c1, .r1]) { ExistsInALateIndex(base: $0) }),
+    transactions(.t1, "does not notice what others change") { LooseTransactions(base: $0, level: .none) },
+    transactions(.t1, "keeps out other transactions, and no other call") {
+      LooseTransactions(base: $0, level: .otherTransactions)
+    },
+    transactions(.t1, "notices changes of the keys that a body writes") {
+      LooseTransactions(base: $0, level: .keysWritten)
+    },
+    transactions(.t1, "notices changes of the keys that a body has read one by one") {
+      LooseTransactions(base: $0, level: .keysRead)
+    },
+    transactions(.t1, "writes at once, and takes it back if the body throws") {
+      LooseTransactions(base: $0, level: .writesAtOnce)
+    },
+    transactions(.t1, "commits what a body did before it threw") { CommitsThrownBodies(base: $0) },
+    transactions(.c4, "says that a transaction was cancelled when it is done") {
+      ThrowsAfterTransactions(base: $0)
+    },
     .init("cancellation", .init(.c4, "gives up half a batch", also: [.w4, .c1]) { GivesUpABatch(base: $0) }),
     .init(
       "cancellation", .init(.c4, "removes and says no", also: [.w1, .c1]) { RemovesAndSaysNo(base: $0) }),

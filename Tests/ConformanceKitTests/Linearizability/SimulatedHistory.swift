@@ -78,6 +78,15 @@ struct SimulatedHistory {
     case .write: changes = [.write(key: key, value: newValue())]
     case .remove: changes = [.remove(key: key)]
     case .writeMany: changes = others.map { .write(key: $0, value: newValue()) }
+    case .transaction:
+      keys = others
+      changes =
+        switch random.next(upTo: 4) {
+        case 0: []
+        case 1: [.remove(key: key)]
+        case 2: [.write(key: key, value: newValue())]
+        default: [.write(key: (key + 2) % keyCount, value: newValue()), .write(key: key, value: newValue())]
+        }
     case .apply: changes = [.remove(key: others[0]), .write(key: others[1], value: newValue())]
     case .removeMany: changes = others.map { .remove(key: $0) }
     case .removeAll: changes = [.removeAll]
@@ -89,6 +98,7 @@ struct SimulatedHistory {
   }
 
   private func perform(_ call: Open, on store: inout [Int]) -> HistoryCall.Answer {
+    let before = store
     for change in call.changes {
       switch change {
       case .write(let key, let value): store[key] = value
@@ -98,6 +108,9 @@ struct SimulatedHistory {
     }
     let found = call.keys.filter { store[$0] != 0 }
     switch call.method {
+    case .transaction:
+      let read = call.keys.filter { before[$0] != 0 }.map { ($0, before[$0]) }
+      return .found(Dictionary(read) { first, _ in first })
     case .keyCount: return .count(found.count)
     case .exists, .keysExist, .allKeys: return .exist(Set(found))
     default:
@@ -111,7 +124,9 @@ extension [HistoryCall] {
   /// The history with one answer changed, which may make it illegal, or may not.
   func falsified(seed: UInt64) -> [HistoryCall] {
     var random = SeededRandom(seed: seed)
-    let reads = indices.filter { self[$0].changes.isEmpty }
+    let reads = indices.filter {
+      self[$0].hasObservations && !self[$0].keys.isEmpty || self[$0].changes.isEmpty
+    }
     guard !reads.isEmpty else { return self }
     var calls = self
     let index = reads[random.next(upTo: reads.count)]
@@ -128,7 +143,8 @@ extension [HistoryCall] {
     default: return self
     }
     calls[index] = HistoryCall(
-      task: call.task, method: call.method, keys: call.keys, answer: answer, begin: call.begin, end: call.end)
+      task: call.task, method: call.method, changes: call.changes, keys: call.keys, answer: answer,
+      begin: call.begin, end: call.end)
     return calls
   }
 
@@ -140,6 +156,12 @@ extension [HistoryCall] {
     let index = random.next(upTo: count)
     let call = calls[index]
     let isRead = call.changes.isEmpty
+    if case .found(let values) = call.answer, call.method == .transaction, random.next(upTo: 2) == 0 {
+      calls[index] = HistoryCall(
+        task: call.task, method: call.method, changes: call.changes, keys: call.keys,
+        answer: .rolledBack(values), begin: call.begin, end: call.end)
+      return calls
+    }
     calls[index] = HistoryCall(
       task: call.task, method: isRead ? .remove : call.method,
       changes: isRead ? [.remove(key: call.keys.first ?? 0)] : call.changes, answer: .threw(failure),

@@ -1,0 +1,49 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// The share that one process has in a round of a history: the calls of every so manieth task.
+struct HistoryShare: WorkerTask {
+  let place: URL
+  let round: Int
+  let process: Int
+  let processCount: Int
+  /// How many calls all processes make together.
+  let calls: Int
+  let seed: UInt64
+  /// The reading of the system's clock at which all processes begin.
+  let start: Int
+  /// How many seconds after that they end at the latest.
+  let seconds: Double?
+
+  /// What the tasks of all processes do.
+  static var workload: HistoryWorkload {
+    HistoryWorkload(
+      methods: [
+        (.transaction, 12), (.read, 10), (.exists, 2), (.write, 5), (.remove, 1), (.writeMany, 3),
+        (.apply, 2),
+        (.removeAll, 1), (.readMany, 2), (.readAll, 1),
+      ], keyCount: 5, tasks: 12, writers: 6)
+  }
+
+  /// Makes the calls to the engine that is open in the worker, and sends them.
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable ([HistoryCall]) throws -> Void
+  ) async throws {
+    let workload = Self.workload
+    let players = (1...workload.tasks).filter { ($0 - 1) % processCount == process }
+    let engine = try KeptEngines.engine(at: place)
+    // All begin together, or the first would be done before the last begins.
+    while MonotonicClock.nanoseconds < start { await Task.yield() }
+    let history = await workload.record(
+      round, on: engine, by: players, calls: calls, seed: seed, MonotonicClock(),
+      until: seconds.map { .now + .seconds($0) })
+    for start in stride(from: 0, to: history.count, by: 100) {
+      try send(Array(history[start..<min(start + 100, history.count)]))
+    }
+  }
+}
