@@ -19,6 +19,14 @@ extension CheckDefinition {
       }
     }
     Check(
+      .c4, "cancellation.of-transactions",
+      "a cancelled transaction has done all of its work, or none and throws CancellationError",
+      needs: .transactions
+    ) { context in
+      let engine = try await context.open()
+      for round in 0..<48 { try await checkCancellationOfTransaction(in: engine, round: round) }
+    }
+    Check(
       .c4, "cancellation.of-reads", "a cancelled read returns the whole answer or throws CancellationError"
     ) { context in
       let engine = try await context.open()
@@ -128,6 +136,31 @@ private func checkCancellation(of change: Change, in engine: EngineUnderTest, ro
   case .failure(let error):
     try expectCancellation(error, change.call)
     try expect(found, are: old, "the entries after \(change.call) threw CancellationError")
+  }
+}
+
+/// The same for a transaction that changes all keys.
+private func checkCancellationOfTransaction(in engine: EngineUnderTest, round: Int) async throws {
+  let keys = Change.keys
+  let old = keys.map { (key: $0, data: data("old")) }
+  try await engine.write(old)
+  let outcome = await cancelled(after: round % 8 == 0 ? nil : round % 8 - 1) {
+    try await engine.withTransaction { transaction in
+      try transaction.remove(key: keys[0])
+      for key in keys.dropFirst() where try transaction.keyExists(key) {
+        try transaction.write(data("new"), key: key)
+      }
+    }
+  }
+  var found: [(key: CacheKey, data: Data)] = []
+  for key in keys { if let data = try await engine.read(key: key) { found.append((key, data)) } }
+  switch outcome {
+  case .success:
+    let new = keys.dropFirst().map { (key: $0, data: data("new")) }
+    try expect(found, are: new, "the entries after a cancelled transaction that did not throw")
+  case .failure(let error):
+    try expectCancellation(error, "transaction")
+    try expect(found, are: old, "the entries after a transaction threw CancellationError")
   }
 }
 

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// How bodies end: rules T3 and T4, and C4 and O3 for transactions.
+// How bodies end: rules T3 and T4, and O3 for transactions.
 
 extension CheckDefinition {
   @CheckList static var transactionBodyChecks: [CheckDefinition] {
@@ -38,11 +38,6 @@ extension CheckDefinition {
       "withTransaction(_:) returns what the run of the body has returned that counts",
       needs: .transactions
     ) { try await checkResults($0) }
-    Check(
-      .c4, "transactions.cancelled",
-      "a cancelled transaction has done all of its work, or none and throws CancellationError",
-      needs: .transactions
-    ) { try await checkCancellation($0) }
     Check(
       .o3, "transactions.closed", "a closed engine throws closed and runs no body",
       needs: [.persistent, .transactions]
@@ -277,44 +272,4 @@ private func checkResults(_ context: CheckContext) async throws {
     return results
   }.flatMap { $0 }
   try expect(results.sorted(), is: Array(1...results.count), "what transactions had returned, sorted,")
-}
-
-// MARK: - Cancellation
-
-private func checkCancellation(_ context: CheckContext) async throws {
-  let engine = try await context.open()
-  let keys = keys(12)
-  let old = keys.map { (key: $0, data: data("old")) }
-  let new = keys.dropFirst().map { (key: $0, data: data("new")) }
-  for round in 0..<48 {
-    try await engine.write(old)
-    let call: @Sendable () async throws -> Void = {
-      try await engine.withTransaction { transaction in
-        try transaction.remove(key: keys[0])
-        for key in keys.dropFirst() where try transaction.keyExists(key) {
-          try transaction.write(data("new"), key: key)
-        }
-      }
-    }
-    let yields = round % 8 == 0 ? nil : round % 8 - 1
-    let task = Task { @concurrent in
-      if yields == nil { withUnsafeCurrentTask { $0?.cancel() } }
-      return try await call()
-    }
-    if let yields {
-      for _ in 0..<yields { await Task.yield() }
-      task.cancel()
-    }
-    let result = await task.result
-    var found: [(key: CacheKey, data: Data)] = []
-    for key in keys { if let data = try await engine.read(key: key) { found.append((key, data)) } }
-    switch result {
-    case .success: try expect(found, are: new, "the entries after a cancelled transaction that did not throw")
-    case .failure(let error):
-      let cause = (error as? CallFailure)?.error ?? error
-      try expect(
-        cause is CancellationError, "a cancelled transaction threw \(shortened(String(describing: cause)))")
-      try expect(found, are: old, "the entries after a transaction had thrown CancellationError")
-    }
-  }
 }

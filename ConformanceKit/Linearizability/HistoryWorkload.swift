@@ -310,26 +310,3 @@ private struct HistoryPlayer {
     return Array(keys.prefix(wanted))
   }
 }
-
-/// A call threw `CancellationError` in a task that had not been cancelled.
-struct CancelledByNobody: Error {}
-
-/// Makes a call in a task of its own, which is cancelled after this task has let others run that many times.
-private func perform<Answer: Sendable>(
-  _ call: @escaping @Sendable () async throws -> Answer, cancelledAfter yields: Int?
-) async throws -> Answer {
-  guard let yields else {
-    do {
-      return try await call()
-    } catch let failure as CallFailure where failure.error is CancellationError && !Task.isCancelled {
-      throw CancelledByNobody()
-    }
-  }
-  let task = Task { @concurrent in
-    if yields == 0 { withUnsafeCurrentTask { $0?.cancel() } }
-    return try await call()
-  }
-  for _ in 0..<yields { await Task.yield() }
-  task.cancel()
-  return try await task.value
-}

@@ -35,6 +35,17 @@ final class Flag: Sendable {
   func set() { state.store(true, ordering: .releasing) }
 }
 
+/// Counts what several tasks do.
+final class AtomicCounter: Sendable {
+  private let state = Atomic(0)
+
+  var value: Int { state.load(ordering: .relaxed) }
+
+  /// Adds 1, and returns the sum.
+  @discardableResult
+  func increment() -> Int { state.wrappingAdd(1, ordering: .relaxed).newValue }
+}
+
 /// Does the work for each number in a task of its own, all at the same time. Gives the results in order.
 @discardableResult
 func gather<Value: Sendable>(

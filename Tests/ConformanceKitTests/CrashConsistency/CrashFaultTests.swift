@@ -77,14 +77,14 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       [.c3, .w6, .s3], "leaves the lock of a call when it is killed", .leavesLocksOfCalls,
       by: ["processes.outlive-each-other", "processes.outlive-each-other-in-transactions"], isShared: true),
     .init(
-      [.t1], "runs the bodies of transactions without a lock", .runsBodiesUnlocked,
+      [.t1, .c3], "runs the bodies of transactions without a lock", .runsBodiesUnlocked,
       by: ["processes.transfers", "linearizability.processes"], isShared: true),
     .init(
       [.c3, .w6, .w4, .s3, .r6, .w2, .s4], "appends where the file ended when it last looked",
       .overwritesOthers,
       by: ["processes.see-each-others-writes", "processes.write-at-the-same-time"], isShared: true),
     .init(
-      [.c3], "looks at its file only when it opens it", .looksOnlyWhenOpening,
+      [.c3, .t1], "looks at its file only when it opens it", .looksOnlyWhenOpening,
       by: ["processes.see-each-others-writes", "linearizability.processes"], isShared: true),
   ]
 }
