@@ -13,7 +13,22 @@ extension CheckDefinition {
     Check(
       .t1, "transactions.lose-no-update", "a counter that transactions of many tasks increment has their sum",
       needs: .transactions
-    ) { try await checkIncrements($0) }
+    ) { context in
+      let engine = try await context.open()
+      try await checkIncrements(context, [engine])
+    }
+    Check(
+      .t1, "transactions.of-two-engines-lose-no-update",
+      "a counter that transactions of two engines on one place increment has their sum, unless the second opening throws "
+        + "locked",
+      needs: [.persistent, .transactions]
+    ) { context in
+      let first = try await context.open()
+      do {
+        let second = try await context.open()
+        try await checkIncrements(context, [first, second])
+      } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .locked {}
+    }
     Check(
       .t1, "transactions.undo-no-other-write",
       "what a single call or a batch writes is not overwritten by a transaction that has read before it",
@@ -64,23 +79,24 @@ func number(of value: Data?, _ key: CacheKey) throws -> Int {
 
 // MARK: - Lost updates
 
-private func checkIncrements(_ context: CheckContext) async throws {
-  let engine = try await context.open()
+private func checkIncrements(_ context: CheckContext, _ engines: [EngineUnderTest]) async throws {
   let tasks = 16
   let rounds = context.rounds(quick: 160, standard: 800, exhaustive: 20_000, of: "increments")
   let counter = key("counter")
   let counts = try await gather(0..<tasks) { task in
     var count = 0
     for _ in rounds.share(of: task, among: tasks) {
-      try await engine.withTransaction { transaction in
+      try await engines[task % engines.count].withTransaction { transaction in
         try transaction.write(data("\(try transaction.number(counter) + 1)"), key: counter)
       }
       count += 1
     }
     return count
   }
-  let sum = try number(of: try await engine.read(key: counter), counter)
-  try expect(sum, is: counts.reduce(0, +), "the counter that \(tasks) tasks had incremented")
+  for engine in engines {
+    let sum = try number(of: try await engine.read(key: counter), counter)
+    try expect(sum, is: counts.reduce(0, +), "the counter that \(tasks) tasks had incremented")
+  }
 }
 
 private func checkOtherWrites(_ context: CheckContext) async throws {
