@@ -131,16 +131,16 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
 
 private func checkWriteSkew(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let doctors = [key("on call/one"), key("on call/two")]
+  let onCall = [key("on call/one"), key("on call/two")]
   for _ in context.rounds(quick: 30, standard: 150, exhaustive: 5_000, of: "rounds of two keys") {
-    try await engine.write(doctors.map { ($0, data("1")) })
+    try await engine.write(onCall.map { ($0, data("1")) })
     try await gather(0..<4) { task in
       try await engine.withTransaction { transaction in
-        let sum = try doctors.reduce(0) { try $0 + transaction.number($1) }
-        if sum > 1 { try transaction.write(data("0"), key: doctors[task % 2]) }
+        let sum = try onCall.reduce(0) { try $0 + transaction.number($1) }
+        if sum > 1 { try transaction.write(data("0"), key: onCall[task % 2]) }
       }
     }
-    let values = try await engine.read(keys: doctors).map { String(decoding: $0, as: UTF8.self) }
+    let values = try await engine.read(keys: onCall).map { String(decoding: $0, as: UTF8.self) }
     try expect(
       values.contains("1"),
       "two keys had \(describe(values)), though each transaction left one of them at 1 that it had read")

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// The share that one process has in a round of a history: the calls of every so manieth task.
+/// The share that one process has in a round of a history: the calls of some of its tasks.
 struct HistoryShare: WorkerTask {
   let place: URL
   let round: Int
