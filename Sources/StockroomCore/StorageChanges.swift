@@ -13,7 +13,9 @@
 /// holds. The stream is for one consumer at a time. It ends when the engine is closed, for a consumer whose task is cancelled,
 /// and, for the engine, when the last copy of the stream and of its iterators has been released.
 public struct StorageChanges: AsyncSequence, Sendable {
+  /// What has changed.
   public typealias Element = StorageChange
+  /// The stream ends, and does not throw.
   public typealias Failure = Never
 
   /// How many keys are held for a subscriber by default. More of them become ``StorageChange/everything``.
