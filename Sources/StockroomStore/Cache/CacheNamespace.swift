@@ -43,6 +43,19 @@ struct CacheNamespace: Sendable {
     return Name(key: key, fullName: Data(fullPrefix.utf8) + Data(encodedKey.string.utf8))
   }
 
+  /// Which keys of the cache an engine's key may be that of.
+  enum Keys {
+    case none, any
+    case one(EncodedKey)
+  }
+
+  /// The keys of the cache that have this name in the engine; any of them if it contains a hash.
+  func keys(of key: CacheKey) -> Keys {
+    guard key.value.utf8.starts(with: prefix.utf8) else { return .none }
+    let rest = String(key.value.utf8.dropFirst(prefix.utf8.count)) ?? ""
+    return rest.utf8.first == UInt8(ascii: "#") ? .any : .one(EncodedKey(encoding: rest))
+  }
+
   /// Whether an entry whose key starts with ``prefix`` belongs to this namespace, and not to one with the same hash.
   func contains(_ entry: CacheEntry?) -> Bool {
     guard isHashed else { return true }

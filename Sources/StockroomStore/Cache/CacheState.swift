@@ -125,6 +125,20 @@ extension CacheState {
     memory.removeAll { key, _ in !unwritten.contains(key) }
   }
 
+  /// Forgets the stored values of these keys, which others have changed. Those that are still to be written stay.
+  mutating func forget(_ keys: [EncodedKey]) {
+    for key in keys {
+      reads[key]?.changes += 1
+      if !unwritten.contains(key) { memory.remove(key) }
+    }
+  }
+
+  /// Forgets all stored values. O(N).
+  mutating func forgetAll() {
+    noteChangeOfAll()
+    clearMemory()
+  }
+
   /// Queues the failed writes again.
   mutating func retryFailedWrites() {
     let keys = unwritten.filter { assigned[$0] == nil }

@@ -28,6 +28,9 @@ struct EncodedKey: Hashable, Sendable {
     bytes = CacheKey(verbatim: try Self.text(of: key))
   }
 
+  /// The key with this encoding.
+  init(encoding: String) { bytes = CacheKey(verbatim: encoding) }
+
   private static func text(of key: some Encodable) throws -> String {
     switch key {
     case let key as String: return "=" + key

@@ -118,6 +118,8 @@ extension PersistentCache {
     var size = 0
     defer { withState { $0.endRead(of: key, version: version, found: found, size: size) } }
     var isRequired = requirement != .none
+    // Before the entry is read, so that no later change is missed.
+    await core.followIfNeeded()
     do {
       guard let entry = try await storage.read(key) else { return nil }
       isRequired = requirement == .all || requirement == .unexpired && !entry.isExpired(at: now())

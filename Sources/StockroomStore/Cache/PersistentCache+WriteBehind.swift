@@ -19,7 +19,7 @@ extension PersistentCache {
       defer { state.isWriting = state.isWriting || !state.queue.isEmpty }
       return !state.isWriting && !state.queue.isEmpty
     }
-    if mustStart { Task { await writeQueue() } }
+    if mustStart { Task { await ChangeOrigin.$current.withValue(core.origin) { await writeQueue() } } }
   }
 
   /// Calls `body` after all writes that were queued before, and before those that are queued later.

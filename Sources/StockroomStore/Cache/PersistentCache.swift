@@ -37,8 +37,9 @@ import StockroomCore
 /// engine's key of an entry is `cache:3:Foo:=key` for the key `key` in the namespace `Foo` of three bytes. A namespace of
 /// more than about 240 bytes, and a key that would exceed `CacheKey.maximumLength`, is hashed; the entry then contains its
 /// full name, so that a hash collision is a miss and never returns another key's value. Two caches with one namespace in
-/// one engine share their entries in storage, but not in memory: a cache does not see that the other has replaced an entry
-/// that it has in memory.
+/// one place share their entries in storage, in one process or in several: an entry that another one changes leaves the memory of
+/// this one, if the engine has `EngineCapabilities.changeFeed`. Without it, a cache does not see that another one has replaced an
+/// entry that it has in memory.
 ///
 /// ## Limits and expiry
 ///
@@ -67,12 +68,15 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
 
   /// The contents and settings of a cache. Instances that are the same cache share one core.
   package final class Core: Sendable {
-    fileprivate let storage: CacheStorage?
+    let storage: CacheStorage?
     fileprivate let codec: any Codec
     fileprivate let memoryLimit: CacheLimit
     fileprivate let storageLimit: CacheLimit
     fileprivate let now: @Sendable () -> Date
     fileprivate let state: MutexProtected<State>
+    /// By which the engine tells the changes of this cache from those of others.
+    let origin = ChangeOrigin()
+    let feed = MutexProtected(CacheFeed.notWatched)
 
     package init(
       storage: (any StorageEngine)?, namespace: String, memoryLimit: CacheLimit, storageLimit: CacheLimit,
@@ -84,6 +88,15 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
       self.storageLimit = storageLimit
       self.now = now
       state = MutexProtected(State(memory: MemoryTier(limit: memoryLimit)))
+    }
+
+    deinit { feed.withLock { if case .watched(let task) = $0 { task?.cancel() } } }
+
+    /// Calls `body` with exclusive access to the state, then releases the items that it has removed.
+    func withState<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
+      let (result, dropped) = state.withLock { state in (body(&state), state.memory.takeDropped()) }
+      withExtendedLifetime(dropped) {}
+      return result
     }
   }
 
@@ -126,9 +139,5 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   var isWrittenBehind: Bool { storage != nil || memoryLimit.bytes != nil }
 
   /// Calls `body` with exclusive access to the state, then releases the items that it has removed.
-  func withState<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
-    let (result, dropped) = core.state.withLock { state in (body(&state), state.memory.takeDropped()) }
-    withExtendedLifetime(dropped) {}
-    return result
-  }
+  func withState<Result: Sendable>(_ body: (inout State) -> Result) -> Result { core.withState(body) }
 }

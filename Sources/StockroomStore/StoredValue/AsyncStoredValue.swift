@@ -37,7 +37,9 @@ import StockroomCore
 /// such as `io`, the stored value is read again. An operation whose task is cancelled before its turn throws
 /// `CancellationError` and does nothing. Values are encoded and decoded off the caller's actor.
 ///
-/// Two objects with the same engine and key do not see each other's changes. Create one and share it.
+/// What others change under the key, in this process or in another one, becomes the value if the engine has
+/// `EngineCapabilities.changeFeed`. An ``update(_:)`` is a step of its own only with regard to this object: where several processes
+/// change the same value, use a `Store` and its `update`.
 ///
 /// ## Observation
 ///
@@ -59,6 +61,10 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private let loading = MutexProtected(Loading.pending)
   /// Locked initially, by the load in the background.
   private let mutex = AsyncMutex(isLocked: true)
+  /// By which the engine tells the changes of this object from those of others.
+  private let origin = ChangeOrigin()
+  /// Receives the changes of others.
+  private let feed = MutexProtected<Task<Void, Never>?>(nil)
 
   /// Creates a value with a default for as long as nothing is stored.
   ///
@@ -75,6 +81,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
       defaultValue: wrappedValue, key: CacheKey(identifier: key), codec: codec, assuming: .absent)
     Task { [weak self] in await self?.loadInBackground() }
   }
+
+  deinit { feed.withLock { $0?.cancel() } }
 
   /// Creates an optional value, which is nil for as long as nothing is stored.
   public convenience init(
@@ -167,6 +175,27 @@ extension AsyncStoredValue {
     try await operation()
   }
 
+  /// Sees to it that what others change becomes the value. If the engine cannot be watched at the moment, the next load tries again.
+  private func followIfNeeded() async {
+    guard engine.capabilities.contains(.changeFeed), feed.withLock({ $0 == nil }) else { return }
+    do {
+      let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
+      let task = Task { [weak self, key = observed.key] in
+        for await change in changes {
+          if case .keys(let keys) = change, !keys.contains(key) { continue }
+          await self?.loadAgain()
+        }
+      }
+      feed.withLock { $0 = task }
+    } catch {}
+  }
+
+  private func loadAgain() async {
+    await mutex.lock()
+    loading.withLock { $0 = .pending }
+    await loadInBackground()
+  }
+
   private func loadInBackground() async {
     defer { mutex.unlock() }
     do {
@@ -182,7 +211,7 @@ extension AsyncStoredValue {
   /// out of date. If that fails too, the next operation reads it.
   private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
     do {
-      try await engine.apply([operation])
+      try await ChangeOrigin.$current.withValue(origin) { try await engine.apply([operation]) }
       take(content)
     } catch {
       guard !engine.wasDefinitelyNotApplied([operation], after: error) else { throw error }
@@ -202,6 +231,8 @@ extension AsyncStoredValue {
       loading.withLock { $0 = .pending }
       throw error
     case .pending:
+      // Before it is read, so that no later change is missed.
+      await followIfNeeded()
       do {
         let bytes = try await engine.read(key: observed.key)
         take(bytes.map(StoredContent.bytes) ?? .absent)

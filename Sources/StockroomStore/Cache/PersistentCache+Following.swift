@@ -1,0 +1,47 @@
+import StockroomCore
+
+/// Whether a cache is told of what others change in storage.
+enum CacheFeed {
+  case notWatched
+  /// Nil while it is being subscribed to, and if the engine has no feed.
+  case watched(Task<Void, Never>?)
+}
+
+extension PersistentCache.Core {
+  /// Sees to it that an entry which others change leaves memory, from now on. If the engine cannot be watched at the moment, the next
+  /// read of storage tries again.
+  func followIfNeeded() async {
+    guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return }
+    let isNeeded = feed.withLock { feed in
+      guard case .notWatched = feed else { return false }
+      feed = .watched(nil)
+      return true
+    }
+    guard isNeeded else { return }
+    do {
+      let changes = try await ChangeOrigin.$current.withValue(origin) { try await storage.engine.changes() }
+      // What has been read before may have been changed since.
+      withState { $0.forgetAll() }
+      let task = Task { [weak self] in
+        for await change in changes { self?.forget(change) }
+      }
+      feed.withLock { $0 = .watched(task) }
+    } catch {
+      feed.withLock { $0 = .notWatched }
+    }
+  }
+
+  private func forget(_ change: StorageChange) {
+    guard let storage, case .keys(let changed) = change else { return withState { $0.forgetAll() } }
+    var keys: [EncodedKey] = []
+    for key in changed {
+      switch storage.namespace.keys(of: key) {
+      case .none: break
+      case .one(let key): keys.append(key)
+      case .any: return withState { $0.forgetAll() }
+      }
+    }
+    let forgotten = keys
+    if !forgotten.isEmpty { withState { $0.forget(forgotten) } }
+  }
+}

@@ -1,0 +1,70 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomMemory
+@testable import StockroomStore
+import TestFixtures
+import Testing
+
+/// Caches and stored values that follow what others change.
+@Suite struct CacheFollowingTests {
+  private static let engines = EngineCatalogue.all.map(\.name)
+
+  private func wait(until isTrue: () async throws -> Bool) async throws {
+    while try await !isTrue() {
+      try Task.checkCancellation()
+      await Task.yield()
+    }
+  }
+
+  @Test(
+    "An entry that another cache replaces or removes leaves memory", .timeLimit(.minutes(2)),
+    arguments: engines)
+  func entries(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let one = PersistentCache<String, Int>(storage: engine, namespace: "numbers")
+    let two = PersistentCache<String, Int>(storage: engine, namespace: "numbers")
+    let long = String(repeating: "k", count: 600)
+    for key in ["a", long] {
+      try await one.store(1, forKey: key)
+      #expect(try await two[key] == 1)
+      try await one.store(2, forKey: key)
+      try await wait { try await two[key] == 2 }
+      try await one.removeValue(forKey: key)
+      try await wait { try await two[key] == nil }
+    }
+    try await one.store(3, forKey: "a")
+    #expect(try await two["a"] == 3)
+    try await one.removeAll()
+    try await wait { try await two["a"] == nil }
+  }
+
+  @Test("What a cache writes itself stays in its memory", .timeLimit(.minutes(2)))
+  func ownEntries() async throws {
+    let engine = MemoryStorageEngine()
+    let cache = PersistentCache<String, Int>(storage: engine)
+    #expect(try await cache["a"] == nil)
+    try await cache.store(1, forKey: "a")
+    try await cache.sync()
+    // Without telling the cache: were its own write forgotten, it would be read again.
+    try await ChangeOrigin.$current.withValue(cache.core.origin) { try await engine.removeAllData() }
+    #expect(try await cache["a"] == 1)
+  }
+
+  @Test("A stored value becomes what others store", .timeLimit(.minutes(2)), arguments: engines)
+  func storedValues(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let one = AsyncStoredValue(wrappedValue: 0, storage: engine, key: "number")
+    let two = AsyncStoredValue(wrappedValue: 0, storage: engine, key: "number")
+    try await one.valueHasLoaded()
+    try await two.valueHasLoaded()
+    try await one.set(1)
+    try await wait { two.wrappedValue == 1 }
+    try await two.set(2)
+    try await wait { one.wrappedValue == 2 }
+    try await one.reset()
+    try await wait { two.wrappedValue == 0 }
+  }
+}
