@@ -108,6 +108,18 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   /// Whom a long body holds up.
   case t5 = "T5"
 
+  // Changes
+  /// What a feed covers.
+  case x1 = "X1"
+  /// When a change can be read that a feed tells of.
+  case x2 = "X2"
+  /// What a feed does not tell of.
+  case x3 = "X3"
+  /// Slow and departed subscribers.
+  case x4 = "X4"
+  /// How a feed ends.
+  case x5 = "X5"
+
   // The Store in front of an engine
   /// Concurrent calls to a store.
   case s1 = "S1"
@@ -226,6 +238,18 @@ extension ContractRule: CustomStringConvertible {
     case .t5:
       "A long body holds up no thread of the cooperative pool and, with snapshotReads, no reader; writers get their turn "
         + "after it."
+    case .x1:
+      "Every change that is acknowledged after changes() has returned is covered by an element, which names its keys or says "
+        + "everything, whether this engine, another on the same place or another process has made it."
+    case .x2: "Who has received an element reads the change that it covers, or a later state."
+    case .x3:
+      "Elements may be merged, and are never missed; while nothing changes in a place, there are none."
+    case .x4:
+      "A subscriber that does not read costs a bounded amount of memory and holds nobody up, and one that has gone costs "
+        + "nothing."
+    case .x5:
+      "close() ends the streams of the engine and no others; what could not be watched for a while is covered by one element "
+        + "for everything."
     case .s1: "Concurrent calls lose nothing: afterwards the items and the engine agree."
     case .s2: "A call that throws leaves the items and the engine as they were."
     case .s3:

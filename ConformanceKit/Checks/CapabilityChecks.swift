@@ -24,7 +24,7 @@ extension CheckDefinition {
     case .multiProcess: .c3
     case .detectsCorruption: .f2
     case .transactions: .t1
-    case .changeFeed: .c1
+    case .changeFeed: .x1
     default: .w6
     }
   }

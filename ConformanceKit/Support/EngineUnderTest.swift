@@ -128,6 +128,10 @@ struct EngineUnderTest: StorageEngine {
     try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
   }
 
+  func changes() async throws -> StorageChanges {
+    try await call("changes()") { try await engine.changes() }
+  }
+
   func verify() async throws {
     try await call("verify()") { try await engine.verify() }
   }

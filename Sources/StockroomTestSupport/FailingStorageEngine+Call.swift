@@ -25,6 +25,7 @@ extension FailingStorageEngine {
       case apply = "apply(_:)"
       case scan = "scan(_:limit:)"
       case withTransaction = "withTransaction(_:)"
+      case changes = "changes()"
       case verify = "verify()"
       case close = "close()"
     }
@@ -46,7 +47,7 @@ extension FailingStorageEngine {
     }
 
     /// Whether the call asks for something that is stored.
-    public var isRead: Bool { !isWrite && method != .close }
+    public var isRead: Bool { !isWrite && method != .changes && method != .close }
 
     init(_ method: Method, _ keys: [CacheKey] = [], byteCount: Int = 0) {
       self.method = method

@@ -126,6 +126,12 @@ extension FailingStorageEngine: StorageEngine {
     try await pass(Call(.withTransaction)) { try await base.withTransaction(body) }
   }
 
+  /// Noted, then done by the engine underneath: neither a read nor a write. A call that fails afterwards drops the stream. What
+  /// the stream yields is not noted.
+  public func changes() async throws -> StorageChanges {
+    try await pass(Call(.changes)) { try await base.changes() }
+  }
+
   /// Noted, then done by the engine underneath.
   public func verify() async throws {
     try await pass(Call(.verify)) { try await base.verify() }

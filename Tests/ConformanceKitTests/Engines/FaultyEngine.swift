@@ -37,6 +37,7 @@ extension FaultyEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result { try await base.withTransaction(body) }
+  func changes() async throws -> StorageChanges { try await base.changes() }
   func verify() async throws { try await base.verify() }
   func close() async throws { try await base.close() }
 }

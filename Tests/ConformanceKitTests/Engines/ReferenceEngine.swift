@@ -47,6 +47,7 @@ final class ReferenceEngine: ApplyingEngine {
 
   deinit {
     transactions.stop()
+    shared.withLock { $0 }?.feed.finish(of: ObjectIdentifier(self))
     if fault == .keepsLockUntilDropped { (remains.withLock { $0 } ?? shared.withLock { $0 })?.unlock() }
   }
 
@@ -162,6 +163,11 @@ final class ReferenceEngine: ApplyingEngine {
   /// Does what ``apply(_:)`` does, on the thread of the caller.
   func commit(_ operations: [StorageOperation]) throws { try open().commit(operations) }
 
+  func changes() async throws -> StorageChanges {
+    try Task.checkCancellation()
+    return try open().subscribe(ObjectIdentifier(self))
+  }
+
   func close() async throws {
     if fault == .closesNothing { return }
     // Transactions that are under way are completed.
@@ -170,6 +176,7 @@ final class ReferenceEngine: ApplyingEngine {
       if fault == .closesOnce { throw StorageError(.io, "The engine cannot be closed again.") }
       return
     }
+    shared.feed.finish(of: ObjectIdentifier(self))
     if fault == .keepsLock { shared.unlock() }
     if fault == .keepsFileOpenUntilDropped || fault == .keepsLockUntilDropped {
       remains.withLock { $0 = shared }
@@ -248,6 +255,8 @@ private final class SharedContents: Sendable {
     /// Counts the commits.
     var version = 0
   }
+
+  let feed = ReferenceFeed()
 
   private let state: MutexProtected<State>
   private let fault: ReferenceEngine.Fault?
@@ -329,7 +338,16 @@ private final class SharedContents: Sendable {
         try state.log?.append(operations, at: now)
       }
       if fault != .remembersFailedWrites { state.contents.apply(operations, at: now) }
+      feed.send(operations)
       return true
+    }
+  }
+
+  /// A stream of what is committed from now on.
+  func subscribe(_ owner: ObjectIdentifier) throws -> StorageChanges {
+    try state.withLock { state in
+      try state.log?.expectInPlace()
+      return feed.subscribe(owner)
     }
   }
 
