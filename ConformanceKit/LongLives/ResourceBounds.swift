@@ -182,11 +182,13 @@ struct Holdings {
   /// Fails if more is held than the bound allows, and that does not change for a while: what was cancelled may still have
   /// something to do, and threads end when they have nothing to do.
   static func expectBound(
-    from first: Holdings, in place: URL, _ when: String, since: String, isRoomCounted: Bool = false
+    from first: Holdings, in place: URL, _ when: String, since: String, isRoomCounted: Bool = false,
+    isMemoryCounted: Bool = false
   ) async throws {
     var growth: String?
     for _ in 0..<attempts {
-      growth = try await measured(in: place).growth(since: first, isRoomCounted: isRoomCounted)
+      growth = try await measured(in: place).growth(
+        since: first, files: isRoomCounted, memory: isRoomCounted || isMemoryCounted)
       if growth == nil { return }
       try await Task.sleep(for: pause)
     }
@@ -196,16 +198,18 @@ struct Holdings {
   private static let attempts = 40
   private static let pause = Duration.milliseconds(50)
 
-  private func growth(since first: Holdings, isRoomCounted: Bool) -> String? {
+  private func growth(
+    since first: Holdings, files isFileSizeCounted: Bool, memory isMemoryCounted: Bool
+  ) -> String? {
     for (what, now, then) in [
       ("files in the place", files, first.files), ("file descriptors", descriptors, first.descriptors),
       ("threads", threads, first.threads),
     ] where now > then + Self.slack {
       return "there were \(now) \(what), and \(then)"
     }
-    guard isRoomCounted else { return nil }
-    for (what, now, then) in [("files", bytes, first.bytes), ("memory", memory, first.memory)]
-    where now > then + Self.room {
+    for (what, now, then, isCounted) in [
+      ("files", bytes, first.bytes, isFileSizeCounted), ("memory", memory, first.memory, isMemoryCounted),
+    ] where isCounted && now > then + Self.room {
       return "there were \(now >> 20) MiB of \(what), and \(then >> 20) MiB"
     }
     return nil

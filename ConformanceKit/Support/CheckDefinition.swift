@@ -38,6 +38,7 @@ struct CheckDefinition: Sendable {
       removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
       cancellationChecks,
       transactionChecks, transactionReadChecks, transactionBodyChecks, transactionCompanyChecks,
+      changeFeedChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
       cooperationChecks, placeChecks, openingChecks, closingChecks, privacyChecks, openingCostChecks,
       faultChecks,
       refusalChecks, corruptionChecks, powerCutChecks,

@@ -49,6 +49,7 @@ struct WorkerRequest {
     ResourceBounds.self, ClockJumps.self,
     RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
     SystemFaultRun.self, InheritedDescriptors.self, HistoryShare.self,
+    MakeChanges.self, ExchangeChanges.self, SubscriberBounds.self,
   ]
 
   let task: any WorkerTask

@@ -17,16 +17,17 @@ struct ConformingEngineTests {
   @Test(
     "A complete engine in memory passes every check",
     arguments: ConformanceSuite(
-      "Memory", capabilities: FaultyEngineCase.claimsOfTransactions, budget: .quick
-    ) { _ in try ReferenceEngine(claiming: FaultyEngineCase.claimsOfTransactions) }.checks)
+      "Memory", capabilities: FaultyEngineCase.claimsOfTransactions.union(.changeFeed), budget: .quick
+    ) { _ in try ReferenceEngine(claiming: FaultyEngineCase.claimsOfTransactions.union(.changeFeed)) }.checks)
   func memory(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
     "A complete engine in a file passes every check",
     arguments: ConformanceSuite(
-      "File", capabilities: ReferenceEngine.promises.union(.transactions), budget: .quick
+      "File", capabilities: ReferenceEngine.promises.union([.transactions, .changeFeed]), budget: .quick
     ) {
-      try ReferenceEngine(directory: $0, claiming: ReferenceEngine.promises.union(.transactions))
+      try ReferenceEngine(
+        directory: $0, claiming: ReferenceEngine.promises.union([.transactions, .changeFeed]))
     }.checks)
   func file(_ check: ConformanceCheck) async throws { try await check.run() }
 }

@@ -6,7 +6,7 @@ import Testing
 @Suite struct FileSystemConformanceTests {
   static let suites = Durability.allCases.map { durability in
     var capabilities: EngineCapabilities = [
-      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions,
+      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .changeFeed,
     ]
     if durability == .full { capabilities.insert(.durableWrites) }
     return ConformanceSuite(

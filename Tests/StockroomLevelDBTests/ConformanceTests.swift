@@ -9,7 +9,7 @@ import Testing
     "LevelDB",
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .detectsCorruption,
-      .transactions,
+      .transactions, .changeFeed,
     ], stallTimeout: .seconds(600), budget: .quick,
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve-checks", "leveldb"])
   ) { try LevelDBStorageEngine(directory: FileManager.Directory(url: $0)) }

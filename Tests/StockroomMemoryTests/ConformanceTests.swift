@@ -4,7 +4,8 @@ import Testing
 
 @Suite struct MemoryConformanceTests {
   static let suite = ConformanceSuite(
-    "memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans, .transactions], budget: .quick
+    "memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed],
+    budget: .quick
   ) { _ in MemoryStorageEngine() }
 
   @Test("The memory engine keeps the contract", arguments: suite.checks)

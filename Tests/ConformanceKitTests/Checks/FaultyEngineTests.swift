@@ -52,7 +52,7 @@ extension FaultyEngineCase {
   static func isSearch(_ id: String) -> Bool {
     [
       "model.", "linearizability.", "killed.", "processes.", "power.", "clock.", "life.", "crowd.", "late.",
-      "fairness.",
+      "fairness.", "changes.",
     ].contains { id.hasPrefix($0) }
       || SizeFault.isOwn(id)
       || [

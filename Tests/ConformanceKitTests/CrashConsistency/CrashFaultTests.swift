@@ -111,7 +111,7 @@ extension ConformanceSuite {
   /// The checks of this file's subject.
   var checksOfProcesses: [ConformanceCheck] {
     checks.filter {
-      !SharedPlaceFaultCase.ids.contains($0.id)
+      !SharedPlaceFaultCase.ids.contains($0.id) && !ChangeFaultCase.isOwn($0.id)
         && ($0.id.hasPrefix("killed.") || $0.id.hasPrefix("processes.")
           || $0.id == "linearizability.processes")
     }

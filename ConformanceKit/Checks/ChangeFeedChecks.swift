@@ -1,0 +1,291 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What one engine tells its subscribers: rules X1 and X2. What others change is in ChangeSharingChecks.
+
+extension CheckDefinition {
+  @CheckList static var changeFeedChecks: [CheckDefinition] {
+    for kind in ChangeCall.Kind.allCases {
+      Check(
+        .x1, "changes.cover-\(kind.name)",
+        "a call of the kind \(kind.name) is covered by an element for each subscriber",
+        needs: kind.needs.union(.changeFeed)
+      ) { try await checkCall($0, kind) }
+    }
+    Check(
+      .x1, "changes.of-any-key", "changes of keys of any bytes and any length are covered", needs: .changeFeed
+    ) { try await checkKeys($0) }
+    Check(
+      .x1, "changes.of-many-tasks", "what many tasks write and remove at the same time is covered",
+      needs: .changeFeed
+    ) { try await checkManyTasks($0) }
+    Check(
+      .x1, "changes.while-subscribing",
+      "a subscription in the middle of a stream of writes misses nothing that is acknowledged after changes() has returned",
+      needs: .changeFeed
+    ) { try await checkSubscribing($0) }
+    Check(
+      .x1, "changes.of-a-large-batch", "a batch of very many entries is covered, and so is its removal",
+      needs: .changeFeed
+    ) { try await checkLargeBatch($0) }
+    Check(
+      .x1, "changes.after-failing-calls",
+      "what is changed after calls that threw or were cancelled is covered", needs: .changeFeed
+    ) { try await checkFailingCalls($0) }
+    Check(
+      .x1, "changes.for-a-slow-subscriber",
+      "a subscriber that reads nothing for long has everything covered when it does", needs: .changeFeed
+    ) { try await checkSlowSubscriber($0) }
+    Check(
+      .x2, "changes.can-be-read", "who has received the element for a change reads it, or a later state",
+      needs: .changeFeed
+    ) { try await checkReadability($0) }
+    Check(
+      .x2, "changes.announce-the-latest",
+      "who reads a key after each element for it has read the last of many writes in the end",
+      needs: .changeFeed
+    ) { try await checkLatest($0) }
+  }
+}
+
+// MARK: - Every kind of call
+
+private func checkCall(_ context: CheckContext, _ kind: ChangeCall.Kind) async throws {
+  let engine = try await context.open()
+  for round in 0..<3 {
+    let call = ChangeCall(kind: kind, prefix: "round \(round)/")
+    try await call.prepare(engine)
+    var subscribers: [ChangeSubscriber] = []
+    for _ in 0..<4 { subscribers.append(try await ChangeSubscriber(to: engine, context)) }
+    try await call.perform(on: engine)
+    for (number, subscriber) in subscribers.enumerated() {
+      try await call.expectCovered(by: subscriber, ", for subscriber \(number + 1) of 4")
+    }
+  }
+}
+
+private func checkKeys(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = AdversarialKeys.all + AdversarialKeys.atTheEdge
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  for key in keys { try await engine.write(value(for: key), key: key) }
+  try await subscriber.expectCovered(keys, "the writes of unusual keys")
+  for part in stride(from: 0, to: keys.count, by: 20) {
+    let some = Array(keys[part..<min(part + 20, keys.count)])
+    try await engine.write(entries(some, version: 2))
+    try await subscriber.expectCovered(some, "a batch of unusual keys")
+  }
+  for key in keys { try await engine.remove(key: key) }
+  try await subscriber.expectCovered(keys, "the removals of unusual keys")
+}
+
+private func checkManyTasks(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let subscribers = try await gather(0..<3) { _ in try await ChangeSubscriber(to: engine, context) }
+  let rounds = context.rounds(quick: 400, standard: 2_000, exhaustive: 20_000, of: "changes")
+  let changed = try await gather(0..<8) { task in
+    var changed: Set<CacheKey> = []
+    for number in rounds.share(of: task, among: 8) {
+      let own = key("task \(task)/\(number)")
+      switch number % 3 {
+      case 0: try await engine.write(data("v"), key: own)
+      case 1: try await engine.write([(own, data("v")), (key("common"), data("\(task)"))])
+      default: try await engine.apply([.write(data("v"), key: own), .remove(key: key("common"))])
+      }
+      changed.insert(own)
+    }
+    return changed
+  }
+  let all = changed.reduce(into: Set<CacheKey>()) { $0.formUnion($1) }
+  for subscriber in subscribers { try await subscriber.expectCovered(all, "the changes of 8 tasks") }
+}
+
+// MARK: - Subscribing
+
+private func checkSubscribing(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let rounds = context.rounds(quick: 20, standard: 100, exhaustive: 2_000, of: "subscriptions")
+  for round in rounds {
+    let isSubscribed = Flag()
+    let written = Task { @concurrent in
+      try await gather(0..<4) { writer in
+        var written: [CacheKey] = []
+        var rest = 3
+        while rest > 0, !Task.isCancelled {
+          // Those after the subscription are not what this is about.
+          if isSubscribed.isSet { rest -= 1 }
+          let key = key("\(round)/\(writer)/\(written.count)")
+          try await engine.write(data("v"), key: key)
+          written.append(key)
+          await Task.yield()
+        }
+        return written
+      }
+    }
+    do {
+      while try await engine.keyCount() < 8, !Task.isCancelled { await Task.yield() }
+      let subscriber = try await ChangeSubscriber(to: engine, context)
+      // What cannot be read after changes() has returned is acknowledged later.
+      let present = Set(try await engine.allKeys())
+      isSubscribed.set()
+      let missing = try await written.value.flatMap { $0 }.filter { !present.contains($0) }
+      try await subscriber.expectCovered(
+        missing, "writes that were acknowledged after changes() had returned")
+      try await engine.removeAllData()
+    } catch {
+      isSubscribed.set()
+      written.cancel()
+      throw error
+    }
+  }
+}
+
+// MARK: - Large batches, failures and slow subscribers
+
+private func checkLargeBatch(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let count = context.byLevel(quick: 5_000, standard: 50_000, exhaustive: 300_000)
+  let keys = keys(count, prefix: "batch/")
+  for size in [900, 1_100, count] {
+    let part = Array(keys.prefix(size))
+    let subscriber = try await ChangeSubscriber(to: engine, context)
+    try await engine.write(entries(part))
+    context.noteProgress()
+    try await subscriber.expectCovered(part, "a batch of \(size) writes")
+    try await engine.remove(keys: part)
+    context.noteProgress()
+    try await subscriber.expectCovered(part, "a batch of \(size) removals")
+  }
+}
+
+private struct ThrownByBody: Error {}
+
+private func checkFailingCalls(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  let invalid = [key(""), key(String(repeating: "k", count: 512))]
+  for round in 0..<12 {
+    switch round % 6 {
+    case 0: try await expectThrows { try await engine.write(data("v"), key: invalid[0]) }
+    case 1:
+      try await expectThrows { try await engine.write([(key("a"), data("v")), (invalid[1], data("v"))]) }
+    case 2:
+      try await expectThrows { try await engine.apply([.remove(key: key("a")), .remove(key: invalid[0])]) }
+    case 3: try await expectThrows { try await engine.remove(keys: [key("a"), invalid[1]]) }
+    case 4 where context.capabilities.contains(.transactions):
+      try await expectThrows {
+        try await engine.withTransaction { transaction in
+          try transaction.write(data("v"), key: key("a"))
+          throw ThrownByBody()
+        }
+      }
+    default:
+      let task = Task { @concurrent in
+        withUnsafeCurrentTask { $0?.cancel() }
+        try await engine.write(data("v"), key: key("cancelled \(round)"))
+      }
+      // What a cancelled call may throw is for rule C4 to say.
+      _ = await task.result
+    }
+    let next = key("after \(round)")
+    try await engine.write(data("v"), key: next)
+    try await subscriber.expectCovered([next], "a write after a call that had thrown or been cancelled")
+  }
+}
+
+private func expectThrows(_ call: () async throws -> Void) async throws {
+  do { try await call() } catch { return }
+  throw Violation("a call that should have thrown returned", rule: .k1)
+}
+
+private func checkSlowSubscriber(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let slow = try await ChangeSubscriber(to: engine, context)
+  let fast = try await ChangeSubscriber(to: engine, context)
+  var all: [CacheKey] = []
+  for round in context.rounds(quick: 60, standard: 300, exhaustive: 3_000, of: "changes") {
+    let prefix = "round \(round)/"
+    let some = keys(round % 3 == 0 ? 50 : 1, prefix: prefix)
+    try await engine.write(entries(some))
+    try await fast.expectCovered(some, "a write beside a subscriber that reads nothing")
+    all += some
+  }
+  try await slow.expectCovered(all, "what was written while the subscriber read nothing")
+}
+
+// MARK: - Reading what has been announced
+
+private func checkReadability(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  for round in context.rounds(quick: 60, standard: 300, exhaustive: 5_000, of: "changes") {
+    // A key of its own, so that an element that names it can only be for this write.
+    let keys = keys(round % 2 + 1, prefix: "round \(round)/")
+    async let written: Void = {
+      if keys.count == 1 {
+        try await engine.write(value(for: keys[0]), key: keys[0])
+      } else {
+        try await engine.apply(keys.map { .write(value(for: $0), key: $0) })
+      }
+    }()
+    try await subscriber.expectCovered(keys, "a write") { change in
+      guard case .keys(let found) = change else { return }
+      for key in found.intersection(keys) {
+        try expect(
+          try await engine.read(key: key), is: value(for: key),
+          "read(key:) of \(key) after an element that named it")
+      }
+    }
+    try await written
+  }
+}
+
+private func checkLatest(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  let key = key("number")
+  for round in 0..<context.byLevel(quick: 4, standard: 20, exhaustive: 200) {
+    context.noteProgress()
+    let (first, last) = (round * 25 + 1, round * 25 + 25)
+    async let written: Void = {
+      for number in first...last { try await engine.write(data("\(number)"), key: key) }
+    }()
+    let outcome = await subscriber.read(
+      key, of: engine, until: last, patience: context.patience(atMost: .seconds(60)))
+    try await written
+    try outcome.get()
+  }
+}
+
+extension ChangeSubscriber {
+  /// Reads the key after each element, until it is that number. Numbers that have been read never become smaller.
+  fileprivate func read(
+    _ key: CacheKey, of engine: EngineUnderTest, until last: Int, patience: Duration
+  ) async -> Result<Void, any Error> {
+    let outcome = await withStallTimeout(patience) { () -> Result<Void, any Error> in
+      do {
+        var latest = 0
+        while let change = await next() {
+          if case .keys(let found) = change, !found.contains(key) { continue }
+          let number = try number(of: try await engine.read(key: key), key)
+          try expect(number >= latest, "\(key) was \(number) after it had been \(latest)")
+          latest = number
+          if number == last { return .success(()) }
+        }
+        throw Violation("the stream ended before \(key) was \(last)")
+      } catch {
+        return .failure(error)
+      }
+    }
+    switch outcome {
+    case .success(let result): return result
+    case .failure:
+      return .failure(
+        Violation("no element came within \(patience) after which \(key) could be read as \(last)"))
+    }
+  }
+}

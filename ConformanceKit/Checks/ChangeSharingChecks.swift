@@ -1,0 +1,237 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What others change on a place, in this process and in others: rules X1, X2 and X5.
+
+extension CheckDefinition {
+  @CheckList static var changeSharingChecks: [CheckDefinition] {
+    Check(
+      .x1, "changes.of-another-engine",
+      "what another engine on the place changes, by a call of any kind, is covered",
+      needs: [.changeFeed, .persistent]
+    ) { try await checkOtherEngine($0) }
+    Check(
+      .x1, "changes.of-two-engines",
+      "what two engines on the place write at the same time is covered in both",
+      needs: [.changeFeed, .persistent]
+    ) { try await checkTwoEngines($0) }
+    Check(
+      .x1, "processes.changes", "what another process changes, by a call of any kind, is covered",
+      needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
+    ) { try await checkOtherProcess($0) }
+    Check(
+      .x1, "processes.changes-of-any-key",
+      "changes that another process makes are covered, for keys of any bytes and any length, and in large batches",
+      needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
+    ) { try await checkKeysOfOtherProcess($0) }
+    Check(
+      .x1, "processes.changes-at-the-same-time",
+      "what two processes write at the same time is covered in both",
+      needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
+    ) { try await checkTwoProcesses($0) }
+    Check(
+      .x1, "processes.changes-while-subscribing",
+      "a subscription misses nothing that another process is acknowledged after changes() has returned",
+      needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
+    ) { try await checkSubscribing($0) }
+    Check(
+      .x2, "processes.changes-can-be-read",
+      "who has received the element for a change by another process reads it, or a later state",
+      needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
+    ) { try await checkReadability($0) }
+    Check(
+      .x5, "killed.while-others-subscribe",
+      "of a process that is killed while it writes, what it was acknowledged is covered, and what others change after that",
+      needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
+    ) { try await checkKills($0) }
+  }
+}
+
+// MARK: - Engines
+
+private func checkOtherEngine(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  guard let second = try await context.openUnlessLocked(context.place) else { return }
+  for (writer, reader) in [(second, engine), (engine, second)] {
+    for kind in ChangeCall.Kind.all(context.capabilities) {
+      let call = ChangeCall(kind: kind, prefix: "\(kind.name)/")
+      try await call.prepare(writer)
+      let subscriber = try await ChangeSubscriber(to: reader, context)
+      try await call.perform(on: writer)
+      try await call.expectCovered(by: subscriber, " in another engine on the place")
+    }
+  }
+}
+
+private func checkTwoEngines(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  guard let second = try await context.openUnlessLocked(context.place) else { return }
+  let subscribers = [
+    try await ChangeSubscriber(to: engine, context), try await ChangeSubscriber(to: second, context),
+  ]
+  let rounds = context.rounds(quick: 200, standard: 1_000, exhaustive: 10_000, of: "writes")
+  let written = try await gather(0..<2) { writer in
+    var written: [CacheKey] = []
+    for number in rounds.share(of: writer, among: 2) {
+      let key = key("\(writer)/\(number)")
+      try await (writer == 0 ? engine : second).write(data("v"), key: key)
+      written.append(key)
+    }
+    return written
+  }
+  for subscriber in subscribers {
+    try await subscriber.expectCovered(written.flatMap { $0 }, "the writes of two engines at the same time")
+  }
+}
+
+// MARK: - Processes
+
+extension CheckContext {
+  /// Has another process make changes, one after the other. Returns when the last has been acknowledged.
+  fileprivate func perform(_ changes: MakeChanges, in worker: WorkerProcess) async throws {
+    for try await _ in try worker.start(changes) { noteProgress() }
+  }
+}
+
+private func checkOtherProcess(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  try await context.withWorker { worker in
+    for kind in ChangeCall.Kind.all(context.capabilities) {
+      let call = ChangeCall(kind: kind, prefix: "\(kind.name)/")
+      try await call.prepare(engine)
+      let subscriber = try await ChangeSubscriber(to: engine, context)
+      try await context.perform(MakeChanges([.call(call)], at: context.place), in: worker)
+      try await call.expectCovered(by: subscriber, " in another process")
+      // The same subscriber hears of this process too.
+      let own = key("own/\(kind.name)")
+      try await engine.write(data("v"), key: own)
+      try await subscriber.expectCovered(
+        [own], "a write by the engine itself, after another process had written")
+    }
+  }
+}
+
+private func checkKeysOfOtherProcess(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = AdversarialKeys.all + AdversarialKeys.atTheEdge
+  let long = (0..<400).map { key(String(repeating: "k", count: 500) + "\(10_000 + $0)") }
+  let many = ConformanceKit.keys(context.byLevel(quick: 5_000, standard: 50_000, exhaustive: 300_000))
+  try await context.withWorker { worker in
+    let subscriber = try await ChangeSubscriber(to: engine, context)
+    try await context.perform(MakeChanges(keys.map { .write([$0.value]) }, at: context.place), in: worker)
+    try await subscriber.expectCovered(keys, "writes of unusual keys in another process")
+    try await context.perform(MakeChanges([.write(keys.map(\.value))], at: context.place), in: worker)
+    try await subscriber.expectCovered(keys, "a batch of unusual keys in another process")
+    for batch in [long, Array(many.prefix(900)), many] {
+      try await context.perform(MakeChanges([.write(batch.map(\.value))], at: context.place), in: worker)
+      try await subscriber.expectCovered(batch, "a batch of \(batch.count) writes in another process")
+    }
+    try await context.perform(MakeChanges([.remove(many.map(\.value))], at: context.place), in: worker)
+    try await subscriber.expectCovered(many, "a batch of \(many.count) removals in another process")
+  }
+}
+
+private func checkTwoProcesses(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let count = context.byLevel(quick: 200, standard: 1_000, exhaustive: 20_000)
+  let theirs = ExchangeChanges(
+    place: context.place, share: "worker", other: "parent", count: count,
+    patience: context.patience(atMost: .seconds(60)))
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  try await context.withWorker { worker in
+    let messages = try worker.start(theirs)
+    // It has subscribed.
+    _ = try await messages.next()
+    async let written: Void = {
+      for number in 0..<count {
+        try await engine.write(data("v"), key: ExchangeChanges.key(number, of: "parent"))
+        if number.isMultiple(of: 64) { context.noteProgress() }
+      }
+    }()
+    try await subscriber.expectCovered(
+      (0..<count).flatMap { number in
+        ["worker", "parent"].map { ExchangeChanges.key(number, of: $0) }
+      }, "the writes of two processes at the same time")
+    try await written
+    while try await messages.next() != nil {}
+  }
+}
+
+private func checkSubscribing(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let rounds = context.byLevel(quick: 4, standard: 12, exhaustive: 200)
+  let steps = context.byLevel(quick: 20, standard: 40, exhaustive: 60)
+  try await context.withWorker { worker in
+    for round in 0..<rounds {
+      context.noteProgress()
+      let keys = keys(steps, prefix: "\(round)/")
+      let writes = MakeChanges(keys.map { .write([$0.value]) }, at: context.place)
+      var subscription: (subscriber: ChangeSubscriber, missing: [CacheKey])?
+      var count = 0
+      for try await _ in try worker.start(writes) {
+        count += 1
+        if count == 1 + round % 4 * steps / 8 {
+          let subscriber = try await ChangeSubscriber(to: engine, context)
+          // What is not there after changes() has returned is acknowledged later.
+          let present = Set(try await engine.allKeys())
+          subscription = (subscriber, keys.filter { !present.contains($0) })
+        }
+      }
+      guard let (subscriber, missing) = subscription else { continue }
+      try await subscriber.expectCovered(
+        missing, "writes of another process that were acknowledged after changes() had returned")
+    }
+  }
+}
+
+private func checkReadability(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(context.byLevel(quick: 60, standard: 300, exhaustive: 5_000))
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  try await context.withWorker { worker in
+    async let written: Void = context.perform(
+      MakeChanges(keys.map { .write([$0.value]) }, at: context.place), in: worker)
+    // Each key is written once, so that an element that names it can only be for that write.
+    try await subscriber.expectCovered(keys, "writes in another process") { change in
+      guard case .keys(let found) = change else { return }
+      for key in found.intersection(keys) {
+        try expect(
+          try await engine.keyExists(key), is: true, "keyExists(_:) of \(key) after an element that named it")
+      }
+    }
+    try await written
+    try expect(try await engine.keyCount(), is: keys.count, "keyCount() after the last element")
+  }
+}
+
+// MARK: - Kills
+
+private func checkKills(_ context: CheckContext) async throws {
+  let steps = NumberedSteps(batches: NumberedBatches(seed: context.budget.seed), kind: .single)
+  var processKiller = ProcessKiller(seed: ~context.budget.seed)
+  let engine = try await context.open()
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  var next = 1
+  for round in 0...(context.budget.kills / 2) {
+    context.noteProgress()
+    let work = WriteSteps(place: context.place, steps: steps, first: next)
+    let acknowledged = try await context.withWorker { worker in
+      try await processKiller.kill(worker, at: .working(limit: 12), of: work).filter { $0 > 0 }
+    }
+    let changed = acknowledged.flatMap { steps.operations(of: $0) }.compactMap { $0.written?.key }
+    try await subscriber.expectCovered(changed, "the writes of a process that was killed")
+    let own = key("own \(round)")
+    try await engine.write(data("v"), key: own)
+    try await subscriber.expectCovered([own], "a write after another process had been killed")
+    let theirs = key("theirs \(round)")
+    try await context.withWorker { worker in
+      try await context.perform(MakeChanges([.write([theirs.value])], at: context.place), in: worker)
+    }
+    try await subscriber.expectCovered([theirs], "a write by another process after one had been killed")
+    next = (acknowledged.last ?? next - 1) + 2
+  }
+}

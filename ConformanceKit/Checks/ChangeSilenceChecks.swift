@@ -1,0 +1,207 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What a feed does not tell of, and how it ends: rules X3 and X5.
+
+extension CheckDefinition {
+  @CheckList static var changeSilenceChecks: [CheckDefinition] {
+    for (name, calls) in silentCalls {
+      Check(
+        .x3, "changes.silence-of-\(name)", "\(name.replacing("-", with: " ")) yield no element",
+        needs: calls.needs.union(.changeFeed)
+      ) { try await checkSilence($0, name, calls.body) }
+    }
+    Check(
+      .x3, "changes.silence-of-a-second-engine",
+      "another engine that is opened on the place, reads and is closed yields no element",
+      needs: [.changeFeed, .persistent]
+    ) { context in
+      try await checkSilence(context, "an engine that reads") { engine in
+        guard let second = try await context.openUnlessLocked(context.place) else { return }
+        _ = try await second.readAllEntries()
+        _ = try await second.scan(.all, limit: 1)
+        try await context.close(second)
+      }
+    }
+    Check(
+      .x5, "changes.end-with-close",
+      "close() ends the streams of those who wait for an element, and of those who have read nothing; changes() then throws "
+        + "closed", needs: .changeFeed
+    ) { try await checkClosing($0) }
+    Check(
+      .x5, "changes.outlive-other-engines",
+      "the streams of an engine go on when another engine on the place is closed or released",
+      needs: [.changeFeed, .persistent]
+    ) { try await checkOtherEngines($0) }
+    Check(
+      .x5, "changes.outlive-other-subscribers",
+      "a loop over changes ends when its task is cancelled, and the streams of others go on",
+      needs: .changeFeed
+    ) { try await checkCancellation($0) }
+  }
+}
+
+// MARK: - Silence
+
+private struct SilentCalls: Sendable {
+  var needs: EngineCapabilities = []
+  let body: @Sendable (EngineUnderTest) async throws -> Void
+}
+
+private let silentCalls: [(String, SilentCalls)] = [
+  (
+    "reads",
+    SilentCalls { engine in
+      _ = try await engine.read(key: keys(3)[0])
+      _ = try await engine.read(key: key("absent"))
+      _ = try await engine.read(keys: keys(3))
+      _ = try await engine.readDataAndKeys(keys: keys(3))
+      _ = try await engine.readAllData()
+      _ = try await engine.readAllDataAndKeys()
+      _ = try await engine.keyExists(keys(3)[0])
+      _ = try await engine.keysExist(keys(3))
+      _ = try await engine.keyCount()
+      _ = try await engine.allKeys()
+      _ = try await engine.createdAt(key: keys(3)[0])
+      _ = try await engine.updatedAt(key: keys(3)[0])
+      _ = try await engine.readAllEntries()
+      _ = try await engine.scan(.all, limit: 2)
+      try await engine.verify()
+    }
+  ),
+  (
+    "empty-batches",
+    SilentCalls { engine in
+      try await engine.write([])
+      try await engine.remove(keys: [])
+      try await engine.apply([])
+    }
+  ),
+  (
+    "refused-writes",
+    SilentCalls { engine in
+      let invalid = key("")
+      try await expectError(.invalidKey, from: "write(_:key:)") {
+        try await engine.write(data("v"), key: invalid)
+      }
+      try await expectError(.invalidKey, from: "write(_:)") {
+        try await engine.write([(keys(3)[0], data("v")), (invalid, data("v"))])
+      }
+      try await expectError(.invalidKey, from: "remove(key:)") { try await engine.remove(key: invalid) }
+      try await expectError(.invalidKey, from: "remove(keys:)") {
+        try await engine.remove(keys: [keys(3)[0], invalid])
+      }
+      try await expectError(.invalidKey, from: "apply(_:)") {
+        try await engine.apply([.removeAll, .write(data("v"), key: invalid)])
+      }
+    }
+  ),
+  (
+    "transactions-that-read",
+    SilentCalls(needs: .transactions) { engine in
+      _ = try await engine.withTransaction { try $0.read(key: keys(3)[0]) }
+      _ = try await engine.withTransaction { try $0.scan(.all, limit: nil).count }
+      try await engine.withTransaction { _ in }
+    }
+  ),
+  (
+    "transactions-that-throw",
+    SilentCalls(needs: .transactions) { engine in
+      do {
+        try await engine.withTransaction { transaction in
+          try transaction.write(data("v"), key: keys(3)[0])
+          throw ChangedItsMind()
+        }
+      } catch let failure as CallFailure where failure.error is ChangedItsMind {}
+    }
+  ),
+]
+
+private struct ChangedItsMind: Error {}
+
+private func checkSilence(
+  _ context: CheckContext, _ what: String, _ calls: @Sendable (EngineUnderTest) async throws -> Void
+) async throws {
+  let engine = try await context.open()
+  try await engine.write(entries(keys(3)))
+  for round in 0..<3 {
+    let subscriber = try await ChangeSubscriber(to: engine, context)
+    let collector = ChangeCollector(try await engine.changes())
+    try await calls(engine)
+    // Whoever tells of something has had the time to do so.
+    for _ in 0..<20 { try await yieldToAllThreads() }
+    let told = collector.elements
+    try expect(told.isEmpty, "\(what) yielded \(describe(told))")
+    let last = key("last \(round)")
+    try await engine.write(data("v"), key: last)
+    try await subscriber.expectCovered([last], "the write after \(what)") { change in
+      try expect(
+        change == .keys([last]) || change == .everything,
+        "the first element after \(what) was \(describe(change)), and only \(last) had been written")
+    }
+  }
+}
+
+// MARK: - Ends
+
+private func checkClosing(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let patience = context.patience(atMost: .seconds(60))
+  let idle = try await ChangeSubscriber(to: engine, context)
+  let waiting = [
+    ChangeCollector(try await engine.changes()), ChangeCollector(try await engine.changes()),
+  ]
+  try await engine.write(data("v"), key: key("k"))
+  let late = try await ChangeSubscriber(to: engine, context)
+  try await engine.close()
+  if !context.capabilities.contains(.persistent), (try? await engine.keyCount()) != nil {
+    // It keeps nothing beyond its own life, and goes on (rule O3).
+    return
+  }
+  for collector in waiting {
+    try expect(
+      await collector.hasEnded(within: patience),
+      "\(patience) after close() the loop of a subscriber had not ended")
+  }
+  try await idle.expectEnd("after close()")
+  try await late.expectEnd("after close()")
+  try await expectError(.closed, from: "changes() of a closed engine") { _ = try await engine.changes() }
+}
+
+private func checkOtherEngines(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  for round in 0..<4 {
+    guard let second = try await context.openUnlessLocked(context.place) else { return }
+    let theirs = try await ChangeSubscriber(to: second, context)
+    try await second.write(data("v"), key: key("second \(round)"))
+    try await theirs.expectCovered([key("second \(round)")], "a write by the engine itself")
+    if round.isMultiple(of: 2) { try await context.close(second) } else { second.release() }
+    let own = key("own \(round)")
+    try await engine.write(data("v"), key: own)
+    try await subscriber.expectCovered(
+      [own, key("second \(round)")], "a write after another engine on the place was closed")
+  }
+}
+
+private func checkCancellation(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let patience = context.patience(atMost: .seconds(60))
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  for round in 0..<6 {
+    let other = ChangeCollector(try await engine.changes())
+    let key = key("round \(round)")
+    if round.isMultiple(of: 2) { try await engine.write(data("v"), key: key) }
+    try expect(
+      await other.cancel(within: patience),
+      "\(patience) after its task had been cancelled the loop of a subscriber had not ended")
+    // Given up without having read anything.
+    _ = try await engine.changes()
+    try await engine.write(data("v"), key: key)
+    try await subscriber.expectCovered([key], "a write after another subscriber had gone")
+  }
+}

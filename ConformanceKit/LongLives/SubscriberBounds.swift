@@ -1,0 +1,144 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// What slow and departed subscribers cost, in a process that does nothing else.
+struct SubscriberBounds: CheckTask {
+  enum Question: String, Codable, Sendable, CaseIterable {
+    case slow, gone, goneUnread
+
+    var name: String {
+      switch self {
+      case .slow: "slow-subscribers-are-bounded"
+      case .gone: "subscribers-that-left-cost-nothing"
+      case .goneUnread: "subscribers-that-were-cancelled-cost-nothing"
+      }
+    }
+
+    var expectation: String {
+      switch self {
+      case .slow:
+        "while nobody reads the elements, writes go on, and the memory grows by no more than \(Holdings.room >> 20) MiB "
+          + "however many keys change; the subscribers have everything covered afterwards"
+      case .gone:
+        "after thousands of subscriptions that were given up there are no more than \(Holdings.slack) more files, "
+          + "descriptors and threads than after the first 250"
+      case .goneUnread:
+        "after thousands of subscriptions whose loops were cancelled there are no more than \(Holdings.slack) more files, "
+          + "descriptors and threads than after the first 250"
+      }
+    }
+  }
+
+  let place: URL
+  let question: Question
+  let level: ConformanceBudget.Level
+  let patience: Duration
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    try note("opening the engine")
+    let engine = EngineUnderTest(try await makeEngine(place))
+    try await engine.write(entries(keys(16)))
+    switch question {
+    case .slow: try await neverRead(engine, note)
+    case .gone: try await subscribeOften(engine, note) { try await giveUp($0, $1) }
+    case .goneUnread: try await subscribeOften(engine, note) { try await cancel($0, $1) }
+    }
+    try await engine.close()
+  }
+
+  /// Writes and removes very many long keys, while subscribers read nothing.
+  private func neverRead(_ engine: EngineUnderTest, _ note: (String) throws -> Void) async throws {
+    let last = key("last")
+    // The first batches, so that what the engine itself needs for them is there.
+    for number in 0..<4 { try await pass(number, through: engine) }
+    let subscribers = [
+      try await ChangeSubscriber(to: engine, patience: patience),
+      try await ChangeSubscriber(to: engine, patience: patience),
+    ]
+    let before = try await Holdings.measured(in: place)
+    let start = ContinuousClock.now
+    let wanted = level == .exhaustive ? 1_000 : 100
+    var count = 0
+    // A slow engine comes less far.
+    while count < wanted, level == .exhaustive || ContinuousClock.now - start < patience / 2 {
+      count += 1
+      try note("writing and removing a batch of 1000 keys, number \(count)")
+      try await pass(count + 3, through: engine)
+    }
+    try await Holdings.expectBound(
+      from: before, in: place, "after \(count * 1_000) keys had changed that no subscriber had read of,",
+      since: "before", isMemoryCounted: true)
+    try await engine.write(data("v"), key: last)
+    for subscriber in subscribers {
+      try await subscriber.expectCovered([last], "the changes of \(count * 1_000) keys")
+    }
+  }
+
+  private func pass(_ number: Int, through engine: EngineUnderTest) async throws {
+    let name = String(repeating: "k", count: 496)
+    let keys = (0..<1_000).map { key("\(name)\(1_000_000 + number * 1_000 + $0)") }
+    try await engine.write(keys.map { ($0, data("v")) })
+    try await engine.remove(keys: keys)
+  }
+
+  /// Subscribes 250 times at a time, and compares what is held after the first with what is held after all.
+  private func subscribeOften(
+    _ engine: EngineUnderTest, _ note: (String) throws -> Void,
+    _ leave: (EngineUnderTest, Int) async throws -> Void
+  ) async throws {
+    var first: Holdings?
+    let count = level == .exhaustive ? 40 : level == .standard ? 8 : 4
+    for round in 1...count {
+      try note("\(round * 250) subscriptions")
+      for number in 0..<250 { try await leave(engine, round * 250 + number) }
+      guard let first else {
+        first = try await Holdings.measured(in: place)
+        continue
+      }
+      try await Holdings.expectBound(
+        from: first, in: place, "after \(round * 250) subscriptions", since: "after 250",
+        isMemoryCounted: true)
+    }
+    // The next subscriber is served as the first was.
+    let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
+    try await engine.write(data("v"), key: key("last"))
+    try await subscriber.expectCovered([key("last")], "a write after very many subscriptions")
+  }
+
+  private func giveUp(_ engine: EngineUnderTest, _ number: Int) async throws {
+    let changes = try await engine.changes()
+    if number % 8 == 0 { try await engine.write(data("\(number)"), key: keys(16)[number / 8 % 16]) }
+    withExtendedLifetime(changes) {}
+  }
+
+  private func cancel(_ engine: EngineUnderTest, _ number: Int) async throws {
+    let collector = ChangeCollector(try await engine.changes())
+    if number % 8 == 0 { try await engine.write(data("\(number)"), key: keys(16)[number / 8 % 16]) }
+    guard await collector.cancel(within: patience) else {
+      throw Violation(
+        "\(patience) after its task had been cancelled the loop of a subscriber had not ended", rule: .x5)
+    }
+  }
+}
+
+extension CheckDefinition {
+  @CheckList static var subscriberChecks: [CheckDefinition] {
+    for question in SubscriberBounds.Question.allCases {
+      Check(
+        .x4, "changes.\(question.name)", question.expectation, needs: .changeFeed, needsWorker: true
+      ) { context in
+        try await context.check(
+          SubscriberBounds(
+            place: context.place, question: question, level: context.budget.level,
+            patience: context.patience(atMost: .seconds(60))))
+      }
+    }
+  }
+}

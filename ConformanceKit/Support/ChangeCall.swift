@@ -1,0 +1,95 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// One call of each kind that changes something, here or in another process.
+struct ChangeCall: Codable, Sendable {
+  enum Kind: String, Codable, Sendable, CaseIterable {
+    case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
+    case applyRemoveAll, transactionRemoveAll
+
+    var name: String {
+      switch self {
+      case .write: "write"
+      case .overwrite: "overwrite"
+      case .writeMany: "write-many"
+      case .remove: "remove"
+      case .removeMany: "remove-many"
+      case .removeAll: "remove-all"
+      case .apply: "apply"
+      case .transaction: "transaction"
+      case .applyRemoveAll: "apply-remove-all"
+      case .transactionRemoveAll: "transaction-remove-all"
+      }
+    }
+
+    var needs: EngineCapabilities {
+      switch self {
+      case .transaction, .transactionRemoveAll: .transactions
+      default: []
+      }
+    }
+
+    /// The kinds that an engine with these capabilities has.
+    static func all(_ capabilities: EngineCapabilities) -> [Kind] {
+      allCases.filter { capabilities.isSuperset(of: $0.needs) }
+    }
+  }
+
+  let kind: Kind
+  /// What all keys begin with.
+  let prefix: String
+
+  private var keys: [CacheKey] { ConformanceKit.keys(3, prefix: prefix) }
+
+  /// The keys that the call changes. One that is absent before and after is not among them.
+  var changed: [CacheKey] {
+    switch kind {
+    case .write: [keys[2]]
+    case .overwrite, .remove: [keys[0]]
+    case .removeMany, .removeAll, .applyRemoveAll, .transactionRemoveAll: Array(keys[0...1])
+    case .writeMany, .apply, .transaction: keys
+    }
+  }
+
+  /// The call, as it is named in a sentence.
+  var description: String { "a call of the kind \(kind.name) on \(describe(changed))" }
+
+  /// Writes what the call removes or overwrites.
+  func prepare(_ engine: EngineUnderTest) async throws { try await engine.write(entries(Array(keys[0...1]))) }
+
+  func perform(on engine: EngineUnderTest) async throws {
+    let keys = keys
+    switch kind {
+    case .write: try await engine.write(value(for: keys[2]), key: keys[2])
+    case .overwrite: try await engine.write(value(for: keys[0]), key: keys[0])
+    case .writeMany: try await engine.write(entries(keys, version: 2))
+    case .remove: try await engine.remove(key: keys[0])
+    case .removeMany: try await engine.remove(keys: keys)
+    case .removeAll: try await engine.removeAllData()
+    case .apply:
+      try await engine.apply([.write(data("v"), key: keys[2]), .remove(key: keys[0]), .remove(key: keys[1])])
+    case .transaction:
+      try await engine.withTransaction { transaction in
+        try transaction.write(data("v"), key: keys[2])
+        try transaction.remove(key: keys[0])
+        try transaction.remove(key: keys[1])
+      }
+    case .applyRemoveAll:
+      try await engine.apply([.write(data("v"), key: keys[2]), .removeAll, .write(data("v"), key: keys[0])])
+    case .transactionRemoveAll:
+      try await engine.withTransaction { transaction in
+        try transaction.removeAll()
+        try transaction.write(data("v"), key: keys[0])
+      }
+    }
+  }
+
+  /// Fails unless the subscriber receives what covers the call.
+  func expectCovered(by subscriber: ChangeSubscriber, _ whose: String = "") async throws {
+    try await subscriber.expectCovered(changed, "\(description)\(whose)")
+  }
+}

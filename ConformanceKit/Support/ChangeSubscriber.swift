@@ -1,0 +1,110 @@
+import StockroomCore
+
+/// A subscriber of an engine that knows what it should receive.
+struct ChangeSubscriber: Sendable {
+  private let changes: StorageChanges
+  /// How long an element is waited for. As a rule it is not a thousandth of that.
+  private let patience: Duration
+
+  /// Subscribes.
+  init(to engine: EngineUnderTest, _ context: CheckContext) async throws {
+    changes = try await engine.changes()
+    patience = context.patience(atMost: .seconds(60))
+  }
+
+  init(to engine: EngineUnderTest, patience: Duration) async throws {
+    changes = try await engine.changes()
+    self.patience = patience
+  }
+
+  /// The next element.
+  func next() async -> StorageChange? {
+    var iterator = changes.makeAsyncIterator()
+    return await iterator.next()
+  }
+
+  /// Receives elements until they have covered the changes of these keys.
+  ///
+  /// - Parameters:
+  ///   - what: The changes, as the subject of a sentence.
+  ///   - note: Receives each element.
+  func expectCovered(
+    _ keys: some Collection<CacheKey>, _ what: String,
+    note: @escaping @Sendable (StorageChange) async throws -> Void = { _ in }
+  ) async throws {
+    if keys.isEmpty { return }
+    let missing = MutexProtected(Set(keys))
+    let outcome = await withStallTimeout(patience) { () -> Result<Bool, any Error> in
+      do {
+        var iterator = changes.makeAsyncIterator()
+        while let change = await iterator.next() {
+          try await note(change)
+          if case .keys(let found) = change {
+            let isOver = missing.withLock { missing in
+              missing.subtract(found)
+              return missing.isEmpty
+            }
+            if isOver { return .success(true) }
+          } else {
+            return .success(true)
+          }
+        }
+        return .success(false)
+      } catch {
+        return .failure(error)
+      }
+    }
+    switch outcome {
+    case .success(let result):
+      try expect(try result.get(), "the stream ended before an element had covered \(what)")
+    case .failure:
+      let left = missing.withLock { Array($0).inByteOrder() }
+      throw Violation(
+        "\(patience) after \(what) no element had covered \(left.count) of the keys: \(describe(left))")
+    }
+  }
+
+  /// Receives what is left, until the stream ends.
+  func expectEnd(_ when: String) async throws {
+    let outcome = await withStallTimeout(patience) {
+      var iterator = changes.makeAsyncIterator()
+      while await iterator.next() != nil {}
+    }
+    if case .failure = outcome { throw Violation("\(patience) \(when) a stream had not ended") }
+  }
+}
+
+/// A subscriber that receives in a task of its own, and keeps what it has received.
+final class ChangeCollector: Sendable {
+  private final class Received: Sendable {
+    let elements = MutexProtected<[StorageChange]>([])
+  }
+
+  private let received = Received()
+  private let task: Task<Void, Never>
+
+  init(_ changes: StorageChanges) {
+    task = Task { @concurrent [received] in
+      for await change in changes { received.elements.withLock { $0.append(change) } }
+    }
+  }
+
+  deinit { task.cancel() }
+
+  var elements: [StorageChange] { received.elements.withLock { $0 } }
+
+  /// Ends the loop by cancelling its task. Returns whether it has ended in time.
+  func cancel(within patience: Duration) async -> Bool {
+    task.cancel()
+    return await hasEnded(within: patience)
+  }
+
+  /// Waits until the loop has ended. Returns whether it has in time.
+  func hasEnded(within patience: Duration) async -> Bool {
+    if case .success = await withStallTimeout(patience, { [task] in await task.value }) {
+      true
+    } else {
+      false
+    }
+  }
+}

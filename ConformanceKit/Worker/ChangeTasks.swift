@@ -1,0 +1,73 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// Opens the engine, changes something again and again, and closes it. Sends the number of each change that was acknowledged.
+struct MakeChanges: WorkerTask {
+  enum Change: Codable, Sendable {
+    case call(ChangeCall)
+    /// Writes the keys, several as a batch.
+    case write([String])
+    /// Removes the keys as a batch.
+    case remove([String])
+  }
+
+  let changes: [Change]
+  let place: URL
+
+  init(_ changes: [Change], at place: URL) { (self.changes, self.place) = (changes, place) }
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine, send: @Sendable (Int) throws -> Void
+  ) async throws {
+    let engine = try await open(place, makeEngine)
+    for (number, change) in changes.enumerated() {
+      switch change {
+      case .call(let call): try await call.perform(on: engine)
+      case .write(let names) where names.count == 1:
+        let key = CacheKey(verbatim: names[0])
+        try await engine.write(value(for: key), key: key)
+      case .write(let names): try await engine.write(entries(names.map(CacheKey.init(verbatim:))))
+      case .remove(let names): try await engine.remove(keys: names.map(CacheKey.init(verbatim:)))
+      }
+      try send(number)
+    }
+    try await engine.close()
+  }
+}
+
+/// Opens the engine, subscribes, says so by sending 0, and writes while another process does the same. Returns when its feed has
+/// covered what both have written.
+struct ExchangeChanges: WorkerTask {
+  let place: URL
+  /// Which keys are its own, and which are those of the other.
+  let share: String
+  let other: String
+  let count: Int
+  let patience: Duration
+
+  static func key(_ number: Int, of share: String) -> CacheKey { CacheKey(verbatim: "\(share)/\(number)") }
+
+  func run(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Int) throws -> Void
+  ) async throws {
+    let engine = try await open(place, makeEngine)
+    let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
+    try send(0)
+    async let written: Void = {
+      for number in 0..<count {
+        try await engine.write(data("v"), key: Self.key(number, of: share))
+        if number.isMultiple(of: 64) { try send(number) }
+      }
+    }()
+    try await subscriber.expectCovered(
+      (0..<count).flatMap { number in [share, other].map { Self.key(number, of: $0) } },
+      "the writes of two processes at the same time")
+    try await written
+    try await engine.close()
+  }
+}

@@ -1,0 +1,157 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// An engine that tells of changes wrongly, and the checks that find it.
+struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
+  let rule: ContractRule
+  let name: String
+  let fault: ChangeFaultEngine.Fault
+  /// The checks that it fails.
+  let checks: Set<String>
+  let stallTimeout: Duration
+
+  var testDescription: String { "\(rule): \(name)" }
+
+  init(
+    _ rule: ContractRule, _ name: String, _ fault: ChangeFaultEngine.Fault, by checks: String...,
+    stallTimeout: Duration = .seconds(10)
+  ) {
+    (self.rule, self.name, self.fault, self.checks) = (rule, name, fault, Set(checks))
+    self.stallTimeout = stallTimeout
+  }
+
+  static let all: [ChangeFaultCase] = [
+    .init(.x1, "misses writes", .missesWrites, by: "changes.cover-write"),
+    .init(.x1, "misses writes of the value that is there", .missesOverwrites, by: "changes.cover-overwrite"),
+    .init(.x1, "misses batches", .missesBatches, by: "changes.cover-write-many"),
+    .init(.x1, "misses removals", .missesRemovals, by: "changes.cover-remove"),
+    .init(.x1, "misses batches of removals", .missesBatchesOfRemovals, by: "changes.cover-remove-many"),
+    .init(.x1, "misses removeAllData()", .missesRemovalsOfAll, by: "changes.cover-remove-all"),
+    .init(.x1, "misses apply(_:)", .missesApplies, by: "changes.cover-apply"),
+    .init(.x1, "misses transactions", .missesTransactions, by: "changes.cover-transaction"),
+    .init(
+      .x1, "names the keys of a batch that removes all", .missesRemoveAllInBatches,
+      by: "changes.cover-apply-remove-all"),
+    .init(
+      .x1, "names the keys of a transaction that removes all", .missesRemoveAllInTransactions,
+      by: "changes.cover-transaction-remove-all"),
+    .init(.x1, "tells only the first subscriber", .tellsOnlyTheFirst, by: "changes.cover-write"),
+    .init(.x1, "has no room for long keys", .missesLongKeys, by: "changes.of-any-key"),
+    .init(.x1, "names keys in lower case", .namesKeysWithoutCase, by: "changes.of-any-key"),
+    .init(.x1, "leaves it to other calls to tell", .leavesItToOthers, by: "changes.of-many-tasks"),
+    .init(
+      .x1, "tells those who subscribed before the call", .knowsSubscribersEarly,
+      by: "changes.while-subscribing"),
+    .init(.x1, "names the first keys of a batch", .tellsOfAFewKeys, by: "changes.of-a-large-batch"),
+    .init(.x1, "tells nothing after an error", .stopsAfterErrors, by: "changes.after-failing-calls"),
+    .init(
+      .x1, "gives up after many changes", .givesUpOnSlowSubscribers, by: "changes.for-a-slow-subscriber"),
+    .init(
+      .x1, "tells of its own changes only", .hearsOnlyItself, by: "changes.of-another-engine",
+      "changes.of-two-engines", "processes.changes"),
+    .init(.x1, "tells of its own process only", .hearsOnlyItsProcess, by: "processes.changes"),
+    .init(
+      .x1, "hears no other once it has written", .hearsNoOtherAfterOwnWrites, by: "changes.of-two-engines",
+      "processes.changes-at-the-same-time"),
+    .init(
+      .x1, "cannot pass on unusual keys", .missesUnusualKeysOfOthers, by: "processes.changes-of-any-key"),
+    .init(
+      .x1, "begins to listen somewhat late", .noticesSubscriptionsLate,
+      by: "processes.changes-while-subscribing"),
+    .init(
+      .x2, "tells before it writes", .tellsBeforeItWrites, by: "changes.can-be-read",
+      "changes.announce-the-latest"),
+    .init(
+      .x2, "tells of what it does not read yet", .tellsOfOthersEarly, by: "processes.changes-can-be-read"),
+    .init(.x3, "tells of reads", .tellsOfReads, by: "changes.silence-of-reads"),
+    .init(.x3, "tells of empty batches", .tellsOfEmptyBatches, by: "changes.silence-of-empty-batches"),
+    .init(.x3, "tells of what it refuses", .tellsOfRefusedWrites, by: "changes.silence-of-refused-writes"),
+    .init(
+      .x3, "tells of transactions that write nothing", .tellsOfTransactionsThatRead,
+      by: "changes.silence-of-transactions-that-read"),
+    .init(
+      .x3, "tells of transactions that throw", .tellsOfTransactionsThatThrow,
+      by: "changes.silence-of-transactions-that-throw"),
+    .init(.x3, "tells of openings", .tellsOfOpenings, by: "changes.silence-of-a-second-engine"),
+    .init(
+      .x4, "keeps all keys for a slow subscriber", .buffersWithoutBound,
+      by: "changes.slow-subscribers-are-bounded", stallTimeout: .seconds(240)),
+    .init(
+      .x4, "waits for slow subscribers", .waitsForSubscribers, by: "changes.slow-subscribers-are-bounded"),
+    .init(
+      .x4, "keeps a descriptor for each subscription", .leaksDescriptorsPerSubscription,
+      by: "changes.subscribers-that-left-cost-nothing",
+      "changes.subscribers-that-were-cancelled-cost-nothing",
+      stallTimeout: .seconds(240)),
+    .init(.x5, "tells on when it is closed", .goesOnWhenClosed, by: "changes.end-with-close"),
+    .init(.x5, "has subscribers when it is closed", .subscribesWhenClosed, by: "changes.end-with-close"),
+    .init(
+      .x5, "ends all streams with one engine", .endsAllWithOneEngine, by: "changes.outlive-other-engines"),
+    .init(
+      .x5, "ends all streams with one of them", .endsAllWithOneSubscriber,
+      by: "changes.outlive-other-subscribers"),
+    .init(
+      .x5, "tells of another process when that writes again", .tellsOfOthersOneLate,
+      by: "killed.while-others-subscribe"),
+  ]
+}
+
+extension ConformanceSuite {
+  /// The checks of change feeds, of an engine that may have a fault.
+  fileprivate static func changeFault(
+    _ name: String, _ fault: ChangeFaultEngine.Fault? = nil, stallTimeout: Duration = .seconds(240)
+  ) -> ConformanceSuite {
+    ConformanceSuite(
+      name, capabilities: ChangeFaultEngine.promises, stallTimeout: stallTimeout, budget: .quick,
+      worker: ConformanceWorker(
+        product: "FaultyEngineWorker", arguments: ["changeFault"] + (fault.map { [$0.rawValue] } ?? []))
+    ) { try ChangeFaultEngine(directory: $0, fault: fault) }
+  }
+
+  fileprivate var checksOfChanges: [ConformanceCheck] { checks.filter { ChangeFaultCase.isOwn($0.id) } }
+}
+
+extension ChangeFaultCase {
+  /// Whether the check is about change feeds.
+  static func isOwn(_ id: String) -> Bool {
+    id.hasPrefix("changes.") || id.hasPrefix("processes.changes") || id == "killed.while-others-subscribe"
+  }
+}
+
+@Suite("Engines that tell of changes wrongly")
+struct ChangeFaultTests {
+  @Test("Each faulty engine fails the checks that are named for it", arguments: ChangeFaultCase.all)
+  func failsForItsRule(_ engineCase: ChangeFaultCase) async throws {
+    let suite = ConformanceSuite.changeFault(
+      engineCase.name, engineCase.fault, stallTimeout: engineCase.stallTimeout)
+    var missed = engineCase.checks
+    // Where tasks or processes have to meet, it takes another look now and then.
+    for _ in 0..<5 where !missed.isEmpty {
+      for check in suite.checks where missed.contains(check.id) {
+        guard let failure = await check.outcome().failure else { continue }
+        missed.remove(check.id)
+        #expect(failure.rule == engineCase.rule || failure.rule == check.rule, "\(failure)")
+      }
+    }
+    #expect(missed.isEmpty)
+  }
+
+  @Test("Every check of change feeds has an engine that fails it")
+  func isComplete() {
+    let failing = ChangeFaultCase.all.reduce(into: Set()) { $0.formUnion($1.checks) }
+    #expect(Set(ConformanceSuite.changeFault("").checksOfChanges.map(\.id)) == failing)
+    let faults = Set(ChangeFaultCase.all.map(\.fault)).union([.saysEverything, .mergesForAWhile])
+    #expect(faults == Set(ChangeFaultEngine.Fault.allCases))
+  }
+
+  @Test(
+    "Correct engines pass, also those that merge elements, or name no keys",
+    arguments: [nil, ChangeFaultEngine.Fault.saysEverything, .mergesForAWhile])
+  func passes(_ behaviour: ChangeFaultEngine.Fault?) async throws {
+    for check in ConformanceSuite.changeFault("Log", behaviour).checksOfChanges { try await check.run() }
+  }
+}

@@ -1,0 +1,257 @@
+import Foundation
+import StockroomCore
+
+/// A correct engine with a change feed, on a log that several processes share, from which those are made that tell of changes
+/// wrongly.
+package final class ChangeFaultEngine: ApplyingEngine {
+  /// How the engine is broken on purpose.
+  package enum Fault: String, CaseIterable, Sendable {
+    // Misses one kind of call
+    case missesWrites, missesOverwrites, missesBatches, missesRemovals, missesBatchesOfRemovals
+    case missesRemovalsOfAll, missesApplies, missesTransactions, missesRemoveAllInBatches
+    case missesRemoveAllInTransactions
+    // Misses some
+    case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
+    case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers
+    // Misses others
+    case hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites, missesUnusualKeysOfOthers
+    case noticesSubscriptionsLate, tellsOfOthersOneLate
+    // Tells too early
+    case tellsBeforeItWrites, tellsOfOthersEarly
+    // Tells too much
+    case tellsOfReads, tellsOfEmptyBatches, tellsOfRefusedWrites, tellsOfTransactionsThatRead
+    case tellsOfTransactionsThatThrow, tellsOfOpenings
+    // Holds too much
+    case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
+    // Ends wrongly
+    case goesOnWhenClosed, subscribesWhenClosed, endsAllWithOneEngine, endsAllWithOneSubscriber
+    // No faults
+    case saysEverything, mergesForAWhile
+  }
+
+  package static let promises: EngineCapabilities = [
+    .persistent, .atomicBatches, .snapshotReads, .multiProcess, .transactions, .changeFeed,
+  ]
+  package let capabilities = promises
+
+  fileprivate struct State: ~Copyable {
+    var log: ChangeFaultLog?
+    var entries: [CacheKey: Data] = [:]
+    var dates: [CacheKey: (createdAt: Date, updatedAt: Date, sequence: Int)] = [:]
+    var sequence = 0
+    /// What others have written and cannot be read here yet, with the number of calls since.
+    var late: [(record: CrashFaultLog.Record, age: Int)] = []
+  }
+
+  private let state: MutexProtected<State>
+  private let feed: ChangeFaultFeed
+  private let fault: Fault?
+  private let transactions = DedicatedThread()
+  private let underWay = MutexProtected(0)
+
+  package init(directory: URL, fault: Fault? = nil) throws {
+    self.fault = fault
+    feed = ChangeFaultFeed(fault, place: directory)
+    var state = State()
+    state.log = try ChangeFaultLog(in: directory)
+    self.state = MutexProtected(state)
+    if fault == .tellsOfOpenings { feed.tellAllEngines(.everything) }
+  }
+
+  deinit {
+    transactions.stop()
+    feed.close()
+  }
+
+  /// Does something while no other engine does.
+  private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
+    try state.withLock { state in
+      guard state.log != nil else { throw StorageError(.closed, "The engine has been closed.") }
+      state.log?.lock()
+      defer { state.log?.unlock() }
+      let records = try state.log?.newRecords() ?? []
+      if fault == .tellsOfOthersEarly {
+        state.late = state.late.map { (record: $0.record, age: $0.age + 1) }
+        state.late += records.map { (record: $0, age: 0) }
+        for (record, _) in state.late.prefix(while: { $0.age >= 3 }) {
+          state.apply(record.operations, at: record.date)
+        }
+        state.late.removeAll { $0.age >= 3 }
+      } else {
+        for record in records { state.apply(record.operations, at: record.date) }
+      }
+      feed.tell(ofOthers: records.flatMap(\.operations))
+      return try body(&state)
+    }
+  }
+
+  private func commit(
+    _ operations: [StorageOperation], by call: ChangeFaultFeed.Call,
+    to subscribers: ChangeFaultFeed.Subscribers? = nil, _ state: inout State
+  ) throws {
+    let record = CrashFaultLog.Record(operations)
+    let isNew = !operations.contains { operation in
+      if case .write(_, let key) = operation { state.entries[key] != nil } else { false }
+    }
+    try state.log?.append(record)
+    state.apply(operations, at: record.date)
+    feed.tell(of: operations, by: isNew || call != .write ? call : .overwrite, to: subscribers)
+  }
+
+  // MARK: - Changes
+
+  private func commit(_ operations: [StorageOperation], by call: ChangeFaultFeed.Call) async throws {
+    do {
+      try operations.validate()
+      try Task.checkCancellation()
+    } catch {
+      feed.noteError(operations)
+      throw error
+    }
+    if operations.isEmpty {
+      try perform { _ in }
+      if fault == .tellsOfEmptyBatches { feed.tell(.everything) }
+      return
+    }
+    if fault == .tellsBeforeItWrites {
+      feed.tell(of: operations, by: call)
+      try? await Task.sleep(for: .milliseconds(2))
+    }
+    let subscribers = fault == .knowsSubscribersEarly ? feed.subscribers : nil
+    if fault == .waitsForSubscribers { await feed.waitUntilUnused() }
+    underWay.withLock { $0 += 1 }
+    defer { underWay.withLock { $0 -= 1 } }
+    if fault == .knowsSubscribersEarly || fault == .leavesItToOthers {
+      for _ in 0..<20 { await Task.yield() }
+    }
+    let isLeft = fault == .leavesItToOthers && underWay.withLock { $0 > 1 }
+    let told = fault == .tellsBeforeItWrites || isLeft ? .none : call
+    try perform { try commit(operations, by: told, to: subscribers, &$0) }
+  }
+
+  package func apply(_ operations: [StorageOperation]) async throws {
+    try await commit(operations, by: operations.contains { $0.isRemoveAll } ? .applyRemoveAll : .apply)
+  }
+
+  package func write(_ data: Data, key: CacheKey) async throws {
+    try await commit([.write(data, key: key)], by: .write)
+  }
+
+  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await commit(dataAndKeys.map { .write($0.data, key: $0.key) }, by: .writeMany)
+  }
+
+  package func remove(key: CacheKey) async throws { try await commit([.remove(key: key)], by: .remove) }
+
+  package func remove(keys: [CacheKey]) async throws {
+    try await commit(keys.map { .remove(key: $0) }, by: .removeMany)
+  }
+
+  package func removeAllData() async throws { try await commit([.removeAll], by: .removeAll) }
+
+  package func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    return try await transactions.run { [self] in
+      try perform { state in
+        let transaction = CopyTransaction(state.entries)
+        do {
+          let result = try body(transaction)
+          let operations = transaction.end()
+          if operations.isEmpty {
+            if fault == .tellsOfTransactionsThatRead { feed.tell(.everything) }
+          } else {
+            let removesAll = operations.contains { $0.isRemoveAll }
+            try commit(operations, by: removesAll ? .transactionRemoveAll : .transaction, &state)
+          }
+          return result
+        } catch {
+          if fault == .tellsOfTransactionsThatThrow { feed.tell(of: transaction.end(), by: .transaction) }
+          feed.noteError([])
+          transaction.end()
+          throw error
+        }
+      }
+    }
+  }
+
+  package func changes() async throws -> StorageChanges {
+    try Task.checkCancellation()
+    if fault == .subscribesWhenClosed, state.withLock({ $0.log == nil }) { return feed.subscribe() }
+    return try perform { _ in
+      feed.subscribe { [weak self] in
+        // What others have written is noticed by looking.
+        guard let self else { return }
+        do {
+          try self.perform { _ in }
+        } catch {
+          self.feed.tell(.everything)
+        }
+      }
+    }
+  }
+
+  package func close() async throws {
+    try await transactions.run {}
+    state.withLock { $0.log = nil }
+    feed.close()
+  }
+
+  // MARK: - Reading
+
+  package func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    if fault == .tellsOfReads { feed.tell(.keys([key])) }
+    return try perform { $0.entries[key] }
+  }
+
+  package func allKeys() async throws -> [CacheKey] { try perform { Array($0.entries.keys) } }
+
+  package func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { $0.dates[key]?.createdAt }
+  }
+
+  package func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try perform { $0.dates[key]?.updatedAt }
+  }
+
+  package func readAllEntries() async throws -> [StorageEntry] {
+    try perform { state in
+      let dates = state.dates
+      return state.entries.compactMap { key, data in
+        dates[key].map {
+          ($0.sequence, StorageEntry(key: key, data: data, createdAt: $0.createdAt, updatedAt: $0.updatedAt))
+        }
+      }.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+  }
+}
+
+extension ChangeFaultEngine.State {
+  fileprivate mutating func apply(_ operations: [StorageOperation], at now: Date) {
+    for operation in operations {
+      switch operation {
+      case .removeAll: (entries, dates) = ([:], [:])
+      case .remove(let key): (entries[key], dates[key]) = (nil, nil)
+      case .write(let data, let key):
+        sequence += 1
+        entries[key] = Data(data)
+        let old = dates[key]
+        dates[key] = (old?.createdAt ?? now, max(old?.updatedAt ?? now, now), old?.sequence ?? sequence)
+      }
+    }
+  }
+}
+
+extension CrashFaultLog.Record {
+  /// What it was made from.
+  var operations: [StorageOperation] {
+    changes.map { change in
+      guard let key = change.key.map(CacheKey.init(verbatim:)) else { return .removeAll }
+      return change.data.map { .write($0, key: key) } ?? .remove(key: key)
+    }
+  }
+}

@@ -1,0 +1,212 @@
+import Foundation
+import StockroomCore
+
+/// The subscribers of an engine, and what a fault has them miss.
+final class ChangeFaultFeed: Sendable {
+  typealias Fault = ChangeFaultEngine.Fault
+  typealias Subscribers = [Int: StorageChanges.Continuation]
+
+  /// What has changed something.
+  enum Call: Sendable {
+    case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
+    case applyRemoveAll, transactionRemoveAll
+    /// Something that has been told of already.
+    case none
+  }
+
+  private struct State {
+    var subscribers: Subscribers = [:]
+    var nextID = 0
+    var isPolled = false
+    var isStopped = false
+    /// What is sent at the next look.
+    var delayed: [(change: StorageChange, subscribers: Subscribers)] = []
+    // What faults remember
+    var toldKeys = 0
+    var isMute = false
+    var hasWritten = false
+    var looksToSkip = 0
+    var lastOfOthers: [StorageOperation] = []
+  }
+
+  private let state = MutexProtected(State())
+  private let fault: Fault?
+  private let place: String
+
+  /// The feeds of this process by place, for the faults that mix them up.
+  private struct Weak: Sendable { weak var feed: ChangeFaultFeed? }
+  private static let feeds = MutexProtected<[String: [Weak]]>([:])
+
+  init(_ fault: Fault?, place: URL) {
+    (self.fault, self.place) = (fault, place.path(percentEncoded: false))
+    Self.feeds.withLock { [place = self.place] in $0[place, default: []].append(Weak(feed: self)) }
+  }
+
+  var subscribers: Subscribers { state.withLock { $0.subscribers } }
+
+  private var siblings: [ChangeFaultFeed] {
+    Self.feeds.withLock { [place] in ($0[place] ?? []).compactMap(\.feed) }
+  }
+
+  // MARK: - Subscribing
+
+  /// - Parameter look: Looks for what others have written. Called again and again.
+  func subscribe(looking look: (@Sendable () -> Void)? = nil) -> StorageChanges {
+    let (changes, continuation) = StorageChanges.makeStream(
+      keyLimit: fault == .buffersWithoutBound ? .max : StorageChanges.defaultKeyLimit)
+    if fault == .leaksDescriptorsPerSubscription { _ = open("/dev/null", O_RDONLY) }
+    let (id, isFirst) = state.withLock { state in
+      state.nextID += 1
+      state.subscribers[state.nextID] = continuation
+      state.looksToSkip = fault == .noticesSubscriptionsLate ? 2 : 0
+      defer { if look != nil { state.isPolled = true } }
+      return (state.nextID, !state.isPolled)
+    }
+    continuation.onTermination { [weak self] in self?.leave(id) }
+    if isFirst, let look { poll(look) }
+    return changes
+  }
+
+  private func leave(_ id: Int) {
+    let remaining = state.withLock { state in
+      state.subscribers[id] = nil
+      return state.subscribers
+    }
+    if fault == .endsAllWithOneSubscriber { for continuation in remaining.values { continuation.finish() } }
+  }
+
+  /// Looks every few milliseconds, as long as the engine is there and open.
+  private func poll(_ look: @escaping @Sendable () -> Void) {
+    Thread.detachNewThread { [weak self] in
+      while let self, !self.state.withLock({ $0.isStopped }) {
+        if !self.subscribers.isEmpty { look() }
+        self.sendDelayed()
+        usleep(1_000)
+      }
+    }
+  }
+
+  func close() {
+    let subscribers = state.withLock { state in
+      state.isStopped = true
+      return state.subscribers
+    }
+    sendDelayed()
+    if fault == .goesOnWhenClosed { return }
+    for continuation in subscribers.values { continuation.finish() }
+    if fault == .endsAllWithOneEngine {
+      for feed in siblings { for continuation in feed.subscribers.values { continuation.finish() } }
+    }
+  }
+
+  /// Waits until all subscribers have gone, once they have been told of much.
+  func waitUntilUnused() async {
+    while state.withLock({ $0.toldKeys > 2_000 && !$0.subscribers.isEmpty }) {
+      // A task that is cancelled waits as well.
+      try? await Task.sleep(for: .milliseconds(5))
+    }
+  }
+
+  // MARK: - Telling
+
+  /// Sends a change as it is.
+  func tell(_ change: StorageChange, to chosen: Subscribers? = nil) {
+    let change = fault == .saysEverything ? .everything : change
+    let receivers = state.withLock { state -> Subscribers in
+      if case .keys(let keys) = change { state.toldKeys += keys.count } else { state.toldKeys += 1_000 }
+      if state.isMute || fault == .givesUpOnSlowSubscribers && state.toldKeys > 500 { return [:] }
+      var receivers = chosen ?? state.subscribers
+      if fault == .tellsOnlyTheFirst, let first = receivers.keys.min() {
+        receivers = receivers.filter { $0.key == first }
+      }
+      if fault != .mergesForAWhile { return receivers }
+      state.delayed.append((change, receivers))
+      return [:]
+    }
+    for continuation in receivers.values { continuation.send(change) }
+  }
+
+  func tellAllEngines(_ change: StorageChange) { for feed in siblings { feed.tell(change) } }
+
+  private func sendDelayed() {
+    let delayed = state.withLock { state in
+      defer { state.delayed = [] }
+      return state.delayed
+    }
+    for (change, subscribers) in delayed {
+      for continuation in subscribers.values { continuation.send(change) }
+    }
+  }
+
+  /// Tells of what a call of this engine has changed.
+  func tell(of operations: [StorageOperation], by call: Call, to chosen: Subscribers? = nil) {
+    if call == .none || call == fault?.missedCall { return }
+    state.withLock { $0.hasWritten = true }
+    let missesRemovals =
+      fault == .missesRemoveAllInBatches && call == .applyRemoveAll
+      || fault == .missesRemoveAllInTransactions && call == .transactionRemoveAll
+    guard let change = StorageChange(of: operations.filter { !missesRemovals || !$0.isRemoveAll }) else {
+      return
+    }
+    tell(limited(change), to: chosen)
+    if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.tell(change) } }
+  }
+
+  /// What is left of a change.
+  private func limited(_ change: StorageChange) -> StorageChange {
+    guard case .keys(let keys) = change else { return change }
+    switch fault {
+    case .missesLongKeys: return .keys(keys.filter { $0.value.utf8.count < 256 })
+    case .namesKeysWithoutCase: return .keys(Set(keys.map { CacheKey(verbatim: $0.value.lowercased()) }))
+    case .tellsOfAFewKeys: return .keys(Set(keys.prefix(100)))
+    default: return change
+    }
+  }
+
+  /// Tells of what other engines have written.
+  func tell(ofOthers operations: [StorageOperation]) {
+    if operations.isEmpty { return }
+    let told = state.withLock { state -> [StorageOperation] in
+      switch fault {
+      case .hearsOnlyItself, .hearsOnlyItsProcess: return []
+      case .hearsNoOtherAfterOwnWrites where state.hasWritten: return []
+      case .noticesSubscriptionsLate where state.looksToSkip > 0:
+        state.looksToSkip -= 1
+        return []
+      case .missesUnusualKeysOfOthers:
+        return operations.filter { operation in
+          guard let key = operation.key else { return true }
+          return key.value.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+        }
+      case .tellsOfOthersOneLate:
+        defer { state.lastOfOthers = Array(operations.suffix(1)) }
+        return state.lastOfOthers + operations.dropLast()
+      default: return operations
+      }
+    }
+    if let change = StorageChange(of: told) { tell(change) }
+  }
+
+  /// Takes note of a call that threw.
+  func noteError(_ operations: [StorageOperation]) {
+    if fault == .stopsAfterErrors { state.withLock { $0.isMute = true } }
+    if fault == .tellsOfRefusedWrites, !operations.isEmpty { tell(.everything) }
+  }
+}
+
+extension ChangeFaultEngine.Fault {
+  /// The kind of call that is not told of.
+  fileprivate var missedCall: ChangeFaultFeed.Call? {
+    switch self {
+    case .missesWrites: .write
+    case .missesOverwrites: .overwrite
+    case .missesBatches: .writeMany
+    case .missesRemovals: .remove
+    case .missesBatchesOfRemovals: .removeMany
+    case .missesRemovalsOfAll: .removeAll
+    case .missesApplies: .apply
+    case .missesTransactions: .transaction
+    default: nil
+    }
+  }
+}
