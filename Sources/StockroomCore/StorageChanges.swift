@@ -76,7 +76,7 @@ public struct StorageChanges: AsyncSequence, Sendable {
 /// The changes that a subscriber has not received yet.
 private final class ChangeBuffer: Sendable {
   private struct State {
-    var pending: StorageChange?
+    var pending = PendingChanges()
     var isFinished = false
     var isTerminated = false
     var nextID = 0
@@ -90,16 +90,14 @@ private final class ChangeBuffer: Sendable {
   init(keyLimit: Int) { self.keyLimit = max(0, keyLimit) }
 
   func send(_ change: StorageChange) {
-    let waiter = state.withLock { state -> CheckedContinuation<StorageChange?, Never>? in
-      if state.isFinished { return nil }
-      let merged = state.pending?.merged(with: change, keyLimit: keyLimit) ?? change.limited(to: keyLimit)
-      guard !state.waiting.isEmpty else {
-        state.pending = merged
-        return nil
-      }
-      return state.waiting.removeFirst().continuation
+    let (waiter, next) = state.withLock {
+      state -> (CheckedContinuation<StorageChange?, Never>?, StorageChange?) in
+      if state.isFinished { return (nil, nil) }
+      state.pending.add(change, keyLimit: keyLimit)
+      if state.waiting.isEmpty || state.pending.isEmpty { return (nil, nil) }
+      return (state.waiting.removeFirst().continuation, state.pending.take())
     }
-    waiter?.resume(returning: change.limited(to: keyLimit))
+    waiter?.resume(returning: next)
   }
 
   func next() async -> StorageChange? {
@@ -110,9 +108,10 @@ private final class ChangeBuffer: Sendable {
     return await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         let (isOver, change) = state.withLock { state -> (Bool, StorageChange?) in
+          // A cancellation before this point finds nobody waiting. What has come is for the next consumer.
+          if Task.isCancelled { return (true, nil) }
           if let pending = state.pending.take() { return (true, pending) }
-          // A cancellation before this point finds nobody waiting.
-          if state.isFinished || Task.isCancelled { return (true, nil) }
+          if state.isFinished { return (true, nil) }
           state.waiting.append((id, continuation))
           return (false, nil)
         }
@@ -139,7 +138,7 @@ private final class ChangeBuffer: Sendable {
     finish()
     let handlers = state.withLock { state in
       state.isTerminated = true
-      state.pending = nil
+      state.pending = PendingChanges()
       defer { state.terminationHandlers = [] }
       return state.terminationHandlers
     }
@@ -155,14 +154,26 @@ private final class ChangeBuffer: Sendable {
   }
 }
 
-extension StorageChange {
-  /// The change, or everything if it has more keys than that.
-  fileprivate func limited(to keyLimit: Int) -> StorageChange {
-    if case .keys(let keys) = self, keys.count <= keyLimit { self } else { .everything }
+/// Several changes that are received as one. They are added in place, so that a write costs no more beside a subscriber that has
+/// many of them to receive.
+private struct PendingChanges {
+  private var keys: Set<CacheKey> = []
+  private var isEverything = false
+
+  var isEmpty: Bool { keys.isEmpty && !isEverything }
+
+  mutating func add(_ change: StorageChange, keyLimit: Int) {
+    if isEverything { return }
+    if case .keys(let more) = change {
+      if keys.isEmpty { keys = more } else { keys.formUnion(more) }
+      if keys.count <= keyLimit { return }
+    }
+    (keys, isEverything) = ([], true)
   }
 
-  fileprivate func merged(with other: StorageChange, keyLimit: Int) -> StorageChange {
-    guard case .keys(let keys) = self, case .keys(let more) = other else { return .everything }
-    return StorageChange.keys(keys.union(more)).limited(to: keyLimit)
+  mutating func take() -> StorageChange? {
+    if isEmpty { return nil }
+    defer { self = PendingChanges() }
+    return isEverything ? .everything : .keys(keys)
   }
 }
