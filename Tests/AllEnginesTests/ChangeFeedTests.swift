@@ -165,6 +165,17 @@ import Testing
     try await engine.close()
   }
 
+  @Test("A place can be subscribed to and left again very often", arguments: engines)
+  func subscribingOften(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try Self.open(name, in: directory)
+    for _ in 0..<300 { _ = try await engine.changes() }
+    var changes = try await engine.changes().makeAsyncIterator()
+    try await engine.write(Data(), key: Self.key("a"))
+    #expect(await changes.next() == .keys([Self.key("a")]))
+    try await engine.close()
+  }
+
   @Test("Nothing is left in the place when nobody subscribes any more", arguments: shared)
   func logIsRemoved(name: String) async throws {
     let directory = try TemporaryDirectory()

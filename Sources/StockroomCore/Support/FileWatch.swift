@@ -77,8 +77,8 @@ package final class FileWatch: Sendable {
 }
 
 #if !canImport(Darwin)
-  /// The one instance of inotify that all watches of the process share: a user may have only few of them. It is closed while
-  /// nothing is watched.
+  /// The one instance of inotify that all watches of the process share: a user may have only few of them. It is kept once there is
+  /// one, as the kernel counts an instance for some time after it has been closed.
   private final class Inotify: Sendable {
     private struct Watch {
       let descriptor: Int32
@@ -103,11 +103,7 @@ package final class FileWatch: Sendable {
       try state.withLock { state in
         let instance = try state.instance?.descriptor ?? open(&state)
         let descriptor = inotify_add_watch(instance, path, events | UInt32(IN_MASK_ADD))
-        guard descriptor >= 0 else {
-          let error = errno
-          if state.watches.isEmpty { close(&state) }
-          throw StorageError.posix(error, "Watching \(path) failed.")
-        }
+        guard descriptor >= 0 else { throw StorageError.posix(errno, "Watching \(path) failed.") }
         state.nextID += 1
         state.watches[state.nextID] = Watch(descriptor: descriptor, events: events, handler: handler)
         return state.nextID
@@ -118,9 +114,7 @@ package final class FileWatch: Sendable {
       // Released outside of the lock, since that may run any code.
       let removed = state.withLock { state -> Watch? in
         guard let watch = state.watches.removeValue(forKey: id) else { return nil }
-        if state.watches.isEmpty {
-          close(&state)
-        } else if let instance = state.instance,
+        if let instance = state.instance,
           !state.watches.values.contains(where: { $0.descriptor == watch.descriptor })
         {
           inotify_rm_watch(instance.descriptor, watch.descriptor)
@@ -137,19 +131,9 @@ package final class FileWatch: Sendable {
       }
       let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
       source.setEventHandler { [self] in readEvents(from: descriptor) }
-      source.setCancelHandler { Self.release(descriptor) }
       source.activate()
       state.instance = (descriptor, source)
       return descriptor
-    }
-
-    private func close(_ state: inout State) {
-      state.instance.take()?.source.cancel()
-    }
-
-    /// `close`, whose name a method of this type has.
-    private static func release(_ descriptor: Int32) {
-      FileDescriptor(owning: descriptor, path: "").release()
     }
 
     /// Delivers what has happened before this call, and returns when that is done.
@@ -162,16 +146,14 @@ package final class FileWatch: Sendable {
     private func readEvents(from instance: Int32) {
       withUnsafeTemporaryAllocation(byteCount: 1 << 16, alignment: 8) { buffer in
         while true {
-          // Closed on this queue only, so it is still what it was, unless that has happened before.
-          guard state.withLock({ $0.instance?.descriptor }) == instance else { return }
           let count = read(instance, buffer.baseAddress, buffer.count)
           guard count > 0 else { return }
-          deliver(UnsafeRawBufferPointer(rebasing: buffer[..<count]), of: instance)
+          deliver(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
         }
       }
     }
 
-    private func deliver(_ buffer: UnsafeRawBufferPointer, of instance: Int32) {
+    private func deliver(_ buffer: UnsafeRawBufferPointer) {
       var offset = 0
       let headerSize = MemoryLayout<inotify_event>.size
       while offset + headerSize <= buffer.count {
@@ -180,12 +162,10 @@ package final class FileWatch: Sendable {
         offset += headerSize + Int(event.len)
         let isOverflow = event.mask & UInt32(IN_Q_OVERFLOW) != 0
         let isInterruption = isOverflow || event.mask & UInt32(IN_IGNORED) != 0
-        // Not those of an instance that has been closed since, whose descriptors mean other files.
         let handlers = state.withLock { state in
-          state.instance?.descriptor == instance
-            ? state.watches.values.filter {
-              isOverflow || $0.descriptor == event.wd && (isInterruption || $0.events & event.mask != 0)
-            }.map(\.handler) : []
+          state.watches.values.filter {
+            isOverflow || $0.descriptor == event.wd && (isInterruption || $0.events & event.mask != 0)
+          }.map(\.handler)
         }
         for handler in handlers {
           handler(isInterruption ? .interruption : .change(name: event.len == 0 ? nil : Array(name)))
