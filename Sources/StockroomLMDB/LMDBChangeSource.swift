@@ -3,9 +3,11 @@ import StockroomCore
 
 extension LMDBEnvironment {
   /// A stream of the changes from now on. On the thread that writes.
-  func subscribe(of owner: ObjectIdentifier, without origin: ChangeOrigin?) throws -> StorageChanges {
+  func subscribe(
+    of owner: ObjectIdentifier, without origin: ChangeOrigin?, on thread: DedicatedThread
+  ) throws -> StorageChanges {
     try feed.subscribe(without: origin, of: owner) {
-      LMDBChangeSource(self)
+      LMDBChangeSource(self, thread)
     } afterCommits: {
       try waitForCommits()
     }
@@ -25,19 +27,51 @@ extension LMDBEnvironment {
 
 /// How the changes of other processes are noticed: `data.mdb` is written, and LMDB counts the transactions.
 private final class LMDBChangeSource: ChangeSource {
-  private let environment: LMDBEnvironment
+  private struct Repair {
+    var isRequested = false
+    var failure: (any Error)?
+    var isClosed = false
+  }
 
-  init(_ environment: LMDBEnvironment) { self.environment = environment }
+  private let environment: LMDBEnvironment
+  /// The thread that writes.
+  private let thread: DedicatedThread
+  private let repair = MutexProtected(Repair())
+
+  init(_ environment: LMDBEnvironment, _ thread: DedicatedThread) {
+    (self.environment, self.thread) = (environment, thread)
+  }
 
   var writtenFiles: [String] { [environment.file.path] }
 
   func latestCommit() throws -> UInt64? {
+    if let failure = repair.withLock({ $0.failure.take() }) { throw failure }
     switch try environment.read({ $0.number }) {
-    case .value(let number): UInt64(clamping: number)
-    // The next call can tell.
-    case .paused, .needsRepair, .isStale: nil
+    case .value(let number): return UInt64(clamping: number)
+    case .paused, .isStale: return nil
+    case .needsRepair:
+      // As after another process has made the database larger than the map. There may be no other call for long.
+      try requestRepair()
+      return nil
     }
   }
 
-  func close() {}
+  /// Has the thread that writes repair the environment. Does not wait, as the thread may be waiting for this source to be closed.
+  private func requestRepair() throws {
+    let isFirst = repair.withLock { repair in
+      defer { repair.isRequested = true }
+      return !repair.isRequested
+    }
+    guard isFirst else { return }
+    try thread.enqueue { [self] in
+      repair.withLock { repair in
+        repair.isRequested = false
+        // The environment is closed only after its sources.
+        if repair.isClosed { return }
+        do { try environment.repair() } catch { repair.failure = error }
+      }
+    }
+  }
+
+  func close() { repair.withLock { $0.isClosed = true } }
 }

@@ -125,8 +125,8 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     try await gate.whileOpen {
       try Task.checkCancellation()
       let (owner, origin) = (ObjectIdentifier(self), ChangeOrigin.current)
-      return try await shared.thread.run { [environment = shared.environment] in
-        try environment.subscribe(of: owner, without: origin)
+      return try await shared.thread.run { [environment = shared.environment, thread = shared.thread] in
+        try environment.subscribe(of: owner, without: origin, on: thread)
       }
     }
   }
