@@ -4,6 +4,8 @@ import StockroomCore
 package final class ReferenceFeed: Sendable {
   private struct Subscriber {
     let owner: ObjectIdentifier
+    /// Whose changes it is not told of, as a store wants it.
+    let origin: ChangeOrigin?
     let continuation: StorageChanges.Continuation
   }
 
@@ -19,15 +21,20 @@ package final class ReferenceFeed: Sendable {
       id += 1
       return id
     }
-    subscribers.withLock { $0[id] = Subscriber(owner: owner, continuation: continuation) }
+    subscribers.withLock {
+      $0[id] = Subscriber(owner: owner, origin: ChangeOrigin.current, continuation: continuation)
+    }
     continuation.onTermination { [weak self] in self?.subscribers.withLock { $0[id] = nil } }
     return changes
   }
 
   /// Tells all subscribers of a batch that can be read.
-  package func send(_ operations: [StorageOperation]) {
+  package func send(_ operations: [StorageOperation], from origin: ChangeOrigin?) {
     guard let change = StorageChange(of: operations) else { return }
-    for subscriber in subscribers.withLock({ Array($0.values) }) { subscriber.continuation.send(change) }
+    for subscriber in subscribers.withLock({ Array($0.values) })
+    where subscriber.origin == nil || subscriber.origin !== origin {
+      subscriber.continuation.send(change)
+    }
   }
 
   /// Ends the streams of an engine.

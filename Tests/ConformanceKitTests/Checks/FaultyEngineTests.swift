@@ -169,7 +169,8 @@ struct FaultyEngineTests {
 
   @Test("Every rule has an engine or a store that breaks it, and no two cases have the same name")
   func isComplete() {
-    let broken = Set(FaultyEngineCase.all.map(\.rule) + FaultyStoreCase.all.map(\.rule)).union([.c5, .o6])
+    let broken = Set(FaultyEngineCase.all.map(\.rule) + FaultyStoreCase.all.map(\.rule))
+      .union(ChangeFaultCase.all.map(\.rule)).union([.c5, .o6])
     #expect(broken == Set(ContractRule.allCases))
     #expect(FaultyEngineCase.all.count >= 80)
     #expect(Set(FaultyEngineCase.all.map(\.testDescription)).count == FaultyEngineCase.all.count)

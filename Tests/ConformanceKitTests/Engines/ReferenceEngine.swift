@@ -152,12 +152,13 @@ final class ReferenceEngine: ApplyingEngine {
     try Task.checkCancellation()
     let shared = try open()
     hasTransactions.withLock { $0 = true }
-    return try await transactions.run { try shared.transact(body) }
+    let origin = ChangeOrigin.current
+    return try await transactions.run { try shared.transact(body, from: origin) }
   }
 
   /// Does what ``withTransaction(_:)`` does, on the thread of the caller.
   func transact<Result>(_ body: (any StorageTransaction) throws -> Result) throws -> Result {
-    try open().transact(body)
+    try open().transact(body, from: ChangeOrigin.current)
   }
 
   /// Does what ``apply(_:)`` does, on the thread of the caller.
@@ -300,7 +301,9 @@ private final class SharedContents: Sendable {
   }
 
   /// Runs the body on a copy, again and again until nobody has changed anything meanwhile.
-  func transact<Value>(_ body: (any StorageTransaction) throws -> Value) throws -> Value {
+  func transact<Value>(
+    _ body: (any StorageTransaction) throws -> Value, from origin: ChangeOrigin?
+  ) throws -> Value {
     while true {
       let (version, transaction) = try state.withLock { state in
         try load(&state)
@@ -310,13 +313,16 @@ private final class SharedContents: Sendable {
       defer { transaction.end() }
       let value = try body(transaction)
       let operations = transaction.end()
-      if try operations.isEmpty || commit(operations, at: version) { return value }
+      if try operations.isEmpty || commit(operations, at: version, from: origin) { return value }
     }
   }
 
   /// Commits, unless others have since the version. Returns whether it has.
   @discardableResult
-  func commit(_ operations: [StorageOperation], at version: Int? = nil) throws -> Bool {
+  func commit(
+    _ operations: [StorageOperation], at version: Int? = nil,
+    from origin: ChangeOrigin? = ChangeOrigin.current
+  ) throws -> Bool {
     try state.withLock { state in
       if let version, version != state.version { return false }
       try load(&state)
@@ -338,7 +344,7 @@ private final class SharedContents: Sendable {
         try state.log?.append(operations, at: now)
       }
       if fault != .remembersFailedWrites { state.contents.apply(operations, at: now) }
-      feed.send(operations)
+      feed.send(operations, from: origin)
       return true
     }
   }
