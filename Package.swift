@@ -139,7 +139,8 @@ let package = Package(
     .testTarget(
       name: "StockroomKitSupportTests", dependencies: ["StockroomKitSupport"], swiftSettings: settings),
     .testTarget(
-      name: "BenchmarkKitTests", dependencies: ["StockroomCore", "StockroomKitSupport", "BenchmarkKit"],
+      name: "BenchmarkKitTests",
+      dependencies: ["StockroomCore", "StockroomMemory", "StockroomKitSupport", "BenchmarkKit"],
       swiftSettings: settings),
     .testTarget(
       name: "StockroomCLITests",

@@ -35,7 +35,7 @@ public struct ConformanceSuite: Sendable {
 
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
-  /// What the checks of rules S1 to S8 put in front of the engine: `Store`, unless another is to be checked.
+  /// What the checks of rules S1 to S10 put in front of the engine: `Store`, unless another is to be checked.
   package var makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore = { StoreUnderTest($0) }
 
   /// How long readers compute in the checks of rule C5 before a write must have had its turn: a second, says the rule.

@@ -137,6 +137,10 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   case s7 = "S7"
   /// Identifiers of items.
   case s8 = "S8"
+  /// Stores that others change too.
+  case s9 = "S9"
+  /// Updates of one item.
+  case s10 = "S10"
 }
 
 extension ContractRule: CustomStringConvertible {
@@ -262,6 +266,10 @@ extension ContractRule: CustomStringConvertible {
     case .s6: "An entry that cannot be decoded hides no other, is reported with its key, and is not deleted."
     case .s7: "The cost of inserting or replacing one item does not grow with the number of items."
     case .s8: "Identifiers of any length and content work."
+    case .s9:
+      "Stores in front of one place show the same items in the same order once nothing is under way, whoever changed them."
+    case .s10:
+      "update reads, changes and writes an item as one step, so that no concurrent change is lost, by whomever it is made."
     }
   }
 }

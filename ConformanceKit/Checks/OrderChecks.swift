@@ -15,6 +15,23 @@ extension CheckDefinition {
       let order = try await writeShuffled(in: engine)
       try await expectOrder(order, in: engine)
     }
+    Check(
+      .r6, "order.of-some-entries",
+      "readEntries(keys:) gives those entries that exist, each once, as readAllEntries() does and in the same order"
+    ) { context in
+      let engine = try await context.open()
+      let order = try await writeShuffled(in: engine)
+      let all = try await engine.readAllEntries()
+      let asked = order.sorted().enumerated().filter { $0.offset % 3 != 1 }.map(\.element)
+      let some = try await engine.readEntries(keys: asked + [CacheKey(verbatim: "absent")] + asked.prefix(2))
+      let expected = all.filter { asked.contains($0.key) }
+      try expect(
+        some.map(\.key) == expected.map(\.key),
+        "it gave the keys \(some.map(\.key)) instead of \(expected.map(\.key))")
+      try expect(some == expected, "the values or times of some entries were not those of readAllEntries()")
+      let none = try await engine.readEntries(keys: [])
+      try expect(none.isEmpty, "readEntries(keys:) of no keys gave \(none.count) entries")
+    }
     Check(.r6, "order.survives-overwrites", "an overwrite, by whichever method, keeps the place of an entry")
     {
       context in

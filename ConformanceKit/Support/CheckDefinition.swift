@@ -44,7 +44,7 @@ struct CheckDefinition: Sendable {
       refusalChecks, corruptionChecks, powerCutChecks,
       storeConcurrencyChecks, storeFailureChecks,
       storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
-      storeIdentifierChecks, killChecks, multiProcessChecks,
+      storeIdentifierChecks, storeFollowingChecks, killChecks, multiProcessChecks,
       sizeChecks, batchSizeChecks, byteSizeChecks, sizeVisibilityChecks, storeSizeChecks, reservedNameChecks,
       wayChecks,
       longLifeChecks, crowdChecks, lateEffectChecks, fairnessChecks,

@@ -1,7 +1,7 @@
 import StockroomCore
 import StockroomStore
 
-/// A store as the checks of rules S1 to S8 see it: `Store`, or another that is held to the same rules.
+/// A store as the checks of rules S1 to S10 see it: `Store`, or another that is held to the same rules.
 ///
 /// It keeps each item as the JSON that `JSONCodec` makes of it, in an entry of its own.
 @MainActor
@@ -20,6 +20,10 @@ package protocol CheckedStore: AnyObject, Sendable {
 
   /// Makes one call.
   func perform(_ change: CheckedChange) async throws
+
+  /// Adds to the version of the item that is stored, as one step. Throws what `refusal` gives, if it gives anything, after the item has
+  /// been changed.
+  func update(_ item: CheckedItem, adding amount: Double, refusal: (any Error)?) async throws
 
   /// A chain of changes, of which nothing happens before what is returned is called: `run()`.
   func chain(_ changes: [CheckedChange]) async throws -> @MainActor @Sendable () async throws -> Void
@@ -119,6 +123,13 @@ final class StoreUnderTest: CheckedStore {
     case .remove(let items):
       if items.count == 1 { try await store.remove(items[0]) } else { try await store.remove(items) }
     case .removeAll: try await store.removeAll()
+    }
+  }
+
+  func update(_ item: CheckedItem, adding amount: Double, refusal: (any Error)?) async throws {
+    try await store.update(item) { item in
+      item = CheckedItem(item.id, version: item.version + amount)
+      if let refusal { throw refusal }
     }
   }
 

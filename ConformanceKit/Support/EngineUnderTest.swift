@@ -114,6 +114,10 @@ struct EngineUnderTest: StorageEngine {
     try await call("readAllEntries()") { try await engine.readAllEntries() }
   }
 
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await call("readEntries(keys:) of \(keys.count)") { try await engine.readEntries(keys: keys) }
+  }
+
   func apply(_ operations: [StorageOperation]) async throws {
     try await call("apply(_:) of \(operations.count)") { try await engine.apply(operations) }
   }

@@ -22,15 +22,20 @@ public struct StorageChanges: AsyncSequence, Sendable {
   public static let defaultKeyLimit = 1_000
 
   private let subscription: Subscription
+  /// Whose changes the stream leaves out.
+  package let origin: ChangeOrigin?
 
   /// A stream and what feeds it, for engines of your own.
   ///
-  /// - Parameter keyLimit: How many keys the stream holds until they are received.
+  /// - Parameters:
+  ///   - keyLimit: How many keys the stream holds until they are received.
+  ///   - origin: Whose changes the engine does not send to it: see ``ChangeOrigin``.
   public static func makeStream(
-    keyLimit: Int = defaultKeyLimit
+    keyLimit: Int = defaultKeyLimit, leavingOut origin: ChangeOrigin? = nil
   ) -> (changes: StorageChanges, continuation: Continuation) {
     let buffer = ChangeBuffer(keyLimit: keyLimit)
-    return (StorageChanges(subscription: Subscription(buffer)), Continuation(buffer: buffer))
+    let changes = StorageChanges(subscription: Subscription(buffer), origin: origin)
+    return (changes, Continuation(buffer: buffer))
   }
 
   /// An iterator over the changes since the stream was made, or since another iterator of it has received the last one.

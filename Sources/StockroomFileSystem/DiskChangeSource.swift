@@ -18,7 +18,14 @@ private final class DiskChangeSource: ChangeSource {
 
   init(_ connection: DiskConnection) { self.connection = connection }
 
-  let writtenFiles: [String] = []
+  /// Elsewhere than on Apple's systems, the directory tells of commits that are not in the log.
+  var writtenFiles: [String] {
+    #if canImport(Darwin)
+      [connection.state.file.path]
+    #else
+      []
+    #endif
+  }
 
   var entryDirectory: String? { connection.entries.path }
 

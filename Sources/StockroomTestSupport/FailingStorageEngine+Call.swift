@@ -22,6 +22,7 @@ extension FailingStorageEngine {
       case createdAt = "createdAt(key:)"
       case updatedAt = "updatedAt(key:)"
       case readAllEntries = "readAllEntries()"
+      case readEntries = "readEntries(keys:)"
       case apply = "apply(_:)"
       case scan = "scan(_:limit:)"
       case withTransaction = "withTransaction(_:)"

@@ -98,6 +98,11 @@ extension FailingStorageEngine: StorageEngine {
   }
 
   /// Noted, then done by the engine underneath.
+  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await pass(Call(.readEntries, keys)) { try await base.readEntries(keys: keys) }
+  }
+
+  /// Noted, then done by the engine underneath.
   public func apply(_ operations: [StorageOperation]) async throws {
     var keys: [CacheKey] = []
     var byteCount = 0

@@ -27,6 +27,9 @@ import StockroomCore
 /// try await insertion
 /// ```
 ///
+/// Calls of `changes()` fail and are held only if a test asks for that, since a `Store` makes one of its own accord and goes on
+/// without.
+///
 /// All of it may be used from any task at any time.
 public final class FailingStorageEngine: Sendable {
   /// When a call fails.
@@ -73,7 +76,8 @@ public final class FailingStorageEngine: Sendable {
   /// added is thrown, and all are spent.
   public func failCall(
     _ number: Int = 1, with error: any Error = StorageError(.io, "A fault of the test."),
-    _ timing: Timing = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
+    _ timing: Timing = .beforehand,
+    where matches: @escaping @Sendable (Call) -> Bool = { $0.method != .changes }
   ) {
     addFault(callsToSkip: max(number, 1) - 1, error, timing, matches)
   }
@@ -81,7 +85,8 @@ public final class FailingStorageEngine: Sendable {
   /// Makes every call that `matches` accepts fail, until ``clearFaults()``.
   public func failEveryCall(
     with error: any Error = StorageError(.io, "A fault of the test."),
-    _ timing: Timing = .beforehand, where matches: @escaping @Sendable (Call) -> Bool = { _ in true }
+    _ timing: Timing = .beforehand,
+    where matches: @escaping @Sendable (Call) -> Bool = { $0.method != .changes }
   ) {
     addFault(callsToSkip: nil, error, timing, matches)
   }
@@ -107,7 +112,7 @@ public final class FailingStorageEngine: Sendable {
   ///
   /// Whether it fails is decided when it arrives. A held call whose task is cancelled throws `CancellationError`, and
   /// nothing of it has happened (rule C4).
-  public func hold(where matches: @escaping @Sendable (Call) -> Bool = { _ in true }) {
+  public func hold(where matches: @escaping @Sendable (Call) -> Bool = { $0.method != .changes }) {
     state.withLock { $0.isAdmitted = { !matches($0) } }
   }
 

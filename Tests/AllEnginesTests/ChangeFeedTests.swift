@@ -191,6 +191,23 @@ import Testing
     try await engine.close()
   }
 
+  @Test(
+    "A place that is removed while somebody subscribes is gone, and nothing is put there again",
+    arguments: shared)
+  func removedPlace(name: String) async throws {
+    for _ in 0..<20 {
+      let directory = try TemporaryDirectory()
+      let place = directory.url.appending(path: "place", directoryHint: .isDirectory)
+      let engine = try EngineCatalogue.select([name])[0].open(place, .process)
+      try await engine.write(Data(), key: Self.key("a"))
+      let changes = try await engine.changes()
+      try FileManager.default.removeItem(at: place)
+      withExtendedLifetime(changes) {}
+      try await engine.close()
+      #expect(!FileManager.default.fileExists(atPath: place.path(percentEncoded: false)))
+    }
+  }
+
   @Test("A subscriber is not told of its own changes if it does not want to be", arguments: engines)
   func origin(name: String) async throws {
     let directory = try TemporaryDirectory()

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomMemory
 import Testing
 
 @testable import BenchmarkKit
@@ -61,7 +62,10 @@ import Testing
   @Test("Every workload runs alone", arguments: quick.map(\.name))
   func alone(name: String) async throws {
     let workload = try #require(Workload.all.first { $0.name == name })
-    let report = try await run([persistent("a")], repetitions: 1, workloads: [workload])
+    let subject =
+      workload.needs.contains(.transactions)
+      ? BenchmarkSubject("a") { _ in MemoryStorageEngine() } : persistent("a")
+    let report = try await run([subject], repetitions: 1, workloads: [workload])
     let result = try #require(report.results.first)
     #expect(report.results.count == 1)
     #expect(result.seconds.minimum > 0 && result.operations > 0 && result.processorSecondsPerOperation > 0)

@@ -16,7 +16,7 @@ package final class ReferenceFeed: Sendable {
 
   /// A stream of what is sent from now on.
   package func subscribe(_ owner: ObjectIdentifier) -> StorageChanges {
-    let (changes, continuation) = StorageChanges.makeStream()
+    let (changes, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
     let id = nextID.withLock { id in
       id += 1
       return id

@@ -10,7 +10,7 @@ extension Workload {
   static let store: [Workload] =
     [load(10_000), decodeInOneLoop(10_000), load(100_000), decodeInOneLoop(100_000)]
     + [1_000, 10_000, 100_000].flatMap {
-      [insertOne(beside: $0), replaceOne(among: $0), removeOne(among: $0)]
+      [insertOne(beside: $0), replaceOne(among: $0), updateOne(among: $0), removeOne(among: $0)]
     }
     + [insertMany, encodeInOneLoop, chain]
 
@@ -68,6 +68,16 @@ extension Workload {
     ) { run in
       let replaced = StoredItem.numbered(0..<200, name: "another name")
       try await change(run, count, replaced) { try await $0.insert($1) }
+    }
+  }
+
+  private static func updateOne(among count: Int) -> Workload {
+    ofItems(
+      count, "store-update-one-\(count)", "Updates 200 items of a store of \(count), one after another."
+    ) { run in
+      try await change(run, count, StoredItem.numbered(0..<200)) { store, item in
+        try await store.update(item) { $0.age += 1 }
+      }
     }
   }
 
@@ -185,7 +195,7 @@ private func verify(inAnyOrder found: [StoredItem], are items: [StoredItem]) thr
 private struct StoredItem: StorableItem, Identifiable, Equatable {
   let id: String
   let name: String
-  let age: Int
+  var age: Int
   let score: Double
   let tags: [String]
 

@@ -18,6 +18,9 @@ extension Workload {
     Group(
       name: "tasks", summary: "Durable writes by 1 to 256 concurrent tasks. Less than a minute.",
       workloads: concurrentWrites),
+    Group(
+      name: "transactions", summary: "Transactions by one task and by 64. Less than a minute.",
+      workloads: [transactions(1), transactions(64)]),
     Group(name: "sizes", summary: "Values of 100 B to 1 MB. About 3 minutes.", workloads: valueSizes),
     Group(
       name: "growth",

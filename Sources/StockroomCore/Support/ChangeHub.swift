@@ -36,7 +36,7 @@ package final class ChangeHub: Sendable {
     without origin: ChangeOrigin?, of owner: ObjectIdentifier? = nil,
     onEnd: @escaping @Sendable () -> Void = {}
   ) -> StorageChanges {
-    let (changes, continuation) = StorageChanges.makeStream()
+    let (changes, continuation) = StorageChanges.makeStream(leavingOut: origin)
     let subscriber = Subscriber(continuation: continuation, origin: origin, owner: owner)
     let id = state.withLock { state in
       state.nextID += 1

@@ -173,7 +173,9 @@ final class ChangeWatcher: Sendable {
       if state.delays.isEmpty { state.delays = Self.delays[...] }
       return nil
     }
-    if !state.log.isInPlace {
+    // One that has been removed is not made again, as the whole place may be on its way out. Without it, a commit has changed
+    // everything, for all that is known.
+    if !state.log.isInPlace, try FileIdentity(path: state.log.path) != nil {
       state.isBlind = true
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
       let watches = try watchFiles(log.path)

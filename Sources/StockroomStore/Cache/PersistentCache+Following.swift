@@ -20,6 +20,8 @@ extension PersistentCache.Core {
     guard isNeeded else { return }
     do {
       let changes = try await ChangeOrigin.$current.withValue(origin) { try await storage.engine.changes() }
+      // Of all changes it would be told of its own, and keep nothing in memory.
+      guard changes.origin === origin else { return }
       // What has been read before may have been changed since.
       withState { $0.forgetAll() }
       let task = Task { [weak self] in

@@ -1,10 +1,11 @@
 import StockroomCore
 
 extension StoreBackend {
-  /// A stream of what others change from now on; nil if the engine has none.
+  /// A stream of what others change from now on; nil if the engine has none, or only one of all changes.
   func changes() async throws -> StorageChanges? {
     guard let engine, engine.capabilities.contains(.changeFeed) else { return nil }
-    return try await asOrigin { try await engine.changes() }
+    let changes = try await asOrigin { try await engine.changes() }
+    return changes.origin === origin ? changes : nil
   }
 
   /// What the engine holds under these keys, decoded.

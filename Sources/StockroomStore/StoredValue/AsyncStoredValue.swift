@@ -180,6 +180,7 @@ extension AsyncStoredValue {
     guard engine.capabilities.contains(.changeFeed), feed.withLock({ $0 == nil }) else { return }
     do {
       let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
+      guard changes.origin === origin else { return }
       let task = Task { [weak self, key = observed.key] in
         for await change in changes {
           if case .keys(let keys) = change, !keys.contains(key) { continue }

@@ -39,6 +39,8 @@ extension FaultyEngineCase {
     .init(.r4, "says nil when a read fails", also: [.o3]) { SaysNilWhenOneReadFails(base: $0) },
 
     .init(.r6, "lists entries by key") { ListsEntriesByKey(base: $0) },
+    .init(.r6, "reads some entries in the order of the request") { ReadsEntriesInOrderOfRequest(base: $0) },
+    .init(.r6, "reads some entries twice") { ReadsEntriesTwice(base: $0) },
     .init(.r6, "lists entries by last write") { ListsEntriesByLastWrite(base: $0) },
     .init(.r6, "sorts batches") { SortsBatches(base: $0) },
     .init(.r6, "puts what is written twice at the end of a batch") { PutsRepeatsLast(base: $0) },
@@ -267,6 +269,24 @@ struct ListsEntriesByKey: FaultyEngine {
   let base: ReferenceEngine
   func readAllEntries() async throws -> [StorageEntry] {
     try await base.readAllEntries().sorted { $0.key < $1.key }
+  }
+}
+
+struct ReadsEntriesInOrderOfRequest: FaultyEngine {
+  let base: ReferenceEngine
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    let entries = Dictionary(try await base.readEntries(keys: keys).map { ($0.key, $0) }) { first, _ in first
+    }
+    var asked: Set<CacheKey> = []
+    return keys.filter { asked.insert($0).inserted }.compactMap { entries[$0] }
+  }
+}
+
+struct ReadsEntriesTwice: FaultyEngine {
+  let base: ReferenceEngine
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    let entries = try await base.readEntries(keys: keys)
+    return entries.flatMap { entry in keys.filter { $0 == entry.key }.map { _ in entry } }
   }
 }
 

@@ -7,19 +7,26 @@ import Testing
 struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let fault: ReferenceStore.Fault
+  /// What the engine behind it claims.
+  var capabilities: EngineCapabilities = [.atomicBatches]
   /// Rules that cannot be kept by a store that breaks the first.
   let also: Set<ContractRule>
 
   var testDescription: String { "\(rule): \(fault)" }
 
-  init(_ rule: ContractRule, _ fault: ReferenceStore.Fault, also: Set<ContractRule> = []) {
-    (self.rule, self.fault, self.also) = (rule, fault, also)
+  init(
+    _ rule: ContractRule, _ fault: ReferenceStore.Fault, also: Set<ContractRule> = [],
+    in capabilities: EngineCapabilities = [.atomicBatches]
+  ) {
+    (self.rule, self.fault, self.also, self.capabilities) = (rule, fault, also, capabilities)
   }
 
   /// The checks that are made of the store: those of the rule that it breaks and, in an exhaustive run, of all others,
   /// which it must pass if it can.
   var checks: [ConformanceCheck] {
-    FaultyStoreTests.checks(fault: fault).filter { TestRun.isExhaustive || $0.rule == rule }
+    FaultyStoreTests.checks(fault: fault, capabilities: capabilities).filter {
+      TestRun.isExhaustive || $0.rule == rule
+    }
   }
 
   static let all: [FaultyStoreCase] = [
@@ -58,6 +65,11 @@ struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
     .init(.s8, .hashesBeginnings),
     .init(.s8, .refusesLongIdentifiers),
     .init(.s8, .replacesByHash),
+    .init(.s9, .followsNobody, in: [.atomicBatches, .changeFeed]),
+    .init(.s9, .followsWithoutRemovals, in: [.atomicBatches, .changeFeed]),
+    .init(.s9, .appendsWhatOthersInsert, in: [.atomicBatches, .changeFeed]),
+    .init(.s10, .updatesWithoutTransaction, in: [.atomicBatches, .transactions]),
+    .init(.s10, .updatesBeforeRefusing, in: [.atomicBatches, .transactions]),
   ]
 }
 
@@ -65,10 +77,16 @@ struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
 struct FaultyStoreTests {
   fileprivate static func checks(
     fault: ReferenceStore.Fault? = nil, capabilities: EngineCapabilities = [.atomicBatches],
-    makeEngine: @escaping @Sendable (URL) throws -> any StorageEngine = { _ in try ReferenceEngine() }
+    makeEngine: (@Sendable (URL) throws -> any StorageEngine)? = nil
   ) -> [ConformanceCheck] {
+    let makeEngine = makeEngine ?? { _ in try ReferenceEngine(claiming: capabilities) }
     let budget: ConformanceBudget = TestRun.isExhaustive ? .standard : .quick
-    var suite = ConformanceSuite("Plain", capabilities: capabilities, budget: budget, makeEngine: makeEngine)
+    // A store that never shows what it should is waited for until the check stalls.
+    var suite = ConformanceSuite(
+      "Plain", capabilities: capabilities,
+      stallTimeout: fault?.isWaitedForInVain ?? false ? .seconds(10) : .seconds(60),
+      budget: budget,
+      makeEngine: makeEngine)
     suite.makeStore = { ReferenceStore($0, fault: fault) }
     return suite.checks.filter(\.rule.isForStores)
   }
@@ -111,5 +129,15 @@ struct FaultyStoreTests {
     #expect(await Self.failures(of: byLastWrite).contains { $0.rule == .s4 })
     let lowercase = Self.checks { _ in RenamingEngine(base: try ReferenceEngine()) { $0.lowercased() } }
     #expect(await Self.failures(of: lowercase).contains { $0.rule == .s8 })
+  }
+}
+
+extension ReferenceStore.Fault {
+  /// Whether the store never shows what a check waits for.
+  fileprivate var isWaitedForInVain: Bool {
+    switch self {
+    case .followsNobody, .followsWithoutRemovals, .appendsWhatOthersInsert: true
+    default: false
+    }
   }
 }

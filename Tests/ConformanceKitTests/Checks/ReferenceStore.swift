@@ -20,6 +20,8 @@ final class ReferenceStore: CheckedStore {
     case hidesUnreadable, deletesUnreadable, failsOnUnreadable, stopsAtUnreadable
     case writesEverything, readsEverything, copiesItems
     case cutsIdentifiers, composesIdentifiers, hashesBeginnings, refusesLongIdentifiers, replacesByHash
+    case followsNobody, followsWithoutRemovals, appendsWhatOthersInsert
+    case updatesWithoutTransaction, updatesBeforeRefusing
   }
 
   private(set) var unreadableKeys: [CacheKey] = []
@@ -31,12 +33,17 @@ final class ReferenceStore: CheckedStore {
   private let engine: any StorageEngine
   private let fault: Fault?
   private let codec = JSONCodec()
+  /// By which the engine tells the changes of this store from those of others.
+  private let origin = ChangeOrigin()
+  @ObservationIgnored private var feed: Task<Void, Never>?
 
   init(_ engine: any StorageEngine, fault: Fault? = nil) {
     (self.engine, self.fault) = (engine, fault)
     // Callers that wait for the items receive a failure.
     Task { try? await itemsHaveLoaded() }
   }
+
+  isolated deinit { feed?.cancel() }
 
   var items: [CheckedItem] {
     access(keyPath: \.items)
@@ -108,11 +115,58 @@ extension ReferenceStore {
     }
   }
 
+  /// Reads everything again whenever others have changed something.
+  private func followIfNeeded() async throws {
+    guard feed == nil, fault != .followsNobody, engine.capabilities.contains(.changeFeed) else { return }
+    let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
+    feed = Task { [weak self] in
+      for await _ in changes {
+        // What fails is read with the next change.
+        try? await self?.inTurn { try await self?.load() }
+      }
+    }
+  }
+
+  func update(_ item: CheckedItem, adding amount: Double, refusal: (any Error)?) async throws {
+    try await inTurn { [self] in
+      try await loadOnce()
+      let (key, codec) = (key(of: item), codec)
+      if fault == .updatesWithoutTransaction || fault == .updatesBeforeRefusing {
+        guard let data = try await engine.read(key: key) else { return }
+        let stored = try codec.decode(CheckedItem.self, from: data)
+        if fault == .updatesWithoutTransaction, let refusal { throw refusal }
+        // Others have their turn between the read and the write.
+        await Task.yield()
+        try await commit([.insert([CheckedItem(stored.id, version: stored.version + amount)])])
+        if let refusal { throw refusal }
+        return
+      }
+      let updated = try await ChangeOrigin.$current.withValue(origin) {
+        try await engine.withTransaction { transaction -> CheckedItem? in
+          guard let data = try transaction.read(key: key) else { return nil }
+          let stored = try codec.decode(CheckedItem.self, from: data)
+          let updated = CheckedItem(stored.id, version: stored.version + amount)
+          if let refusal { throw refusal }
+          try transaction.write(try codec.encode(updated), key: key)
+          return updated
+        }
+      }
+      if let updated { await announce(change([.insert([updated])])) }
+    }
+  }
+
   private func load() async throws {
+    try await followIfNeeded()
     var entries = try await engine.readAllEntries()
     if fault == .ordersByKey { entries.sort { $0.key < $1.key } }
     if fault == .ordersByLastWrite { entries.sort { $0.updatedAt < $1.updatedAt } }
     var loaded = fault == .appendsWhatItLoads && !hasLoaded ? table : Table()
+    if hasLoaded, fault == .followsWithoutRemovals { loaded = table }
+    if hasLoaded, fault == .appendsWhatOthersInsert {
+      var places: [CacheKey: Int] = [:]
+      for (place, item) in table.items.enumerated() { places[key(of: item)] = place }
+      entries.sort { places[$0.key, default: .max] < places[$1.key, default: .max] }
+    }
     var unreadable: [CacheKey] = []
     for entry in entries {
       do {
@@ -145,7 +199,9 @@ extension ReferenceStore {
     if fault == .changesItemsFirst { events = change(changes) }
     if fault == .announcesEarly { await announce(changes.map(announcement)) }
     do {
-      for batch in batches where !batch.isEmpty { try await engine.apply(batch) }
+      try await ChangeOrigin.$current.withValue(origin) {
+        for batch in batches where !batch.isEmpty { try await engine.apply(batch) }
+      }
     } catch  where fault == .ignoresErrors {
     } catch {
       if fault != .changesItemsFirst, fault != .believesErrors { await loadAgain() }

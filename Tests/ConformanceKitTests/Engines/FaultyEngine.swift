@@ -30,6 +30,7 @@ extension FaultyEngine {
   func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
   func readAllEntries() async throws -> [StorageEntry] { try await base.readAllEntries() }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] { try await base.readEntries(keys: keys) }
   func apply(_ operations: [StorageOperation]) async throws { try await base.apply(operations) }
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try await base.scan(range, limit: limit)

@@ -1,0 +1,150 @@
+import StockroomCore
+import StockroomStore
+
+// What others change in the engine of a store: rules S9 and S10.
+
+extension CheckDefinition {
+  @CheckList static var storeFollowingChecks: [CheckDefinition] {
+    Check(
+      .s9, "store.follows-another",
+      "what one store inserts, replaces and removes appears in another one in front of the same engine, in the same order",
+      needs: .changeFeed
+    ) { try await checkFollowing($0) }
+    Check(
+      .s9, "store.follows-the-engine",
+      "what is written to the engine by itself appears in a store",
+      needs: .changeFeed
+    ) { try await checkFollowingEngine($0) }
+    Check(
+      .s9, "store.converges",
+      "two stores that change the same items at the same time show the same in the end, in the order of a fresh store",
+      needs: [.changeFeed, .atomicBatches]
+    ) { try await checkConvergence($0) }
+    Check(
+      .s10, "store.updates-add-up",
+      "updates of one item by many tasks and two stores are all in the item in the end",
+      needs: .transactions
+    ) { try await checkUpdates($0) }
+    Check(
+      .s10, "store.update-that-throws",
+      "an update that throws changes neither the item nor the engine, and its error arrives",
+      needs: .transactions
+    ) { try await checkFailingUpdate($0) }
+  }
+}
+
+/// Skips the check for an engine that tells a store of its own changes too, which a store does not follow.
+private func requireOrigins(_ engine: EngineUnderTest) async throws {
+  let origin = ChangeOrigin()
+  let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
+  if changes.origin === origin { return }
+  throw Skip(reason: "The engine tells subscribers of their own changes: see ChangeOrigin.")
+}
+
+/// Two stores in front of one engine, each with an engine in between that passes everything on.
+@MainActor
+private func openTwoStores(_ context: CheckContext) async throws -> (one: StoreFixture, other: StoreFixture) {
+  let engine = try await context.open()
+  let stores = (one: StoreFixture(context, engine), other: StoreFixture(context, engine))
+  try await stores.one.load()
+  try await stores.other.load()
+  return stores
+}
+
+/// Returns once the store has these items. If that never happens, the check stalls, and says what it waited for.
+@MainActor
+private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) async throws {
+  while fixture.store.items != expected { try await Task.sleep(for: .milliseconds(1)) }
+}
+
+@MainActor private func checkFollowing(_ context: CheckContext) async throws {
+  let (one, other) = try await openTwoStores(context)
+  try await requireOrigins(one.engineUnderTest)
+  var expected: [CheckedItem] = []
+  let changes: [CheckedChange] = [
+    .insert([CheckedItem("a")]), .insert((0..<20).map { CheckedItem($0) }),
+    .insert([CheckedItem(3, version: 2)]),
+    .remove([CheckedItem("a")]), .insert([CheckedItem("a", version: 2)]),
+    .remove((5..<9).map { CheckedItem($0) }),
+    .removeAll, .insert([CheckedItem("z"), CheckedItem("y")]),
+  ]
+  for (index, change) in changes.enumerated() {
+    // In turns, so that each has items of its own and of the other.
+    try await (index.isMultiple(of: 2) ? one : other).perform(change)
+    expected.apply(change)
+    try await waitForItems(expected, in: one)
+    try await waitForItems(expected, in: other)
+    try await letClockTick()
+  }
+  try await one.expectAgreement("of a store that another one has changed too")
+}
+
+@MainActor private func checkFollowingEngine(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  try await requireOrigins(fixture.engineUnderTest)
+  let codec = JSONCodec()
+  try await fixture.insert(CheckedItem("a"), CheckedItem("b"))
+  let changed = CheckedItem("a", version: 2)
+  try await fixture.engineUnderTest.write(try codec.encode(changed), key: CacheKey(verbatim: "a"))
+  try await waitForItems([changed, CheckedItem("b")], in: fixture)
+  try await letClockTick()
+  try await fixture.engineUnderTest.write(try codec.encode(CheckedItem("c")), key: CacheKey(verbatim: "c"))
+  try await waitForItems([changed, CheckedItem("b"), CheckedItem("c")], in: fixture)
+  try await fixture.engineUnderTest.remove(key: CacheKey(verbatim: "b"))
+  try await waitForItems([changed, CheckedItem("c")], in: fixture)
+  try await fixture.engineUnderTest.removeAllData()
+  try await waitForItems([], in: fixture)
+}
+
+@MainActor private func checkConvergence(_ context: CheckContext) async throws {
+  let (one, other) = try await openTwoStores(context)
+  try await requireOrigins(one.engineUnderTest)
+  for round in 0..<3 {
+    let tasks = [("one", one), ("other", other)].map { name, fixture in
+      Task {
+        for step in 0..<10 {
+          try await fixture.insert(
+            CheckedItem("\(name) \(round) \(step)"), CheckedItem(step, version: Double(round)))
+          if step % 3 == 2 { try await fixture.remove(CheckedItem(step - 1)) }
+        }
+      }
+    }
+    for task in tasks { try await task.value }
+    context.noteProgress()
+  }
+  let fresh = StoreFixture(context, one.engineUnderTest)
+  try await fresh.load()
+  try await waitForItems(fresh.store.items, in: one)
+  try await waitForItems(fresh.store.items, in: other)
+}
+
+@MainActor private func checkUpdates(_ context: CheckContext) async throws {
+  let (one, other) = try await openTwoStores(context)
+  let item = CheckedItem("counter", version: 0)
+  try await one.insert(item)
+  let tasks = [one, other, one, other, one, other, one, other].map { fixture in
+    Task {
+      for _ in 0..<10 { try await fixture.store.update(item, adding: 1, refusal: nil) }
+    }
+  }
+  for task in tasks { try await task.value }
+  try expectSame(
+    try await one.storedItems(likely: []), [CheckedItem("counter", version: 80)],
+    "what the engine held after 80 updates that add 1")
+}
+
+/// What an update throws.
+private struct Refusal: Error {}
+
+@MainActor private func checkFailingUpdate(_ context: CheckContext) async throws {
+  let fixture = try await context.openStore()
+  let items = [CheckedItem("a"), CheckedItem("b")]
+  try await fixture.perform(.insert(items))
+  do {
+    try await fixture.store.update(items[0], adding: 1, refusal: Refusal())
+    throw Violation("an update whose closure threw returned")
+  } catch is Refusal {}
+  try await fixture.expectItems(items, "after an update that threw")
+  try await fixture.store.update(items[0], adding: 1, refusal: nil)
+  try await fixture.expectItems([CheckedItem("a", version: 2), items[1]], "after an update")
+}
