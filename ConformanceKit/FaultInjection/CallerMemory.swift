@@ -10,6 +10,8 @@
   /// The system copies it where it may. The thread sanitizer does not see that the thread waits, and would report a race.
   struct CallerMemory {
     private let system: RawSystemCall
+    /// The longest path that Linux takes.
+    private static let longestPath = 4_096
 
     init(_ system: RawSystemCall) { self.system = system }
 
@@ -29,7 +31,7 @@
     /// The bytes of a path, without the zero at its end.
     func path(at address: UInt64) -> [UInt8] {
       var (path, next): ([UInt8], UInt64) = ([], address)
-      while path.count < Int(PATH_MAX) {
+      while path.count < Self.longestPath {
         // Behind the page with the end there may be none.
         let part = bytes(at: next, count: Self.pageSize - Int(next % UInt64(Self.pageSize)))
         let text = part.prefix { $0 != 0 }

@@ -122,7 +122,7 @@ import StockroomCore
     private static func keepFreedMemory() {
       #if canImport(Glibc)
         typealias Function = @convention(c) (Int32, Int32) -> Int32
-        guard let symbol = dlsym(dlopen(nil, RTLD_NOW), "mallopt") else { return }
+        guard let symbol = System.symbol("mallopt") else { return }
         // M_TRIM_THRESHOLD. More than the memory of a thread can have that is free.
         _ = unsafeBitCast(symbol, to: Function.self)(-1, .max)
       #endif
@@ -198,7 +198,7 @@ import StockroomCore
     }
 
     private init?() {
-      guard let symbol = dlsym(dlopen(nil, RTLD_NOW), "syscall") else { return nil }
+      guard let symbol = System.symbol("syscall") else { return nil }
       function = unsafeBitCast(symbol, to: Function.self)
     }
 

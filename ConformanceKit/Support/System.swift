@@ -23,8 +23,11 @@ enum System {
     usleep(UInt32(milliseconds * 1000))
   }
 
+  /// The address of a function or variable of this program or one of its libraries.
+  static func symbol(_ name: String) -> UnsafeMutableRawPointer? { dlsym(dlopen(nil, RTLD_NOW), name) }
+
   /// Whether this process, and with it a worker of the same build, was built with the thread sanitizer.
-  static let hasThreadSanitizer = dlsym(dlopen(nil, RTLD_NOW), "__tsan_init") != nil
+  static let hasThreadSanitizer = symbol("__tsan_init") != nil
 }
 
 extension URL {
