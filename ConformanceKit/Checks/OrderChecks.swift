@@ -26,9 +26,16 @@ extension CheckDefinition {
       let some = try await engine.readEntries(keys: asked + [CacheKey(verbatim: "absent")] + asked.prefix(2))
       let expected = all.filter { asked.contains($0.key) }
       try expect(
-        some.map(\.key) == expected.map(\.key),
-        "it gave the keys \(some.map(\.key)) instead of \(expected.map(\.key))")
-      try expect(some == expected, "the values or times of some entries were not those of readAllEntries()")
+        some.count == expected.count && Set(some) == Set(expected),
+        "it gave \(describe(some.map(\.key))) instead of \(describe(expected.map(\.key))), or other values or times"
+      )
+      var places: [CacheKey: Int] = [:]
+      for (place, entry) in expected.enumerated() { places[entry.key] = place }
+      for (earlier, later) in zip(some, some.dropFirst()) where earlier.createdAt != later.createdAt {
+        try expect(
+          places[earlier.key, default: 0] < places[later.key, default: 0],
+          "it gave \(earlier.key) before \(later.key), which comes first in readAllEntries()")
+      }
       let none = try await engine.readEntries(keys: [])
       try expect(none.isEmpty, "readEntries(keys:) of no keys gave \(none.count) entries")
     }

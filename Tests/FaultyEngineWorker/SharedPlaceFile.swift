@@ -54,7 +54,10 @@ final class SharedPlaceFile {
 
   deinit {
     if keptOpen >= 0 { systemClose(keptOpen) }
-    if lockFile >= 0 { systemClose(lockFile) }
+    if lockFile < 0 { return }
+    // A child of this process has a copy of the descriptor until it runs a program of its own, and keeps the lock with it.
+    if fault != .letsLocksBeInherited { _ = flock(lockFile, LOCK_UN) }
+    systemClose(lockFile)
   }
 
   private static func spelling(of directory: URL, _ fault: Fault?) -> String {

@@ -54,6 +54,8 @@ final class SystemFaultFile {
 
   deinit {
     if file >= 0 { systemClose(file) }
+    // A child of this process has a copy of the descriptor until it runs a program of its own, and keeps the lock with it.
+    _ = flock(lockFile, LOCK_UN)
     systemClose(lockFile)
   }
 
