@@ -139,8 +139,12 @@ struct MillisecondEngine: FaultyEngine {
   func updatedAt(key: CacheKey) async throws -> Date? {
     try await base.updatedAt(key: key).map(inMilliseconds)
   }
-  func readAllEntries() async throws -> [StorageEntry] {
-    try await base.readAllEntries().map { entry in
+  func readAllEntries() async throws -> [StorageEntry] { inMilliseconds(try await base.readAllEntries()) }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    inMilliseconds(try await base.readEntries(keys: keys))
+  }
+  private func inMilliseconds(_ entries: [StorageEntry]) -> [StorageEntry] {
+    entries.map { entry in
       StorageEntry(
         key: entry.key, data: entry.data, createdAt: inMilliseconds(entry.createdAt),
         updatedAt: inMilliseconds(entry.updatedAt))
