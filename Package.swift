@@ -69,7 +69,7 @@ let package = Package(
     .target(name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
 
     // What both kits share.
-    .target(name: "StockroomKitSupport", swiftSettings: settings),
+    .target(name: "StockroomKitSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
     .target(
       name: "ConformanceKit",
       dependencies: ["StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport"],

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 
 /// What a ``CheckTask`` reports.
 enum CheckMessage: Codable, Sendable {

@@ -1,13 +1,6 @@
 import Foundation
 import StockroomCore
-
-#if canImport(Darwin)
-  import Darwin
-#elseif canImport(Glibc)
-  import Glibc
-#elseif canImport(Musl)
-  import Musl
-#endif
+import StockroomKitSupport
 
 /// An executable that opens the engine in a process of its own, to be killed, cut off from power, or sent into corrupted
 /// files, where a trap is an answer and not the end of the tests.
@@ -71,7 +64,7 @@ public struct ConformanceWorker: Sendable, Hashable {
   ) async throws {
     let answers = AnswerChannel.shared
     try answers.send(greeting)
-    for await line in requests() {
+    for await line in AnswerChannel.requests() {
       do {
         try await WorkerRequest(line: line).task.answer(makeEngine: makeEngine)
         try answers.send(WorkerReply<String>.done.line)
@@ -85,53 +78,4 @@ public struct ConformanceWorker: Sendable, Hashable {
 
   /// The first line that a worker writes. The number is that of what requests and answers look like.
   static let greeting = "conformance worker 1"
-
-  /// The lines that come from the parent.
-  private static func requests() -> AsyncStream<String> {
-    let (stream, continuation) = AsyncStream<String>.makeStream()
-    Thread.detachNewThread {
-      while let line = readLine() { continuation.yield(line) }
-      // At once, without the cleaning up of libraries whose threads are still at work.
-      _exit(0)
-    }
-    return stream
-  }
-}
-
-/// What was the standard output of a worker, for answers alone.
-final class AnswerChannel: Sendable {
-  /// The one of this process. Its first use sends what else is printed to standard error.
-  static let shared = AnswerChannel()
-
-  private let descriptor: MutexProtected<Int32>
-
-  private init() {
-    descriptor = MutexProtected(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
-    dup2(STDERR_FILENO, STDOUT_FILENO)
-  }
-
-  /// Writes a line: with one call of the system, so that a process which is killed never leaves half a line, unless it
-  /// is longer than a pipe holds.
-  ///
-  /// - Throws: ``ParentDisconnected`` if that fails.
-  func send(_ line: String) throws {
-    let bytes = Array((line + "\n").utf8)
-    try descriptor.withLock { descriptor in
-      var written = 0
-      while written < bytes.count {
-        let count = bytes.withUnsafeBytes {
-          write(descriptor, $0.baseAddress.map { $0 + written }, bytes.count - written)
-        }
-        if count < 0, errno != EINTR {
-          throw ParentDisconnected(error: .posix(errno, "Answering the parent process failed"))
-        }
-        written += max(0, count)
-      }
-    }
-  }
-}
-
-/// Nobody reads what the worker sends.
-struct ParentDisconnected: Error {
-  let error: StorageError
 }

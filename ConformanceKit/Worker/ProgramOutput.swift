@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 
 /// What a program wrote before it ended.
 package struct ProgramOutput: Sendable {

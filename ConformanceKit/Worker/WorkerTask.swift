@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// Something that a check has a worker process do with the engine.
 ///

@@ -1,6 +1,7 @@
 import Foundation
 import FaultyEngineWorker
 import StockroomCore
+import StockroomKitSupport
 import Testing
 
 @testable import ConformanceKit

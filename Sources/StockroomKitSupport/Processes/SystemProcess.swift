@@ -13,25 +13,38 @@ import StockroomCore
 ///
 /// Foundation's `Process` would not do: writing to a process that has ended is a signal there, which ends the tests, the
 /// end of a process is known only when all that it has started have ended too, and not every platform has it.
-final class SystemProcess: Sendable {
-  /// What a process does, from the outside.
-  enum Event: Sendable {
-    case output(Data)
-    case errors(Data)
-    case ended(WorkerProcess.Ending)
+package final class SystemProcess: Sendable {
+  /// How a process has ended.
+  package enum Ending: Sendable, Hashable, CustomStringConvertible {
+    case exited(status: Int32)
+    case killed(signal: Int32)
+
+    package var description: String {
+      switch self {
+      case .exited(let status): "exited with status \(status)"
+      case .killed(let signal): "was ended by signal \(signal)"
+      }
+    }
   }
 
-  let identifier: pid_t
+  /// What a process does, from the outside.
+  package enum Event: Sendable {
+    case output(Data)
+    case errors(Data)
+    case ended(Ending)
+  }
+
+  package let identifier: pid_t
   /// A socket, since a write to one that is closed can be an error and no signal. Nil after ``closeInput()``.
   private let input: MutexProtected<Descriptor?>
   /// Nil while the process is running.
-  private let ending = MutexProtected<WorkerProcess.Ending?>(nil)
+  private let ending = MutexProtected<Ending?>(nil)
 
   /// Starts a program in the environment of this process.
   ///
   /// - Parameter receive: Called with what happens, on a thread that waits for it. The end comes last.
   /// - Throws: `StorageError` with code `io`; `unsupported` where programs cannot start others.
-  init(_ command: [String], receive: @escaping @Sendable (Event) -> Void) throws {
+  package init(_ command: [String], receive: @escaping @Sendable (Event) -> Void) throws {
     #if os(Linux) || os(macOS)
       // Sockets for output, too: those can be made without a moment in which another process might inherit them.
       let (input, output, errors) = try (Descriptor.pair(), Descriptor.pair(), Descriptor.pair())
@@ -56,7 +69,7 @@ final class SystemProcess: Sendable {
 
   /// Writes to the process's standard input, on a thread that waits until there is room. A process that has ended cannot
   /// be written to; the end of its output says so.
-  func send(_ bytes: Data) {
+  package func send(_ bytes: Data) {
     guard let input = input.withLock({ $0 }) else { return }
     Thread.detachNewThread {
       bytes.withUnsafeBytes { bytes in
@@ -71,13 +84,13 @@ final class SystemProcess: Sendable {
   }
 
   /// Ends the process's standard input.
-  func closeInput() {
+  package func closeInput() {
     let input = input.withLock { $0.take() }
     input?.shutDown()
   }
 
   /// Kills the process and what it has started at once, as nothing inside can prevent. Does nothing if it has ended.
-  func kill() {
+  package func kill() {
     // The group that it leads. As long as it has not been waited for, no other process can have its number.
     ending.withLock { if $0 == nil { _ = systemKill(-identifier, SIGKILL) } }
     // What has left the group lives on, and may wait for requests.
@@ -149,7 +162,7 @@ private struct Outputs: Sendable {
       for (number, stream) in streams.enumerated() {
         posix_spawn_file_actions_adddup2(&actions, stream.number, Int32(number))
       }
-      // The files and locks of an engine that is open here are not the worker's, even if the engine would hand them on.
+      // The files and locks of an engine that is open here are not the other process's, even if the engine would hand them on.
       for descriptor in inheritable where descriptor > 2 {
         posix_spawn_file_actions_addclose(&actions, descriptor)
       }
@@ -161,7 +174,7 @@ private struct Outputs: Sendable {
       posix_spawnattr_setsigmask(&attributes, &signals)
       sigaddset(&signals, SIGPIPE)
       posix_spawnattr_setsigdefault(&attributes, &signals)
-      // A tool may start the worker as a process of its own; a kill of the one is meant for the other too.
+      // A tool may start the program as a process of its own; a kill of the one is meant for the other too.
       posix_spawnattr_setpgroup(&attributes, 0)
       posix_spawnattr_setflags(&attributes, Int16(flags))
 
@@ -172,7 +185,7 @@ private struct Outputs: Sendable {
       let result = posix_spawn(&identifier, command[0], &actions, &attributes, arguments, environment)
       guard result == 0 else {
         throw StorageError.posix(
-          result, "The worker process \(command.joined(separator: " ")) could not be started")
+          result, "The process \(command.joined(separator: " ")) could not be started")
       }
       return identifier
     }
