@@ -73,8 +73,17 @@ package final class ChangeFeed: Sendable {
   package struct Announcement {
     fileprivate let requests: [WriteRequest]
     fileprivate let operations: [[StorageOperation]]
-    fileprivate let log: ChangeLog?
-    fileprivate let number: UInt64
+    /// What was written down, if it could be.
+    fileprivate let entry: Entry?
+  }
+
+  /// A record in the log.
+  struct Entry {
+    let log: ChangeLog
+    /// The number of the commit.
+    let number: UInt64
+    /// Where the record begins and ends.
+    let position: Range<UInt64>
   }
 
   /// Writes down what a commit is about to change, if anybody subscribes. Under the lock of the place, before the commit; costs one
@@ -85,27 +94,29 @@ package final class ChangeFeed: Sendable {
     _ requests: [WriteRequest], _ operations: [[StorageOperation]], as number: () throws -> UInt64
   ) -> Announcement {
     // What cannot be written down leaves a gap, which subscribers take for a change of everything.
-    let record = try? state.withLock { state -> (ChangeLog, UInt64)? in
+    let entry = try? state.withLock { state -> Entry? in
       state.log = try ChangeLog.find(atPath: path, known: state.log)
       guard let log = state.log, let change = StorageChange(operations) else { return nil }
       if state.watcher == nil { dropIfUnused(log, &state) }
       let number = try number()
-      try log.append(ChangeLog.Record(commit: number, writer: writer, change: change))
-      return (log, number)
+      let position = try log.append(ChangeLog.Record(commit: number, writer: writer, change: change))
+      return Entry(log: log, number: number, position: position)
     }
-    return Announcement(requests: requests, operations: operations, log: record?.0, number: record?.1 ?? 0)
+    return Announcement(requests: requests, operations: operations, entry: entry)
   }
 
   /// A commit has failed that was announced. The next one may have its number, and be made by a program that announces nothing.
   package func withdraw(_ announcement: Announcement) {
     // If this fails too, subscribers may miss a commit of such a program that comes next.
-    try? announcement.log?.append(
-      ChangeLog.Record(commit: announcement.number, writer: writer, change: .everything))
+    guard let entry = announcement.entry else { return }
+    _ = try? entry.log.append(ChangeLog.Record(commit: entry.number, writer: writer, change: .everything))
   }
 
   /// Tells the subscribers, here and elsewhere, of what has been committed.
   package func publish(_ announcement: Announcement) {
-    announcement.log?.ring()
+    if let entry = announcement.entry, state.withLock({ $0.watcher })?.noteOwnCommit(entry) ?? true {
+      entry.log.ring()
+    }
     hub.send(announcement.requests, announcement.operations)
   }
 

@@ -80,9 +80,13 @@ package final class ChangeHub: Sendable {
     return try await write()
   }
 
-  /// Tells of what has been committed: the requests, and the operations that each came to.
-  package func send(_ requests: [WriteRequest], _ operations: [[StorageOperation]]) {
+  /// Tells of what has been committed: the requests, and the operations that each came to. Asks for neither if there is nobody
+  /// to tell.
+  package func send(
+    _ requests: @autoclosure () -> [WriteRequest], _ operations: @autoclosure () -> [[StorageOperation]]
+  ) {
     guard hasSubscribers else { return }
+    let (requests, operations) = (requests(), operations())
     for subscriber in state.withLock({ Array($0.subscribers.values) }) {
       let others = zip(requests, operations).filter {
         subscriber.origin == nil || $0.0.origin !== subscriber.origin

@@ -10,10 +10,12 @@
 /// the changes of the place.
 ///
 /// A ring: 64 bytes of header, then the records, of which each new one takes the place of the oldest. The writer has the lock of the
-/// place, so that there is one at a time; readers take no lock. A record is written before the commit, so that whoever sees the
-/// commit finds it; what comes of a commit that fails is that a reader is told too much.
+/// place, so that there is one at a time; readers take no lock. A record is written before the commit, so that a subscriber
+/// that sees the commit finds it; what comes of a commit that fails is that a reader is told too much.
 ///
-/// The file is removed by the last subscriber. If that has died, a writer finds out.
+/// The file is removed by the last subscriber. If that has died, a writer finds out. Each process that subscribes has a shared lock
+/// of the whole file, which keeps it there, and on Linux one of its first byte, by which a writer that subscribes too finds out
+/// whether it has to wake others up.
 ///
 /// Little-endian: the header is a signature of 16 bytes and the number of bytes that have ever been written. A record is its length
 /// and the CRC-32C of what follows in 4 bytes each; in 8 bytes each, the number of the commit and of the writer; in 4 bytes, the number
@@ -77,7 +79,10 @@ extension ChangeLog {
         usleep(100)
       }
       // It may have been removed before it was locked.
-      if try FileIdentity(path: path) == log.identity { return log }
+      if try FileIdentity(path: path) == log.identity {
+        try log.setSubscribed()
+        return log
+      }
     }
   }
 
@@ -94,6 +99,39 @@ extension ChangeLog {
     // Not every file system has hard links. One that another process has just made may be lost here, which that one notices.
     guard rename(unfinished, path) == 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
   }
+
+  #if canImport(Darwin)
+    private func setSubscribed() throws {}
+
+    /// Whether another process subscribes as well. The system does not tell.
+    var hasOtherSubscribers: Bool { true }
+  #else
+    private func setSubscribed() throws {
+      var lock = lockOfFirstByte(F_RDLCK)
+      guard fcntl(file.number, Self.setLock, &lock) == 0 else {
+        throw StorageError.posix(errno, "Locking \(path) failed.")
+      }
+    }
+
+    /// Whether another process subscribes as well, for all that is known. For a log that this process has joined.
+    var hasOtherSubscribers: Bool {
+      var lock = lockOfFirstByte(F_WRLCK)
+      return fcntl(file.number, Self.getLock, &lock) != 0 || Int32(lock.l_type) != F_UNLCK
+    }
+
+    private func lockOfFirstByte(_ kind: Int32) -> flock {
+      var lock = flock()
+      lock.l_type = Int16(kind)
+      lock.l_whence = Int16(SEEK_SET)
+      lock.l_len = 1
+      return lock
+    }
+
+    /// F_OFD_GETLK and F_OFD_SETLK of fcntl.h: locks that belong to the open file and not to the process.
+    private static let (getLock, setLock): (Int32, Int32) = (36, 37)
+  #endif
+
+  func isSameFile(as other: ChangeLog) -> Bool { identity == other.identity }
 
   /// Whether the file is still where others find it.
   var isInPlace: Bool { (try? FileIdentity(path: path)) == identity }
@@ -117,7 +155,9 @@ extension ChangeLog {
 // MARK: - Writing, with the lock of the place
 
 extension ChangeLog {
-  func append(_ record: Record) throws {
+  /// Returns where the record begins and ends.
+  @discardableResult
+  func append(_ record: Record) throws -> Range<UInt64> {
     let bytes = Self.encode(record)
     let end = try end()
     let start = Int(end % UInt64(Self.capacity))
@@ -128,9 +168,9 @@ extension ChangeLog {
         try file.write(UnsafeRawBufferPointer(rebasing: bytes[room...]), at: Self.headerSize)
       }
     }
-    try withUnsafeBytes(of: (end + UInt64(bytes.count)).littleEndian) {
-      try file.write($0, at: Self.signature.count)
-    }
+    let newEnd = end + UInt64(bytes.count)
+    try withUnsafeBytes(of: newEnd.littleEndian) { try file.write($0, at: Self.signature.count) }
+    return end..<newEnd
   }
 
   /// Wakes the subscribers up. They watch the file's times, not its contents, so that writing a record wakes nobody.

@@ -18,7 +18,12 @@ final class ChangeWatcher: Sendable {
     var files: Set<CacheKey> = []
     /// What the commits in the log change that cannot be read yet.
     var pending: StorageChange?
-    var watches: [FileWatch] = []
+    /// Watches the log.
+    var doorbell: FileWatch?
+    /// Watch the files that commits write. None while looks are to come: who writes on wakes nobody.
+    var contents: [FileWatch] = []
+    /// Watches the directory of entries.
+    var names: FileWatch?
     /// How many more looks there will be if nothing else happens.
     var delays = ArraySlice<DispatchTimeInterval>()
     var timer: (any DispatchSourceTimer)?
@@ -49,47 +54,53 @@ final class ChangeWatcher: Sendable {
 
   /// Watches from now on. No commit is under way.
   func start() throws {
-    let watches = try watchFiles(state.withLock { $0.log.path })
+    let doorbell = try watchLog(state.withLock { $0.log })
+    let contents = try watchContents()
+    let names = try watchNames()
     let known = try source.latestCommit()
     try state.withLock { state in
       state.position = try state.log.end()
       state.known = known ?? 0
       state.isBlind = known == nil
-      state.watches = watches
+      (state.doorbell, state.contents, state.names) = (doorbell, contents, names)
     }
     if known == nil { lookLater() }
   }
 
-  private func watchFiles(_ logPath: String) throws -> [FileWatch] {
-    var watches = [
-      try FileWatch(path: logPath, .attributes) { [weak self] event in
-        if case .interruption = event { self?.noteInterruption() }
-        self?.lookNow()
-      }
-    ]
-    for path in source.writtenFiles {
-      watches.append(
-        try FileWatch(path: path, .contents) { [weak self] event in
-          if case .interruption = event { self?.noteInterruption() }
-          self?.lookLater()
-        })
+  private func watchLog(_ log: ChangeLog) throws -> FileWatch {
+    try FileWatch(path: log.path, .attributes) { [weak self] event in
+      if case .interruption = event { self?.noteInterruption() }
+      self?.lookNow()
     }
-    #if !canImport(Darwin)
-      if let directory = source.entryDirectory {
-        watches.append(try FileWatch(path: directory, .names) { [weak self] in self?.noteFile($0) })
+  }
+
+  private func watchContents() throws -> [FileWatch] {
+    try source.writtenFiles.map { path in
+      try FileWatch(path: path, .contents) { [weak self] event in
+        if case .interruption = event { self?.noteInterruption() }
+        self?.noteContents()
+      }
+    }
+  }
+
+  private func watchNames() throws -> FileWatch? {
+    #if canImport(Darwin)
+      return nil
+    #else
+      return try source.entryDirectory.map {
+        try FileWatch(path: $0, .names) { [weak self] in self?.noteFile($0) }
       }
     #endif
-    return watches
   }
 
   /// Releases everything. Waits for a look that is under way.
   func stop() {
-    let watches = state.withLock { state -> [FileWatch]? in
+    // Released outside of the lock.
+    let watches = state.withLock { state -> [FileWatch?]? in
       if state.isStopped { return nil }
       state.isStopped = true
       state.timer.take()?.cancel()
-      defer { state.watches = [] }
-      return state.watches
+      return [state.doorbell.take(), state.names.take()] + exchange(&state.contents, with: [])
     }
     guard watches != nil else { return }
     queue.sync {
@@ -101,6 +112,13 @@ final class ChangeWatcher: Sendable {
   // MARK: When to look
 
   private func noteInterruption() { state.withLock { $0.isBlind = true } }
+
+  /// A file that commits write was written, and will not be watched again before the last look.
+  private func noteContents() {
+    let watches = state.withLock { exchange(&$0.contents, with: []) }
+    lookLater()
+    withExtendedLifetime(watches) {}
+  }
 
   private func noteFile(_ event: FileWatch.Event) {
     state.withLock { state in
@@ -130,18 +148,45 @@ final class ChangeWatcher: Sendable {
     guard state.timer == nil, let delay = state.delays.popFirst() else { return }
     let timer = DispatchSource.makeTimerSource(queue: queue)
     timer.setEventHandler { [weak self] in
-      self?.state.withLock { $0.timer.take()?.cancel() }
-      self?.look()
+      guard let self else { return }
+      let isLast = self.state.withLock { state in
+        state.timer.take()?.cancel()
+        return state.delays.isEmpty
+      }
+      look(isLastOfSeries: isLast)
     }
     timer.schedule(deadline: .now() + delay, leeway: .microseconds(100))
     timer.activate()
     state.timer = timer
   }
 
+  // MARK: Commits of this process
+
+  /// Takes note of a commit of this process, which need not be looked for then.
+  ///
+  /// - Returns: Whether subscribers have to be woken up for it: others, or this one, which has to find out first what was before.
+  func noteOwnCommit(_ entry: ChangeFeed.Entry) -> Bool {
+    // The files of a directory of entries are compared with what is found in the log.
+    guard source.entryDirectory == nil else { return true }
+    return state.withLock { state in
+      guard !state.isStopped, !state.isBlind, state.log.isSameFile(as: entry.log),
+        state.position == entry.position.lowerBound, state.known + 1 == entry.number
+      else { return true }
+      state.position = entry.position.upperBound
+      state.known = entry.number
+      return state.log.hasOtherSubscribers
+    }
+  }
+
   // MARK: Looking, on the queue
 
-  private func look() {
+  /// - Parameter isLastOfSeries: Whether this is the last look after a file was written, so that no commit may be under way. To know
+  ///   that takes the lock of the place for a moment, which no other look does.
+  private func look(isLastOfSeries: Bool = false) {
     if state.withLock({ $0.isStopped }) { return }
+    // In this order: what is written from here on is noticed, and a commit that has ended before can be read.
+    let isWatched = Result { try watchContentsAgain() }
+    let isSettled = Result { try !isLastOfSeries || source.isSettled() }
     let latest = Result { try source.latestCommit() }
     #if !canImport(Darwin)
       // The files of commits up to that one are known then, and are not taken for those of another program later.
@@ -153,13 +198,12 @@ final class ChangeWatcher: Sendable {
       var change: StorageChange?
       do {
         change = try look(&state, upTo: latest.get())
+        try isWatched.get()
+        if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
         // Whatever has happened there: subscribers that look at everything find out.
         state.isBlind = true
         if !wasBlind { change = .everything }
-      }
-      if state.delays.isEmpty, (try? source.isSettled()) == false {
-        state.delays = [Self.delays.last ?? .seconds(1)]
       }
       setTimer(&state)
       return change
@@ -167,8 +211,18 @@ final class ChangeWatcher: Sendable {
     if let change { hub.send(change) }
   }
 
+  /// Watches the files that commits write again, if no more looks are to come.
+  private func watchContentsAgain() throws {
+    try state.withLock { state in
+      if state.isStopped || state.timer != nil || !state.delays.isEmpty || !state.contents.isEmpty { return }
+      state.contents = try watchContents()
+    }
+  }
+
   /// What others have changed since the last look.
   private func look(_ state: inout State, upTo latest: UInt64?) throws -> StorageChange? {
+    // This process may have committed meanwhile.
+    let latest = if let latest, latest < state.known { try source.latestCommit() } else { latest }
     guard let latest else {
       if state.delays.isEmpty { state.delays = Self.delays[...] }
       return nil
@@ -178,11 +232,11 @@ final class ChangeWatcher: Sendable {
     if !state.log.isInPlace, try FileIdentity(path: state.log.path) != nil {
       state.isBlind = true
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
-      let watches = try watchFiles(log.path)
+      let doorbell = try watchLog(log)
       state.log.close()
       state.log = log
       state.position = try log.end()
-      state.watches = watches
+      state.doorbell = doorbell
     }
     let files = exchange(&state.files, with: [])
     guard !state.isBlind, let (change, logged) = try readLog(&state, upTo: latest) else {
