@@ -15,6 +15,8 @@ public struct BenchmarkSubject: Sendable {
   public let name: String
   /// The names of the workloads to run on it; nil for all.
   public let workloads: Set<String>?
+  /// What opens the engine in a process of its own. Without it, the workloads that need another process are left out.
+  public let worker: BenchmarkWorker?
   let makeEngine: @Sendable (_ directory: URL) async throws -> any StorageEngine
 
   /// Creates a subject.
@@ -22,14 +24,17 @@ public struct BenchmarkSubject: Sendable {
   /// - Parameters:
   ///   - name: The name of the engine in the report, unique in a run.
   ///   - workloads: The names of the workloads to run on it; nil for all.
+  ///   - worker: What opens the engine in a process of its own. Without it, the workloads that need another process are left
+  ///     out.
   ///   - makeEngine: Opens the engine in an empty directory, which the runner creates and removes. Called once for
   ///     each repetition and once for the warm-up.
   public init(
-    _ name: String, workloads: Set<String>? = nil,
+    _ name: String, workloads: Set<String>? = nil, worker: BenchmarkWorker? = nil,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) {
     self.name = name
     self.workloads = workloads
+    self.worker = worker
     self.makeEngine = makeEngine
   }
 

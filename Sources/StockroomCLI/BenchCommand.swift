@@ -82,7 +82,9 @@ struct BenchCommand: AsyncParsableCommand {
   ) async throws -> BenchmarkReport {
     let durability = engineOptions.durability
     let subjects = try engineOptions.engines.map { engine in
-      BenchmarkSubject(engine.title) { try engine.open($0, durability) }
+      BenchmarkSubject(engine.title, worker: ServeCommand.benchmarkWorker(for: engine, durability)) {
+        try engine.open($0, durability)
+      }
     }
     let runner = BenchmarkRunner(
       configuration: try benchmarkOptions.configuration(directory: directory, durability: durability))

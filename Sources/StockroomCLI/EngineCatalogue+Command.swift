@@ -27,7 +27,7 @@ extension EngineCatalogue.Entry {
   ) -> ConformanceSuite {
     ConformanceSuite(
       title, capabilities: capabilities(at: durability), workingDirectory: directory, budget: budget,
-      worker: .ofThisCommand(self, durability)
+      worker: ServeCommand.conformanceWorker(for: self, durability)
     ) { [open] in try open($0, durability) }
   }
 }

@@ -13,7 +13,7 @@ import StockroomCore
     version: "0.1.0",
     subcommands: [
       CompareCommand.self, ConformanceCommand.self, BenchCommand.self,
-      ServeChecksCommand.self,
+      ServeCommand.self,
     ])
 
   static func main() async {

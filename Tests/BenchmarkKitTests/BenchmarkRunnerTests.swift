@@ -63,8 +63,8 @@ import Testing
   func alone(name: String) async throws {
     let workload = try #require(Workload.all.first { $0.name == name })
     let subject =
-      workload.needs.contains(.transactions)
-      ? BenchmarkSubject("a") { _ in MemoryStorageEngine() } : persistent("a")
+      workload.needs.isDisjoint(with: [.transactions, .changeFeed])
+      ? persistent("a") : BenchmarkSubject("a") { _ in MemoryStorageEngine() }
     let report = try await run([subject], repetitions: 1, workloads: [workload])
     let result = try #require(report.results.first)
     #expect(report.results.count == 1)

@@ -22,7 +22,8 @@ import Testing
       budget.seed = 2_026
       budget.kills = 10
       let worker = ConformanceWorker(
-        product: "stockroom", arguments: ["serve-checks", engine.name, "--durability", durability.rawValue])
+        product: "stockroom",
+        arguments: ["serve", "checks", engine.name, "--durability", durability.rawValue])
       return ConformanceSuite(
         engine.name, capabilities: engine.capabilities(at: durability), stallTimeout: .seconds(600),
         budget: budget,

@@ -13,7 +13,7 @@ import Testing
       "file system, \(durability)", capabilities: capabilities,
       stallTimeout: .seconds(600), budget: .quick,
       worker: ConformanceWorker(
-        product: "stockroom", arguments: ["serve-checks", "files", "--durability", durability.rawValue])
+        product: "stockroom", arguments: ["serve", "checks", "files", "--durability", durability.rawValue])
     ) { try DiskStorageEngine(directory: .init(url: $0), durability: durability) }
   }
 

@@ -12,7 +12,7 @@ import Testing
       .transactions, .changeFeed,
     ],
     stallTimeout: .seconds(600), budget: .quick,
-    worker: ConformanceWorker(product: "stockroom", arguments: ["serve-checks", "lmdb"])
+    worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "lmdb"])
   ) { try LMDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
   @Test("The LMDB engine keeps the contract", arguments: suite.checks)

@@ -11,7 +11,7 @@ import Testing
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .detectsCorruption,
       .transactions, .changeFeed,
     ], stallTimeout: .seconds(600), budget: .quick,
-    worker: ConformanceWorker(product: "stockroom", arguments: ["serve-checks", "leveldb"])
+    worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "leveldb"])
   ) { try LevelDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
   @Test("The LevelDB engine keeps the contract", arguments: suite.checks)

@@ -12,7 +12,7 @@ import Testing
       .transactions, .changeFeed,
     ],
     stallTimeout: .seconds(600), budget: .quick,
-    worker: ConformanceWorker(product: "stockroom", arguments: ["serve-checks", "sqlite"])
+    worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "sqlite"])
   ) { try SQLiteStorageEngine(directory: FileManager.Directory(url: $0)) }
 
   @Test("The SQLite engine keeps the contract", arguments: suite.checks)

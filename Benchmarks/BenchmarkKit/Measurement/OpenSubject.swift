@@ -51,11 +51,20 @@ final class OpenSubject: Sendable {
     }
   }
 
-  /// Measures a workload; nil if the engine lacks a capability that it requires.
+  /// Opens the engine in another process, in the same directory.
+  func startWorker() async throws -> BenchmarkWorkerProcess {
+    guard let worker = subject.worker else {
+      throw BenchmarkError("there is no program to open the engine in another process", subject: name)
+    }
+    return try await BenchmarkWorkerProcess(worker, directory: directory.url)
+  }
+
+  /// Measures a workload; nil if the engine lacks a capability that it requires, or the subject a worker.
   func measure(_ workload: Workload, records: BenchmarkRecords, callsPerSample: Int) async throws
     -> Measurement?
   {
     guard engine.capabilities.isSuperset(of: workload.needs) else { return nil }
+    if workload.needsWorker, subject.worker == nil { return nil }
     let run = WorkloadRun(self, records: records, seed: records.set.seed, callsPerSample: callsPerSample)
     do {
       try await prepare(workload, records)
@@ -104,8 +113,8 @@ final class OpenSubject: Sendable {
   }
 }
 
-/// The engine of a subject that is closed.
-private struct ClosedEngine: StorageEngine {
+/// The engine of a subject, or of a worker, that is closed.
+struct ClosedEngine: StorageEngine {
   private var error: StorageError { StorageError(.closed, "The engine of the benchmark is closed.") }
 
   func write(_ data: Data, key: CacheKey) async throws { throw error }

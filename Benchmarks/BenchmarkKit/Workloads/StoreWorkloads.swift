@@ -192,7 +192,7 @@ private func verify(inAnyOrder found: [StoredItem], are items: [StoredItem]) thr
 }
 
 /// An item of five fields.
-private struct StoredItem: StorableItem, Identifiable, Equatable {
+struct StoredItem: StorableItem, Identifiable, Equatable {
   let id: String
   let name: String
   var age: Int
@@ -211,8 +211,10 @@ private struct StoredItem: StorableItem, Identifiable, Equatable {
   static let meanSize = 100
 
   /// The entries that a store writes for these items.
-  static func entries(_ numbers: Range<Int>) throws -> [(key: CacheKey, data: Data)] {
+  static func entries(
+    _ numbers: Range<Int>, name: String = "the name of an item"
+  ) throws -> [(key: CacheKey, data: Data)] {
     let codec = JSONCodec()
-    return try numbered(numbers).map { (CacheKey(verbatim: $0.id), try codec.encode($0)) }
+    return try numbered(numbers, name: name).map { (CacheKey(verbatim: $0.id), try codec.encode($0)) }
   }
 }

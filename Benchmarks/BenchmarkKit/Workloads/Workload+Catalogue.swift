@@ -21,6 +21,11 @@ extension Workload {
     Group(
       name: "transactions", summary: "Transactions by one task and by 64. Less than a minute.",
       workloads: [transactions(1), transactions(64)]),
+    Group(
+      name: "changes",
+      summary:
+        "What a subscriber to changes costs, and how soon a store shows another process's. About 4 minutes.",
+      workloads: [writeOneWatched, writeBatchesWatched, follow(among: 100_000)]),
     Group(name: "sizes", summary: "Values of 100 B to 1 MB. About 3 minutes.", workloads: valueSizes),
     Group(
       name: "growth",

@@ -42,6 +42,8 @@ public struct Workload: Sendable {
   public let valueSize: Int?
   /// The capabilities that an engine must have to be measured.
   public let needs: EngineCapabilities
+  /// Whether another process has to open the engine too: subjects without a ``BenchmarkSubject/worker`` are not measured.
+  let needsWorker: Bool
   /// The calls.
   public let body: Body
 
@@ -50,6 +52,16 @@ public struct Workload: Sendable {
     _ name: String, _ summary: String, startsFrom: Contents = .records, leaves: Contents = .records,
     entries: Int? = nil, valueSize: Int? = nil, needs: EngineCapabilities = [], body: @escaping Body
   ) {
+    self.init(
+      name, summary, startsFrom: startsFrom, leaves: leaves, entries: entries, valueSize: valueSize,
+      needs: needs,
+      needsWorker: false, body: body)
+  }
+
+  init(
+    _ name: String, _ summary: String, startsFrom: Contents, leaves: Contents, entries: Int?, valueSize: Int?,
+    needs: EngineCapabilities, needsWorker: Bool, body: @escaping Body
+  ) {
     self.name = name
     self.summary = summary
     self.startsFrom = startsFrom
@@ -57,6 +69,7 @@ public struct Workload: Sendable {
     self.entries = entries
     self.valueSize = valueSize
     self.needs = needs
+    self.needsWorker = needsWorker
     self.body = body
   }
 
@@ -64,6 +77,7 @@ public struct Workload: Sendable {
   func with(name: String, entries: Int? = nil, valueSize: Int? = nil) -> Workload {
     Workload(
       name, summary, startsFrom: startsFrom, leaves: leaves, entries: entries ?? self.entries,
-      valueSize: valueSize ?? self.valueSize, needs: needs, body: body)
+      valueSize: valueSize ?? self.valueSize, needs: needs,
+      needsWorker: needsWorker, body: body)
   }
 }

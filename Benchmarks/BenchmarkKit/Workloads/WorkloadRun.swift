@@ -36,6 +36,9 @@ public final class WorkloadRun: Sendable {
   /// Opens the engine again.
   public func open() async throws { try await subject.open() }
 
+  /// Opens the engine in another process.
+  func startWorker() async throws -> BenchmarkWorkerProcess { try await subject.startWorker() }
+
   /// Runs `work` and measures its time, the processor time, the memory, the latency of each call, and the longest stall
   /// of the cooperative pool. Nothing outside of `work` is measured.
   ///

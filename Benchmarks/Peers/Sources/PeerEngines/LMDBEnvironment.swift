@@ -54,12 +54,12 @@ final class LMDBEnvironment {
     return try body()
   }
 
-  /// Within `reading`.
-  func get(_ key: CacheKey) throws -> Data? {
+  /// Within `reading`, or in a transaction that writes.
+  func get(_ key: CacheKey, in transaction: OpaquePointer? = nil) throws -> Data? {
     try key.withBytes { key in
       var key = MDB_val(key)
       var value = MDB_val()
-      let result = mdb_get(reader, database, &key, &value)
+      let result = mdb_get(transaction ?? reader, database, &key, &value)
       if result == MDB_NOTFOUND { return nil }
       try Self.check(result)
       return value.data
@@ -94,17 +94,19 @@ final class LMDBEnvironment {
 
   // MARK: Writing
 
-  func writing(_ body: (OpaquePointer) throws -> Void) throws {
+  func writing<Result>(_ body: (OpaquePointer) throws -> Result) throws -> Result {
     var begun: OpaquePointer?
     try Self.check(mdb_txn_begin(environment, nil, 0, &begun))
     guard let transaction = begun else { throw StorageError.peer("LMDB gave no transaction.") }
+    let result: Result
     do {
-      try body(transaction)
+      result = try body(transaction)
     } catch {
       mdb_txn_abort(transaction)
       throw error
     }
     try Self.check(mdb_txn_commit(transaction))
+    return result
   }
 
   func put(_ data: Data, _ key: CacheKey, in transaction: OpaquePointer) throws {

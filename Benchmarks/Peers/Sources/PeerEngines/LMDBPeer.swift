@@ -12,7 +12,7 @@ final class LMDBPeer: PlainValues {
   }
 
   var capabilities: EngineCapabilities {
-    [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites]
+    [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .transactions]
   }
 
   func close() async throws { environment.withLock { $0 = nil } }
@@ -86,6 +86,20 @@ final class LMDBPeer: PlainValues {
     try locked { environment in
       try environment.writing { transaction in
         for key in keys { try environment.delete(key, in: transaction) }
+      }
+    }
+  }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try locked { environment in
+      try environment.writing { transaction in
+        try body(
+          PeerTransaction(
+            get: { try environment.get($0, in: transaction) },
+            put: { try environment.put($0, $1, in: transaction) },
+            delete: { try environment.delete($0, in: transaction) }))
       }
     }
   }

@@ -6,6 +6,8 @@ import Synchronization
 /// LevelDB by its C interface.
 final class LevelDBPeer: PlainValues {
   private let opened: Mutex<LevelDBDatabase?>
+  /// LevelDB has no transactions: one at a time, and each commits what it has written at its end.
+  private let transactions = Mutex<Void>(())
 
   init(directory: URL, durability: Durability) throws {
     let path = directory.path(percentEncoded: false)
@@ -13,7 +15,7 @@ final class LevelDBPeer: PlainValues {
   }
 
   var capabilities: EngineCapabilities {
-    [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites]
+    [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .transactions]
   }
 
   /// The last call that is under way closes the database.
@@ -82,6 +84,31 @@ final class LevelDBPeer: PlainValues {
   func remove(keys: [CacheKey]) async throws {
     try database.writeBatch { batch in
       for key in keys { key.withBytes { leveldb_writebatch_delete(batch, $0.characters, $0.count) } }
+    }
+  }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let database = try database
+    return try transactions.withLock { _ in
+      var written: [CacheKey: Data?] = [:]
+      let transaction = PeerTransaction(
+        get: { key in try written[key] ?? database.get(key) },
+        put: { data, key in written[key] = data },
+        delete: { key in written[key] = .some(nil) })
+      let result = try body(transaction)
+      try database.writeBatch { batch in
+        for (key, data) in written {
+          key.withBytes { key in
+            guard let data else { return leveldb_writebatch_delete(batch, key.characters, key.count) }
+            data.withUnsafeBytes { data in
+              leveldb_writebatch_put(batch, key.characters, key.count, data.characters, data.count)
+            }
+          }
+        }
+      }
+      return result
     }
   }
 

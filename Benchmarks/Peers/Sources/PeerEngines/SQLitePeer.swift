@@ -13,7 +13,7 @@ final class SQLitePeer: PlainValues {
   }
 
   var capabilities: EngineCapabilities {
-    [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites]
+    [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .transactions]
   }
 
   func close() async throws { connection.withLock { $0 = nil } }
@@ -63,6 +63,16 @@ final class SQLitePeer: PlainValues {
     try locked { connection in
       try connection.transaction(writing: true) {
         for key in keys { try connection.delete(key) }
+      }
+    }
+  }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try locked { connection in
+      try connection.transaction(writing: true) {
+        try body(PeerTransaction(get: connection.get, put: connection.put, delete: connection.delete))
       }
     }
   }

@@ -4,7 +4,9 @@ extension Limit {
   /// Every limit. The workloads run in the order in which they first occur here, so that an engine and its peer have run
   /// the same workloads before each comparison.
   public static let all =
-    rawC + onMainActor + memory + files + concurrency + heartbeat + grdb + grdbAwaited + store + growth
+    rawC + onMainActor + memory + files + concurrency + transactions + subscribers + heartbeat + grdb
+    + grdbAwaited
+    + store + growth
 
   // MARK: Against the C libraries
 
@@ -14,6 +16,7 @@ extension Limit {
     ("read-one", 1.3, 2.0, 1.5),
     ("read-many", 1.3, 1.5, 1.5),
     ("read-all", 1.3, 1.5, 1.5),
+    ("transaction", 1.3, 1.3, 1.3),
   ].flatMap { workload, sqlite, lmdb, levelDB in
     [("SQLite", sqlite), ("LMDB", lmdb), ("LevelDB", levelDB)].map { engine, bound in
       time(
@@ -65,6 +68,22 @@ extension Limit {
     time(
       "main-actor/\(engine.lowercased())", of: Side(engine, "read-one-main-actor"),
       over: Side(engine, "read-one"), atMost: 3)
+  }
+
+  /// 64 tasks against one.
+  private static let transactions = ["SQLite", "LMDB", "LevelDB"].map { engine in
+    throughput(
+      "concurrent-transactions/\(engine.lowercased())", of: Side(engine, "transaction-64"),
+      over: Side(engine, "transaction"), atLeast: 10)
+  }
+
+  /// What a subscriber to the changes costs those who write.
+  private static let subscribers = ["Memory", "Files", "SQLite", "LMDB", "LevelDB"].flatMap { engine in
+    ["write-one", "write-batch-10000"].map { workload in
+      time(
+        "subscriber/\(engine.lowercased())/\(workload)", of: Side(engine, "\(workload)-watched"),
+        over: Side(engine, workload), atMost: 1.1)
+    }
   }
 
   private static let heartbeat = ["Memory", "Files", "SQLite", "LMDB", "LevelDB"].map { engine in

@@ -1,0 +1,125 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+import StockroomKitSupport
+
+/// A program that opens an engine in a process of its own and changes it there, for the workloads that measure how soon others
+/// notice.
+///
+/// The program is two lines long, beside its imports:
+///
+/// ```swift
+/// import BenchmarkKit
+/// import MyEngine
+///
+/// // Does what the workloads ask for, with the engine that they measure.
+/// try await BenchmarkWorker.serve { try MyEngine(directory: $0) }
+/// ```
+///
+/// The subject names it:
+///
+/// ```swift
+/// BenchmarkSubject("mine", worker: BenchmarkWorker(executable: URL(filePath: "…/my-engine-worker"))) {
+///   try MyEngine(directory: $0)
+/// }
+/// ```
+public struct BenchmarkWorker: Sendable, Hashable {
+  /// The executable.
+  public let executable: URL
+  /// The arguments that it is started with.
+  public let arguments: [String]
+
+  /// An executable that calls ``serve(makeEngine:)``.
+  public init(executable: URL, arguments: [String] = []) {
+    self.executable = executable
+    self.arguments = arguments
+  }
+
+  /// Does what the benchmark in the parent process asks for, until that process closes standard input or ends. Then this process
+  /// ends, whatever it is doing.
+  ///
+  /// Requests come on standard input, and answers go to what was standard output. What the engine, or anything else, prints goes
+  /// to standard error from now on. Call it before anything is printed.
+  ///
+  /// - Parameter makeEngine: Opens the engine, as in ``BenchmarkSubject``.
+  /// - Throws: `StorageError` with code `io` if nobody can be answered.
+  @concurrent public static func serve(
+    makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
+  ) async throws {
+    let answers = AnswerChannel.shared
+    var engine: any StorageEngine = ClosedEngine()
+    for await line in AnswerChannel.requests() {
+      var answer = Answer()
+      do {
+        switch try JSONDecoder().decode(Request.self, from: Data(line.utf8)) {
+        case .open(let directory): engine = try await makeEngine(directory)
+        case .write(let key, let data): try await engine.write(data, key: CacheKey(verbatim: key))
+        case .close: try await engine.close()
+        }
+      } catch {
+        answer.failure = "\(error)"
+      }
+      do {
+        try answers.send(String(decoding: JSONEncoder().encode(answer), as: UTF8.self))
+      } catch let lost as ParentDisconnected {
+        throw lost.error
+      }
+    }
+  }
+
+  enum Request: Codable {
+    case open(URL)
+    case write(key: String, data: Data)
+    case close
+  }
+
+  struct Answer: Codable {
+    var failure: String?
+  }
+}
+
+/// A running worker with an open engine.
+final class BenchmarkWorkerProcess: Sendable {
+  private let process: LineProcess
+
+  /// Starts the program and has it open the engine in a directory.
+  init(_ worker: BenchmarkWorker, directory: URL) async throws {
+    process = try LineProcess([worker.executable.path(percentEncoded: false)] + worker.arguments)
+    try request(.open(directory))
+    try await waitForAnswer()
+  }
+
+  /// Has the worker write a value, without waiting for it.
+  func startWriting(_ data: Data, key: CacheKey) throws { try request(.write(key: key.value, data: data)) }
+
+  /// Waits until the worker has done what it was asked for.
+  func waitForAnswer() async throws {
+    guard let line = await process.nextLine() else {
+      try Task.checkCancellation()
+      let ending = await process.waitUntilEnd()
+      throw BenchmarkError("the worker process \(ending): \(process.stderrTail)")
+    }
+    guard let answer = try? JSONDecoder().decode(BenchmarkWorker.Answer.self, from: line) else {
+      let text = String(decoding: line.prefix(80), as: UTF8.self).debugDescription
+      throw BenchmarkError(
+        "\(process.command.joined(separator: " ")) wrote \(text), so it does not call BenchmarkWorker.serve(makeEngine:)"
+      )
+    }
+    if let failure = answer.failure { throw BenchmarkError("in the worker process: \(failure)") }
+  }
+
+  /// Has the worker close the engine, and waits until it has ended.
+  func end() async throws {
+    try request(.close)
+    try await waitForAnswer()
+    process.closeInput()
+    await process.waitUntilEnd()
+  }
+
+  private func request(_ request: BenchmarkWorker.Request) throws {
+    process.send(String(decoding: try JSONEncoder().encode(request), as: UTF8.self))
+  }
+}

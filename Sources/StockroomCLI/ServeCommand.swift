@@ -1,0 +1,66 @@
+import ArgumentParser
+import BenchmarkKit
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomEngines
+
+/// `stockroom serve`: the other process of checks and of benchmarks. Not shown in the help.
+struct ServeCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "serve",
+    abstract: "Does with an engine what the checks or the benchmarks of another process ask for.",
+    shouldDisplay: false)
+
+  /// What asks.
+  enum Client: String, CaseIterable, ExpressibleByArgument {
+    case checks, benchmarks
+  }
+
+  @Argument(help: "What asks.")
+  var client: Client
+
+  @Argument(help: "The name of an engine.")
+  var engine: String
+
+  @Option(help: "What an acknowledged write has reached.")
+  var durability = Durability.full
+
+  func validate() throws {
+    _ = try EngineCatalogue.named([engine])
+  }
+
+  func run() async throws {
+    let durability = durability
+    for entry in try EngineCatalogue.named([engine]) {
+      switch client {
+      case .checks: try await ConformanceWorker.serve { try entry.open($0, durability) }
+      case .benchmarks: try await BenchmarkWorker.serve { try entry.open($0, durability) }
+      }
+    }
+  }
+
+  /// This very command, as the process of its checks.
+  static func conformanceWorker(
+    for engine: EngineCatalogue.Entry, _ durability: Durability
+  ) -> ConformanceWorker? {
+    Bundle.main.executableURL.map {
+      ConformanceWorker(executable: $0, arguments: arguments(.checks, engine, durability))
+    }
+  }
+
+  /// This very command, as the process of its benchmarks.
+  static func benchmarkWorker(
+    for engine: EngineCatalogue.Entry, _ durability: Durability
+  ) -> BenchmarkWorker? {
+    Bundle.main.executableURL.map {
+      BenchmarkWorker(executable: $0, arguments: arguments(.benchmarks, engine, durability))
+    }
+  }
+
+  private static func arguments(
+    _ client: Client, _ engine: EngineCatalogue.Entry, _ durability: Durability
+  ) -> [String] {
+    ["serve", client.rawValue, engine.name, "--durability", durability.rawValue]
+  }
+}
