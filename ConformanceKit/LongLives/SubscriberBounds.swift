@@ -132,7 +132,8 @@ extension CheckDefinition {
   @CheckList static var subscriberChecks: [CheckDefinition] {
     for question in SubscriberBounds.Question.allCases {
       Check(
-        .x4, "changes.\(question.name)", question.expectation, needs: .changeFeed, needsWorker: true
+        .x4, "changes.\(question.name)", question.expectation, needs: .changeFeed, needsWorker: true,
+        from: question == .slow ? .standard : .quick
       ) { context in
         try await context.check(
           SubscriberBounds(

@@ -100,22 +100,23 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
   ]
 }
 
-extension ConformanceSuite {
-  /// The checks of change feeds, of an engine that may have a fault.
-  fileprivate static func changeFault(
-    _ name: String, _ fault: ChangeFaultEngine.Fault? = nil, stallTimeout: Duration = .seconds(240)
-  ) -> ConformanceSuite {
-    ConformanceSuite(
-      name, capabilities: ChangeFaultEngine.promises, stallTimeout: stallTimeout, budget: .quick,
-      worker: ConformanceWorker(
-        product: "FaultyEngineWorker", arguments: ["changeFault"] + (fault.map { [$0.rawValue] } ?? []))
-    ) { try ChangeFaultEngine(directory: $0, fault: fault) }
+extension ChangeFaultCase {
+  /// The checks of change feeds, for an engine that may have a fault: as short as they are made.
+  static func checks(
+    _ name: String = "", _ fault: ChangeFaultEngine.Fault? = nil, stallTimeout: Duration = .seconds(240)
+  ) -> [ConformanceCheck] {
+    func checks(_ budget: ConformanceBudget) -> [ConformanceCheck] {
+      ConformanceSuite(
+        name, capabilities: ChangeFaultEngine.promises, stallTimeout: stallTimeout, budget: budget,
+        worker: ConformanceWorker(
+          product: "FaultyEngineWorker", arguments: ["changeFault"] + (fault.map { [$0.rawValue] } ?? []))
+      ) { try ChangeFaultEngine(directory: $0, fault: fault) }.checks.filter { isOwn($0.id) }
+    }
+    let quick = checks(.quick)
+    let names = Set(quick.map(\.id))
+    return quick + checks(.standard).filter { !names.contains($0.id) }
   }
 
-  fileprivate var checksOfChanges: [ConformanceCheck] { checks.filter { ChangeFaultCase.isOwn($0.id) } }
-}
-
-extension ChangeFaultCase {
   /// Whether the check is about change feeds.
   static func isOwn(_ id: String) -> Bool {
     id.hasPrefix("changes.") || id.hasPrefix("processes.changes") || id == "killed.while-others-subscribe"
@@ -126,12 +127,12 @@ extension ChangeFaultCase {
 struct ChangeFaultTests {
   @Test("Each faulty engine fails the checks that are named for it", arguments: ChangeFaultCase.all)
   func failsForItsRule(_ engineCase: ChangeFaultCase) async throws {
-    let suite = ConformanceSuite.changeFault(
+    let checks = ChangeFaultCase.checks(
       engineCase.name, engineCase.fault, stallTimeout: engineCase.stallTimeout)
     var missed = engineCase.checks
     // Where tasks or processes have to meet, it takes another look now and then.
     for _ in 0..<5 where !missed.isEmpty {
-      for check in suite.checks where missed.contains(check.id) {
+      for check in checks where missed.contains(check.id) {
         guard let failure = await check.outcome().failure else { continue }
         missed.remove(check.id)
         #expect(failure.rule == engineCase.rule || failure.rule == check.rule, "\(failure)")
@@ -143,7 +144,7 @@ struct ChangeFaultTests {
   @Test("Every check of change feeds has an engine that fails it")
   func isComplete() {
     let failing = ChangeFaultCase.all.reduce(into: Set()) { $0.formUnion($1.checks) }
-    #expect(Set(ConformanceSuite.changeFault("").checksOfChanges.map(\.id)) == failing)
+    #expect(Set(ChangeFaultCase.checks().map(\.id)) == failing)
     let faults = Set(ChangeFaultCase.all.map(\.fault)).union([.saysEverything, .mergesForAWhile])
     #expect(faults == Set(ChangeFaultEngine.Fault.allCases))
   }
@@ -152,6 +153,6 @@ struct ChangeFaultTests {
     "Correct engines pass, also those that merge elements, or name no keys",
     arguments: [nil, ChangeFaultEngine.Fault.saysEverything, .mergesForAWhile])
   func passes(_ behaviour: ChangeFaultEngine.Fault?) async throws {
-    for check in ConformanceSuite.changeFault("Log", behaviour).checksOfChanges { try await check.run() }
+    for check in ChangeFaultCase.checks("Log", behaviour) { try await check.run() }
   }
 }

@@ -195,7 +195,9 @@ struct ThrowsAfterTransactions: FaultyEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    let result = try await Task { [base] in try await base.withTransaction(body) }.value
+    let result = try await base.withTransaction(body)
+    // Time for a cancellation that comes while the call is under way, however quick the engine is.
+    for _ in 0..<20 where !Task.isCancelled { await Task.yield() }
     try Task.checkCancellation()
     return result
   }

@@ -87,7 +87,7 @@ final class ReferenceStore: CheckedStore {
   private func perform(_ changes: [CheckedChange]) async throws {
     switch fault {
     case .losesConcurrentChanges:
-      try await itemsHaveLoaded()
+      if !hasLoaded { try await itemsHaveLoaded() }
       let before = table
       try await commit(changes) { self.table = before }
     case .appendsWhatItLoads:

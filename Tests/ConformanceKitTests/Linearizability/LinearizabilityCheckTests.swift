@@ -47,16 +47,19 @@ struct LinearizabilityCheckTests {
   func failsForItsRule(_ engine: RacyEngine) async throws {
     let engineCase = engine.engineCase
     // Tasks meet by chance, so another seed may see what the first ones have not.
+    var outcomes: [ConformanceOutcome] = []
     for seed in 1...40 as ClosedRange<UInt64> {
       let check = try #require(
         Self.checks(engineCase.capabilities, seed: seed, makeEngine: engineCase.makeEngine)
           .first { $0.id == engine.check })
-      guard let failure = await check.outcome().failure else { continue }
+      let outcome = await check.outcome()
+      outcomes.append(outcome)
+      guard let failure = outcome.failure else { continue }
       #expect(failure.rule == engineCase.rule || engineCase.also.contains(failure.rule), "\(failure)")
       #expect(failure.evidence.map { $0.contains("task ") && $0.contains("|-") } ?? false, "\(failure)")
       if failure.rule == engineCase.rule { return }
     }
-    Issue.record("No history shows it.")
+    Issue.record("No history shows it: \(outcomes)")
   }
 
   @Test("Correct engines pass, whatever they claim", arguments: 1...4 as ClosedRange<UInt64>)
