@@ -25,6 +25,9 @@ endif
 # should take.
 export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 12
 
+# Options for building what `make test` and `make check-apple` need, as CI has them.
+SWIFT_FLAGS ?=
+
 compare: libraries
 	swift run -c release stockroom compare
 
@@ -36,8 +39,8 @@ results: libraries
 		--write-results RESULTS.md
 
 test: libraries test-tools
-	swift test
-	swift test --package-path Examples/CustomEngine
+	swift test $(SWIFT_FLAGS)
+	swift test $(SWIFT_FLAGS) --package-path Examples/CustomEngine
 
 test-exhaustive: libraries test-tools
 	STOCKROOM_EXHAUSTIVE_TESTS=1 swift test --filter ConformanceKitTests
@@ -55,7 +58,7 @@ format:
 	swift format --in-place --parallel --recursive $(SOURCES)
 
 check-apple: libraries
-	swift build
+	swift build $(SWIFT_FLAGS)
 	Scripts/check-apple
 
 docs: libraries
