@@ -267,9 +267,9 @@ extension ContractRule: CustomStringConvertible {
     case .s7: "The cost of inserting or replacing one item does not grow with the number of items."
     case .s8: "Identifiers of any length and content work."
     case .s9:
-      "Stores in front of one place show the same items in the same order once nothing is under way, whoever changed them."
+      "Stores in front of one place show the same items in the same order once nothing is under way, also those that others changed."
     case .s10:
-      "update reads, changes and writes an item as one step, so that no concurrent change is lost, by whomever it is made."
+      "update reads, changes and writes an item as one step, so that no concurrent change is lost."
     }
   }
 }

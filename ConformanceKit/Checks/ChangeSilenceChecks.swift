@@ -132,7 +132,7 @@ private func checkSilence(
     let subscriber = try await ChangeSubscriber(to: engine, context)
     let collector = ChangeCollector(try await engine.changes())
     try await calls(engine)
-    // Whoever tells of something has had the time to do so.
+    // Time enough for an engine to send an element.
     for _ in 0..<20 { try await yieldToAllThreads() }
     let told = collector.elements
     try expect(told.isEmpty, "\(what) yielded \(describe(told))")

@@ -1,4 +1,5 @@
-/// A stream of what changes in a place, whoever changes it: what ``StorageEngine/changes()`` returns (rules X1 to X5).
+/// A stream of all changes in a place, also those of other engines and processes: what ``StorageEngine/changes()`` returns
+/// (rules X1 to X5).
 ///
 /// ```swift
 /// for await change in try await engine.changes() {

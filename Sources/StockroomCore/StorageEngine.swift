@@ -163,12 +163,12 @@ public protocol StorageEngine: Sendable {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result
 
-  /// A stream of what changes from now on, whoever changes it: this engine, another one on the same place, another process
+  /// A stream of all changes from now on, by this engine, another one on the same place, another process
   /// (rules X1 to X5). For engines with the capability ``EngineCapabilities/changeFeed``.
   ///
   /// What was acknowledged before this returned can be read, and what is acknowledged afterwards is in the stream: so subscribe
-  /// first, then read, and nothing is missed. Whoever has received an element reads the change, or a later state. A place in
-  /// which nothing changes costs nothing.
+  /// first, then read, and nothing is missed. A subscriber that has received an element reads the change, or a later state. A
+  /// place in which nothing changes costs nothing.
   ///
   /// Default: throws `unsupported`.
   ///

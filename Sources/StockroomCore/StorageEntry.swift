@@ -50,15 +50,10 @@ extension StorageEntry {
 }
 
 extension [StorageEntry] {
-  /// Sorts entries by when their keys were first written (rule R6). O(N log N).
-  package mutating func sortByCreation() {
-    sort { ($0.sequence ?? 0, $0.key) < ($1.sequence ?? 0, $1.key) }
-  }
-
   /// The entries sorted by when their keys were first written (rule R6). O(N log N).
   package consuming func sortedByCreation() -> [StorageEntry] {
     var entries = self
-    entries.sortByCreation()
+    entries.sort { ($0.sequence ?? 0, $0.key) < ($1.sequence ?? 0, $1.key) }
     return entries
   }
 }

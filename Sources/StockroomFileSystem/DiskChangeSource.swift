@@ -6,7 +6,7 @@ extension DiskConnection {
     try feed.subscribe(without: origin, of: owner) {
       DiskChangeSource(self)
     } afterCommits: {
-      // Whoever has the lock commits.
+      // Commits are made under the lock.
       try withLock {}
     }
   }

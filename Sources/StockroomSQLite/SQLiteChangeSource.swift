@@ -16,7 +16,7 @@ final class SQLiteChangeSource: ChangeSource {
     do {
       return try connection.commitNumber()
     } catch let error as StorageError where error.code == .locked {
-      // A process has died in the middle. Whoever reads puts the index right.
+      // A process has died in the middle. A read puts the index right.
       try connection.run(.metadata) { _ = try $0.step() }
       return nil
     }

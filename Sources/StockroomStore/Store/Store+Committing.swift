@@ -29,7 +29,7 @@ extension Store {
         if case .none = pendingChange { break }
         continue
       }
-      if feedState == .notWatched { await followIfNeeded() }
+      if !isFollowing { await followIfNeeded() }
       do {
         try await ensureLoaded()
         await commit(takeWaiting(), table.hashedIdentifiers, isIdentityVerified)

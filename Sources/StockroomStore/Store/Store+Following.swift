@@ -25,13 +25,12 @@ extension Store {
 
   /// Whether the engine is to be watched. The caller does it then.
   private func isFeedNeeded() -> Bool {
-    guard feedState == .notWatched else { return false }
-    feedState = .watched
-    return true
+    defer { isFollowing = true }
+    return !isFollowing
   }
 
   private func feedHasFailed() {
-    feedState = .notWatched
+    isFollowing = false
     mayHaveMissedChanges = true
   }
 

@@ -53,10 +53,6 @@ public final class Store<Item: StorableItem> {
     case stale
   }
 
-  enum FeedState {
-    case notWatched, watched
-  }
-
   /// A call or a chain that waits for the engine.
   struct Change: Sendable {
     let steps: [StoreStep<Item>]
@@ -74,7 +70,7 @@ public final class Store<Item: StorableItem> {
   /// Excludes stores of other types of items from the engine.
   @ObservationIgnored var engineClaim: EngineClaim?
   /// Whether the changes of others are noticed.
-  @ObservationIgnored var feedState = FeedState.notWatched
+  @ObservationIgnored var isFollowing = false
   /// Whether others may have changed something while the engine could not be watched.
   @ObservationIgnored var mayHaveMissedChanges = false
   /// Receives the changes of others.
