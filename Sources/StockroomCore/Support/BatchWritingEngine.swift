@@ -76,7 +76,10 @@ extension BatchWritingEngine {
   }
 
   private func perform(_ request: WriteRequest) async throws {
-    try await changeHub.whileWriting { try await commit(request) }
+    let hub = try changeHub
+    hub.beginWrite()
+    defer { hub.endWrite() }
+    try await commit(request)
   }
 
   private func commitValidated(_ operations: [StorageOperation]) async throws {

@@ -73,12 +73,11 @@ package final class ChangeHub: Sendable {
 
   // MARK: Telling
 
-  /// Does a write, which those are told of who subscribe before it is acknowledged.
-  package func whileWriting<Result>(_ write: () async throws -> Result) async rethrows -> Result {
-    writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent)
-    defer { writesUnderWay.wrappingSubtract(1, ordering: .sequentiallyConsistent) }
-    return try await write()
-  }
+  /// A write begins, which those are told of who subscribe before it is acknowledged. ``endWrite()`` comes after it.
+  package func beginWrite() { _ = writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent) }
+
+  /// A write ends.
+  package func endWrite() { _ = writesUnderWay.wrappingSubtract(1, ordering: .sequentiallyConsistent) }
 
   /// Tells of what has been committed: the requests, and the operations that each came to. Asks for neither if there is nobody
   /// to tell.
