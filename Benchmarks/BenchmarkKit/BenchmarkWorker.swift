@@ -102,11 +102,16 @@ final class BenchmarkWorkerProcess: Sendable {
       let ending = await process.waitUntilEnd()
       throw BenchmarkError("the worker process \(ending): \(process.stderrTail)")
     }
-    guard let answer = try? JSONDecoder().decode(BenchmarkWorker.Answer.self, from: line) else {
-      let text = String(decoding: line.prefix(80), as: UTF8.self).debugDescription
-      throw BenchmarkError(
-        "\(process.command.joined(separator: " ")) wrote \(text), so it does not call BenchmarkWorker.serve(makeEngine:)"
+    let answer: BenchmarkWorker.Answer
+    do {
+      answer = try JSONDecoder().decode(BenchmarkWorker.Answer.self, from: line)
+    } catch {
+      let (command, text) = (
+        process.command.joined(separator: " "), String(decoding: line.prefix(80), as: UTF8.self)
       )
+      throw BenchmarkError(
+        "\(command) wrote \(text.debugDescription), so it does not call BenchmarkWorker.serve(makeEngine:)",
+        underlying: error)
     }
     if let failure = answer.failure { throw BenchmarkError("in the worker process: \(failure)") }
   }

@@ -17,7 +17,7 @@ extension CheckDefinition {
     }
     Check(
       .r6, "order.of-some-entries",
-      "readEntries(keys:) gives those entries that exist, each once, as readAllEntries() does and in the same order"
+      "readEntries(keys:) returns those entries that exist, each once, as readAllEntries() does and in the same order"
     ) { context in
       let engine = try await context.open()
       let order = try await writeShuffled(in: engine)
@@ -27,17 +27,17 @@ extension CheckDefinition {
       let expected = all.filter { asked.contains($0.key) }
       try expect(
         some.count == expected.count && Set(some) == Set(expected),
-        "it gave \(describe(some.map(\.key))) instead of \(describe(expected.map(\.key))), or other values or times"
+        "it returned \(describe(some.map(\.key))) instead of \(describe(expected.map(\.key))), or other values or times"
       )
       var places: [CacheKey: Int] = [:]
       for (place, entry) in expected.enumerated() { places[entry.key] = place }
       for (earlier, later) in zip(some, some.dropFirst()) where earlier.createdAt != later.createdAt {
         try expect(
           places[earlier.key, default: 0] < places[later.key, default: 0],
-          "it gave \(earlier.key) before \(later.key), which comes first in readAllEntries()")
+          "it returned \(earlier.key) before \(later.key), which comes first in readAllEntries()")
       }
       let none = try await engine.readEntries(keys: [])
-      try expect(none.isEmpty, "readEntries(keys:) of no keys gave \(none.count) entries")
+      try expect(none.isEmpty, "readEntries(keys:) of no keys returned \(none.count) entries")
     }
     Check(.r6, "order.survives-overwrites", "an overwrite, by whichever method, keeps the place of an entry")
     {

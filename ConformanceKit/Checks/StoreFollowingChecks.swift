@@ -33,12 +33,12 @@ extension CheckDefinition {
   }
 }
 
-/// Skips the check for an engine that tells a store of its own changes too, which a store does not follow.
+/// Skips the check for an engine that reports to a store its own changes too, which a store does not follow.
 private func requireOrigins(_ engine: EngineUnderTest) async throws {
   let origin = ChangeOrigin()
   let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
   if changes.origin === origin { return }
-  throw Skip(reason: "The engine tells subscribers of their own changes: see ChangeOrigin.")
+  throw Skip(reason: "The engine reports to subscribers their own changes: see ChangeOrigin.")
 }
 
 /// Two stores in front of one engine, each with an engine in between that passes everything on.

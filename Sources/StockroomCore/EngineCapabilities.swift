@@ -26,7 +26,7 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let detectsCorruption = EngineCapabilities(rawValue: 1 << 6)
   /// ``StorageEngine/withTransaction(_:)`` runs transactions that are strictly serializable (rules T1 to T5).
   public static let transactions = EngineCapabilities(rawValue: 1 << 7)
-  /// ``StorageEngine/changes()`` tells of every change, also those of other engines and processes (rules X1 to X5).
+  /// ``StorageEngine/changes()`` reports every change, also those of other engines and processes (rules X1 to X5).
   public static let changeFeed = EngineCapabilities(rawValue: 1 << 8)
 }
 

@@ -1,4 +1,5 @@
 import Foundation
+import StockroomCore
 import StockroomEngines
 import Testing
 
@@ -22,6 +23,38 @@ import Testing
       executable: CommandLineTool.url, arguments: ["serve", "benchmarks", name, "--durability", "process"])
     let report = try await follow(name, worker)
     #expect(report.results.first?.operations == 50)
+  }
+
+  @Test(
+    "A subscriber receives the changes of its own process and of another one that writes meanwhile",
+    arguments: names)
+  func bothProcesses(name: String) async throws {
+    try await withTemporaryDirectory { directory in
+      let engine = try #require(try EngineCatalogue.named([name]).first).open(directory, .process)
+      let changes = try await engine.changes()
+      let subscriber = Task { await changes.reduce(into: []) { $0.append($1) } }
+      // Alone at first.
+      for number in 0..<50 { try await engine.write(Data(), key: CacheKey(verbatim: "first \(number)")) }
+      let worker = try await BenchmarkWorkerProcess(
+        BenchmarkWorker(
+          executable: CommandLineTool.url,
+          arguments: ["serve", "benchmarks", name, "--durability", "process"]),
+        directory: directory)
+      for number in 0..<50 {
+        try worker.startWriting(Data(), key: CacheKey(verbatim: "other \(number)"))
+        try await engine.write(Data(), key: CacheKey(verbatim: "own \(number)"))
+        try await worker.waitForAnswer()
+      }
+      try await worker.end()
+      let written = Set(try await engine.allKeys())
+      #expect(written.count == 150)
+      try await engine.close()
+      var (reported, isEverything) = (Set<CacheKey>(), false)
+      for change in await subscriber.value {
+        if case .keys(let keys) = change { reported.formUnion(keys) } else { isEverything = true }
+      }
+      #expect(isEverything || reported == written)
+    }
   }
 
   @Test("Without a program to open the engine the workload is left out")

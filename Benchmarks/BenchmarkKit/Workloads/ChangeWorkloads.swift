@@ -21,7 +21,7 @@ extension Workload {
   private var watched: Workload {
     Workload(
       "\(name)-watched", summary + " Meanwhile a task reads the changes.", startsFrom: startsFrom,
-      leaves: leaves, entries: entries, valueSize: valueSize, needs: needs.union(.changeFeed),
+      leaves: .somethingElse, entries: entries, valueSize: valueSize, needs: needs.union(.changeFeed),
       needsWorker: needsWorker
     ) { run in
       let changes = try await run.engine.changes()
@@ -32,10 +32,17 @@ extension Workload {
         subscriber.cancel()
         throw error
       }
-      subscriber.cancel()
-      let known = Set(run.records.all.map(\.key))
-      for case .keys(let keys) in await subscriber.value where !known.isSuperset(of: keys) {
-        throw WrongAnswer("a change was reported of a key that nobody wrote")
+      let written = Set(try await run.engine.allKeys())
+      // Which ends the stream, after everything that has been committed.
+      try await run.close()
+      var reported: Set<CacheKey>? = []
+      for change in await subscriber.value {
+        if case .keys(let keys) = change { reported?.formUnion(keys) } else { reported = nil }
+      }
+      try await run.open()
+      if let reported, reported != written {
+        throw WrongAnswer(
+          "\(reported.count) keys were reported as changed, and \(written.count) were written")
       }
     }
   }

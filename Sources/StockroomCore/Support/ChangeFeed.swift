@@ -115,7 +115,7 @@ package final class ChangeFeed: Sendable {
   /// Tells the subscribers, here and elsewhere, of what has been committed.
   package func publish(_ announcement: Announcement) {
     if let entry = announcement.entry, state.withLock({ $0.watcher })?.noteOwnCommit(entry) ?? true {
-      entry.log.ring()
+      entry.log.notify()
     }
     hub.send(announcement.requests, announcement.operations)
   }

@@ -73,14 +73,14 @@ package final class ChangeHub: Sendable {
 
   // MARK: Telling
 
-  /// A write begins, which those are told of who subscribe before it is acknowledged. ``endWrite()`` comes after it.
+  /// A write begins, which is reported to everyone who subscribes before it is acknowledged. ``endWrite()`` comes after it.
   package func beginWrite() { _ = writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent) }
 
   /// A write ends.
   package func endWrite() { _ = writesUnderWay.wrappingSubtract(1, ordering: .sequentiallyConsistent) }
 
-  /// Tells of what has been committed: the requests, and the operations that each came to. Asks for neither if there is nobody
-  /// to tell.
+  /// Reports what has been committed: the requests, and the operations that each came to. Evaluates neither without
+  /// subscribers.
   package func send(
     _ requests: @autoclosure () -> [WriteRequest], _ operations: @autoclosure () -> [[StorageOperation]]
   ) {

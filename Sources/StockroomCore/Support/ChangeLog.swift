@@ -11,7 +11,7 @@
 ///
 /// A ring: 64 bytes of header, then the records, of which each new one takes the place of the oldest. The writer has the lock of the
 /// place, so that there is one at a time; readers take no lock. A record is written before the commit, so that a subscriber
-/// that sees the commit finds it; what comes of a commit that fails is that a reader is told too much.
+/// that sees the commit finds it; a commit that fails leaves a record of changes that did not happen.
 ///
 /// The file is removed by the last subscriber. If that has died, a writer finds out. Each process that subscribes has a shared lock
 /// of the whole file, which keeps it there, and on Linux one of its first byte, by which a writer that subscribes too finds out
@@ -174,7 +174,7 @@ extension ChangeLog {
   }
 
   /// Wakes the subscribers up. They watch the file's times, not its contents, so that writing a record wakes nobody.
-  func ring() {
+  func notify() {
     // Subscribers that are not woken up notice the change of the place itself.
     _ = futimens(file.number, nil)
   }

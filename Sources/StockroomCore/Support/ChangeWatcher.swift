@@ -2,7 +2,7 @@
 
 /// Notices what others commit to a place, as long as there are subscribers in this process.
 ///
-/// Notifications of the file system are only the doorbell: they say when to look, and the number of the latest commit says whether
+/// Notifications of the file system only say when to look, and the number of the latest commit says whether
 /// something has changed. The ``ChangeLog`` says what; a commit that is not in it has changed everything, for all that is known.
 final class ChangeWatcher: Sendable {
   private struct State {
@@ -12,14 +12,14 @@ final class ChangeWatcher: Sendable {
     /// Where in the log the commits after that one begin.
     var position: UInt64 = 0
     /// Whether something has been missed.
-    var isBlind = false
+    var mayHaveMissedChanges = false
     var isStopped = false
     /// The files of entries that have been changed by somebody, since the last look.
     var files: Set<CacheKey> = []
     /// What the commits in the log change that cannot be read yet.
     var pending: StorageChange?
     /// Watches the log.
-    var doorbell: FileWatch?
+    var logWatch: FileWatch?
     /// Watch the files that commits write. None while looks are to come: who writes on wakes nobody.
     var contents: [FileWatch] = []
     /// Watches the directory of entries.
@@ -54,15 +54,15 @@ final class ChangeWatcher: Sendable {
 
   /// Watches from now on. No commit is under way.
   func start() throws {
-    let doorbell = try watchLog(state.withLock { $0.log })
+    let logWatch = try watchLog(state.withLock { $0.log })
     let contents = try watchContents()
     let names = try watchNames()
     let known = try source.latestCommit()
     try state.withLock { state in
       state.position = try state.log.end()
       state.known = known ?? 0
-      state.isBlind = known == nil
-      (state.doorbell, state.contents, state.names) = (doorbell, contents, names)
+      state.mayHaveMissedChanges = known == nil
+      (state.logWatch, state.contents, state.names) = (logWatch, contents, names)
     }
     if known == nil { lookLater() }
   }
@@ -100,7 +100,7 @@ final class ChangeWatcher: Sendable {
       if state.isStopped { return nil }
       state.isStopped = true
       state.timer.take()?.cancel()
-      return [state.doorbell.take(), state.names.take()] + exchange(&state.contents, with: [])
+      return [state.logWatch.take(), state.names.take()] + exchange(&state.contents, with: [])
     }
     guard watches != nil else { return }
     queue.sync {
@@ -111,7 +111,7 @@ final class ChangeWatcher: Sendable {
 
   // MARK: When to look
 
-  private func noteInterruption() { state.withLock { $0.isBlind = true } }
+  private func noteInterruption() { state.withLock { $0.mayHaveMissedChanges = true } }
 
   /// A file that commits write was written, and will not be watched again before the last look.
   private func noteContents() {
@@ -125,7 +125,7 @@ final class ChangeWatcher: Sendable {
       if case .change(let name?) = event {
         if let key = source.key(ofFile: name) { state.files.insert(key) }
       } else {
-        state.isBlind = true
+        state.mayHaveMissedChanges = true
       }
     }
     lookLater()
@@ -169,7 +169,7 @@ final class ChangeWatcher: Sendable {
     // The files of a directory of entries are compared with what is found in the log.
     guard source.entryDirectory == nil else { return true }
     return state.withLock { state in
-      guard !state.isStopped, !state.isBlind, state.log.isSameFile(as: entry.log),
+      guard !state.isStopped, !state.mayHaveMissedChanges, state.log.isSameFile(as: entry.log),
         state.position == entry.position.lowerBound, state.known + 1 == entry.number
       else { return true }
       state.position = entry.position.upperBound
@@ -194,7 +194,7 @@ final class ChangeWatcher: Sendable {
     #endif
     let change = state.withLock { state -> StorageChange? in
       if state.isStopped { return nil }
-      let wasBlind = state.isBlind
+      let wasBlind = state.mayHaveMissedChanges
       var change: StorageChange?
       do {
         change = try look(&state, upTo: latest.get())
@@ -202,7 +202,7 @@ final class ChangeWatcher: Sendable {
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
         // Whatever has happened there: subscribers that look at everything find out.
-        state.isBlind = true
+        state.mayHaveMissedChanges = true
         if !wasBlind { change = .everything }
       }
       setTimer(&state)
@@ -230,20 +230,20 @@ final class ChangeWatcher: Sendable {
     // One that has been removed is not made again, as the whole place may be on its way out. Without it, a commit has changed
     // everything, for all that is known.
     if !state.log.isInPlace, try FileIdentity(path: state.log.path) != nil {
-      state.isBlind = true
+      state.mayHaveMissedChanges = true
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
-      let doorbell = try watchLog(log)
+      let logWatch = try watchLog(log)
       state.log.close()
       state.log = log
       state.position = try log.end()
-      state.doorbell = doorbell
+      state.logWatch = logWatch
     }
     let files = exchange(&state.files, with: [])
-    guard !state.isBlind, let (change, logged) = try readLog(&state, upTo: latest) else {
+    guard !state.mayHaveMissedChanges, let (change, logged) = try readLog(&state, upTo: latest) else {
       state.known = latest
       state.position = try state.log.end()
       state.pending = nil
-      state.isBlind = false
+      state.mayHaveMissedChanges = false
       return .everything
     }
     if files.isEmpty || logged == .everything { return change }

@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// A process that is running, or has ended, which is told in lines what to do and answers in lines.
+/// A child process, running or ended, that reads requests from standard input and writes answers to standard output, a line each.
 package final class LineProcess: Sendable {
   /// The program with its arguments.
   package let command: [String]

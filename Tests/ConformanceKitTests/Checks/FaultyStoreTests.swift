@@ -84,7 +84,7 @@ struct FaultyStoreTests {
     // A store that never shows what it should is waited for until the check stalls.
     var suite = ConformanceSuite(
       "Plain", capabilities: capabilities,
-      stallTimeout: fault?.isWaitedForInVain ?? false ? .seconds(10) : .seconds(60),
+      stallTimeout: fault?.neverShowsChanges ?? false ? .seconds(10) : .seconds(60),
       budget: budget,
       makeEngine: makeEngine)
     suite.makeStore = { ReferenceStore($0, fault: fault) }
@@ -134,7 +134,7 @@ struct FaultyStoreTests {
 
 extension ReferenceStore.Fault {
   /// Whether the store never shows what a check waits for.
-  fileprivate var isWaitedForInVain: Bool {
+  fileprivate var neverShowsChanges: Bool {
     switch self {
     case .followsNobody, .followsWithoutRemovals, .appendsWhatOthersInsert: true
     default: false

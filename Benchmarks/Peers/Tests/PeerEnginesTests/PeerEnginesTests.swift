@@ -49,6 +49,34 @@ import Testing
     }
   }
 
+  @Test(
+    "A transaction of a peer reads its own writes, and one that throws changes nothing",
+    arguments: ["raw SQLite", "raw LMDB", "raw LevelDB"])
+  func transactions(_ name: String) async throws {
+    struct Refusal: Error {}
+    try await withPeer(name) { engine in
+      #expect(engine.capabilities.contains(.transactions))
+      let (one, other) = (CacheKey("one"), CacheKey("other"))
+      try await engine.write(Data([1]), key: one)
+      let read = try await engine.withTransaction { transaction in
+        try transaction.write(Data([2]), key: other)
+        let read = try transaction.read(keys: [one, other])
+        try transaction.remove(key: one)
+        #expect(try !transaction.keyExists(one))
+        return read
+      }
+      #expect(read == [Data([1]), Data([2])])
+      await #expect(throws: Refusal.self) {
+        try await engine.withTransaction { transaction in
+          try transaction.write(Data([3]), key: other)
+          throw Refusal()
+        }
+      }
+      #expect(try await engine.read(key: one) == nil)
+      #expect(try await engine.read(key: other) == Data([2]))
+    }
+  }
+
   @Test("A peer throws .unsupported for timestamps", arguments: Peer.all.map(\.name))
   func hasNoTimestamps(_ name: String) async throws {
     try await withPeer(name) { engine in
