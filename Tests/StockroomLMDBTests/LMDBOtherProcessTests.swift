@@ -10,7 +10,7 @@
   @Suite("LMDB while other processes wait, write or hold locks")
   struct LMDBOtherProcessTests {
     /// Calls `body` while another process is in the middle of write transactions, which it ends after `body` has returned,
-    /// or by itself after a while.
+    /// or by itself after ten minutes: a call that waits for it must not wait for ever.
     private func whileAnotherWrites(
       in one: TemporaryDirectory, _ two: TemporaryDirectory,
       _ body: (_ isWriting: () -> Bool) async throws -> Void
@@ -46,7 +46,7 @@
         }
         try Data().write(to: signs.appending(path: "begun"))
         var waits = 0
-        while !FileManager.default.fileExists(atPath: signs.appending(path: "release").path), waits < 20_000 {
+        while !FileManager.default.fileExists(atPath: signs.appending(path: "release").path), waits < 600_000 {
           usleep(1_000)
           await Task.yield()
           waits += 1
