@@ -19,6 +19,8 @@ ifeq ($(shell uname -s),Darwin)
 BREW := $(shell brew --prefix 2>/dev/null)
 export CPATH := $(BREW)/include:$(CPATH)
 export LIBRARY_PATH := $(BREW)/lib:$(LIBRARY_PATH)
+# Nor does Homebrew put libpq where it puts the others.
+export PKG_CONFIG_PATH := $(BREW)/opt/libpq/lib/pkgconfig:$(PKG_CONFIG_PATH)
 endif
 
 # Otherwise Swift Testing starts all tests at once, and each of them has files open and gets a thousandth of the time that it

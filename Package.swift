@@ -20,6 +20,7 @@ let engines: [(name: String, isPersistent: Bool, storesWith: [Target.Dependency]
   ("StockroomSQLite", true, ["StockroomCSQLite"]),
   ("StockroomLMDB", true, ["StockroomCLMDB"]),
   ("StockroomLevelDB", true, ["StockroomCLevelDB"]),
+  ("StockroomPostgreSQL", false, ["StockroomCPostgreSQL"]),
 ]
 let engineNames = engines.map { Target.Dependency(stringLiteral: $0.name) }
 
@@ -63,9 +64,12 @@ let package = Package(
       name: "StockroomCLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
     // Neither Debian nor Homebrew ships a pkg-config file for LevelDB.
     .systemLibrary(name: "StockroomCLevelDB", providers: [.apt(["libleveldb-dev"]), .brew(["leveldb"])]),
+    .systemLibrary(
+      name: "StockroomCPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
 
     .target(
-      name: "StockroomEngines", dependencies: engineNames + ["StockroomCore"], swiftSettings: settings),
+      name: "StockroomEngines", dependencies: engineNames + ["StockroomCore", "StockroomKitSupport"],
+      swiftSettings: settings),
     .target(name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
 
     // What both kits share.
@@ -158,7 +162,8 @@ let package = Package(
         name: "\($0.name)Tests",
         // The command is the process that some checks kill.
         dependencies: [
-          "StockroomCore", "ConformanceKit", "StockroomKitSupport", "TestFixtures", "StockroomCLI",
+          "StockroomCore", "ConformanceKit", "StockroomKitSupport", "TestFixtures", "StockroomEngines",
+          "StockroomCLI",
           .init(stringLiteral: $0.name),
         ],
         resources: $0.isPersistent ? [.copy("Golden")] : [], swiftSettings: settings)

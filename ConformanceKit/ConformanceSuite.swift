@@ -115,7 +115,7 @@ public struct ConformanceSuite: Sendable {
 
   private var applicableChecks: [ConformanceCheck] {
     CheckDefinition.all
-      .filter { capabilities.isSuperset(of: $0.needs) }
+      .filter { $0.applies(to: capabilities) }
       .map { ConformanceCheck(definition: $0, suite: self) }
   }
 

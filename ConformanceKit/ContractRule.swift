@@ -120,6 +120,20 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   /// How a feed ends.
   case x5 = "X5"
 
+  // Networks
+  /// A server that is away, slow or silent.
+  case n1 = "N1"
+  /// A connection that is lost in the middle of a call.
+  case n2 = "N2"
+  /// A server that comes back.
+  case n3 = "N3"
+  /// A failover of a server that replicates.
+  case n4 = "N4"
+  /// Users, rights and certificates.
+  case n5 = "N5"
+  /// How many connections there are.
+  case n6 = "N6"
+
   // The Store in front of an engine
   /// Concurrent calls to a store.
   case s1 = "S1"
@@ -254,6 +268,20 @@ extension ContractRule: CustomStringConvertible {
     case .x5:
       "close() ends the streams of the engine and no others; what could not be watched for a while is covered by one element "
         + "for everything."
+    case .n1:
+      "A server that is away, slow or silent blocks no call for longer than its time limit: it throws unavailable, and nothing "
+        + "has happened; cancelling a waiting call ends it at once."
+    case .n2:
+      "A connection lost in the middle of a call: a read is done again; a write has happened exactly once if the call returns, not "
+        + "at all if it throws, and outcomeUnknown is thrown only where nobody can find out."
+    case .n3:
+      "Once the server is back, or another has taken its place, the same engine works again by itself."
+    case .n4: "Nothing acknowledged is lost in a failover of a server that replicates synchronously."
+    case .n5:
+      "Wrong credentials, a missing right or a certificate that does not fit throw permissionDenied with the cause, and a "
+        + "password is in no error."
+    case .n6:
+      "One engine has a bounded number of connections, whatever the number of tasks."
     case .s1: "Concurrent calls lose nothing: afterwards the items and the engine agree."
     case .s2: "A call that throws leaves the items and the engine as they were."
     case .s3:

@@ -25,6 +25,7 @@ extension CheckDefinition {
     case .detectsCorruption: .f2
     case .transactions: .t1
     case .changeFeed: .x1
+    case .networked: .n1
     default: .w6
     }
   }

@@ -133,7 +133,8 @@ extension CheckDefinition {
     }
     Check(
       .c2, "opening.twice-by-another-path",
-      "one place opened under two paths is shared, or the second opening throws locked", needs: .persistent
+      "one place opened under two paths is shared, or the second opening throws locked", needs: .persistent,
+      isOfFiles: true
     ) { context in
       let link = context.root.appending(path: "link")
       try FileManager.default.createSymbolicLink(at: link, withDestinationURL: context.place)

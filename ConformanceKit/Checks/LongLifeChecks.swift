@@ -31,7 +31,7 @@ extension CheckDefinition {
       .f2, "life.corrupted-late",
       "whatever happens to a file of a store that was changed thousands of times, opening, reading and writing it neither trap "
         + "nor hang, they throw corrupted or give what is left", needs: .persistent, needsWorker: true,
-      from: .standard
+      isOfFiles: true, from: .standard
     ) { context in
       var run = try await CorruptionRun(in: context, history: .lived, mustHaveWorker: true)
       let seed = ~context.budget.seed

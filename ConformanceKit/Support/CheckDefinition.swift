@@ -12,49 +12,73 @@ struct CheckDefinition: Sendable {
   let needs: EngineCapabilities
   /// Whether the check cannot be made without a worker process.
   let needsWorker: Bool
+  /// Whether the check looks at the files of a place, changes them, or sets the clock: an engine that reaches a server has its
+  /// entries elsewhere.
+  private(set) var isOfFiles: Bool
   /// The lowest level at which the check is made.
   let level: ConformanceBudget.Level
   let body: Body
 
   init(
     _ rule: ContractRule, _ id: String, _ expectation: String, needs: EngineCapabilities = [],
-    needsWorker: Bool = false, from level: ConformanceBudget.Level = .quick, body: @escaping Body
+    needsWorker: Bool = false, isOfFiles: Bool = false, from level: ConformanceBudget.Level = .quick,
+    body: @escaping Body
   ) {
     self.rule = rule
     self.id = id
     self.expectation = expectation
     self.needs = needs
     self.needsWorker = needsWorker
+    self.isOfFiles = isOfFiles
     self.level = level
     self.body = body
   }
 
+  /// Whether the check is about an engine that claims these capabilities.
+  func applies(to capabilities: EngineCapabilities) -> Bool {
+    capabilities.isSuperset(of: needs) && !(isOfFiles && capabilities.contains(.networked))
+  }
+
   /// Every check there is, in the order of the contract.
   static let all: [CheckDefinition] = {
-    let checks = [
-      keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks, timestampChecks,
-      clockChecks, batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks,
-      orderChecks,
-      removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
-      cancellationChecks,
-      transactionChecks, transactionReadChecks, transactionBodyChecks, transactionCompanyChecks,
-      changeFeedChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
-      cooperationChecks, placeChecks, openingChecks, closingChecks, privacyChecks, openingCostChecks,
-      faultChecks,
-      refusalChecks, corruptionChecks, powerCutChecks,
-      storeConcurrencyChecks, storeFailureChecks,
-      storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
-      storeIdentifierChecks, storeFollowingChecks, killChecks, multiProcessChecks,
-      sizeChecks, batchSizeChecks, byteSizeChecks, sizeVisibilityChecks, storeSizeChecks, reservedNameChecks,
-      wayChecks,
-      longLifeChecks, crowdChecks, lateEffectChecks, fairnessChecks,
-      systemFaultChecks, sharedPlaceChecks, stoppedProcessChecks, pathChecks,
-    ].flatMap { $0 }
+    let checks =
+      [
+        keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks,
+        timestampChecks,
+        batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks,
+        orderChecks,
+        removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
+        cancellationChecks,
+        transactionChecks, transactionReadChecks, transactionBodyChecks, transactionCompanyChecks,
+        changeFeedChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
+        cooperationChecks, closingChecks, openingCostChecks,
+        storeConcurrencyChecks, storeFailureChecks,
+        storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
+        storeIdentifierChecks, storeFollowingChecks, killChecks, multiProcessChecks,
+        sizeChecks, batchSizeChecks, byteSizeChecks, sizeVisibilityChecks, storeSizeChecks,
+        reservedNameChecks,
+        wayChecks,
+        longLifeChecks, crowdChecks, lateEffectChecks, fairnessChecks,
+        sharedPlaceChecks, stoppedProcessChecks,
+      ].flatMap { $0 } + checksOfFiles
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()
 }
 
 typealias Check = CheckDefinition
+
+extension CheckDefinition {
+  private static var checksOfFiles: [CheckDefinition] {
+    [
+      clockChecks, placeChecks, openingChecks, privacyChecks, faultChecks, refusalChecks, corruptionChecks,
+      powerCutChecks, systemFaultChecks, pathChecks,
+    ].flatMap { $0 }.map { check in
+      var check = check
+      check.isOfFiles = true
+      return check
+    }
+  }
+}
 
 /// Lets a list of checks be written as one check after the other.
 @resultBuilder

@@ -123,6 +123,23 @@ int d_shutdown(int, int) SWIFT("shutdown(_:_:)");
 ssize_t d_send(int, const void *, size_t, int) SWIFT("send(_:_:_:_:)");
 ssize_t d_recv(int, void *, size_t, int) SWIFT("recv(_:_:_:_:)");
 int d_dup2(int, int) SWIFT("dup2(_:_:)");
+struct SWIFT("sockaddr") d_sockaddr { unsigned char sa_len, sa_family; char sa_data[14]; };
+struct SWIFT("addrinfo") d_addrinfo {
+  int ai_flags, ai_family, ai_socktype, ai_protocol; d_socklen_t ai_addrlen; char *ai_canonname; struct d_sockaddr *ai_addr;
+  struct d_addrinfo *ai_next;
+};
+int d_getaddrinfo(const char *, const char *, const struct d_addrinfo *, struct d_addrinfo **)
+  SWIFT("getaddrinfo(_:_:_:_:)");
+void d_freeaddrinfo(struct d_addrinfo *) SWIFT("freeaddrinfo(_:)");
+const char *d_gai_strerror(int) SWIFT("gai_strerror(_:)");
+int d_getnameinfo(const struct d_sockaddr *, d_socklen_t, char *, d_socklen_t, char *, d_socklen_t, int)
+  SWIFT("getnameinfo(_:_:_:_:_:_:_:)");
+struct SWIFT("passwd") d_passwd {
+  char *pw_name, *pw_passwd; d_uid_t pw_uid; d_gid_t pw_gid; d_time_t pw_change; char *pw_class, *pw_gecos, *pw_dir, *pw_shell;
+  d_time_t pw_expire;
+};
+struct d_passwd *d_getpwnam(const char *) SWIFT("getpwnam(_:)");
+int d_chown(const char *, d_uid_t, d_gid_t) SWIFT("chown(_:_:_:)");
 void d__exit(int) SWIFT("_exit(_:)") __attribute__((noreturn));
 void d_exit(int) SWIFT("exit(_:)") __attribute__((noreturn));
 d_pid_t d_waitpid(d_pid_t, int *, int) SWIFT("waitpid(_:_:_:)");
@@ -301,6 +318,10 @@ void tzset(void);
 #define SOL_SOCKET 0xffff
 #define SO_NOSIGPIPE 0x1022
 #define SHUT_WR 1
+#define NI_MAXHOST 1025
+#define NI_NUMERICHOST 2
+#define SIGINT 2
+#define SIGQUIT 3
 #define STDIN_FILENO 0
 #define STDOUT_FILENO 1
 #define STDERR_FILENO 2
@@ -317,7 +338,6 @@ void tzset(void);
 #define _SC_PAGESIZE 29
 #define RLIMIT_FSIZE 1
 #define RLIMIT_NOFILE 8
-#define SIGINT 2
 #define SIGXFSZ 25
 #define SIGILL 4
 #define SIGTRAP 5

@@ -83,7 +83,7 @@ struct BenchCommand: AsyncParsableCommand {
     let durability = engineOptions.durability
     let subjects = try engineOptions.engines.map { engine in
       BenchmarkSubject(engine.title, worker: ServeCommand.benchmarkWorker(for: engine, durability)) {
-        try engine.open($0, durability)
+        try await engine.open($0, durability)
       }
     }
     let runner = BenchmarkRunner(

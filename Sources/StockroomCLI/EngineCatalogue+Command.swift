@@ -28,6 +28,6 @@ extension EngineCatalogue.Entry {
     ConformanceSuite(
       title, capabilities: capabilities(at: durability), workingDirectory: directory, budget: budget,
       worker: ServeCommand.conformanceWorker(for: self, durability)
-    ) { [open] in try open($0, durability) }
+    ) { [open] in try await open($0, durability) }
   }
 }

@@ -48,8 +48,34 @@ struct EngineOptions: ParsableArguments {
       "When a write is acknowledged: once it is on the disk (full), or with the operating system (process).")
   var durability = Durability.full
 
+  @Option(
+    help: ArgumentHelp(
+      "The database for the engine on PostgreSQL, as libpq takes it. Keep the password in PGPASSWORD or ~/.pgpass. "
+        + "(default: a server of its own, if one is installed)", valueName: "connection"))
+  var postgresql: String?
+
+  /// Without names all that there are, but for PostgreSQL where there is no server.
   var engines: [EngineCatalogue.Entry] {
-    get throws { try EngineCatalogue.named(names) }
+    get throws {
+      try EngineCatalogue.named(names).compactMap { engine in
+        guard engine.capabilities.contains(.networked) else { return engine }
+        if let postgresql { return EngineCatalogue.postgreSQL(postgresql) }
+        return names.isEmpty && !hasServer ? nil : engine
+      }
+    }
+  }
+
+  private var hasServer: Bool { PostgreSQLServer.installedPrograms() != nil }
+
+  /// Starts the server that engines need, and says which engine is left out.
+  private func prepare() async throws {
+    if try postgresql == nil && engines.contains(where: { $0.connection != nil }) {
+      try await PostgreSQLServer.shared.start()
+    }
+    if names.isEmpty, postgresql == nil, !hasServer {
+      writeToStandardError(
+        "PostgreSQL is left out: no server is installed here. --postgresql names one elsewhere.\n")
+    }
   }
 
   /// The checks for the engines, below a directory.
@@ -72,6 +98,7 @@ struct EngineOptions: ParsableArguments {
     ScratchDirectories.add(scratch)
     let result: Result
     do {
+      try await prepare()
       result = try await body(scratch.url)
     } catch {
       // The first error is the cause.

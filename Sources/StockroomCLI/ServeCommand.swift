@@ -26,16 +26,20 @@ struct ServeCommand: AsyncParsableCommand {
   @Option(help: "What an acknowledged write has reached.")
   var durability = Durability.full
 
+  @Option(help: "The database of an engine that reaches a server.")
+  var connection: String?
+
   func validate() throws {
     _ = try EngineCatalogue.named([engine])
   }
 
   func run() async throws {
     let durability = durability
-    for entry in try EngineCatalogue.named([engine]) {
+    for named in try EngineCatalogue.named([engine]) {
+      let entry = named.connection == nil ? named : EngineCatalogue.postgreSQL(connection)
       switch client {
-      case .checks: try await ConformanceWorker.serve { try entry.open($0, durability) }
-      case .benchmarks: try await BenchmarkWorker.serve { try entry.open($0, durability) }
+      case .checks: try await ConformanceWorker.serve { try await entry.open($0, durability) }
+      case .benchmarks: try await BenchmarkWorker.serve { try await entry.open($0, durability) }
       }
     }
   }
@@ -62,5 +66,6 @@ struct ServeCommand: AsyncParsableCommand {
     _ client: Client, _ engine: EngineCatalogue.Entry, _ durability: Durability
   ) -> [String] {
     ["serve", client.rawValue, engine.name, "--durability", durability.rawValue]
+      + (engine.connection.map { ["--connection", $0] } ?? [])
   }
 }

@@ -28,6 +28,8 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let transactions = EngineCapabilities(rawValue: 1 << 7)
   /// ``StorageEngine/changes()`` reports every change, also those of other engines and processes (rules X1 to X5).
   public static let changeFeed = EngineCapabilities(rawValue: 1 << 8)
+  /// The engine reaches a server, which may be away, slow or lost in the middle of a call (rules N1 to N6).
+  public static let networked = EngineCapabilities(rawValue: 1 << 9)
 }
 
 extension EngineCapabilities: CustomStringConvertible {
@@ -36,7 +38,7 @@ extension EngineCapabilities: CustomStringConvertible {
     ("persistent", .persistent), ("atomicBatches", .atomicBatches), ("snapshotReads", .snapshotReads),
     ("orderedScans", .orderedScans), ("durableWrites", .durableWrites), ("multiProcess", .multiProcess),
     ("detectsCorruption", .detectsCorruption), ("transactions", .transactions),
-    ("changeFeed", .changeFeed),
+    ("changeFeed", .changeFeed), ("networked", .networked),
   ]
 
   /// The names of the capabilities in the set, in brackets.

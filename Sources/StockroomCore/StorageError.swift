@@ -46,6 +46,11 @@ extension StorageError {
     public static let unsupported = Code("unsupported")
     /// A transaction was given up because others change the same entries, and nothing has happened (rule T4).
     public static let conflict = Code("conflict")
+    /// A server cannot be reached, or does not answer in time, and nothing has happened (rule N1).
+    public static let unavailable = Code("unavailable")
+    /// A server was lost in the middle of a write, or did not answer in time, and nobody can find out whether the write has
+    /// happened: the one error after which it may have (rule N2). Read again.
+    public static let outcomeUnknown = Code("outcomeUnknown")
     /// Any other failure of the disk, the network or the library underneath.
     public static let io = Code("io")
   }

@@ -8,6 +8,7 @@ import StockroomFileSystem
 import StockroomLMDB
 import StockroomLevelDB
 import StockroomMemory
+import StockroomPostgreSQL
 import StockroomSQLite
 
 /// The built-in engines: what the command, the tests and the benchmarks run on. A new engine is one entry here.
@@ -22,17 +23,20 @@ public enum EngineCatalogue {
     public let title: String
     /// What it promises at full durability.
     public let capabilities: EngineCapabilities
-    /// Opens it in a directory.
-    public let open: @Sendable (URL, Durability) throws -> any StorageEngine
+    /// Opens it in a directory, or in the namespace of a database that stands for it.
+    public let open: @Sendable (URL, Durability) async throws -> any StorageEngine
+    /// The connection string of the server that it reaches; nil if it reaches none.
+    public let connection: String?
 
     /// An engine with these names, promises and opening.
     public init(
-      _ name: String, _ title: String, _ capabilities: EngineCapabilities,
-      open: @escaping @Sendable (URL, Durability) throws -> any StorageEngine
+      _ name: String, _ title: String, _ capabilities: EngineCapabilities, connection: String? = nil,
+      open: @escaping @Sendable (URL, Durability) async throws -> any StorageEngine
     ) {
       self.name = name
       self.title = title
       self.capabilities = capabilities
+      self.connection = connection
       self.open = open
     }
 
@@ -50,8 +54,29 @@ public enum EngineCatalogue {
     public var description: String { "There is no engine called \(name). Engines: \(list)." }
   }
 
-  /// Every built-in engine.
-  public static let all = [
+  /// Every built-in engine. That on PostgreSQL has a server of its own.
+  public static let all = onThisMachine + [postgreSQL()]
+
+  /// The engine on PostgreSQL.
+  ///
+  /// - Parameter connection: The connection string. Nil stands for ``PostgreSQLServer/shared``, which is started then.
+  public static func postgreSQL(_ connection: String? = nil) -> Entry {
+    let reached = connection ?? PostgreSQLServer.shared.connection
+    return Entry("postgresql", "PostgreSQL", database.union(.networked), connection: reached) {
+      directory, durability in
+      if connection == nil { try await PostgreSQLServer.shared.start() }
+      // A directory below a link has several paths.
+      let place = CacheKey(directory.resolvingSymlinksInPath().path).value
+      return try await PostgreSQLStorageEngine(
+        reached, namespace: namespacePrefix + place, durability: durability)
+    }
+  }
+
+  /// What the namespaces of these engines begin with.
+  public static let namespacePrefix = "stockroom_check_"
+
+  /// The engines that keep entries in memory or in files.
+  public static let onThisMachine = [
     Entry("memory", "Memory", [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed]) {
       _, _ in
       MemoryStorageEngine()

@@ -6,13 +6,13 @@ import Testing
 
 /// The change feed of every engine (rules X1 to X5). The conformance kit tests the same rules under load and over several processes.
 @Suite struct ChangeFeedTests {
-  private static let engines = EngineCatalogue.all.map(\.name)
+  private static let engines = EngineCatalogue.onThisMachine.map(\.name)
   private static let shared = ["files", "sqlite", "lmdb"]
 
-  private static func open(_ name: String, in directory: borrowing TemporaryDirectory) throws
+  private static func open(_ name: String, in directory: borrowing TemporaryDirectory) async throws
     -> any StorageEngine
   {
-    try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    try await EngineCatalogue.select([name])[0].open(directory.url, .process)
   }
 
   private static func key(_ name: String) -> CacheKey { CacheKey(verbatim: name) }
@@ -20,7 +20,7 @@ import Testing
   @Test("Every way of writing is told of, with its keys", arguments: engines)
   func ownChanges(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try Self.open(name, in: directory)
+    let engine = try await Self.open(name, in: directory)
     var changes = try await engine.changes().makeAsyncIterator()
     let (a, b) = (Self.key("a"), Self.key("b"))
     try await engine.write(Data(), key: a)
@@ -45,7 +45,7 @@ import Testing
     "A slow subscriber gets several changes as one, and everything in place of very many", arguments: engines)
   func slowSubscriber(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try Self.open(name, in: directory)
+    let engine = try await Self.open(name, in: directory)
     var changes = try await engine.changes().makeAsyncIterator()
     try await engine.write(Data(), key: Self.key("a"))
     try await engine.write(Data(), key: Self.key("b"))
@@ -58,7 +58,7 @@ import Testing
   @Test("What changes nothing is not told of", arguments: engines)
   func silence(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try Self.open(name, in: directory)
+    let engine = try await Self.open(name, in: directory)
     var changes = try await engine.changes().makeAsyncIterator()
     _ = try await engine.read(key: Self.key("a"))
     try await engine.write([])
@@ -74,8 +74,8 @@ import Testing
     arguments: shared)
   func ends(name: String) async throws {
     let directory = try TemporaryDirectory()
-    var first: (any StorageEngine)? = try Self.open(name, in: directory)
-    let second = try Self.open(name, in: directory)
+    var first: (any StorageEngine)? = try await Self.open(name, in: directory)
+    let second = try await Self.open(name, in: directory)
     var firstChanges = try #require(await first?.changes().makeAsyncIterator())
     var secondChanges = try await second.changes().makeAsyncIterator()
     first = nil
@@ -90,7 +90,9 @@ import Testing
   @Test("Engines on one place tell each other, with the keys", arguments: shared)
   func otherEngine(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let (writer, reader) = (try Self.open(name, in: directory), try Self.open(name, in: directory))
+    let (writer, reader) = (
+      try await Self.open(name, in: directory), try await Self.open(name, in: directory)
+    )
     var changes = try await reader.changes().makeAsyncIterator()
     var named = 0
     for step in 0..<50 {
@@ -119,7 +121,7 @@ import Testing
     "Two engines that write at the same time are told of everything that the other writes", arguments: shared)
   func concurrentWriters(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engines = [try Self.open(name, in: directory), try Self.open(name, in: directory)]
+    let engines = [try await Self.open(name, in: directory), try await Self.open(name, in: directory)]
     let streams = [try await engines[0].changes(), try await engines[1].changes()]
     let keys = (0..<2).map { writer in (0..<200).map { Self.key("\(writer) \($0)") } }
     try await withThrowingTaskGroup { group in
@@ -147,7 +149,7 @@ import Testing
   @Test("Nothing is missed that is acknowledged after the subscription", arguments: engines)
   func subscribingWhileWriting(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try Self.open(name, in: directory)
+    let engine = try await Self.open(name, in: directory)
     for round in 0..<20 {
       let isSubscribed = MutexProtected(false)
       let keys = (0..<100).map { Self.key("\(round) \($0)") }
@@ -177,7 +179,7 @@ import Testing
   @Test("A place can be subscribed to and left again very often", arguments: engines)
   func subscribingOften(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try Self.open(name, in: directory)
+    let engine = try await Self.open(name, in: directory)
     for _ in 0..<300 { _ = try await engine.changes() }
     var changes = try await engine.changes().makeAsyncIterator()
     try await engine.write(Data(), key: Self.key("a"))
@@ -188,7 +190,7 @@ import Testing
   @Test("Nothing is left in the place when nobody subscribes any more", arguments: shared)
   func logIsRemoved(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try Self.open(name, in: directory)
+    let engine = try await Self.open(name, in: directory)
     try await engine.write(Data(), key: Self.key("a"))
     let before = try directory.files()
     var changes: StorageChanges? = try await engine.changes()
@@ -207,7 +209,7 @@ import Testing
     for _ in 0..<20 {
       let directory = try TemporaryDirectory()
       let place = directory.url.appending(path: "place", directoryHint: .isDirectory)
-      let engine = try EngineCatalogue.select([name])[0].open(place, .process)
+      let engine = try await EngineCatalogue.select([name])[0].open(place, .process)
       try await engine.write(Data(), key: Self.key("a"))
       let changes = try await engine.changes()
       try FileManager.default.removeItem(at: place)
@@ -220,7 +222,7 @@ import Testing
   @Test("A subscriber is not told of its own changes if it does not want to be", arguments: engines)
   func origin(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try Self.open(name, in: directory)
+    let engine = try await Self.open(name, in: directory)
     let origin = ChangeOrigin()
     let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
     var iterator = changes.makeAsyncIterator()
@@ -233,7 +235,7 @@ import Testing
   @Test("Files that another program puts there, changes and removes are told of", .enabled(if: isLinux))
   func foreignFiles() async throws {
     let directory = try TemporaryDirectory()
-    let engine = try Self.open("files", in: directory)
+    let engine = try await Self.open("files", in: directory)
     let key = Self.key("copied")
     try await engine.write(Data("1".utf8), key: Self.key("own"))
     var changes = try await engine.changes().makeAsyncIterator()

@@ -6,10 +6,10 @@ import StockroomKitSupport
 import Testing
 
 @Suite(.serialized) struct LargeRequestsTests {
-  @Test("A request of a million keys succeeds", arguments: EngineCatalogue.all.map(\.name))
+  @Test("A request of a million keys succeeds", arguments: EngineCatalogue.onThisMachine.map(\.name))
   func manyKeys(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
+    let engine = try await EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
     let present = (0..<1_000).map { CacheKey(verbatim: "key-\($0 * 1_000)") }
     try await engine.write(present.map { (key: $0, data: Data($0.value.utf8)) })
     #expect(try await engine.read(keys: Self.millionKeys) == present.map { Data($0.value.utf8) })
@@ -25,7 +25,7 @@ import Testing
     "A value beyond the engine's maximum throws .valueTooLarge", arguments: ["sqlite", "lmdb", "leveldb"])
   func tooLargeValue(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
+    let engine = try await EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
     let key = CacheKey(verbatim: "large")
     try await engine.write(Data([1]), key: key)
     // Pages of zeros that are not accessed take no memory.
@@ -38,10 +38,10 @@ import Testing
     try await engine.close()
   }
 
-  @Test("100,000 entries fit in one batch", arguments: EngineCatalogue.all.map(\.name))
+  @Test("100,000 entries fit in one batch", arguments: EngineCatalogue.onThisMachine.map(\.name))
   func largeBatch(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
+    let engine = try await EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
     let keys = (0..<100_000).map { CacheKey(verbatim: "key-\($0)") }
     try await engine.write(keys.map { (key: $0, data: Data($0.value.utf8)) })
     #expect(try await engine.keyCount() == keys.count)

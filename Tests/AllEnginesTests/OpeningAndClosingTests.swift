@@ -10,7 +10,7 @@
   @Suite(.serialized) struct OpeningAndClosingTests {
     @Test(
       "Opening and closing engines leaks no descriptors, threads or memory",
-      arguments: EngineCatalogue.all.map(\.name))
+      arguments: EngineCatalogue.onThisMachine.map(\.name))
     func leavesNothing(name: String) async {
       await #expect(processExitsWith: .success) { [name] in
         let times = ProcessInfo.processInfo.environment["STOCKROOM_OPENINGS"].flatMap { Int($0) } ?? 100
@@ -33,7 +33,7 @@
 
     /// Opens an engine, writes and reads, and closes it or only releases it.
     static func useOnce(_ entry: EngineCatalogue.Entry, directory: URL, closing: Bool) async throws {
-      let engine = try entry.open(directory, .process)
+      let engine = try await entry.open(directory, .process)
       let key = CacheKey(verbatim: "key")
       try await engine.write(Data([1]), key: key)
       try #require(try await engine.read(key: key) == Data([1]))

@@ -13,12 +13,12 @@ import Testing
 
   private func withEngine(_ name: String, _ body: (any StorageEngine) async throws -> Void) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
     try await body(engine)
     try await engine.close()
   }
 
-  private static let engines = EngineCatalogue.all.map(\.name)
+  private static let engines = EngineCatalogue.onThisMachine.map(\.name)
 
   @Test("A body reads what there is and what it has changed, in every kind of read", arguments: engines)
   func ownWrites(name: String) async throws {
@@ -183,7 +183,7 @@ import Testing
     arguments: engines)
   func closing(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
     let hasBegun = DispatchSemaphore(value: 0)
     let mayGoOn = DispatchSemaphore(value: 0)
     let transaction = Task {

@@ -6,50 +6,56 @@ import Testing
 
 /// Paths that cannot be opened by any user, including root.
 @Suite struct UnusablePathsTests {
-  static let engines = EngineCatalogue.all.filter { $0.capabilities.contains(.persistent) }.map(\.name)
+  static let engines = EngineCatalogue.onThisMachine.filter { $0.capabilities.contains(.persistent) }.map(
+    \.name)
 
-  func opening(_ name: String, at url: URL) throws -> StorageError {
+  func opening(_ name: String, at url: URL) async throws -> StorageError {
     let engine = try EngineCatalogue.select([name])[0]
-    let error = try #require(throws: StorageError.self) { _ = try engine.open(url, .full) }
+    let error = try await #require(throws: StorageError.self) {
+      _ = try await engine.open(url, .full)
+    }
     #expect(error.description.contains(url.path(percentEncoded: false)) || error.message.contains("/"))
     #expect(error.underlying != nil || error.code == .unsupported || error.code == .corrupted)
     return error
   }
 
   @Test("A regular file in place of the directory is rejected and unchanged", arguments: engines)
-  func plainFile(name: String) throws {
+  func plainFile(name: String) async throws {
     let directory = try TemporaryDirectory()
     let file = directory.appending("file")
     try Data("mine".utf8).write(to: file)
-    #expect(try opening(name, at: file).description.contains(file.path))
-    #expect(try opening(name, at: file.appending(path: "below/it")).description.contains(file.path))
+    #expect(try await opening(name, at: file).description.contains(file.path))
+    #expect(try await opening(name, at: file.appending(path: "below/it")).description.contains(file.path))
     #expect(try Data(contentsOf: file) == Data("mine".utf8))
   }
 
   #if os(Linux)
     @Test("A directory that cannot be created is rejected with its path", arguments: engines)
-    func noPermission(name: String) throws {
+    func noPermission(name: String) async throws {
       #expect(
-        try opening(name, at: URL(filePath: "/proc/stockroom/engine")).description.contains("/proc/stockroom")
+        try await opening(name, at: URL(filePath: "/proc/stockroom/engine")).description.contains(
+          "/proc/stockroom")
       )
     }
   #endif
 
   @Test("A URL that is not a file path is rejected", arguments: engines)
-  func notAFile(name: String) throws {
+  func notAFile(name: String) async throws {
     let url = try #require(URL(string: "https://example.com/engine"))
-    let error = #expect(throws: StorageError.self) { try EngineCatalogue.select([name])[0].open(url, .full) }
+    let error = await #expect(throws: StorageError.self) {
+      try await EngineCatalogue.select([name])[0].open(url, .full)
+    }
     #expect(error?.code == .unsupported)
   }
 
   @Test("A loop of symbolic links is rejected with its path", arguments: engines)
-  func loop(name: String) throws {
+  func loop(name: String) async throws {
     let directory = try TemporaryDirectory()
     let link = directory.appending("a")
     try FileManager.default.createSymbolicLink(
       atPath: link.path, withDestinationPath: directory.appending("b").path)
     try FileManager.default.createSymbolicLink(
       atPath: directory.appending("b").path, withDestinationPath: link.path)
-    #expect(try opening(name, at: link).description.contains(link.path))
+    #expect(try await opening(name, at: link).description.contains(link.path))
   }
 }

@@ -16,7 +16,8 @@ import Testing
 
   /// The checks with a process that is killed or not alone, with more kills than a run of all checks has. At full
   /// durability the tests of each engine make these checks; waiting for the disk shows nothing more here.
-  static let cases = EngineCatalogue.all.filter { $0.capabilities.contains(.persistent) }.flatMap { engine in
+  static let cases = EngineCatalogue.onThisMachine.filter { $0.capabilities.contains(.persistent) }.flatMap {
+    engine in
     [Durability.process].flatMap { durability in
       var budget = ConformanceBudget()
       budget.seed = 2_026
@@ -29,7 +30,7 @@ import Testing
         budget: budget,
         worker: worker
       ) {
-        try engine.open($0, durability)
+        try await engine.open($0, durability)
       }.checks
         .filter { $0.id.hasPrefix("killed.") || $0.id.hasPrefix("processes.") }
         .map { Case(engine: engine, durability: durability, check: $0) }

@@ -46,7 +46,8 @@
         }
         try Data().write(to: signs.appending(path: "begun"))
         var waits = 0
-        while !FileManager.default.fileExists(atPath: signs.appending(path: "release").path), waits < 600_000 {
+        while !FileManager.default.fileExists(atPath: signs.appending(path: "release").path), waits < 600_000
+        {
           usleep(1_000)
           await Task.yield()
           waits += 1

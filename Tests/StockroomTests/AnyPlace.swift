@@ -13,12 +13,12 @@ final class Place: Sendable {
 
   deinit { try? FileManager.default.removeItem(at: url) }
 
-  func engine(_ name: String = "") throws -> any StorageEngine {
-    try kind.open(url.appending(path: "place \(name)"), .process)
+  func engine(_ name: String = "") async throws -> any StorageEngine {
+    try await kind.open(url.appending(path: "place \(name)"), .process)
   }
 
   /// The names of all built-in engines, as arguments of tests.
-  static let names = EngineCatalogue.all.map(\.name)
+  static let names = EngineCatalogue.onThisMachine.map(\.name)
 }
 
 /// Calls `body` in a process of its own whose data belong into a directory that is removed afterwards.

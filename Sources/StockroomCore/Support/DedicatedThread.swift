@@ -124,7 +124,7 @@ package final class DedicatedThread: @unchecked Sendable {
 
   /// Yields to other threads until `isDone` or a moment is over: about as long as it takes to wake a thread up, which
   /// is what this saves, and little beside a wait for a disk.
-  static func spin(until isDone: () -> Bool) {
+  package static func spin(until isDone: () -> Bool) {
     let end = ContinuousClock.now + .microseconds(100)
     while !isDone(), ContinuousClock.now < end { sched_yield() }
   }

@@ -15,7 +15,7 @@ struct PersistentCacheAccessTests {
     "An assignment is read immediately, and by another cache once it is written", arguments: AnyEngine.all)
   func assigned(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let cache = PersistentCache<UUID, [Message]>(storage: storage, namespace: "rooms")
     let (room, messages) = (UUID(), (0..<10).map { Message(body: "\($0)") })
 
@@ -35,7 +35,7 @@ struct PersistentCacheAccessTests {
     arguments: AnyEngine.all)
   func assignedNil(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let cache = PersistentCache<String, Int>(storage: storage)
     cache["a"] = 1
     cache["b"] = 2
@@ -52,20 +52,20 @@ struct PersistentCacheAccessTests {
   func restart(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     do {
-      let storage = try engine.open(directory)
+      let storage = try await engine.open(directory)
       let cache = PersistentCache<Int, String>(storage: storage)
       for number in 0..<100 { cache[number] = "value \(number)" }
       try await cache.sync()
       try await storage.close()
     }
-    let cache = PersistentCache<Int, String>(storage: try engine.open(directory))
+    let cache = PersistentCache<Int, String>(storage: try await engine.open(directory))
     for number in 0..<100 { #expect(try await cache[number] == "value \(number)") }
   }
 
   @Test("When store and removeValue return, the engine has the change", arguments: AnyEngine.all)
   func acknowledged(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let cache = PersistentCache<String, String>(storage: storage)
     let other = { PersistentCache<String, String>(storage: storage) }
     try await cache.store("value", forKey: "key")
@@ -156,7 +156,7 @@ struct PersistentCacheAccessTests {
   @Test("A cache that is released still writes its assignments", arguments: AnyEngine.all)
   func droppedCache(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     var cache: PersistentCache<Int, Int>? = PersistentCache(storage: storage)
     for number in 0..<1_000 { cache?[number] = number }
     cache = nil

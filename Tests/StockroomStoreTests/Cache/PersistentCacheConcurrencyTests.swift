@@ -12,7 +12,7 @@ struct PersistentCacheConcurrencyTests {
   @Test("Each of a hundred tasks reads what it stored, while entries are evicted", arguments: AnyEngine.all)
   func model(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let cache = PersistentCache<[Int], Int>(storage: storage, memoryLimit: CacheLimit(entries: 40))
     let models = try await withThrowingTaskGroup(of: [[Int]: Int].self) { group in
       for task in 0..<100 {
@@ -212,7 +212,7 @@ struct PersistentCacheConcurrencyTests {
   @Test("removeAll removes earlier assignments and keeps later ones", arguments: AnyEngine.all)
   func removeAllInBetween(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let cache = PersistentCache<Int, Int>(storage: try engine.open(directory))
+    let cache = PersistentCache<Int, Int>(storage: try await engine.open(directory))
     for round in 0..<20 {
       for key in 0..<50 { cache[key] = round }
       try await cache.removeAll()

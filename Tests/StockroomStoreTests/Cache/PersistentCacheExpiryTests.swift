@@ -39,7 +39,7 @@ struct PersistentCacheExpiryTests {
     let directory = try TemporaryDirectory()
     let date = clock.now() + 1 / 3
     do {
-      let storage = try engine.open(directory)
+      let storage = try await engine.open(directory)
       let cache = Cache(storage: storage, now: clock.now)
       cache[item: "soon"] = .init(1, expiresAt: date)
       cache[item: "never"] = .init(2, expiresAt: nil)
@@ -47,7 +47,7 @@ struct PersistentCacheExpiryTests {
       try await cache.sync()
       try await storage.close()
     }
-    let cache = Cache(storage: try engine.open(directory), now: clock.now)
+    let cache = Cache(storage: try await engine.open(directory), now: clock.now)
     #expect(try await cache[item: "soon"] == .init(1, expiresAt: date))
     #expect(try await cache[item: "never"] == .init(2))
     #expect(try await cache["soon"] == 1)
@@ -99,7 +99,7 @@ struct PersistentCacheExpiryTests {
   @Test("removeExpired removes expired entries and no others", arguments: AnyEngine.all)
   func removeExpired(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     try await storage.write(Data("junk".utf8), key: CacheKey(verbatim: "cache:0::junk"))
     let cache = Cache(storage: storage, now: clock.now)
     for number in 0..<250 {
@@ -117,7 +117,7 @@ struct PersistentCacheExpiryTests {
   @Test("removeExpired keeps entries that another cache stores during the search", arguments: AnyEngine.all)
   func storedMeanwhile(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = HookedEngine(try engine.open(directory))
+    let storage = HookedEngine(try await engine.open(directory))
     let cache = Cache(storage: storage, now: clock.now)
     let other = Cache(storage: storage.base, now: clock.now)
     for number in 0..<250 { cache[item: "\(number)"] = .init(number, expiresIn: 10) }

@@ -9,7 +9,7 @@ struct PersistentCacheFailureTests {
   @Test("An engine that cannot be read throws, and never looks like a miss", arguments: AnyEngine.all)
   func closedForReading(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let cache = PersistentCache<String, Int>(storage: storage)
     cache["known"] = 1
     try await cache.sync()
@@ -29,7 +29,7 @@ struct PersistentCacheFailureTests {
   @Test("sync throws each failure of a write once", arguments: AnyEngine.all)
   func closedForWriting(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let cache = PersistentCache<String, Int>(storage: storage)
     try await storage.close()
     cache["a"] = 1
@@ -50,7 +50,7 @@ struct PersistentCacheFailureTests {
   @Test("A failed write is retried by a later sync", arguments: AnyEngine.all)
   func retry(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = HookedEngine(try engine.open(directory))
+    let storage = HookedEngine(try await engine.open(directory))
     let cache = PersistentCache<String, Int>(storage: storage)
     cache["kept"] = 1
     cache["removed"] = 1
@@ -150,7 +150,7 @@ struct PersistentCacheFailureTests {
     arguments: AnyEngine.all)
   func undecodable(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let numbers = PersistentCache<String, Int>(storage: storage, namespace: "n")
     let texts = PersistentCache<String, String>(storage: storage, namespace: "n")
     for key in ["a", "b", "c"] { try await texts.store("text", forKey: key) }
@@ -178,7 +178,7 @@ struct PersistentCacheFailureTests {
   @Test("fetch loads and replaces an entry that cannot be decoded", arguments: AnyEngine.all)
   func undecodableFetched(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let numbers = PersistentCache<String, Int>(storage: storage, namespace: "n")
     let texts = PersistentCache<String, String>(storage: storage, namespace: "n")
     try await texts.store("text", forKey: "kept")

@@ -14,7 +14,7 @@ struct PersistentCacheFetchTests {
   @Test("A missing value is loaded once and kept", arguments: AnyEngine.all)
   func loads(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let cache = Cache(storage: storage)
     #expect(try await cache.fetch("key") { 1 } == 1)
     #expect(try await cache.fetch("key", fallback: { 2 }) == 1)
@@ -230,7 +230,7 @@ struct PersistentCacheFetchTests {
   @Test("A storage that fails is not a miss: the loader does not run", arguments: AnyEngine.all)
   func storageFails(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     try await storage.close()
     let cache = Cache(storage: storage)
     let loads = Shared(0)

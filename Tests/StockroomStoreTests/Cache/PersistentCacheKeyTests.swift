@@ -29,7 +29,7 @@ struct PersistentCacheKeyTests {
         String(repeating: "\u{E9}", count: 5_000), String(repeating: "z", count: 500),
         String(repeating: "z", count: 501), String(repeating: "z", count: 502),
         String(repeating: "z", count: 503),
-      ], in: try engine.open(directory))
+      ], in: try await engine.open(directory))
   }
 
   @Test("Every length around the longest key works")
@@ -106,7 +106,7 @@ struct PersistentCacheKeyTests {
   @Test("Namespaces never collide", arguments: AnyEngine.all)
   func namespaces(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let keys = ["", "a", "c", "bc", ":a", "abc", String(repeating: "k", count: 1_000)]
     let caches = Self.namespaces.map { PersistentCache<String, [String]>(storage: storage, namespace: $0) }
     for (cache, namespace) in zip(caches, Self.namespaces) {
@@ -126,7 +126,7 @@ struct PersistentCacheKeyTests {
   @Test("removeAll removes this namespace and nothing else", arguments: AnyEngine.all)
   func removeAll(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let foreign = ["foreign", "cache", "cache:", "cache:1", "cache:2:a:=key", "cache#", "=key", "a"]
     for key in foreign { try await storage.write(Data(key.utf8), key: CacheKey(verbatim: key)) }
     let caches = Self.namespaces.map { PersistentCache<Int, Int>(storage: storage, namespace: $0) }

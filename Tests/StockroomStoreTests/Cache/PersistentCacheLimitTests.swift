@@ -145,7 +145,7 @@ struct PersistentCacheLimitTests {
   @Test("In storage, what was written longest ago goes first", arguments: AnyEngine.all)
   func oldestInStorage(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let storage = try engine.open(directory)
+    let storage = try await engine.open(directory)
     let clock = ManualClock()
     let open = {
       PersistentCache<Int, Int>(

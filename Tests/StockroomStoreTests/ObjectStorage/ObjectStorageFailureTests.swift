@@ -11,13 +11,13 @@ struct ObjectStorageFailureTests {
 
   init() throws { directory = try TemporaryDirectory() }
 
-  private func storage(_ engine: AnyEngine) throws -> ObjectStorage<Letter> {
-    ObjectStorage(storage: try engine.open(directory))
+  private func storage(_ engine: AnyEngine) async throws -> ObjectStorage<Letter> {
+    ObjectStorage(storage: try await engine.open(directory))
   }
 
   @Test("Bytes that are no object throw their key, however they are read, and stay", arguments: AnyEngine.all)
   func undecodable(engine: AnyEngine) async throws {
-    let base = try engine.open(directory)
+    let base = try await engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base)
     try await notes.store(many(200))
     let junk = ["{", "", "null", "\u{0}", #"{"text":"a"}"#, #"{"text":1,"likes":1}"#, "[[[[[[[["]
@@ -35,7 +35,7 @@ struct ObjectStorageFailureTests {
 
   @Test("The first object that cannot be decoded is reported", arguments: AnyEngine.all)
   func firstCulprit(engine: AnyEngine) async throws {
-    let base = try engine.open(directory)
+    let base = try await engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base)
     try await notes.store(many(2_000))
     for culprit in ["1999", "1203", "801"] { try await base.write(Data(), key: key(culprit)) }
@@ -48,7 +48,7 @@ struct ObjectStorageFailureTests {
 
   @Test("An object that cannot be encoded throws its key, and nothing is stored", arguments: AnyEngine.all)
   func unencodable(engine: AnyEngine) async throws {
-    let numbers = ObjectStorage<Double>(storage: try engine.open(directory))
+    let numbers = ObjectStorage<Double>(storage: try await engine.open(directory))
     try await numbers.store(1, forKey: key("a"))
     await expectError(.encodingFailed, naming: key("a")) {
       try await numbers.store(.infinity, forKey: key("a"))
@@ -64,7 +64,7 @@ struct ObjectStorageFailureTests {
 
   @Test("An invalid key throws, and nothing is stored", arguments: AnyEngine.all)
   func invalidKeys(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     for bad in [key(""), key(String(repeating: "k", count: 512))] {
       await expectError(.invalidKey) { try await notes.store(.first, forKey: bad) }
       await expectError(.invalidKey) { try await notes.store([(key("a"), .first), (bad, .first)]) }
@@ -81,7 +81,7 @@ struct ObjectStorageFailureTests {
 
   @Test("Every method throws the error of the engine")
   func engineFails() async throws {
-    let engine = FailingStorageEngine(try AnyEngine.all[0].open(directory))
+    let engine = FailingStorageEngine(try await AnyEngine.all[0].open(directory))
     let notes = ObjectStorage<Letter>(storage: engine)
     try await notes.store(many(100))
     engine.failEveryCall(with: StorageError(.diskFull, "Full."))
@@ -106,7 +106,7 @@ struct ObjectStorageFailureTests {
 
   @Test("A closed engine throws, also for an empty request", arguments: AnyEngine.all)
   func closed(engine: AnyEngine) async throws {
-    let base = try engine.open(directory)
+    let base = try await engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base)
     try await base.close()
     await expectError(.closed) { try await notes.store(.first, forKey: key("a")) }
@@ -116,7 +116,7 @@ struct ObjectStorageFailureTests {
 
   @Test("A cancelled call stores nothing and throws, or stores all", arguments: AnyEngine.all)
   func cancellation(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     for count in [1, 10, 1_000] {
       let storing = Task {
         withUnsafeCurrentTask { $0?.cancel() }
@@ -138,7 +138,8 @@ struct ObjectStorageFailureTests {
   @MainActor func offTheMainActor() async throws {
     DispatchQueue.main.setSpecific(key: WorkerCodec.mainQueue, value: true)
     try #require(WorkerCodec.isOnMainQueue)
-    let notes = ObjectStorage<Letter>(storage: try AnyEngine.all[0].open(directory), codec: WorkerCodec())
+    let notes = ObjectStorage<Letter>(
+      storage: try await AnyEngine.all[0].open(directory), codec: WorkerCodec())
     for count in [1, 2, 200] {
       try await notes.store(many(count))
       try await notes.store(.first, forKey: key("0"))

@@ -10,13 +10,13 @@ struct ObjectStorageTests {
 
   init() throws { directory = try TemporaryDirectory() }
 
-  private func storage(_ engine: AnyEngine) throws -> ObjectStorage<Letter> {
-    ObjectStorage(storage: try engine.open(directory))
+  private func storage(_ engine: AnyEngine) async throws -> ObjectStorage<Letter> {
+    ObjectStorage(storage: try await engine.open(directory))
   }
 
   @Test("An object comes back as it was stored, and an absent one is nil", arguments: AnyEngine.all)
   func oneObject(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     #expect(try await notes.object(forKey: key("a")) == nil)
     try await notes.store(.first, forKey: key("a"))
     #expect(try await notes.object(forKey: key("a")) == .first)
@@ -27,7 +27,7 @@ struct ObjectStorageTests {
 
   @Test("Many objects come back in the order of the request, repeats included", arguments: AnyEngine.all)
   func manyObjects(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     let stored = many(1_000)
     try await notes.store(stored)
 
@@ -46,14 +46,14 @@ struct ObjectStorageTests {
 
   @Test("Of two objects for one key in a batch the later stays", arguments: AnyEngine.all)
   func laterWins(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     try await notes.store([(key("a"), .first), (key("b"), .first), (key("a"), .second)])
     #expect(try await notes.objects(forKeys: [key("a"), key("b")]) == [.second, .first])
   }
 
   @Test("Storing, reading and removing no objects does not throw", arguments: AnyEngine.all)
   func nothing(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     try await notes.store([])
     try await notes.removeObject(forKeys: [])
     try await notes.removeObject(forKey: key("absent"))
@@ -70,7 +70,7 @@ struct ObjectStorageTests {
 
   @Test("Objects are removed one by one, several at once, and all", arguments: AnyEngine.all)
   func removal(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     try await notes.store(many(10))
     try await notes.removeObject(forKey: key("0"))
     #expect(try await notes.object(forKey: key("0")) == nil)
@@ -85,7 +85,7 @@ struct ObjectStorageTests {
 
   @Test("Storing again keeps the time of creation and moves that of the update", arguments: AnyEngine.all)
   func timestamps(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     let before = Date()
     try await notes.store(.first, forKey: key("a"))
     let created = try #require(try await notes.createdAt(forKey: key("a")))
@@ -102,7 +102,7 @@ struct ObjectStorageTests {
 
   @Test("Objects are there after closing and opening the engine", arguments: AnyEngine.persistent)
   func reopening(engine: AnyEngine) async throws {
-    let first = try engine.open(directory)
+    let first = try await engine.open(directory)
     try await ObjectStorage<Letter>(storage: first).store(many(100))
     try await first.close()
     #expect(try await Set(storage(engine).allObjects()) == Set(many(100).map(\.object)))
@@ -110,7 +110,7 @@ struct ObjectStorageTests {
 
   @Test("The bytes in the engine are those of the codec and nothing else", arguments: AnyEngine.all)
   func codecs(engine: AnyEngine) async throws {
-    let base = try engine.open(directory)
+    let base = try await engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base, codec: PropertyListCodec())
     try await notes.store(.first, forKey: key("a"))
     try await notes.store([(key("b"), .second)])
@@ -124,7 +124,7 @@ struct ObjectStorageTests {
 
   @Test("Many tasks store, read and remove at the same time", arguments: AnyEngine.all)
   func concurrently(engine: AnyEngine) async throws {
-    let notes = try storage(engine)
+    let notes = try await storage(engine)
     try await withThrowingTaskGroup(of: Void.self) { group in
       for task in 0..<20 {
         group.addTask {
@@ -142,7 +142,7 @@ struct ObjectStorageTests {
 
   @Test("Many keys are one request to the engine")
   func oneRequest() async throws {
-    let engine = FailingStorageEngine(try AnyEngine.all[0].open(directory))
+    let engine = FailingStorageEngine(try await AnyEngine.all[0].open(directory))
     let notes = ObjectStorage<Letter>(storage: engine)
     let keys = many(500).map(\.key)
     try await notes.store(many(500))

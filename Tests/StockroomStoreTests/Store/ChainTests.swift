@@ -7,7 +7,7 @@ import Testing
   @Test("Steps are done in order, as one", arguments: AnyEngine.all)
   func order(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     let store = try await Store<Note>(storage: engine)
     try await store.insert(Note.numbered(0..<3))
 

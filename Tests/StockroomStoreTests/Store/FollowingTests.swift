@@ -14,16 +14,16 @@ import Testing
     var count = 0
   }
 
-  private nonisolated static let engines = EngineCatalogue.all.map(\.name)
+  private nonisolated static let engines = EngineCatalogue.onThisMachine.map(\.name)
   private nonisolated static let shared = ["files", "sqlite", "lmdb"]
 
   /// Two engines on one place, or one twice if a second cannot be opened.
   private static func openTwice(
     _ name: String, in directory: borrowing TemporaryDirectory
-  ) throws -> (any StorageEngine, any StorageEngine) {
+  ) async throws -> (any StorageEngine, any StorageEngine) {
     let entry = try EngineCatalogue.select([name])[0]
-    let engine = try entry.open(directory.url, .process)
-    return (engine, shared.contains(name) ? try entry.open(directory.url, .process) : engine)
+    let engine = try await entry.open(directory.url, .process)
+    return (engine, shared.contains(name) ? try await entry.open(directory.url, .process) : engine)
   }
 
   private func wait(until isTrue: () throws -> Bool) async throws {
@@ -38,7 +38,7 @@ import Testing
     arguments: engines)
   func follows(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let (one, two) = try Self.openTwice(name, in: directory)
+    let (one, two) = try await Self.openTwice(name, in: directory)
     let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
     try await first.insert([Note(id: "a"), Note(id: "b")])
     try await wait { second.items.map(\.id) == ["a", "b"] }
@@ -55,7 +55,7 @@ import Testing
     arguments: engines)
   func converges(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let (one, two) = try Self.openTwice(name, in: directory)
+    let (one, two) = try await Self.openTwice(name, in: directory)
     let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
     for round in 0..<5 {
       async let done: Void = {
@@ -76,7 +76,7 @@ import Testing
   @Test("Changes of others are events, one each", .timeLimit(.minutes(2)), arguments: shared)
   func events(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let (one, two) = try Self.openTwice(name, in: directory)
+    let (one, two) = try await Self.openTwice(name, in: directory)
     let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
     var events = second.events.makeAsyncIterator()
     #expect(await events.next()?.operation == .loaded)
@@ -91,7 +91,7 @@ import Testing
   @Test("A store does not read back what it has written itself", .timeLimit(.minutes(2)), arguments: engines)
   func ownChanges(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
     let store = try await Store<Note>(storage: engine)
     var events = store.events.makeAsyncIterator()
     _ = await events.next()
@@ -105,7 +105,7 @@ import Testing
   @Test("No update is lost, of tasks, stores and engines", .timeLimit(.minutes(2)), arguments: engines)
   func updates(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let (one, two) = try Self.openTwice(name, in: directory)
+    let (one, two) = try await Self.openTwice(name, in: directory)
     let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
     let note = Note(id: "a")
     try await first.insert(note)
@@ -124,7 +124,7 @@ import Testing
   func failingUpdates(name: String) async throws {
     struct Refusal: Error {}
     let directory = try TemporaryDirectory()
-    let engine = try EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
     let store = try await Store<Note>(storage: engine)
     try await store.insert(Note(id: "a", text: "before"))
     await #expect(throws: Refusal.self) {

@@ -25,7 +25,7 @@ import Testing
     let rounds = ProcessInfo.processInfo.environment["STOCKROOM_ROUNDS"].flatMap { Int($0) } ?? 2
     for _ in 0..<rounds {
       let directory = try TemporaryDirectory()
-      let engine = try kind.open(directory)
+      let engine = try await kind.open(directory)
       let store = try await Store<Note>(storage: engine)
       try await store.insert(Note.numbered(0..<50))
       try await withThrowingTaskGroup { group in

@@ -45,7 +45,7 @@ import Testing
       var number = 1
       while true {
         let directory = try TemporaryDirectory()
-        let base = try kind.open(directory)
+        let base = try await kind.open(directory)
         let engine = FailingStorageEngine(base)
         let store = try await Store<Note>(storage: engine)
         engine.failCall(number, with: StorageError(code, "As told."), moment)
@@ -84,7 +84,7 @@ import Testing
     arguments: AnyEngine.all)
   func outage(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let base = try kind.open(directory)
+    let base = try await kind.open(directory)
     let engine = FailingStorageEngine(base)
     let store = try await Store<Note>(storage: engine)
     try await store.insert(Note.numbered(0..<5))
@@ -204,7 +204,7 @@ import Testing
   @Test("An entry that cannot be decoded hides no other, is reported, and stays", arguments: AnyEngine.all)
   func undecodable(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     try await Store<Note>(storage: engine).insert(Note.numbered(0..<5))
     let broken = CacheKey(verbatim: "note 2")
     let foreign = CacheKey(verbatim: "foreign")

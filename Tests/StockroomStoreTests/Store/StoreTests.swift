@@ -11,7 +11,7 @@ import Testing
     arguments: AnyEngine.all)
   func changes(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     let store = try await Store<Note>(storage: engine)
     #expect(store.items.isEmpty)
 
@@ -165,7 +165,7 @@ import Testing
   @Test("Identifiers of any length and content work", arguments: AnyEngine.all)
   func anyIdentifier(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     let store = try await Store<Note>(storage: engine)
     let long = String(repeating: "x", count: 511)
     let items = [

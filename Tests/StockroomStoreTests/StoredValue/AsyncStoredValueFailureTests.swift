@@ -21,7 +21,7 @@ import Testing
 
   @Test("A closed engine fails every operation, and the value stays", arguments: AnyEngine.all)
   func closed(_ kind: AnyEngine) async throws {
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
     try await value.set(["a"])
     let changes = ChangeCounter { _ = value.wrappedValue }
@@ -51,7 +51,7 @@ import Testing
     "Bytes that cannot be decoded stay stored, the value is the default, and failure is set",
     arguments: AnyEngine.all)
   func undecodable(_ kind: AnyEngine) async throws {
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     let junk = Data("no JSON at all".utf8)
     try await engine.write(junk, key: key)
     let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")

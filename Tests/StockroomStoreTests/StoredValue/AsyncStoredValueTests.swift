@@ -34,7 +34,7 @@ private struct Editor {
 
   @Test("Every operation has its effect on every engine", arguments: AnyEngine.all)
   func operations(_ kind: AnyEngine) async throws {
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     @AsyncStoredValue(storage: engine, key: "panda") var panda = RedPanda(cuteRating: 1, name: "Pabu")
     try await $panda.set(\.cuteRating, to: 99)
     #expect(panda == RedPanda(cuteRating: 99, name: "Pabu"))
@@ -66,19 +66,19 @@ private struct Editor {
 
   @Test("A value that was set is loaded after a restart", arguments: AnyEngine.persistent)
   func restart(_ kind: AnyEngine) async throws {
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     @AsyncStoredValue(storage: engine, key: "theme") var theme: Theme = .light
     try await $theme.set(.dark)
     try await engine.close()
 
-    @AsyncStoredValue(storage: try kind.open(directory), key: "theme") var again: Theme = .light
+    @AsyncStoredValue(storage: try await kind.open(directory), key: "theme") var again: Theme = .light
     #expect(try await $again.get() == .dark)
     #expect(again == .dark)
   }
 
   @Test("Of concurrent appends none is lost, in memory and in the engine", arguments: AnyEngine.all)
   func concurrentAppends(_ kind: AnyEngine) async throws {
-    let engine = try kind.open(directory)
+    let engine = try await kind.open(directory)
     let value = AsyncStoredValue(wrappedValue: [Int](), storage: engine, key: "list")
     try await withThrowingTaskGroup { group in
       for number in 0..<1000 { group.addTask { try await value.append(number) } }

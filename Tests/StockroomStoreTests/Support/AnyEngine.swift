@@ -5,7 +5,7 @@ import Testing
 
 /// One of the built-in engines, as an argument of tests that run on each.
 struct AnyEngine: Sendable, CustomTestStringConvertible {
-  static let all = EngineCatalogue.all.map(AnyEngine.init)
+  static let all = EngineCatalogue.onThisMachine.map(AnyEngine.init)
   static let persistent = all.filter { $0.entry.capabilities.contains(.persistent) }
 
   let entry: EngineCatalogue.Entry
@@ -13,7 +13,7 @@ struct AnyEngine: Sendable, CustomTestStringConvertible {
   var name: String { entry.name }
   var testDescription: String { entry.title }
 
-  func open(_ directory: TemporaryDirectory) throws -> any StorageEngine {
-    try entry.open(directory.url, .process)
+  func open(_ directory: TemporaryDirectory) async throws -> any StorageEngine {
+    try await entry.open(directory.url, .process)
   }
 }

@@ -20,7 +20,7 @@ private final class Foo: Sendable {
   @Test("Messages of a room", arguments: Place.names)
   func messages(_ name: String) async throws {
     let place = try Place(name)
-    let customStorage = try place.engine()
+    let customStorage = try await place.engine()
     let cache = PersistentCache<UUID, [Post]>(storage: customStorage, namespace: "com.example.app")
     let roomID = UUID()
     for isCached in [false, true] {
@@ -42,7 +42,7 @@ private final class Foo: Sendable {
   @Test("Values, items that expire, and fetches compile and work", arguments: Place.names)
   func access(_ name: String) async throws {
     let place = try Place(name)
-    let cache = PersistentCache<String, Int>(storage: try place.engine())
+    let cache = PersistentCache<String, Int>(storage: try await place.engine())
     let key = "key"
 
     #expect(try await cache[key] == nil)

@@ -58,7 +58,7 @@ private actor UserDefinedEngine: StorageEngine {
   @Test("Objects are stored, found, counted, dated and removed by key", arguments: Place.names)
   func objects(_ name: String) async throws {
     let place = try Place(name)
-    let storage = ObjectStorage<Bookmark>(storage: try place.engine())
+    let storage = ObjectStorage<Bookmark>(storage: try await place.engine())
     let keys = (0..<3).map { CacheKey("\($0)") }
     let bookmarks = (0..<3).map { Bookmark(url: URL(filePath: "/\($0)"), title: "\($0)") }
 

@@ -87,7 +87,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
   @Test("Waiting for the items of a store that loads in the background", arguments: Place.names)
   func waiting(_ name: String) async throws {
     let place = try Place(name)
-    let engine = try place.engine()
+    let engine = try await place.engine()
     try await Store<Message>(storage: engine).insert(message("1"))
 
     let store = Store<Message>(
@@ -162,7 +162,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
   func monitoring(_ name: String) async throws {
     let place = try Place(name)
     let messagesController = MessagesController(
-      store: Store<Message>(loadingInBackground: try place.engine()))
+      store: Store<Message>(loadingInBackground: try await place.engine()))
     var log: [String] = []
 
     func monitorMessagesEvents() async {
@@ -197,7 +197,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
   @Test("A controller with an injected store compiles and works", arguments: Place.names)
   func controller(_ name: String) async throws {
     let place = try Place(name)
-    let engine = try place.engine()
+    let engine = try await place.engine()
     let controller = MessagesController(store: try await Store<Message>(storage: engine))
     try await controller.fetchNotes()
     try await controller.addNote(message("3"))

@@ -85,7 +85,7 @@ struct PeersCommand: AsyncParsableCommand {
     let durability = durability
     return Subject.all.filter { workloads[$0.name] != nil }.map { subject in
       BenchmarkSubject(subject.name, workloads: workloads[subject.name]) {
-        try subject.open($0, durability)
+        try await subject.open($0, durability)
       }
     }
   }

@@ -1,0 +1,201 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A PostgreSQL server of one's own in a directory, reached through a socket there: for tests, comparisons and benchmarks.
+///
+/// It ends with the process that has started it, whatever happens to that.
+public final class PostgreSQLServer: Sendable {
+  /// How a server is stopped.
+  public enum Ending: Sendable {
+    /// It ends its sessions, and puts everything in order.
+    case fast
+    /// It ends at once, and recovers when it is started again.
+    case immediate
+    /// The system ends it, and all that belongs to it.
+    case killed
+
+    fileprivate var signal: Int32 {
+      switch self {
+      case .fast: SIGINT
+      case .immediate: SIGQUIT
+      case .killed: SIGKILL
+      }
+    }
+  }
+
+  /// The server that the engines of this process share which need one and were not told of another. It is started with the first
+  /// of them, and leaves nothing behind.
+  public static let shared = PostgreSQLServer(
+    directory: FileManager.default.temporaryDirectory.appending(
+      path: "stockroom-server-\(UUID().uuidString)"),
+    isTemporary: true)
+
+  /// Where the data and the socket are.
+  public let directory: URL
+  private let isTemporary: Bool
+  private let settings: [String]
+  private let running = MutexProtected<Running?>(nil)
+  private let starting = MutexProtected<Task<Void, any Error>?>(nil)
+
+  private struct Running: Sendable {
+    let process: LineProcess
+    let identifier: Int32
+    /// Reads what the server writes, so that it never waits for somebody to do so.
+    let reader: Task<Void, Never>
+  }
+
+  /// The programs of an installed server, or nil if there is none.
+  public static func installedPrograms() -> URL? {
+    let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
+    let debian = "/usr/lib/postgresql"
+    let versions = ((try? FileManager.default.contentsOfDirectory(atPath: debian)) ?? [])
+      .compactMap { Int($0) }.sorted(by: >).map { "\(debian)/\($0)/bin" }
+    return (path.split(separator: ":").map(String.init) + versions).first { folder in
+      ["initdb", "postgres"].allSatisfy { FileManager.default.isExecutableFile(atPath: "\(folder)/\($0)") }
+    }.map { URL(filePath: $0, directoryHint: .isDirectory) }
+  }
+
+  /// A server that is not started yet.
+  ///
+  /// - Parameters:
+  ///   - directory: Its path must leave room for a socket, and so have some 90 bytes at most.
+  ///   - settings: In the form `name=value`.
+  ///   - isTemporary: Whether the directory is removed when the server ends.
+  public init(directory: URL, settings: [String] = [], isTemporary: Bool = false) {
+    self.directory = directory
+    self.settings = settings
+    self.isTemporary = isTemporary
+  }
+
+  deinit { running.withLock { $0 }?.process.kill() }
+
+  /// Where the cluster is.
+  public var data: URL { directory.appending(path: "data") }
+
+  /// The connection string of the superuser.
+  public var connection: String { "host=\(directory.path) user=postgres dbname=postgres" }
+
+  /// Starts the server unless it is running, and makes its data before if there are none. Returns when it takes connections.
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if no server is installed, `io` and what the server has said if it does not
+  ///   start.
+  public func start() async throws {
+    let task = starting.withLock { starting in
+      let task = starting ?? Task { try await makeAndLaunch() }
+      starting = task
+      return task
+    }
+    do {
+      try await task.value
+    } catch {
+      starting.withLock { $0 = nil }
+      throw error
+    }
+  }
+
+  private func makeAndLaunch() async throws {
+    if !FileManager.default.fileExists(atPath: directory.path) {
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+      try Self.giveToUser(directory)
+      try await run([
+        "initdb", "--pgdata", data.path, "--username=postgres", "--auth=trust", "--encoding=UTF8",
+        "--locale=C",
+        "--no-sync",
+      ])
+    }
+    try await launch()
+  }
+
+  private func launch() async throws {
+    // The shell ends the server when its own input ends, as it does with this process.
+    let script = """
+      "$@" 2>&1 & server=$!; echo "server $server"; \
+      (while read -r line; do :; done; kill -QUIT $server) <&3 & wait $server\
+      \(isTemporary ? "; rm -rf '\(directory.path)'" : "")
+      """
+    let arguments =
+      [try Self.program("postgres"), "-D", data.path]
+      + (["listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C"] + settings)
+      .flatMap { ["-c", $0] }
+    let process = try LineProcess(Self.asUser(["/bin/sh", "-c", "exec 3<&0; " + script, "sh"] + arguments))
+    var lines: [String] = []
+    var identifier: Int32?
+    while let line = await process.nextLine().map({ String(decoding: $0, as: UTF8.self) }) {
+      if let number = line.split(separator: " ").last, line.hasPrefix("server ") {
+        identifier = Int32(number)
+      }
+      lines.append(line)
+      if line.contains("ready to accept connections"), let identifier {
+        let reader = Task { while await process.nextLine() != nil {} }
+        return running.withLock { $0 = Running(process: process, identifier: identifier, reader: reader) }
+      }
+    }
+    throw StorageError(.io, "PostgreSQL has not started: \(lines.suffix(8).joined(separator: " "))")
+  }
+
+  /// Stops the server. Returns when it has ended.
+  public func stop(_ ending: Ending = .fast) async {
+    guard let running = running.withLock({ $0.take() }) else { return }
+    starting.withLock { $0 = nil }
+    if ending == .killed {
+      running.process.kill()
+    } else {
+      kill(running.identifier, ending.signal)
+    }
+    await running.process.waitUntilEnd()
+    running.process.kill()
+  }
+
+  /// Stops all processes of the server where they are, or lets them go on.
+  public func suspend(_ isSuspended: Bool) {
+    guard let running = running.withLock({ $0 }) else { return }
+    kill(-running.process.identifier, isSuspended ? SIGSTOP : SIGCONT)
+  }
+
+  /// Runs one of the server's programs.
+  ///
+  /// - Throws: `StorageError` with code `io` if it fails.
+  public func run(_ command: [String]) async throws {
+    let process = try LineProcess(Self.asUser([Self.program(command[0])] + command.dropFirst()))
+    process.closeInput()
+    guard await process.waitUntilEnd() == .exited(status: 0) else {
+      throw StorageError(.io, "\(command[0]) has failed: \(process.stderrTail)")
+    }
+  }
+
+  private static func program(_ name: String) throws -> String {
+    guard let programs = installedPrograms() else {
+      throw StorageError(.unsupported, "No PostgreSQL server is installed.")
+    }
+    return programs.appending(path: name).path
+  }
+
+  // MARK: The user
+
+  /// A server does not run as root.
+  private static var needsUser: Bool { getuid() == 0 }
+
+  private static func asUser(_ command: [String]) -> [String] {
+    needsUser
+      ? ["/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] + command : command
+  }
+
+  private static func giveToUser(_ directory: URL) throws {
+    guard needsUser else { return }
+    guard let user = getpwnam("postgres") else {
+      throw StorageError(.unsupported, "There is no user postgres, and a server does not run as root.")
+    }
+    guard chown(directory.path, user.pointee.pw_uid, user.pointee.pw_gid) == 0 else {
+      throw StorageError.posix(errno, "Giving \(directory.path) to the user postgres failed")
+    }
+  }
+}

@@ -1,0 +1,98 @@
+import StockroomCPostgreSQL
+import StockroomCore
+
+/// Where a database is and how to get in: a connection string, taken apart.
+struct PostgreSQLAddress: Sendable {
+  /// One of the servers that may have the database.
+  struct Host: Sendable, Hashable {
+    /// A name, an address or the directory of a socket; nil for libpq's own choice.
+    var name: String?
+    /// An address that needs no resolving.
+    var address: String?
+    var port: String?
+  }
+
+  /// Every keyword that was given but for those that name hosts.
+  private let parameters: [(keyword: String, value: String)]
+  /// At least one, in the order given.
+  let hosts: [Host]
+
+  /// - Parameter connection: A connection string or URL as libpq takes it:
+  ///   https://www.postgresql.org/docs/15/libpq-connect.html#LIBPQ-CONNSTRING
+  /// - Throws: `StorageError` with code `unsupported` that does not repeat the string, which may contain a password.
+  init(_ connection: String) throws {
+    guard !connection.utf8.contains(0) else { throw Self.malformed }
+    guard let options = PQconninfoParse(connection, nil) else { throw Self.malformed }
+    defer { PQconninfoFree(options) }
+    var given: [String: String] = [:]
+    var parameters: [(keyword: String, value: String)] = []
+    var option = options
+    while let keyword = option.pointee.keyword {
+      if let value = option.pointee.val {
+        let (keyword, value) = (String(cString: keyword), String(cString: value))
+        switch keyword {
+        case "host", "hostaddr", "port": given[keyword] = value
+        // What the engine sees to itself: it needs the primary.
+        case "target_session_attrs", "connect_timeout": break
+        default: parameters.append((keyword, value))
+        }
+      }
+      option += 1
+    }
+    self.parameters = parameters
+    hosts = try Self.hosts(given)
+  }
+
+  private static func hosts(_ given: [String: String]) throws -> [Host] {
+    func list(_ keyword: String) -> [String] {
+      given[keyword].map { $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init) } ?? []
+    }
+    let (names, addresses, ports) = (list("host"), list("hostaddr"), list("port"))
+    let count = max(names.count, addresses.count, 1)
+    guard [0, count].contains(names.count), [0, count].contains(addresses.count),
+      [0, 1, count].contains(ports.count)
+    else { throw Self.malformed }
+    func element(_ index: Int, of list: [String]) -> String? {
+      let value = list.count == 1 ? list[0] : index < list.count ? list[index] : ""
+      return value.isEmpty ? nil : value
+    }
+    return (0..<count).map {
+      Host(name: element($0, of: names), address: element($0, of: addresses), port: element($0, of: ports))
+    }
+  }
+
+  private static let malformed = StorageError(
+    .unsupported, "The connection string is malformed. It is not shown, since it may contain a password.")
+
+  /// What libpq needs to connect to one host.
+  ///
+  /// - Parameter address: That of the host, if it has been resolved.
+  func parameters(for host: Host, at address: String?) -> [(keyword: String, value: String)] {
+    var parameters = parameters
+    for (keyword, value) in [
+      ("host", host.name), ("hostaddr", address ?? host.address), ("port", host.port),
+    ] {
+      if let value { parameters.append((keyword, value)) }
+    }
+    // A connection on which nothing comes back is found to be lost within a minute, if not told otherwise.
+    for (keyword, value) in [
+      ("keepalives_idle", "20"), ("keepalives_interval", "5"), ("keepalives_count", "4"),
+      ("tcp_user_timeout", "40000"), ("fallback_application_name", "Stockroom"),
+    ] where !parameters.contains(where: { $0.keyword == keyword }) {
+      parameters.append((keyword, value))
+    }
+    return parameters
+  }
+}
+
+extension PostgreSQLAddress: CustomStringConvertible {
+  /// The database and its hosts, without user and password.
+  var description: String {
+    let database = parameters.first { $0.keyword == "dbname" }?.value
+    let names = hosts.compactMap { host in
+      (host.name ?? host.address).map { name in host.port.map { "\(name):\($0)" } ?? name }
+    }
+    let place = names.isEmpty ? "" : " on \(names.joined(separator: ", "))"
+    return "the PostgreSQL database\(database.map { " \($0.debugDescription)" } ?? "")\(place)"
+  }
+}

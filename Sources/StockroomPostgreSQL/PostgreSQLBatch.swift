@@ -1,0 +1,115 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// The statements that a group of requests comes to.
+struct PostgreSQLBatch {
+  private let removesAll: Bool
+  private let removed: [CacheKey]
+  /// In the order in which new keys come to be.
+  private let written: [(key: CacheKey, data: Data)]
+  /// Whether rows are enough to keep concurrent writers apart: see ``steps(_:_:_:isOpen:)``.
+  private let isShared: Bool
+
+  var isEmpty: Bool { !removesAll && removed.isEmpty && written.isEmpty }
+
+  init(_ requests: [[StorageOperation]]) {
+    var removesAll = false
+    var changes: [CacheKey: (data: Data?, isRenewed: Bool, order: Int)] = [:]
+    var order = 0
+    for operation in requests.joined() {
+      order += 1
+      switch operation {
+      case .removeAll:
+        removesAll = true
+        changes = [:]
+      case .remove(let key): changes[key] = (nil, true, order)
+      case .write(let data, let key):
+        if let change = changes[key] {
+          changes[key] = (data, change.isRenewed, change.data == nil ? order : change.order)
+        } else {
+          changes[key] = (data, false, order)
+        }
+      }
+    }
+    self.removesAll = removesAll
+    let renewed = removesAll ? [:] : changes.filter { $0.value.isRenewed }
+    removed = renewed.keys.sorted()
+    written = changes.sorted { $0.value.order < $1.value.order }.compactMap { key, change in
+      change.data.map { (key, $0) }
+    }
+    isShared =
+      !removesAll
+      && requests.allSatisfy { request in
+        request.count <= 1
+          || request.allSatisfy { if case .write = $0 { true } else { false } }
+      }
+  }
+
+  /// Whether it is one statement that says by itself if it has been fenced off.
+  func isFencedItself(isOpen: Bool) -> Bool {
+    !isOpen && isShared && (removed.isEmpty || written.isEmpty) && writtenSize <= Self.statementSize
+  }
+
+  /// What is to be sent.
+  ///
+  /// Writers share a lock, and the rows keep them apart, with which writes of many keys at once are atomic, and removals of single keys.
+  /// Not so batches that remove: a row that another transaction is about to insert cannot be removed, so that half of what it wrote could
+  /// stay. They take the lock alone, as transactions have done that have been begun.
+  func steps(
+    _ writer: UUID, _ epoch: Int64, _ announcement: String, isOpen: Bool
+  ) -> [PostgreSQLConnection.Step] {
+    if isFencedItself(isOpen: isOpen) {
+      if written.isEmpty {
+        return [
+          .init(
+            .fencedRemove, writer.parameter, .number(epoch), PostgreSQLArray.keys(removed),
+            .text(announcement))
+        ]
+      }
+      return portions.map { keys, values in
+        .init(.fencedWrite, writer.parameter, .number(epoch), keys, values, .text(announcement))
+      }
+    }
+    var steps: [PostgreSQLConnection.Step] = []
+    if !isOpen { steps.append(.init(isShared ? .lockShared : .lockExclusively)) }
+    steps.append(.init(.fence, writer.parameter, .number(epoch)))
+    if removesAll { steps.append(.init(.removeAll)) }
+    if !removed.isEmpty {
+      // All rows in byte order first, so that the statements after it wait for nobody in a circle.
+      if !isOpen, isShared, !written.isEmpty {
+        steps.append(.init(.lockRows, PostgreSQLArray.keys(removed + written.map(\.key))))
+      }
+      steps.append(.init(.remove, PostgreSQLArray.keys(removed)))
+    }
+    steps += portions.map { keys, values in .init(.write, keys, values) }
+    steps.append(.init(.notify, .text(announcement)))
+    if isOpen { steps.append(.init(.commit)) }
+    return steps
+  }
+
+  /// How many bytes of values go into one statement.
+  private static let statementSize = 64 << 20
+
+  private var writtenSize: Int { written.reduce(0) { $0 + $1.data.count } }
+
+  /// The entries as arrays of keys and of values.
+  private var portions: [(keys: PostgreSQLParameter, values: PostgreSQLParameter)] {
+    var portions: [(keys: PostgreSQLParameter, values: PostgreSQLParameter)] = []
+    var (keys, values) = (PostgreSQLArray(), PostgreSQLArray())
+    for (key, data) in written {
+      if values.count > 0, values.size + data.count > Self.statementSize {
+        portions.append((keys.parameter, values.parameter))
+        (keys, values) = (PostgreSQLArray(), PostgreSQLArray())
+      }
+      key.withUTF8 { keys.append($0) }
+      data.withUnsafeBytes { values.append($0) }
+    }
+    if keys.count > 0 { portions.append((keys.parameter, values.parameter)) }
+    return portions
+  }
+}

@@ -1,0 +1,115 @@
+import StockroomCore
+
+/// A call that waits for its turn, and then for the server: each for half of its time limit at most (rule N1).
+final class PostgreSQLCall<Answer: Sendable>: Sendable {
+  typealias Finish = @Sendable (Result<Answer, any Error>) -> Void
+
+  private enum Stage {
+    case new
+    case waiting(Finish)
+    case underWay(Finish, cancelledAt: ContinuousClock.Instant?)
+    case ended
+  }
+
+  private let stage = MutexProtected(Stage.new)
+  /// Whether it may be ended while it is under way, since it changes nothing.
+  private let isRead: Bool
+  private let lastStart: ContinuousClock.Instant
+  /// When the call ends, whatever has happened.
+  let deadline: ContinuousClock.Instant
+
+  /// How long a cancelled write waits for its outcome.
+  private static var patience: Duration { .seconds(1) }
+
+  init(isRead: Bool, within limit: Duration) {
+    self.isRead = isRead
+    let now = ContinuousClock.now
+    (lastStart, deadline) = (now + limit / 2, now + limit)
+  }
+
+  /// Suspends the caller until the call ends.
+  ///
+  /// - Parameter enqueue: Has the call taken by a connection later.
+  /// - Throws: `CancellationError` at once if the task is cancelled, unless it is a write that has been sent.
+  func wait(_ enqueue: () throws -> Void) async throws -> Answer {
+    try Task.checkCancellation()
+    return try await withTaskCancellationHandler {
+      try await ThreadResult.wait { finish in
+        let isCancelled = stage.withLock { stage in
+          guard case .new = stage else { return true }
+          stage = .waiting(finish)
+          return false
+        }
+        if isCancelled { return finish(.failure(CancellationError())) }
+        do {
+          try enqueue()
+        } catch {
+          end(.failure(error))
+        }
+      }
+    } onCancel: {
+      cancel()
+    }
+  }
+
+  private func cancel() {
+    let finish = stage.withLock { stage -> Finish? in
+      switch stage {
+      case .new: stage = .ended
+      case .underWay(let finish, nil) where !isRead: stage = .underWay(finish, cancelledAt: .now)
+      case .waiting(let finish):
+        stage = .ended
+        return finish
+      case .underWay(let finish, _) where isRead:
+        stage = .ended
+        return finish
+      case .underWay, .ended: break
+      }
+      return nil
+    }
+    finish?(.failure(CancellationError()))
+  }
+
+  /// Begins the work, unless nobody waits for it any more.
+  func begin() -> Bool {
+    endIfDue()
+    return stage.withLock { stage in
+      guard case .waiting(let finish) = stage else { return false }
+      stage = .underWay(finish, cancelledAt: nil)
+      return true
+    }
+  }
+
+  func end(_ result: Result<Answer, any Error>) {
+    let finish = stage.withLock { stage -> Finish? in
+      defer { stage = .ended }
+      return switch stage {
+      case .waiting(let finish), .underWay(let finish, _): finish
+      case .new, .ended: nil
+      }
+    }
+    finish?(result)
+  }
+
+  /// Whether anybody waits for it.
+  var isWanted: Bool {
+    stage.withLock { if case .ended = $0 { false } else { true } }
+  }
+
+  /// Ends the call if it has waited for too long.
+  func endIfDue() {
+    let now = ContinuousClock.now
+    let error = stage.withLock { stage -> StorageError? in
+      switch stage {
+      case .waiting where now >= lastStart:
+        StorageError(.unavailable, "No connection became free in time. Nothing has been done.")
+      case .underWay(_, let cancelledAt?) where now >= cancelledAt + Self.patience:
+        StorageError(
+          .outcomeUnknown,
+          "The task was cancelled before the server had said whether the write was committed.")
+      default: nil
+      }
+    }
+    if let error { end(.failure(error)) }
+  }
+}

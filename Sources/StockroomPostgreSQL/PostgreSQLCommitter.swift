@@ -1,0 +1,279 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The connection that writes, on the engine's own thread, and what it takes to know what has been committed.
+///
+/// Each engine has a row of its own in the table `commits`, with an epoch that each commit of the engine advances by one, in the same
+/// transaction. When the answer to a commit is lost, the engine *claims* the row on a new connection: it asks whether the epoch has
+/// been advanced, and if not, advances it by two. So the commit either has happened, or never will, wherever it is held up:
+/// it would find another epoch than it expects. That needs nothing of the server but rows, so that it also holds after a failover,
+/// where a transaction's number proves nothing.
+final class PostgreSQLCommitter: Sendable {
+  private struct State {
+    var connection: PostgreSQLConnection?
+    /// The epoch of the row, as far as it is known.
+    var epoch: Int64 = 0
+  }
+
+  private let connector: PostgreSQLConnector
+  private let hub: ChangeHub
+  /// Names the row, and the changes that are announced.
+  let writer = UUID()
+  /// Used on the writing thread only.
+  private let state = MutexProtected(State())
+  private let unknownEpochs = MutexProtected<Set<Int64>>([])
+
+  /// How often a commit is tried that others are in the way of.
+  private static let maximumAttempts = 12
+
+  init(_ connector: PostgreSQLConnector, _ hub: ChangeHub) {
+    self.connector = connector
+    self.hub = hub
+  }
+
+  // MARK: Committing
+
+  /// What the requests come to, as one transaction.
+  private struct Group {
+    let requests: [WriteRequest]
+    let operations: [[StorageOperation]]
+    let batch: PostgreSQLBatch
+  }
+
+  /// Why an attempt to commit did not succeed.
+  private enum Setback: Error {
+    /// The epoch is another one: nothing has happened.
+    case fencedOff
+    /// Nothing has been sent, or nothing that could commit.
+    case lostBefore(any Error)
+    case lostDuring(any Error)
+    case conflict(PostgreSQLFailure)
+  }
+
+  /// Commits the requests, in this order, together, or throws with nothing done.
+  ///
+  /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been done.
+  func commit(
+    _ requests: [WriteRequest], until deadline: ContinuousClock.Instant, meanwhile: @escaping () -> Void
+  ) throws {
+    let known = requests.knownOperations.map { Group(requests: requests, operations: $0, batch: .init($0)) }
+    var attempt = 0
+    while true {
+      do {
+        let connection = try connected(until: deadline, meanwhile)
+        let group = try known ?? run(requests, on: connection, until: deadline)
+        // What the bodies took is not the server's.
+        let answer = max(deadline, known == nil ? .now + limit / 2 : deadline)
+        // A quarter is left to find out what has become of a commit of which the answer does not come.
+        try commit(group, isOpen: known == nil, on: connection, until: .now + (answer - .now) * 0.75)
+        hub.send(group.requests, group.operations)
+        return
+      } catch Setback.fencedOff {
+        drop()
+      } catch Setback.lostBefore(let error) {
+        drop()
+        guard ContinuousClock.now < deadline else { throw error }
+      } catch Setback.lostDuring(let error) {
+        drop()
+        if try isCommitted(until: deadline, after: error, meanwhile) { return hub.send(.everything) }
+      } catch Setback.conflict(let failure) {
+        attempt += 1
+        guard attempt < Self.maximumAttempts, ContinuousClock.now < deadline else {
+          throw StorageError(
+            .conflict,
+            "Others have changed the same entries each of \(attempt) times. Nothing has been done.",
+            underlying: failure)
+        }
+        // Each has another time to wait, so that they do not meet again.
+        usleep(UInt32.random(in: 0..<1_000) << min(attempt, 7))
+      }
+    }
+  }
+
+  private var limit: Duration { connector.settings.timeLimit }
+
+  /// Runs the bodies of transactions while nobody else writes. What they come to remains to be committed.
+  private func run(
+    _ requests: [WriteRequest], on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
+  ) throws -> Group {
+    do {
+      _ = try connection.run([.init(.beginWriting), .init(.lockExclusively)], until: deadline)
+      let reader = PostgreSQLEntryReader(connection, waiting: limit / 4)
+      let operations = requests.operations(reading: reader, PostgreSQLStorageEngine.valueLimit)
+      // A body may have been told so, and have thrown what it was told.
+      if connection.isLost {
+        throw PostgreSQLFailure(
+          sqlState: nil, text: "the connection was lost in a transaction", isConnectionLost: true)
+      }
+      return Group(requests: requests, operations: operations, batch: PostgreSQLBatch(operations))
+    } catch let failure as PostgreSQLFailure {
+      connection.discard()
+      if failure.isConnectionLost { throw Setback.lostBefore(error(failure)) }
+      if failure.isConcurrency {
+        drop()
+        throw Setback.conflict(failure)
+      }
+      drop()
+      throw error(failure)
+    }
+  }
+
+  /// - Parameter isOpen: Whether the transaction has been begun.
+  private func commit(
+    _ group: Group, isOpen: Bool, on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
+  ) throws {
+    let epoch = state.withLock { $0.epoch }
+    let announcement = PostgreSQLAnnouncement(of: writer, epoch, group.operations).text
+    do {
+      if isOpen, group.batch.isEmpty {
+        _ = try connection.run([.init(.commit)], until: deadline)
+        return
+      }
+      let steps = group.batch.steps(writer, epoch, announcement, isOpen: isOpen)
+      let results = try connection.run(steps, until: deadline)
+      if group.batch.isFencedItself(isOpen: isOpen), try results.first?.number(0, 0) != 1 {
+        throw Setback.fencedOff
+      }
+    } catch let failure as PostgreSQLFailure {
+      if failure.isConnectionLost { throw Setback.lostDuring(error(failure)) }
+      if isOpen { drop() }
+      // `division_by_zero`: see ``PostgreSQLStatement/fence``.
+      if failure.sqlState == "22012" { throw Setback.fencedOff }
+      if failure.isConcurrency { throw Setback.conflict(failure) }
+      throw error(failure)
+    }
+    state.withLock { $0.epoch += 1 }
+    if connection.hasGivenUpReplication {
+      hub.send(.everything)
+      throw StorageError(
+        .outcomeUnknown,
+        "The server has committed the write, and given up to wait until another server has it too.")
+    }
+  }
+
+  private func error(_ failure: PostgreSQLFailure) -> StorageError {
+    .postgreSQL(failure, "Writing to \(connector.address) failed")
+  }
+
+  // MARK: Fates
+
+  /// Whether the commit has happened of which the answer was lost. If not, it never will.
+  private func isCommitted(
+    until deadline: ContinuousClock.Instant, after cause: any Error, _ meanwhile: @escaping () -> Void
+  ) throws -> Bool {
+    let expected = state.withLock { $0.epoch } + 1
+    do {
+      _ = try connected(until: deadline, meanwhile)
+      return state.withLock { $0.epoch } == expected
+    } catch {
+      unknownEpochs.withLock { _ = $0.insert(expected - 1) }
+      // It is fenced off before anything else is written.
+      hub.send(.everything)
+      throw StorageError(
+        .outcomeUnknown,
+        "The connection to \(connector.address) was lost in the middle of a commit, and nobody can say yet whether it has happened.",
+        underlying: cause)
+    }
+  }
+
+  /// The connection, on which the row has been claimed.
+  private func connected(
+    until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () -> Void
+  ) throws -> PostgreSQLConnection {
+    let (current, epoch) = state.withLock { ($0.connection, $0.epoch) }
+    if let current {
+      current.meanwhile = meanwhile
+      return current
+    }
+    while true {
+      let connection = try connector.connect(until: deadline, meanwhile: meanwhile)
+      do {
+        let results = try connection.run(
+          [.init(.claim, writer.parameter, .number(epoch))]
+            + (epoch == 0 ? [.init(.forgetOthers, writer.parameter)] : []),
+          until: deadline)
+        guard let claimed = try results.first?.number(0, 0) else { throw Setback.fencedOff }
+        state.withLock { ($0.connection, $0.epoch) = (connection, claimed) }
+        return connection
+      } catch let failure as PostgreSQLFailure {
+        guard failure.isConnectionLost || failure.isConcurrency, ContinuousClock.now < deadline else {
+          throw error(failure)
+        }
+      }
+    }
+  }
+
+  private func drop() { state.withLock { $0.connection = nil } }
+
+  /// Whether an announcement of this engine speaks of what its own subscribers know.
+  func isKnown(epoch: Int64) -> Bool { unknownEpochs.withLock { !$0.contains(epoch) } }
+
+  // MARK: Making and leaving the place
+
+  /// Makes the place if it is not there.
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if it is another program's, and others.
+  func open(until deadline: ContinuousClock.Instant) throws {
+    let connection = try connector.connect(until: deadline, isPatient: false)
+    do {
+      let place = connector.place
+      guard try !isThere(place, connection, until: deadline) else { return }
+      // Once more, when nobody else makes it.
+      _ = try connection.run([.init(.beginWriting), .init(.lockCreation)], until: deadline)
+      if try isThere(place, connection, until: deadline) { return }
+      let hasSchema = try look(place, connection, until: deadline).hasSchema
+      var steps: [PostgreSQLConnection.Step] = hasSchema ? [] : [.init(.makeSchema)]
+      steps += [
+        .init(.makeEntries), .init(.storeValuesOutside), .init(.makeSequence), .init(.makeCommits),
+        .init(.mark),
+        .init(.commit),
+      ]
+      _ = try connection.run(steps, until: deadline)
+    } catch let failure as PostgreSQLFailure {
+      throw StorageError.postgreSQL(
+        failure, "Making the tables in the schema \(connector.place.schema) of \(connector.address) failed")
+    }
+  }
+
+  private func look(
+    _ place: PostgreSQLNamespace, _ connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
+  ) throws -> (hasSchema: Bool, tables: Int, comment: String?) {
+    guard let result = try connection.run([.init(.recognise, .text(place.name))], until: deadline).first,
+      result.rowCount == 1
+    else { return (false, 0, nil) }
+    return (result.bytes(0, 0).first == 1, Int(try result.number(0, 1)), result.text(0, 2))
+  }
+
+  private func isThere(
+    _ place: PostgreSQLNamespace, _ connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
+  ) throws -> Bool {
+    let (_, tables, comment) = try look(place, connection, until: deadline)
+    if tables == 0 { return false }
+    try place.recognise(comment: comment)
+    return true
+  }
+
+  /// Gives up the row and the connection. What cannot be reached forgets the row by itself after a week.
+  func close() {
+    guard let connection = state.withLock({ $0.connection.take() }) else { return }
+    _ = try? connection.run([.init(.forget, writer.parameter)], until: .now + .seconds(1))
+  }
+}
+
+extension UUID {
+  var parameter: PostgreSQLParameter {
+    PostgreSQLParameter(bytes: withUnsafeBytes(of: uuid) { [UInt8]($0) })
+  }
+}

@@ -1,0 +1,134 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension PostgreSQLConnection {
+  /// What `transform` makes of each row of a cursor, at one moment. Fetches portions of some megabytes, each while the one before
+  /// is looked at.
+  func rows<Row>(
+    of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool = true,
+    _ transform: (PostgreSQLResult, Int) throws -> Row?
+  ) throws -> [Row] {
+    var rows: [Row] = []
+    try forEachRow(of: declaration, until: deadline, isWhole: isWhole) { result, row in
+      if let row = try transform(result, row) { rows.append(row) }
+      return true
+    }
+    return rows
+  }
+
+  /// Calls `body` with each row of a cursor until it returns false.
+  ///
+  /// - Parameters:
+  ///   - isWhole: Whether the whole table is read, for which the server need not look into the index.
+  ///   - isInTransaction: Whether a transaction is under way, which goes on.
+  func forEachRow(
+    of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool = true,
+    isInTransaction: Bool = false, _ body: (PostgreSQLResult, Int) throws -> Bool
+  ) throws {
+    var portion = PostgreSQLPortion.some
+    var opening: [Step] = isInTransaction ? [] : [Step(.beginReading)]
+    if isWhole { opening.append(Step(.allowSequentialScans)) }
+    try discardingOnFailure {
+      var result = try run(opening + [declaration, Step(portion.statement)], until: deadline).last
+      while let current = result, current.rowCount > 0 {
+        let isLast = current.rowCount < portion.rows
+        portion = PostgreSQLPortion(rowSize: current.averageRowSize)
+        // The server makes the next portion while this one is looked at, unless that takes statements too.
+        var next: Sent?
+        if !isLast, !isInTransaction { next = try send([Step(portion.statement)], until: deadline) }
+        var goesOn = true
+        for row in 0..<current.rowCount where goesOn { goesOn = try body(current, row) }
+        if let next {
+          result = try receive(next, until: deadline).last
+        } else {
+          result = isLast || !goesOn ? nil : try run([Step(portion.statement)], until: deadline).last
+        }
+        if !goesOn { break }
+      }
+      _ = try run([Step(isInTransaction ? .closeRows : .commit)], until: deadline)
+    }
+  }
+
+  /// What fails in the middle of a transaction leaves nothing that can be used.
+  private func discardingOnFailure<Result>(_ body: () throws -> Result) throws -> Result {
+    do {
+      return try body()
+    } catch {
+      discard()
+      throw error
+    }
+  }
+
+  /// What `transform` makes of the rows that a statement has for portions of the keys, all at one moment.
+  func rows<Row>(
+    of statement: PostgreSQLStatement, _ keys: [CacheKey], until deadline: ContinuousClock.Instant,
+    _ transform: (_ result: PostgreSQLResult, _ keys: ArraySlice<CacheKey>) throws -> [Row]
+  ) throws -> [Row] {
+    if keys.count <= Self.keysPerStatement {
+      guard let result = try run([Step(statement, PostgreSQLArray.keys(keys))], until: deadline).first else {
+        return []
+      }
+      return try transform(result, keys[...])
+    }
+    return try discardingOnFailure {
+      var rows: [Row] = []
+      _ = try run([Step(.beginReading)], until: deadline)
+      var start = 0
+      while start < keys.count {
+        let portion = keys[start..<min(start + Self.keysPerStatement, keys.count)]
+        if let result = try run([Step(statement, PostgreSQLArray.keys(portion))], until: deadline).first {
+          rows += try transform(result, portion)
+        }
+        start = portion.endIndex
+      }
+      _ = try run([Step(.commit)], until: deadline)
+      return rows
+    }
+  }
+
+  private static let keysPerStatement = 16_384
+
+  /// The keys and values of a range, in byte order of keys.
+  func scan(
+    _ range: KeyRange, limit: Int?, until deadline: ContinuousClock.Instant
+  ) throws -> [(key: CacheKey, data: Data)] {
+    let cursor = KeyRangeCursor(range)
+    let limit = max(0, limit ?? .max)
+    var found: [(key: CacheKey, data: Data)] = []
+    if limit == 0 { return found }
+    try forEachRow(of: range.declaration(limit: limit), until: deadline, isWhole: false) { result, row in
+      try cursor.collect(result.bytes(row, 0), into: &found, limit: limit) {
+        (try result.key(row, 0), result.data(row, 1))
+      }
+    }
+    return found
+  }
+}
+
+extension KeyRange {
+  /// A cursor over the range. What has another prefix comes behind it.
+  func declaration(limit: Int) -> PostgreSQLConnection.Step {
+    // Behind every key, of which the bytes are UTF-8.
+    let end = PostgreSQLParameter(bytes: [0xFF])
+    return PostgreSQLConnection.Step(
+      .declareRange, PostgreSQLParameter(bytes: Array((prefix ?? "").utf8)),
+      after.map { .key($0) } ?? PostgreSQLParameter(bytes: []), upTo.map { .key($0) } ?? end,
+      .number(Int64(limit)))
+  }
+}
+
+extension PostgreSQLResult {
+  /// How many bytes a row has, by the first ones.
+  fileprivate var averageRowSize: Int {
+    let sample = min(rowCount, 64)
+    let total = (0..<sample).reduce(0) { total, row in
+      total + (0..<columnCount).reduce(0) { $0 + bytes(row, $1).count }
+    }
+    return max(1, total / max(1, sample))
+  }
+}

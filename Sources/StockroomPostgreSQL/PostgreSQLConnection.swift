@@ -1,0 +1,258 @@
+import StockroomCPostgreSQL
+import StockroomCore
+
+/// A connection, used by one thread at a time.
+///
+/// The only type that owns a handle of libpq. libpq never waits by itself here: it is used without blocking, and ``PostgreSQLSocket``
+/// waits. Everything is sent as a pipeline (https://www.postgresql.org/docs/15/libpq-pipeline-mode.html), one transaction each.
+final class PostgreSQLConnection: @unchecked Sendable {
+  // Safe to hand from thread to thread: libpq allows that, as long as one of them uses the connection at a time, and its
+  // owner sees to that.
+
+  /// A statement with its parameters.
+  struct Step {
+    let statement: PostgreSQLStatement
+    let parameters: [PostgreSQLParameter]
+
+    init(_ statement: PostgreSQLStatement, _ parameters: PostgreSQLParameter...) {
+      (self.statement, self.parameters) = (statement, parameters)
+    }
+  }
+
+  private let handle: OpaquePointer
+  private let statements: PostgreSQLStatements
+  private let settings: PostgreSQLSettings
+  private var prepared: Set<PostgreSQLStatement> = []
+  /// What the notices said that came since the last statement was sent.
+  private let notices: NoticeBox
+  /// Called now and then while a call waits for the server. What it throws ends the wait, and the connection.
+  var meanwhile: () throws -> Void
+  /// Whether anything more can be done with the connection.
+  private(set) var isLost = false
+
+  /// Takes over an open connection.
+  init(
+    _ handle: OpaquePointer, _ statements: PostgreSQLStatements, _ settings: PostgreSQLSettings,
+    until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void
+  ) throws {
+    self.handle = handle
+    self.meanwhile = meanwhile
+    self.statements = statements
+    self.settings = settings
+    notices = NoticeBox(on: handle)
+    guard PQsetnonblocking(handle, 1) == 0, PQenterPipelineMode(handle) == 1 else { throw lost() }
+    if settings.isSessionKept { _ = try run([settings.step(isLocal: false)], until: deadline) }
+  }
+
+  deinit { PQfinish(handle) }
+
+  // MARK: Statements
+
+  /// Runs the steps as one transaction, and returns what each of them has returned.
+  ///
+  /// - Throws: ``PostgreSQLFailure``. If the connection is lost, what was sent may have been done.
+  func run(_ steps: [Step], until deadline: ContinuousClock.Instant) throws -> [PostgreSQLResult] {
+    let sent = try send(steps, until: deadline)
+    return try receive(sent, until: deadline)
+  }
+
+  /// What has been sent, in order.
+  struct Sent {
+    /// What each result belongs to.
+    fileprivate enum Part {
+      case preparation(PostgreSQLStatement)
+      case setting
+      case step
+    }
+    fileprivate var parts: [Part] = []
+  }
+
+  /// Sends the steps, of which the results have to be received.
+  func send(_ steps: [Step], until deadline: ContinuousClock.Instant) throws -> Sent {
+    notices.clear()
+    var sent = Sent()
+    if !settings.isSessionKept {
+      try send(settings.step(isLocal: true))
+      sent.parts.append(.setting)
+    }
+    var new: Set<PostgreSQLStatement> = []
+    for step in steps {
+      if isPrepared(step.statement), !prepared.contains(step.statement), new.insert(step.statement).inserted {
+        let result = PQsendPrepare(handle, step.statement.name, statements[step.statement], 0, nil)
+        guard result == 1 else { throw lost() }
+        sent.parts.append(.preparation(step.statement))
+      }
+      try send(step)
+      sent.parts.append(.step)
+    }
+    guard PQpipelineSync(handle) == 1 else { throw lost() }
+    try flush(until: deadline)
+    return sent
+  }
+
+  private func isPrepared(_ statement: PostgreSQLStatement) -> Bool {
+    statement.isPrepared && settings.preparesStatements
+  }
+
+  private func send(_ step: Step) throws {
+    let lengths = step.parameters.map { Int32(clamping: $0.bytes.count) }
+    let formats = [Int32](repeating: 1, count: step.parameters.count)
+    let isPrepared = isPrepared(step.statement)
+    let result = withPointers(to: step.parameters[...]) { values in
+      isPrepared
+        ? PQsendQueryPrepared(
+          handle, step.statement.name, Int32(values.count), values, lengths, formats, 1)
+        : PQsendQueryParams(
+          handle, statements[step.statement], Int32(values.count), nil, values, lengths, formats, 1)
+    }
+    guard result == 1 else { throw lost() }
+  }
+
+  /// Sends what libpq holds. Takes in what comes meanwhile, without which neither side would get on.
+  private func flush(until deadline: ContinuousClock.Instant) throws {
+    while true {
+      switch PQflush(handle) {
+      case 0: return
+      case 1:
+        let ready = try wait(writing: true, until: deadline)
+        if ready.reading, PQconsumeInput(handle) == 0 { throw lost() }
+      default: throw lost()
+      }
+    }
+  }
+
+  /// What the steps have returned.
+  func receive(_ sent: Sent, until deadline: ContinuousClock.Instant) throws -> [PostgreSQLResult] {
+    var results: [PostgreSQLResult] = []
+    var failure: PostgreSQLFailure?
+    for part in sent.parts {
+      // Each part has one result and then none.
+      while let result = try next(until: deadline) {
+        switch result.status {
+        case PGRES_COMMAND_OK, PGRES_TUPLES_OK:
+          switch part {
+          case .preparation(let statement): prepared.insert(statement)
+          case .setting: break
+          case .step: results.append(result)
+          }
+        case PGRES_PIPELINE_ABORTED: break
+        default: failure = failure ?? result.failure
+        }
+      }
+    }
+    if let failure, failure.isConnectionLost {
+      isLost = true
+      throw failure
+    }
+    // The end of the pipeline.
+    guard try next(until: deadline)?.status == PGRES_PIPELINE_SYNC else { throw lost() }
+    if let failure { throw failure }
+    return results
+  }
+
+  /// The next result; nil behind the last one of a statement.
+  private func next(until deadline: ContinuousClock.Instant) throws -> PostgreSQLResult? {
+    while PQisBusy(handle) == 1 {
+      let ready = try wait(until: deadline)
+      if ready.reading, PQconsumeInput(handle) == 0 { throw lost() }
+    }
+    guard let result = PQgetResult(handle) else {
+      if PQstatus(handle) == CONNECTION_BAD { throw lost() }
+      return nil
+    }
+    let wrapped = PostgreSQLResult(result)
+    if PQstatus(handle) == CONNECTION_BAD {
+      isLost = true
+      var failure = wrapped.failure
+      failure.isConnectionLost = true
+      throw failure
+    }
+    return wrapped
+  }
+
+  private func wait(writing: Bool = false, until deadline: ContinuousClock.Instant) throws -> (
+    reading: Bool, writing: Bool
+  ) {
+    let ready: (reading: Bool, writing: Bool)
+    do {
+      ready = try PostgreSQLSocket.wait(
+        for: PQsocket(handle), writing: writing, until: deadline, meanwhile: meanwhile)
+    } catch {
+      // Whoever waited does not want the answer any more, which may still come.
+      isLost = true
+      throw error
+    }
+    if ready == (false, false) {
+      isLost = true
+      throw PostgreSQLFailure(
+        sqlState: nil, text: "the server has not answered in time", isConnectionLost: true)
+    }
+    return ready
+  }
+
+  /// Does without the connection from now on: it is in the middle of something.
+  func discard() { isLost = true }
+
+  private func lost() -> PostgreSQLFailure {
+    isLost = true
+    return PostgreSQLFailure(sqlState: nil, text: Self.message(of: handle), isConnectionLost: true)
+  }
+
+  /// libpq's own words for what went wrong last, in one line.
+  static func message(of handle: OpaquePointer) -> String {
+    let text = PQerrorMessage(handle).map { String(cString: $0) } ?? ""
+    let line = text.split(whereSeparator: \.isNewline).joined(separator: " ")
+    return line.isEmpty ? "the connection has been lost" : line
+  }
+
+  // MARK: Notices and notifications
+
+  /// Whether a commit has been made here, and the server has given up to wait until it is on another machine too.
+  var hasGivenUpReplication: Bool { notices.functions.contains("SyncRepWaitForLSN") }
+
+  /// The descriptor on which notifications arrive.
+  var socket: Int32 { PQsocket(handle) }
+
+  /// The payloads of the notifications that have arrived.
+  func notifications() throws -> [String] {
+    guard PQconsumeInput(handle) == 1 else { throw lost() }
+    var payloads: [String] = []
+    while let notification = PQnotifies(handle) {
+      payloads.append(String(cString: notification.pointee.extra))
+      PQfreemem(notification)
+    }
+    return payloads
+  }
+}
+
+/// Which functions of the server have sent notices. libpq calls back on the thread that uses the connection.
+private final class NoticeBox {
+  var functions: Set<String> = []
+
+  /// It must live as long as the connection.
+  init(on handle: OpaquePointer) {
+    PQsetNoticeReceiver(
+      handle,
+      { box, result in
+        guard let box, let function = DiagnosticField.function.text(in: result) else { return }
+        Unmanaged<NoticeBox>.fromOpaque(box).takeUnretainedValue().functions.insert(function)
+      }, Unmanaged.passUnretained(self).toOpaque())
+  }
+
+  func clear() { if !functions.isEmpty { functions = [] } }
+}
+
+/// Calls `body` with pointers to the bytes of each parameter.
+private func withPointers<Result>(
+  to parameters: ArraySlice<PostgreSQLParameter>, _ pointers: [UnsafePointer<CChar>?] = [],
+  _ body: ([UnsafePointer<CChar>?]) -> Result
+) -> Result {
+  guard let first = parameters.first else { return body(pointers) }
+  return first.bytes.withUnsafeBytes { bytes in
+    // A nil pointer would stand for NULL.
+    withUnsafePointer(to: CChar(0)) { empty in
+      let pointer = bytes.baseAddress?.assumingMemoryBound(to: CChar.self) ?? empty
+      return withPointers(to: parameters.dropFirst(), pointers + [pointer], body)
+    }
+  }
+}

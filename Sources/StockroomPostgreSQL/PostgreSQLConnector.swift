@@ -1,0 +1,165 @@
+import StockroomCPostgreSQL
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Opens connections to whichever of the servers can be written to.
+final class PostgreSQLConnector: Sendable {
+  let address: PostgreSQLAddress
+  let place: PostgreSQLNamespace
+  let settings: PostgreSQLSettings
+  private let statements: PostgreSQLStatements
+  /// Which host was the right one last.
+  private let lastHost = MutexProtected(0)
+
+  init(_ address: PostgreSQLAddress, _ place: PostgreSQLNamespace, _ settings: PostgreSQLSettings) {
+    (self.address, self.place, self.settings) = (address, place, settings)
+    statements = PostgreSQLStatements(place)
+  }
+
+  /// Waits before the next attempt: at first for a moment, then for longer.
+  private static func pause(
+    _ attempt: Int, until deadline: ContinuousClock.Instant, _ meanwhile: () throws -> Void
+  ) throws {
+    let end = min(deadline, .now + .milliseconds(20 * (1 << min(attempt, 4))))
+    while ContinuousClock.now < end {
+      usleep(5_000)
+      try meanwhile()
+    }
+  }
+
+  /// A connection to the primary. On a thread that may wait.
+  ///
+  /// - Parameters:
+  ///   - isPatient: Whether a server that is away is tried again until the deadline.
+  ///   - meanwhile: Called now and then. What it throws ends the attempt.
+  /// - Throws: `StorageError` with code `unavailable`, `permissionDenied`, `readOnly` if no server can be written to, and
+  ///   others.
+  func connect(
+    until deadline: ContinuousClock.Instant, isPatient: Bool = true,
+    meanwhile: @escaping () throws -> Void = {}
+  ) throws -> PostgreSQLConnection {
+    var attempt = 0
+    while true {
+      do {
+        return try attemptAll(until: deadline, meanwhile)
+      } catch let error as StorageError {
+        let isTemporary = (error.underlying as? PostgreSQLFailure)?.isTemporary ?? false
+        guard isPatient, isTemporary, ContinuousClock.now < deadline else { throw error }
+      }
+      try Self.pause(attempt, until: deadline, meanwhile)
+      attempt += 1
+    }
+  }
+
+  /// Tries one host after the other, beginning with the last that was right. Each has its share of the time.
+  private func attemptAll(
+    until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
+  ) throws -> PostgreSQLConnection {
+    let first = lastHost.withLock { $0 }
+    let count = address.hosts.count
+    var worst: PostgreSQLFailure?
+    for offset in 0..<count {
+      let index = (first + offset) % count
+      let left = deadline - ContinuousClock.now
+      let share = offset == count - 1 ? left : max(left / (count - offset), min(left, .seconds(1)))
+      do {
+        let connection = try attempt(address.hosts[index], until: .now + share, meanwhile)
+        lastHost.withLock { $0 = index }
+        return connection
+      } catch let failure as PostgreSQLFailure {
+        // What a user has to mend says more than that a server is away.
+        if worst == nil || worst?.isTemporary == true { worst = failure }
+      }
+    }
+    let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
+    throw StorageError.postgreSQL(failure, "Connecting to \(address) failed")
+  }
+
+  private func attempt(
+    _ host: PostgreSQLAddress.Host, until deadline: ContinuousClock.Instant,
+    _ meanwhile: @escaping () throws -> Void
+  ) throws -> PostgreSQLConnection {
+    let addresses = try HostResolver.addresses(of: host, until: deadline, meanwhile: meanwhile)
+    var last = PostgreSQLFailure(
+      sqlState: nil, text: "the host has no address", isConnectionLost: true)
+    for (number, address) in addresses.enumerated() {
+      let left = deadline - ContinuousClock.now
+      do {
+        return try open(host, at: address, until: .now + left / (addresses.count - number), meanwhile)
+      } catch let failure as PostgreSQLFailure {
+        last = failure
+      }
+    }
+    throw last
+  }
+
+  private func open(
+    _ host: PostgreSQLAddress.Host, at resolved: String?, until deadline: ContinuousClock.Instant,
+    _ meanwhile: @escaping () throws -> Void
+  ) throws -> PostgreSQLConnection {
+    let parameters = address.parameters(for: host, at: resolved)
+    guard let handle = Self.start(parameters) else {
+      throw PostgreSQLFailure(sqlState: nil, text: "there is no memory for a connection")
+    }
+    var isHandedOver = false
+    defer { if !isHandedOver { PQfinish(handle) } }
+    // So that what goes wrong has its code in front, which is all that does not depend on the server's language.
+    PQsetErrorVerbosity(handle, PQERRORS_VERBOSE)
+    PQsetNoticeReceiver(handle, { _, _ in }, nil)
+    var status = PGRES_POLLING_WRITING
+    while PQstatus(handle) != CONNECTION_BAD, status != PGRES_POLLING_OK {
+      if status == PGRES_POLLING_FAILED { break }
+      let ready = try PostgreSQLSocket.wait(
+        for: PQsocket(handle), reading: status == PGRES_POLLING_READING,
+        writing: status == PGRES_POLLING_WRITING, until: deadline, meanwhile: meanwhile)
+      if ready == (false, false) {
+        throw PostgreSQLFailure(
+          sqlState: nil, text: "the server has not answered in time", isConnectionLost: true)
+      }
+      status = PQconnectPoll(handle)
+    }
+    guard PQstatus(handle) == CONNECTION_OK else { throw Self.failure(of: handle) }
+    for parameter in ["in_hot_standby", "default_transaction_read_only"] {
+      if let value = PQparameterStatus(handle, parameter), String(cString: value) == "on" {
+        throw PostgreSQLFailure(sqlState: "25006", text: "the server is a standby, or read-only")
+      }
+    }
+    PQsetErrorVerbosity(handle, PQERRORS_DEFAULT)
+    isHandedOver = true
+    return try PostgreSQLConnection(handle, statements, settings, until: deadline, meanwhile: meanwhile)
+  }
+
+  private static func start(_ parameters: [(keyword: String, value: String)]) -> OpaquePointer? {
+    let keywords = parameters.map { strdup($0.keyword) }
+    let values = parameters.map { strdup($0.value) }
+    defer { for string in keywords + values { free(string) } }
+    return PQconnectStartParams(
+      keywords.map { UnsafePointer($0) } + [nil], values.map { UnsafePointer($0) } + [nil], 0)
+  }
+
+  /// Why a connection could not be made. Only the server's own errors have codes, which stand in front of them.
+  private static func failure(of handle: OpaquePointer) -> PostgreSQLFailure {
+    let text = PostgreSQLConnection.message(of: handle)
+    if let match = text.firstMatch(of: /: +([0-9A-Z]{5}): +(.+?)(?: LOCATION:.*)?$/) {
+      return PostgreSQLFailure(sqlState: String(match.1), text: String(match.2))
+    }
+    let needsPassword = PQconnectionNeedsPassword(handle) == 1
+    // What libpq finds in certificates and keys, and on the way to a common way of encrypting.
+    let isRefused =
+      needsPassword
+      || ["certificate", "SSL", "SCRAM", "channel binding", "private key"].contains { text.contains($0) }
+    // A connection that ends while it is encrypted is no refusal.
+    let isBroken = ["closed the connection", "Connection reset", "SYSCALL", "timeout expired"].contains {
+      text.contains($0)
+    }
+    if isRefused, !isBroken { return PostgreSQLFailure(sqlState: "28000", text: text) }
+    return PostgreSQLFailure(sqlState: nil, text: text, isConnectionLost: true)
+  }
+}

@@ -1,0 +1,84 @@
+import StockroomCore
+
+/// A place in a database: one connection that writes, one that listens while anybody subscribes, and those that read.
+final class PostgreSQLDatabase: Sendable {
+  private let gate: Gate
+  private let connector: PostgreSQLConnector
+  private let committer: PostgreSQLCommitter
+  private let writers: PostgreSQLWriters
+  private let readers: PostgreSQLReaders
+  private let listener: PostgreSQLListener
+  let hub = ChangeHub()
+
+  init(_ connector: PostgreSQLConnector, maximumConnections: Int) throws {
+    self.connector = connector
+    gate = Gate(path: "\(connector.address)")
+    committer = PostgreSQLCommitter(connector, hub)
+    writers = PostgreSQLWriters(committer, timeLimit: connector.settings.timeLimit)
+    readers = PostgreSQLReaders(connector, maximum: max(1, maximumConnections - 2))
+    listener = try PostgreSQLListener(connector, committer, hub)
+  }
+
+  deinit {
+    hub.finish()
+    release()
+  }
+
+  /// Makes the place if it is not there.
+  func open() async throws {
+    try Task.checkCancellation()
+    let deadline = ContinuousClock.now + connector.settings.timeLimit
+    try await writers.run { [committer] in try committer.open(until: deadline) }
+  }
+
+  /// Lets `body` read while the database is open.
+  func read<Result>(_ body: (PostgreSQLReaders) async throws -> Result) async throws -> Result {
+    try gate.enter()
+    defer { gate.leave() }
+    return try await body(readers)
+  }
+
+  /// Returns once the request is committed, together with those of other tasks.
+  func commit(_ request: WriteRequest) async throws {
+    try gate.enter()
+    defer { gate.leave() }
+    guard !request.isEmpty else { return }
+    try await writers.submit(request)
+  }
+
+  /// A stream of the changes from now on.
+  func changes() async throws -> StorageChanges {
+    try gate.enter()
+    defer { gate.leave() }
+    guard !connector.settings.isPooled else {
+      throw StorageError(.unsupported, "Behind a pooler of transactions no announcement arrives.")
+    }
+    let changes = hub.subscribe(without: ChangeOrigin.current) { [weak listener] in listener?.stopIfUnused() }
+    try await listener.start()
+    return changes
+  }
+
+  func close() async throws {
+    try await gate.close {
+      hub.finish()
+      try await DedicatedThread.runOnce { [self] in release() }
+    }
+  }
+
+  /// Waits for threads, each for a moment.
+  private func release() {
+    listener.close()
+    readers.close()
+    writers.close()
+    committer.close()
+  }
+}
+
+extension DedicatedThread {
+  /// Does the work on a thread that ends with it.
+  fileprivate static func runOnce(_ work: @escaping @Sendable () -> Void) async throws {
+    let thread = DedicatedThread()
+    try await thread.run(work)
+    thread.stop()
+  }
+}

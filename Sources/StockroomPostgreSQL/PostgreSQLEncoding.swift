@@ -1,0 +1,65 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// A parameter of a statement, in the binary format of its type.
+struct PostgreSQLParameter {
+  let bytes: [UInt8]
+
+  static func bytes(_ data: Data) -> PostgreSQLParameter { PostgreSQLParameter(bytes: [UInt8](data)) }
+
+  static func key(_ key: CacheKey) -> PostgreSQLParameter {
+    PostgreSQLParameter(bytes: key.withUTF8 { [UInt8]($0) })
+  }
+
+  static func text(_ text: String) -> PostgreSQLParameter { PostgreSQLParameter(bytes: Array(text.utf8)) }
+
+  static func number(_ number: Int64) -> PostgreSQLParameter {
+    PostgreSQLParameter(bytes: withUnsafeBytes(of: number.bigEndian) { [UInt8]($0) })
+  }
+}
+
+/// An array of `bytea`, as it is put together: https://doxygen.postgresql.org/arrayfuncs_8c.html, `array_recv`.
+struct PostgreSQLArray {
+  private static let typeOfElements: Int32 = 17
+
+  private(set) var count = 0
+  private var bytes: [UInt8]
+
+  /// - Parameter capacity: How many bytes the elements have about.
+  init(capacity: Int = 0) {
+    bytes = []
+    bytes.reserveCapacity(20 + capacity)
+    // One dimension, no nulls, the type, and then the count, which is put in at the end, and the first index.
+    for word in [1, 0, Self.typeOfElements, 0, 1] { append(word) }
+  }
+
+  /// How many bytes the array has.
+  var size: Int { bytes.count }
+
+  mutating func append(_ element: UnsafeRawBufferPointer) {
+    append(Int32(element.count))
+    bytes.append(contentsOf: element)
+    count += 1
+  }
+
+  private mutating func append(_ word: Int32) {
+    withUnsafeBytes(of: word.bigEndian) { bytes.append(contentsOf: $0) }
+  }
+
+  var parameter: PostgreSQLParameter {
+    var bytes = bytes
+    withUnsafeBytes(of: Int32(count).bigEndian) { bytes.replaceSubrange(12..<16, with: $0) }
+    return PostgreSQLParameter(bytes: bytes)
+  }
+
+  static func keys(_ keys: some Collection<CacheKey>) -> PostgreSQLParameter {
+    var array = PostgreSQLArray(capacity: 48 * keys.count)
+    for key in keys { key.withUTF8 { array.append($0) } }
+    return array.parameter
+  }
+}

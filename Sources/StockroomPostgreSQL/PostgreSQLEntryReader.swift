@@ -1,0 +1,91 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What transactions read: the table as the connection that writes sees it, which keeps all others from writing.
+final class PostgreSQLEntryReader: EntryReader {
+  private struct Scan {
+    /// The keys that come next.
+    var upcoming: ArraySlice<CacheKey> = []
+    /// Values that have been read ahead.
+    var values: [CacheKey: Data] = [:]
+  }
+
+  private let connection: PostgreSQLConnection
+  private let patience: Duration
+  private let scan = MutexProtected(Scan())
+
+  /// - Parameter patience: How long each answer may take: the body's own time does not count.
+  init(_ connection: PostgreSQLConnection, waiting patience: Duration) {
+    self.connection = connection
+    self.patience = patience
+  }
+
+  private func withConnection<Result>(
+    _ body: (PostgreSQLConnection, ContinuousClock.Instant) throws -> Result
+  ) throws -> Result {
+    do {
+      return try body(connection, .now + patience)
+    } catch let failure as PostgreSQLFailure {
+      throw StorageError.postgreSQL(failure, "Reading in a transaction failed")
+    }
+  }
+
+  func data(of key: CacheKey) throws -> Data? {
+    if let data = scan.withLock({ $0.values.removeValue(forKey: key) }) { return data }
+    let upcoming = scan.withLock { Array($0.upcoming.drop { $0 < key }.prefix(Self.readAhead)) }
+    if upcoming.first == key { return try readAhead(upcoming)[key] }
+    return try withConnection { connection, deadline in
+      try connection.run([.init(.value, .key(key))], until: deadline).first.flatMap {
+        $0.rowCount == 0 ? nil : $0.data(0, 0)
+      }
+    }
+  }
+
+  /// A scan asks for the value of one key after the other.
+  private func readAhead(_ keys: [CacheKey]) throws -> [CacheKey: Data] {
+    let result = try withConnection { connection, deadline in
+      try connection.run([.init(.values, PostgreSQLArray.keys(keys))], until: deadline).first
+    }
+    var values: [CacheKey: Data] = [:]
+    for (index, row) in try (result?.positions(in: keys) ?? []).enumerated() {
+      if let result, let row { values[keys[index]] = result.data(row, 1) }
+    }
+    scan.withLock { $0.values = values }
+    return values
+  }
+
+  private static let readAhead = 64
+
+  func contains(_ key: CacheKey) throws -> Bool {
+    try withConnection { connection, deadline in
+      try connection.run([.init(.existing, PostgreSQLArray.keys([key]))], until: deadline).first?.rowCount
+        == 1
+    }
+  }
+
+  func count() throws -> Int {
+    try withConnection { connection, deadline in
+      try connection.run([.init(.count)], until: deadline).first.map { Int(try $0.number(0, 0)) } ?? 0
+    }
+  }
+
+  func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws {
+    defer { scan.withLock { $0 = Scan() } }
+    try withConnection { connection, deadline in
+      try connection.forEachRow(
+        of: .init(.declareKeysFrom, .key(start)), until: deadline, isWhole: false, isInTransaction: true
+      ) { result, row in
+        if row == 0 {
+          let keys = try (0..<result.rowCount).map { try result.key($0, 0) }
+          scan.withLock { $0.upcoming = keys[...] }
+        }
+        return try body(result.key(row, 0))
+      }
+    }
+  }
+}

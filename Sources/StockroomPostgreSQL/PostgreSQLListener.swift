@@ -1,0 +1,169 @@
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The connection on which other engines announce what they have committed, for as long as anybody subscribes.
+final class PostgreSQLListener: Sendable {
+  private typealias Subscription = PostgreSQLCall<Void>
+
+  private struct State {
+    /// Who waits for announcements to arrive from now on.
+    var waiting: [Subscription] = []
+    var isRunning = false
+    var isListening = false
+    var isStopped = false
+  }
+
+  private let connector: PostgreSQLConnector
+  private let committer: PostgreSQLCommitter
+  private let hub: ChangeHub
+  private let thread = DedicatedThread()
+  private let state = MutexProtected(State())
+  private let signal: PostgreSQLSignal
+
+  init(_ connector: PostgreSQLConnector, _ committer: PostgreSQLCommitter, _ hub: ChangeHub) throws {
+    (self.connector, self.committer, self.hub) = (connector, committer, hub)
+    signal = try PostgreSQLSignal()
+  }
+
+  /// Returns when everything that is committed from now on arrives here.
+  func start() async throws {
+    let call = Subscription(isRead: true, within: connector.settings.timeLimit)
+    try await call.wait {
+      let (isListening, isFirst) = state.withLock { state in
+        if state.isListening { return (true, false) }
+        state.waiting.append(call)
+        defer { state.isRunning = true }
+        return (false, !state.isRunning)
+      }
+      if isListening { call.end(.success(())) }
+      if isFirst { try thread.enqueue { self.run() } }
+    }
+  }
+
+  /// Ends the connection if nobody subscribes any more.
+  func stopIfUnused() { if !hub.hasSubscribers { signal.send() } }
+
+  func close() {
+    state.withLock { $0.isStopped = true }
+    signal.send()
+    thread.stop()
+  }
+
+  // MARK: On the thread
+
+  private var isWanted: Bool {
+    let (isStopped, isAwaited) = state.withLock { ($0.isStopped, $0.waiting.contains(where: \.isWanted)) }
+    return !isStopped && (isAwaited || hub.hasSubscribers)
+  }
+
+  private func run() {
+    var isFirst = true
+    while stays() {
+      do {
+        let connection = try connect()
+        // What was announced while there was no connection is lost (rule X5).
+        if !isFirst { hub.send(.everything) }
+        isFirst = false
+        let waiting = state.withLock { state in
+          defer { (state.waiting, state.isListening) = ([], true) }
+          return state.waiting
+        }
+        for call in waiting { call.end(.success(())) }
+        defer { state.withLock { $0.isListening = false } }
+        try receive(on: connection)
+      } catch {
+        failWaiting(error)
+        signal.wait(for: nil, atMost: .milliseconds(250))
+      }
+    }
+  }
+
+  /// Whether to go on. If not, the next subscriber starts again.
+  private func stays() -> Bool {
+    state.withLock { state in
+      let isNeeded =
+        !state.isStopped && (state.waiting.contains(where: \.isWanted) || hub.hasSubscribers)
+      if !isNeeded { state.isRunning = false }
+      return isNeeded
+    }
+  }
+
+  private func connect() throws -> PostgreSQLConnection {
+    let deadline = ContinuousClock.now + connector.settings.timeLimit / 2
+    let lookAround = { [self] in if !isWanted { throw CancellationError() } }
+    let connection = try connector.connect(until: deadline, meanwhile: lookAround)
+    _ = try connection.run([.init(.listen)], until: deadline)
+    // Waits for the commits under way that do not know of this subscriber.
+    _ = try connection.run([.init(.markSubscriber)], until: deadline)
+    return connection
+  }
+
+  /// Passes on what arrives, until nobody wants it.
+  private func receive(on connection: PostgreSQLConnection) throws {
+    while isWanted {
+      for payload in try connection.notifications() {
+        let announcement = PostgreSQLAnnouncement(payload)
+        // Subscribers have been told of the engine's own commits already.
+        if announcement.writer == committer.writer.uuidString, committer.isKnown(epoch: announcement.epoch) {
+          continue
+        }
+        hub.send(announcement.change)
+      }
+      signal.wait(for: connection.socket, atMost: nil)
+    }
+  }
+
+  /// Those who wait are told what cannot be helped by waiting. The others run out of time by themselves.
+  private func failWaiting(_ error: any Error) {
+    let waiting = state.withLock { state in
+      defer { state.waiting = [] }
+      return state.waiting
+    }
+    let error =
+      (error as? PostgreSQLFailure).map {
+        StorageError.postgreSQL($0, "Subscribing to \(connector.address) failed")
+      } ?? error
+    for call in waiting { call.end(.failure(error)) }
+  }
+}
+
+/// Wakes up a thread that waits for a socket.
+private final class PostgreSQLSignal: Sendable {
+  private let reading: Int32
+  private let writing: Int32
+
+  init() throws {
+    var descriptors: [Int32] = [0, 0]
+    guard pipe(&descriptors) == 0 else { throw StorageError.posix(errno, "Making a pipe failed") }
+    (reading, writing) = (descriptors[0], descriptors[1])
+    for descriptor in descriptors {
+      _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+      _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+    }
+  }
+
+  deinit {
+    close(reading)
+    close(writing)
+  }
+
+  /// If the pipe is full, there are enough signals.
+  func send() { _ = withUnsafeBytes(of: UInt8(0)) { write(writing, $0.baseAddress, 1) } }
+
+  /// Returns when something can be read from the socket, after a signal, or when the time is over.
+  func wait(for socket: Int32?, atMost limit: Duration?) {
+    var descriptors = [pollfd(fd: reading, events: Int16(POLLIN), revents: 0)]
+    if let socket { descriptors.append(pollfd(fd: socket, events: Int16(POLLIN), revents: 0)) }
+    let milliseconds = limit.map { Int32(clamping: $0.components.attoseconds / 1_000_000_000_000_000) } ?? -1
+    poll(&descriptors, nfds_t(descriptors.count), milliseconds)
+    var bytes = [UInt8](repeating: 0, count: 64)
+    while read(reading, &bytes, bytes.count) > 0 {}
+  }
+}

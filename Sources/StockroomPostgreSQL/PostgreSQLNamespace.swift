@@ -1,0 +1,65 @@
+import StockroomCore
+
+/// One schema of a database, in which one place is.
+struct PostgreSQLNamespace: Sendable {
+  /// What tells a table of entries from other programs' tables: its comment.
+  static let mark = "Stockroom entries, format \(formatVersion)"
+  static let formatVersion = 1
+  private static let markPrefix = "Stockroom entries, format "
+
+  let name: String
+
+  /// - Throws: `StorageError` with code `unsupported` if no schema can have the name.
+  init(_ name: String) throws {
+    guard 1...63 ~= name.utf8.count, !name.utf8.contains(0), !name.hasPrefix("pg_") else {
+      throw StorageError(
+        .unsupported,
+        "\(name.debugDescription) cannot be a namespace: it takes 1 to 63 bytes, and not \"pg_\" at the beginning."
+      )
+    }
+    self.name = name
+  }
+
+  /// The name as an identifier: https://www.postgresql.org/docs/15/sql-syntax-lexical.html#SQL-SYNTAX-IDENTIFIERS
+  var schema: String { "\"\(name.replacing("\"", with: "\"\""))\"" }
+
+  func table(_ table: String) -> String { "\(schema).\(table)" }
+
+  // MARK: Locks
+
+  /// What the server's advisory locks stand for.
+  enum Lock: Int32 {
+    /// Shared by those that write, taken alone by transactions and whatever else must see no write under way.
+    case writers = 0x5354_4b01
+    /// Shared by those that subscribe.
+    case subscribers = 0x5354_4b02
+    /// Taken alone while a place is made.
+    case creation = 0x5354_4b03
+  }
+
+  /// The two numbers of a lock: https://www.postgresql.org/docs/15/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS
+  func lock(of lock: Lock) -> String { "\(lock.rawValue), \(Int32(bitPattern: checksum))" }
+
+  /// On which changes are announced.
+  var channel: String { "stockroom_\(String(checksum, radix: 16))" }
+
+  /// Two namespaces with the same one share their locks and their channel, and wait for each other or hear of each other without
+  /// need.
+  private var checksum: UInt32 { Array(name.utf8).withUnsafeBytes { CRC32C.checksum($0) } }
+
+  // MARK: Recognising
+
+  /// - Parameter comment: That of the table of entries.
+  /// - Throws: `StorageError` with code `unsupported` unless it is that of a table of ours.
+  func recognise(comment: String?) throws {
+    guard let comment, comment.hasPrefix(Self.markPrefix) else {
+      throw StorageError(.unsupported, "The schema \(schema) has tables of another program.")
+    }
+    guard let version = Int(comment.dropFirst(Self.markPrefix.count)), version <= Self.formatVersion else {
+      throw StorageError(
+        .unsupported,
+        "The schema \(schema) has a later format than \(Self.formatVersion), up to which this version of Stockroom reads."
+      )
+    }
+  }
+}

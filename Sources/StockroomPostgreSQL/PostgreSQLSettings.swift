@@ -1,0 +1,40 @@
+import StockroomCore
+
+/// How the engine wants its sessions to be.
+struct PostgreSQLSettings: Sendable {
+  let durability: Durability
+  let timeLimit: Duration
+  /// Whether a pooler may give each transaction another session of the server, so that nothing lasts beyond a transaction.
+  let isPooled: Bool
+
+  var preparesStatements: Bool { !isPooled }
+  var isSessionKept: Bool { !isPooled }
+
+  /// Sets everything, for the session or for the transaction.
+  func step(isLocal: Bool) -> PostgreSQLConnection.Step {
+    let milliseconds =
+      timeLimit.components.seconds * 1_000
+      + timeLimit.components.attoseconds / 1_000_000_000_000_000
+    let settings: [(name: String, value: String)] = [
+      ("synchronous_commit", durability == .full ? "on" : "off"),
+      ("default_transaction_isolation", "read committed"),
+      // A call that has been given up here ends there too.
+      ("statement_timeout", String(max(1, milliseconds))),
+      ("lock_timeout", String(max(1, milliseconds / 2))),
+      // A process that stands still in the middle of a transaction, or has lost its machine, does not hold up the others for ever.
+      ("idle_in_transaction_session_timeout", "60000"),
+      ("tcp_keepalives_idle", "20"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "4"),
+      ("tcp_user_timeout", "40000"),
+      // The plans do not depend on the parameters, nor on how small the table was when they were made.
+      ("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("enable_bitmapscan", "off"),
+      ("jit", "off"), ("client_min_messages", "warning"),
+    ]
+    var (names, values) = (PostgreSQLArray(), PostgreSQLArray())
+    for (name, value) in settings {
+      Array(name.utf8).withUnsafeBytes { names.append($0) }
+      Array(value.utf8).withUnsafeBytes { values.append($0) }
+    }
+    return PostgreSQLConnection.Step(
+      isLocal ? .localSettings : .settings, names.parameter, values.parameter)
+  }
+}

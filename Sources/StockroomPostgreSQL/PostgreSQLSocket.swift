@@ -1,0 +1,50 @@
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// Waiting for sockets, on a thread that may wait.
+enum PostgreSQLSocket {
+  /// How long a wait lasts before the calls that wait too are looked at.
+  private static let slice = Duration.milliseconds(50)
+
+  /// Waits until the socket can be read, or written too.
+  ///
+  /// - Parameters:
+  ///   - deadline: When to give up.
+  ///   - meanwhile: Called now and then. What it throws ends the wait.
+  /// - Returns: What the socket is ready for; nothing if the deadline has passed.
+  static func wait(
+    for socket: Int32, reading: Bool = true, writing: Bool = false, until deadline: ContinuousClock.Instant,
+    meanwhile: () throws -> Void = {}
+  ) throws -> (reading: Bool, writing: Bool) {
+    let wanted = (reading ? Int16(POLLIN) : 0) | (writing ? Int16(POLLOUT) : 0)
+    while true {
+      let left = deadline - ContinuousClock.now
+      guard left > .zero else { return (false, false) }
+      var descriptor = pollfd(fd: socket, events: wanted, revents: 0)
+      let count = poll(&descriptor, 1, min(left, slice).roundedMilliseconds)
+      if count < 0, errno != EINTR { throw StorageError.posix(errno, "Waiting for the server failed") }
+      if count > 0 {
+        // An error or the end of the connection shows when reading.
+        let isOver = descriptor.revents & ~Int16(POLLIN | POLLOUT) != 0
+        let canRead = isOver || descriptor.revents & Int16(POLLIN) != 0
+        return (reading && canRead, writing && (isOver || descriptor.revents & Int16(POLLOUT) != 0))
+      }
+      try meanwhile()
+    }
+  }
+}
+
+extension Duration {
+  /// At least one.
+  fileprivate var roundedMilliseconds: Int32 {
+    let (seconds, attoseconds) = components
+    return max(1, Int32(clamping: seconds * 1_000 + attoseconds / 1_000_000_000_000_000))
+  }
+}

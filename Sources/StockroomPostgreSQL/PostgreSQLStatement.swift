@@ -1,0 +1,244 @@
+import StockroomCore
+
+/// What the engine says to the server.
+enum PostgreSQLStatement: Int, CaseIterable, Sendable {
+  // What a session and its transactions are like.
+  case settings, localSettings, allowSequentialScans, beginWriting, beginReading, commit, rollback
+  // Places.
+  case recognise, lockCreation, makeSchema, makeEntries, makeSequence, makeCommits, mark, storeValuesOutside
+  // Writers: see ``PostgreSQLCommitter``.
+  case claim, forget, forgetOthers, fence, lockShared, lockExclusively
+  // Changes.
+  case removeAll, lockRows, remove, write, fencedRemove, fencedWrite, notify
+  // Reads.
+  case value, values, times, existing, entriesOfKeys, count
+  // Reads of many rows, in portions.
+  case declareValues, declareKeys, declareKeysAndValues, declareEntries, declareRange
+  case declareKeysFrom, fetchFew, fetchSome, fetchMany, closeRows
+  // Change feeds.
+  case listen, markSubscriber
+
+  /// What a prepared statement is called.
+  var name: String { "stockroom_\(rawValue)" }
+
+  /// Whether it is used so often that it is worth preparing.
+  var isPrepared: Bool {
+    switch self {
+    case .fence, .lockShared, .lockExclusively, .lockRows, .remove, .write, .fencedRemove, .fencedWrite,
+      .notify, .value, .values, .times, .existing, .entriesOfKeys:
+      true
+    default: false
+    }
+  }
+}
+
+/// The statements for one namespace.
+struct PostgreSQLStatements: Sendable {
+  private let texts: [String]
+
+  subscript(statement: PostgreSQLStatement) -> String { texts[statement.rawValue] }
+
+  init(_ place: PostgreSQLNamespace) {
+    texts = PostgreSQLStatement.allCases.map { Self.text(of: $0, place) }
+  }
+
+  private static func text(of statement: PostgreSQLStatement, _ place: PostgreSQLNamespace) -> String {
+    let (entries, commits) = (place.table("entries"), place.table("commits"))
+    let sequence = place.table("entry_sequence")
+    let request = "unnest($1::bytea[]) WITH ORDINALITY AS request(key, number)"
+
+    return switch statement {
+    case .settings, .localSettings:
+      """
+      SELECT set_config(convert_from(name, 'UTF8'), convert_from(value, 'UTF8'), \(statement == .localSettings))
+      FROM unnest($1::bytea[], $2::bytea[]) AS setting(name, value)
+      """
+    case .allowSequentialScans: "SELECT set_config('enable_seqscan', 'on', true)"
+    case .beginWriting: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+    case .beginReading: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    case .commit: "COMMIT"
+    case .rollback: "ROLLBACK"
+
+    case .recognise:
+      """
+      SELECT n.oid IS NOT NULL,
+        (SELECT count(*) FROM pg_catalog.pg_class AS c WHERE c.relnamespace = n.oid
+          AND c.relname IN ('entries', 'commits', 'entry_sequence')),
+        (SELECT obj_description(c.oid, 'pg_class') FROM pg_catalog.pg_class AS c
+          WHERE c.relnamespace = n.oid AND c.relname = 'entries')
+      FROM (VALUES ($1::text)) AS place(name) LEFT JOIN pg_catalog.pg_namespace AS n ON n.nspname = place.name
+      """
+    case .lockCreation: "SELECT pg_advisory_xact_lock(\(place.lock(of: .creation)))"
+    case .makeSchema: "CREATE SCHEMA \(place.schema)"
+    case .makeEntries:
+      """
+      CREATE TABLE \(entries) (
+        sequence bigint NOT NULL, created bigint NOT NULL, updated bigint NOT NULL,
+        key bytea PRIMARY KEY, value bytea NOT NULL
+      ) WITH (fillfactor = 90)
+      """
+    case .makeSequence: "CREATE SEQUENCE \(sequence) OWNED BY \(entries).sequence"
+    case .makeCommits:
+      """
+      CREATE TABLE \(commits) (writer bytea PRIMARY KEY, epoch bigint NOT NULL, used timestamptz NOT NULL)
+      WITH (fillfactor = 20)
+      """
+    case .storeValuesOutside: "ALTER TABLE \(entries) ALTER COLUMN value SET STORAGE EXTERNAL"
+    case .mark: "COMMENT ON TABLE \(entries) IS '\(PostgreSQLNamespace.mark)'"
+
+    case .claim:
+      """
+      INSERT INTO \(commits) AS writer (writer, epoch, used) VALUES ($1::bytea, $2::bigint + 2, now())
+      ON CONFLICT (writer) DO UPDATE
+      SET epoch = CASE WHEN writer.epoch = $2::bigint + 1 THEN writer.epoch ELSE $2::bigint + 2 END, used = now()
+      RETURNING epoch
+      """
+    case .forget: "DELETE FROM \(commits) WHERE writer = $1::bytea"
+    case .forgetOthers:
+      "DELETE FROM \(commits) WHERE used < now() - interval '7 days' AND writer <> $1::bytea"
+    case .fence:
+      """
+      WITH fence AS (
+        UPDATE \(commits) SET epoch = $2::bigint + 1, used = now()
+        WHERE writer = $1::bytea AND epoch = $2::bigint RETURNING 1
+      ) SELECT 1 / count(*) FROM fence
+      """
+    case .lockShared: "SELECT pg_advisory_xact_lock_shared(\(place.lock(of: .writers)))"
+    case .lockExclusively: "SELECT pg_advisory_xact_lock(\(place.lock(of: .writers)))"
+
+    case .removeAll: "DELETE FROM \(entries)"
+    case .lockRows: "SELECT FROM \(entries) WHERE key = ANY ($1::bytea[]) ORDER BY key FOR UPDATE"
+    case .remove: remove("$1", fencedBy: nil, place)
+    case .write: write("$1", "$2", fencedBy: nil, place)
+    case .fencedRemove:
+      """
+      WITH \(fence(place)), removed AS (\(remove("$3", fencedBy: "fence", place)))
+      SELECT (SELECT count(*) FROM fence), \(notify("$4", place))
+      """
+    case .fencedWrite:
+      """
+      WITH \(fence(place)), written AS (\(write("$3", "$4", fencedBy: "fence", place)))
+      SELECT (SELECT count(*) FROM fence), \(notify("$5", place))
+      """
+    case .notify: "SELECT \(notify("$1", place))"
+
+    case .value: "SELECT value FROM \(entries) WHERE key = $1::bytea"
+    case .values:
+      "SELECT request.number, entry.value FROM \(request) JOIN \(entries) AS entry ON entry.key = request.key"
+    case .times:
+      """
+      SELECT request.number, entry.created, entry.updated
+      FROM \(request) JOIN \(entries) AS entry ON entry.key = request.key
+      """
+    case .existing:
+      "SELECT request.number FROM \(request) JOIN \(entries) AS entry ON entry.key = request.key"
+    case .entriesOfKeys:
+      """
+      SELECT entry.key, entry.value, entry.created, entry.updated, entry.sequence
+      FROM \(request) JOIN \(entries) AS entry ON entry.key = request.key
+      """
+    case .count: "SELECT count(*) FROM \(entries)"
+
+    case .declareValues: "DECLARE rows NO SCROLL CURSOR FOR SELECT value FROM \(entries)"
+    case .declareKeys: "DECLARE rows NO SCROLL CURSOR FOR SELECT key FROM \(entries)"
+    case .declareKeysAndValues: "DECLARE rows NO SCROLL CURSOR FOR SELECT key, value FROM \(entries)"
+    case .declareEntries:
+      "DECLARE rows NO SCROLL CURSOR FOR SELECT key, value, created, updated, sequence FROM \(entries)"
+    case .declareRange:
+      """
+      DECLARE rows NO SCROLL CURSOR FOR SELECT key, value FROM \(entries)
+      WHERE key >= $1::bytea AND key > $2::bytea AND key <= $3::bytea ORDER BY key LIMIT $4::bigint
+      """
+    case .declareKeysFrom:
+      "DECLARE rows NO SCROLL CURSOR FOR SELECT key FROM \(entries) WHERE key >= $1::bytea ORDER BY key"
+    case .closeRows: "CLOSE rows"
+    case .fetchFew: "FETCH FORWARD \(PostgreSQLPortion.few.rows) FROM rows"
+    case .fetchSome: "FETCH FORWARD \(PostgreSQLPortion.some.rows) FROM rows"
+    case .fetchMany: "FETCH FORWARD \(PostgreSQLPortion.many.rows) FROM rows"
+
+    case .listen: "LISTEN \"\(place.channel)\""
+    case .markSubscriber: "SELECT pg_advisory_lock_shared(\(place.lock(of: .subscribers)))"
+    }
+  }
+
+  /// Lets a commit happen only if the writer has not been fenced off since, and takes the lock that all writers share.
+  private static func fence(_ place: PostgreSQLNamespace) -> String {
+    """
+    fence AS (
+      UPDATE \(place.table("commits")) SET epoch = $2::bigint + 1, used = now()
+      WHERE writer = $1::bytea AND epoch = $2::bigint
+      RETURNING pg_advisory_xact_lock_shared(\(place.lock(of: .writers)))
+    )
+    """
+  }
+
+  /// Announces a change, unless nobody subscribes: of subscribers a lock tells. As long as a transaction has that lock, nobody
+  /// begins to subscribe.
+  private static func notify(_ payload: String, _ place: PostgreSQLNamespace) -> String {
+    """
+    CASE WHEN pg_try_advisory_xact_lock(\(place.lock(of: .subscribers))) THEN NULL
+    ELSE pg_notify('\(place.channel)', \(payload)::text) END
+    """
+  }
+
+  /// The keys are numbered in the order given, in which they came to be (rule R6), and written in byte order, in which all writers
+  /// lock rows, so that they do not wait for each other in a circle.
+  private static func write(
+    _ keys: String, _ values: String, fencedBy fence: String?, _ place: PostgreSQLNamespace
+  ) -> String {
+    """
+    WITH now AS MATERIALIZED (
+      SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 AS moment\(fence.map { " FROM \($0)" } ?? "")
+    )
+    INSERT INTO \(place.table("entries")) AS entry (sequence, created, updated, key, value)
+    SELECT sequence, moment, moment, key, value FROM (
+      SELECT nextval('\(place.table("entry_sequence").replacing("'", with: "''"))') AS sequence, now.moment, new.key, new.value
+      FROM now, unnest(\(keys)::bytea[], \(values)::bytea[]) AS new(key, value)
+    ) AS numbered ORDER BY key
+    ON CONFLICT (key) DO UPDATE
+    SET value = excluded.value, updated = greatest(entry.updated, excluded.updated)
+    """
+  }
+
+  /// In byte order of keys too.
+  private static func remove(
+    _ keys: String, fencedBy fence: String?, _ place: PostgreSQLNamespace
+  ) -> String {
+    let entries = place.table("entries")
+    return """
+      DELETE FROM \(entries) AS entry USING (
+        SELECT old.key FROM \(entries) AS old\(fence.map { ", \($0)" } ?? "")
+        WHERE old.key = ANY (\(keys)::bytea[]) ORDER BY old.key FOR UPDATE OF old
+      ) AS locked WHERE entry.key = locked.key
+      """
+  }
+}
+
+/// How many rows are fetched at a time, so that they take little memory, and few of them need few round trips.
+enum PostgreSQLPortion {
+  case few, some, many
+
+  var rows: Int {
+    switch self {
+    case .few: 16
+    case .some: 512
+    case .many: 8_192
+    }
+  }
+
+  var statement: PostgreSQLStatement {
+    switch self {
+    case .few: .fetchFew
+    case .some: .fetchSome
+    case .many: .fetchMany
+    }
+  }
+
+  /// The portion for rows of so many bytes.
+  init(rowSize: Int) {
+    self = [.many, .some].first { $0.rows * rowSize <= Self.memory } ?? .few
+  }
+
+  /// How many bytes a portion has about, unless its rows are large.
+  private static let memory = 4 << 20
+}

@@ -1,0 +1,27 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomPostgreSQL
+import Testing
+
+@Suite struct PostgreSQLConformanceTests {
+  static let suite = ConformanceSuite(
+    "PostgreSQL",
+    capabilities: [
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
+      .transactions, .changeFeed, .networked,
+    ],
+    stallTimeout: .seconds(600), budget: .quick,
+    worker: ConformanceWorker(
+      product: "stockroom",
+      arguments: ["serve", "checks", "postgresql", "--connection", PostgreSQLServer.shared.connection])
+  ) { directory in try await EngineCatalogue.postgreSQL().open(directory, .full) }
+
+  @Test("The PostgreSQL engine keeps the contract", arguments: suite.checks)
+  func conforms(_ check: ConformanceCheck) async throws {
+    // Some checks begin in another process.
+    try await PostgreSQLServer.shared.start()
+    try await check.run()
+  }
+}

@@ -1,0 +1,38 @@
+import Foundation
+import StockroomCore
+import StockroomPostgreSQL
+import Testing
+
+@Suite("PostgreSQL: entries")
+struct PostgreSQLEntryTests {
+  @Test("Entries are written, read, scanned and removed")
+  func entries() async throws {
+    let namespace = newNamespace()
+    let engine = try await newEngine(namespace)
+    try await engine.write(value(1), key: key(1))
+    try await engine.write([(key(3), value(3)), (key(2), value(2))])
+    #expect(try await engine.read(key: key(1)) == value(1))
+    #expect(try await engine.read(keys: [key(3), key(9), key(1), key(3)]) == [value(3), value(1), value(3)])
+    #expect(try await engine.readAllEntries().map(\.key) == [key(1), key(3), key(2)])
+    #expect(try await engine.scan(.all, limit: 2).map(\.key) == [key(1), key(2)])
+    #expect(try await engine.keyCount() == 3)
+    try await engine.apply([
+      .remove(key: key(1)), .write(value(4), key: key(4)), .write(value(5), key: key(1)),
+    ])
+    #expect(try await engine.readAllEntries().map(\.key) == [key(3), key(2), key(4), key(1)])
+    #expect(
+      try await engine.withTransaction { transaction in
+        try transaction.write(value(6), key: key(6))
+        return try transaction.scan(.all, limit: nil).map(\.key)
+      } == [key(1), key(2), key(3), key(4), key(6)])
+    let changes = try await engine.changes()
+    var iterator = changes.makeAsyncIterator()
+    let other = try await newEngine(namespace)
+    try await other.write(value(7), key: key(7))
+    #expect(await iterator.next() == .keys([key(7)]))
+    try await engine.removeAllData()
+    #expect(try await other.allKeys() == [])
+    try await engine.close()
+    try await other.close()
+  }
+}
