@@ -33,6 +33,9 @@ public struct ConformanceSuite: Sendable {
   /// How much the clock that the engine's timestamps come from may differ from the clock of this process.
   public let clockTolerance: Duration
 
+  /// The server that the engine reaches, for the checks of rules N1 to N6. Without it, they are skipped.
+  public var server: ConformanceServer?
+
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
   /// What the checks of rules S1 to S10 put in front of the engine: `Store`, unless another is to be checked.

@@ -24,6 +24,7 @@ final class CheckContext: Sendable {
   let progress = CheckProgress()
 
   private let worker: ConformanceWorker?
+  private let server: ConformanceServer?
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
   private let opened = MutexProtected<[EngineUnderTest]>([])
   private let lastSteps = MutexProtected<[@Sendable () -> Void]>([])
@@ -40,6 +41,7 @@ final class CheckContext: Sendable {
     budget = suite.budget
     stallTimeout = suite.stallTimeout
     worker = suite.worker
+    server = suite.server
     makeEngine = suite.makeEngine
     makeStore = suite.makeStore
     longestTurn = suite.longestTurn
@@ -129,6 +131,23 @@ final class CheckContext: Sendable {
     let process = try WorkerProcess(worker, under: tool)
     addTeardown { process.kill() }
     return process
+  }
+
+  /// Calls `body` with the server that the engine reaches, when no other check uses it.
+  func withServer(_ body: (ConformanceServer) async throws -> Void) async throws {
+    guard let server else {
+      throw Skip(reason: "The suite was given no server to reach (see ConformanceServer).")
+    }
+    let result = await server.turn.pass { () -> Result<Void, any Error> in
+      noteProgress()
+      do {
+        try await server.start()
+        return .success(try await body(server))
+      } catch {
+        return .failure(error)
+      }
+    }
+    try result.get()
   }
 
   /// Closes the engine and lets go of it.

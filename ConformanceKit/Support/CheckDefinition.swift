@@ -59,7 +59,7 @@ struct CheckDefinition: Sendable {
         reservedNameChecks,
         wayChecks,
         longLifeChecks, crowdChecks, lateEffectChecks, fairnessChecks,
-        sharedPlaceChecks, stoppedProcessChecks,
+        sharedPlaceChecks, stoppedProcessChecks, networkChecks,
       ].flatMap { $0 } + checksOfFiles
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }()

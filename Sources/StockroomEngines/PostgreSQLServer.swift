@@ -43,6 +43,9 @@ public final class PostgreSQLServer: Sendable {
   public let directory: URL
   private let isTemporary: Bool
   private let settings: [String]
+  private let accessRules: [String]
+  /// The server of which this one is a standby.
+  private let primary: PostgreSQLServer?
   private let running = MutexProtected<Running?>(nil)
   private let starting = MutexProtected<Task<Void, any Error>?>(nil)
 
@@ -59,7 +62,7 @@ public final class PostgreSQLServer: Sendable {
     let debian = "/usr/lib/postgresql"
     let versions = ((try? FileManager.default.contentsOfDirectory(atPath: debian)) ?? [])
       .compactMap { Int($0) }.sorted(by: >).map { "\(debian)/\($0)/bin" }
-    return (path.split(separator: ":").map(String.init) + versions).first { folder in
+    return (versions + path.split(separator: ":").map(String.init)).first { folder in
       ["initdb", "postgres"].allSatisfy { FileManager.default.isExecutableFile(atPath: "\(folder)/\($0)") }
     }.map { URL(filePath: $0, directoryHint: .isDirectory) }
   }
@@ -69,16 +72,23 @@ public final class PostgreSQLServer: Sendable {
   /// - Parameters:
   ///   - directory: Its path must leave room for a socket, and so have some 90 bytes at most.
   ///   - settings: In the form `name=value`.
+  ///   - accessRules: Lines that come first in `pg_hba.conf`. Otherwise everybody on this machine is trusted.
+  ///   - primary: A server that runs, of which this one becomes a standby.
   ///   - isTemporary: Whether the directory is removed when the server ends.
-  public init(directory: URL, settings: [String] = [], isTemporary: Bool = false) {
+  public init(
+    directory: URL, settings: [String] = [], accessRules: [String] = [],
+    standbyOf primary: PostgreSQLServer? = nil, isTemporary: Bool = false
+  ) {
+    self.primary = primary
     self.directory = directory
     self.settings = settings
+    self.accessRules = accessRules
     self.isTemporary = isTemporary
   }
 
   deinit { running.withLock { $0 }?.process.kill() }
 
-  /// Where the cluster is.
+  /// Where the data are.
   public var data: URL { directory.appending(path: "data") }
 
   /// The connection string of the superuser.
@@ -106,27 +116,56 @@ public final class PostgreSQLServer: Sendable {
     if !FileManager.default.fileExists(atPath: directory.path) {
       try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
       try Self.giveToUser(directory)
-      try await run([
-        "initdb", "--pgdata", data.path, "--username=postgres", "--auth=trust", "--encoding=UTF8",
-        "--locale=C",
-        "--no-sync",
-      ])
+      try await makeData()
     }
     try await launch()
   }
 
+  private func makeData() async throws {
+    if let primary {
+      return try await run([
+        "pg_basebackup", "--pgdata=\(data.path)", "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
+        "--dbname=\(primary.connection) application_name=standby",
+      ])
+    }
+    try await run([
+      "initdb", "--pgdata", data.path, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
+      "--no-sync",
+    ])
+    let access = data.appending(path: "pg_hba.conf")
+    let rules = try String(contentsOf: access, encoding: .utf8)
+    try Data((accessRules + [rules]).joined(separator: "\n").utf8).write(to: access)
+  }
+
+  /// What a client connects to.
+  public var socket: String { directory.appending(path: ".s.PGSQL.5432").path }
+
+  /// Runs statements as the superuser.
+  public func execute(_ statements: String) async throws {
+    try await run([
+      "psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--host=\(directory.path)",
+      "--username=postgres",
+      "--dbname=postgres", "--command=\(statements)",
+    ])
+  }
+
   private func launch() async throws {
     // The shell ends the server when its own input ends, as it does with this process.
+    let ended = directory.appending(path: "ended").path
     let script = """
-      "$@" 2>&1 & server=$!; echo "server $server"; \
-      (while read -r line; do :; done; kill -QUIT $server) <&3 & wait $server\
-      \(isTemporary ? "; rm -rf '\(directory.path)'" : "")
+      exec 3<&0
+      "$@" 2>&1 & server=$!
+      echo "server $server"
+      (while read -r line; do :; done; : > '\(ended)'; kill -QUIT $server) <&3 & watcher=$!
+      wait $server
+      kill $watcher
+      if [ -e '\(ended)' ]; then \(isTemporary ? "rm -rf '\(directory.path)'" : "rm '\(ended)'"); fi
       """
     let arguments =
       [try Self.program("postgres"), "-D", data.path]
       + (["listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C"] + settings)
       .flatMap { ["-c", $0] }
-    let process = try LineProcess(Self.asUser(["/bin/sh", "-c", "exec 3<&0; " + script, "sh"] + arguments))
+    let process = try LineProcess(Self.asUser(["/bin/sh", "-c", script, "sh"] + arguments))
     var lines: [String] = []
     var identifier: Int32?
     while let line = await process.nextLine().map({ String(decoding: $0, as: UTF8.self) }) {
@@ -134,7 +173,7 @@ public final class PostgreSQLServer: Sendable {
         identifier = Int32(number)
       }
       lines.append(line)
-      if line.contains("ready to accept connections"), let identifier {
+      if line.contains("ready to accept"), let identifier {
         let reader = Task { while await process.nextLine() != nil {} }
         return running.withLock { $0 = Running(process: process, identifier: identifier, reader: reader) }
       }

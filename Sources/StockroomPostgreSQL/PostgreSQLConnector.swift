@@ -147,7 +147,7 @@ final class PostgreSQLConnector: Sendable {
   /// Why a connection could not be made. Only the server's own errors have codes, which stand in front of them.
   private static func failure(of handle: OpaquePointer) -> PostgreSQLFailure {
     let text = PostgreSQLConnection.message(of: handle)
-    if let match = text.firstMatch(of: /: +([0-9A-Z]{5}): +(.+?)(?: LOCATION:.*)?$/) {
+    if let match = text.firstMatch(of: /: +((?=[A-Z]*[0-9])[0-9A-Z]{5}): +(.+?)(?: LOCATION:.*)?$/) {
       return PostgreSQLFailure(sqlState: String(match.1), text: String(match.2))
     }
     let needsPassword = PQconnectionNeedsPassword(handle) == 1

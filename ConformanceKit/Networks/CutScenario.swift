@@ -1,0 +1,133 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// What is done with an engine while its connection is cut, a step after the other.
+struct CutScenario: Sendable {
+  typealias Contents = [CacheKey: Data]
+
+  /// A call of the engine.
+  enum Step: Sendable {
+    case write([(key: CacheKey, data: Data)])
+    case apply([StorageOperation])
+    /// A transaction that adds one to the number under a key.
+    case increment(CacheKey)
+    case readAll
+
+    /// The step in words.
+    var phrase: String {
+      switch self {
+      case .write(let entries): entries.count == 1 ? "write(_:key:)" : "write(_:) of \(entries.count)"
+      case .apply(let operations): "apply(_:) of \(operations.count)"
+      case .increment: "withTransaction(_:)"
+      case .readAll: "readAllDataAndKeys()"
+      }
+    }
+
+    /// What the step makes of the contents.
+    func changed(_ contents: Contents) -> Contents {
+      var contents = contents
+      switch self {
+      case .write(let entries): for entry in entries { contents[entry.key] = entry.data }
+      case .apply(let operations):
+        for operation in operations {
+          switch operation {
+          case .write(let data, let key): contents[key] = data
+          case .remove(let key): contents[key] = nil
+          case .removeAll: contents = [:]
+          }
+        }
+      case .increment(let key): contents[key] = Self.next(contents[key])
+      case .readAll: break
+      }
+      return contents
+    }
+
+    /// Performs the step. Returns what has been read.
+    func perform(on engine: any StorageEngine) async throws -> Contents? {
+      switch self {
+      case .write(let entries):
+        if entries.count == 1, let entry = entries.first {
+          try await engine.write(entry.data, key: entry.key)
+        } else {
+          try await engine.write(entries)
+        }
+      case .apply(let operations): try await engine.apply(operations)
+      case .increment(let key):
+        try await engine.withTransaction { transaction in
+          try transaction.write(Self.next(try transaction.read(key: key)), key: key)
+        }
+      case .readAll:
+        return Contents(uniqueKeysWithValues: try await engine.readAllDataAndKeys().map { ($0.key, $0.data) })
+      }
+      return nil
+    }
+
+    private static func next(_ previous: Data?) -> Data {
+      data(String((previous.flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0) + 1))
+    }
+  }
+
+  let steps: [Step]
+
+  /// The steps for an engine with these capabilities.
+  init(_ capabilities: EngineCapabilities) {
+    let (a, b, c, sum) = (
+      CacheKey(verbatim: "a"), CacheKey(verbatim: "b"), CacheKey(verbatim: "c"), CacheKey(verbatim: "sum")
+    )
+    let isAtomic = capabilities.contains(.atomicBatches)
+    var steps: [Step] = [.write([(a, data("1"))])]
+    if isAtomic { steps.append(.write([(b, data("2")), (c, noise(3_000)), (a, data("3"))])) }
+    if capabilities.contains(.transactions) { steps.append(.increment(sum)) }
+    steps.append(.readAll)
+    steps.append(.apply([.remove(key: a)]))
+    if isAtomic { steps.append(.apply([.remove(key: b), .write(data("4"), key: a), .remove(key: c)])) }
+    if capabilities.contains(.transactions) { steps.append(.increment(sum)) }
+    steps.append(.write([(b, data("5"))]))
+    steps.append(.readAll)
+    self.steps = steps
+  }
+}
+
+/// What may be in the place, as far as the steps tell.
+struct PossibleContents {
+  private var possibilities: Set<CutScenario.Contents> = [[:]]
+
+  /// The step has been acknowledged.
+  mutating func add(_ step: CutScenario.Step) { possibilities = Set(possibilities.map(step.changed)) }
+
+  /// The step has or has not happened.
+  mutating func addMaybe(_ step: CutScenario.Step) {
+    possibilities.formUnion(possibilities.map(step.changed))
+  }
+
+  /// Somebody else has changed an entry.
+  mutating func set(_ data: Data, for key: CacheKey) {
+    possibilities = Set(
+      possibilities.map { contents in
+        var contents = contents
+        contents[key] = data
+        return contents
+      })
+  }
+
+  /// What has been seen. Returns whether it could be.
+  mutating func observe(_ contents: CutScenario.Contents) -> Bool {
+    possibilities = possibilities.filter { $0 == contents }
+    return !possibilities.isEmpty
+  }
+
+  /// The possibilities, in words.
+  var description: String { possibilities.map(Self.describe).sorted().joined(separator: " or ") }
+
+  static func describe(_ contents: CutScenario.Contents) -> String {
+    let entries = contents.sorted { $0.key < $1.key }.map { key, data in
+      let text = String(decoding: data.prefix(16), as: UTF8.self)
+      return "\(key): \(text)\(data.count > 16 ? "… of \(data.count) bytes" : "")"
+    }
+    return "[\(entries.joined(separator: ", "))]"
+  }
+}

@@ -1,0 +1,153 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+
+/// Cuts the connection after each byte of a scenario, in either direction, and looks at what is left: rule N2.
+///
+/// What returned is there once, what threw is not, and only what threw `outcomeUnknown` may be either. When the connection is
+/// cut, somebody else changes what the step under way has written, if that can be read by then: an engine that does the step again without
+/// finding out would undo that change.
+struct CutSearch: Sendable {
+  private let context: CheckContext
+  private let server: ConformanceServer
+  private let scenario: CutScenario
+
+  init(_ context: CheckContext, _ server: ConformanceServer) {
+    self.context = context
+    self.server = server
+    scenario = CutScenario(context.capabilities)
+  }
+
+  func run() async throws {
+    let proxy = try NetworkProxy(to: server.address)
+    defer { proxy.close() }
+    let passage = try NetworkProxy(to: server.address)
+    defer { passage.close() }
+    let direct = EngineUnderTest(try await server.makeEngine(context.place, passage.port))
+    defer { direct.release() }
+    let lengths = try await measure(proxy, direct)
+    let cuts = NetworkProxy.Direction.allCases.flatMap { direction in
+      (0...lengths[direction, default: 0]).map { NetworkProxy.Cut(direction: direction, bytes: $0) }
+    }
+    // A part of them, spread over all, unless there is time for all.
+    var random = SeededRandom(seed: context.budget.seed)
+    let order = context.budget.level == .exhaustive ? cuts : cuts.shuffled(using: &random)
+    for number in context.rounds(quick: 24, standard: 400, exhaustive: order.count, of: "cuts") {
+      guard number < order.count else { break }
+      context.noteProgress()
+      try await check(order[number], proxy, direct)
+    }
+  }
+
+  /// How many bytes the whole scenario takes each way.
+  private func measure(
+    _ proxy: NetworkProxy, _ direct: EngineUnderTest
+  ) async throws -> [NetworkProxy.Direction: Int] {
+    _ = proxy.takeCounts()
+    let engine = try await server.makeEngine(context.place, proxy.port)
+    for step in scenario.steps { _ = try await step.perform(on: engine) }
+    try await engine.close()
+    try await direct.removeAllData()
+    return proxy.takeCounts()
+  }
+
+  private func check(
+    _ cut: NetworkProxy.Cut, _ proxy: NetworkProxy, _ direct: EngineUnderTest
+  ) async throws {
+    let intruder = Intruder(direct)
+    proxy.cut(after: cut.bytes, cut.direction) { intruder.act() }
+    defer { proxy.endCut() }
+    let place = "with the connection cut after byte \(cut.bytes) \(cut.direction.rawValue)"
+    var possible = PossibleContents()
+    do {
+      let engine = try await server.makeEngine(context.place, proxy.port)
+      for step in scenario.steps { try await perform(step, on: engine, intruder, &possible, place) }
+      try await engine.close()
+    } catch let error as StorageError where error.code == .unavailable {
+      // The opening was cut, or the closing.
+    }
+    if let change = await intruder.takeChange() { possible.set(change.data, for: change.key) }
+    let contents = try await contents(of: direct)
+    let expected = possible.description
+    try expect(
+      possible.observe(contents),
+      "\(place), the entries were \(PossibleContents.describe(contents)) afterwards instead of \(expected)")
+    try await direct.removeAllData()
+  }
+
+  private func perform(
+    _ step: CutScenario.Step, on engine: any StorageEngine, _ intruder: Intruder,
+    _ possible: inout PossibleContents, _ place: String
+  ) async throws {
+    // What the end of the last step has brought about.
+    if let change = await intruder.takeChange() { possible.set(change.data, for: change.key) }
+    intruder.watch(step)
+    do {
+      let read = try await step.perform(on: engine)
+      possible.add(step)
+      let change = await intruder.takeChange()
+      if let change { possible.set(change.data, for: change.key) }
+      if let read {
+        let expected = possible.description
+        try expect(
+          possible.observe(read),
+          "\(place), \(step.phrase) gave \(PossibleContents.describe(read)) instead of \(expected)")
+      }
+    } catch let error as StorageError {
+      let change = await intruder.takeChange()
+      switch error.code {
+      case .outcomeUnknown: possible.addMaybe(step)
+      case .unavailable:
+        try expect(
+          change == nil, "\(place), \(step.phrase) threw unavailable although it had happened")
+      default: throw Violation("\(place), \(step.phrase) threw \(error)", rule: .n2)
+      }
+      if let change { possible.set(change.data, for: change.key) }
+    }
+  }
+
+  private func contents(of engine: EngineUnderTest) async throws -> CutScenario.Contents {
+    CutScenario.Contents(
+      uniqueKeysWithValues: try await engine.readAllDataAndKeys().map { ($0.key, $0.data) })
+  }
+}
+
+/// Somebody else, who changes what a step has written at the moment in which its answer is lost.
+private final class Intruder: Sendable {
+  private struct State {
+    var step: CutScenario.Step?
+    var before: CutScenario.Contents = [:]
+    var task: Task<(key: CacheKey, data: Data)?, any Error>?
+  }
+
+  private let engine: EngineUnderTest
+  private let state = MutexProtected(State())
+
+  init(_ engine: EngineUnderTest) { self.engine = engine }
+
+  /// The step that is about to begin.
+  func watch(_ step: CutScenario.Step) { state.withLock { $0.step = step } }
+
+  /// Changes what the step under way has written, if that has happened. Called on a thread of the proxy, which waits.
+  func act() {
+    let semaphore = DispatchSemaphore(value: 0)
+    let step = state.withLock { $0.step }
+    let task = Task { [engine] () -> (key: CacheKey, data: Data)? in
+      defer { semaphore.signal() }
+      guard case .write(let entries) = step, let last = entries.last,
+        try await engine.read(key: last.key) == last.data
+      else { return nil }
+      let change = (key: last.key, data: data("intruder"))
+      try await engine.write(change.data, key: change.key)
+      return change
+    }
+    state.withLock { $0.task = task }
+    semaphore.wait()
+  }
+
+  /// What has been changed, if the connection was cut since this was last asked.
+  func takeChange() async -> (key: CacheKey, data: Data)? {
+    let task = state.withLock { $0.task.take() }
+    return try? await task?.value
+  }
+}

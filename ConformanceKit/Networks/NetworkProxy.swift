@@ -1,0 +1,326 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+/// Stands between an engine and its server, at a port of 127.0.0.1, and does to connections what networks do.
+final class NetworkProxy: Sendable {
+  /// Which way bytes go.
+  enum Direction: String, CaseIterable, Sendable {
+    case toServer = "to the server"
+    case toEngine = "to the engine"
+  }
+
+  /// What the proxy does to connections.
+  enum Mode: Sendable {
+    /// Passes everything on.
+    case open
+    /// Takes connections, and passes nothing on.
+    case silent
+    /// Takes no connections, and ends those that there are.
+    case away
+    /// Passes bytes on one at a time.
+    case dripping
+  }
+
+  /// Ends every connection once so many bytes have gone one way, in the middle of whatever they are.
+  struct Cut: Sendable {
+    var direction: Direction
+    var bytes: Int
+  }
+
+  private struct State {
+    var server: ConformanceServer.Address
+    var mode = Mode.open
+    var cut: Cut?
+    /// Called when the cut has been made, before another connection is taken.
+    var onCut: (@Sendable () -> Void)?
+    var counts: [Direction: Int] = [:]
+    var connections: Set<Int32> = []
+    var mostConnections = 0
+    var isClosed = false
+  }
+
+  /// Where engines reach the proxy.
+  let port: UInt16
+  private let listener: Int32
+  private let state: MutexProtected<State>
+
+  /// - Throws: `StorageError` if the system has no port or no thread to give.
+  init(to server: ConformanceServer.Address) throws {
+    state = MutexProtected(State(server: server))
+    (listener, port) = try NetworkSocket.listen()
+    Thread.detachNewThread { [self] in accept() }
+  }
+
+  /// Ends everything. To be called in the end.
+  func close() {
+    state.withLock { $0.isClosed = true }
+    endConnections()
+    // The thread that takes connections wakes up and closes the socket.
+    if let own = try? NetworkSocket.connect(to: .loopback(port: port)) { NetworkSocket.close(own) }
+  }
+
+  // MARK: Faults
+
+  /// Passes new connections on to another server.
+  func target(_ server: ConformanceServer.Address) { state.withLock { $0.server = server } }
+
+  func set(_ mode: Mode) {
+    state.withLock { $0.mode = mode }
+    if case .away = mode { endConnections() }
+  }
+
+  /// Cuts once, and calls `onCut` before anything else goes through.
+  func cut(after bytes: Int, _ direction: Direction, onCut: @escaping @Sendable () -> Void) {
+    state.withLock { state in
+      state.counts = [:]
+      state.cut = Cut(direction: direction, bytes: bytes)
+      state.onCut = onCut
+    }
+  }
+
+  /// Takes back the cut that has not been made.
+  func endCut() { state.withLock { ($0.cut, $0.onCut) = (nil, nil) } }
+
+  /// How many bytes have gone each way since they were last counted.
+  func takeCounts() -> [Direction: Int] {
+    state.withLock { state in
+      defer { state.counts = [:] }
+      return state.counts
+    }
+  }
+
+  /// The most connections that there were at a time.
+  var mostConnections: Int { state.withLock { $0.mostConnections } }
+
+  /// Ends the connections that there are.
+  func endConnections() {
+    for socket in state.withLock({ $0.connections }) { NetworkSocket.shutDown(socket) }
+  }
+
+  // MARK: On threads
+
+  private func accept() {
+    while let client = NetworkSocket.accept(listener) {
+      let (isClosed, isAway, server) = state.withLock { state in
+        if case .away = state.mode { return (state.isClosed, true, state.server) }
+        return (state.isClosed, false, state.server)
+      }
+      if isClosed {
+        NetworkSocket.close(client)
+        break
+      }
+      guard !isAway, let target = try? NetworkSocket.connect(to: server) else {
+        NetworkSocket.close(client)
+        continue
+      }
+      state.withLock { state in
+        state.connections.formUnion([client, target])
+        state.mostConnections = max(state.mostConnections, state.connections.count / 2)
+      }
+      Thread.detachNewThread { [self] in
+        relay(client, target)
+        state.withLock { $0.connections.subtract([client, target]) }
+        NetworkSocket.close(client)
+        NetworkSocket.close(target)
+      }
+    }
+    NetworkSocket.close(listener)
+  }
+
+  /// Passes on what comes until one side ends.
+  private func relay(_ client: Int32, _ target: Int32) {
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    while true {
+      var descriptors = [client, target].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+      let mode = state.withLock { $0.mode }
+      if case .silent = mode {
+        // Nothing is taken, so that the senders notice nothing but silence.
+        for index in descriptors.indices { descriptors[index].events = 0 }
+      }
+      // A change of mode is noticed by looking again.
+      guard poll(&descriptors, 2, 20) >= 0 || errno == EINTR else { return }
+      for (index, descriptor) in descriptors.enumerated() where descriptor.revents != 0 {
+        if case .silent = mode { return }
+        let direction: Direction = index == 0 ? .toServer : .toEngine
+        var limit = buffer.count
+        if case .dripping = mode { limit = 1 }
+        let count = NetworkSocket.receive(descriptor.fd, &buffer, limit)
+        guard count > 0, pass(buffer[..<count], direction, to: index == 0 ? target : client) else { return }
+      }
+    }
+  }
+
+  /// Returns whether the connection goes on.
+  private func pass(_ bytes: ArraySlice<UInt8>, _ direction: Direction, to socket: Int32) -> Bool {
+    let (passed, onCut) = state.withLock { state -> (Int, (@Sendable () -> Void)?) in
+      let before = state.counts[direction, default: 0]
+      guard let cut = state.cut, cut.direction == direction, before + bytes.count >= cut.bytes else {
+        state.counts[direction] = before + bytes.count
+        return (bytes.count, nil)
+      }
+      defer { (state.cut, state.onCut) = (nil, nil) }
+      return (max(0, cut.bytes - before), state.onCut)
+    }
+    let isSent = NetworkSocket.send(bytes.prefix(passed), to: socket)
+    guard let onCut else { return isSent }
+    endConnections()
+    onCut()
+    return false
+  }
+}
+
+/// Sockets of the system, which no engine's own code is asked for.
+enum NetworkSocket {
+  #if canImport(Darwin) || canImport(Musl)
+    private static let stream = SOCK_STREAM
+  #else
+    private static let stream = Int32(SOCK_STREAM.rawValue)
+  #endif
+
+  private static func make(_ family: Int32) throws -> Int32 {
+    let descriptor = socket(family, stream, 0)
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Making a socket failed") }
+    _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+    #if canImport(Darwin)
+      var isOn: Int32 = 1
+      setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &isOn, socklen_t(MemoryLayout<Int32>.size))
+    #endif
+    return descriptor
+  }
+
+  private static func loopback(_ port: UInt16) -> sockaddr_in {
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = port.bigEndian
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    return address
+  }
+
+  /// A socket that listens at a free port of 127.0.0.1.
+  static func listen() throws -> (descriptor: Int32, port: UInt16) {
+    let descriptor = try make(AF_INET)
+    var address = loopback(0)
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let result = withUnsafeMutablePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+        bind(descriptor, address, length) == 0 && systemListen(descriptor, 128) == 0
+          && getsockname(descriptor, address, &length) == 0
+      }
+    }
+    guard result else {
+      defer { close(descriptor) }
+      throw StorageError.posix(errno, "Listening at a port failed")
+    }
+    return (descriptor, UInt16(bigEndian: address.sin_port))
+  }
+
+  static func accept(_ listener: Int32) -> Int32? {
+    while true {
+      let descriptor = systemAccept(listener)
+      if descriptor >= 0 {
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        return descriptor
+      }
+      if errno != EINTR, errno != ECONNABORTED { return nil }
+    }
+  }
+
+  static func connect(to address: ConformanceServer.Address) throws -> Int32 {
+    let descriptor: Int32
+    let result: Int32
+    switch address {
+    case .loopback(let port):
+      descriptor = try make(AF_INET)
+      var address = loopback(port)
+      result = withUnsafePointer(to: &address) {
+        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          systemConnect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+        }
+      }
+    case .unixSocket(let path):
+      descriptor = try make(AF_UNIX)
+      var address = sockaddr_un()
+      address.sun_family = sa_family_t(AF_UNIX)
+      withUnsafeMutableBytes(of: &address.sun_path) { field in
+        // The last byte stays zero.
+        field.copyBytes(from: path.utf8.prefix(field.count - 1))
+      }
+      result = withUnsafePointer(to: &address) {
+        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          systemConnect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+        }
+      }
+    }
+    guard result == 0 else {
+      defer { close(descriptor) }
+      throw StorageError.posix(errno, "Connecting to the server failed")
+    }
+    return descriptor
+  }
+
+  static func receive(_ descriptor: Int32, _ buffer: inout [UInt8], _ limit: Int) -> Int {
+    while true {
+      let count = recv(descriptor, &buffer, limit, 0)
+      if count >= 0 || errno != EINTR { return count }
+    }
+  }
+
+  /// Returns whether all has been sent.
+  static func send(_ bytes: ArraySlice<UInt8>, to descriptor: Int32) -> Bool {
+    #if canImport(Darwin)
+      let flags: Int32 = 0
+    #else
+      let flags = Int32(truncatingIfNeeded: MSG_NOSIGNAL)
+    #endif
+    return bytes.withUnsafeBytes { bytes in
+      var rest = bytes[...]
+      while !rest.isEmpty {
+        let count = systemSend(
+          descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count, flags)
+        if count < 0, errno != EINTR { return false }
+        rest = rest.dropFirst(max(0, count))
+      }
+      return true
+    }
+  }
+
+  /// Waits until there is something to be received. Returns whether there is before the deadline.
+  static func wait(_ descriptor: Int32, until deadline: ContinuousClock.Instant) -> Bool {
+    while ContinuousClock.now < deadline {
+      var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+      if poll(&waiting, 1, 10) > 0 { return true }
+    }
+    return false
+  }
+
+  static func shutDown(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(2)) }
+
+  static func close(_ descriptor: Int32) { _ = systemClose(descriptor) }
+}
+
+// The names of the methods above hide these.
+
+private func systemListen(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listen(descriptor, backlog) }
+
+private func systemAccept(_ descriptor: Int32) -> Int32 { accept(descriptor, nil, nil) }
+
+private func systemConnect(
+  _ descriptor: Int32, _ address: UnsafePointer<sockaddr>?, _ length: socklen_t
+) -> Int32 {
+  connect(descriptor, address, length)
+}
+
+private func systemSend(
+  _ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int, _ flags: Int32
+) -> Int {
+  send(descriptor, bytes, count, flags)
+}
+
+private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }

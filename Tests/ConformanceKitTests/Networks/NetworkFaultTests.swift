@@ -1,0 +1,101 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+/// An engine or a server that breaks a rule of networks, and the rule.
+struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
+  let rule: ContractRule
+  let fault: WireEngine.Fault
+  var replicatesLate = false
+  /// The check that finds it.
+  let check: String
+
+  var testDescription: String { "\(rule): \(replicatesLate ? "replicates late" : fault.rawValue)" }
+
+  static let all: [NetworkFaultCase] = [
+    .init(rule: .n1, fault: .waitsForEver, check: "network.silent-read"),
+    .init(rule: .n1, fault: .waitsForEver, check: "network.silent-write"),
+    .init(rule: .n1, fault: .ignoresCancellation, check: "network.cancelled-write"),
+    .init(rule: .n1, fault: .saysNothingIsThere, check: "network.away-read"),
+    .init(rule: .n1, fault: .saysNothingIsThere, check: "network.silent-read-all"),
+    .init(rule: .n1, fault: .takesSilenceForSuccess, check: "network.away-batch"),
+    .init(rule: .n2, fault: .repeatsBlindly, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .callsLostAnswersFailures, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .callsLostAnswersSuccesses, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .givesUpReads, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .neverKnows, check: "network.cut-under-load"),
+    .init(rule: .n3, fault: .staysDisconnected, check: "network.server-restarts"),
+    .init(rule: .n4, fault: .none, replicatesLate: true, check: "network.failover"),
+    .init(rule: .n5, fault: .tellsThePassword, check: "network.refused"),
+    .init(rule: .n5, fault: .callsARefusalAnError, check: "network.refused"),
+    .init(rule: .n6, fault: .connectsForEachCall, check: "network.connections-are-bounded"),
+  ]
+
+  /// The checks of networks for an engine with the fault.
+  func checks(_ level: ConformanceBudget.Level = .standard) throws -> [ConformanceCheck] {
+    let server = try WireServer(replicatesLate: replicatesLate)
+    let fault = fault
+    var suite = ConformanceSuite(
+      "Wire", capabilities: [.networked, .atomicBatches, .persistent], stallTimeout: .seconds(8),
+      budget: ConformanceBudget(level)
+    ) { directory in
+      server.start()
+      guard case .loopback(let port) = server.address else { throw StorageError(.io, "It has no port.") }
+      return try await WireEngine(directory, port: port, fault: fault)
+    }
+    suite.server = ConformanceServer(
+      address: server.address, timeLimit: WireEngine.timeLimit,
+      maximumConnections: WireEngine.maximumConnections,
+      refusals: [
+        .init("a wrong password", secret: "let me in") {
+          try await WireEngine($0, port: $1, password: "let me in", fault: fault)
+        }
+      ],
+      start: { server.start() }, kill: { server.kill() }, failOver: { server.failOver() }
+    ) { try await WireEngine($0, port: $1, fault: fault) }
+    return suite.checks
+  }
+}
+
+@Suite("Engines that reach a server")
+struct NetworkFaultTests {
+  @Test("Each faulty engine fails the check of its rule", arguments: NetworkFaultCase.all)
+  func fails(_ faultCase: NetworkFaultCase) async throws {
+    // Tasks meet by chance, so another look may see what the first has not.
+    for _ in 0..<10 {
+      let check = try #require(try faultCase.checks().first { $0.id == faultCase.check })
+      guard let failure = await check.outcome().failure else { continue }
+      #expect(failure.rule == faultCase.rule, "\(failure)")
+      return
+    }
+    Issue.record("It passes.")
+  }
+
+  @Test("An engine without a fault passes", arguments: ConformanceBudget.Level.allCases.dropLast())
+  func passes(_ level: ConformanceBudget.Level) async throws {
+    for check in try NetworkFaultCase(rule: .n1, fault: .none, check: "").checks(level)
+    where check.id.hasPrefix("network.") {
+      #expect(await check.outcome() == .passed, "\(check.id)")
+    }
+  }
+
+  @Test("Every check of networks has an engine that fails it, or its like")
+  func everyKind() throws {
+    let kinds = try NetworkFaultCase.all[0].checks().map(\.id).filter { $0.hasPrefix("network.") }
+    let like = Set(NetworkFaultCase.all.map(\.check).compactMap { $0.split(separator: "-").first })
+    #expect(kinds.allSatisfy { $0 == "network.dripping" || like.contains($0.split(separator: "-")[0]) })
+  }
+
+  @Test("Without a server the checks are skipped, with the reason")
+  func withoutServer() async throws {
+    let suite = ConformanceSuite("", capabilities: .networked) { _ in try ReferenceEngine() }
+    let check = try #require(suite.checks.first { $0.id == "network.cut-anywhere" })
+    guard case .skipped(let reason) = await check.outcome() else {
+      Issue.record("It was not skipped.")
+      return
+    }
+    #expect(reason.contains("ConformanceServer"))
+  }
+}

@@ -1,0 +1,224 @@
+import Foundation
+import StockroomCore
+
+@testable import ConformanceKit
+
+/// An engine that reaches a ``WireServer``, and what it may do wrong.
+final class WireEngine: StorageEngine {
+  enum Fault: String, CaseIterable, Sendable {
+    case none
+    case waitsForEver, ignoresCancellation, saysNothingIsThere, takesSilenceForSuccess
+    case repeatsBlindly, callsLostAnswersFailures, callsLostAnswersSuccesses, givesUpReads, neverKnows
+    case staysDisconnected
+    case tellsThePassword, callsARefusalAnError
+    case connectsForEachCall
+  }
+
+  static let timeLimit = Duration.milliseconds(1_500)
+  static let maximumConnections = 4
+
+  private struct State {
+    var idle: [Int32] = []
+    var hasLost = false
+    var isClosed = false
+  }
+
+  private let port: UInt16
+  private let place: String
+  private let password: String
+  private let fault: Fault
+  private let places = AsyncSemaphore(width: maximumConnections)
+  private let state = MutexProtected(State())
+
+  init(_ directory: URL, port: UInt16, password: String = WireServer.password, fault: Fault) async throws {
+    self.port = port
+    self.password = password
+    self.fault = fault
+    place = CacheKey(directory.path).value + "/"
+    _ = try await read(key: CacheKey(verbatim: "-"))
+  }
+
+  deinit { for socket in state.withLock({ $0.idle }) { NetworkSocket.close(socket) } }
+
+  var capabilities: EngineCapabilities { [.networked, .atomicBatches, .persistent] }
+
+  func close() async throws {
+    for socket in state.withLock({ state in
+      defer { state.idle = [] }
+      return state.idle
+    }) { NetworkSocket.close(socket) }
+  }
+
+  // MARK: Requirements
+
+  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+
+  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+
+  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+
+  func removeAllData() async throws { try await remove(keys: try await allKeys()) }
+
+  func apply(_ operations: [StorageOperation]) async throws {
+    var request = WireServer.Request(kind: .change, change: UUID())
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key):
+        try key.validate()
+        request.operations.append(.init(key: place + key.value, data: data))
+      case .remove(let key):
+        try key.validate()
+        request.operations.append(.init(key: place + key.value, data: nil))
+      case .removeAll:
+        for key in try await allKeys() { request.operations.append(.init(key: place + key.value, data: nil)) }
+      }
+    }
+    if operations.isEmpty { return }
+    _ = try await call(request)
+  }
+
+  func read(key: CacheKey) async throws -> Data? { try await entry(key)?.data }
+  func createdAt(key: CacheKey) async throws -> Date? { try await entry(key)?.createdAt }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await entry(key)?.updatedAt }
+
+  func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
+
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await call(.init(kind: .readAll)).entries.filter { $0.key.hasPrefix(place) }.map {
+      (CacheKey(verbatim: String($0.key.dropFirst(place.count))), $0.data)
+    }
+  }
+
+  private func entry(_ key: CacheKey) async throws -> WireServer.Entry? {
+    try key.validate()
+    return try await call(.init(kind: .read, key: place + key.value)).entries.first
+  }
+
+  // MARK: Calls
+
+  private func call(_ request: WireServer.Request) async throws -> WireServer.Answer {
+    var request = request
+    request.password = password
+    let deadline = ContinuousClock.now + Self.timeLimit
+    let result = await places.pass { [request] () -> Result<WireServer.Answer, any Error> in
+      let socket = MutexProtected<(socket: Int32?, isCancelled: Bool)>((nil, false))
+      let shared = Shared(socket)
+      return await withTaskCancellationHandler {
+        do {
+          return .success(
+            try await ThreadResult.wait { finish in
+              Thread.detachNewThread { [self] in
+                finish(Result { try perform(request, until: deadline, shared) })
+              }
+            })
+        } catch {
+          return .failure(error)
+        }
+      } onCancel: {
+        if fault != .ignoresCancellation { shared.cancel() }
+      }
+    }
+    return try result.get()
+  }
+
+  private final class Shared: Sendable {
+    let state: MutexProtected<(socket: Int32?, isCancelled: Bool)>
+    init(_ state: consuming MutexProtected<(socket: Int32?, isCancelled: Bool)>) { self.state = state }
+
+    var isCancelled: Bool { state.withLock { $0.isCancelled } }
+
+    func use(_ socket: Int32?) { state.withLock { $0.socket = socket } }
+
+    func cancel() {
+      let socket = state.withLock { state in
+        state.isCancelled = true
+        return state.socket
+      }
+      if let socket { NetworkSocket.shutDown(socket) }
+    }
+  }
+
+  /// Tries until the deadline. On a thread that may wait.
+  private func perform(
+    _ request: WireServer.Request, until deadline: ContinuousClock.Instant, _ shared: Shared
+  ) throws -> WireServer.Answer {
+    var isInDoubt = false
+    while true {
+      if shared.isCancelled { throw isInDoubt ? outcomeUnknown : CancellationError() }
+      guard ContinuousClock.now < deadline else {
+        if fault == .saysNothingIsThere, request.kind != .change { return .init() }
+        if fault == .takesSilenceForSuccess { return .init() }
+        throw isInDoubt ? outcomeUnknown : unavailable
+      }
+      do {
+        if isInDoubt, fault != .repeatsBlindly {
+          var question = request
+          question.kind = .settle
+          if try exchange(question, until: deadline, shared).hasHappened { return .init() }
+          // It never will, and so it has to have another number.
+          isInDoubt = false
+          var again = request
+          again.change = UUID()
+          return try perform(again, until: deadline, shared)
+        }
+        return try exchange(request, until: deadline, shared)
+      } catch Lost.before {
+        if fault == .staysDisconnected { state.withLock { $0.hasLost = true } }
+        usleep(5_000)
+      } catch Lost.during {
+        if fault == .staysDisconnected { state.withLock { $0.hasLost = true } }
+        guard request.kind == .change else {
+          if fault == .givesUpReads { throw StorageError(.io, "The connection has been lost.") }
+          continue
+        }
+        switch fault {
+        case .callsLostAnswersFailures: throw unavailable
+        case .callsLostAnswersSuccesses: return .init()
+        case .neverKnows: throw StorageError(.io, "The connection has been lost.")
+        default: isInDoubt = true
+        }
+      }
+    }
+  }
+
+  private enum Lost: Error {
+    case before, during
+  }
+
+  private let outcomeUnknown = StorageError(.outcomeUnknown, "The answer has not come.")
+  private let unavailable = StorageError(.unavailable, "The server has not been reached.")
+
+  private func exchange(
+    _ request: WireServer.Request, until deadline: ContinuousClock.Instant, _ shared: Shared
+  ) throws -> WireServer.Answer {
+    let (idle, hasLost) = state.withLock { ($0.idle.popLast(), $0.hasLost) }
+    if hasLost { throw Lost.before }
+    guard
+      let socket = try fault == .connectsForEachCall
+        ? NetworkSocket.connect(to: .loopback(port: port))
+        : idle ?? NetworkSocket.connect(to: .loopback(port: port)) as Int32?
+    else { throw Lost.before }
+    shared.use(socket)
+    defer { shared.use(nil) }
+    var reader = LineReader(socket: socket)
+    var line = try JSONEncoder().encode(request)
+    line.append(UInt8(ascii: "\n"))
+    let isSent = NetworkSocket.send(ArraySlice(line), to: socket)
+    guard isSent, let received = reader.next(until: fault == .waitsForEver ? nil : deadline) else {
+      NetworkSocket.close(socket)
+      throw Lost.during
+    }
+    // Those that are left open are never used again.
+    if fault != .connectsForEachCall { state.withLock { $0.idle.append(socket) } }
+    let answer = try JSONDecoder().decode(WireServer.Answer.self, from: received)
+    if let refusal = answer.refusal {
+      let text = fault == .tellsThePassword ? "\(refusal) \(password)" : refusal
+      throw StorageError(fault == .callsARefusalAnError ? .io : .permissionDenied, text)
+    }
+    return answer
+  }
+}

@@ -1,0 +1,178 @@
+import Foundation
+import StockroomCore
+
+@testable import ConformanceKit
+
+/// A small server of entries, for engines of the kit's own tests: one line of JSON for each request and each answer.
+final class WireServer: Sendable {
+  struct Request: Codable {
+    enum Kind: String, Codable {
+      case change, read, readAll
+      /// Asks whether a change has happened, and forbids it if not.
+      case settle
+    }
+
+    var kind: Kind
+    /// The number of a change.
+    var change: UUID?
+    var operations: [Operation] = []
+    var key = ""
+    var password = WireServer.password
+  }
+
+  struct Operation: Codable {
+    /// Nil stands for every key.
+    var key: String?
+    /// Nil removes.
+    var data: Data?
+  }
+
+  struct Entry: Codable {
+    var key: String
+    var data: Data
+    var createdAt: Date
+    var updatedAt: Date
+  }
+
+  struct Answer: Codable {
+    var entries: [Entry] = []
+    var hasHappened = false
+    var refusal: String?
+  }
+
+  static let password = "open sesame"
+
+  fileprivate struct Contents {
+    var entries: [String: Entry] = [:]
+    var done: Set<UUID> = []
+    var forbidden: Set<UUID> = []
+  }
+
+  private struct State {
+    var contents = Contents()
+    /// What another server would have if it took this one's place.
+    var replica = Contents()
+    var isAlive = false
+    var connections: Set<Int32> = []
+  }
+
+  let address: ConformanceServer.Address
+  private let listener: Int32
+  private let state = MutexProtected(State())
+  private let replicatesLate: Bool
+
+  /// - Parameter replicatesLate: Whether the replica is one change behind.
+  init(replicatesLate: Bool = false) throws {
+    self.replicatesLate = replicatesLate
+    let (listener, port) = try NetworkSocket.listen()
+    (self.listener, address) = (listener, .loopback(port: port))
+    Thread.detachNewThread { [self] in
+      while let client = NetworkSocket.accept(listener) {
+        guard state.withLock({ $0.isAlive }) else {
+          NetworkSocket.close(client)
+          continue
+        }
+        state.withLock { _ = $0.connections.insert(client) }
+        Thread.detachNewThread { [self] in
+          serve(client)
+          state.withLock { _ = $0.connections.remove(client) }
+          NetworkSocket.close(client)
+        }
+      }
+    }
+  }
+
+  func start() { state.withLock { $0.isAlive = true } }
+
+  func kill() {
+    let connections = state.withLock { state in
+      state.isAlive = false
+      return state.connections
+    }
+    for connection in connections { NetworkSocket.shutDown(connection) }
+  }
+
+  /// The replica takes the place.
+  func failOver() -> ConformanceServer.Address {
+    kill()
+    state.withLock { $0.contents = $0.replica }
+    start()
+    return address
+  }
+
+  private func serve(_ client: Int32) {
+    var reader = LineReader(socket: client)
+    while let line = reader.next(until: nil),
+      let request = try? JSONDecoder().decode(Request.self, from: line)
+    {
+      let answer = state.withLock { state -> Answer? in
+        guard state.isAlive else { return nil }
+        let before = state.contents
+        let answer = state.contents.answer(request)
+        state.replica = replicatesLate ? before : state.contents
+        return answer
+      }
+      guard let answer, let data = try? JSONEncoder().encode(answer),
+        NetworkSocket.send(ArraySlice(data + Data("\n".utf8)), to: client)
+      else { return }
+    }
+  }
+}
+
+extension WireServer.Contents {
+  fileprivate mutating func answer(_ request: WireServer.Request) -> WireServer.Answer {
+    guard request.password == WireServer.password else { return .init(refusal: "That is not the password.") }
+    switch request.kind {
+    case .read: return .init(entries: [entries[request.key]].compactMap { $0 })
+    case .readAll: return .init(entries: Array(entries.values))
+    case .settle:
+      guard let change = request.change else { return .init() }
+      if !done.contains(change) { forbidden.insert(change) }
+      return .init(hasHappened: done.contains(change))
+    case .change:
+      if let change = request.change {
+        guard !forbidden.contains(change) else { return .init(refusal: "The change has been given up.") }
+        done.insert(change)
+      }
+      for operation in request.operations { perform(operation) }
+      return .init(hasHappened: true)
+    }
+  }
+
+  private mutating func perform(_ operation: WireServer.Operation) {
+    guard let key = operation.key else {
+      entries = [:]
+      return
+    }
+    guard let data = operation.data else {
+      entries[key] = nil
+      return
+    }
+    let now = Date()
+    let createdAt = entries[key]?.createdAt ?? now
+    entries[key] = .init(key: key, data: data, createdAt: createdAt, updatedAt: now)
+  }
+}
+
+/// Reads lines from a socket.
+struct LineReader {
+  let socket: Int32
+  private var rest: [UInt8] = []
+
+  init(socket: Int32) { self.socket = socket }
+
+  /// The next line, or nil at the end and after the deadline.
+  mutating func next(until deadline: ContinuousClock.Instant?) -> Data? {
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    while true {
+      if let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+        defer { rest.removeFirst(end + 1) }
+        return Data(rest[..<end])
+      }
+      if let deadline, !NetworkSocket.wait(socket, until: deadline) { return nil }
+      let count = NetworkSocket.receive(socket, &buffer, buffer.count)
+      guard count > 0 else { return nil }
+      rest += buffer[..<count]
+    }
+  }
+}

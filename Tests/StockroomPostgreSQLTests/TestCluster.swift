@@ -1,0 +1,78 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomPostgreSQL
+
+/// A server with a standby that it waits for, for tests that kill it.
+actor TestCluster {
+  private static let place = FileManager.default.temporaryDirectory.appending(
+    path: "stockroom-cluster-\(UUID().uuidString.prefix(8))")
+
+  /// Tests that fail over need the standby soon after the primary has been started again.
+  private static let settings = ["wal_retrieve_retry_interval=100ms", "shared_buffers=16MB"]
+
+  /// The one that is the primary at first.
+  static let first = PostgreSQLServer(
+    directory: place.appendingPathExtension("1"), settings: settings,
+    accessRules: ["local all secured scram-sha-256"], isTemporary: true)
+  private static let second = PostgreSQLServer(
+    directory: place.appendingPathExtension("2"), settings: settings, standbyOf: first, isTemporary: true)
+
+  static let shared = TestCluster()
+
+  private var hasStandby = false
+  private var hasFailedOver = false
+  private var primary: PostgreSQLServer { hasFailedOver ? Self.second : Self.first }
+
+  /// Starts what is not running.
+  func start() async throws {
+    try await primary.start()
+    guard !hasStandby else { return }
+    hasStandby = true
+    try await primary.execute(
+      "CREATE ROLE secured LOGIN PASSWORD 'the-password'; CREATE ROLE stranger LOGIN")
+    try await Self.second.start()
+    try await primary.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    try await primary.execute("SELECT pg_reload_conf()")
+  }
+
+  /// Kills the primary.
+  func kill() async { await primary.stop(.immediate) }
+
+  /// Kills the primary for good, and lets the standby take its place. Returns the socket of that.
+  func failOver() async throws -> String {
+    await primary.stop(.immediate)
+    try FileManager.default.removeItem(at: Self.first.directory)
+    try await Self.second.execute("SELECT pg_promote()")
+    hasFailedOver = true
+    return Self.second.socket
+  }
+}
+
+extension ConformanceServer {
+  /// The cluster, reached by engines that give up soon.
+  static let postgreSQL = ConformanceServer(
+    address: .unixSocket(TestCluster.first.socket), timeLimit: .seconds(3), maximumConnections: 5,
+    refusals: [
+      Refusal("a wrong password", secret: "not-the-password") {
+        try await engine($0, $1, "user=secured password=not-the-password")
+      },
+      Refusal("no password") { try await engine($0, $1, "user=secured") },
+      Refusal("no right to make anything") { try await engine($0, $1, "user=stranger") },
+      Refusal("a database that does not exist", code: .unsupported) {
+        try await engine($0, $1, "user=postgres dbname=nowhere")
+      },
+    ],
+    start: { try await TestCluster.shared.start() }, kill: { await TestCluster.shared.kill() },
+    failOver: { .unixSocket(try await TestCluster.shared.failOver()) }
+  ) { directory, port in try await engine(directory, port, "user=postgres") }
+
+  private static func engine(_ directory: URL, _ port: UInt16, _ user: String) async throws
+    -> PostgreSQLStorageEngine
+  {
+    try await PostgreSQLStorageEngine(
+      "host=127.0.0.1 port=\(port) dbname=postgres sslmode=disable \(user)",
+      namespace: "network_" + CacheKey(directory.path).value, maximumConnections: 5, timeLimit: .seconds(3))
+  }
+}
