@@ -84,8 +84,8 @@ let package = Package(
     .executableTarget(
       name: "StockroomCLI",
       dependencies: [
-        "StockroomCore", "StockroomStore", "StockroomEngines", "ConformanceKit", "BenchmarkKit",
-        "StockroomCSQLite", "StockroomCLMDB", "StockroomCLevelDB",
+        "StockroomCore", "StockroomStore", "StockroomEngines", "StockroomPostgreSQL", "ConformanceKit",
+        "BenchmarkKit", "StockroomCSQLite", "StockroomCLMDB", "StockroomCLevelDB", "StockroomCPostgreSQL",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),

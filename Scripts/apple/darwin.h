@@ -124,6 +124,18 @@ ssize_t d_send(int, const void *, size_t, int) SWIFT("send(_:_:_:_:)");
 ssize_t d_recv(int, void *, size_t, int) SWIFT("recv(_:_:_:_:)");
 int d_dup2(int, int) SWIFT("dup2(_:_:)");
 struct SWIFT("sockaddr") d_sockaddr { unsigned char sa_len, sa_family; char sa_data[14]; };
+typedef unsigned char d_sa_family_t SWIFT("sa_family_t");
+struct SWIFT("in_addr") d_in_addr { unsigned int s_addr; };
+struct SWIFT("sockaddr_in") d_sockaddr_in {
+  unsigned char sin_len; d_sa_family_t sin_family; unsigned short sin_port; struct d_in_addr sin_addr; char sin_zero[8];
+};
+struct SWIFT("sockaddr_un") d_sockaddr_un { unsigned char sun_len; d_sa_family_t sun_family; char sun_path[104]; };
+int d_socket(int, int, int) SWIFT("socket(_:_:_:)");
+int d_bind(int, const struct d_sockaddr *, d_socklen_t) SWIFT("bind(_:_:_:)");
+int d_listen(int, int) SWIFT("listen(_:_:)");
+int d_accept(int, struct d_sockaddr *, d_socklen_t *) SWIFT("accept(_:_:_:)");
+int d_connect(int, const struct d_sockaddr *, d_socklen_t) SWIFT("connect(_:_:_:)");
+int d_getsockname(int, struct d_sockaddr *, d_socklen_t *) SWIFT("getsockname(_:_:_:)");
 struct SWIFT("addrinfo") d_addrinfo {
   int ai_flags, ai_family, ai_socktype, ai_protocol; d_socklen_t ai_addrlen; char *ai_canonname; struct d_sockaddr *ai_addr;
   struct d_addrinfo *ai_next;
@@ -314,6 +326,8 @@ void tzset(void);
 #define POLLOUT 4
 #define POLLHUP 16
 #define AF_UNIX 1
+#define AF_INET 2
+#define ECONNABORTED 53
 #define SOCK_STREAM 1
 #define SOL_SOCKET 0xffff
 #define SO_NOSIGPIPE 0x1022

@@ -3,6 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomEngines
+import StockroomPostgreSQL
 
 extension EngineCatalogue {
   /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names.
@@ -25,9 +26,26 @@ extension EngineCatalogue.Entry {
   func suite(
     durability: Durability = .full, budget: ConformanceBudget = ConformanceBudget(), in directory: URL
   ) -> ConformanceSuite {
-    ConformanceSuite(
+    var suite = ConformanceSuite(
       title, capabilities: capabilities(at: durability), workingDirectory: directory, budget: budget,
       worker: ServeCommand.conformanceWorker(for: self, durability)
     ) { [open] in try await open($0, durability) }
+    // A server of one's own may be killed.
+    if connection == PostgreSQLServer.shared.connection { suite.server = .postgreSQL }
+    return suite
+  }
+}
+
+extension ConformanceServer {
+  /// The server of this process.
+  fileprivate static let postgreSQL = ConformanceServer(
+    address: .unixSocket(PostgreSQLServer.shared.socket), timeLimit: .seconds(3), maximumConnections: 5,
+    start: { try await PostgreSQLServer.shared.start() },
+    kill: { await PostgreSQLServer.shared.stop(.immediate) }
+  ) { directory, port in
+    try await PostgreSQLStorageEngine(
+      "host=127.0.0.1 port=\(port) user=postgres dbname=postgres sslmode=disable",
+      namespace: EngineCatalogue.namespacePrefix + CacheKey(directory.path).value, maximumConnections: 5,
+      timeLimit: .seconds(3))
   }
 }

@@ -4,6 +4,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomEngines
+import StockroomPostgreSQL
 
 /// Parses a seed.
 ///
@@ -69,6 +70,8 @@ struct EngineOptions: ParsableArguments {
 
   /// Starts the server that engines need, and says which engine is left out.
   private func prepare() async throws {
+    // Before any process is started.
+    _ = EngineCatalogue.namespacePrefix
     if try postgresql == nil && engines.contains(where: { $0.connection != nil }) {
       try await PostgreSQLServer.shared.start()
     }
@@ -89,6 +92,13 @@ struct EngineOptions: ParsableArguments {
     if let directory, directory.isEmpty { throw ValidationError("The path for --directory is empty.") }
   }
 
+  /// Leaves nothing in somebody's database. A server of one's own goes as a whole.
+  private func removeNamespaces() async throws {
+    guard let postgresql else { return }
+    try await PostgreSQLStorageEngine.removeNamespaces(
+      beginningWith: EngineCatalogue.namespacePrefix, at: postgresql)
+  }
+
   /// Calls `body` with a new directory, which is removed afterwards, also if `body` throws.
   func withScratchDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
     let parent =
@@ -102,9 +112,11 @@ struct EngineOptions: ParsableArguments {
       result = try await body(scratch.url)
     } catch {
       // The first error is the cause.
+      try? await removeNamespaces()
       try? ScratchDirectories.remove(scratch)
       throw error
     }
+    try await removeNamespaces()
     do {
       try ScratchDirectories.remove(scratch)
     } catch {

@@ -1,5 +1,6 @@
 import StockroomCLMDB
 import StockroomCLevelDB
+import StockroomCPostgreSQL
 import StockroomCSQLite
 
 /// The versions of Stockroom and of the libraries of the built-in engines.
@@ -11,5 +12,6 @@ let softwareVersions: [String] = {
     "SQLite \(String(cString: sqlite3_libversion()))",
     "LMDB \(major).\(minor).\(patch)",
     "LevelDB \(leveldb_major_version()).\(leveldb_minor_version())",
+    "libpq \(PQlibVersion() / 10_000).\(PQlibVersion() % 10_000)",
   ]
 }()

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-  public import FoundationEssentials
-#else
-  public import Foundation
-#endif
+public import Foundation
 public import StockroomCore
 import StockroomFileSystem
 import StockroomLMDB
@@ -72,8 +68,14 @@ public enum EngineCatalogue {
     }
   }
 
-  /// What the namespaces of these engines begin with.
-  public static let namespacePrefix = "stockroom_check_"
+  /// What the namespaces of these engines begin with, in this process and in those that it has started.
+  public static let namespacePrefix = {
+    let name = "STOCKROOM_NAMESPACE_PREFIX"
+    if let prefix = ProcessInfo.processInfo.environment[name] { return prefix }
+    let prefix = "stockroom_\(UInt32.random(in: .min ... .max))_"
+    setenv(name, prefix, 1)
+    return prefix
+  }()
 
   /// The engines that keep entries in memory or in files.
   public static let onThisMachine = [

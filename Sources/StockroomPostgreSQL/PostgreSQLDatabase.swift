@@ -74,11 +74,30 @@ final class PostgreSQLDatabase: Sendable {
   }
 }
 
+extension PostgreSQLStorageEngine {
+  /// Removes all namespaces whose names begin so, with everything in them. For what checks and benchmarks have left.
+  package static func removeNamespaces(beginningWith prefix: String, at connection: String) async throws {
+    let address = try PostgreSQLAddress(connection)
+    let settings = PostgreSQLSettings(durability: .process, timeLimit: .seconds(60), isPooled: false)
+    try await DedicatedThread.runOnce {
+      func run(_ step: PostgreSQLConnection.Step, in namespace: String) throws -> PostgreSQLResult? {
+        let deadline = ContinuousClock.now + settings.timeLimit
+        let connector = PostgreSQLConnector(address, try PostgreSQLNamespace(namespace), settings)
+        return try connector.connect(until: deadline).run([step], until: deadline).first
+      }
+      guard let names = try run(.init(.list, .text(prefix)), in: prefix) else { return }
+      for row in 0..<names.rowCount {
+        if let name = names.text(row, 0) { _ = try run(.init(.drop), in: name) }
+      }
+    }
+  }
+}
+
 extension DedicatedThread {
   /// Does the work on a thread that ends with it.
-  fileprivate static func runOnce(_ work: @escaping @Sendable () -> Void) async throws {
+  fileprivate static func runOnce(_ work: @escaping @Sendable () throws -> Void) async throws {
     let thread = DedicatedThread()
+    defer { thread.stop() }
     try await thread.run(work)
-    thread.stop()
   }
 }

@@ -5,7 +5,8 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   // What a session and its transactions are like.
   case settings, localSettings, allowSequentialScans, beginWriting, beginReading, commit, rollback
   // Places.
-  case recognise, lockCreation, makeSchema, makeEntries, makeSequence, makeCommits, mark, storeValuesOutside
+  case recognise, list, drop, lockCreation, makeSchema, makeEntries, makeSequence, makeCommits, mark,
+    storeValuesOutside
   // Writers: see ``PostgreSQLCommitter``.
   case claim, forget, forgetOthers, fence, lockShared, lockExclusively
   // Changes.
@@ -68,6 +69,8 @@ struct PostgreSQLStatements: Sendable {
           WHERE c.relnamespace = n.oid AND c.relname = 'entries')
       FROM (VALUES ($1::text)) AS place(name) LEFT JOIN pg_catalog.pg_namespace AS n ON n.nspname = place.name
       """
+    case .list: "SELECT nspname::text FROM pg_catalog.pg_namespace WHERE starts_with(nspname::text, $1::text)"
+    case .drop: "DROP SCHEMA IF EXISTS \(place.schema) CASCADE"
     case .lockCreation: "SELECT pg_advisory_xact_lock(\(place.lock(of: .creation)))"
     case .makeSchema: "CREATE SCHEMA \(place.schema)"
     case .makeEntries:

@@ -36,7 +36,8 @@ import Testing
       #expect(written.contains("| durability | process |"))
       #expect(
         written.contains(
-          #/\| software \| Stockroom [0-9.]+, SQLite 3[0-9.]+, LMDB [0-9.]+, LevelDB [0-9.]+ \|/#))
+          #/\| software \| Stockroom [0-9.]+, SQLite 3[0-9.]+, LMDB [0-9.]+, LevelDB [0-9.]+, libpq [0-9.]+ \|/#
+        ))
       let chart = try String(contentsOf: directory.appending(path: "My page.svg"), encoding: .utf8)
       #expect(chart.hasPrefix("<svg xmlns="))
     }
