@@ -30,12 +30,15 @@ let package = Package(
     .systemLibrary(
       name: "PeerLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
     .systemLibrary(name: "PeerLevelDB", providers: [.apt(["libleveldb-dev"]), .brew(["leveldb"])]),
+    .systemLibrary(
+      name: "PeerPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
     .systemLibrary(name: "PeerSystem"),
 
     .target(
       name: "PeerEngines",
-      dependencies: stockroom("StockroomCore", "BenchmarkKit") + [
-        "PeerSQLite", "PeerLMDB", "PeerLevelDB", "PeerSystem", .product(name: "GRDB", package: "GRDB.swift"),
+      dependencies: stockroom("StockroomCore", "_StockroomEngines", "BenchmarkKit") + [
+        "PeerSQLite", "PeerLMDB", "PeerLevelDB", "PeerPostgreSQL", "PeerSystem",
+        .product(name: "GRDB", package: "GRDB.swift"),
       ],
       swiftSettings: settings),
     .target(

@@ -246,7 +246,7 @@ private struct NetworkUnderTest: Sendable {
           context.noteProgress()
           try await fault(self)
         }
-      }, readerCount: 32
+      }, readerCount: 64
     ) { task in
       var counter = counters.withLock { $0[task, default: NetworkCounter()] }
       do {

@@ -28,8 +28,8 @@
 ///
 /// Each rule has an identifier, by which documentation and checks name it. `ContractRule` in ConformanceKit states them: keys
 /// (K1 to K4), values (V1 to V3), writing (W1 to W6), reading (R1 to R6), removing and counting (D1, D2, L1, L2), concurrency
-/// (C1 to C6), opening and closing (O1 to O6), faults (F1 to F4), transactions (T1 to T5) and change feeds (X1 to X5). ``EngineCapabilities`` are the promises that an engine may
-/// make beyond those that hold for all.
+/// (C1 to C6), opening and closing (O1 to O6), faults (F1 to F4), transactions (T1 to T5), change feeds (X1 to X5) and networks (N1 to
+/// N6). ``EngineCapabilities`` are the promises that an engine may make beyond those that hold for all.
 ///
 /// A key is *absent* when there is no entry under it. A write is *acknowledged* once the call has returned without throwing.
 public protocol StorageEngine: Sendable {
@@ -39,7 +39,8 @@ public protocol StorageEngine: Sendable {
   /// Makes `data` the value of the key, whether or not it had one (rules W1, W2). **Required.**
   ///
   /// - Throws: ``StorageError`` with code `invalidKey`, `valueTooLarge`, `diskFull`, `readOnly`,
-  ///   `permissionDenied`, `corrupted`, `closed` or `io`.
+  ///   `permissionDenied`, `corrupted`, `closed` or `io`; from an engine that reaches a server also `unavailable`, with nothing
+  ///   done, and `outcomeUnknown`, after which it may have been done (rule N2).
   func write(_ data: Data, key: CacheKey) async throws
 
   /// Writes many entries as one batch; a later entry for the same key wins (rules W3, W4).
@@ -51,7 +52,8 @@ public protocol StorageEngine: Sendable {
 
   /// The value of the key, or nil if it is absent (rules R1, R4). **Required.**
   ///
-  /// - Throws: ``StorageError`` with code `invalidKey`, `corrupted`, `permissionDenied`, `closed` or `io`.
+  /// - Throws: ``StorageError`` with code `invalidKey`, `corrupted`, `permissionDenied`, `closed` or `io`; from an engine that
+  ///   reaches a server also `unavailable`.
   func read(key: CacheKey) async throws -> Data?
 
   /// The values of the keys that exist, in the order of the request, repeats included (rule R2).

@@ -228,7 +228,8 @@ public final class PostgreSQLServer: Sendable {
       ? ["/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] + command : command
   }
 
-  private static func giveToUser(_ directory: URL) throws {
+  /// Lets the server use a directory, if it runs as another user.
+  public static func giveToUser(_ directory: URL) throws {
     guard needsUser else { return }
     guard let user = getpwnam("postgres") else {
       throw StorageError(.unsupported, "There is no user postgres, and a server does not run as root.")

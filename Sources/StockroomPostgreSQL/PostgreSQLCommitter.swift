@@ -265,11 +265,13 @@ final class PostgreSQLCommitter: Sendable {
     return true
   }
 
-  /// Gives up the row and the connection. What cannot be reached forgets the row by itself after a week.
-  func close() {
+  /// Gives up the row. If that fails, others remove it after a week.
+  func forget() {
     guard let connection = state.withLock({ $0.connection.take() }) else { return }
     _ = try? connection.run([.init(.forget, writer.parameter)], until: .now + .seconds(1))
   }
+
+  func close() { drop() }
 }
 
 extension UUID {

@@ -71,23 +71,28 @@ final class PostgreSQLConnection: @unchecked Sendable {
   func send(_ steps: [Step], until deadline: ContinuousClock.Instant) throws -> Sent {
     notices.clear()
     var sent = Sent()
-    if !settings.isSessionKept {
-      try send(settings.step(isLocal: true))
-      sent.parts.append(.setting)
-    }
     var new: Set<PostgreSQLStatement> = []
-    for step in steps {
+    for (index, step) in steps.enumerated() {
       if isPrepared(step.statement), !prepared.contains(step.statement), new.insert(step.statement).inserted {
         let result = PQsendPrepare(handle, step.statement.name, statements[step.statement], 0, nil)
         guard result == 1 else { throw lost() }
         sent.parts.append(.preparation(step.statement))
       }
+      // A transaction that is begun with a level of isolation has to be begun first.
+      let beginsTransaction = step.statement == .beginReading || step.statement == .beginWriting
+      if index == 0, !settings.isSessionKept, !beginsTransaction { try sendSettings(&sent) }
       try send(step)
       sent.parts.append(.step)
+      if index == 0, !settings.isSessionKept, beginsTransaction { try sendSettings(&sent) }
     }
     guard PQpipelineSync(handle) == 1 else { throw lost() }
     try flush(until: deadline)
     return sent
+  }
+
+  private func sendSettings(_ sent: inout Sent) throws {
+    try send(settings.step(isLocal: true))
+    sent.parts.append(.setting)
   }
 
   private func isPrepared(_ statement: PostgreSQLStatement) -> Bool {

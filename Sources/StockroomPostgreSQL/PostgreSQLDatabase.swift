@@ -21,6 +21,7 @@ final class PostgreSQLDatabase: Sendable {
 
   deinit {
     hub.finish()
+    // Without a word to the server, for which nobody should wait here.
     release()
   }
 
@@ -61,7 +62,10 @@ final class PostgreSQLDatabase: Sendable {
   func close() async throws {
     try await gate.close {
       hub.finish()
-      try await DedicatedThread.runOnce { [self] in release() }
+      try await DedicatedThread.runOnce { [self] in
+        committer.forget()
+        release()
+      }
     }
   }
 

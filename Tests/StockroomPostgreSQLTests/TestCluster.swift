@@ -9,8 +9,10 @@ actor TestCluster {
   private static let place = FileManager.default.temporaryDirectory.appending(
     path: "stockroom-cluster-\(UUID().uuidString.prefix(8))")
 
-  /// Tests that fail over need the standby soon after the primary has been started again.
-  private static let settings = ["wal_retrieve_retry_interval=100ms", "shared_buffers=16MB"]
+  /// Tests that fail over need the standby soon after the primary has been started again. No test cuts the power.
+  private static let settings = [
+    "wal_retrieve_retry_interval=100ms", "shared_buffers=16MB", "fsync=off",
+  ]
 
   /// The one that is the primary at first.
   static let first = PostgreSQLServer(

@@ -16,8 +16,9 @@ extension Workload {
       workloads: standard),
     Group(name: "calls", summary: "Every kind of call of an engine. About 2 minutes.", workloads: calls),
     Group(
-      name: "tasks", summary: "Durable writes by 1 to 256 concurrent tasks. Less than a minute.",
-      workloads: concurrentWrites),
+      name: "tasks",
+      summary: "Durable writes by 1 to 256 concurrent tasks, and reads by 64. Less than a minute.",
+      workloads: concurrentWrites + [readConcurrently(64)]),
     Group(
       name: "transactions", summary: "Transactions by one task and by 64. Less than a minute.",
       workloads: [transactions(1), transactions(64)]),

@@ -16,7 +16,8 @@ extension Error {
   /// Whether an engine throws this error before it changes anything. After any other error the outcome is unknown.
   var guaranteesNoChange: Bool {
     switch (self as? StorageError)?.code {
-    case .invalidKey, .valueTooLarge, .closed, .locked, .readOnly, .permissionDenied, .diskFull, .unsupported:
+    case .invalidKey, .valueTooLarge, .closed, .locked, .readOnly, .permissionDenied, .diskFull, .unsupported,
+      .conflict, .unavailable:
       true
     default: false
     }

@@ -164,9 +164,11 @@ import Testing
     #expect(try await agree(store, base))
   }
 
-  @Test("A batch that fails with .locked is not retried for each of its calls")
+  @Test(
+    "A batch that fails with .locked, or of which the outcome is unknown, is not retried for each of its calls"
+  )
   func locked() async throws {
-    for code in [StorageError.Code.locked, .closed] {
+    for code in [StorageError.Code.locked, .closed, .unavailable, .outcomeUnknown] {
       let base = MemoryStorageEngine()
       let engine = FailingStorageEngine(base)
       let store = try await Store<Note>(storage: engine)

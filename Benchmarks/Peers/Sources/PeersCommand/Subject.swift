@@ -6,7 +6,7 @@ import StockroomEngines
 /// One of Stockroom's engines, or a peer.
 struct Subject: Sendable {
   let name: String
-  let open: @Sendable (URL, Durability) throws -> any StorageEngine
+  let open: @Sendable (URL, Durability) async throws -> any StorageEngine
 
   static let all =
     EngineCatalogue.all.map { Subject(name: $0.title, open: $0.open) }

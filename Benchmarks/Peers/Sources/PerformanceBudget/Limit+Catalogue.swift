@@ -4,7 +4,8 @@ extension Limit {
   /// Every limit. The workloads run in the order in which they first occur here, so that an engine and its peer have run
   /// the same workloads before each comparison.
   public static let all =
-    rawC + onMainActor + memory + files + concurrency + transactions + subscribers + heartbeat + grdb
+    rawC + postgreSQL + onMainActor + memory + files + concurrency + transactions + subscribers + heartbeat
+    + grdb
     + grdbAwaited
     + store + growth
 
@@ -24,6 +25,26 @@ extension Limit {
         over: Side("raw \(engine)", workload), atMost: bound)
     }
   }
+
+  private static let postgreSQL =
+    [
+      ("write-one", 1.25), ("write-batch-10000", 1.2), ("read-one", 1.3), ("read-many", 1.3),
+      ("read-all", 1.3),
+    ].map { workload, bound in
+      time(
+        "postgresql/\(workload)", of: Side("PostgreSQL", workload), over: Side("raw libpq", workload),
+        atMost: bound)
+    } + [
+      time(
+        "postgresql/write-batch-10000-copy", of: Side("PostgreSQL", "write-batch-10000"),
+        over: Side("raw libpq, COPY", "write-batch-10000"), atMost: 1.2),
+      throughput(
+        "postgresql/write-concurrent", of: Side("PostgreSQL", "write-concurrent-64"),
+        over: Side("raw libpq", "write-one"), atLeast: 15),
+      throughput(
+        "postgresql/read-concurrent", of: Side("PostgreSQL", "read-concurrent-64"),
+        over: Side("raw libpq", "read-one"), atLeast: 3),
+    ]
 
   private static let concurrency = ["SQLite", "LMDB", "LevelDB"].map { engine in
     throughput(

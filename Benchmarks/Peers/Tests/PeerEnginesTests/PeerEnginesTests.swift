@@ -10,7 +10,7 @@ import Testing
     let peer = try #require(Peer.all.first { $0.name == name })
     let configuration = BenchmarkConfiguration(
       entries: 200, valueSize: 100, repetitions: 1, workloads: try #require(Workload.named("calls")))
-    let subject = BenchmarkSubject(name) { try peer.open($0, .full) }
+    let subject = BenchmarkSubject(name) { try await peer.open($0, .full) }
     let report = try await BenchmarkRunner(configuration: configuration).run([subject])
     let missing = Set(report.workloads.map(\.name)).subtracting(report.results.map(\.workload))
     // Opening a dictionary again says nothing.
@@ -98,7 +98,7 @@ import Testing
     let directory = FileManager.default.temporaryDirectory.appending(path: "peer-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: directory) }
-    let engine = try peer.open(directory, .process)
+    let engine = try await peer.open(directory, .process)
     try await body(engine)
     try await engine.close()
   }

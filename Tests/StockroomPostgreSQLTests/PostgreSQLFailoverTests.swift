@@ -1,0 +1,107 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomPostgreSQL
+import TestFixtures
+import Testing
+
+@Suite("PostgreSQL: failover", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
+struct PostgreSQLFailoverTests {
+  /// How often it is done, which takes some seconds each time.
+  private static let rounds =
+    ProcessInfo.processInfo.environment["STOCKROOM_FAILOVERS"].flatMap { Int($0) } ?? 1
+
+  @Test("When the primary dies under load, engines go on with the standby, and nothing acknowledged is lost")
+  func failsOver() async throws {
+    for _ in 0..<Self.rounds { try await failOver() }
+  }
+
+  private func failOver() async throws {
+    let place = try TemporaryDirectory()
+    let settings = ["wal_retrieve_retry_interval=100ms", "shared_buffers=16MB"]
+    let first = PostgreSQLServer(directory: place.parent.appending(path: "1"), settings: settings)
+    try await first.start()
+    let second = PostgreSQLServer(
+      directory: place.parent.appending(path: "2"), settings: settings, standbyOf: first)
+    try await second.start()
+    try await first.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    try await first.execute("SELECT pg_reload_conf()")
+
+    let standbyOnly = await #expect(throws: StorageError.self) {
+      _ = try await PostgreSQLStorageEngine(second.connection, timeLimit: .seconds(5))
+    }
+    #expect(standbyOnly?.code == .readOnly)
+
+    let engine = try await PostgreSQLStorageEngine(
+      "host=\(first.directory.path),\(second.directory.path) user=postgres dbname=postgres",
+      timeLimit: .seconds(20))
+    let counts = Counts()
+    try await withThrowingTaskGroup { group in
+      for task in 0..<64 {
+        group.addTask {
+          while await !counts.isOver {
+            let next = await counts.next(of: task)
+            do {
+              try await engine.write(Data(String(next).utf8), key: key(task))
+              await counts.acknowledge(next, of: task)
+            } catch let error as StorageError where [.unavailable, .outcomeUnknown].contains(error.code) {
+              await counts.doubt(next, of: task, isUnknown: error.code == .outcomeUnknown)
+            }
+          }
+        }
+      }
+      await counts.wait(for: 1_000)
+      await first.stop(.killed)
+      try await second.execute("SELECT pg_promote()")
+      let before = await counts.acknowledged
+      await counts.wait(for: before + 1_000)
+      await counts.end()
+      try await group.waitForAll()
+    }
+    for task in 0..<64 {
+      let found =
+        try await engine.read(key: key(task)).flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
+      let possible = await counts.possible(task)
+      #expect(possible.contains(found), "\(found) \(possible)")
+    }
+    // Whoever was on the way when the primary died has been answered by the standby.
+    #expect(await counts.unknown == 0)
+    try await engine.close()
+    await second.stop(.fast)
+  }
+}
+
+/// What tasks have written, each under a key of its own: numbers that grow.
+private actor Counts {
+  private var ranges: [Int: ClosedRange<Int>] = [:]
+  private(set) var acknowledged = 0
+  private(set) var unknown = 0
+  private(set) var isOver = false
+  private var waiting: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+
+  func next(of task: Int) -> Int { (ranges[task]?.upperBound ?? 0) + 1 }
+
+  /// From the last number that was acknowledged to the last that may have been written.
+  func possible(_ task: Int) -> ClosedRange<Int> { ranges[task] ?? 0...0 }
+
+  func acknowledge(_ number: Int, of task: Int) {
+    ranges[task] = number...number
+    acknowledged += 1
+    let ready = waiting.filter { $0.count <= acknowledged }
+    waiting.removeAll { $0.count <= acknowledged }
+    for waiter in ready { waiter.continuation.resume() }
+  }
+
+  func doubt(_ number: Int, of task: Int, isUnknown: Bool) {
+    // A number is never tried twice, so that one that comes late is found.
+    ranges[task] = (ranges[task]?.lowerBound ?? 0)...number
+    if isUnknown { unknown += 1 }
+  }
+
+  func wait(for count: Int) async {
+    if acknowledged >= count { return }
+    await withCheckedContinuation { waiting.append((count, $0)) }
+  }
+
+  func end() { isOver = true }
+}

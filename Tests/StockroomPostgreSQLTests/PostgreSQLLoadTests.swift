@@ -1,0 +1,118 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomPostgreSQL
+import TestFixtures
+import Testing
+
+@Suite("PostgreSQL: load and limits", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
+struct PostgreSQLLoadTests {
+  @Test("10,000 tasks at once are all served")
+  func manyTasks() async throws {
+    let engine = try await newEngine(newNamespace(), timeLimit: .seconds(300))
+    try await withThrowingTaskGroup { group in
+      for number in 0..<10_000 {
+        group.addTask {
+          try await engine.write(value(number), key: key(number))
+          #expect(try await engine.read(key: key(number)) == value(number))
+        }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try await engine.keyCount() == 10_000)
+  }
+
+  @Test("100,000 entries are one batch, and a million keys one request")
+  func large() async throws {
+    let engine = try await newEngine(newNamespace(), timeLimit: .seconds(300))
+    try await engine.write((0..<100_000).map { (key($0), value($0)) })
+    #expect(try await engine.read(keys: (0..<1_000_000).map { key($0 % 200_000) }).count == 500_000)
+    #expect(try await engine.readAllEntries().map(\.key) == (0..<100_000).map(key))
+  }
+
+  @Test("A value beyond the engine's maximum throws .valueTooLarge")
+  func tooLarge() async throws {
+    let engine = try await newEngine(newNamespace())
+    let error = await #expect(throws: StorageError.self) {
+      try await engine.write(Data(count: 512 << 20 + 1), key: key(1))
+    }
+    #expect(error?.code == .valueTooLarge)
+  }
+
+  @Test("Engines that write the same keys in different orders, and remove them, agree in the end")
+  func noDeadlocks() async throws {
+    let namespace = newNamespace()
+    let engines = [
+      try await newEngine(namespace), try await newEngine(namespace), try await newEngine(namespace),
+    ]
+    try await withThrowingTaskGroup { group in
+      for (number, engine) in engines.enumerated() {
+        group.addTask {
+          var random = SystemRandomNumberGenerator()
+          for round in 0..<60 {
+            let keys = (0..<40).shuffled(using: &random).map(key)
+            switch (round + number) % 3 {
+            case 0: try await engine.write(keys.map { ($0, value(round)) })
+            case 1: try await engine.remove(keys: Array(keys.prefix(20)))
+            default:
+              try await engine.apply(
+                keys.prefix(10).map { .remove(key: $0) } + [.write(value(round), key: keys[11])])
+            }
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    let contents = try await engines[0].readAllEntries()
+    for engine in engines { #expect(try await engine.readAllEntries() == contents) }
+  }
+
+  @Test("A subscriber of another engine hears of each change after its connection was lost")
+  func feedReconnects() async throws {
+    let namespace = newNamespace()
+    let (listener, writer) = (try await newEngine(namespace), try await newEngine(namespace))
+    var changes = try await listener.changes().makeAsyncIterator()
+    try await writer.write(value(1), key: key(1))
+    #expect(await changes.next() == .keys([key(1)]))
+    try await PostgreSQLServer.shared.execute(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_advisory_lock_shared%' AND pid <> pg_backend_pid()"
+    )
+    #expect(await changes.next() == .everything)
+    try await writer.write(value(2), key: key(2))
+    // What comes while the listener connects may be part of that.
+    while let change = await changes.next(), change != .keys([key(2)]) {}
+  }
+
+  #if os(Linux)
+    @Test("A full disk of the server throws .diskFull, loses nothing, and is forgotten once there is room")
+    func fullDisk() async throws {
+      let disk = try SmallDisk("size=96m")
+      let place = try TemporaryDirectory()
+      let server = PostgreSQLServer(
+        directory: place.parent.appending(path: "server"), settings: ["shared_buffers=16MB"])
+      try await server.start()
+      try disk.fill(16 << 20)
+      try PostgreSQLServer.giveToUser(disk.url)
+      try await server.execute("CREATE TABLESPACE small LOCATION '\(disk.url.path)'")
+      let engine = try await PostgreSQLStorageEngine(
+        server.connection + " options='-c default_tablespace=small'", namespace: "room")
+      try await engine.write(value(1), key: key(1))
+      var random = SystemRandomNumberGenerator()
+      let megabyte = Data((0..<1 << 20).map { _ in UInt8.random(in: 0...255, using: &random) })
+      var written = 0
+      let error = await #expect(throws: StorageError.self) {
+        while written < 200 {
+          try await engine.write(megabyte, key: key(100 + written))
+          written += 1
+        }
+      }
+      #expect(error?.code == .diskFull, "\(String(describing: error))")
+      #expect(try await engine.read(key: key(1)) == value(1))
+      #expect(try await engine.keyCount() == written + 1)
+      try disk.makeRoom()
+      try await engine.write(megabyte, key: key(2))
+      #expect(try await engine.keyCount() == written + 2)
+      await server.stop(.immediate)
+    }
+  #endif
+}

@@ -1,0 +1,131 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomPostgreSQL
+import TestFixtures
+import Testing
+
+@Suite("PostgreSQL: opening", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
+struct PostgreSQLOpeningTests {
+  private func error(
+    _ connection: String, namespace: String = newNamespace(), timeLimit: Duration = .seconds(1)
+  ) async -> StorageError? {
+    do {
+      _ = try await PostgreSQLStorageEngine(connection, namespace: namespace, timeLimit: timeLimit)
+      return nil
+    } catch {
+      return error as? StorageError
+    }
+  }
+
+  @Test(
+    "A server that is not there is unavailable",
+    arguments: [
+      "host=127.0.0.1 port=1 user=nobody", "host=/nowhere user=nobody", "host=nowhere.invalid user=nobody",
+      "host=127.0.0.1,localhost port=1,2 user=nobody", "postgresql://nobody:secret@127.0.0.1:1/db",
+      // Nobody answers there: https://www.rfc-editor.org/rfc/rfc5737
+      "host=192.0.2.1 user=nobody",
+    ])
+  func notThere(connection: String) async throws {
+    let error = try #require(await error(connection))
+    #expect(error.code == .unavailable, "\(error)")
+    #expect(!error.description.contains("secret") && !error.description.contains("\n"))
+  }
+
+  @Test(
+    "A connection string that cannot be read is refused, and not shown",
+    arguments: [
+      "password=secret host", "postgresql://me:secret@[::1/db", "nonsense=secret",
+      "host=a,b port=1,2,3 password=secret",
+      "secret\0",
+    ])
+  func malformed(connection: String) async throws {
+    let error = try #require(await error(connection))
+    #expect(error.code == .unsupported)
+    #expect(!error.description.contains("secret") && !String(reflecting: error).contains("secret"))
+  }
+
+  @Test(
+    "A name that no schema can have is refused",
+    arguments: ["", "pg_mine", String(repeating: "n", count: 64), "a\0b"])
+  func namespace(name: String) async throws {
+    try await PostgreSQLServer.shared.start()
+    #expect(await error(PostgreSQLServer.shared.connection, namespace: name)?.code == .unsupported)
+  }
+
+  @Test(
+    "Any other name is a schema of its own", arguments: ["Ä \"quoted\" 'name'", "UPPER", "upper", "a.b; --"])
+  func anyName(name: String) async throws {
+    let engine = try await newEngine(name)
+    try await engine.write(Data(name.utf8), key: key(1))
+    #expect(try await newEngine(name).read(key: key(1)) == Data(name.utf8))
+    try await engine.removeAllData()
+  }
+
+  @Test("Another program's table is refused and left alone")
+  func anotherProgram() async throws {
+    let server = PostgreSQLServer.shared
+    try await server.start()
+    let name = newNamespace().replacing("-", with: "_").lowercased()
+    try await server.execute(
+      "CREATE SCHEMA \(name); CREATE TABLE \(name).entries (mine text); INSERT INTO \(name).entries VALUES ('mine')"
+    )
+    let error = try #require(await error(server.connection, namespace: name))
+    #expect(error.code == .unsupported && error.description.contains("another program"))
+    try await server.execute(
+      "DO $$ BEGIN ASSERT (SELECT count(*) FROM \(name).entries WHERE mine = 'mine') = 1; END $$")
+  }
+
+  @Test("A later format is refused")
+  func laterFormat() async throws {
+    let name = newNamespace().replacing("-", with: "_").lowercased()
+    try await newEngine(name).close()
+    try await PostgreSQLServer.shared.execute(
+      "COMMENT ON TABLE \(name).entries IS 'Stockroom entries, format 2'")
+    let error = try #require(await error(PostgreSQLServer.shared.connection, namespace: name))
+    #expect(error.code == .unsupported && error.description.contains("later format"))
+  }
+
+  @Test("An ordinary user works in a schema of his own")
+  func ordinaryUser() async throws {
+    let server = PostgreSQLServer.shared
+    try await server.start()
+    let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
+    try await server.execute("CREATE ROLE \(name) LOGIN; CREATE SCHEMA \(name) AUTHORIZATION \(name)")
+    let connection = "host=\(server.directory.path) dbname=postgres user=\(name)"
+    let engine = try await PostgreSQLStorageEngine(connection, namespace: name)
+    let changes = try await engine.changes()
+    try await engine.write(value(1), key: key(1))
+    try await engine.withTransaction { try $0.write(value(2), key: key(2)) }
+    try await engine.removeAllData()
+    #expect(try await engine.keyCount() == 0)
+    _ = changes
+    #expect(await error(connection, namespace: name + "_other")?.code == .permissionDenied)
+  }
+
+  @Test("Ten engines that open a new namespace at once share it")
+  func race() async throws {
+    let name = newNamespace()
+    try await withThrowingTaskGroup { group in
+      for number in 0..<10 {
+        group.addTask { try await newEngine(name).write(value(number), key: key(number)) }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try await newEngine(name).keyCount() == 10)
+  }
+
+  @Test("Without anything that lasts beyond a transaction, all calls work, and there is no feed")
+  func pooled() async throws {
+    try await PostgreSQLServer.shared.start()
+    let engine = try await PostgreSQLStorageEngine(
+      PostgreSQLServer.shared.connection, namespace: newNamespace(), isPooled: true)
+    try await engine.write((0..<100).map { (key($0), value($0)) })
+    try await engine.apply([.remove(key: key(0)), .write(value(1), key: key(200))])
+    #expect(try await engine.withTransaction { try $0.scan(.all, limit: 2).count } == 2)
+    #expect(try await engine.readAllEntries().count == 100)
+    #expect(try await engine.read(keys: [key(5), key(0), key(5)]) == [value(5), value(5)])
+    #expect(!engine.capabilities.contains(.changeFeed))
+    await #expect(throws: StorageError.self) { try await engine.changes() }
+  }
+}
