@@ -71,6 +71,14 @@ struct PostgreSQLBatch {
             .text(announcement))
         ]
       }
+      if written.count == 1 {
+        let entry = written[0]
+        return [
+          .init(
+            .fencedWriteOfOne, writer.parameter, .number(epoch), .key(entry.key), .bytes(entry.data),
+            .text(announcement))
+        ]
+      }
       return portions.map { keys, values in
         .init(.fencedWrite, writer.parameter, .number(epoch), keys, values, .text(announcement))
       }

@@ -10,7 +10,7 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   // Writers: see ``PostgreSQLCommitter``.
   case claim, forget, forgetOthers, fence, lockShared, lockExclusively
   // Changes.
-  case removeAll, lockRows, remove, write, fencedRemove, fencedWrite, notify
+  case removeAll, lockRows, remove, write, fencedRemove, fencedWrite, fencedWriteOfOne, notify
   // Reads.
   case value, values, times, existing, entriesOfKeys, count
   // Reads of many rows, in portions.
@@ -26,7 +26,7 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   var isPrepared: Bool {
     switch self {
     case .fence, .lockShared, .lockExclusively, .lockRows, .remove, .write, .fencedRemove, .fencedWrite,
-      .notify, .value, .values, .times, .existing, .entriesOfKeys:
+      .fencedWriteOfOne, .notify, .value, .values, .times, .existing, .entriesOfKeys:
       true
     default: false
     }
@@ -123,6 +123,16 @@ struct PostgreSQLStatements: Sendable {
       WITH \(fence(place)), written AS (\(write("$3", "$4", fencedBy: "fence", place)))
       SELECT (SELECT count(*) FROM fence), \(notify("$5", place))
       """
+    case .fencedWriteOfOne:
+      // The same for one entry, which takes the server a fifth less time.
+      """
+      WITH \(fence(place, andReturning: ", \(moment) AS moment")), written AS (
+        INSERT INTO \(entries) AS entry (sequence, created, updated, key, value)
+        SELECT nextval('\(sequence.replacing("'", with: "''"))'), moment, moment, $3::bytea, $4::bytea FROM fence
+        \(overwriting)
+      )
+      SELECT (SELECT count(*) FROM fence), \(notify("$5", place))
+      """
     case .notify: "SELECT \(notify("$1", place))"
 
     case .value: "SELECT value FROM \(entries) WHERE key = $1::bytea"
@@ -165,12 +175,12 @@ struct PostgreSQLStatements: Sendable {
   }
 
   /// Lets a commit happen only if the writer has not been fenced off since, and takes the lock that all writers share.
-  private static func fence(_ place: PostgreSQLNamespace) -> String {
+  private static func fence(_ place: PostgreSQLNamespace, andReturning more: String = "") -> String {
     """
     fence AS (
       UPDATE \(place.table("commits")) SET epoch = $2::bigint + 1, used = now()
       WHERE writer = $1::bytea AND epoch = $2::bigint
-      RETURNING pg_advisory_xact_lock_shared(\(place.lock(of: .writers)))
+      RETURNING pg_advisory_xact_lock_shared(\(place.lock(of: .writers)))\(more)
     )
     """
   }
@@ -191,17 +201,25 @@ struct PostgreSQLStatements: Sendable {
   ) -> String {
     """
     WITH now AS MATERIALIZED (
-      SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 AS moment\(fence.map { " FROM \($0)" } ?? "")
+      SELECT \(moment) AS moment\(fence.map { " FROM \($0)" } ?? "")
     )
     INSERT INTO \(place.table("entries")) AS entry (sequence, created, updated, key, value)
     SELECT sequence, moment, moment, key, value FROM (
       SELECT nextval('\(place.table("entry_sequence").replacing("'", with: "''"))') AS sequence, now.moment, new.key, new.value
       FROM now, unnest(\(keys)::bytea[], \(values)::bytea[]) AS new(key, value)
     ) AS numbered ORDER BY key
+    \(overwriting)
+    """
+  }
+
+  /// The server's clock, in nanoseconds.
+  private static let moment = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
+
+  /// The clock may have been set back, or be that of another machine (rule W2).
+  private static let overwriting = """
     ON CONFLICT (key) DO UPDATE
     SET value = excluded.value, updated = greatest(entry.updated, excluded.updated)
     """
-  }
 
   /// In byte order of keys too.
   private static func remove(

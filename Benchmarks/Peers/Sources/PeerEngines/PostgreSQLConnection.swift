@@ -77,7 +77,8 @@ final class PostgreSQLConnection {
   }
 
   /// A nil pointer would stand for NULL.
-  private static let empty = UnsafePointer(UnsafeMutablePointer<CChar>.allocate(capacity: 1))
+  nonisolated(unsafe) private static let empty = UnsafePointer(
+    UnsafeMutablePointer<CChar>.allocate(capacity: 1))
 
   /// Copies the entries into a temporary table, and merges them from there.
   func copy(_ dataAndKeys: [(key: CacheKey, data: Data)]) throws {
