@@ -13,8 +13,8 @@ let settings: [SwiftSetting] =
   ] + warnings
 
 /// A storage engine: a library product and a target that depends on Core and on what it stores with.
-/// The tests of one that is persistent have golden files.
-let engines: [(name: String, isPersistent: Bool, storesWith: [Target.Dependency])] = [
+/// The tests of one that keeps files have golden files.
+let engines: [(name: String, keepsFiles: Bool, storesWith: [Target.Dependency])] = [
   ("StockroomMemory", false, [.product(name: "HashTreeCollections", package: "swift-collections")]),
   ("StockroomFileSystem", true, []),
   ("StockroomSQLite", true, ["StockroomCSQLite"]),
@@ -166,6 +166,6 @@ let package = Package(
           "StockroomCLI",
           .init(stringLiteral: $0.name),
         ],
-        resources: $0.isPersistent ? [.copy("Golden")] : [], swiftSettings: settings)
+        resources: $0.keepsFiles ? [.copy("Golden")] : [], swiftSettings: settings)
     }
 )

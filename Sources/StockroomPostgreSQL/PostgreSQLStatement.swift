@@ -3,7 +3,7 @@ import StockroomCore
 /// What the engine says to the server.
 enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   // What a session and its transactions are like.
-  case settings, localSettings, allowSequentialScans, beginWriting, beginReading, commit, rollback
+  case settings, localSettings, allowSequentialScans, beginWriting, beginReading, commit
   // Places.
   case recognise, list, drop, lockCreation, makeSchema, makeEntries, makeSequence, makeCommits, mark,
     storeValuesOutside
@@ -58,7 +58,6 @@ struct PostgreSQLStatements: Sendable {
     case .beginWriting: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
     case .beginReading: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
     case .commit: "COMMIT"
-    case .rollback: "ROLLBACK"
 
     case .recognise:
       """
