@@ -105,6 +105,7 @@ extension CheckDefinition {
           let key = key("key-\(number)")
           try await network.untilAvailable { try await $0.write(data("v"), key: key) }
           try await network.untilAvailable { _ = try await $0.read(key: key) }
+          network.context.noteProgress()
           if number.isMultiple(of: 10) {
             try await network.untilAvailable { _ = try await $0.readAllDataAndKeys() }
           }
@@ -153,13 +154,15 @@ private struct NetworkUnderTest: Sendable {
   let proxy: NetworkProxy
   let engine: EngineUnderTest
 
-  /// Calls `body` again if the engine has not noticed yet that the network works, or the machine is busy. The whole ends with
-  /// the stall timeout.
+  /// Calls `body`, which may be done twice, again if the engine has not noticed yet that the network works, or the machine is
+  /// busy. The whole ends with the stall timeout.
   func untilAvailable<Result>(_ body: (EngineUnderTest) async throws -> Result) async throws -> Result {
     while true {
       do {
         return try await body(engine)
-      } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .unavailable {
+      } catch let failure as CallFailure {
+        let code = (failure.error as? StorageError)?.code
+        guard code == .unavailable || code == .outcomeUnknown else { throw failure }
         try Task.checkCancellation()
       }
     }

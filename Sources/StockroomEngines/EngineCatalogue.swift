@@ -64,7 +64,9 @@ public enum EngineCatalogue {
       // A directory below a link has several paths.
       let place = CacheKey(directory.resolvingSymlinksInPath().path).value
       return try await PostgreSQLStorageEngine(
-        reached, namespace: namespacePrefix + place, durability: durability)
+        reached, namespace: namespacePrefix + place, durability: durability,
+        // A machine that is busy with checks is no silent server.
+        timeLimit: .seconds(300))
     }
   }
 

@@ -17,7 +17,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
   static let all: [NetworkFaultCase] = [
     .init(rule: .n1, fault: .waitsForEver, check: "network.silent-read"),
     .init(rule: .n1, fault: .waitsForEver, check: "network.silent-write"),
-    .init(rule: .n1, fault: .ignoresCancellation, check: "network.cancelled-write"),
+    .init(rule: .n1, fault: .ignoresCancellation, check: "network.cancelled-read"),
     .init(rule: .n1, fault: .saysNothingIsThere, check: "network.away-read"),
     .init(rule: .n1, fault: .saysNothingIsThere, check: "network.silent-read-all"),
     .init(rule: .n1, fault: .takesSilenceForSuccess, check: "network.away-batch"),
@@ -38,7 +38,9 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     let server = try WireServer(replicatesLate: replicatesLate)
     let fault = fault
     var suite = ConformanceSuite(
-      "Wire", capabilities: [.networked, .atomicBatches, .persistent], stallTimeout: .seconds(8),
+      "Wire", capabilities: [.networked, .atomicBatches, .persistent],
+      // Only engines with a fault hang.
+      stallTimeout: fault == .none ? .seconds(300) : .seconds(8),
       budget: ConformanceBudget(level)
     ) { directory in
       server.start()
@@ -77,7 +79,8 @@ struct NetworkFaultTests {
   func passes(_ level: ConformanceBudget.Level) async throws {
     for check in try NetworkFaultCase(rule: .n1, fault: .none, check: "").checks(level)
     where check.id.hasPrefix("network.") {
-      #expect(await check.outcome() == .passed, "\(check.id)")
+      let outcome = await check.outcome()
+      #expect(outcome == .passed, "\(check.id): \(outcome)")
     }
   }
 

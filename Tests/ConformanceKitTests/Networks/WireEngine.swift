@@ -103,8 +103,8 @@ final class WireEngine: StorageEngine {
   private func call(_ request: WireServer.Request) async throws -> WireServer.Answer {
     var request = request
     request.password = password
-    let deadline = ContinuousClock.now + Self.timeLimit
     let result = await places.pass { [request] () -> Result<WireServer.Answer, any Error> in
+      let deadline = ContinuousClock.now + Self.timeLimit
       let socket = MutexProtected<(socket: Int32?, isCancelled: Bool)>((nil, false))
       let shared = Shared(socket)
       return await withTaskCancellationHandler {
