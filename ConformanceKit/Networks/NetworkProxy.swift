@@ -101,7 +101,10 @@ final class NetworkProxy: Sendable {
 
   /// Ends the connections that there are.
   func endConnections() {
-    for socket in state.withLock({ $0.connections }) { NetworkSocket.shutDown(socket) }
+    // Behind the lock, since a socket that is closed leaves its number to another one, perhaps somebody else's.
+    state.withLock { state in
+      for socket in state.connections { NetworkSocket.shutDown(socket) }
+    }
   }
 
   // MARK: On threads

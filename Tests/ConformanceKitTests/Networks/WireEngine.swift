@@ -134,11 +134,11 @@ final class WireEngine: StorageEngine {
     func use(_ socket: Int32?) { state.withLock { $0.socket = socket } }
 
     func cancel() {
-      let socket = state.withLock { state in
+      // Behind the lock, as the number of a socket that is closed may be another's by then.
+      state.withLock { state in
         state.isCancelled = true
-        return state.socket
+        if let socket = state.socket { NetworkSocket.shutDown(socket) }
       }
-      if let socket { NetworkSocket.shutDown(socket) }
     }
   }
 
@@ -203,12 +203,13 @@ final class WireEngine: StorageEngine {
         : idle ?? NetworkSocket.connect(to: .loopback(port: port)) as Int32?
     else { throw Lost.before }
     shared.use(socket)
-    defer { shared.use(nil) }
     var reader = LineReader(socket: socket)
     var line = try JSONEncoder().encode(request)
     line.append(UInt8(ascii: "\n"))
     let isSent = NetworkSocket.send(ArraySlice(line), to: socket)
-    guard isSent, let received = reader.next(until: fault == .waitsForEver ? nil : deadline) else {
+    let received = isSent ? reader.next(until: fault == .waitsForEver ? nil : deadline) : nil
+    shared.use(nil)
+    guard let received else {
       NetworkSocket.close(socket)
       throw Lost.during
     }

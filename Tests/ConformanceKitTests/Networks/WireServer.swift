@@ -85,11 +85,11 @@ final class WireServer: Sendable {
   func start() { state.withLock { $0.isAlive = true } }
 
   func kill() {
-    let connections = state.withLock { state in
+    // Behind the lock, as the number of a socket that is closed may be another's by then.
+    state.withLock { state in
       state.isAlive = false
-      return state.connections
+      for connection in state.connections { NetworkSocket.shutDown(connection) }
     }
-    for connection in connections { NetworkSocket.shutDown(connection) }
   }
 
   /// The replica takes the place.
