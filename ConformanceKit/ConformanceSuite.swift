@@ -34,7 +34,7 @@ public struct ConformanceSuite: Sendable {
   public let clockTolerance: Duration
 
   /// The server that the engine reaches, for the checks of rules N1 to N6. Without it, they are skipped.
-  public var server: ConformanceServer?
+  public let server: ConformanceServer?
 
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
@@ -56,6 +56,7 @@ public struct ConformanceSuite: Sendable {
   ///   - budget: How hard the checks try that search for faults.
   ///   - worker: What opens the engine in a process of its own, to be killed there. Without it, the checks that need one
   ///     are left out: see ``checksLeftOut``.
+  ///   - server: The server that the engine reaches, for the checks of rules N1 to N6. Without it, they are skipped.
   ///   - clockTolerance: How much the clock that the engine's timestamps come from may differ from the clock of this
   ///     process, for an engine whose server sets them. Rule W2 allows 2 ms in any case.
   ///   - makeEngine: Opens an engine that keeps everything it keeps inside the directory, which need not exist.
@@ -64,7 +65,7 @@ public struct ConformanceSuite: Sendable {
     _ name: String, capabilities: EngineCapabilities,
     workingDirectory: URL = FileManager.default.temporaryDirectory, stallTimeout: Duration = .seconds(120),
     budget: ConformanceBudget = ConformanceBudget(), worker: ConformanceWorker? = nil,
-    clockTolerance: Duration = .zero,
+    server: ConformanceServer? = nil, clockTolerance: Duration = .zero,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) {
     self.name = name
@@ -73,6 +74,7 @@ public struct ConformanceSuite: Sendable {
     self.stallTimeout = stallTimeout
     self.budget = budget
     self.worker = worker
+    self.server = server
     self.clockTolerance = clockTolerance
     self.makeEngine = makeEngine
   }
@@ -85,13 +87,13 @@ public struct ConformanceSuite: Sendable {
   /// ```
   ///
   /// The parameters are those of
-  /// ``init(_:capabilities:workingDirectory:stallTimeout:budget:worker:clockTolerance:makeEngine:)``.
+  /// ``init(_:capabilities:workingDirectory:stallTimeout:budget:worker:server:clockTolerance:makeEngine:)``.
   ///
   /// - Throws: What opening the engine throws, or closing it.
   public init(
     _ name: String, workingDirectory: URL = FileManager.default.temporaryDirectory,
     stallTimeout: Duration = .seconds(120), budget: ConformanceBudget = ConformanceBudget(),
-    worker: ConformanceWorker? = nil, clockTolerance: Duration = .zero,
+    worker: ConformanceWorker? = nil, server: ConformanceServer? = nil, clockTolerance: Duration = .zero,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) async throws {
     let directory = workingDirectory.appending(
@@ -103,7 +105,7 @@ public struct ConformanceSuite: Sendable {
     try await engine.close()
     self.init(
       name, capabilities: capabilities, workingDirectory: workingDirectory, stallTimeout: stallTimeout,
-      budget: budget, worker: worker, clockTolerance: clockTolerance, makeEngine: makeEngine)
+      budget: budget, worker: worker, server: server, clockTolerance: clockTolerance, makeEngine: makeEngine)
   }
 
   /// The checks that apply to what the engine claims and can be made with what the suite was given, in the order of the

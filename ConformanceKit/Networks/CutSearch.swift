@@ -66,7 +66,7 @@ struct CutSearch: Sendable {
     } catch let error as StorageError where error.code == .unavailable {
       // The opening was cut, or the closing.
     }
-    if let change = await intruder.takeChange() { possible.set(change.data, for: change.key) }
+    if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
     let contents = try await contents(of: direct)
     let expected = possible.description
     try expect(
@@ -80,12 +80,12 @@ struct CutSearch: Sendable {
     _ possible: inout PossibleContents, _ place: String
   ) async throws {
     // What the end of the last step has brought about.
-    if let change = await intruder.takeChange() { possible.set(change.data, for: change.key) }
+    if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
     intruder.watch(step)
     do {
       let read = try await step.perform(on: engine)
       possible.add(step)
-      let change = await intruder.takeChange()
+      let change = try await intruder.takeChange()
       if let change { possible.set(change.data, for: change.key) }
       if let read {
         let expected = possible.description
@@ -94,7 +94,7 @@ struct CutSearch: Sendable {
           "\(place), \(step.phrase) gave \(PossibleContents.describe(read)) instead of \(expected)")
       }
     } catch let error as StorageError {
-      let change = await intruder.takeChange()
+      let change = try await intruder.takeChange()
       switch error.code {
       case .outcomeUnknown: possible.addMaybe(step)
       case .unavailable:
@@ -116,7 +116,6 @@ struct CutSearch: Sendable {
 private final class Intruder: Sendable {
   private struct State {
     var step: CutScenario.Step?
-    var before: CutScenario.Contents = [:]
     var task: Task<(key: CacheKey, data: Data)?, any Error>?
   }
 
@@ -146,8 +145,7 @@ private final class Intruder: Sendable {
   }
 
   /// What has been changed, if the connection was cut since this was last asked.
-  func takeChange() async -> (key: CacheKey, data: Data)? {
-    let task = state.withLock { $0.task.take() }
-    return try? await task?.value
+  func takeChange() async throws -> (key: CacheKey, data: Data)? {
+    try await state.withLock { $0.task.take() }?.value
   }
 }

@@ -53,7 +53,8 @@ struct BenchCommand: AsyncParsableCommand {
     if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
     try fileOptions.write(
       report,
-      unranked: Set(try engineOptions.engines.filter { !$0.capabilities.contains(.persistent) }.map(\.title)))
+      unranked: Set(
+        try engineOptions.usableEngines.filter { !$0.capabilities.contains(.persistent) }.map(\.title)))
     guard let earlier else { return }
     let comparison = BenchmarkComparison(before: earlier, after: report)
     // Standard output has the JSON report only, which may be the next baseline.
@@ -81,7 +82,7 @@ struct BenchCommand: AsyncParsableCommand {
     _ engineOptions: EngineOptions, _ benchmarkOptions: BenchmarkOptions, in directory: URL
   ) async throws -> BenchmarkReport {
     let durability = engineOptions.durability
-    let subjects = try engineOptions.engines.map { engine in
+    let subjects = try engineOptions.usableEngines.map { engine in
       BenchmarkSubject(engine.title, worker: ServeCommand.benchmarkWorker(for: engine, durability)) {
         try await engine.open($0, durability)
       }

@@ -29,8 +29,10 @@ struct CompareCommand: AsyncParsableCommand {
   func run() async throws {
     let format = format
     let conformance = try await engineOptions.withScratchDirectory { directory in
-      let conformance = try await ConformanceRun(try engineOptions.suites(in: directory))
-        .results(reproduction: engineOptions.reproduction())
+      let conformance = try await ConformanceRun(
+        engineOptions.suites(of: try engineOptions.usableEngines, in: directory)
+      )
+      .results(reproduction: engineOptions.reproduction())
       try writeToStandardOutput(Self.conformanceText(conformance, format))
 
       let benchmark: BenchmarkReport

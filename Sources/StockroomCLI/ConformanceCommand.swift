@@ -2,6 +2,7 @@ import ArgumentParser
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomEngines
 
 /// `stockroom conformance`
 struct ConformanceCommand: AsyncParsableCommand {
@@ -67,7 +68,7 @@ struct ConformanceCommand: AsyncParsableCommand {
     }
     // Which checks there are does not depend on where they are made.
     let anywhere = FileManager.default.temporaryDirectory
-    let suites = try suites(in: anywhere)
+    let suites = suites(of: try engineOptions.engines, in: anywhere)
     for check in checks where !suites.contains(where: { $0.checks.contains { $0.id == check } }) {
       let isLater = suites.contains { $0.checksLeftOut.contains { $0.id == check } }
       throw ValidationError(
@@ -75,7 +76,7 @@ struct ConformanceCommand: AsyncParsableCommand {
           ? "The check \(check) is not made at the level \(budgetOptions.level), but at a higher one."
           : "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
     }
-    if try run(in: anywhere).listedChecks.isEmpty {
+    if run(of: suites).listedChecks.isEmpty {
       throw ValidationError("No check of these rules applies to these engines.")
     }
   }
@@ -98,15 +99,16 @@ struct ConformanceCommand: AsyncParsableCommand {
     let anywhere = FileManager.default.temporaryDirectory
     if let writeMatrix {
       return try MarkedSection.conformance.write(
-        ConformanceMatrix(try suites(in: anywhere)).markdown, to: OutputFile(writeMatrix))
+        ConformanceMatrix(suites(of: try engineOptions.engines, in: anywhere)).markdown,
+        to: OutputFile(writeMatrix))
     }
     if list {
-      let list = CheckList(try run(in: anywhere).listedChecks)
+      let list = CheckList(run(of: suites(of: try engineOptions.engines, in: anywhere)).listedChecks)
       return try writeToStandardOutput(
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
-      try await run(in: directory).results(
+      try await run(of: suites(of: engineOptions.usableEngines, in: directory)).results(
         reproduction: engineOptions.reproduction(budgetOptions), jobs: jobs ?? 1,
         processes: jobs == nil ? nil : ConformanceProcesses(arguments: settings),
         resume: resume.map { try ResumeFile(OutputFile($0), settings: settings.joined(separator: " ")) })
@@ -120,14 +122,13 @@ struct ConformanceCommand: AsyncParsableCommand {
     budgetOptions.arguments(seed: budgetOptions.seed) + engineOptions.surroundings
   }
 
-  private func run(in directory: URL) throws -> ConformanceRun {
-    try ConformanceRun(
-      suites(in: directory), checks: checks,
-      rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) })
+  private func run(of suites: [ConformanceSuite]) -> ConformanceRun {
+    ConformanceRun(
+      suites, checks: checks, rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) })
   }
 
-  private func suites(in directory: URL) throws -> [ConformanceSuite] {
-    try engineOptions.suites(budget: budgetOptions.budget, in: directory)
+  private func suites(of engines: [EngineCatalogue.Entry], in directory: URL) -> [ConformanceSuite] {
+    engineOptions.suites(of: engines, budget: budgetOptions.budget, in: directory)
   }
 }
 

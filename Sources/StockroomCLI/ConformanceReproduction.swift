@@ -6,7 +6,7 @@ extension EngineOptions {
   /// The options, as they are written, but for the engines.
   var surroundings: [String] {
     (durability == .full ? [] : ["--durability", durability.rawValue])
-      + (directory.map { ["--directory", $0] } ?? [])
+      + (directory.map { ["--directory", $0] } ?? []) + (postgresql.map { ["--postgresql", $0] } ?? [])
   }
 
   /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made.

@@ -26,13 +26,12 @@ extension EngineCatalogue.Entry {
   func suite(
     durability: Durability = .full, budget: ConformanceBudget = ConformanceBudget(), in directory: URL
   ) -> ConformanceSuite {
-    var suite = ConformanceSuite(
+    ConformanceSuite(
       title, capabilities: capabilities(at: durability), workingDirectory: directory, budget: budget,
-      worker: ServeCommand.conformanceWorker(for: self, durability)
+      worker: ServeCommand.conformanceWorker(for: self, durability),
+      // Only a server of one's own may be killed.
+      server: database == .shared ? .postgreSQL : nil
     ) { [open] in try await open($0, durability) }
-    // A server of one's own may be killed.
-    if connection == PostgreSQLServer.shared.connection { suite.server = .postgreSQL }
-    return suite
   }
 }
 
@@ -45,7 +44,7 @@ extension ConformanceServer {
   ) { directory, port in
     try await PostgreSQLStorageEngine(
       "host=127.0.0.1 port=\(port) user=postgres dbname=postgres sslmode=disable",
-      namespace: EngineCatalogue.namespacePrefix + CacheKey(directory.path).value, maximumConnections: 5,
+      namespace: EngineCatalogue.Database.shared.namespace(for: directory), maximumConnections: 5,
       timeLimit: .seconds(3))
   }
 }

@@ -55,36 +55,48 @@ struct EngineOptions: ParsableArguments {
         + "(default: a server of its own, if one is installed)", valueName: "connection"))
   var postgresql: String?
 
-  /// Without names all that there are, but for PostgreSQL where there is no server.
+  /// Those that are named, or all.
   var engines: [EngineCatalogue.Entry] {
     get throws {
-      try EngineCatalogue.named(names).compactMap { engine in
-        guard engine.capabilities.contains(.networked) else { return engine }
-        if let postgresql { return EngineCatalogue.postgreSQL(postgresql) }
-        return names.isEmpty && !hasServer ? nil : engine
+      try EngineCatalogue.named(names).map { engine in
+        engine.database == nil ? engine : EngineCatalogue.postgreSQL(database ?? .shared)
       }
     }
   }
 
-  private var hasServer: Bool { PostgreSQLServer.installedPrograms() != nil }
+  /// Those that can be used here: without names, PostgreSQL only where there is a server.
+  var usableEngines: [EngineCatalogue.Entry] {
+    get throws { try engines.filter { !leavesServerOut || $0.database == nil } }
+  }
+
+  private var leavesServerOut: Bool {
+    names.isEmpty && postgresql == nil && PostgreSQLServer.installedPrograms() == nil
+  }
+
+  /// The part of somebody's database that this process has.
+  private var database: EngineCatalogue.Database? {
+    postgresql.map { .init(connection: $0, namespacePrefix: Self.namespacePrefix) }
+  }
+
+  private static let namespacePrefix = "stockroom_\(UInt32.random(in: .min ... .max))_"
 
   /// Starts the server that engines need, and says which engine is left out.
   private func prepare() async throws {
-    // Before any process is started.
-    _ = EngineCatalogue.namespacePrefix
-    if try postgresql == nil && engines.contains(where: { $0.connection != nil }) {
-      try await PostgreSQLServer.shared.start()
-    }
-    if names.isEmpty, postgresql == nil, !hasServer {
+    let databases = try usableEngines.map(\.database)
+    if databases.contains(.shared) { try await PostgreSQLServer.shared.start() }
+    // Finds out soon whether the server is there, which engines wait for.
+    if databases.contains(where: { $0 != nil && $0 == database }) { try await removeNamespaces() }
+    if leavesServerOut {
       writeToStandardError(
         "PostgreSQL is left out: no server is installed here. --postgresql names one elsewhere.\n")
     }
   }
 
-  /// The checks for the engines, below a directory.
-  func suites(budget: ConformanceBudget = ConformanceBudget(), in directory: URL) throws -> [ConformanceSuite]
-  {
-    try engines.map { $0.suite(durability: durability, budget: budget, in: directory) }
+  /// The checks for engines, below a directory.
+  func suites(
+    of engines: [EngineCatalogue.Entry], budget: ConformanceBudget = ConformanceBudget(), in directory: URL
+  ) -> [ConformanceSuite] {
+    engines.map { $0.suite(durability: durability, budget: budget, in: directory) }
   }
 
   func validate() throws {
@@ -94,9 +106,9 @@ struct EngineOptions: ParsableArguments {
 
   /// Leaves nothing in somebody's database. A server of one's own goes as a whole.
   private func removeNamespaces() async throws {
-    guard let postgresql else { return }
+    guard let database else { return }
     try await PostgreSQLStorageEngine.removeNamespaces(
-      beginningWith: EngineCatalogue.namespacePrefix, at: postgresql)
+      beginningWith: database.namespacePrefix, at: database.connection)
   }
 
   /// Calls `body` with a new directory, which is removed afterwards, also if `body` throws.

@@ -29,6 +29,9 @@ struct ServeCommand: AsyncParsableCommand {
   @Option(help: "The database of an engine that reaches a server.")
   var connection: String?
 
+  @Option(help: "What the namespaces in that database begin with.")
+  var namespacePrefix = EngineCatalogue.Database.shared.namespacePrefix
+
   func validate() throws {
     _ = try EngineCatalogue.named([engine])
   }
@@ -36,7 +39,10 @@ struct ServeCommand: AsyncParsableCommand {
   func run() async throws {
     let durability = durability
     for named in try EngineCatalogue.named([engine]) {
-      let entry = named.connection == nil ? named : EngineCatalogue.postgreSQL(connection)
+      let database = connection.map {
+        EngineCatalogue.Database(connection: $0, namespacePrefix: namespacePrefix)
+      }
+      let entry = named.database == nil ? named : EngineCatalogue.postgreSQL(database ?? .shared)
       switch client {
       case .checks: try await ConformanceWorker.serve { try await entry.open($0, durability) }
       case .benchmarks: try await BenchmarkWorker.serve { try await entry.open($0, durability) }
@@ -66,6 +72,7 @@ struct ServeCommand: AsyncParsableCommand {
     _ client: Client, _ engine: EngineCatalogue.Entry, _ durability: Durability
   ) -> [String] {
     ["serve", client.rawValue, engine.name, "--durability", durability.rawValue]
-      + (engine.connection.map { ["--connection", $0] } ?? [])
+      + (engine.database.map { ["--connection", $0.connection, "--namespace-prefix", $0.namespacePrefix] }
+        ?? [])
   }
 }

@@ -21,24 +21,47 @@ public enum EngineCatalogue {
     public let capabilities: EngineCapabilities
     /// Opens it in a directory, or in the namespace of a database that stands for it.
     public let open: @Sendable (URL, Durability) async throws -> any StorageEngine
-    /// The connection string of the server that it reaches; nil if it reaches none.
-    public let connection: String?
+    /// Where it keeps entries if it reaches a server; nil if it reaches none.
+    public let database: Database?
 
     /// An engine with these names, promises and opening.
     public init(
-      _ name: String, _ title: String, _ capabilities: EngineCapabilities, connection: String? = nil,
+      _ name: String, _ title: String, _ capabilities: EngineCapabilities, database: Database? = nil,
       open: @escaping @Sendable (URL, Durability) async throws -> any StorageEngine
     ) {
       self.name = name
       self.title = title
       self.capabilities = capabilities
-      self.connection = connection
+      self.database = database
       self.open = open
     }
 
     /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.
     public func capabilities(at durability: Durability) -> EngineCapabilities {
       durability == .full ? capabilities : capabilities.subtracting(.durableWrites)
+    }
+  }
+
+  /// The part of a server's database that engines have.
+  public struct Database: Sendable, Equatable {
+    /// How it is reached.
+    public let connection: String
+    /// What the names of the engines' namespaces begin with.
+    public let namespacePrefix: String
+
+    /// The namespaces with this prefix at this connection.
+    public init(connection: String, namespacePrefix: String) {
+      (self.connection, self.namespacePrefix) = (connection, namespacePrefix)
+    }
+
+    /// That of ``PostgreSQLServer/shared``.
+    public static let shared = Database(
+      connection: PostgreSQLServer.shared.connection, namespacePrefix: "stockroom_")
+
+    /// The namespace that stands for a directory.
+    public func namespace(for directory: URL) -> String {
+      // A directory below a link has several paths.
+      namespacePrefix + CacheKey(directory.resolvingSymlinksInPath().path).value
     }
   }
 
@@ -53,31 +76,16 @@ public enum EngineCatalogue {
   /// Every built-in engine. That on PostgreSQL has a server of its own.
   public static let all = onThisMachine + [postgreSQL()]
 
-  /// The engine on PostgreSQL.
-  ///
-  /// - Parameter connection: The connection string. Nil stands for ``PostgreSQLServer/shared``, which is started then.
-  public static func postgreSQL(_ connection: String? = nil) -> Entry {
-    let reached = connection ?? PostgreSQLServer.shared.connection
-    return Entry("postgresql", "PostgreSQL", database.union(.networked), connection: reached) {
-      directory, durability in
-      if connection == nil { try await PostgreSQLServer.shared.start() }
-      // A directory below a link has several paths.
-      let place = CacheKey(directory.resolvingSymlinksInPath().path).value
+  /// The engine on PostgreSQL. ``PostgreSQLServer/shared`` is started when it is needed.
+  public static func postgreSQL(_ place: Database = .shared) -> Entry {
+    Entry("postgresql", "PostgreSQL", database.union(.networked), database: place) { directory, durability in
+      if place == .shared { try await PostgreSQLServer.shared.start() }
       return try await PostgreSQLStorageEngine(
-        reached, namespace: namespacePrefix + place, durability: durability,
+        place.connection, namespace: place.namespace(for: directory), durability: durability,
         // A machine that is busy with checks is no silent server.
         timeLimit: .seconds(300))
     }
   }
-
-  /// What the namespaces of these engines begin with, in this process and in those that it has started.
-  public static let namespacePrefix = {
-    let name = "STOCKROOM_NAMESPACE_PREFIX"
-    if let prefix = ProcessInfo.processInfo.environment[name] { return prefix }
-    let prefix = "stockroom_\(UInt32.random(in: .min ... .max))_"
-    setenv(name, prefix, 1)
-    return prefix
-  }()
 
   /// The engines that keep entries in memory or in files.
   public static let onThisMachine = [

@@ -194,12 +194,6 @@ public final class PostgreSQLServer: Sendable {
     running.process.kill()
   }
 
-  /// Stops all processes of the server where they are, or lets them go on.
-  public func suspend(_ isSuspended: Bool) {
-    guard let running = running.withLock({ $0 }) else { return }
-    kill(-running.process.identifier, isSuspended ? SIGSTOP : SIGCONT)
-  }
-
   /// Runs one of the server's programs.
   ///
   /// - Throws: `StorageError` with code `io` if it fails.

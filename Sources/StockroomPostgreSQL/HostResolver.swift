@@ -11,6 +11,9 @@ import StockroomCore
 /// Resolves names of hosts. The system does so without a limit, and without a way to give up, so that a thread of its own waits for it.
 final class HostResolver: Sendable {
   private let answer = MutexProtected<Result<[String], any Error>?>(nil)
+  private let isAnswered: PostgreSQLSignal
+
+  private init() throws { isAnswered = try PostgreSQLSignal() }
 
   /// The addresses of the host; one that is nil if libpq needs none.
   static func addresses(
@@ -19,21 +22,21 @@ final class HostResolver: Sendable {
     guard let name = host.name, host.address == nil, !name.hasPrefix("/"), !name.hasPrefix("@") else {
       return [nil]
     }
-    let resolver = HostResolver()
+    let resolver = try HostResolver()
     let thread = DedicatedThread()
     try thread.enqueue {
       let result = Result { try resolve(name) }
       resolver.answer.withLock { $0 = result }
-      // It ends by itself, whoever still waits by then.
+      resolver.isAnswered.send()
+      // It ends by itself, also if nobody waits for it any more.
       thread.stop()
     }
-    while ContinuousClock.now < deadline {
-      if let result = resolver.answer.withLock({ $0 }) { return try result.get() }
-      usleep(200)
-      try meanwhile()
+    _ = try PostgreSQLSocket.wait(for: resolver.isAnswered.reading, until: deadline, meanwhile: meanwhile)
+    guard let answer = resolver.answer.withLock({ $0 }) else {
+      throw PostgreSQLFailure(
+        sqlState: nil, text: "the name \(name) has not been resolved in time", isConnectionLost: true)
     }
-    throw PostgreSQLFailure(
-      sqlState: nil, text: "the name \(name) has not been resolved in time", isConnectionLost: true)
+    return try answer.get()
   }
 
   private static func resolve(_ name: String) throws -> [String] {

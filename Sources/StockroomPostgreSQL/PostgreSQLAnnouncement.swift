@@ -19,7 +19,8 @@ struct PostgreSQLAnnouncement {
   init(of writer: UUID, _ epoch: Int64, _ operations: [[StorageOperation]]) {
     self.writer = writer.uuidString
     self.epoch = epoch
-    change = StorageChange(operations) ?? .everything
+    // Each key takes four bytes and a comma at least.
+    change = StorageChange(operations, keyLimit: Self.capacity / 5) ?? .everything
     let head = "\(self.writer) \(epoch) "
     var body = "*"
     if case .keys(let keys) = change {

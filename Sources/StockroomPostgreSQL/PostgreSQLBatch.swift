@@ -18,30 +18,17 @@ struct PostgreSQLBatch {
   var isEmpty: Bool { !removesAll && removed.isEmpty && written.isEmpty }
 
   init(_ requests: [[StorageOperation]]) {
-    var removesAll = false
-    var changes: [CacheKey: (data: Data?, isRenewed: Bool, order: Int)] = [:]
-    var order = 0
+    var merged = MergedOperations()
     for operation in requests.joined() {
-      order += 1
       switch operation {
-      case .removeAll:
-        removesAll = true
-        changes = [:]
-      case .remove(let key): changes[key] = (nil, true, order)
-      case .write(let data, let key):
-        if let change = changes[key] {
-          changes[key] = (data, change.isRenewed, change.data == nil ? order : change.order)
-        } else {
-          changes[key] = (data, false, order)
-        }
+      case .write(let data, let key): merged.write(data, key: key)
+      case .remove(let key): merged.remove(key)
+      case .removeAll: merged.removeAll()
       }
     }
-    self.removesAll = removesAll
-    let renewed = removesAll ? [:] : changes.filter { $0.value.isRenewed }
-    removed = renewed.keys.sorted()
-    written = changes.sorted { $0.value.order < $1.value.order }.compactMap { key, change in
-      change.data.map { (key, $0) }
-    }
+    removesAll = merged.removesAll
+    removed = merged.changes.filter { $0.value.isRenewed }.keys.sorted()
+    written = merged.inOrder.compactMap { key, change in change.data.map { (key, $0) } }
     isShared =
       !removesAll
       && requests.allSatisfy { request in

@@ -1,7 +1,20 @@
 import StockroomCore
 
-/// A call that waits for its turn, and then for the server: each for half of its time limit at most (rule N1).
-final class PostgreSQLCall<Answer: Sendable>: Sendable {
+/// A call, whatever its answer is.
+protocol PostgreSQLPendingCall: Sendable {
+  /// When the call ends, whatever has happened.
+  var deadline: ContinuousClock.Instant { get }
+  /// Whether anybody waits for it.
+  var isWanted: Bool { get }
+  /// Begins the work, unless nobody waits for it any more.
+  func begin() -> Bool
+  /// Ends the call if it has waited for too long.
+  func endIfDue()
+  func fail(_ error: any Error)
+}
+
+/// A call that waits for its turn for half of its time limit at most, and then for the server (rule N1).
+final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
   typealias Finish = @Sendable (Result<Answer, any Error>) -> Void
 
   private enum Stage {
@@ -15,7 +28,6 @@ final class PostgreSQLCall<Answer: Sendable>: Sendable {
   /// Whether it may be ended while it is under way, since it changes nothing.
   private let isRead: Bool
   private let lastStart: ContinuousClock.Instant
-  /// When the call ends, whatever has happened.
   let deadline: ContinuousClock.Instant
 
   /// How long a cancelled write waits for its outcome.
@@ -70,7 +82,6 @@ final class PostgreSQLCall<Answer: Sendable>: Sendable {
     finish?(.failure(CancellationError()))
   }
 
-  /// Begins the work, unless nobody waits for it any more.
   func begin() -> Bool {
     endIfDue()
     return stage.withLock { stage in
@@ -91,12 +102,12 @@ final class PostgreSQLCall<Answer: Sendable>: Sendable {
     finish?(result)
   }
 
-  /// Whether anybody waits for it.
+  func fail(_ error: any Error) { end(.failure(error)) }
+
   var isWanted: Bool {
     stage.withLock { if case .ended = $0 { false } else { true } }
   }
 
-  /// Ends the call if it has waited for too long.
   func endIfDue() {
     let now = ContinuousClock.now
     let error = stage.withLock { stage -> StorageError? in
@@ -110,6 +121,6 @@ final class PostgreSQLCall<Answer: Sendable>: Sendable {
       default: nil
       }
     }
-    if let error { end(.failure(error)) }
+    if let error { fail(error) }
   }
 }

@@ -46,12 +46,16 @@ final class PostgreSQLConnector: Sendable {
     meanwhile: @escaping () throws -> Void = {}
   ) throws -> PostgreSQLConnection {
     var attempt = 0
+    var last: StorageError?
     while true {
       do {
         return try attemptAll(until: deadline, meanwhile)
       } catch let error as StorageError {
+        // An attempt that the deadline has cut short says less than the one before it.
+        guard ContinuousClock.now < deadline else { throw last ?? error }
         let isTemporary = (error.underlying as? PostgreSQLFailure)?.isTemporary ?? false
-        guard isPatient, isTemporary, ContinuousClock.now < deadline else { throw error }
+        guard isPatient, isTemporary else { throw error }
+        last = error
       }
       try Self.pause(attempt, until: deadline, meanwhile)
       attempt += 1

@@ -87,7 +87,7 @@ extension PostgreSQLStorageEngine {
       func run(_ step: PostgreSQLConnection.Step, in namespace: String) throws -> PostgreSQLResult? {
         let deadline = ContinuousClock.now + settings.timeLimit
         let connector = PostgreSQLConnector(address, try PostgreSQLNamespace(namespace), settings)
-        return try connector.connect(until: deadline).run([step], until: deadline).first
+        return try connector.connect(until: deadline, isPatient: false).run([step], until: deadline).first
       }
       guard let names = try run(.init(.list, .text(prefix)), in: prefix) else { return }
       for row in 0..<names.rowCount {

@@ -21,24 +21,28 @@ final class PostgreSQLReader: Sendable {
 
   /// Reads a group of keys with one statement for all values, and one for all times.
   func perform(_ reads: [PostgreSQLReaders.SmallRead], meanwhile: @escaping () -> Void) {
-    let reads = reads.filter { $0.begin() }
-    guard let deadline = reads.map(\.deadline).min() else { return }
-    do {
-      try retrying(until: deadline, while: { reads.contains(where: \.isWanted) }, meanwhile) {
-        try $0.answer(reads, until: deadline)
-      }
-    } catch {
-      for read in reads { read.fail(error) }
-    }
+    let reads = reads.filter { $0.pending.begin() }
+    serve(reads.map(\.pending), meanwhile) { try $0.answer(reads, until: $1) }
   }
 
   /// Reads what takes long.
   func perform(_ read: any LargeRead, meanwhile: @escaping () -> Void) {
-    guard read.begin() else { return }
+    guard read.pending.begin() else { return }
+    serve([read.pending], meanwhile) { connection, _ in try read.run(on: connection) }
+  }
+
+  /// Calls `body` with a connection and the first deadline. The calls that it does not end fail if it does.
+  private func serve(
+    _ calls: [any PostgreSQLPendingCall], _ meanwhile: @escaping () -> Void,
+    _ body: (PostgreSQLConnection, ContinuousClock.Instant) throws -> Void
+  ) {
+    guard let deadline = calls.map(\.deadline).min() else { return }
     do {
-      try retrying(until: read.deadline, while: { read.isWanted }, meanwhile) { try read.run(on: $0) }
+      try retrying(until: deadline, while: { calls.contains { $0.isWanted } }, meanwhile) {
+        try body($0, deadline)
+      }
     } catch {
-      read.fail(error)
+      for call in calls { call.fail(error) }
     }
   }
 

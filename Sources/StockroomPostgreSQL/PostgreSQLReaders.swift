@@ -12,6 +12,13 @@ final class PostgreSQLReaders: Sendable {
   enum SmallRead: Sendable {
     case value(CacheKey, PostgreSQLCall<Data?>)
     case times(CacheKey, PostgreSQLCall<EntryHeader?>)
+
+    var pending: any PostgreSQLPendingCall {
+      switch self {
+      case .value(_, let call): call
+      case .times(_, let call): call
+      }
+    }
   }
 
   private struct State {
@@ -122,9 +129,8 @@ final class PostgreSQLReaders: Sendable {
 
   /// Ends the calls that have waited for a connection for too long.
   private func endOverdueCalls() {
-    let (small, large) = state.withLock { ($0.small, $0.large) }
-    for read in small { read.endIfDue() }
-    for read in large { read.endIfDue() }
+    let waiting = state.withLock { $0.small.map(\.pending) + $0.large.map(\.pending) }
+    for call in waiting { call.endIfDue() }
   }
 
   /// Ends the threads and the connections. Nobody waits for a read any more.
@@ -137,50 +143,9 @@ final class PostgreSQLReaders: Sendable {
   }
 }
 
-extension PostgreSQLReaders.SmallRead {
-  var isWanted: Bool {
-    switch self {
-    case .value(_, let call): call.isWanted
-    case .times(_, let call): call.isWanted
-    }
-  }
-
-  var deadline: ContinuousClock.Instant {
-    switch self {
-    case .value(_, let call): call.deadline
-    case .times(_, let call): call.deadline
-    }
-  }
-
-  func begin() -> Bool {
-    switch self {
-    case .value(_, let call): call.begin()
-    case .times(_, let call): call.begin()
-    }
-  }
-
-  func endIfDue() {
-    switch self {
-    case .value(_, let call): call.endIfDue()
-    case .times(_, let call): call.endIfDue()
-    }
-  }
-
-  func fail(_ error: any Error) {
-    switch self {
-    case .value(_, let call): call.end(.failure(error))
-    case .times(_, let call): call.end(.failure(error))
-    }
-  }
-}
-
 /// A read of many entries.
 protocol LargeRead: Sendable {
-  var isWanted: Bool { get }
-  var deadline: ContinuousClock.Instant { get }
-  func begin() -> Bool
-  func endIfDue()
-  func fail(_ error: any Error)
+  var pending: any PostgreSQLPendingCall { get }
   /// Reads, and ends the call with what has been read.
   func run(on connection: PostgreSQLConnection) throws
 }
@@ -189,11 +154,7 @@ private struct LargeReadOf<Answer: Sendable>: LargeRead {
   let call: PostgreSQLCall<Answer>
   let body: @Sendable (PostgreSQLConnection, ContinuousClock.Instant) throws -> Answer
 
-  var isWanted: Bool { call.isWanted }
-  var deadline: ContinuousClock.Instant { call.deadline }
-  func begin() -> Bool { call.begin() }
-  func endIfDue() { call.endIfDue() }
-  func fail(_ error: any Error) { call.end(.failure(error)) }
+  var pending: any PostgreSQLPendingCall { call }
 
   func run(on connection: PostgreSQLConnection) throws {
     let answer = try body(connection, call.deadline)

@@ -43,7 +43,7 @@ enum PostgreSQLSocket {
 
 extension Duration {
   /// At least one.
-  fileprivate var roundedMilliseconds: Int32 {
+  var roundedMilliseconds: Int32 {
     let (seconds, attoseconds) = components
     return max(1, Int32(clamping: seconds * 1_000 + attoseconds / 1_000_000_000_000_000))
   }

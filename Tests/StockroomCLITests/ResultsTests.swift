@@ -111,7 +111,8 @@ import Testing
   func comparisonFormats(format: OutputFormat) async throws {
     try await withTemporaryDirectory { directory in
       let engines = try EngineOptions.parse(["--engine", "memory"])
-      let conformance = try await ConformanceRun(engines.suites(in: directory), rules: [.k1]).results()
+      let suites = engines.suites(of: try engines.engines, in: directory)
+      let conformance = try await ConformanceRun(suites, rules: [.k1]).results()
       let benchmark = try await BenchmarkRunner(
         configuration: BenchmarkConfiguration(
           entries: 10, repetitions: 1, workloads: [Workload.standard[0]], directory: directory)

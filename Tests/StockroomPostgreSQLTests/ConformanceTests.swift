@@ -7,21 +7,18 @@ import Testing
 
 @Suite(.enabled(if: PostgreSQLServer.installedPrograms() != nil, "No PostgreSQL server is installed."))
 struct PostgreSQLConformanceTests {
-  static let suite = {
-    var suite = ConformanceSuite(
-      "PostgreSQL",
-      capabilities: [
-        .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
-        .transactions, .changeFeed, .networked,
-      ],
-      stallTimeout: .seconds(600), budget: .quick,
-      worker: ConformanceWorker(
-        product: "stockroom",
-        arguments: ["serve", "checks", "postgresql", "--connection", PostgreSQLServer.shared.connection])
-    ) { directory in try await EngineCatalogue.postgreSQL().open(directory, .full) }
-    suite.server = .postgreSQL
-    return suite
-  }()
+  static let suite = ConformanceSuite(
+    "PostgreSQL",
+    capabilities: [
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
+      .transactions, .changeFeed, .networked,
+    ],
+    stallTimeout: .seconds(600), budget: .quick,
+    worker: ConformanceWorker(
+      product: "stockroom",
+      arguments: ["serve", "checks", "postgresql", "--connection", PostgreSQLServer.shared.connection]),
+    server: .postgreSQL
+  ) { directory in try await EngineCatalogue.postgreSQL().open(directory, .full) }
 
   @Test("The PostgreSQL engine keeps the contract", arguments: suite.checks)
   func conforms(_ check: ConformanceCheck) async throws {

@@ -18,23 +18,21 @@ struct PostgreSQLFailoverTests {
 
   private func failOver() async throws {
     let place = try TemporaryDirectory()
-    let settings = ["wal_retrieve_retry_interval=100ms", "shared_buffers=16MB"]
+    let settings = PostgreSQLServer.clusterSettings
     let first = PostgreSQLServer(directory: place.parent.appending(path: "1"), settings: settings)
     try await first.start()
     let second = PostgreSQLServer(
       directory: place.parent.appending(path: "2"), settings: settings, standbyOf: first)
-    try await second.start()
-    try await first.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
-    try await first.execute("SELECT pg_reload_conf()")
+    try await first.waitForStandby(second)
 
     let standbyOnly = await #expect(throws: StorageError.self) {
-      _ = try await PostgreSQLStorageEngine(second.connection, timeLimit: .seconds(5))
+      _ = try await PostgreSQLStorageEngine(second.connection, timeLimit: .seconds(15))
     }
     #expect(standbyOnly?.code == .readOnly)
 
     let engine = try await PostgreSQLStorageEngine(
       "host=\(first.directory.path),\(second.directory.path) user=postgres dbname=postgres",
-      timeLimit: .seconds(20))
+      timeLimit: .seconds(300))
     let counts = Counts()
     try await withThrowingTaskGroup { group in
       for task in 0..<64 {
@@ -64,7 +62,7 @@ struct PostgreSQLFailoverTests {
       let possible = await counts.possible(task)
       #expect(possible.contains(found), "\(found) \(possible)")
     }
-    // Whoever was on the way when the primary died has been answered by the standby.
+    // The calls that were on the way when the primary died have been answered by the standby.
     #expect(await counts.unknown == 0)
     try await engine.close()
     await second.stop(.fast)

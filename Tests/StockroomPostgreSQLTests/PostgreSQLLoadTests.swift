@@ -7,9 +7,13 @@ import Testing
 
 @Suite("PostgreSQL: load and limits", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLLoadTests {
-  @Test("10,000 tasks at once are all served")
+  @Test("10,000 tasks at once are all served, by no more connections than the maximum")
   func manyTasks() async throws {
-    let engine = try await newEngine(newNamespace(), timeLimit: .seconds(300))
+    let namespace = newNamespace()
+    try await PostgreSQLServer.shared.start()
+    let engine = try await PostgreSQLStorageEngine(
+      PostgreSQLServer.shared.connection + " application_name=\(namespace)", namespace: namespace,
+      maximumConnections: 5, timeLimit: .seconds(300))
     try await withThrowingTaskGroup { group in
       for number in 0..<10_000 {
         group.addTask {
@@ -20,6 +24,13 @@ struct PostgreSQLLoadTests {
       try await group.waitForAll()
     }
     #expect(try await engine.keyCount() == 10_000)
+    // Connections stay open, so that there are as many as there ever were.
+    try await PostgreSQLServer.shared.execute(
+      """
+      DO $$ BEGIN
+        ASSERT (SELECT count(*) FROM pg_stat_activity WHERE application_name = '\(namespace)') BETWEEN 2 AND 5;
+      END $$
+      """)
   }
 
   @Test("100,000 entries are one batch, and a million keys one request")
@@ -67,16 +78,18 @@ struct PostgreSQLLoadTests {
     for engine in engines { #expect(try await engine.readAllEntries() == contents) }
   }
 
-  @Test("A subscriber of another engine hears of each change after its connection was lost")
+  @Test("After its connection was lost, a subscriber receives everything, and then each change again")
   func feedReconnects() async throws {
     let namespace = newNamespace()
-    let (listener, writer) = (try await newEngine(namespace), try await newEngine(namespace))
+    let writer = try await newEngine(namespace)
+    let listener = try await PostgreSQLStorageEngine(
+      PostgreSQLServer.shared.connection + " application_name=\(namespace)", namespace: namespace,
+      timeLimit: .seconds(300))
     var changes = try await listener.changes().makeAsyncIterator()
     try await writer.write(value(1), key: key(1))
     #expect(await changes.next() == .keys([key(1)]))
     try await PostgreSQLServer.shared.execute(
-      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_advisory_lock_shared%' AND pid <> pg_backend_pid()"
-    )
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '\(namespace)'")
     #expect(await changes.next() == .everything)
     try await writer.write(value(2), key: key(2))
     // What comes while the listener connects may be part of that.

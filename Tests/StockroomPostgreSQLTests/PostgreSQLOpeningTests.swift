@@ -8,7 +8,7 @@ import Testing
 @Suite("PostgreSQL: opening", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLOpeningTests {
   private func error(
-    _ connection: String, namespace: String = newNamespace(), timeLimit: Duration = .seconds(1)
+    _ connection: String, namespace: String = newNamespace(), timeLimit: Duration = .seconds(300)
   ) async -> StorageError? {
     do {
       _ = try await PostgreSQLStorageEngine(connection, namespace: namespace, timeLimit: timeLimit)
@@ -27,7 +27,7 @@ struct PostgreSQLOpeningTests {
       "host=192.0.2.1 user=nobody",
     ])
   func notThere(connection: String) async throws {
-    let error = try #require(await error(connection))
+    let error = try #require(await error(connection, timeLimit: .seconds(1)))
     #expect(error.code == .unavailable, "\(error)")
     #expect(!error.description.contains("secret") && !error.description.contains("\n"))
   }

@@ -6,7 +6,7 @@ import TestFixtures
 import Testing
 
 /// An engine on the server that most tests share.
-func newEngine(_ namespace: String, timeLimit: Duration = .seconds(30)) async throws
+func newEngine(_ namespace: String, timeLimit: Duration = .seconds(300)) async throws
   -> PostgreSQLStorageEngine
 {
   try await PostgreSQLServer.shared.start()

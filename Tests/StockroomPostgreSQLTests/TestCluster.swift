@@ -10,9 +10,7 @@ actor TestCluster {
     path: "stockroom-cluster-\(UUID().uuidString.prefix(8))")
 
   /// Tests that fail over need the standby soon after the primary has been started again. No test cuts the power.
-  private static let settings = [
-    "wal_retrieve_retry_interval=100ms", "shared_buffers=16MB", "fsync=off",
-  ]
+  private static let settings = PostgreSQLServer.clusterSettings + ["fsync=off"]
 
   /// The one that is the primary at first.
   static let first = PostgreSQLServer(
@@ -34,9 +32,7 @@ actor TestCluster {
     hasStandby = true
     try await primary.execute(
       "CREATE ROLE secured LOGIN PASSWORD 'the-password'; CREATE ROLE stranger LOGIN")
-    try await Self.second.start()
-    try await primary.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
-    try await primary.execute("SELECT pg_reload_conf()")
+    try await primary.waitForStandby(Self.second)
   }
 
   /// Kills the primary.
@@ -49,6 +45,18 @@ actor TestCluster {
     try await Self.second.execute("SELECT pg_promote()")
     hasFailedOver = true
     return Self.second.socket
+  }
+}
+
+extension PostgreSQLServer {
+  /// What lets a standby follow soon after its primary has started.
+  static let clusterSettings = ["wal_retrieve_retry_interval=100ms", "shared_buffers=16MB"]
+
+  /// Starts a standby. From now on a commit is acknowledged when it is there too.
+  func waitForStandby(_ standby: PostgreSQLServer) async throws {
+    try await standby.start()
+    try await execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    try await execute("SELECT pg_reload_conf()")
   }
 }
 

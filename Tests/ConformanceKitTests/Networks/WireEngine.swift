@@ -7,7 +7,8 @@ import StockroomCore
 final class WireEngine: StorageEngine {
   enum Fault: String, CaseIterable, Sendable {
     case none
-    case waitsForEver, ignoresCancellation, saysNothingIsThere, takesSilenceForSuccess
+    case waitsForEver, takesLongerThanItsLimit, takesOneReadForAMessage, ignoresCancellation,
+      saysNothingIsThere, takesSilenceForSuccess
     case repeatsBlindly, callsLostAnswersFailures, callsLostAnswersSuccesses, givesUpReads, neverKnows
     case staysDisconnected
     case tellsThePassword, callsARefusalAnError
@@ -207,6 +208,7 @@ final class WireEngine: StorageEngine {
     var line = try JSONEncoder().encode(request)
     line.append(UInt8(ascii: "\n"))
     let isSent = NetworkSocket.send(ArraySlice(line), to: socket)
+    reader.takesOneReadForALine = fault == .takesOneReadForAMessage
     let received = isSent ? reader.next(until: fault == .waitsForEver ? nil : deadline) : nil
     shared.use(nil)
     guard let received else {

@@ -1,0 +1,218 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// What is called while the network does not work.
+enum NetworkCall: String, CaseIterable, Sendable {
+  case read, readAll = "read-all", write, batch, transaction
+
+  var phrase: String {
+    switch self {
+    case .read: "read(key:)"
+    case .readAll: "readAllDataAndKeys()"
+    case .write: "write(_:key:)"
+    case .batch: "apply(_:)"
+    case .transaction: "withTransaction(_:)"
+    }
+  }
+
+  var needs: EngineCapabilities { self == .transaction ? .transactions : [] }
+
+  var isRead: Bool { self == .read || self == .readAll }
+
+  func perform(on engine: EngineUnderTest) async throws {
+    switch self {
+    case .read: _ = try await engine.read(key: key("old"))
+    case .readAll: _ = try await engine.readAllDataAndKeys()
+    case .write: try await engine.write(data("new"), key: key("new"))
+    case .batch: try await engine.apply([.write(data("new"), key: key("new"))])
+    case .transaction:
+      try await engine.withTransaction { try $0.write(data("new"), key: key("new")) }
+    }
+  }
+}
+
+/// An engine that reaches its server through a proxy.
+struct NetworkUnderTest: Sendable {
+  let context: CheckContext
+  let server: ConformanceServer
+  let proxy: NetworkProxy
+  let engine: EngineUnderTest
+
+  /// Calls `body`, which may be done twice, again if the engine has not noticed yet that the network works, or the machine is
+  /// busy. The whole ends with the stall timeout.
+  func untilAvailable<Result>(_ body: (EngineUnderTest) async throws -> Result) async throws -> Result {
+    while true {
+      do {
+        return try await body(engine)
+      } catch let failure as CallFailure {
+        let code = (failure.error as? StorageError)?.code
+        guard code == .unavailable || code == .outcomeUnknown else { throw failure }
+        try Task.checkCancellation()
+      }
+    }
+  }
+
+  /// The contents, once the network works again: by the same engine (rule N3).
+  private func contents() async throws -> [CacheKey: Data] {
+    proxy.set(.open)
+    let entries = try await untilAvailable { try await $0.readAllDataAndKeys() }
+    return Dictionary(uniqueKeysWithValues: entries.map { ($0.key, $0.data) })
+  }
+
+  func checkFault(_ mode: NetworkProxy.Mode, _ call: NetworkCall) async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    proxy.set(mode)
+    let start = ContinuousClock.now
+    async let outcome = outcome(of: call)
+    // Tasks that have nothing to do with the engine.
+    try await gather(0..<100) { _ in await Task.yield() }
+    let error = try await outcome
+    // Many times the limit, since a busy machine takes its time too.
+    let (elapsed, limit) = (start.duration(to: .now), server.timeLimit)
+    try expect(
+      elapsed < limit * Self.timesOfTheLimit,
+      "\(call.phrase) ended after \(elapsed), of which its time limit is \(limit)")
+    guard let error else {
+      throw Violation("\(call.phrase) returned although the server could not be reached")
+    }
+    let mayHaveHappened = error.code == .outcomeUnknown && !call.isRead
+    try expect(
+      error.code == .unavailable || mayHaveHappened, "\(call.phrase) threw \(error)")
+    let contents = try await contents()
+    try expect(contents[key("old")] == data("old"), "an earlier entry was lost")
+    if !mayHaveHappened {
+      try expect(contents[key("new")] == nil, "\(call.phrase) had happened, although it threw unavailable")
+    }
+    try await untilAvailable { try await $0.write(data("later"), key: key("later")) }
+  }
+
+  private func outcome(of call: NetworkCall) async throws -> StorageError? {
+    do {
+      try await call.perform(on: engine)
+      return nil
+    } catch let failure as CallFailure {
+      guard let error = failure.error as? StorageError else { throw failure }
+      return error
+    }
+  }
+
+  /// How many times its limit a call is given.
+  private static let timesOfTheLimit = 20
+
+  func checkCancellation(_ call: NetworkCall) async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    proxy.set(.silent)
+    let tasks = (0..<20).map { _ in Task { try await call.perform(on: engine) } }
+    // One of them at least is under way, and the others wait.
+    try await gather(0..<100) { _ in await Task.yield() }
+    for task in tasks { task.cancel() }
+    var unknown = 0
+    for task in tasks {
+      switch await task.result {
+      case .success: throw Violation("\(call.phrase) returned although the server was silent")
+      case .failure(let error):
+        let cause = (error as? CallFailure)?.error ?? error
+        if cause is CancellationError { continue }
+        let isUnknown = (cause as? StorageError)?.code == .outcomeUnknown
+        try expect(isUnknown && !call.isRead, "\(call.phrase), cancelled, threw \(cause)")
+        unknown += 1
+      }
+    }
+    let contents = try await contents()
+    try expect(
+      unknown > 0 || contents[key("new")] == nil,
+      "\(call.phrase) had happened, although each was cancelled before")
+  }
+
+  /// Many tasks count, each under a key of its own, while something happens to the network again and again.
+  func checkLoad(
+    rounds: Int, _ fault: @escaping @Sendable (NetworkUnderTest) async throws -> Void
+  ) async throws {
+    let counters = MutexProtected<[Int: NetworkCounter]>([:])
+    let acknowledged = AtomicCounter()
+    try await whileRunning(
+      {
+        for _ in 0..<rounds {
+          let before = acknowledged.value
+          // Until the tasks have got on, by the same engine.
+          while acknowledged.value < before + 20 {
+            try Task.checkCancellation()
+            await Task.yield()
+          }
+          context.noteProgress()
+          try await fault(self)
+        }
+      }, readerCount: 64
+    ) { task in
+      var counter = counters.withLock { $0[task, default: NetworkCounter()] }
+      do {
+        try await engine.count(counter.next, under: NetworkCounter.key(of: task))
+        counter.acknowledge()
+        acknowledged.increment()
+      } catch let failure as CallFailure {
+        switch (failure.error as? StorageError)?.code {
+        case .outcomeUnknown?: counter.doubt()
+        case .unavailable?, .conflict?: break
+        default: throw failure
+        }
+      }
+      counters.withLock { [counter] in $0[task] = counter }
+    }
+    let contents = try await contents()
+    for (task, counter) in counters.withLock({ $0 }) {
+      let found =
+        contents[NetworkCounter.key(of: task)].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
+      try expect(
+        counter.possible.contains(found),
+        "the number under \(NetworkCounter.key(of: task)) was \(found) instead of one of \(counter.possible), of which the first has been "
+          + "acknowledged and the last was tried")
+    }
+  }
+
+  func check(_ refusal: ConformanceServer.Refusal) async throws {
+    do {
+      let engine = try await refusal.makeEngine(context.place, proxy.port)
+      _ = try await engine.read(key: key("k"))
+      throw Violation("with \(refusal.reason), the engine was opened and read from")
+    } catch let error as StorageError {
+      try expect(error.code == refusal.code, "with \(refusal.reason), opening threw \(error)")
+      if let secret = refusal.secret {
+        try expect(!"\(error)".contains(secret), "with \(refusal.reason), the error contained what is secret")
+        try expect(
+          !String(reflecting: error).contains(secret),
+          "with \(refusal.reason), the error contained what is secret")
+      }
+    }
+  }
+}
+
+/// What one task can tell of the number under its key.
+private struct NetworkCounter: Sendable {
+  /// From the last number that was acknowledged to the last that may have been written.
+  private(set) var possible = 0...0
+
+  var next: Int { possible.upperBound + 1 }
+
+  mutating func acknowledge() { possible = next...next }
+
+  mutating func doubt() { possible = possible.lowerBound...next }
+
+  static func key(of task: Int) -> CacheKey { StockroomCore.CacheKey(verbatim: "counter-\(task)") }
+}
+
+extension EngineUnderTest {
+  /// Writes the number: in a transaction if there are any, and otherwise alone.
+  fileprivate func count(_ number: Int, under key: CacheKey) async throws {
+    guard capabilities.contains(.transactions) else {
+      return try await write(data("\(number)"), key: key)
+    }
+    try await withTransaction { transaction in
+      _ = try transaction.read(key: key)
+      try transaction.write(data("\(number)"), key: key)
+    }
+  }
+}

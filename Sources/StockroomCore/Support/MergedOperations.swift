@@ -1,0 +1,51 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What operations that are applied one after another come to: at most one change for each key.
+package struct MergedOperations {
+  package struct Change {
+    /// The value, or nil if the key is absent.
+    package fileprivate(set) var data: Data?
+    /// Whether the entry that was there before, if there was one, is removed on the way, so that the key is new afterwards (rule W2).
+    package fileprivate(set) var isRenewed: Bool
+    /// Orders the changes as the keys came to be, as far as they are new (rule R6).
+    fileprivate var order: Int
+  }
+
+  /// Whether everything is removed before the changes are made.
+  package private(set) var removesAll = false
+  package private(set) var changes: [CacheKey: Change] = [:]
+  private var lastOrder = 0
+
+  package init() {}
+
+  /// The changes in the order in which new keys come to be. O(n log n) for n keys.
+  package var inOrder: [(key: CacheKey, value: Change)] { changes.sorted { $0.value.order < $1.value.order } }
+
+  /// Returns whether this is the first change of the key.
+  @discardableResult package mutating func write(_ data: Data, key: CacheKey) -> Bool {
+    lastOrder += 1
+    if var change = changes[key] {
+      if change.data == nil { change.order = lastOrder }
+      change.data = data
+      changes[key] = change
+      return false
+    }
+    changes[key] = Change(data: data, isRenewed: false, order: lastOrder)
+    return true
+  }
+
+  /// Returns whether this is the first change of the key.
+  @discardableResult package mutating func remove(_ key: CacheKey) -> Bool {
+    // Behind `removeAll` there is nothing to be removed.
+    changes.updateValue(Change(data: nil, isRenewed: !removesAll, order: lastOrder), forKey: key) == nil
+  }
+
+  package mutating func removeAll() {
+    removesAll = true
+    changes = [:]
+  }
+}
