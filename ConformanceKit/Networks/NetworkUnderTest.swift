@@ -190,7 +190,7 @@ struct NetworkUnderTest: Sendable {
   }
 }
 
-/// What one task can tell of the number under its key.
+/// What one task knows of the number under its key.
 private struct NetworkCounter: Sendable {
   /// From the last number that was acknowledged to the last that may have been written.
   private(set) var possible = 0...0

@@ -32,7 +32,7 @@ public final class PostgreSQLServer: Sendable {
     }
   }
 
-  /// The server that the engines of this process share which need one and were not told of another. It is started with the first
+  /// The server that the engines of this process share that need one and have no other. It is started with the first
   /// of them, and leaves nothing behind.
   public static let shared = PostgreSQLServer(
     directory: FileManager.default.temporaryDirectory.appending(

@@ -1,6 +1,12 @@
 import StockroomCPostgreSQL
 import StockroomCore
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
 /// Where a database is and how to get in: a connection string, taken apart.
 struct PostgreSQLAddress: Sendable {
   /// One of the servers that may have the database.
@@ -74,11 +80,17 @@ struct PostgreSQLAddress: Sendable {
     ] {
       if let value { parameters.append((keyword, value)) }
     }
-    // A connection on which nothing comes back is found to be lost within a minute, if not told otherwise.
-    for (keyword, value) in [
+    // A connection on which nothing comes back is found to be lost within a minute, unless the string says otherwise.
+    var defaults = [
       ("keepalives_idle", "20"), ("keepalives_interval", "5"), ("keepalives_count", "4"),
       ("tcp_user_timeout", "40000"), ("fallback_application_name", "Stockroom"),
-    ] where !parameters.contains(where: { $0.keyword == keyword }) {
+    ]
+    // Otherwise libpq looks for Kerberos credentials, which waits for files and servers, and its library ends a process with an abort
+    // that exits while a connection is being made.
+    if ProcessInfo.processInfo.environment["PGGSSENCMODE"] == nil {
+      defaults.append(("gssencmode", "disable"))
+    }
+    for (keyword, value) in defaults where !parameters.contains(where: { $0.keyword == keyword }) {
       parameters.append((keyword, value))
     }
     return parameters

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What a commit tells the subscribers of other engines: who made it, and which keys it has changed.
+/// What a commit announces to the subscribers of other engines: who made it, and which keys it has changed.
 struct PostgreSQLAnnouncement {
   /// How many bytes the server transmits: https://www.postgresql.org/docs/15/sql-notify.html
   private static let capacity = 7_999

@@ -112,7 +112,7 @@ final class PostgreSQLCommitter: Sendable {
       _ = try connection.run([.init(.beginWriting), .init(.lockExclusively)], until: deadline)
       let reader = PostgreSQLEntryReader(connection, waiting: limit / 4)
       let operations = requests.operations(reading: reader, PostgreSQLStorageEngine.valueLimit)
-      // A body may have been told so, and have thrown what it was told.
+      // A body may have thrown the error that it got.
       if connection.isLost {
         throw PostgreSQLFailure(
           sqlState: nil, text: "the connection was lost in a transaction", isConnectionLost: true)

@@ -183,7 +183,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
       ready = try PostgreSQLSocket.wait(
         for: PQsocket(handle), writing: writing, until: deadline, meanwhile: meanwhile)
     } catch {
-      // Whoever waited does not want the answer any more, which may still come.
+      // Nobody wants the answer any more, which may still come.
       isLost = true
       throw error
     }

@@ -102,7 +102,7 @@ final class PostgreSQLListener: Sendable {
     while isWanted {
       for payload in try connection.notifications() {
         let announcement = PostgreSQLAnnouncement(payload)
-        // Subscribers have been told of the engine's own commits already.
+        // The engine's own commits have been delivered already.
         if announcement.writer == committer.writer.uuidString, committer.isKnown(epoch: announcement.epoch) {
           continue
         }
@@ -112,7 +112,7 @@ final class PostgreSQLListener: Sendable {
     }
   }
 
-  /// Those who wait are told what cannot be helped by waiting. The others run out of time by themselves.
+  /// Fails the calls that wait, with what cannot be helped by waiting. Otherwise they run out of time by themselves.
   private func failWaiting(_ error: any Error) {
     let waiting = state.withLock { state in
       defer { state.waiting = [] }

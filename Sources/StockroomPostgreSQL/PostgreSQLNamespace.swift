@@ -2,7 +2,7 @@ import StockroomCore
 
 /// One schema of a database, in which one place is.
 struct PostgreSQLNamespace: Sendable {
-  /// What tells a table of entries from other programs' tables: its comment.
+  /// What distinguishes a table of entries from other programs' tables: its comment.
   static let mark = "Stockroom entries, format \(formatVersion)"
   static let formatVersion = 1
   private static let markPrefix = "Stockroom entries, format "

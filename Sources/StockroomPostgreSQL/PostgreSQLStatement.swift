@@ -184,7 +184,7 @@ struct PostgreSQLStatements: Sendable {
     """
   }
 
-  /// Announces a change, unless nobody subscribes: of subscribers a lock tells. As long as a transaction has that lock, nobody
+  /// Announces a change, unless nobody subscribes, which a lock shows. As long as a transaction has that lock, nobody
   /// begins to subscribe.
   private static func notify(_ payload: String, _ place: PostgreSQLNamespace) -> String {
     """

@@ -31,7 +31,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n2, fault: .neverKnows, check: "network.cut-under-load"),
     .init(rule: .n3, fault: .staysDisconnected, check: "network.server-restarts"),
     .init(rule: .n4, fault: .none, replicatesLate: true, check: "network.failover"),
-    .init(rule: .n5, fault: .tellsThePassword, check: "network.refused"),
+    .init(rule: .n5, fault: .showsThePassword, check: "network.refused"),
     .init(rule: .n5, fault: .callsARefusalAnError, check: "network.refused"),
     .init(rule: .n6, fault: .connectsForEachCall, check: "network.connections-are-bounded"),
   ]

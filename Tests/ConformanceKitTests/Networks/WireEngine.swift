@@ -11,7 +11,7 @@ final class WireEngine: StorageEngine {
       saysNothingIsThere, takesSilenceForSuccess
     case repeatsBlindly, callsLostAnswersFailures, callsLostAnswersSuccesses, givesUpReads, neverKnows
     case staysDisconnected
-    case tellsThePassword, callsARefusalAnError
+    case showsThePassword, callsARefusalAnError
     case connectsForEachCall
   }
 
@@ -219,7 +219,7 @@ final class WireEngine: StorageEngine {
     if fault != .connectsForEachCall { state.withLock { $0.idle.append(socket) } }
     let answer = try JSONDecoder().decode(WireServer.Answer.self, from: received)
     if let refusal = answer.refusal {
-      let text = fault == .tellsThePassword ? "\(refusal) \(password)" : refusal
+      let text = fault == .showsThePassword ? "\(refusal) \(password)" : refusal
       throw StorageError(fault == .callsARefusalAnError ? .io : .permissionDenied, text)
     }
     return answer
