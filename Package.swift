@@ -13,14 +13,14 @@ let settings: [SwiftSetting] =
   ] + warnings
 
 /// A storage engine: a library product and a target that depends on Core and on what it stores with.
-/// The tests of one that keeps files have golden files.
-let engines: [(name: String, keepsFiles: Bool, storesWith: [Target.Dependency])] = [
+/// The tests of one whose entries outlive the process have golden files.
+let engines: [(name: String, hasGoldenFiles: Bool, storesWith: [Target.Dependency])] = [
   ("StockroomMemory", false, [.product(name: "HashTreeCollections", package: "swift-collections")]),
   ("StockroomFileSystem", true, []),
   ("StockroomSQLite", true, ["StockroomCSQLite"]),
   ("StockroomLMDB", true, ["StockroomCLMDB"]),
   ("StockroomLevelDB", true, ["StockroomCLevelDB"]),
-  ("StockroomPostgreSQL", false, ["StockroomCPostgreSQL"]),
+  ("StockroomPostgreSQL", true, ["StockroomCPostgreSQL"]),
 ]
 let engineNames = engines.map { Target.Dependency(stringLiteral: $0.name) }
 
@@ -85,7 +85,8 @@ let package = Package(
       name: "StockroomCLI",
       dependencies: [
         "StockroomCore", "StockroomStore", "StockroomEngines", "StockroomPostgreSQL", "ConformanceKit",
-        "BenchmarkKit", "StockroomCSQLite", "StockroomCLMDB", "StockroomCLevelDB", "StockroomCPostgreSQL",
+        "StockroomKitSupport", "BenchmarkKit", "StockroomCSQLite", "StockroomCLMDB", "StockroomCLevelDB",
+        "StockroomCPostgreSQL",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),
@@ -94,7 +95,8 @@ let package = Package(
     .target(
       name: "TestFixtures", dependencies: ["StockroomCore"], path: "Tests/TestFixtures",
       swiftSettings: settings),
-    .testTarget(name: "PackageTests", dependencies: ["TestFixtures"], swiftSettings: settings),
+    .testTarget(
+      name: "PackageTests", dependencies: ["StockroomKitSupport", "TestFixtures"], swiftSettings: settings),
     .testTarget(
       name: "StockroomCoreTests", dependencies: ["StockroomCore", "StockroomKitSupport"],
       swiftSettings: settings),
@@ -149,8 +151,8 @@ let package = Package(
     .testTarget(
       name: "StockroomCLITests",
       dependencies: [
-        "StockroomCore", "StockroomMemory", "StockroomStore", "StockroomEngines", "BenchmarkKit",
-        "ConformanceKit", "StockroomCLI",
+        "StockroomCore", "StockroomMemory", "StockroomStore", "StockroomEngines", "StockroomKitSupport",
+        "BenchmarkKit", "ConformanceKit", "StockroomCLI",
       ],
       swiftSettings: settings),
   ]
@@ -166,6 +168,6 @@ let package = Package(
           "StockroomCLI",
           .init(stringLiteral: $0.name),
         ],
-        resources: $0.keepsFiles ? [.copy("Golden")] : [], swiftSettings: settings)
+        resources: $0.hasGoldenFiles ? [.copy("Golden")] : [], swiftSettings: settings)
     }
 )

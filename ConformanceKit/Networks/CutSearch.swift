@@ -55,7 +55,7 @@ struct CutSearch: Sendable {
     _ cut: NetworkProxy.Cut, _ proxy: NetworkProxy, _ direct: EngineUnderTest
   ) async throws {
     let intruder = Intruder(direct)
-    proxy.cut(after: cut.bytes, cut.direction) { intruder.act() }
+    proxy.cut(after: cut.bytes, cut.direction, willCut: intruder.prepare, onCut: intruder.act)
     defer { proxy.endCut() }
     let place = "with the connection cut after byte \(cut.bytes) \(cut.direction.rawValue)"
     var possible = PossibleContents()
@@ -116,6 +116,8 @@ struct CutSearch: Sendable {
 private final class Intruder: Sendable {
   private struct State {
     var step: CutScenario.Step?
+    /// What it waits for.
+    var cut: AsyncStream<Never>.Continuation?
     var task: Task<(key: CacheKey, data: Data)?, any Error>?
   }
 
@@ -127,21 +129,36 @@ private final class Intruder: Sendable {
   /// The step that is about to begin.
   func watch(_ step: CutScenario.Step) { state.withLock { $0.step = step } }
 
-  /// Changes what the step under way has written, if that has happened. Called on a thread of the proxy, which waits.
-  func act() {
-    let semaphore = DispatchSemaphore(value: 0)
-    let step = state.withLock { $0.step }
-    let task = Task { [engine] () -> (key: CacheKey, data: Data)? in
-      defer { semaphore.signal() }
-      guard case .write(let entries) = step, let last = entries.last,
-        try await engine.read(key: last.key) == last.data
-      else { return nil }
-      let change = (key: last.key, data: data("intruder"))
-      try await engine.write(change.data, key: change.key)
-      return change
+  /// The connection is about to be cut. From now on ``takeChange()`` waits for what is done then.
+  func prepare() {
+    let (cut, continuation) = AsyncStream<Never>.makeStream()
+    let task = Task { [self] in
+      for await _ in cut {}
+      return try await change()
     }
-    state.withLock { $0.task = task }
-    semaphore.wait()
+    state.withLock { ($0.cut, $0.task) = (continuation, task) }
+  }
+
+  /// The connection has been cut. Called on a thread of the proxy, which waits.
+  func act() {
+    let (cut, task) = state.withLock { ($0.cut.take(), $0.task) }
+    cut?.finish()
+    let isDone = DispatchSemaphore(value: 0)
+    Task {
+      _ = await task?.result
+      isDone.signal()
+    }
+    isDone.wait()
+  }
+
+  /// Changes what the step under way has written, if that has happened.
+  private func change() async throws -> (key: CacheKey, data: Data)? {
+    guard case .write(let entries) = state.withLock({ $0.step }), let last = entries.last,
+      try await engine.read(key: last.key) == last.data
+    else { return nil }
+    let change = (key: last.key, data: data("intruder"))
+    try await engine.write(change.data, key: change.key)
+    return change
   }
 
   /// What has been changed, if the connection was cut since this was last asked.

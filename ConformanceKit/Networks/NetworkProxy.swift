@@ -38,6 +38,8 @@ final class NetworkProxy: Sendable {
     var server: ConformanceServer.Address
     var mode = Mode.open
     var cut: Cut?
+    /// Called before the cut is made.
+    var willCut: (@Sendable () -> Void)?
     /// Called when the cut has been made, before another connection is taken.
     var onCut: (@Sendable () -> Void)?
     var counts: [Direction: Int] = [:]
@@ -50,6 +52,8 @@ final class NetworkProxy: Sendable {
   let port: UInt16
   private let listener: Int32
   private let state: MutexProtected<State>
+  /// Locked while the connections are cut.
+  private let cutting = NSLock()
 
   /// - Throws: `StorageError` if the system has no port or no thread to give.
   init(to server: ConformanceServer.Address) throws {
@@ -76,17 +80,20 @@ final class NetworkProxy: Sendable {
     if case .away = mode { endConnections() }
   }
 
-  /// Cuts once, and calls `onCut` before anything else goes through.
-  func cut(after bytes: Int, _ direction: Direction, onCut: @escaping @Sendable () -> Void) {
+  /// Cuts once: calls `willCut`, passes the last bytes on, ends all connections, and calls `onCut` before anything else goes through.
+  func cut(
+    after bytes: Int, _ direction: Direction, willCut: @escaping @Sendable () -> Void,
+    onCut: @escaping @Sendable () -> Void
+  ) {
     state.withLock { state in
       state.counts = [:]
       state.cut = Cut(direction: direction, bytes: bytes)
-      state.onCut = onCut
+      (state.willCut, state.onCut) = (willCut, onCut)
     }
   }
 
   /// Takes back the cut that has not been made.
-  func endCut() { state.withLock { ($0.cut, $0.onCut) = (nil, nil) } }
+  func endCut() { state.withLock { ($0.cut, $0.willCut, $0.onCut) = (nil, nil, nil) } }
 
   /// How many bytes have gone each way since they were last counted.
   func takeCounts() -> [Direction: Int] {
@@ -111,6 +118,7 @@ final class NetworkProxy: Sendable {
 
   private func accept() {
     while let client = NetworkSocket.accept(listener) {
+      cutting.withLock {}
       let (isClosed, isAway, server) = state.withLock { state in
         if case .away = state.mode { return (state.isClosed, true, state.server) }
         return (state.isClosed, false, state.server)
@@ -168,11 +176,14 @@ final class NetworkProxy: Sendable {
         state.counts[direction] = before + bytes.count
         return (bytes.count, nil)
       }
-      defer { (state.cut, state.onCut) = (nil, nil) }
+      defer { (state.cut, state.willCut, state.onCut) = (nil, nil, nil) }
+      cutting.lock()
+      state.willCut?()
       return (max(0, cut.bytes - before), state.onCut)
     }
     let isSent = NetworkSocket.send(bytes.prefix(passed), to: socket)
     guard let onCut else { return isSent }
+    defer { cutting.unlock() }
     endConnections()
     onCut()
     return false

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 
 #if canImport(Darwin)
   import Darwin
@@ -22,13 +23,9 @@ extension System {
       try FileManager.default.copyItem(at: directory, to: copy)
     #else
       // FileManager copies attributes on Apple's systems only.
-      let process = Process()
-      process.executableURL = URL(filePath: "/bin/cp")
-      process.arguments = ["-a", directory.systemPath, copy.systemPath]
-      try process.run()
-      process.waitUntilExit()
-      guard process.terminationStatus == 0 else {
-        throw StorageError(.io, "Copying \(directory.path) to \(copy.path) failed.")
+      let copying = try ProgramOutput(waitingFor: ["/bin/cp", "-a", directory.systemPath, copy.systemPath])
+      guard copying.isSuccess else {
+        throw StorageError(.io, "Copying \(directory.path) failed: cp \(copying.explanation).")
       }
     #endif
   }

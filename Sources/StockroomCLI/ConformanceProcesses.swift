@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 
 /// Makes each check in a process of this very command.
 struct ConformanceProcesses: Sendable {
@@ -28,9 +29,9 @@ struct ConformanceProcesses: Sendable {
     do {
       let output = try await ProgramOutput(of: command + ["--engine", engine, "--check", check.id])
       // Without a result the process ended before the check did.
-      guard let results = try? JSONDecoder().decode(Results.self, from: output.text),
+      guard let results = try? JSONDecoder().decode(Results.self, from: output.output),
         let result = results.engines.first?.results.first
-      else { return ended(.couldNotRun("The process of the check \(output.ending).")) }
+      else { return ended(.couldNotRun("The process of the check \(output.explanation).")) }
       return result
     } catch is CancellationError {
       return ended(.skipped("The task was cancelled."))

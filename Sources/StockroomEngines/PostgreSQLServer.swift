@@ -41,6 +41,7 @@ public final class PostgreSQLServer: Sendable {
 
   /// Where the data and the socket are.
   public let directory: URL
+  private let port: Int
   private let isTemporary: Bool
   private let settings: [String]
   private let accessRules: [String]
@@ -71,16 +72,18 @@ public final class PostgreSQLServer: Sendable {
   ///
   /// - Parameters:
   ///   - directory: Its path must leave room for a socket, and so have some 90 bytes at most.
+  ///   - port: Part of the name of the socket; a port of the machine too if `listen_addresses` is among the settings.
   ///   - settings: In the form `name=value`.
   ///   - accessRules: Lines that come first in `pg_hba.conf`. Otherwise everybody on this machine is trusted.
   ///   - primary: A server that runs, of which this one becomes a standby.
   ///   - isTemporary: Whether the directory is removed when the server ends.
   public init(
-    directory: URL, settings: [String] = [], accessRules: [String] = [],
+    directory: URL, port: Int = 5432, settings: [String] = [], accessRules: [String] = [],
     standbyOf primary: PostgreSQLServer? = nil, isTemporary: Bool = false
   ) {
     self.primary = primary
     self.directory = directory
+    self.port = port
     self.settings = settings
     self.accessRules = accessRules
     self.isTemporary = isTemporary
@@ -92,7 +95,7 @@ public final class PostgreSQLServer: Sendable {
   public var data: URL { directory.appending(path: "data") }
 
   /// The connection string of the superuser.
-  public var connection: String { "host=\(directory.path) user=postgres dbname=postgres" }
+  public var connection: String { "host=\(directory.path) port=\(port) user=postgres dbname=postgres" }
 
   /// Starts the server unless it is running, and makes its data before if there are none. Returns when it takes connections.
   ///
@@ -138,12 +141,12 @@ public final class PostgreSQLServer: Sendable {
   }
 
   /// What a client connects to.
-  public var socket: String { directory.appending(path: ".s.PGSQL.5432").path }
+  public var socket: String { directory.appending(path: ".s.PGSQL.\(port)").path }
 
   /// Runs statements as the superuser.
   public func execute(_ statements: String) async throws {
     try await run([
-      "psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--host=\(directory.path)",
+      "psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--host=\(directory.path)", "--port=\(port)",
       "--username=postgres",
       "--dbname=postgres", "--command=\(statements)",
     ])
@@ -163,7 +166,8 @@ public final class PostgreSQLServer: Sendable {
       """
     let arguments =
       [try Self.program("postgres"), "-D", data.path]
-      + (["listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C"] + settings)
+      + (["port=\(port)", "listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C"]
+      + settings)
       .flatMap { ["-c", $0] }
     let process = try LineProcess(Self.asUser(["/bin/sh", "-c", script, "sh"] + arguments))
     var lines: [String] = []
@@ -217,7 +221,8 @@ public final class PostgreSQLServer: Sendable {
   /// A server does not run as root.
   private static var needsUser: Bool { getuid() == 0 }
 
-  private static func asUser(_ command: [String]) -> [String] {
+  /// The command, by a user that a server runs as.
+  public static func asUser(_ command: [String]) -> [String] {
     needsUser
       ? ["/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] + command : command
   }
@@ -225,10 +230,12 @@ public final class PostgreSQLServer: Sendable {
   /// Lets the server use a directory, if it runs as another user.
   public static func giveToUser(_ directory: URL) throws {
     guard needsUser else { return }
-    guard let user = getpwnam("postgres") else {
+    var (user, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
+    var names = [CChar](repeating: 0, count: 16_384)
+    guard getpwnam_r("postgres", &user, &names, names.count, &found) == 0, found != nil else {
       throw StorageError(.unsupported, "There is no user postgres, and a server does not run as root.")
     }
-    guard chown(directory.path, user.pointee.pw_uid, user.pointee.pw_gid) == 0 else {
+    guard chown(directory.path, user.pw_uid, user.pw_gid) == 0 else {
       throw StorageError.posix(errno, "Giving \(directory.path) to the user postgres failed")
     }
   }

@@ -173,26 +173,14 @@ import Testing
     let file = scratch.url.appending(path: "page.html")
     try Data(page.replacing("</body>", with: "<script>\(Self.inspection)</script></body>").utf8).write(
       to: file)
-    let output = scratch.url.appending(path: "dom.html")
-    try Data().write(to: output)
-
-    let process = Process()
-    process.executableURL = URL(filePath: try #require(Self.browser))
-    process.arguments =
-      [
-        "--headless", "--no-sandbox", "--disable-gpu", "--window-size=\(width),900",
+    let browser = try await ProgramOutput(
+      of: [
+        try #require(Self.browser), "--headless", "--no-sandbox", "--disable-gpu",
+        "--window-size=\(width),900",
         "--user-data-dir=\(scratch.url.path())profile", "--dump-dom",
-      ] + (isDark ? ["--force-dark-mode"] : []) + [file.absoluteString]
-    process.standardOutput = try FileHandle(forWritingTo: output)
-    process.standardError = FileHandle.nullDevice
-    let (ended, signal) = AsyncStream<Void>.makeStream()
-    process.terminationHandler = { _ in signal.finish() }
-    try process.run()
-    for await _ in ended {}
-
-    let dom = String(decoding: try Data(contentsOf: output), as: UTF8.self)
+      ] + (isDark ? ["--force-dark-mode"] : []) + [file.absoluteString])
     let json = try #require(
-      dom.split(separator: "FINDINGS", omittingEmptySubsequences: false).dropLast().last)
+      browser.text.split(separator: "FINDINGS", omittingEmptySubsequences: false).dropLast().last)
     return try JSONDecoder().decode(
       Findings.self,
       from: Data(

@@ -1,22 +1,23 @@
 import Foundation
 import TestFixtures
+import StockroomKitSupport
 import Testing
 
 @Suite("A package that depends on Stockroom")
 struct ConsumerTests {
   @Test("A consumer of one engine clones nothing but Stockroom and swift-collections")
-  func clonedPackages() throws {
+  func clonedPackages() async throws {
     let directory = try TemporaryDirectory()
     let stockroom = directory.appending("stockroom")
     let consumer = directory.appending("consumer")
     try write(
       try String(contentsOf: root.appending(path: "Package.swift"), encoding: .utf8),
       to: stockroom.appending(path: "Package.swift"))
-    try run(["git", "init", "--quiet"], in: stockroom)
-    try run(["git", "add", "Package.swift"], in: stockroom)
+    try await run(["git", "init", "--quiet"], in: stockroom)
+    try await run(["git", "add", "Package.swift"], in: stockroom)
     let identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
-    try run(["git"] + identity + ["commit", "--quiet", "--message", "Test"], in: stockroom)
-    try run(["git", "tag", "1.0.0"], in: stockroom)
+    try await run(["git"] + identity + ["commit", "--quiet", "--message", "Test"], in: stockroom)
+    try await run(["git", "tag", "1.0.0"], in: stockroom)
     try write(
       """
       // swift-tools-version: 6.2
@@ -31,7 +32,7 @@ struct ConsumerTests {
         ])
       """, to: consumer.appending(path: "Package.swift"))
 
-    let output = try run(["swift", "package", "resolve"], in: consumer)
+    let output = try await run(["swift", "package", "resolve"], in: consumer)
     let checkouts = consumer.appending(path: ".build/checkouts")
     let cloned = try FileManager.default.contentsOfDirectory(atPath: checkouts.path(percentEncoded: false))
     #expect(cloned.sorted() == ["stockroom", "swift-collections"], "\(output)")
@@ -50,18 +51,9 @@ struct ConsumerTests {
 
   /// What the command prints.
   @discardableResult
-  private func run(_ command: [String], in directory: URL) throws -> String {
-    let process = Process()
-    let pipe = Pipe()
-    process.executableURL = URL(filePath: "/usr/bin/env")
-    process.arguments = command
-    process.currentDirectoryURL = directory
-    process.standardOutput = pipe
-    process.standardError = pipe
-    try process.run()
-    let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-    process.waitUntilExit()
-    try #require(process.terminationStatus == 0, "\(command) failed: \(output)")
-    return output
+  private func run(_ command: [String], in directory: URL) async throws -> String {
+    let output = try await ProgramOutput(of: ["/usr/bin/env"] + command, in: directory)
+    try #require(output.isSuccess, "\(command) failed: \(output.text)\(output.errorText)")
+    return output.text + output.errorText
   }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 
 /// The `stockroom` binary that was built with these tests.
 enum CommandLineTool {
@@ -19,7 +20,7 @@ enum CommandLineTool {
     var errorLines: [Substring] { standardError.split(separator: "\n") }
   }
 
-  /// Runs the command with these arguments until it exits, with its output in files.
+  /// Runs the command with these arguments until it exits.
   static func run(_ arguments: String...) async throws -> Output {
     try await run(arguments)
   }
@@ -27,42 +28,17 @@ enum CommandLineTool {
   /// Runs the command with a list of arguments.
   ///
   /// - Parameters:
-  ///   - output: Replaces the file for standard output.
+  ///   - script: What a shell does, to which the command is `"$@"`.
   ///   - executable: Replaces the command.
   static func run(
-    _ arguments: [String], output: FileHandle? = nil, executable: URL = url
+    _ arguments: [String], by script: String? = nil, executable: URL = url
   ) async throws -> Output {
-    try await withTemporaryDirectory { directory in
-      let files = try ["out", "err"].map { name in
-        let file = directory.appending(path: name)
-        try Data().write(to: file)
-        return (url: file, handle: try FileHandle(forWritingTo: file))
-      }
-      let process = Process()
-      process.executableURL = executable
-      process.arguments = arguments
-      process.standardInput = FileHandle.nullDevice
-      process.standardOutput = output ?? files[0].handle
-      process.standardError = files[1].handle
-      try await process.runToEnd()
-      let texts = try files.map { String(decoding: try Data(contentsOf: $0.url), as: UTF8.self) }
-      return Output(status: process.terminationStatus, standardOutput: texts[0], standardError: texts[1])
+    let shell = script.map { ["/bin/sh", "-c", $0, "sh"] } ?? []
+    let output = try await ProgramOutput(of: shell + [executable.path] + arguments)
+    guard case .exited(let status) = output.ending else {
+      throw StorageError(.io, "The command \(output.explanation)")
     }
-  }
-}
-
-extension Process {
-  /// Runs the process, and suspends until it has ended.
-  func runToEnd() async throws {
-    try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-      terminationHandler = { _ in continuation.resume() }
-      do {
-        try run()
-      } catch {
-        terminationHandler = nil
-        continuation.resume(throwing: error)
-      }
-    }
+    return Output(status: status, standardOutput: output.text, standardError: output.errorText)
   }
 }
 

@@ -1,4 +1,5 @@
 import Foundation
+import StockroomKitSupport
 import Testing
 
 @testable import StockroomCLI
@@ -15,13 +16,32 @@ import Testing
   /// A pseudo-terminal.
   private struct Terminal {
     let controller: FileHandle
-    let terminal: FileHandle
+    private let terminal: FileHandle
+    private let path: String
 
     init() throws {
       var descriptors: (controller: Int32, terminal: Int32) = (-1, -1)
       try #require(openpty(&descriptors.controller, &descriptors.terminal, nil, nil, nil) == 0)
       controller = FileHandle(fileDescriptor: descriptors.controller, closeOnDealloc: true)
       terminal = FileHandle(fileDescriptor: descriptors.terminal, closeOnDealloc: true)
+      path = String(cString: try #require(ttyname(descriptors.terminal)))
+    }
+
+    /// Starts the command with the terminal as standard error.
+    func start(_ arguments: [String], output: String = "/dev/null") throws -> LineProcess {
+      try LineProcess(
+        [
+          "/bin/sh", "-c", #"terminal=$1 output=$2; shift 2; exec "$@" >"$output" 2>"$terminal""#, "sh", path,
+          output,
+        ]
+          + [CommandLineTool.url.path] + arguments)
+    }
+
+    /// What the command shows, until that is enough.
+    func show(until isEnough: (String) -> Bool) -> String {
+      var seen = ""
+      while !isEnough(seen) { seen += String(decoding: controller.availableData, as: UTF8.self) }
+      return seen
     }
   }
 
@@ -29,26 +49,14 @@ import Testing
   func interruption(signal: Int32) async throws {
     try await withTemporaryDirectory { directory in
       let terminal = try Terminal()
-      let process = Process()
-      process.executableURL = CommandLineTool.url
-      process.arguments = [
+      let process = try terminal.start([
         "bench", "--engine", "sqlite", "--engine", "leveldb", "--entries", "100", "--repetitions", "1000",
         "--directory", directory.path(),
-      ]
-      process.standardOutput = FileHandle.nullDevice
-      process.standardError = terminal.terminal
-      try process.run()
-
-      var seen = ""
-      while !seen.contains("repetition 1 of 1000: ") {
-        seen += String(decoding: terminal.controller.availableData, as: UTF8.self)
-      }
+      ])
+      _ = terminal.show { $0.contains("repetition 1 of 1000: ") }
       #expect(try contents(of: directory).count == 1)
-      #expect(kill(process.processIdentifier, signal) == 0)
-      process.waitUntilExit()
-
-      #expect(process.terminationReason == .exit)
-      #expect(process.terminationStatus == 128 + signal)
+      #expect(kill(process.identifier, signal) == 0)
+      #expect(await process.waitUntilEnd() == .exited(status: 128 + signal))
       #expect(try contents(of: directory) == [])
     }
   }
@@ -58,23 +66,14 @@ import Testing
     try await withTemporaryDirectory { directory in
       let terminal = try Terminal()
       let file = directory.appending(path: "out")
-      try Data().write(to: file)
-      let process = Process()
-      process.executableURL = CommandLineTool.url
-      process.arguments = [
-        "compare", "--engine", "memory", "--format", "json", "--entries", "100", "--repetitions", "1000",
-        "--directory", directory.path(),
-      ]
-      process.standardOutput = try FileHandle(forWritingTo: file)
-      process.standardError = terminal.terminal
-      try process.run()
-      var seen = ""
-      while !seen.contains("repetition 1 of 1000: ") {
-        seen += String(decoding: terminal.controller.availableData, as: UTF8.self)
-      }
-      #expect(kill(process.processIdentifier, SIGINT) == 0)
-      process.waitUntilExit()
-      #expect(process.terminationStatus == 128 + SIGINT)
+      let process = try terminal.start(
+        [
+          "compare", "--engine", "memory", "--format", "json", "--entries", "100", "--repetitions", "1000",
+          "--directory", directory.path(),
+        ], output: file.path)
+      _ = terminal.show { $0.contains("repetition 1 of 1000: ") }
+      #expect(kill(process.identifier, SIGINT) == 0)
+      #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGINT))
       let printed = try JSONSerialization.jsonObject(with: Data(contentsOf: file)) as? [String: Any]
       #expect(printed?["conformance"] != nil)
       #expect(printed?["benchmark"] == nil)
@@ -85,30 +84,23 @@ import Testing
   func hanging() async throws {
     try await withTemporaryDirectory { directory in
       let terminal = try Terminal()
-      // A full pipe that is not read: writing to it waits forever.
-      let pipe = Pipe()
-      let descriptor = pipe.fileHandleForWriting.fileDescriptor
-      try #require(fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0)
-      let page = [UInt8](repeating: 32, count: 4_096)
-      while write(descriptor, page, page.count) > 0 {}
-      try #require(fcntl(descriptor, F_SETFL, 0) == 0)
+      try await withTemporaryDirectory { place in
+        // A full pipe that is not read: writing to it waits forever.
+        let pipe = place.appending(path: "pipe").path
+        try #require(mkfifo(pipe, 0o600) == 0)
+        let descriptor = open(pipe, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+        try #require(descriptor >= 0)
+        defer { close(descriptor) }
+        let page = [UInt8](repeating: 32, count: 4_096)
+        while write(descriptor, page, page.count) > 0 {}
 
-      let process = Process()
-      process.executableURL = CommandLineTool.url
-      process.arguments = [
-        "conformance", "--engine", "memory", "--rule", "V1", "--directory", directory.path(),
-      ]
-      process.standardOutput = pipe
-      process.standardError = terminal.terminal
-      try process.run()
-      var seen = ""
-      while !seen.hasSuffix("\r\u{1B}[K") || !seen.contains("check ") {
-        seen += String(decoding: terminal.controller.availableData, as: UTF8.self)
+        let process = try terminal.start(
+          ["conformance", "--engine", "memory", "--rule", "V1", "--directory", directory.path()], output: pipe
+        )
+        _ = terminal.show { $0.hasSuffix("\r\u{1B}[K") && $0.contains("check ") }
+        #expect(kill(process.identifier, SIGINT) == 0)
+        #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGINT))
       }
-      #expect(kill(process.processIdentifier, SIGINT) == 0)
-      process.waitUntilExit()
-      #expect(process.terminationReason == .exit)
-      #expect(process.terminationStatus == 128 + SIGINT)
       #expect(try contents(of: directory) == [])
     }
   }
@@ -116,13 +108,8 @@ import Testing
   @Test("On a terminal a run of checks shows the current check and its time")
   func checks() async throws {
     let terminal = try Terminal()
-    let process = Process()
-    process.executableURL = CommandLineTool.url
-    process.arguments = ["conformance", "--engine", "memory", "--rule", "V1"]
-    process.standardOutput = FileHandle.nullDevice
-    process.standardError = terminal.terminal
-    try await process.runToEnd()
-    #expect(process.terminationStatus == 0)
+    let process = try terminal.start(["conformance", "--engine", "memory", "--rule", "V1"])
+    #expect(await process.waitUntilEnd() == .exited(status: 0))
     let seen = String(decoding: terminal.controller.availableData, as: UTF8.self)
     #expect(seen.contains(/\r\u{1B}\[KMemory, check 1 of \d+: values\.[a-z-]+\r\u{1B}\[K/))
     #expect(seen.hasSuffix("\r\u{1B}[K"))
@@ -138,14 +125,23 @@ import Testing
   @Test("A closed output pipe ends the command without a message")
   func brokenPipe() async throws {
     try await withTemporaryDirectory { directory in
-      let pipe = Pipe()
-      try pipe.fileHandleForReading.close()
+      // The command starts when the other end has been closed.
       let output = try await CommandLineTool.run(
         [
           "bench", "--engine", "memory", "--entries", "10", "--workload", "count", "--directory",
           directory.path(),
         ],
-        output: pipe.fileHandleForWriting)
+        by: """
+          place=$(mktemp -d)
+          {
+            while [ ! -e "$place/closed" ]; do sleep 0.01; done
+            "$@"
+            echo $? > "$place/status"
+          } | { exec <&-; : > "$place/closed"; }
+          status=$(cat "$place/status")
+          rm -r "$place"
+          exit "$status"
+          """)
       #expect(output.status == 128 + SIGPIPE)
       #expect(output.standardError == "")
       #expect(try contents(of: directory) == [])
@@ -155,8 +151,7 @@ import Testing
   #if os(Linux)
     @Test("Results that cannot be written are a failure")
     func fullDisk() async throws {
-      let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
-      let output = try await CommandLineTool.run(["conformance", "--list"], output: full)
+      let output = try await CommandLineTool.run(["conformance", "--list"], by: #""$@" >/dev/full"#)
       #expect(output.status == 1)
       #expect(
         output.standardError

@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import TestFixtures
+import StockroomKitSupport
 import Testing
 
 @testable import StockroomFileSystem
@@ -186,13 +187,8 @@ struct RefusalTests {
     func makeMutable() throws { try Self.run("-i", path) }
 
     private static func run(_ mode: String, _ path: String) throws {
-      let process = Process()
-      process.executableURL = URL(filePath: "/usr/bin/env")
-      process.arguments = ["chattr", mode, path]
-      process.standardError = FileHandle.nullDevice
-      try process.run()
-      process.waitUntilExit()
-      guard process.terminationStatus == 0 else { throw StorageError(.io, "chattr \(mode) \(path) failed") }
+      let output = try ProgramOutput(waitingFor: ["/usr/bin/env", "chattr", mode, path])
+      guard output.isSuccess else { throw StorageError(.io, "chattr \(mode) \(path) \(output.explanation)") }
     }
 
     static let isPossible: Bool = {

@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import TestFixtures
 import StockroomLevelDB
+import StockroomKitSupport
 import Testing
 
 #if os(Linux)
@@ -10,13 +11,8 @@ import Testing
   /// Takes the permission away to make and remove files in a directory: for root with the attribute of immutable files.
   private func setWritable(_ isWritable: Bool, _ url: URL) -> Bool {
     if geteuid() != 0 { return chmod(url.path, isWritable ? 0o700 : 0o500) == 0 }
-    let process = Process()
-    process.executableURL = URL(filePath: "/usr/bin/chattr")
-    process.arguments = [isWritable ? "-i" : "+i", url.path]
-    process.standardError = FileHandle.nullDevice
-    do { try process.run() } catch { return false }
-    process.waitUntilExit()
-    return process.terminationStatus == 0
+    let command = ["/usr/bin/chattr", isWritable ? "-i" : "+i", url.path]
+    return (try? ProgramOutput(waitingFor: command))?.isSuccess ?? false
   }
 
   @Suite("LevelDB: what the system refuses")

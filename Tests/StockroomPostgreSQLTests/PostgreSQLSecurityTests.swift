@@ -3,6 +3,7 @@ import StockroomCore
 import StockroomEngines
 import StockroomPostgreSQL
 import TestFixtures
+import StockroomKitSupport
 import Testing
 
 @Suite("PostgreSQL: TLS", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
@@ -10,33 +11,29 @@ struct PostgreSQLSecurityTests {
   /// A certificate with its key, signed by itself.
   private func makeCertificate(_ name: String, in place: URL) async throws -> (certificate: URL, key: URL) {
     let (certificate, key) = (place.appending(path: "\(name).crt"), place.appending(path: "\(name).key"))
-    let process = Process()
-    process.executableURL = URL(filePath: "/usr/bin/openssl")
-    process.arguments = [
-      "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=\(name)",
+    let output = try await ProgramOutput(of: [
+      "/usr/bin/openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj",
+      "/CN=\(name)",
       "-addext", "subjectAltName=DNS:\(name)", "-keyout", key.path, "-out", certificate.path,
-    ]
-    process.standardError = FileHandle.nullDevice
-    try process.run()
-    process.waitUntilExit()
-    try #require(process.terminationStatus == 0)
+    ])
+    try #require(output.isSuccess, "\(output.explanation)")
     return (certificate, key)
   }
 
   /// A server at a port that was free.
   private func startServer(
-    in place: URL, _ certificate: URL, _ key: URL
+    in place: URL, _ certificate: URL, _ key: URL, settings: [String] = [], accessRules: [String] = []
   ) async throws -> (server: PostgreSQLServer, port: Int) {
     var attempt = 0
     while true {
       attempt += 1
       let port = Int.random(in: 20_000..<32_000)
       let server = PostgreSQLServer(
-        directory: place.appending(path: "server-\(attempt)"),
+        directory: place.appending(path: "server-\(attempt)"), port: port,
         settings: [
-          "listen_addresses=localhost", "port=\(port)", "ssl=on", "ssl_cert_file=\(certificate.path)",
+          "listen_addresses=localhost", "ssl=on", "ssl_cert_file=\(certificate.path)",
           "ssl_key_file=\(key.path)",
-        ])
+        ] + settings, accessRules: accessRules)
       do {
         try await server.start()
         return (server, port)
@@ -53,18 +50,10 @@ struct PostgreSQLSecurityTests {
     let place = try TemporaryDirectory()
     let right = try await makeCertificate("localhost", in: place.parent)
     let other = try await makeCertificate("elsewhere", in: place.parent)
-    let key = place.parent.appending(path: "server.key")
-    try FileManager.default.copyItem(at: right.key, to: key)
-    try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: key.path)
-    try PostgreSQLServer.giveToUser(key)
+    let key = try serverKey(right.key, in: place.parent)
     let (server, port) = try await startServer(in: place.parent, right.certificate, key)
+    func open(_ options: String) async throws { try await use(port, "user=postgres \(options)") }
 
-    func open(_ options: String) async throws {
-      let engine = try await PostgreSQLStorageEngine(
-        "host=localhost port=\(port) user=postgres dbname=postgres \(options)", timeLimit: .seconds(10))
-      try await engine.write(value(1), key: StockroomCore.CacheKey(verbatim: "k"))
-      try await engine.close()
-    }
     try await open("sslmode=verify-full sslrootcert=\(right.certificate.path)")
     for options in [
       "sslmode=verify-full sslrootcert=\(other.certificate.path)", "sslmode=verify-full sslrootcert=/nowhere",
@@ -73,5 +62,63 @@ struct PostgreSQLSecurityTests {
       #expect(error?.code == .permissionDenied, "\(String(describing: error))")
     }
     await server.stop(.fast)
+  }
+
+  @Test(
+    "Client certificates and passwords bound to the channel are taken from the connection string",
+    .enabled(if: FileManager.default.fileExists(atPath: "/usr/bin/openssl")))
+  func clients() async throws {
+    let place = try TemporaryDirectory()
+    let own = try await makeCertificate("localhost", in: place.parent)
+    let client = try await makeCertificate("postgres", in: place.parent)
+    let stranger = try await makeCertificate("stranger", in: place.parent)
+    // libpq takes no key that others may read.
+    for key in [client.key, stranger.key] { try setPrivate(key) }
+    let (server, port) = try await startServer(
+      in: place.parent, own.certificate, try serverKey(own.key, in: place.parent),
+      settings: ["ssl_ca_file=\(client.certificate.path)"],
+      accessRules: [
+        "hostssl all postgres localhost cert", "hostssl all secured localhost scram-sha-256",
+        "hostnossl all secured localhost scram-sha-256",
+      ])
+    try await server.execute(
+      "CREATE ROLE secured LOGIN PASSWORD 'the-password'; GRANT CREATE ON DATABASE postgres TO secured")
+    let encrypted = "sslmode=verify-full sslrootcert=\(own.certificate.path)"
+
+    try await use(
+      port, "user=postgres \(encrypted) sslcert=\(client.certificate.path) sslkey=\(client.key.path)")
+    try await use(port, "user=secured password=the-password \(encrypted) channel_binding=require")
+    for options in [
+      "user=postgres \(encrypted)",
+      "user=postgres \(encrypted) sslcert=\(stranger.certificate.path) sslkey=\(stranger.key.path)",
+      "user=secured password=the-password sslmode=disable channel_binding=require",
+    ] {
+      let error = await #expect(throws: StorageError.self) { try await use(port, options) }
+      #expect(error?.code == .permissionDenied, "\(options): \(String(describing: error))")
+      #expect(!"\(String(describing: error))".contains("the-password"))
+    }
+    await server.stop(.fast)
+  }
+
+  /// A copy of the key that the server may read, and nobody else.
+  private func serverKey(_ key: URL, in place: URL) throws -> URL {
+    let copy = place.appending(path: "server.key")
+    try FileManager.default.copyItem(at: key, to: copy)
+    try setPrivate(copy)
+    try PostgreSQLServer.giveToUser(copy)
+    return copy
+  }
+
+  private func setPrivate(_ file: URL) throws {
+    try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file.path)
+  }
+
+  /// Writes with an engine that is opened so.
+  private func use(_ port: Int, _ options: String) async throws {
+    let engine = try await PostgreSQLStorageEngine(
+      "host=localhost port=\(port) dbname=postgres \(options)", namespace: newNamespace(),
+      timeLimit: .seconds(20))
+    try await engine.write(value(1), key: key(1))
+    try await engine.close()
   }
 }

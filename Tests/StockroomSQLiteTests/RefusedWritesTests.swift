@@ -2,18 +2,14 @@
   import Foundation
   import StockroomCore
   import StockroomSQLite
+  import StockroomKitSupport
   import Testing
 
   /// A file that cannot be changed, where the file system has such.
   enum ImmutableFile {
     static func set(_ isImmutable: Bool, _ path: String) throws {
-      let process = Process()
-      process.executableURL = URL(filePath: "/usr/bin/env")
-      process.arguments = ["chattr", isImmutable ? "+i" : "-i", path]
-      process.standardError = FileHandle.nullDevice
-      try process.run()
-      process.waitUntilExit()
-      guard process.terminationStatus == 0 else { throw StorageError(.unsupported, "chattr \(path)") }
+      let output = try ProgramOutput(waitingFor: ["/usr/bin/env", "chattr", isImmutable ? "+i" : "-i", path])
+      guard output.isSuccess else { throw StorageError(.unsupported, "chattr \(path) \(output.explanation)") }
     }
 
     static let isPossible: Bool = {

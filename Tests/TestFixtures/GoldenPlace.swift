@@ -59,11 +59,13 @@ package struct GoldenPlace: Sendable {
   /// - Parameters:
   ///   - scratch: Where the engine is opened first.
   ///   - omitted: Files that are of no use to a later opening.
+  ///   - finish: Called when the engine has been closed.
   package static func write(
     beside test: String, in scratch: URL, omitting omitted: [String] = [],
-    _ open: (FileManager.Directory) throws -> some StorageEngine
+    _ open: (FileManager.Directory) async throws -> some StorageEngine,
+    finish: () async throws -> Void = {}
   ) async throws {
-    let engine = try open(FileManager.Directory(url: scratch))
+    let engine = try await open(FileManager.Directory(url: scratch))
     let first: [(key: CacheKey, data: Data)] = [
       (CacheKey(verbatim: "zero bytes"), Data()),
       (CacheKey(verbatim: "overwritten"), Data("first".utf8)),
@@ -79,6 +81,7 @@ package struct GoldenPlace: Sendable {
     ])
     var description = Description(entries: try await entries(of: engine), modificationTimes: [:])
     try await engine.close()
+    try await finish()
     for name in omitted { try FileManager.default.removeItem(at: scratch.appending(path: name)) }
 
     let files = FileManager.default

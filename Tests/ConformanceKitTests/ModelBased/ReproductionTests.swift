@@ -2,6 +2,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomTestSupport
+import StockroomKitSupport
 import Testing
 
 @Suite("The reproduction of a failing sequence")
@@ -86,12 +87,12 @@ struct ReproductionTests {
       try runner.write(to: directory.appending(path: "Runner.swift"), atomically: true, encoding: .utf8)
 
       let compiled = try await run("swiftc", try compilation(in: directory), in: directory)
-      #expect(compiled.status == 0 && !compiled.output.contains("warning:"), "\(compiled.output)")
+      #expect(compiled.isSuccess && !compiled.output.contains("warning:"), "\(compiled.output)")
       let tests = directory.appending(path: "tests").path
       let arguments = ["--testing-library", "swift-testing", "--filter", "sequenceOfCase"]
       let broken = try await run(tests, arguments, in: directory)
       let correct = try await run(tests, arguments, in: directory, environment: ["CORRECT": "1"])
-      #expect(correct.status == 0, "\(correct.output)")
+      #expect(correct.isSuccess, "\(correct.output)")
       for index in 0..<count {
         #expect(broken.output.contains(try Regex("Test \"\(index): [^\"]*\" failed")), "\(broken.output)")
         #expect(correct.output.contains(try Regex("Test \"\(index): [^\"]*\" passed")), "\(correct.output)")
@@ -139,28 +140,14 @@ struct ReproductionTests {
         + ["-o", "tests"] + sources + objects
     }
 
-    /// Runs a program to its end on a thread of its own.
+    /// Runs a program to its end.
     private func run(
       _ program: String, _ arguments: [String], in directory: URL, environment: [String: String] = [:]
-    ) async throws -> (status: Int32, output: String) {
-      try await withCheckedThrowingContinuation { continuation in
-        Thread.detachNewThread {
-          continuation.resume(
-            with: Result {
-              let process = Process()
-              process.executableURL = URL(filePath: "/usr/bin/env")
-              process.arguments = [program] + arguments
-              process.currentDirectoryURL = directory
-              process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-              let pipe = Pipe()
-              (process.standardOutput, process.standardError) = (pipe, pipe)
-              try process.run()
-              let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
-              process.waitUntilExit()
-              return (process.terminationStatus, String(decoding: output, as: UTF8.self))
-            })
-        }
-      }
+    ) async throws -> (isSuccess: Bool, output: String) {
+      let settings = environment.map { "\($0)=\($1)" }
+      let ended = try await ProgramOutput(
+        of: ["/usr/bin/env"] + settings + [program] + arguments, in: directory)
+      return (ended.isSuccess, ended.text + ended.errorText)
     }
   #endif
 }

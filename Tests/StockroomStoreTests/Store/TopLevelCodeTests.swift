@@ -1,4 +1,5 @@
 import Foundation
+import StockroomKitSupport
 import Testing
 
 /// Which initializer Swift picks where, as the compiler says it.
@@ -18,7 +19,7 @@ import Testing
   }()
 
   /// What the compiler has to say of the code, as the main file of a program.
-  private func errors(in code: String) throws -> String {
+  private func errors(in code: String) async throws -> String {
     let directory = try TemporaryDirectory()
     let file = directory.url.appending(path: "main.swift")
     let preamble = """
@@ -28,27 +29,20 @@ import Testing
 
       """
     try (preamble + code).write(to: file, atomically: true, encoding: .utf8)
-    let compiler = Process()
-    compiler.executableURL = URL(filePath: "/usr/bin/env")
-    compiler.arguments = [
-      "swiftc", "-typecheck", "-swift-version", "6", "-I", try #require(Self.modules).path(), file.path(),
-    ]
-    let output = Pipe()
-    compiler.standardError = output
-    compiler.standardOutput = FileHandle.nullDevice
-    try compiler.run()
-    let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-    compiler.waitUntilExit()
-    #expect(text.contains("error:") == (compiler.terminationStatus != 0))
-    return text
+    let compiler = try await ProgramOutput(of: [
+      "/usr/bin/env", "swiftc", "-typecheck", "-swift-version", "6", "-I", try #require(Self.modules).path(),
+      file.path(),
+    ])
+    #expect(compiler.errorText.contains("error:") != compiler.isSuccess)
+    return compiler.errorText
   }
 
   @Test("`try await Store(…)` does not compile there, since it would not load", .enabled(if: modules != nil))
-  func awaited() throws {
+  func awaited() async throws {
     for arguments in [
       "storage: MemoryStorageEngine()", "storage: MemoryStorageEngine(), cacheIdentifier: \\.id",
     ] {
-      let text = try errors(in: "let store = try await Store<Note>(\(arguments))\nprint(store.items)")
+      let text = try await errors(in: "let store = try await Store<Note>(\(arguments))\nprint(store.items)")
       #expect(text.contains("unavailable from asynchronous contexts"))
       #expect(text.contains("Store(loadingInBackground:)"))
     }
@@ -57,8 +51,8 @@ import Testing
   @Test(
     "The async initializers compile in functions and closures, and so do those in the background",
     .enabled(if: modules != nil))
-  func elsewhere() throws {
-    let text = try errors(
+  func elsewhere() async throws {
+    let text = try await errors(
       in: """
         func open() async throws -> Store<Note> { try await Store(storage: MemoryStorageEngine()) }
         @MainActor func openInBackground() -> Store<Note> { Store(storage: MemoryStorageEngine()) }
