@@ -150,7 +150,7 @@ struct SWIFT("passwd") d_passwd {
   char *pw_name, *pw_passwd; d_uid_t pw_uid; d_gid_t pw_gid; d_time_t pw_change; char *pw_class, *pw_gecos, *pw_dir, *pw_shell;
   d_time_t pw_expire;
 };
-struct d_passwd *d_getpwnam(const char *) SWIFT("getpwnam(_:)");
+int d_getpwnam_r(const char *, struct d_passwd *, char *, size_t, struct d_passwd **) SWIFT("getpwnam_r(_:_:_:_:_:)");
 int d_chown(const char *, d_uid_t, d_gid_t) SWIFT("chown(_:_:_:)");
 void d__exit(int) SWIFT("_exit(_:)") __attribute__((noreturn));
 void d_exit(int) SWIFT("exit(_:)") __attribute__((noreturn));
