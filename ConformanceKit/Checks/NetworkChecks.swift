@@ -101,7 +101,10 @@ extension CheckDefinition {
       "a thousand tasks share a bounded number of connections, and none of them starves", needs: .networked
     ) { context in
       try await context.throughProxy { network in
+        let limit = network.server.maximumConnections
         try await gather(0..<1_000) { number in
+          // An engine that never closes any would otherwise take all descriptors of this process.
+          guard network.proxy.mostConnections <= limit else { return }
           let key = key("key-\(number)")
           try await network.untilAvailable { try await $0.write(data("v"), key: key) }
           try await network.untilAvailable { _ = try await $0.read(key: key) }
@@ -110,7 +113,7 @@ extension CheckDefinition {
             try await network.untilAvailable { _ = try await $0.readAllDataAndKeys() }
           }
         }
-        let (most, limit) = (network.proxy.mostConnections, network.server.maximumConnections)
+        let most = network.proxy.mostConnections
         try expect(most <= limit, "there were \(most) connections at a time, of \(limit)")
       }
     }

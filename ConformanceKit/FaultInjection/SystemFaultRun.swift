@@ -142,7 +142,7 @@ private struct SystemFaultTrial {
         isReopened = true
         return
       } catch {
-        try judge(error, of: "opening the engine")
+        try check(error, of: "opening the engine")
         reasons.append("\(error)")
       }
     }
@@ -157,7 +157,7 @@ private struct SystemFaultTrial {
     do {
       try await engine.close()
     } catch {
-      try judge(error, of: "close()")
+      try check(error, of: "close()")
     }
     engine.release()
     if task.losesUnsynced { try interceptor.loseUnsynced(in: task.place) }
@@ -170,7 +170,7 @@ private struct SystemFaultTrial {
       try await SystemFaultStep.perform(way, operations, on: engine)
       contents.acknowledge(operations)
     } catch {
-      try judge(error, of: way.rawValue)
+      try check(error, of: way.rawValue)
       contents.refuse(operations, isAtomic: task.isAtomic)
       // What it was refused is put right by the next write, or is not there when the store is opened next.
       if (task.fault?.number ?? 0).isMultiple(of: 2) {
@@ -192,13 +192,13 @@ private struct SystemFaultTrial {
       try await SystemFaultStep.perform(.write, [operation], on: engine)
       contents.acknowledge([operation])
     } catch {
-      try judge(error, of: "the next write")
+      try check(error, of: "the next write")
       contents.refuse([operation], isAtomic: task.isAtomic)
     }
   }
 
   /// Fails unless a call may have failed like this.
-  private func judge(_ error: any Error, of call: String) throws {
+  private func check(_ error: any Error, of call: String) throws {
     let cause = (error as? CallFailure)?.error ?? error
     let underlying = (cause as? CallFailure)?.error ?? cause
     guard hasFailed else { throw Violation("with nothing failing, \(call) threw \(underlying)") }
@@ -244,7 +244,7 @@ private struct SystemFaultTrial {
         throw Violation("\(look.rawValue): \(violation.description)", rule: isHidden ? .r4 : violation.rule)
       }
     } catch let failure as CallFailure {
-      try judge(failure, of: failure.call)
+      try check(failure, of: failure.call)
     }
   }
 

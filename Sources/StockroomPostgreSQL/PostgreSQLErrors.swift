@@ -8,7 +8,7 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   let sqlState: String?
   /// What happened, in the words of the server or of libpq.
   let text: String
-  /// Whether the connection is of no more use, so that the fate of what was sent on it is unknown.
+  /// Whether the connection is of no more use, so that the outcome of what was sent on it is unknown.
   var isConnectionLost = false
 
   var description: String { "PostgreSQL\(sqlState.map { " \($0)" } ?? ""), \(text)" }

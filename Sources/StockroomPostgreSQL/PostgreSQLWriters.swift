@@ -11,7 +11,7 @@ final class PostgreSQLWriters: Sendable {
   private struct State {
     var waiting: [Write] = []
     var isBusy = false
-    /// Those whose fate is being decided.
+    /// Those that are being committed.
     var underWay: [PostgreSQLCall<Void>] = []
     var lastCount = 1
   }

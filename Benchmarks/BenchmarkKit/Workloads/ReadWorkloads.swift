@@ -52,24 +52,9 @@ extension Workload {
       "read-concurrent-\(tasks)",
       "\(tasks) tasks at a time read every record, one after another, in random order."
     ) { run in
-      let (records, shuffled) = (run.records, run.records.shuffled)
-      try await run.measure(operations: shuffled.count) { _ in
-        let engine = run.engine
-        try await withThrowingTaskGroup { group in
-          for task in 0..<tasks {
-            group.addTask {
-              var latencies = run.latencyRecorder()
-              for place in stride(from: task, to: shuffled.count, by: tasks) {
-                let index = shuffled[place]
-                let value = try await engine.read(key: records.all[index].key)
-                latencies.record()
-                try records.verify(value, isRecord: index)
-              }
-              run.add(latencies)
-            }
-          }
-          try await group.waitForAll()
-        }
+      let records = run.records
+      try await run.measure(records.shuffled, by: tasks) { engine, index in
+        try records.verify(try await engine.read(key: records.all[index].key), isRecord: index)
       }
     }
   }

@@ -17,27 +17,15 @@ extension Workload {
       let values = run.records.newValues()
       let wanted = tasks == 1 ? oneByOne(run.records.count) : max(tasks, run.records.count / 5)
       let changed = Array(run.records.shuffled.prefix(wanted))
-      try await run.measure(operations: changed.count) { _ in
-        let (engine, records) = (run.engine, run.records)
-        try await withThrowingTaskGroup { group in
-          for task in 0..<tasks {
-            group.addTask {
-              var latencies = run.latencyRecorder()
-              for place in stride(from: task, to: changed.count, by: tasks) {
-                let (key, data) = values[changed[place]]
-                let before = try await engine.withTransaction { transaction in
-                  let before = try transaction.read(key: key)
-                  try transaction.write(data, key: key)
-                  return before
-                }
-                try records.verify(before, isRecord: changed[place])
-                latencies.record()
-              }
-              run.add(latencies)
-            }
-          }
-          try await group.waitForAll()
+      let records = run.records
+      try await run.measure(changed, by: tasks) { engine, index in
+        let (key, data) = values[index]
+        let before = try await engine.withTransaction { transaction in
+          let before = try transaction.read(key: key)
+          try transaction.write(data, key: key)
+          return before
         }
+        try records.verify(before, isRecord: index)
       }
       var expected = run.records.all
       for index in changed { expected[index] = values[index] }

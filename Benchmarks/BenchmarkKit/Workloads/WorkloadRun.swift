@@ -73,6 +73,31 @@ public final class WorkloadRun: Sendable {
     return result
   }
 
+  /// Measures one call for each element, made by so many tasks at the same time.
+  ///
+  /// - Parameter call: One operation, with the engine.
+  func measure<Element: Sendable>(
+    _ elements: [Element], by tasks: Int,
+    _ call: @escaping @Sendable (any StorageEngine, Element) async throws -> Void
+  ) async throws {
+    try await measure(operations: elements.count) { _ in
+      let engine = engine
+      try await withThrowingTaskGroup { group in
+        for task in 0..<tasks {
+          group.addTask { [self] in
+            var latencies = latencyRecorder()
+            for index in stride(from: task, to: elements.count, by: tasks) {
+              try await call(engine, elements[index])
+              latencies.record()
+            }
+            add(latencies)
+          }
+        }
+        try await group.waitForAll()
+      }
+    }
+  }
+
   private let latenciesOfTasks = MutexProtected(LatencyHistogram())
 
   /// A recorder for a task that the workload starts. Hand it to ``add(_:)`` when the task is done.

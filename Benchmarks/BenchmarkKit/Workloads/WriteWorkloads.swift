@@ -23,21 +23,8 @@ extension Workload {
       startsFrom: .nothing, leaves: .somethingElse
     ) { run in
       let written = Array(run.records.all.prefix(max(tasks, run.records.count / 10)))
-      try await run.measure(operations: written.count) { _ in
-        let engine = run.engine
-        try await withThrowingTaskGroup { group in
-          for task in 0..<tasks {
-            group.addTask {
-              var latencies = run.latencyRecorder()
-              for index in stride(from: task, to: written.count, by: tasks) {
-                try await engine.write(written[index].data, key: written[index].key)
-                latencies.record()
-              }
-              run.add(latencies)
-            }
-          }
-          try await group.waitForAll()
-        }
+      try await run.measure(written, by: tasks) { engine, record in
+        try await engine.write(record.data, key: record.key)
       }
       try await run.engine.verifyContents(written)
     }

@@ -78,7 +78,9 @@ struct NetworkFaultTests {
     Issue.record("It passes.")
   }
 
-  @Test("An engine without a fault passes", arguments: ConformanceBudget.Level.allCases.dropLast())
+  @Test(
+    "An engine without a fault passes",
+    arguments: TestRun.isExhaustive ? [ConformanceBudget.Level.quick, .standard] : [.quick])
   func passes(_ level: ConformanceBudget.Level) async throws {
     for check in try NetworkFaultCase(rule: .n1, fault: .none, check: "").checks(level)
     where check.id.hasPrefix("network.") {
