@@ -5,7 +5,7 @@ import StockroomEngines
 import StockroomKitSupport
 import Testing
 
-@Suite(.serialized) struct LargeRequestsTests {
+struct LargeRequestsTests {
   @Test("A request of a million keys succeeds", arguments: EngineCatalogue.onThisMachine.map(\.name))
   func manyKeys(name: String) async throws {
     let directory = try TemporaryDirectory()

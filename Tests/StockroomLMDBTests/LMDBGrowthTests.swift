@@ -65,18 +65,6 @@ import Testing
     #expect(try await engine.read(key: key(1)) == value(1))
   }
 
-  @Test("A million keys in one request")
-  func millionKeys() async throws {
-    let place = try TemporaryDirectory()
-    let engine = try place.engine()
-    try await engine.write((0..<1000).map { (key($0), value($0)) })
-    let stored = (0..<1000).map(key)
-    let keys = (0..<1_000_000).map { stored[$0 * 7 % 1000] }
-    let values = try await engine.read(keys: keys)
-    #expect(values.count == keys.count)
-    #expect(values[12_345] == value(12_345 * 7 % 1000))
-  }
-
   @Test("Keys of 511 bytes, in byte order")
   func longKeys() async throws {
     let place = try TemporaryDirectory()

@@ -14,12 +14,12 @@ struct LevelDBLoadTests {
     engine = try directory.open()
   }
 
-  @Test("A hundred thousand entries go into one batch, and a million keys into one request")
+  @Test("A hundred thousand entries go into one batch, and more keys, repeated, into one request")
   func manyKeys() async throws {
     let keys = (0..<100_000).map { CacheKey(verbatim: "key/\($0)") }
     try await engine.write(keys.map { ($0, Data($0.value.utf8)) })
     #expect(try await engine.keyCount() == keys.count)
-    let request = (0..<1_000_000).map { keys[$0 * 7919 % keys.count] }
+    let request = (0..<200_000).map { keys[$0 * 7919 % keys.count] }
     let values = try await engine.read(keys: request)
     #expect(values.count == request.count)
     #expect(zip(values, request).allSatisfy { $0 == Data($1.value.utf8) })
