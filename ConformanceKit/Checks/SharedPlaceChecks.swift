@@ -144,16 +144,22 @@ private func checkRaces(_ context: CheckContext, beside workers: [WorkerProcess]
     case .standard: 8
     case .exhaustive: 300
     }
+  let racers = workers.isEmpty ? 6 : 2 + workers.count
+  // A thread for each, since opening may hold its thread.
+  let threads = CheckExecutor(count: racers)
+  defer { threads.stop() }
   for round in 0..<rounds {
     context.noteProgress()
     let place = context.root.appending(path: "race-\(round)/new/place", directoryHint: .isDirectory)
     for worker in workers { try await worker.waitUntilReady() }
-    let opened = try await gather(0..<(workers.isEmpty ? 6 : 2 + workers.count)) { number in
-      if number < workers.count { return try await race(workers[number], number, place) }
-      guard let engine = try await context.openUnlessLocked(place) else { return Racer.locked }
-      let key = key("racer-\(number)")
-      try await engine.write(value(for: key), key: key)
-      return Racer.open(engine, key)
+    let opened = try await withTaskExecutorPreference(threads) {
+      try await gather(0..<racers) { number in
+        if number < workers.count { return try await race(workers[number], number, place) }
+        guard let engine = try await context.openUnlessLocked(place) else { return Racer.locked }
+        let key = key("racer-\(number)")
+        try await engine.write(value(for: key), key: key)
+        return Racer.open(engine, key)
+      }
     }
     let written = opened.compactMap { if case .open(_, let key) = $0 { key } else { nil } }
     for case .open(let engine?, _) in opened { try await expectStored(entries(written), in: engine) }

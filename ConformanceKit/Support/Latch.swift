@@ -37,3 +37,20 @@ extension Latch {
     }
   }
 }
+
+/// Where bodies of transactions wait for each other, so that they overlap if the engine lets them.
+///
+/// Without it, chance decides whether two short transactions meet, and on a busy machine they hardly ever do.
+final class Meeting: Sendable {
+  private let expected: Int
+  private let arrived = AtomicCounter()
+  private let isComplete = Latch()
+
+  init(of expected: Int = 2) { self.expected = expected }
+
+  /// Holds the thread until as many have arrived as are expected, for a moment at most: an engine that runs one body after
+  /// the other lets them come one by one. Nobody who comes later is held.
+  func arrive() {
+    if arrived.increment() >= expected || !isComplete.wait(for: .milliseconds(50)) { isComplete.signal() }
+  }
+}

@@ -124,7 +124,8 @@ final class SharedPlaceFile {
       lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | O_CLOEXEC)
       _ = flock(lockFile, LOCK_EX)
     case .callsLocksIO, .givesUpWaiting:
-      if wait(milliseconds: 100) { return }
+      // Somebody who is busy is not stopped yet.
+      if wait(milliseconds: fault == .callsLocksIO ? 100 : 5_000) { return }
       throw StorageError(fault == .callsLocksIO ? .io : .locked, "Another process has \(path).")
     case .locksAllPlaces:
       Self.turn.lock()

@@ -79,7 +79,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
   static let correct: [SharedPlaceFaultCase] = [
     .init(.c3, "waits for others", nil, by: ""),
     .init(.c3, "keeps others out", nil, isShared: false, by: ""),
-    .init(.c3, "waits a tenth of a second for others", .givesUpWaiting, by: ""),
+    .init(.c3, "waits five seconds for others", .givesUpWaiting, by: ""),
   ]
 
   static let ids: Set<String> = [

@@ -1,0 +1,167 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What a transaction must not see of others, and others of it: rule T1.
+
+extension CheckDefinition {
+  @CheckList static var transactionAnomalyChecks: [CheckDefinition] {
+    Check(
+      .t1, "transactions.no-write-skew",
+      "of transactions that read two keys and write one of them each, the second sees the first",
+      needs: .transactions
+    ) { try await checkWriteSkew($0) }
+    for (name, isEmpty) in looksForAnyEntry {
+      Check(
+        .t1, "transactions.no-phantoms-in-\(name)",
+        "of transactions that write an entry if \(name) finds none, one does", needs: .transactions
+      ) { try await checkPhantoms($0, name, isEmpty) }
+    }
+    Check(
+      .t1, "transactions.read-one-moment",
+      "all reads of a body show one moment, while transactions and batches move amounts between accounts",
+      needs: .transactions
+    ) { try await checkReadSkew($0) }
+    Check(
+      .t1, "transactions.show-nothing-early",
+      "nobody reads what a body has written before the body has returned",
+      needs: .transactions
+    ) { try await checkDirtyReads($0) }
+  }
+}
+
+// MARK: - Write skew and phantoms
+
+private func checkWriteSkew(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let onCall = [key("on call/one"), key("on call/two")]
+  for round in context.rounds(quick: 30, standard: 150, exhaustive: 5_000, of: "rounds of two keys") {
+    try await engine.write(onCall.map { ($0, data("1")) })
+    let meeting = round < 3 ? Meeting(of: 4) : nil
+    try await gather(0..<4) { task in
+      try await engine.withTransaction { transaction in
+        let sum = try onCall.reduce(0) { try $0 + transaction.number($1) }
+        meeting?.arrive()
+        if sum > 1 { try transaction.write(data("0"), key: onCall[task % 2]) }
+      }
+    }
+    let values = try await engine.read(keys: onCall).map { String(decoding: $0, as: UTF8.self) }
+    try expect(
+      values.contains("1"),
+      "two keys had \(describe(values)), though each transaction left one of them at 1 that it had read")
+  }
+}
+
+private let looksForAnyEntry: [(String, @Sendable (any StorageTransaction) throws -> Bool)] = [
+  ("scan", { try $0.scan(.prefix("seat/"), limit: 1).isEmpty }),
+  ("keyCount", { try $0.keyCount() == 0 }),
+  ("allKeys", { try $0.allKeys().isEmpty }),
+]
+
+private func checkPhantoms(
+  _ context: CheckContext, _ name: String,
+  _ isEmpty: @escaping @Sendable (any StorageTransaction) throws -> Bool
+) async throws {
+  let engine = try await context.open()
+  for round in context.rounds(quick: 20, standard: 100, exhaustive: 3_000, of: "rounds of one seat") {
+    try await engine.removeAllData()
+    let meeting = round < 3 ? Meeting(of: 6) : nil
+    try await gather(0..<6) { task in
+      try await engine.withTransaction { transaction in
+        let isFree = try isEmpty(transaction)
+        meeting?.arrive()
+        if isFree { try transaction.write(data("taken"), key: key("seat/\(task)")) }
+      }
+    }
+    let keys = try await engine.allKeys()
+    try expect(
+      keys.count, is: 1, "the number of entries that transactions had written, each if \(name) found none,")
+  }
+}
+
+// MARK: - Read skew and dirty reads
+
+private func checkReadSkew(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let accounts = Accounts(count: 10, balance: 100)
+  try await engine.write(accounts.opening)
+  for round in 0..<3 {
+    let (hasRead, isMoved) = (Latch(), Latch())
+    async let sum: Void = { @concurrent in
+      try await engine.withTransaction { transaction in
+        let first = try transaction.read(key: accounts.keys[0])
+        hasRead.signal()
+        // As long as it takes to move an amount, unless others have to wait for the body.
+        _ = isMoved.wait(for: .milliseconds(50))
+        let others = try accounts.keys.dropFirst().map { try transaction.read(key: $0) }
+        try accounts.check(([first] + others).compactMap { $0 }, "the reads of one body")
+      }
+    }()
+    _ = await hasRead.waitElsewhere(for: .seconds(1))
+    try await engine.withTransaction {
+      try accounts.transfer(1 + round, from: accounts.keys[0], to: accounts.keys[1], in: $0)
+    }
+    isMoved.signal()
+    try await sum
+  }
+  let showsOneMoment = context.capabilities.contains(.snapshotReads)
+  let rounds = context.rounds(quick: 120, standard: 600, exhaustive: 20_000, of: "transfers")
+  try await whileRunning {
+    try await gather(0..<4) { task in
+      for round in rounds.share(of: task, among: 4) {
+        let (from, to) = accounts.pair(round)
+        try await engine.withTransaction { try accounts.transfer(1 + round % 7, from: from, to: to, in: $0) }
+      }
+    }
+  } readers: { reader in
+    if reader > 1 || !showsOneMoment {
+      try await engine.withTransaction { try accounts.check(in: $0, reader) }
+    } else {
+      try accounts.check(try await engine.read(keys: accounts.keys), "read(keys:)")
+    }
+  }
+  try accounts.check(try await engine.read(keys: accounts.keys), "read(keys:) after all transfers")
+}
+
+private func checkDirtyReads(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(3)
+  try await engine.write(keys.map { ($0, data("clean")) })
+  let dirty = data("dirty")
+  let looks = MutexProtected<[Latch]>([])
+  let rounds = context.rounds(
+    quick: 24, standard: 120, exhaustive: 2_000, of: "bodies that change their minds")
+  try await whileRunning {
+    for round in rounds {
+      do {
+        try await engine.withTransaction { transaction in
+          for key in keys { try transaction.write(dirty, key: key) }
+          let latch = Latch()
+          looks.withLock { $0.append(latch) }
+          // As long as it takes somebody to look, unless readers have to wait for the body.
+          _ = latch.wait(for: .milliseconds(20))
+          if !round.isMultiple(of: 2) { throw ChangedItsMind() }
+          for key in keys { try transaction.write(data("clean"), key: key) }
+        }
+      } catch let failure as CallFailure where failure.error is ChangedItsMind {}
+    }
+  } readers: { reader in
+    let waiting = looks.withLock { looks in
+      defer { looks = [] }
+      return looks
+    }
+    let found: [Data] =
+      switch reader {
+      case 0: try await engine.read(keys: keys)
+      case 1: try await engine.readAllData()
+      default: [try await engine.read(key: keys[reader % 3])].compactMap { $0 }
+      }
+    for latch in waiting { latch.signal() }
+    try expect(!found.contains(dirty), "a reader found what a body had written and not committed")
+  }
+}
+
+private struct ChangedItsMind: Error {}
