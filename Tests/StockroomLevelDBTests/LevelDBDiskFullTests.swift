@@ -86,7 +86,7 @@ import Testing
       #expect(try await disk.open().read(key: key) == Data("a".utf8))
     }
 
-    @Test("Writes that find no room while removed entries are compacted throw", .timeLimit(.minutes(5)))
+    @Test("Writes that find no room while removed entries are compacted throw", .timeLimit(.minutes(10)))
     func fullDiskWhileCompacting() async throws {
       // In a process of its own: LevelDB may end it.
       await #expect(processExitsWith: .success) {

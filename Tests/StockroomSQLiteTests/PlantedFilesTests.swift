@@ -4,7 +4,7 @@ import StockroomSQLite
 import Testing
 
 /// What another program has put where the database's files belong (rules O2, O5).
-@Suite(.timeLimit(.minutes(1))) struct PlantedFilesTests {
+@Suite(.timeLimit(.minutes(10))) struct PlantedFilesTests {
   enum Planted: String, CaseIterable, Sendable {
     case link, danglingLink, linkToDatabase, pipe, directory
 

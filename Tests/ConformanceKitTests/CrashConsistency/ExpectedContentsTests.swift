@@ -8,6 +8,7 @@ import Testing
 struct ExpectedContentsTests {
   private let batches = NumberedBatches(seed: 7)
   private static let all = ReferenceEngine.promises
+  private let beginning = Date()
 
   /// The entries after so many batches, with the operations that are given in addition.
   private func entries(after number: Int, and more: [StorageOperation] = []) async throws -> [StorageEntry] {
@@ -18,7 +19,7 @@ struct ExpectedContentsTests {
   }
 
   private func expected(_ capabilities: EngineCapabilities = all, after number: Int) -> ExpectedContents {
-    ExpectedContents(after: number, of: batches, in: capabilities, since: Date(timeIntervalSinceNow: -60))
+    ExpectedContents(after: number, of: batches, in: capabilities, since: beginning)
   }
 
   private func rule(_ body: () throws -> Void) -> ContractRule? {
@@ -126,7 +127,7 @@ struct ExpectedContentsTests {
     try check { _ in }
     #expect(rule { try check { $0.createdAt -= 0.001 } } == .w2)
     #expect(rule { try check { $0.updatedAt += 0.001 } } == .w2)
-    for change in [{ $0.createdAt = .distantPast }, { $0.updatedAt += 10 }] as [(inout StorageEntry) -> Void]
+    for change in [{ $0.createdAt = .distantPast }, { $0.updatedAt += 3_600 }] as [(inout StorageEntry) -> Void]
     {
       var wrong = found
       change(&wrong[5])

@@ -18,7 +18,7 @@ import Testing
   }
 
   @Test(
-    "An entry that another cache replaces or removes leaves memory", .timeLimit(.minutes(2)),
+    "An entry that another cache replaces or removes leaves memory", .timeLimit(.minutes(10)),
     arguments: engines)
   func entries(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -40,7 +40,7 @@ import Testing
     try await wait { try await two["a"] == nil }
   }
 
-  @Test("What a cache writes itself stays in its memory", .timeLimit(.minutes(2)))
+  @Test("What a cache writes itself stays in its memory", .timeLimit(.minutes(10)))
   func ownEntries() async throws {
     let engine = MemoryStorageEngine()
     let cache = PersistentCache<String, Int>(storage: engine)
@@ -52,7 +52,7 @@ import Testing
     #expect(try await cache["a"] == 1)
   }
 
-  @Test("A stored value becomes what others store", .timeLimit(.minutes(2)), arguments: engines)
+  @Test("A stored value becomes what others store", .timeLimit(.minutes(10)), arguments: engines)
   func storedValues(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)

@@ -289,7 +289,7 @@ struct PersistentCacheFetchTests {
     #expect(try await cache["key"] == 2)
   }
 
-  @Test("Loaders that fetch each other's keys without end throw", .timeLimit(.minutes(1)))
+  @Test("Loaders that fetch each other's keys without end throw", .timeLimit(.minutes(10)))
   func endless() async throws {
     let cache = Cache(storage: nil)
     @Sendable func load(_ number: Int) async throws -> Int {

@@ -34,7 +34,7 @@ import Testing
   }
 
   @Test(
-    "A store shows what another one inserts, replaces and removes", .timeLimit(.minutes(2)),
+    "A store shows what another one inserts, replaces and removes", .timeLimit(.minutes(10)),
     arguments: engines)
   func follows(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(
-    "Stores that insert at the same time end up with the same order", .timeLimit(.minutes(2)),
+    "Stores that insert at the same time end up with the same order", .timeLimit(.minutes(10)),
     arguments: engines)
   func converges(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -73,7 +73,7 @@ import Testing
     try await wait { first.items == fresh.items && second.items == fresh.items }
   }
 
-  @Test("Changes of others are events, one each", .timeLimit(.minutes(2)), arguments: shared)
+  @Test("Changes of others are events, one each", .timeLimit(.minutes(10)), arguments: shared)
   func events(name: String) async throws {
     let directory = try TemporaryDirectory()
     let (one, two) = try await Self.openTwice(name, in: directory)
@@ -88,7 +88,7 @@ import Testing
     #expect(removed.operation == .remove && removed.items.map(\.id) == ["a"])
   }
 
-  @Test("A store does not read back what it has written itself", .timeLimit(.minutes(2)), arguments: engines)
+  @Test("A store does not read back what it has written itself", .timeLimit(.minutes(10)), arguments: engines)
   func ownChanges(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
@@ -102,7 +102,7 @@ import Testing
     #expect(await events.next()?.items.map(\.id) == ["other"])
   }
 
-  @Test("No update is lost, of tasks, stores and engines", .timeLimit(.minutes(2)), arguments: engines)
+  @Test("No update is lost, of tasks, stores and engines", .timeLimit(.minutes(10)), arguments: engines)
   func updates(name: String) async throws {
     let directory = try TemporaryDirectory()
     let (one, two) = try await Self.openTwice(name, in: directory)
@@ -141,7 +141,7 @@ import Testing
       store["a"]?.text == "after" && store.contains(id: "a") && !store.contains(id: "b") && store["b"] == nil)
   }
 
-  @Test("An item that others replace by something unreadable is reported", .timeLimit(.minutes(2)))
+  @Test("An item that others replace by something unreadable is reported", .timeLimit(.minutes(10)))
   func unreadable() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)

@@ -195,7 +195,7 @@ private struct NullEngine: StorageEngine {
     #expect(store.items == Note.numbered(9_000..<Self.count))
   }
 
-  @Test("Removed items are released without a read of the others", .timeLimit(.minutes(2)))
+  @Test("Removed items are released without a read of the others", .timeLimit(.minutes(10)))
   func removed() async throws {
     await #expect(processExitsWith: .success) {
       try await LargeStoreTests.removeSome()
