@@ -127,7 +127,8 @@ struct ExpectedContentsTests {
     try check { _ in }
     #expect(rule { try check { $0.createdAt -= 0.001 } } == .w2)
     #expect(rule { try check { $0.updatedAt += 0.001 } } == .w2)
-    for change in [{ $0.createdAt = .distantPast }, { $0.updatedAt += 3_600 }] as [(inout StorageEntry) -> Void]
+    for change in [{ $0.createdAt = .distantPast }, { $0.updatedAt += 3_600 }]
+      as [(inout StorageEntry) -> Void]
     {
       var wrong = found
       change(&wrong[5])
