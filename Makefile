@@ -1,3 +1,4 @@
+# make demo      notes in the browser that every window shows at once: see Examples/LiveNotes
 # make compare   verify and race every engine: the main job
 # make peers     measure the engines against the C libraries and against others, and hold them to the limits
 # make results   measure everything that RESULTS.md shows, and write it again
@@ -10,7 +11,7 @@
 # make test-threads   the tests under the thread sanitizer
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: compare peers results test test-exhaustive test-threads test-peers lint format check-apple docs libraries test-tools
+.PHONY: demo compare peers results test test-exhaustive test-threads test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 
@@ -30,6 +31,9 @@ export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 12
 # Options for building what `make test` and `make check-apple` need, as CI has them.
 SWIFT_FLAGS ?=
 
+demo: libraries
+	swift run --package-path Examples/LiveNotes LiveNotes
+
 compare: libraries
 	swift run -c release stockroom compare
 
@@ -43,6 +47,7 @@ results: libraries
 test: libraries test-tools
 	swift test $(SWIFT_FLAGS)
 	swift test $(SWIFT_FLAGS) --package-path Examples/CustomEngine
+	swift test $(SWIFT_FLAGS) --package-path Examples/LiveNotes
 
 test-exhaustive: libraries test-tools
 	STOCKROOM_EXHAUSTIVE_TESTS=1 swift test --filter ConformanceKitTests

@@ -1,0 +1,71 @@
+import Foundation
+import Observation
+import Stockroom
+
+/// What views and the page may do with notes, and what they can see of them.
+///
+/// It has no copy of anything: what it shows is what the store has.
+@MainActor @Observable
+final class NotesController {
+  @ObservationIgnored @Stored var notes: [Note]
+  /// What was removed lately, to be put back.
+  @ObservationIgnored private var removed: [(token: UUID, notes: [Note])] = []
+  /// How many removals can be undone.
+  static let undoLimit = 20
+
+  init(store: Store<Note>) { _notes = Stored(in: store) }
+
+  var counts: NoteCounts { NoteCounts(of: notes) }
+
+  /// What changes among them.
+  var events: AsyncStream<StoreEvent<Note>> { $notes.events }
+
+  /// Adds a note. A draft that comes once more, with the same identifier, adds nothing.
+  func add(_ draft: NoteDraft) async throws -> Note {
+    let draft = try draft.validated()
+    if let id = draft.id, let note = $notes[id] { return note }
+    let note = Note(
+      id: draft.id ?? UUID(), text: draft.text, tags: draft.tags ?? [],
+      created: Int(Date().timeIntervalSince1970 * 1_000_000))
+    try await $notes.insert(note)
+    return note
+  }
+
+  /// Changes a note, whoever else changes it at this moment. Returns nil if there is none.
+  func change(_ id: UUID, _ change: NoteChange) async throws -> Note? {
+    let change = try change.validated()
+    return try await $notes.update(id.uuidString) { change.apply(to: &$0) }
+  }
+
+  /// Removes a note. Returns by what that can be undone, or nil if there is none.
+  func remove(_ id: UUID) async throws -> UUID? {
+    guard let note = $notes[id] else { return nil }
+    try await $notes.remove(note)
+    return remember([note])
+  }
+
+  /// Removes the notes that are done, or all. Returns by what that can be undone, and how many there were.
+  func clear(onlyDone: Bool) async throws -> (token: UUID, count: Int) {
+    // Those that are seen here, and none that somebody adds meanwhile.
+    let cleared = onlyDone ? notes.filter(\.isDone) : notes
+    try await $notes.remove(cleared)
+    return (remember(cleared), cleared.count)
+  }
+
+  /// Puts back what was removed. Returns how many notes that are, or nil if it is not known any more.
+  func undo(_ token: UUID) async throws -> Int? {
+    guard let removal = removed.first(where: { $0.token == token }) else { return nil }
+    // What somebody has put back or made anew meanwhile stays as it is.
+    let missing = removal.notes.filter { !$notes.contains(id: $0.id) }
+    try await $notes.insert(missing)
+    removed.removeAll { $0.token == token }
+    return missing.count
+  }
+
+  private func remember(_ notes: [Note]) -> UUID {
+    let token = UUID()
+    removed.append((token, notes))
+    if removed.count > Self.undoLimit { removed.removeFirst() }
+    return token
+  }
+}

@@ -1,0 +1,136 @@
+import ArgumentParser
+import CoreMetrics
+import Foundation
+import Hummingbird
+import Logging
+import NIOCore
+import ServiceLifecycle
+import Stockroom
+
+@main
+struct LiveNotes: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "LiveNotes", abstract: "Notes that every window shows at once.",
+    discussion: """
+      Several servers may use one place, but with memory and leveldb. What one of them changes, the pages of all of them show.
+      """)
+
+  enum Engine: String, ExpressibleByArgument, CaseIterable {
+    case memory, files, sqlite, lmdb, leveldb, postgresql
+  }
+
+  @Option(help: "What keeps the notes.") var engine: Engine?
+  @Option(help: "The directory of the notes. (default: LiveNotes, among the data of your programs)")
+  var directory: String?
+  @Option(
+    help: "The database of the notes, as libpq takes it. Keep the password in PGPASSWORD or ~/.pgpass.")
+  var postgresql: String?
+  @Option(help: "The address to listen at.") var host = "127.0.0.1"
+  @Option(help: "The port to listen at; 0 for any that is free.") var port = 8080
+  @Option(name: .customLong("allowed-host"), help: "Another name by which browsers call this server.")
+  var allowedHosts: [String] = []
+  @Option(help: "The least important lines to log: trace, debug, info, notice, warning, error or critical.")
+  var logLevel = Logger.Level.notice
+
+  func validate() throws {
+    if engine == .postgresql, postgresql == nil {
+      throw ValidationError("Say by --postgresql which database it is.")
+    }
+    if let engine, engine != .postgresql, postgresql != nil {
+      throw ValidationError("Either --engine \(engine.rawValue) or --postgresql.")
+    }
+    if directory != nil, engine == .memory || engine == .postgresql || postgresql != nil {
+      throw ValidationError("Only engines that keep files have a --directory.")
+    }
+    guard (0...65_535).contains(port) else { throw ValidationError("A port is from 0 to 65535.") }
+  }
+
+  private var place: NotePlace {
+    if let postgresql { return .postgreSQL(postgresql) }
+    let directory =
+      directory.map { FileManager.Directory(url: URL(filePath: $0, directoryHint: .isDirectory)) }
+      ?? .defaultStorageDirectory(appendingPath: "LiveNotes")
+    return switch engine ?? .sqlite {
+    case .memory, .postgresql: .memory
+    case .files: .files(directory)
+    case .sqlite: .sqlite(directory)
+    case .lmdb: .lmdb(directory)
+    case .leveldb: .levelDB(directory)
+    }
+  }
+
+  @MainActor
+  func run() async throws {
+    var logger = Logger(label: "LiveNotes", factory: { StreamLogHandler.standardError(label: $0) })
+    logger.logLevel = logLevel
+    let metrics = MetricsPage()
+    MetricsSystem.bootstrap(metrics)
+
+    let store = try await NoteStore(opening: place)
+    let notes = NotesController(store: store.notes)
+    let favourites = FavouritesController(store: store.notes)
+    let panels = Panels(notes, favourites, feed: EventFeed())
+
+    let router = Router(context: NotesContext.self)
+    router.add(middleware: LogRequestsMiddleware(.info))
+    router.add(middleware: SecurityHeaders())
+    router.add(middleware: ErrorsAsJSON())
+    router.add(middleware: MetricsMiddleware())
+    router.add(middleware: SameOriginOnly(hosts: hosts))
+    Routes(
+      notes: notes, favourites: favourites, panels: panels, page: try PageFiles(), metrics: metrics
+    ).add(to: router)
+
+    let (host, isIPv6) = (host, host.contains(":"))
+    let app = Application(
+      router: router,
+      configuration: .init(address: .hostname(host, port: port), serverName: "LiveNotes"),
+      services: [PanelService(panels: panels)],
+      onServerRunning: { channel in
+        let port = channel.localAddress?.port ?? 0
+        print("LiveNotes is at http://\(isIPv6 ? "[\(host)]" : host):\(port)/")
+        fflush(nil)
+      },
+      logger: logger)
+    let ending: Result<Void, any Error>
+    do { ending = .success(try await app.runService()) } catch { ending = .failure(error) }
+    // What was acknowledged is stored already; this lets go of the place.
+    try await store.close()
+    try ending.get()
+    logger.notice("Stopped")
+  }
+
+  /// By what names browsers may call this server. Whoever lets others in says which name it has.
+  private var hosts: Set<String> {
+    Set([host, "localhost", "127.0.0.1", "[::1]", "[\(host)]"] + allowedHosts.map { $0.lowercased() })
+  }
+}
+
+extension Logger.Level: @retroactive ExpressibleByArgument {}
+
+/// Publishes what changes, as long as the server runs.
+struct PanelService: Service {
+  let panels: Panels
+  /// Somebody who has read nothing for so long has gone away without a word.
+  private static let patience = Duration.seconds(20)
+
+  func run() async throws {
+    do {
+      try await cancelWhenGracefulShutdown {
+        try await withThrowingTaskGroup { group in
+          group.addTask { try await panels.run() }
+          group.addTask {
+            while true {
+              try await Task.sleep(for: .seconds(5))
+              panels.feed.cutOffStalled(for: Self.patience)
+              panels.feed.beat()
+            }
+          }
+          try await group.waitForAll()
+        }
+      }
+    } catch is CancellationError {
+      // The server stops.
+    }
+  }
+}

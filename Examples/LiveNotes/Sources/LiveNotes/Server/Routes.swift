@@ -1,0 +1,188 @@
+import Foundation
+import Hummingbird
+import NIOCore
+
+extension Response {
+  /// A value as JSON.
+  static func json(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
+    Response(
+      status: status, headers: [.contentType: "application/json", .cacheControl: "no-store"],
+      body: .init(byteBuffer: ByteBuffer(bytes: try JSONEncoder().encode(value))))
+  }
+}
+
+/// What the server answers: each path with its methods. Any other method is answered by 405.
+struct Routes: Sendable {
+  let notes: NotesController
+  let favourites: FavouritesController
+  let panels: Panels
+  let page: PageFiles
+  let metrics: MetricsPage
+  /// How long a body may be, in bytes.
+  static let bodyLimit = 64 << 10
+
+  typealias Handler = @Sendable (Request, NotesContext) async throws -> Response
+
+  func add(to router: Router<NotesContext>) {
+    for (path, file) in page.files {
+      add(path, to: router, [.get: { request, _ in file.response(to: request) }])
+    }
+    add("/notes", to: router, [.get: list, .post: create, .delete: clear])
+    add("/notes/{id}", to: router, [.get: read, .patch: change, .delete: remove])
+    add("/undo/{token}", to: router, [.post: undo])
+    add("/events", to: router, [.get: events])
+    add("/health", to: router, [.get: health])
+    add("/metrics", to: router, [.get: { _, _ in metricsText() }])
+  }
+
+  private func add(
+    _ path: String, to router: Router<NotesContext>, _ handlers: [HTTPRequest.Method: Handler]
+  ) {
+    let allowed = handlers.keys.map(\.rawValue).sorted().joined(separator: ", ")
+    for method: HTTPRequest.Method in [.get, .head, .post, .put, .patch, .delete, .options, .trace] {
+      router.on(RouterPath(path), method: method) { request, context -> Response in
+        if let handler = handlers[method] { return try await handler(request, context) }
+        throw HTTPError(
+          .methodNotAllowed, headers: [.allow: allowed], message: "Only \(allowed) is allowed here.")
+      }
+    }
+  }
+
+  // MARK: Notes
+
+  private struct NoteList: Encodable {
+    let notes: [Note]
+  }
+
+  private struct Removal: Encodable {
+    /// By what the removal can be undone.
+    let undo: UUID
+    let removed: Int
+  }
+
+  private func list(_ request: Request, _ context: NotesContext) async throws -> Response {
+    try .json(NoteList(notes: await notes.notes))
+  }
+
+  private func read(_ request: Request, _ context: NotesContext) async throws -> Response {
+    let id = try identifier("id", context)
+    return try .json(try found(await notes.$notes[id]))
+  }
+
+  private func create(_ request: Request, _ context: NotesContext) async throws -> Response {
+    let draft = try await body(NoteDraft.self, of: request)
+    let note = try await notes.add(draft)
+    var response = try Response.json(note, status: .created)
+    response.headers[.location] = "/notes/\(note.id)"
+    return response
+  }
+
+  private func change(_ request: Request, _ context: NotesContext) async throws -> Response {
+    let id = try identifier("id", context)
+    let change = try await body(NoteChange.self, of: request)
+    return try .json(try found(try await notes.change(id, change)))
+  }
+
+  private func remove(_ request: Request, _ context: NotesContext) async throws -> Response {
+    let id = try identifier("id", context)
+    return try .json(Removal(undo: try found(try await notes.remove(id)), removed: 1))
+  }
+
+  private func clear(_ request: Request, _ context: NotesContext) async throws -> Response {
+    let which = request.uri.queryParameters["which"]
+    guard which == "all" || which == "done" else {
+      throw HTTPError(.badRequest, message: "Say which=done or which=all.")
+    }
+    let (token, count) = try await notes.clear(onlyDone: which == "done")
+    return try .json(Removal(undo: token, removed: count))
+  }
+
+  private func undo(_ request: Request, _ context: NotesContext) async throws -> Response {
+    let token = try identifier("token", context)
+    guard let count = try await notes.undo(token) else {
+      throw HTTPError(.gone, message: "This cannot be undone any more.")
+    }
+    return try .json(["restored": count])
+  }
+
+  // MARK: Streams
+
+  private func events(_ request: Request, _ context: NotesContext) async throws -> Response {
+    let names = request.uri.queryParameters.getAll("panel")
+    let chosen = try Set(
+      names.map { name in
+        guard let panel = PanelName(rawValue: String(name)) else {
+          throw HTTPError(.badRequest, message: "There is no panel of this name.")
+        }
+        return panel
+      })
+    let lastID =
+      request.headers.first { $0.name.canonicalName == "last-event-id" }?.value
+      ?? request.uri.queryParameters["after"].map(String.init)
+    let stream = EventStream(
+      panels: panels, chosen: chosen.isEmpty ? Set(PanelName.allCases) : chosen, lastEventID: lastID,
+      channel: context.channel)
+    return Response(
+      status: .ok, headers: [.contentType: "text/event-stream", .cacheControl: "no-store"],
+      body: ResponseBody { writer in try await stream.write(to: &writer) })
+  }
+
+  // MARK: Operation
+
+  private struct Health: Encodable {
+    let status: String
+    let notes: Int
+    let subscribers: Int
+    let cutOff: Int
+  }
+
+  private func health(_ request: Request, _ context: NotesContext) async throws -> Response {
+    let (state, count) = await MainActor.run { (notes.$notes.loadingState, notes.notes.count) }
+    let isWell = if case .loaded = state { true } else { false }
+    return try .json(
+      Health(
+        status: isWell ? "ok" : "notesNotLoaded", notes: count, subscribers: panels.feed.subscriberCount,
+        cutOff: panels.feed.cutOffCount),
+      status: isWell ? .ok : .serviceUnavailable)
+  }
+
+  private func metricsText() -> Response {
+    let feed = panels.feed
+    let own = """
+      # TYPE livenotes_subscribers gauge
+      livenotes_subscribers \(feed.subscriberCount)
+      # TYPE livenotes_subscribers_cut_off counter
+      livenotes_subscribers_cut_off \(feed.cutOffCount)
+      # TYPE livenotes_messages counter
+      livenotes_messages \(feed.last)
+
+      """
+    return Response(
+      status: .ok, headers: [.contentType: "text/plain; version=0.0.4; charset=utf-8"],
+      body: .init(byteBuffer: ByteBuffer(string: metrics.text + own)))
+  }
+
+  // MARK: Input
+
+  private func identifier(_ name: String, _ context: NotesContext) throws -> UUID {
+    try found(context.parameters.get(name).flatMap(UUID.init(uuidString:)))
+  }
+
+  private func found<Value>(_ value: Value?) throws -> Value {
+    guard let value else { throw HTTPError(.notFound, message: "There is no such note.") }
+    return value
+  }
+
+  private func body<Value: Decodable>(_ type: Value.Type, of request: Request) async throws -> Value {
+    let kind = request.headers[.contentType]?.split(separator: ";").first?.trimmingCharacters(
+      in: .whitespaces)
+    guard kind?.lowercased() == "application/json" else {
+      throw HTTPError(.unsupportedMediaType, message: "The body has to be application/json.")
+    }
+    if let length = request.headers[.contentLength].flatMap(Int.init), length > Self.bodyLimit {
+      throw HTTPError(.contentTooLarge, message: "The body may have \(Self.bodyLimit) bytes.")
+    }
+    let bytes = try await request.body.collect(upTo: Self.bodyLimit)
+    return try JSONDecoder().decode(type, from: Data(bytes.readableBytesView))
+  }
+}

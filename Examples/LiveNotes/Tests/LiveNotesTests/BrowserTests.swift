@@ -1,0 +1,361 @@
+import Foundation
+import Testing
+
+/// Two windows of one browser.
+struct TwoWindows {
+  let browser: Browser
+  let pages: [Page]
+
+  static let isLive = "document.getElementById('connection')?.dataset.state === 'live'"
+
+  init(_ first: LiveServer, _ second: LiveServer? = nil) async throws {
+    browser = try Browser()
+    pages = [try await browser.openPage(of: first), try await browser.openPage(of: second ?? first)]
+    for page in pages { try await page.wait(Self.isLive) }
+  }
+
+  static func hasNote(_ text: String) -> String {
+    "[...document.querySelectorAll('#list .text')].some(text => text.textContent === \(Page.literal(text)))"
+  }
+
+  /// Adds a note by the form, and returns after how many milliseconds the other window shows it.
+  func add(_ text: String, in page: Int, tags: String = "") async throws -> Double {
+    async let seen = pages[1 - page].wait(Self.hasNote(text))
+    let began: Double = try await pages[page].evaluate(
+      """
+      document.getElementById('text').value = \(Page.literal(text));
+      document.getElementById('tags').value = \(Page.literal(tags));
+      const began = Date.now();
+      document.getElementById('add').requestSubmit();
+      began
+      """.inBlock)
+    try await pages[page].wait(Self.hasNote(text))
+    return try await seen - began
+  }
+
+  /// Presses a button of a row, and returns after how many milliseconds the condition holds in the other window.
+  func press(_ action: String, of text: String, in page: Int, until condition: String) async throws -> Double
+  {
+    async let seen = pages[1 - page].wait(condition)
+    let began: Double = try await pages[page].evaluate(
+      """
+      const row = [...document.querySelectorAll('#list li')].find(row => row.note.text === \(Page.literal(text)));
+      const began = Date.now();
+      row.querySelector('[data-action=\(action)]').click();
+      began
+      """.inBlock)
+    return try await seen - began
+  }
+}
+
+extension String {
+  /// The statements as an expression, whose value is that of the last line.
+  fileprivate var inBlock: String {
+    var lines = split(separator: "\n").map(String.init)
+    let last = lines.removeLast()
+    return "(() => { \(lines.joined(separator: "\n")) return \(last); })()"
+  }
+}
+
+@Suite("In a browser", .enabled(if: Browser.isInstalled), .serialized)
+struct BrowserTests {
+  private static func row(_ text: String, _ condition: String) -> String {
+    "[...document.querySelectorAll('#list li')].some(row => row.note.text === \(Page.literal(text)) && \(condition))"
+  }
+
+  @Test("Each action in one window is in the other at once")
+  func twoWindows() async throws {
+    let windows = try await TwoWindows(try LiveServer(["--engine", "memory"]))
+    var times: [Double] = []
+    for round in 0..<5 {
+      let page = round % 2
+      let text = "note \(round)"
+      times.append(try await windows.add(text, in: page, tags: "home, later"))
+      times.append(
+        try await windows.press("done", of: text, in: 1 - page, until: Self.row(text, "row.note.done")))
+      times.append(
+        try await windows.press(
+          "favourite", of: text, in: page,
+          until:
+            "[...document.querySelectorAll('#favourite-list .text')].some(t => t.textContent === '\(text)')"))
+      times.append(
+        try await windows.press("remove", of: text, in: 1 - page, until: "!\(TwoWindows.hasNote(text))"))
+    }
+    times.sort()
+    print("From one window to the other: median \(times[times.count / 2]) ms, most \(times.last ?? 0) ms")
+    for page in windows.pages {
+      try await page.wait("document.getElementById('counts').textContent === '0 notes, 0 done, 0 ★'")
+    }
+  }
+
+  @Test("Clearing removes what is done, or everything, and is undone")
+  func clearing() async throws {
+    let windows = try await TwoWindows(try LiveServer(["--engine", "memory"]))
+    for number in 0..<4 { _ = try await windows.add("note \(number)", in: 0) }
+    _ = try await windows.press("done", of: "note 1", in: 0, until: Self.row("note 1", "row.note.done"))
+    for (button, left) in [("clear-done", 3), ("clear-all", 0)] {
+      let _: Bool = try await windows.pages[0].evaluate(
+        "(document.getElementById('\(button)').click(), true)")
+      for page in windows.pages {
+        try await page.wait("document.querySelectorAll('#list li').length === \(left)")
+      }
+      let _: Bool = try await windows.pages[0].evaluate(
+        "(document.querySelector('#messages button').click(), true)")
+      for page in windows.pages { try await page.wait("document.querySelectorAll('#list li').length === 4") }
+    }
+    let texts: [String] = try await windows.pages[1].evaluate(
+      "[...document.querySelectorAll('#list .text')].map(text => text.textContent)")
+    #expect(texts == (0..<4).map { "note \($0)" })
+  }
+
+  @Test("Everything can be done by keyboard alone")
+  func keyboard() async throws {
+    let windows = try await TwoWindows(try LiveServer(["--engine", "memory"]))
+    let (page, other) = (windows.pages[0], windows.pages[1])
+    func otherSees(_ condition: String) async throws { try await other.wait(condition) }
+
+    for text in ["first", "second", "third"] {
+      if text == "first" { try await page.press("n") }
+      try await page.type(text)
+      if text == "second" {
+        try await page.press("Tab")
+        try await page.type("home, later")
+      }
+      try await page.press("Enter")
+      try await otherSees(TwoWindows.hasNote(text))
+      try await page.wait("document.activeElement.id === 'text' && document.activeElement.value === ''")
+    }
+    try await otherSees(Self.row("second", "row.note.tags.join() === 'home,later'"))
+
+    // Out of the form, into the list.
+    try await page.press("Escape")
+    try await page.wait("document.activeElement.matches('#list li')")
+    try await page.press("Home", "ArrowDown", " ")
+    try await otherSees(Self.row("second", "row.note.done"))
+    try await page.press("f")
+    try await otherSees("document.querySelectorAll('#favourite-list li').length === 1")
+    try await page.press("Enter")
+    try await page.wait("document.activeElement.matches('#list li input')")
+    try await page.type("changed")
+    try await page.press("Enter")
+    try await otherSees(TwoWindows.hasNote("changed"))
+    try await page.wait("document.activeElement.matches('#list li')")
+
+    // Escape leaves it as it was.
+    try await page.press("Enter")
+    try await page.wait("document.activeElement.matches('#list li input')")
+    try await page.type("never")
+    try await page.press("Escape")
+    try await page.wait("document.activeElement.matches('#list li')")
+
+    // The buttons of a row.
+    try await page.press("ArrowRight", "Enter")
+    try await otherSees(Self.row("changed", "!row.note.done"))
+    try await page.press("ArrowLeft", "Delete")
+    try await otherSees("!\(TwoWindows.hasNote("changed"))")
+    try await page.wait("document.activeElement.matches('#list li')")
+    try await page.press("u")
+    try await otherSees(TwoWindows.hasNote("changed"))
+
+    try await page.press("/")
+    try await page.type("ird")
+    try await page.wait("document.querySelectorAll('#list li').length === 1")
+    try await page.press("Escape")
+    try await page.wait("document.activeElement.matches('#list li')")
+    let texts: [String] = try await other.evaluate(
+      "[...document.querySelectorAll('#list .text')].map(text => text.textContent)")
+    #expect(texts == ["first", "changed", "third"])
+
+    // Whatever can be reached by Tab can be seen and has a name.
+    let nameless: [String] = try await page.evaluate(
+      """
+      [...document.querySelectorAll('button, input, a, li[tabindex]')].filter(element =>
+        !(element.ariaLabel || element.textContent.trim() || element.labels?.[0]?.textContent.trim()))
+        .map(element => element.outerHTML)
+      """)
+    #expect(nameless == [])
+  }
+
+  @Test(
+    "A page that is loaded again, and one whose server is killed and comes back, show what was acknowledged")
+  func serverKilled() async throws {
+    let directory = try TemporaryDirectory()
+    let arguments = ["--engine", "sqlite", "--directory", directory.path]
+    var server = try LiveServer(arguments)
+    let port = server.port
+    let windows = try await TwoWindows(server)
+    _ = try await windows.add("before", in: 0)
+    try await windows.pages[1].reload()
+    try await windows.pages[1].wait("\(TwoWindows.isLive) && \(TwoWindows.hasNote("before"))")
+
+    server.process.end(by: SIGKILL)
+    for page in windows.pages { try await page.wait("!(\(TwoWindows.isLive))") }
+    // What cannot be saved stays in the form, and the page says so.
+    let _: Bool = try await windows.pages[0].evaluate(
+      "(document.getElementById('text').value = 'lost?', document.getElementById('add').requestSubmit(), true)"
+    )
+    try await windows.pages[0].wait("document.querySelector('#messages .bad') !== null")
+    let text: String = try await windows.pages[0].evaluate("document.getElementById('text').value")
+    #expect(text == "lost?")
+
+    server = try LiveServer(arguments, port: port)
+    for page in windows.pages {
+      try await page.wait("\(TwoWindows.isLive) && \(TwoWindows.hasNote("before"))")
+    }
+    _ = try await windows.add("after", in: 1)
+    #expect(try await server.notes().map(\.text) == ["before", "after"])
+  }
+
+  @Test("Windows of two servers on one database show the same")
+  func twoServers() async throws {
+    let directory = try TemporaryDirectory()
+    try await Self.checkTwoServers(["--engine", "sqlite", "--directory", directory.path])
+  }
+
+  @Test("Windows of two servers on one PostgreSQL show the same", .enabled(if: PostgreSQLCluster.isInstalled))
+  func twoServersOnPostgreSQL() async throws {
+    let cluster = try PostgreSQLCluster()
+    try await Self.checkTwoServers(["--postgresql", cluster.connection])
+  }
+
+  private static func checkTwoServers(_ arguments: [String]) async throws {
+    let servers = [try LiveServer(arguments), try LiveServer(arguments)]
+    let windows = try await TwoWindows(servers[0], servers[1])
+    var times: [Double] = []
+    for number in 0..<6 {
+      times.append(try await windows.add("note \(number)", in: number % 2))
+      times.append(
+        try await windows.press(
+          "done", of: "note \(number)", in: 1 - number % 2, until: row("note \(number)", "row.note.done")))
+    }
+    times.sort()
+    print(
+      "From a window of one server to one of another: median \(times[times.count / 2]) ms, most \(times.last ?? 0) ms"
+    )
+    #expect(try await servers[0].notes() == servers[1].notes())
+  }
+
+  @Test("Text of a note is text, whatever it is")
+  func hostileText() async throws {
+    let windows = try await TwoWindows(try LiveServer(["--engine", "memory"]))
+    let texts = [
+      "<script>document.title = 'gone'</script>", "<img src=x onerror=\"document.title = 'gone'\">",
+      "\"></li><li onclick=x>", "javascript:document.title='gone'", "data: x\u{2028}event: counter",
+      "👩‍👩‍👧‍👦 \u{202e}drawkcab",
+      "id: 1\\n\\nevent: notes",
+    ]
+    for (number, text) in texts.enumerated() { _ = try await windows.add(text, in: number % 2, tags: text) }
+    for page in windows.pages {
+      let title: String = try await page.evaluate("document.title")
+      #expect(title == "LiveNotes")
+      let foreign: Int = try await page.evaluate(
+        "document.querySelectorAll('#list script, #list img').length")
+      #expect(foreign == 0)
+    }
+  }
+
+  @Test("Of 10,000 notes only those that can be seen are in the document, wherever one scrolls")
+  func manyNotes() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    try await withThrowingTaskGroup { group in
+      for task in 0..<8 {
+        group.addTask { for number in 0..<1_250 { _ = try await server.add("note \(task) \(number)") } }
+      }
+      try await group.waitForAll()
+    }
+    let browser = try Browser()
+    let page = try await browser.openPage(of: server)
+    try await page.wait("document.getElementById('counts').textContent.startsWith('10000 ')")
+    try await page.wait("document.querySelectorAll('#list li').length > 0")
+    struct Frames: Decodable {
+      let most: Int
+      let longest: Double
+      let median: Double
+    }
+    let frames: Frames = try await page.evaluate(
+      """
+      new Promise(done => {
+        const box = document.getElementById('list');
+        const times = [];
+        let most = 0, before = performance.now(), step = 0;
+        requestAnimationFrame(function frame(now) {
+          times.push(now - before);
+          before = now;
+          most = Math.max(most, document.querySelectorAll('#list li').length);
+          box.scrollTop = step / 120 * box.scrollHeight;
+          if (step++ < 120) return requestAnimationFrame(frame);
+          times.sort((a, b) => a - b);
+          done({ most, longest: times.at(-1), median: times[times.length >> 1] });
+        });
+      })
+      """)
+    #expect(frames.most < 60)
+    try await page.wait(
+      "[...document.querySelectorAll('#list li')].some(row => row.ariaPosInSet === '10000')")
+    print(
+      "Scrolling 10,000 notes: a frame every \(frames.median) ms at the median, \(frames.longest) ms at most")
+    // A change far away from where one looks.
+    let first = try await server.notes()[0]
+    try await server.ask("PATCH", "/notes/\(first.id)", json: ["text": "found"])
+    let _: Bool = try await page.evaluate(
+      "(document.getElementById('search').value = 'found', document.getElementById('search').dispatchEvent(new Event('input')), true)"
+    )
+    try await page.wait("document.querySelectorAll('#list li').length === 1")
+  }
+
+  @Test("A window that is offline for five seconds says so, and catches up by itself")
+  func offline() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    let windows = try await TwoWindows(server)
+    _ = try await windows.add("before", in: 0)
+    let page = windows.pages[1]
+    try await page.setOffline(true)
+    try await page.wait("document.getElementById('connection').dataset.state === 'offline'")
+    let meanwhile = try await server.add("meanwhile")
+    try await windows.pages[0].wait(TwoWindows.hasNote("meanwhile"))
+    try await Task.sleep(for: .seconds(5))
+    let isThere: Bool = try await page.evaluate(TwoWindows.hasNote("meanwhile"))
+    #expect(!isThere)
+    try await page.setOffline(false)
+    try await page.wait("\(TwoWindows.isLive) && \(TwoWindows.hasNote(meanwhile.text))")
+    _ = try await windows.add("after", in: 1)
+  }
+
+  @Test("The page is drawn light and dark, wide and narrow")
+  func screenshots() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    for (text, tags, change) in Self.samples {
+      let note = try await server.add(text, tags: tags)
+      if !change.isEmpty { try await server.ask("PATCH", "/notes/\(note.id)", json: change) }
+    }
+    let browser = try Browser()
+    let page = try await browser.openPage(of: server)
+    try await page.wait("document.querySelectorAll('#favourite-list li').length === 2")
+    var images: [Data] = []
+    for (size, width, height) in [("wide", 1_200, 760), ("narrow", 390, 800)] {
+      for scheme in ["light", "dark"] {
+        let image = try await page.screenshot(width: width, height: height, scheme: scheme)
+        #expect(image.starts(with: [0x89, 0x50, 0x4e, 0x47]))
+        // Nothing is wider than the window.
+        let overflow: Int = try await page.evaluate(
+          "document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        #expect(overflow <= 0)
+        images.append(image)
+        if let folder = ProcessInfo.processInfo.environment["LIVENOTES_SCREENSHOTS"] {
+          try image.write(to: URL(filePath: folder).appending(path: "\(size)-\(scheme).png"))
+        }
+      }
+    }
+    #expect(Set(images).count == 4)
+  }
+
+  private static let samples: [(String, [String], [String: Bool])] = [
+    ("Ask the library for the second volume", ["reading"], [:]),
+    ("Milk, bread, and something sweet", ["home", "shopping"], ["done": true]),
+    ("Call Ada about the concert on Friday", ["friends"], ["favourite": true]),
+    ("Renew the train ticket before the prices go up", ["travel"], [:]),
+    ("Water the lemon tree, it looks thirsty again", ["home"], ["favourite": true]),
+    ("Write down how the new heating is set", ["home", "later"], ["done": true]),
+    ("Three ideas for the garden party", ["friends", "later"], [:]),
+  ]
+}

@@ -1,0 +1,86 @@
+import Foundation
+
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
+struct SystemFailure: Error, CustomStringConvertible {
+  let description: String
+  init(_ what: String, _ code: Int32 = errno) { description = "\(what): \(String(cString: strerror(code)))" }
+}
+
+/// A program that a test has started. Ends with it.
+final class ChildProcess: @unchecked Sendable {
+  // Safe to share: the lock guards what changes.
+  let pid: pid_t
+  private let lock = NSLock()
+  private var status: Int32?
+
+  /// Starts a program, with these descriptors of this process as its own.
+  init(_ path: String, _ arguments: [String], descriptors: [Int32: Int32] = [:]) throws {
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    for (theirs, ours) in descriptors { posix_spawn_file_actions_adddup2(&actions, ours, theirs) }
+    var argv: [UnsafeMutablePointer<CChar>?] = ([path] + arguments).map { strdup($0) }
+    defer { for argument in argv { free(argument) } }
+    argv.append(nil)
+    var pid: pid_t = 0
+    let code = posix_spawn(&pid, path, &actions, nil, argv, environ)
+    guard code == 0 else { throw SystemFailure("Starting \(path) failed", code) }
+    self.pid = pid
+  }
+
+  deinit { _ = end(by: SIGKILL) }
+
+  /// Sends the signal and waits for the end. Returns the exit code, or the negative number of the signal that ended it.
+  @discardableResult
+  func end(by signal: Int32) -> Int32 {
+    lock.withLock {
+      if let status { return status }
+      kill(pid, signal)
+      return waitUntilEnd()
+    }
+  }
+
+  /// Waits for the end.
+  @discardableResult
+  func wait() -> Int32 { lock.withLock { status ?? waitUntilEnd() } }
+
+  private func waitUntilEnd() -> Int32 {
+    var result: Int32 = 0
+    while waitpid(pid, &result, 0) < 0, errno == EINTR {}
+    let signal = result & 0x7f
+    let ending = signal == 0 ? (result >> 8) & 0xff : -signal
+    status = ending
+    return ending
+  }
+}
+
+/// Both ends of a pipe, which no child inherits by itself.
+struct Pipe {
+  let reading: Int32
+  let writing: Int32
+
+  init() throws {
+    var ends: [Int32] = [0, 0]
+    guard pipe(&ends) == 0 else { throw SystemFailure("No pipe") }
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    (reading, writing) = (ends[0], ends[1])
+  }
+}
+
+/// A directory of a test, removed with its last owner.
+final class TemporaryDirectory: Sendable {
+  let path: String
+
+  init() throws {
+    var template = Array((NSTemporaryDirectory() + "/LiveNotes.XXXXXX").utf8CString)
+    guard let path = mkdtemp(&template) else { throw SystemFailure("No directory") }
+    self.path = String(cString: path)
+  }
+
+  deinit { try? FileManager.default.removeItem(atPath: path) }
+}

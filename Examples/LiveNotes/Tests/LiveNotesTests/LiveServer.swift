@@ -1,0 +1,132 @@
+import Foundation
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// The server under test, in a process of its own.
+final class LiveServer: Sendable {
+  let process: ChildProcess
+  let port: Int
+  var url: String { "http://127.0.0.1:\(port)" }
+
+  struct NotStarted: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  /// The directory of the built programs, in which the tests are too.
+  private static var products: URL {
+    var url = URL(filePath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+    while url.pathComponents.count > 1,
+      !FileManager.default.isExecutableFile(atPath: url.appending(path: "LiveNotes").path())
+    {
+      url.deleteLastPathComponent()
+    }
+    return url
+  }
+
+  /// Starts the server, and waits until it listens.
+  init(_ arguments: [String], port: Int = 0, isPinned: Bool = false) throws {
+    let output = try Pipe()
+    let program = Self.products.appending(path: "LiveNotes").path()
+    let command = [program] + arguments + ["--port", "\(port)"]
+    process =
+      isPinned
+      ? try ChildProcess("/usr/bin/taskset", ["-c", "0"] + command, descriptors: [1: output.writing])
+      : try ChildProcess(program, Array(command.dropFirst()), descriptors: [1: output.writing])
+    close(output.writing)
+    let handle = FileHandle(fileDescriptor: output.reading, closeOnDealloc: true)
+    var line = ""
+    while !line.hasSuffix("\n") {
+      let data = handle.availableData
+      guard !data.isEmpty else {
+        throw NotStarted(description: "It ended by \(process.wait()), and said: \(line)")
+      }
+      line += String(decoding: data, as: UTF8.self)
+    }
+    guard let match = line.firstMatch(of: /:([0-9]+)\/\n/), let port = Int(match.1) else {
+      throw NotStarted(description: "It said: \(line)")
+    }
+    self.port = port
+  }
+
+  struct Answer: Sendable {
+    let status: Int
+    let headers: [String: String]
+    let body: Data
+
+    func decoded<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
+      try JSONDecoder().decode(type, from: body)
+    }
+  }
+
+  private static let session: URLSession = {
+    let configuration = URLSessionConfiguration.ephemeral
+    configuration.httpMaximumConnectionsPerHost = 16
+    configuration.timeoutIntervalForRequest = 300
+    return URLSession(configuration: configuration)
+  }()
+
+  @discardableResult
+  func ask(
+    _ method: String, _ path: String, _ body: Data? = nil, headers: [String: String] = [:]
+  ) async throws -> Answer {
+    guard let address = URL(string: url + path) else { throw NotStarted(description: "No URL: \(path)") }
+    var request = URLRequest(url: address)
+    request.httpMethod = method
+    request.httpBody = body
+    if body != nil { request.setValue("application/json", forHTTPHeaderField: "Content-Type") }
+    for (name, value) in headers { request.setValue(value, forHTTPHeaderField: name) }
+    let (data, response) = try await Self.session.data(for: request)
+    let http = response as? HTTPURLResponse
+    let fields = http?.allHeaderFields ?? [:]
+    return Answer(
+      status: http?.statusCode ?? 0,
+      headers: Dictionary(
+        fields.map { ("\($0.key)".lowercased(), "\($0.value)") }, uniquingKeysWith: { first, _ in first }),
+      body: data)
+  }
+
+  @discardableResult
+  func ask(_ method: String, _ path: String, json: some Encodable) async throws -> Answer {
+    try await ask(method, path, try JSONEncoder().encode(json))
+  }
+
+  /// A note, as anybody else sees it.
+  struct Note: Codable, Equatable, Sendable {
+    let id: UUID
+    var text: String
+    var tags: [String]
+    var favourite: Bool
+    var done: Bool
+    var created: Int
+  }
+
+  struct Removal: Decodable {
+    let undo: UUID
+    let removed: Int
+  }
+
+  struct Health: Decodable {
+    let status: String
+    let notes: Int
+    let subscribers: Int
+    let cutOff: Int
+  }
+
+  func add(_ text: String, tags: [String] = [], id: UUID? = nil) async throws -> Note {
+    struct Draft: Encodable {
+      let id: UUID?
+      let text: String
+      let tags: [String]
+    }
+    return try await ask("POST", "/notes", json: Draft(id: id, text: text, tags: tags)).decoded()
+  }
+
+  func notes() async throws -> [Note] {
+    struct List: Decodable { let notes: [Note] }
+    return try await ask("GET", "/notes").decoded(List.self).notes
+  }
+
+  func health() async throws -> Health { try await ask("GET", "/health").decoded() }
+}

@@ -1,0 +1,253 @@
+import Foundation
+import Testing
+
+/// What somebody sends who means no good, or has made a mistake, and what comes back.
+struct BadRequest: Sendable, CustomTestStringConvertible {
+  let name: String
+  let method: String
+  let path: String
+  var body: Data?
+  var headers: [String: String] = [:]
+  let status: Int
+  var testDescription: String { name }
+
+  private static func text(_ length: Int) -> Data {
+    Data("{\"text\":\"\(String(repeating: "x", count: length))\"}".utf8)
+  }
+  private static let unknown = "/notes/\(UUID().uuidString)"
+  private static let note = Data("{\"text\":\"Milk\"}".utf8)
+  private static func json(_ text: String) -> Data { Data(text.utf8) }
+
+  static let all: [BadRequest] = [
+    .init(name: "half an object", method: "POST", path: "/notes", body: json("{\"te"), status: 400),
+    .init(name: "no body", method: "POST", path: "/notes", body: Data(), status: 400),
+    .init(
+      name: "a number for a text", method: "POST", path: "/notes", body: json("{\"text\":7}"), status: 400),
+    .init(name: "no UTF-8", method: "POST", path: "/notes", body: Data([0x7b, 0xff, 0xfe]), status: 400),
+    .init(
+      name: "arrays in arrays", method: "POST", path: "/notes",
+      body: json(String(repeating: "[", count: 60_000)), status: 400),
+    .init(name: "blanks", method: "POST", path: "/notes", body: json("{\"text\":\" \\n \"}"), status: 422),
+    .init(name: "a long text", method: "POST", path: "/notes", body: text(10_001), status: 422),
+    .init(name: "a long body", method: "POST", path: "/notes", body: text(70_000), status: 413),
+    .init(
+      name: "100 megabytes", method: "POST", path: "/notes", body: Data(repeating: 0x20, count: 100 << 20),
+      status: 413),
+    .init(
+      name: "many tags", method: "POST", path: "/notes",
+      body: json("{\"text\":\"x\",\"tags\":[\((0..<21).map { "\"\($0)\"" }.joined(separator: ","))]}"),
+      status: 422),
+    .init(
+      name: "a form", method: "POST", path: "/notes", body: json("text=Milk"),
+      headers: ["Content-Type": "application/x-www-form-urlencoded"], status: 415),
+    .init(name: "an unknown note, read", method: "GET", path: unknown, status: 404),
+    .init(
+      name: "an unknown note, changed", method: "PATCH", path: unknown, body: json("{\"done\":true}"),
+      status: 404),
+    .init(name: "an unknown note, removed", method: "DELETE", path: unknown, status: 404),
+    .init(name: "no identifier", method: "GET", path: "/notes/..%2f..%2fetc", status: 404),
+    .init(name: "an unknown undo", method: "POST", path: "/undo/\(UUID().uuidString)", status: 410),
+    .init(name: "an unknown path", method: "GET", path: "/passwd", status: 404),
+    .init(name: "a path upwards", method: "GET", path: "/..%2f..%2fPackage.swift", status: 404),
+    .init(name: "a wrong method", method: "PUT", path: "/notes", body: note, status: 405),
+    .init(name: "a wrong method of a note", method: "POST", path: unknown, body: note, status: 405),
+    .init(name: "a wrong method of the page", method: "DELETE", path: "/", status: 405),
+    .init(name: "clearing what", method: "DELETE", path: "/notes", status: 400),
+    .init(name: "an unknown panel", method: "GET", path: "/events?panel=other", status: 400),
+    .init(
+      name: "a foreign origin", method: "DELETE", path: "/notes?which=all",
+      headers: ["Origin": "http://evil.example"], status: 403),
+    .init(
+      name: "no origin that has a name", method: "DELETE", path: "/notes?which=all",
+      headers: ["Origin": "null"],
+      status: 403),
+    .init(
+      name: "a foreign origin that reads", method: "GET", path: "/events",
+      headers: ["Origin": "http://evil.example"], status: 403),
+    .init(
+      name: "a foreign site", method: "GET", path: "/notes", headers: ["Sec-Fetch-Site": "cross-site"],
+      status: 403),
+    .init(
+      name: "a foreign name for this server", method: "GET", path: "/notes",
+      headers: ["Host": "evil.example"],
+      status: 421),
+  ]
+}
+
+@Suite("The server")
+struct ServerTests {
+  @Test("Notes are added, changed, removed and put back, and keep their order")
+  func notes() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    let first = try await server.add("Milk", tags: [" home ", "home", ""])
+    let second = try await server.add("Bread")
+    #expect(first.tags == ["home"])
+    #expect(try await server.notes() == [first, second])
+
+    let changed = try await server.ask(
+      "PATCH", "/notes/\(first.id)", json: ["done": true, "favourite": true])
+    var expected = first
+    (expected.done, expected.favourite) = (true, true)
+    #expect(try changed.decoded() == expected)
+    #expect(try await server.ask("GET", "/notes/\(first.id)").decoded() == expected)
+
+    let removal: LiveServer.Removal = try await server.ask("DELETE", "/notes/\(first.id)").decoded()
+    #expect(try await server.notes() == [second])
+    #expect(try await server.ask("POST", "/undo/\(removal.undo)").status == 200)
+    #expect(Set(try await server.notes().map(\.id)) == [first.id, second.id])
+    #expect(try await server.ask("POST", "/undo/\(removal.undo)").status == 410)
+
+    let cleared: LiveServer.Removal = try await server.ask("DELETE", "/notes?which=done").decoded()
+    #expect(cleared.removed == 1)
+    #expect(try await server.notes() == [second])
+    let all: LiveServer.Removal = try await server.ask("DELETE", "/notes?which=all").decoded()
+    #expect(try await server.notes() == [])
+    #expect(try await server.ask("POST", "/undo/\(all.undo)").status == 200)
+    #expect(try await server.notes() == [second])
+  }
+
+  @Test("A draft that is sent twice makes one note")
+  func sentTwice() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    let id = UUID()
+    let first = try await server.add("Milk", id: id)
+    let again = try await server.add("Milk", id: id)
+    #expect(first == again)
+    #expect(try await server.notes() == [first])
+  }
+
+  @Test("What is wrong is answered by the right status as JSON, and nothing is lost")
+  func badInput() async throws {
+    struct Failure: Decodable {
+      struct Details: Decodable {
+        let code: String
+        let message: String
+      }
+      let error: Details
+    }
+    let server = try LiveServer(["--engine", "memory"])
+    let note = try await server.add("Milk")
+    for bad in BadRequest.all {
+      let answer = try await server.ask(bad.method, bad.path, bad.body, headers: bad.headers)
+      #expect(answer.status == bad.status, "\(bad.name)")
+      #expect(answer.headers["content-type"] == "application/json", "\(bad.name)")
+      let failure = try? answer.decoded(Failure.self)
+      #expect(failure?.error.message.isEmpty == false, "\(bad.name)")
+      if bad.status == 405 { #expect(answer.headers["allow"]?.isEmpty == false, "\(bad.name)") }
+    }
+    #expect(try await server.notes() == [note])
+    #expect(try await server.health().status == "ok")
+  }
+
+  @Test(
+    "The page comes with its files, each once per version, and with a policy that lets no script of a note run"
+  )
+  func page() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    for (path, type) in [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css")] {
+      let answer = try await server.ask("GET", path)
+      #expect(answer.status == 200 && answer.headers["content-type"]?.hasPrefix(type) == true)
+      let policy = answer.headers["content-security-policy"] ?? ""
+      #expect(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"))
+      #expect(!policy.contains("unsafe"))
+      #expect(answer.headers["etag"]?.isEmpty == false)
+    }
+    let metrics = String(decoding: try await server.ask("GET", "/metrics").body, as: UTF8.self)
+    #expect(metrics.contains("livenotes_subscribers 0"))
+    #expect(metrics.contains("hb_requests{http_route=\"/app.js\""))
+  }
+
+  @Test(
+    "What was acknowledged is there after the server was killed",
+    arguments: ["files", "sqlite", "lmdb", "leveldb"])
+  func killed(_ engine: String) async throws {
+    let directory = try TemporaryDirectory()
+    let arguments = ["--engine", engine, "--directory", directory.path]
+    var notes: [LiveServer.Note] = []
+    for round in 0..<3 {
+      let server = try LiveServer(arguments)
+      #expect(try await server.notes() == notes)
+      for number in 0..<5 { notes.append(try await server.add("\(round) \(number)")) }
+      #expect(server.process.end(by: SIGKILL) == -SIGKILL)
+    }
+    let server = try LiveServer(arguments)
+    #expect(try await server.notes() == notes)
+  }
+
+  @Test("A server that is asked to stop ends its streams and keeps what was acknowledged")
+  func stops() async throws {
+    let directory = try TemporaryDirectory()
+    let arguments = ["--engine", "lmdb", "--directory", directory.path]
+    let server = try LiveServer(arguments)
+    let readers = try (0..<3).map { _ in try EventReader(server, "/events") }
+    let note = try await server.add("Milk")
+    for reader in readers { _ = try await reader.events { $0.contains { $0.data.contains("Milk") } } }
+    #expect(server.process.end(by: SIGTERM) == 0)
+    for reader in readers { await reader.end() }
+    #expect(try await LiveServer(arguments).notes() == [note])
+  }
+
+  @Test("A place that another server has for itself is one clear line, and no server")
+  func locked() async throws {
+    let directory = try TemporaryDirectory()
+    let arguments = ["--engine", "leveldb", "--directory", directory.path]
+    let first = try LiveServer(arguments)
+    #expect(throws: LiveServer.NotStarted.self) { try LiveServer(arguments) }
+    #expect(try await first.health().status == "ok")
+  }
+
+  @Test("Two servers on one place show one truth", arguments: ["files", "sqlite", "lmdb"])
+  func twoServers(_ engine: String) async throws {
+    let directory = try TemporaryDirectory()
+    try await TwoServers(["--engine", engine, "--directory", directory.path]).check()
+  }
+
+  @Test("Two servers on one PostgreSQL show one truth", .enabled(if: PostgreSQLCluster.isInstalled))
+  func twoServersOnPostgreSQL() async throws {
+    let cluster = try PostgreSQLCluster()
+    try await TwoServers(["--postgresql", cluster.connection]).check()
+  }
+}
+
+/// Two servers on one place.
+struct TwoServers {
+  let servers: [LiveServer]
+
+  init(_ arguments: [String]) throws { servers = [try LiveServer(arguments), try LiveServer(arguments)] }
+
+  /// What either does, the streams of both say, and in the end both have the same.
+  func check() async throws {
+    let readers = try servers.map { try EventReader($0, "/events?panel=notes") }
+    for reader in readers { _ = try await reader.events { !$0.isEmpty } }
+    for number in 0..<6 {
+      let note = try await servers[number % 2].add("note \(number)")
+      for reader in readers {
+        _ = try await reader.events { $0.contains { $0.data.contains(note.id.uuidString) } }
+      }
+    }
+    let notes = try await servers[0].notes()
+    try await withThrowingTaskGroup { group in
+      for server in servers {
+        group.addTask {
+          for note in notes { try await server.ask("PATCH", "/notes/\(note.id)", json: ["done": true]) }
+        }
+        group.addTask {
+          for note in notes { try await server.ask("PATCH", "/notes/\(note.id)", json: ["favourite": true]) }
+        }
+      }
+      try await group.waitForAll()
+    }
+    try await servers[1].ask("DELETE", "/notes/\(notes[0].id)")
+    let last = try await servers[0].add("last")
+    for reader in readers {
+      _ = try await reader.events { events in
+        events.contains { $0.data.contains(last.id.uuidString) }
+          && events.contains { $0.data.contains("\"removed\":[\"\(notes[0].id)\"]") }
+      }
+    }
+    let ends = [try await servers[0].notes(), try await servers[1].notes()]
+    #expect(ends[0] == ends[1])
+    #expect(ends[0].count == 6)
+    #expect(ends[0].dropLast().allSatisfy { $0.done && $0.favourite })
+  }
+}

@@ -1,0 +1,120 @@
+import Foundation
+import Testing
+
+@Suite("Streams")
+struct StreamTests {
+  @Test("A stream begins with what there is, and says every change of its panels once, the same to everybody")
+  func changes() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    let milk = try await server.add("Milk")
+    let readers = try (0..<3).map { _ in try EventReader(server, "/events?panel=notes&panel=favourites") }
+    for reader in readers { _ = try await reader.events { $0.count >= 2 } }
+    try await server.ask("PATCH", "/notes/\(milk.id)", json: ["favourite": true])
+    try await server.ask("DELETE", "/notes/\(milk.id)")
+    let bread = try await server.add("Bread")
+    var streams: [[ServerEvent]] = []
+    for reader in readers {
+      streams.append(try await reader.events { $0.contains { $0.data.contains(bread.id.uuidString) } })
+    }
+    for events in streams {
+      #expect(
+        events[0].name == "notes" && events[0].data.contains("\"all\":true")
+          && events[0].data.contains("Milk"))
+      #expect(!events.contains { $0.name == "counter" })
+      let changes = events.dropFirst(2).filter { $0.name == "notes" }
+      let numbers = changes.compactMap(\.number)
+      #expect(numbers == numbers.sorted() && Set(numbers).count == numbers.count)
+      #expect(Array(changes) == streams[0].dropFirst(2).filter { $0.name == "notes" })
+    }
+  }
+
+  @Test("Whoever comes back gets what was missed, and nothing twice; from another server, everything")
+  func resuming() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    let first = try EventReader(server, "/events?panel=notes")
+    let milk = try await server.add("Milk")
+    let seen = try #require(
+      try await first.events { $0.contains { $0.data.contains(milk.id.uuidString) } }.last?.id)
+    first.leave()
+    let bread = try await server.add("Bread")
+    for (path, headers) in [
+      ("/events?panel=notes", ["Last-Event-ID: \(seen)"]), ("/events?panel=notes&after=\(seen)", []),
+    ] {
+      let events = try await EventReader(server, path, headers: headers)
+        .events { $0.contains { $0.data.contains(bread.id.uuidString) } }
+      #expect(!events.contains { $0.data.contains("\"all\"") || $0.data.contains(milk.id.uuidString) })
+    }
+    for other in ["otherfeed-1", "nonsense", "\(seen)0000", "-", String(repeating: "9", count: 5_000)] {
+      let events = try await EventReader(server, "/events?panel=notes", headers: ["Last-Event-ID: \(other)"])
+        .events { !$0.isEmpty }
+      #expect(events[0].data.contains("\"all\":true") && events[0].data.contains("Milk"))
+    }
+  }
+
+  @Test("Who does not read is cut off and delays nobody, and gets everything when it comes back")
+  func stalled() async throws {
+    let server = try LiveServer(["--engine", "memory"])
+    let reader = try EventReader(server, "/events?panel=notes")
+    let stalled = try EventReader(server, "/events?panel=notes", isStalled: true)
+    _ = try await reader.events { !$0.isEmpty }
+    // More than the feed keeps.
+    let text = String(repeating: "long ", count: 1_900)
+    try await withThrowingTaskGroup { group in
+      for task in 0..<8 {
+        group.addTask {
+          for number in 0..<300 { _ = try await server.add("\(task) \(number) \(text)") }
+        }
+      }
+      try await group.waitForAll()
+    }
+    let last = try await server.add("The end")
+    _ = try await reader.events { $0.contains { $0.data.contains(last.id.uuidString) } }
+    let health = try await server.health()
+    #expect(health.cutOff == 1)
+    #expect(health.subscribers == 1)
+    stalled.leave()
+    let again = try await EventReader(server, "/events?panel=counter").events { !$0.isEmpty }
+    #expect(again[0].data.contains("\"all\":2401"))
+  }
+
+  @Test("Many subscribers of many changes all end up with the same, and memory stays bounded")
+  func load() async throws {
+    let isLong = ProcessInfo.processInfo.environment["LIVENOTES_LOAD"] != nil
+    let (subscribers, seconds, rate) = isLong ? (500, 60, 200) : (60, 2, 100)
+    let server = try LiveServer(["--engine", "memory"], isPinned: isLong)
+    var notes: [LiveServer.Note] = []
+    for number in 0..<100 { notes.append(try await server.add("note \(number)")) }
+    let readers = try (0..<subscribers).map { _ in try LoadReader(server) }
+    let stalled = try EventReader(server, "/events", isStalled: true)
+    while try await server.health().subscribers < subscribers + 1 {}
+
+    let start = ContinuousClock.now
+    var memory: [Int] = []
+    for number in 0..<(seconds * rate) {
+      try await Task.sleep(until: start + .seconds(Double(number) / Double(rate)))
+      try await server.ask(
+        "PATCH", "/notes/\(notes[number % notes.count].id)", json: ["text": "change \(number)"])
+      if number.isMultiple(of: rate) { memory.append(Self.residentMemory(of: server.process.pid)) }
+    }
+    let duration = start.duration(to: .now)
+    let last = try await server.add("The end")
+    for reader in readers { try await reader.waitUntil(last.id.uuidString) }
+    let states = Set(readers.map(\.digest))
+    #expect(states.count == 1)
+    stalled.leave()
+    print(
+      """
+      \(subscribers) subscribers, \(seconds * rate) changes in \(duration); the last one was everywhere \
+      \(start.duration(to: .now) - duration) later; resident memory in MiB each second: \
+      \(memory.map { $0 >> 20 })
+      """)
+    #expect(memory.last ?? 0 < 512 << 20)
+  }
+
+  /// In bytes.
+  private static func residentMemory(of process: pid_t) -> Int {
+    let fields =
+      (try? String(contentsOfFile: "/proc/\(process)/statm", encoding: .utf8))?.split(separator: " ") ?? []
+    return fields.count > 1 ? (Int(fields[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE))) : 0
+  }
+}
