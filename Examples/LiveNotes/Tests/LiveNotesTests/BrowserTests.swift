@@ -65,7 +65,7 @@ struct BrowserTests {
 
   @Test("Each action in one window is in the other at once")
   func twoWindows() async throws {
-    let windows = try await TwoWindows(try LiveServer(["--engine", "memory"]))
+    let windows = try await TwoWindows(try await LiveServer.start(["--engine", "memory"]))
     var times: [Double] = []
     for round in 0..<5 {
       let page = round % 2
@@ -90,7 +90,7 @@ struct BrowserTests {
 
   @Test("Clearing removes what is done, or everything, and is undone")
   func clearing() async throws {
-    let windows = try await TwoWindows(try LiveServer(["--engine", "memory"]))
+    let windows = try await TwoWindows(try await LiveServer.start(["--engine", "memory"]))
     for number in 0..<4 { _ = try await windows.add("note \(number)", in: 0) }
     _ = try await windows.press("done", of: "note 1", in: 0, until: Self.row("note 1", "row.note.done"))
     for (button, left) in [("clear-done", 3), ("clear-all", 0)] {
@@ -110,7 +110,7 @@ struct BrowserTests {
 
   @Test("Everything can be done by keyboard alone")
   func keyboard() async throws {
-    let windows = try await TwoWindows(try LiveServer(["--engine", "memory"]))
+    let windows = try await TwoWindows(try await LiveServer.start(["--engine", "memory"]))
     let (page, other) = (windows.pages[0], windows.pages[1])
     func otherSees(_ condition: String) async throws { try await other.wait(condition) }
 
@@ -181,7 +181,7 @@ struct BrowserTests {
   func serverKilled() async throws {
     let directory = try TemporaryDirectory()
     let arguments = ["--engine", "sqlite", "--directory", directory.path]
-    var server = try LiveServer(arguments)
+    var server = try await LiveServer.start(arguments)
     let port = server.port
     let windows = try await TwoWindows(server)
     _ = try await windows.add("before", in: 0)
@@ -198,7 +198,7 @@ struct BrowserTests {
     let text: String = try await windows.pages[0].evaluate("document.getElementById('text').value")
     #expect(text == "lost?")
 
-    server = try LiveServer(arguments, port: port)
+    server = try await LiveServer.start(arguments, port: port)
     for page in windows.pages {
       try await page.wait("\(TwoWindows.isLive) && \(TwoWindows.hasNote("before"))")
     }
@@ -214,12 +214,13 @@ struct BrowserTests {
 
   @Test("Windows of two servers on one PostgreSQL show the same", .enabled(if: PostgreSQLCluster.isInstalled))
   func twoServersOnPostgreSQL() async throws {
-    let cluster = try PostgreSQLCluster()
+    let cluster = try await PostgreSQLCluster.start()
     try await Self.checkTwoServers(["--postgresql", cluster.connection])
+    withExtendedLifetime(cluster) {}
   }
 
   private static func checkTwoServers(_ arguments: [String]) async throws {
-    let servers = [try LiveServer(arguments), try LiveServer(arguments)]
+    let servers = [try await LiveServer.start(arguments), try await LiveServer.start(arguments)]
     let windows = try await TwoWindows(servers[0], servers[1])
     var times: [Double] = []
     for number in 0..<6 {
@@ -237,7 +238,7 @@ struct BrowserTests {
 
   @Test("Text of a note is text, whatever it is")
   func hostileText() async throws {
-    let windows = try await TwoWindows(try LiveServer(["--engine", "memory"]))
+    let windows = try await TwoWindows(try await LiveServer.start(["--engine", "memory"]))
     let texts = [
       "<script>document.title = 'gone'</script>", "<img src=x onerror=\"document.title = 'gone'\">",
       "\"></li><li onclick=x>", "javascript:document.title='gone'", "data: x\u{2028}event: counter",
@@ -256,7 +257,7 @@ struct BrowserTests {
 
   @Test("Of 10,000 notes only those that can be seen are in the document, wherever one scrolls")
   func manyNotes() async throws {
-    let server = try LiveServer(["--engine", "memory"])
+    let server = try await LiveServer.start(["--engine", "memory"])
     try await withThrowingTaskGroup { group in
       for task in 0..<8 {
         group.addTask { for number in 0..<1_250 { _ = try await server.add("note \(task) \(number)") } }
@@ -305,7 +306,7 @@ struct BrowserTests {
 
   @Test("A window that is offline for five seconds says so, and catches up by itself")
   func offline() async throws {
-    let server = try LiveServer(["--engine", "memory"])
+    let server = try await LiveServer.start(["--engine", "memory"])
     let windows = try await TwoWindows(server)
     _ = try await windows.add("before", in: 0)
     let page = windows.pages[1]
@@ -323,7 +324,7 @@ struct BrowserTests {
 
   @Test("The page is drawn light and dark, wide and narrow")
   func screenshots() async throws {
-    let server = try LiveServer(["--engine", "memory"])
+    let server = try await LiveServer.start(["--engine", "memory"])
     for (text, tags, change) in Self.samples {
       let note = try await server.add(text, tags: tags)
       if !change.isEmpty { try await server.ask("PATCH", "/notes/\(note.id)", json: change) }

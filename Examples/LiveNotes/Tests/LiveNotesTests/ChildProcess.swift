@@ -59,6 +59,13 @@ final class ChildProcess: @unchecked Sendable {
   }
 }
 
+/// Does work that waits on a thread of its own, so that it holds up no other test.
+func onThreadOfItsOwn<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+  try await withCheckedThrowingContinuation { continuation in
+    Thread.detachNewThread { continuation.resume(with: Result { try work() }) }
+  }
+}
+
 /// Both ends of a pipe, which no child inherits by itself.
 struct Pipe {
   let reading: Int32

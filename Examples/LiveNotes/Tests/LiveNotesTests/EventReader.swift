@@ -29,99 +29,71 @@ struct ServerEvent: Sendable, Equatable {
   }
 }
 
-/// Reads a stream of events from a socket, on a thread of its own.
+/// Reads a stream of events from a socket, on a thread of its own, until it goes away.
 final class EventReader: Sendable {
-  private struct State {
-    var events: [ServerEvent] = []
-    var isOver = false
-    var waiting: [CheckedContinuation<Void, Never>] = []
+  /// What has come, and the socket. The thread holds this, and not the reader.
+  private final class Inbox: Sendable {
+    struct State {
+      var events: [ServerEvent] = []
+      var isOver = false
+      var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    let state = Mutex(State())
+    let socket: Int32
+
+    init(_ socket: Int32) { self.socket = socket }
+
+    deinit { close(socket) }
+
+    func read() {
+      var parser = EventParser()
+      var buffer = [UInt8](repeating: 0, count: 64 << 10)
+      while !parser.isOver {
+        let count = recv(socket, &buffer, buffer.count, 0)
+        if count < 0, errno == EINTR { continue }
+        if count <= 0 { break }
+        let events = parser.parse(buffer[..<count])
+        notify { $0.events += events }
+      }
+      notify { $0.isOver = true }
+    }
+
+    private func notify(_ change: (inout State) -> Void) {
+      let waiting = state.withLock { state in
+        change(&state)
+        defer { state.waiting = [] }
+        return state.waiting
+      }
+      for continuation in waiting { continuation.resume() }
+    }
   }
 
-  private let state = Mutex(State())
-  private let socket: Int32
+  private let inbox: Inbox
   /// It would end otherwise.
   private let server: LiveServer
 
   /// Asks for the stream. Reads nothing if it is to stall.
   init(_ server: LiveServer, _ path: String, headers: [String] = [], isStalled: Bool = false) throws {
     self.server = server
-    socket = try Self.connect(port: server.port, receiveBuffer: isStalled ? 4_096 : nil)
-    let request = (["GET \(path) HTTP/1.1", "Host: 127.0.0.1:\(server.port)"] + headers).joined(
-      separator: "\r\n")
+    inbox = Inbox(try connectToLoopback(port: server.port, receiveBuffer: isStalled ? 4_096 : nil))
+    let request = (["GET \(path) HTTP/1.1", "Host: 127.0.0.1:\(server.port)"] + headers).joined(separator: "\r\n")
     let bytes = Array((request + "\r\n\r\n").utf8)
-    guard write(socket, bytes, bytes.count) == bytes.count else { throw SystemFailure("Asking failed") }
-    if !isStalled { Thread.detachNewThread { [self] in read() } }
+    guard write(inbox.socket, bytes, bytes.count) == bytes.count else { throw SystemFailure("Asking failed") }
+    if !isStalled { Thread.detachNewThread { [inbox] in inbox.read() } }
   }
 
-  deinit { close(socket) }
+  deinit { leave() }
 
   /// Goes away without a word.
-  func leave() { shutdown(socket, Int32(SHUT_RDWR)) }
-
-  static func connect(port: Int, receiveBuffer: Int32? = nil) throws -> Int32 {
-    #if canImport(Darwin)
-      let descriptor = Darwin.socket(AF_INET, SOCK_STREAM, 0)
-    #else
-      let descriptor = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    #endif
-    guard descriptor >= 0 else { throw SystemFailure("No socket") }
-    _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-    if var size = receiveBuffer {
-      setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
-    }
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_port = in_port_t(UInt16(port).bigEndian)
-    address.sin_addr.s_addr = inet_addr("127.0.0.1")
-    let code = withUnsafePointer(to: &address) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        #if canImport(Darwin)
-          Darwin.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-        #else
-          Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-        #endif
-      }
-    }
-    guard code == 0 else {
-      close(descriptor)
-      throw SystemFailure("Connecting failed")
-    }
-    return descriptor
-  }
-
-  private func read() {
-    var parser = EventParser()
-    var buffer = [UInt8](repeating: 0, count: 64 << 10)
-    while true {
-      #if canImport(Darwin)
-        let count = Darwin.read(socket, &buffer, buffer.count)
-      #else
-        let count = Glibc.read(socket, &buffer, buffer.count)
-      #endif
-      if count < 0, errno == EINTR { continue }
-      if count <= 0 { break }
-      let events = parser.parse(buffer[..<count])
-      if parser.isOver { break }
-      notify { $0.events += events }
-    }
-    notify { $0.isOver = true }
-  }
-
-  private func notify(_ change: (inout State) -> Void) {
-    let waiting = state.withLock { state in
-      change(&state)
-      defer { state.waiting = [] }
-      return state.waiting
-    }
-    for continuation in waiting { continuation.resume() }
-  }
+  func leave() { shutdown(inbox.socket, Int32(SHUT_RDWR)) }
 
   struct Ended: Error {}
 
   /// Waits until what has come is as wanted, and returns it.
   func events(until isThere: ([ServerEvent]) -> Bool) async throws -> [ServerEvent] {
     while true {
-      let (events, isOver) = state.withLock { ($0.events, $0.isOver) }
+      let (events, isOver) = inbox.state.withLock { ($0.events, $0.isOver) }
       if isThere(events) { return events }
       if isOver { throw Ended() }
       await somethingNew(after: events.count)
@@ -130,12 +102,16 @@ final class EventReader: Sendable {
 
   /// Waits until the server has ended the stream.
   func end() async {
-    while !state.withLock({ $0.isOver }) { await somethingNew(after: state.withLock { $0.events.count }) }
+    while true {
+      let (count, isOver) = inbox.state.withLock { ($0.events.count, $0.isOver) }
+      if isOver { return }
+      await somethingNew(after: count)
+    }
   }
 
   private func somethingNew(after count: Int) async {
     await withCheckedContinuation { continuation in
-      let isThere = state.withLock { state in
+      let isThere = inbox.state.withLock { state in
         if state.events.count != count || state.isOver { return true }
         state.waiting.append(continuation)
         return false

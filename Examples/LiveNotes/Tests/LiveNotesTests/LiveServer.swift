@@ -1,9 +1,5 @@
 import Foundation
 
-#if canImport(FoundationNetworking)
-  import FoundationNetworking
-#endif
-
 /// The server under test, in a process of its own.
 final class LiveServer: Sendable {
   let process: ChildProcess
@@ -26,7 +22,11 @@ final class LiveServer: Sendable {
   }
 
   /// Starts the server, and waits until it listens.
-  init(_ arguments: [String], port: Int = 0, isPinned: Bool = false) throws {
+  static func start(_ arguments: [String], port: Int = 0, isPinned: Bool = false) async throws -> LiveServer {
+    try await onThreadOfItsOwn { try LiveServer(arguments, port, isPinned) }
+  }
+
+  private init(_ arguments: [String], _ port: Int, _ isPinned: Bool) throws {
     let output = try Pipe()
     let program = Self.products.appending(path: "LiveNotes").path()
     let command = [program] + arguments + ["--port", "\(port)"]
@@ -50,45 +50,16 @@ final class LiveServer: Sendable {
     self.port = port
   }
 
-  struct Answer: Sendable {
-    let status: Int
-    let headers: [String: String]
-    let body: Data
-
-    func decoded<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
-      try JSONDecoder().decode(type, from: body)
-    }
-  }
-
-  private static let session: URLSession = {
-    let configuration = URLSessionConfiguration.ephemeral
-    configuration.httpMaximumConnectionsPerHost = 16
-    configuration.timeoutIntervalForRequest = 300
-    return URLSession(configuration: configuration)
-  }()
-
   @discardableResult
   func ask(
     _ method: String, _ path: String, _ body: Data? = nil, headers: [String: String] = [:]
-  ) async throws -> Answer {
-    guard let address = URL(string: url + path) else { throw NotStarted(description: "No URL: \(path)") }
-    var request = URLRequest(url: address)
-    request.httpMethod = method
-    request.httpBody = body
-    if body != nil { request.setValue("application/json", forHTTPHeaderField: "Content-Type") }
-    for (name, value) in headers { request.setValue(value, forHTTPHeaderField: name) }
-    let (data, response) = try await Self.session.data(for: request)
-    let http = response as? HTTPURLResponse
-    let fields = http?.allHeaderFields ?? [:]
-    return Answer(
-      status: http?.statusCode ?? 0,
-      headers: Dictionary(
-        fields.map { ("\($0.key)".lowercased(), "\($0.value)") }, uniquingKeysWith: { first, _ in first }),
-      body: data)
+  ) async throws -> HTTPExchange.Answer {
+    let exchange = HTTPExchange(method: method, path: path, body: body, headers: headers)
+    return try await onThreadOfItsOwn { [port] in try exchange.perform(port: port) }
   }
 
   @discardableResult
-  func ask(_ method: String, _ path: String, json: some Encodable) async throws -> Answer {
+  func ask(_ method: String, _ path: String, json: some Encodable) async throws -> HTTPExchange.Answer {
     try await ask(method, path, try JSONEncoder().encode(json))
   }
 

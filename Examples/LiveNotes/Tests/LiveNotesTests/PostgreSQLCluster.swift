@@ -15,7 +15,9 @@ final class PostgreSQLCluster: Sendable {
 
   var connection: String { "host=\(directory.path) user=postgres dbname=postgres" }
 
-  init() throws {
+  static func start() async throws -> PostgreSQLCluster { try await onThreadOfItsOwn { try PostgreSQLCluster() } }
+
+  private init() throws {
     directory = try TemporaryDirectory()
     // The server does not run as root.
     if geteuid() == 0 { try run("/bin/chown", ["postgres", directory.path], asPostgres: false) }

@@ -78,7 +78,7 @@ struct BadRequest: Sendable, CustomTestStringConvertible {
 struct ServerTests {
   @Test("Notes are added, changed, removed and put back, and keep their order")
   func notes() async throws {
-    let server = try LiveServer(["--engine", "memory"])
+    let server = try await LiveServer.start(["--engine", "memory"])
     let first = try await server.add("Milk", tags: [" home ", "home", ""])
     let second = try await server.add("Bread")
     #expect(first.tags == ["home"])
@@ -108,7 +108,7 @@ struct ServerTests {
 
   @Test("A draft that is sent twice makes one note")
   func sentTwice() async throws {
-    let server = try LiveServer(["--engine", "memory"])
+    let server = try await LiveServer.start(["--engine", "memory"])
     let id = UUID()
     let first = try await server.add("Milk", id: id)
     let again = try await server.add("Milk", id: id)
@@ -125,7 +125,7 @@ struct ServerTests {
       }
       let error: Details
     }
-    let server = try LiveServer(["--engine", "memory"])
+    let server = try await LiveServer.start(["--engine", "memory"])
     let note = try await server.add("Milk")
     for bad in BadRequest.all {
       let answer = try await server.ask(bad.method, bad.path, bad.body, headers: bad.headers)
@@ -143,7 +143,7 @@ struct ServerTests {
     "The page comes with its files, each once per version, and with a policy that lets no script of a note run"
   )
   func page() async throws {
-    let server = try LiveServer(["--engine", "memory"])
+    let server = try await LiveServer.start(["--engine", "memory"])
     for (path, type) in [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css")] {
       let answer = try await server.ask("GET", path)
       #expect(answer.status == 200 && answer.headers["content-type"]?.hasPrefix(type) == true)
@@ -165,12 +165,12 @@ struct ServerTests {
     let arguments = ["--engine", engine, "--directory", directory.path]
     var notes: [LiveServer.Note] = []
     for round in 0..<3 {
-      let server = try LiveServer(arguments)
+      let server = try await LiveServer.start(arguments)
       #expect(try await server.notes() == notes)
       for number in 0..<5 { notes.append(try await server.add("\(round) \(number)")) }
       #expect(server.process.end(by: SIGKILL) == -SIGKILL)
     }
-    let server = try LiveServer(arguments)
+    let server = try await LiveServer.start(arguments)
     #expect(try await server.notes() == notes)
   }
 
@@ -178,21 +178,21 @@ struct ServerTests {
   func stops() async throws {
     let directory = try TemporaryDirectory()
     let arguments = ["--engine", "lmdb", "--directory", directory.path]
-    let server = try LiveServer(arguments)
+    let server = try await LiveServer.start(arguments)
     let readers = try (0..<3).map { _ in try EventReader(server, "/events") }
     let note = try await server.add("Milk")
     for reader in readers { _ = try await reader.events { $0.contains { $0.data.contains("Milk") } } }
     #expect(server.process.end(by: SIGTERM) == 0)
     for reader in readers { await reader.end() }
-    #expect(try await LiveServer(arguments).notes() == [note])
+    #expect(try await LiveServer.start(arguments).notes() == [note])
   }
 
   @Test("A place that another server has for itself is one clear line, and no server")
   func locked() async throws {
     let directory = try TemporaryDirectory()
     let arguments = ["--engine", "leveldb", "--directory", directory.path]
-    let first = try LiveServer(arguments)
-    #expect(throws: LiveServer.NotStarted.self) { try LiveServer(arguments) }
+    let first = try await LiveServer.start(arguments)
+    await #expect(throws: LiveServer.NotStarted.self) { try await LiveServer.start(arguments) }
     #expect(try await first.health().status == "ok")
   }
 
@@ -204,8 +204,9 @@ struct ServerTests {
 
   @Test("Two servers on one PostgreSQL show one truth", .enabled(if: PostgreSQLCluster.isInstalled))
   func twoServersOnPostgreSQL() async throws {
-    let cluster = try PostgreSQLCluster()
+    let cluster = try await PostgreSQLCluster.start()
     try await TwoServers(["--postgresql", cluster.connection]).check()
+    withExtendedLifetime(cluster) {}
   }
 }
 
@@ -213,7 +214,9 @@ struct ServerTests {
 struct TwoServers {
   let servers: [LiveServer]
 
-  init(_ arguments: [String]) throws { servers = [try LiveServer(arguments), try LiveServer(arguments)] }
+  init(_ arguments: [String]) async throws {
+    servers = [try await LiveServer.start(arguments), try await LiveServer.start(arguments)]
+  }
 
   /// What either does, the streams of both say, and in the end both have the same.
   func check() async throws {

@@ -38,8 +38,6 @@ struct ErrorsAsJSON: RouterMiddleware {
       }
       var response = try Response.json(Body(error: .init(code: code, message: message)), status: status)
       response.headers.append(contentsOf: headers)
-      // The rest of a body that was refused is not read.
-      if status == .contentTooLarge { response.headers[.connection] = "close" }
       return response
     }
   }

@@ -20,6 +20,8 @@ struct Routes: Sendable {
   let metrics: MetricsPage
   /// How long a body may be, in bytes.
   static let bodyLimit = 64 << 10
+  /// After how many bytes of a longer one the connection is closed.
+  static let patienceLimit = 256 << 20
 
   typealias Handler = @Sendable (Request, NotesContext) async throws -> Response
 
@@ -70,7 +72,7 @@ struct Routes: Sendable {
   }
 
   private func create(_ request: Request, _ context: NotesContext) async throws -> Response {
-    let draft = try await body(NoteDraft.self, of: request)
+    let draft = try await body(NoteDraft.self, of: request, context)
     let note = try await notes.add(draft)
     var response = try Response.json(note, status: .created)
     response.headers[.location] = "/notes/\(note.id)"
@@ -79,7 +81,7 @@ struct Routes: Sendable {
 
   private func change(_ request: Request, _ context: NotesContext) async throws -> Response {
     let id = try identifier("id", context)
-    let change = try await body(NoteChange.self, of: request)
+    let change = try await body(NoteChange.self, of: request, context)
     return try .json(try found(try await notes.change(id, change)))
   }
 
@@ -173,16 +175,23 @@ struct Routes: Sendable {
     return value
   }
 
-  private func body<Value: Decodable>(_ type: Value.Type, of request: Request) async throws -> Value {
+  private func body<Value: Decodable>(_ type: Value.Type, of request: Request, _ context: NotesContext) async throws -> Value {
     let kind = request.headers[.contentType]?.split(separator: ";").first?.trimmingCharacters(
       in: .whitespaces)
     guard kind?.lowercased() == "application/json" else {
       throw HTTPError(.unsupportedMediaType, message: "The body has to be application/json.")
     }
-    if let length = request.headers[.contentLength].flatMap(Int.init), length > Self.bodyLimit {
+    var bytes = Data()
+    var count = 0
+    for try await part in request.body {
+      count += part.readableBytes
+      if count <= Self.bodyLimit { bytes += part.readableBytesView }
+      // The rest is read and thrown away, so that whoever sends it hears why; but not without an end.
+      if count > Self.patienceLimit { context.channel.close(mode: .all, promise: nil) }
+    }
+    guard count <= Self.bodyLimit else {
       throw HTTPError(.contentTooLarge, message: "The body may have \(Self.bodyLimit) bytes.")
     }
-    let bytes = try await request.body.collect(upTo: Self.bodyLimit)
-    return try JSONDecoder().decode(type, from: Data(bytes.readableBytesView))
+    return try JSONDecoder().decode(type, from: bytes)
   }
 }
