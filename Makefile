@@ -32,7 +32,7 @@ export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 12
 SWIFT_FLAGS ?=
 
 demo: libraries
-	swift run --package-path Examples/LiveNotes LiveNotes
+	swift run $(EXAMPLE)/LiveNotes LiveNotes
 
 compare: libraries
 	swift run -c release stockroom compare
@@ -44,10 +44,13 @@ results: libraries
 	swift run -c release stockroom bench --workload calls --workload ycsb --workload headline --entries 2000 \
 		--write-results RESULTS.md
 
+# The examples build into the same folder, where the modules that they use are built already.
+EXAMPLE = --scratch-path .build --package-path Examples
+
 test: libraries test-tools
 	swift test $(SWIFT_FLAGS)
-	swift test $(SWIFT_FLAGS) --package-path Examples/CustomEngine
-	swift test $(SWIFT_FLAGS) --package-path Examples/LiveNotes
+	swift test $(SWIFT_FLAGS) $(EXAMPLE)/CustomEngine
+	swift test $(SWIFT_FLAGS) $(EXAMPLE)/LiveNotes
 
 test-exhaustive: libraries test-tools
 	STOCKROOM_EXHAUSTIVE_TESTS=1 swift test --filter ConformanceKitTests

@@ -9,7 +9,9 @@ struct SuiteTests {
     _ capabilities: EngineCapabilities = [], stallTimeout: Duration = .seconds(120),
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine = { $0 }
   ) -> ConformanceSuite {
-    ConformanceSuite("Memory", capabilities: capabilities, stallTimeout: stallTimeout) { _ in
+    ConformanceSuite(
+      "Memory", capabilities: capabilities, stallTimeout: stallTimeout, budget: .quick
+    ) { _ in
       makeEngine(try ReferenceEngine(claiming: capabilities))
     }
   }

@@ -19,7 +19,7 @@ import Testing
   static let cases = EngineCatalogue.onThisMachine.filter { $0.capabilities.contains(.persistent) }.flatMap {
     engine in
     [Durability.process].flatMap { durability in
-      var budget = ConformanceBudget()
+      var budget = ConformanceBudget(.quick)
       budget.seed = 2_026
       budget.kills = 10
       let worker = ConformanceWorker(

@@ -16,7 +16,8 @@ struct FailingStorageEngineTests {
 
   @Test(
     "Without faults it keeps the contract",
-    arguments: ConformanceSuite("Failing", capabilities: MemoryStorageEngine().capabilities) { _ in
+    arguments: ConformanceSuite("Failing", capabilities: MemoryStorageEngine().capabilities, budget: .quick) {
+      _ in
       FailingStorageEngine(MemoryStorageEngine())
     }.checks)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }

@@ -77,7 +77,8 @@ final class EventReader: Sendable {
   init(_ server: LiveServer, _ path: String, headers: [String] = [], isStalled: Bool = false) throws {
     self.server = server
     inbox = Inbox(try connectToLoopback(port: server.port, receiveBuffer: isStalled ? 4_096 : nil))
-    let request = (["GET \(path) HTTP/1.1", "Host: 127.0.0.1:\(server.port)"] + headers).joined(separator: "\r\n")
+    let request = (["GET \(path) HTTP/1.1", "Host: 127.0.0.1:\(server.port)"] + headers).joined(
+      separator: "\r\n")
     let bytes = Array((request + "\r\n\r\n").utf8)
     guard write(inbox.socket, bytes, bytes.count) == bytes.count else { throw SystemFailure("Asking failed") }
     if !isStalled { Thread.detachNewThread { [inbox] in inbox.read() } }

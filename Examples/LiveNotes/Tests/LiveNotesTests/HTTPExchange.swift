@@ -100,7 +100,9 @@ struct HTTPExchange: Sendable {
   }
 
   private static func parse(_ data: Data) throws -> Answer {
-    guard let end = data.firstRange(of: Data("\r\n\r\n".utf8)) else { throw SystemFailure("Half an answer", EPROTO) }
+    guard let end = data.firstRange(of: Data("\r\n\r\n".utf8)) else {
+      throw SystemFailure("Half an answer", EPROTO)
+    }
     let lines = String(decoding: data[..<end.lowerBound], as: UTF8.self).components(separatedBy: "\r\n")
     var answer = Answer(body: Data(data[end.upperBound...]))
     answer.status = lines[0].split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0

@@ -37,7 +37,9 @@ final class LoadReader: Sendable {
         if count <= 0 { break }
         for event in parser.parse(buffer[..<count]) where event.name == "notes" {
           // What cannot be read is missing at the end.
-          guard let message = try? JSONDecoder().decode(Message.self, from: Data(event.data.utf8)) else { continue }
+          guard let message = try? JSONDecoder().decode(Message.self, from: Data(event.data.utf8)) else {
+            continue
+          }
           change { state in
             if message.all == true { state.texts = [:] }
             for note in message.notes { state.texts[note.id] = note.text }
@@ -68,7 +70,9 @@ final class LoadReader: Sendable {
     self.server = server
     inbox = Inbox(try connectToLoopback(port: server.port))
     let request = Array("GET /events?panel=notes HTTP/1.1\r\nHost: 127.0.0.1:\(server.port)\r\n\r\n".utf8)
-    guard write(inbox.socket, request, request.count) == request.count else { throw SystemFailure("Asking failed") }
+    guard write(inbox.socket, request, request.count) == request.count else {
+      throw SystemFailure("Asking failed")
+    }
     Thread.detachNewThread { [inbox] in inbox.read() }
   }
 

@@ -15,7 +15,9 @@ final class PostgreSQLCluster: Sendable {
 
   var connection: String { "host=\(directory.path) user=postgres dbname=postgres" }
 
-  static func start() async throws -> PostgreSQLCluster { try await onThreadOfItsOwn { try PostgreSQLCluster() } }
+  static func start() async throws -> PostgreSQLCluster {
+    try await onThreadOfItsOwn { try PostgreSQLCluster() }
+  }
 
   private init() throws {
     directory = try TemporaryDirectory()

@@ -175,7 +175,9 @@ struct Routes: Sendable {
     return value
   }
 
-  private func body<Value: Decodable>(_ type: Value.Type, of request: Request, _ context: NotesContext) async throws -> Value {
+  private func body<Value: Decodable>(_ type: Value.Type, of request: Request, _ context: NotesContext)
+    async throws -> Value
+  {
     let kind = request.headers[.contentType]?.split(separator: ";").first?.trimmingCharacters(
       in: .whitespaces)
     guard kind?.lowercased() == "application/json" else {
