@@ -99,6 +99,7 @@ struct BrowserTests {
       for page in windows.pages {
         try await page.wait("document.querySelectorAll('#list li').length === \(left)")
       }
+      try await windows.pages[0].wait("document.querySelector('#messages button')")
       let _: Bool = try await windows.pages[0].evaluate(
         "(document.querySelector('#messages button').click(), true)")
       for page in windows.pages { try await page.wait("document.querySelectorAll('#list li').length === 4") }
@@ -154,6 +155,7 @@ struct BrowserTests {
     try await page.press("ArrowLeft", "Delete")
     try await otherSees("!\(TwoWindows.hasNote("changed"))")
     try await page.wait("document.activeElement.matches('#list li')")
+    try await page.wait("document.querySelector('#messages button')")
     try await page.press("u")
     try await otherSees(TwoWindows.hasNote("changed"))
 
