@@ -5,11 +5,6 @@ import Testing
 @Suite("Conforming engines")
 struct ConformingEngineTests {
   @Test(
-    "An engine of six methods behind a lock passes every check",
-    arguments: ConformanceSuite("Locked", capabilities: [], budget: .quick) { _ in LockedEngine() }.checks)
-  func locked(_ check: ConformanceCheck) async throws { try await check.run() }
-
-  @Test(
     "An engine of six methods in an actor passes every check",
     arguments: ConformanceSuite("Actor", capabilities: [], budget: .quick) { _ in ActorEngine() }.checks)
   func actor(_ check: ConformanceCheck) async throws { try await check.run() }

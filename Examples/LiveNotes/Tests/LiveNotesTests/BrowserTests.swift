@@ -57,8 +57,12 @@ extension String {
   }
 }
 
-@Suite("In a browser", .enabled(if: Browser.isInstalled), .serialized)
+@Suite("In a browser", .enabled(if: Browser.isInstalled), .serialized, .timeLimit(.minutes(10)))
 struct BrowserTests {
+  private static func rowNamed(_ text: String) -> String {
+    "[...document.querySelectorAll('#list li')].find(row => row.note.text === \(Page.literal(text)))"
+  }
+
   private static func row(_ text: String, _ condition: String) -> String {
     "[...document.querySelectorAll('#list li')].some(row => row.note.text === \(Page.literal(text)) && \(condition))"
   }
@@ -176,6 +180,46 @@ struct BrowserTests {
         .map(element => element.outerHTML)
       """)
     #expect(nameless == [])
+  }
+
+  @Test("Who edits a note takes back nothing that others change in it, and loses no text if others delete it")
+  func editing() async throws {
+    let server = try await LiveServer.start(["--engine", "memory"])
+    let windows = try await TwoWindows(server)
+    for text in ["first", "second"] { _ = try await windows.add(text, in: 0) }
+    let note = try await server.notes()[1]
+    let page = windows.pages[0]
+    let inEditor = "document.activeElement.matches('#list li input')"
+    func edit(_ text: String) async throws {
+      let _: Bool = try await page.evaluate(
+        "(\(Self.rowNamed(text)).querySelector('[data-action=edit]').click(), true)")
+      try await page.wait(inEditor)
+    }
+
+    try await edit("second")
+    try await page.press("Tab")
+    try await page.type("mine")
+    try await server.ask("PATCH", "/notes/\(note.id)", json: ["text": "theirs"])
+    try await page.wait("\(Self.rowNamed("theirs")) !== undefined")
+    try await page.press("Enter")
+    try await page.wait("document.activeElement.matches('#list li')")
+    #expect(try await server.notes()[1].text == "theirs")
+    #expect(try await server.notes()[1].tags == ["mine"])
+
+    try await edit("theirs")
+    try await page.type("not ")
+    try await server.ask("DELETE", "/notes/\(note.id)")
+    try await page.wait("document.getElementById('counts').textContent.startsWith('1 note,')")
+    try await page.type("lost")
+    let text: String = try await page.evaluate("document.activeElement.value")
+    #expect(text == "not lost")
+    // It cannot be saved, which the page says.
+    try await page.press("Enter")
+    try await page.wait("document.querySelector('#messages .bad') !== null && \(inEditor)")
+    try await page.press("Escape")
+    try await page.wait("document.querySelectorAll('#list li').length === 1")
+    let left = try await server.notes()
+    #expect(left.map(\.text) == ["first"] && !left[0].done && !left[0].favourite)
   }
 
   @Test(

@@ -11,6 +11,9 @@ struct SystemFailure: Error, CustomStringConvertible {
   init(_ what: String, _ code: Int32 = errno) { description = "\(what): \(String(cString: strerror(code)))" }
 }
 
+/// No program is started between the making of a descriptor and the word that no program inherits it.
+private let spawning = NSLock()
+
 /// A program that a test has started. Ends with it.
 final class ChildProcess: @unchecked Sendable {
   // Safe to share: the lock guards what changes.
@@ -23,12 +26,19 @@ final class ChildProcess: @unchecked Sendable {
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
-    for (theirs, ours) in descriptors { posix_spawn_file_actions_adddup2(&actions, ours, theirs) }
+    // First to numbers that are nobody's target, since one may be what another one is to become.
+    let spare = try descriptors.mapValues { ours in
+      let copy = fcntl(ours, F_DUPFD_CLOEXEC, 10)
+      guard copy >= 0 else { throw SystemFailure("No descriptor") }
+      return copy
+    }
+    defer { for copy in spare.values { close(copy) } }
+    for (theirs, ours) in spare { posix_spawn_file_actions_adddup2(&actions, ours, theirs) }
     var argv: [UnsafeMutablePointer<CChar>?] = ([path] + arguments).map { strdup($0) }
     defer { for argument in argv { free(argument) } }
     argv.append(nil)
     var pid: pid_t = 0
-    let code = posix_spawn(&pid, path, &actions, nil, argv, environ)
+    let code = spawning.withLock { posix_spawn(&pid, path, &actions, nil, argv, environ) }
     guard code == 0 else { throw SystemFailure("Starting \(path) failed", code) }
     self.pid = pid
   }
@@ -73,8 +83,10 @@ struct Pipe {
 
   init() throws {
     var ends: [Int32] = [0, 0]
-    guard pipe(&ends) == 0 else { throw SystemFailure("No pipe") }
-    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    try spawning.withLock {
+      guard pipe(&ends) == 0 else { throw SystemFailure("No pipe") }
+      for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    }
     (reading, writing) = (ends[0], ends[1])
   }
 }

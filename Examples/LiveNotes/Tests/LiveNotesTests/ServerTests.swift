@@ -74,7 +74,7 @@ struct BadRequest: Sendable, CustomTestStringConvertible {
   ]
 }
 
-@Suite("The server")
+@Suite("The server", .timeLimit(.minutes(10)))
 struct ServerTests {
   @Test("Notes are added, changed, removed and put back, and keep their order")
   func notes() async throws {
@@ -113,6 +113,8 @@ struct ServerTests {
     let first = try await server.add("Milk", id: id)
     let again = try await server.add("Milk", id: id)
     #expect(first == again)
+    let other = try await server.ask("POST", "/notes", json: ["id": id.uuidString, "text": "Bread"])
+    #expect(other.status == 409)
     #expect(try await server.notes() == [first])
   }
 
@@ -137,6 +139,15 @@ struct ServerTests {
     }
     #expect(try await server.notes() == [note])
     #expect(try await server.health().status == "ok")
+  }
+
+  @Test("HEAD is as GET without the body")
+  func head() async throws {
+    let server = try await LiveServer.start(["--engine", "memory"])
+    for (path, status) in [("/", 200), ("/health", 200), ("/nothing", 404), ("/events", 405)] {
+      let answer = try await server.ask("HEAD", path)
+      #expect(answer.status == status && answer.body.isEmpty, "\(path)")
+    }
   }
 
   @Test(
@@ -232,10 +243,16 @@ struct TwoServers {
     try await withThrowingTaskGroup { group in
       for server in servers {
         group.addTask {
-          for note in notes { try await server.ask("PATCH", "/notes/\(note.id)", json: ["done": true]) }
+          for note in notes {
+            let answer = try await server.ask("PATCH", "/notes/\(note.id)", json: ["done": true])
+            #expect(answer.status == 200)
+          }
         }
         group.addTask {
-          for note in notes { try await server.ask("PATCH", "/notes/\(note.id)", json: ["favourite": true]) }
+          for note in notes {
+            let answer = try await server.ask("PATCH", "/notes/\(note.id)", json: ["favourite": true])
+            #expect(answer.status == 200)
+          }
         }
       }
       try await group.waitForAll()
@@ -245,7 +262,11 @@ struct TwoServers {
     for reader in readers {
       _ = try await reader.events { events in
         events.contains { $0.data.contains(last.id.uuidString) }
-          && events.contains { $0.data.contains("\"removed\":[\"\(notes[0].id)\"]") }
+          && events.contains { event in
+            event.data.contains("\"removed\":[\"\(notes[0].id)\"]")
+              || event.data.contains("\"all\":true") && event.data.contains(last.id.uuidString)
+                && !event.data.contains(notes[0].id.uuidString)
+          }
       }
     }
     let ends = [try await servers[0].notes(), try await servers[1].notes()]

@@ -10,6 +10,8 @@ final class NotesController {
   @ObservationIgnored @Stored var notes: [Note]
   /// What was removed lately, to be put back.
   @ObservationIgnored private var removed: [(token: UUID, notes: [Note])] = []
+  /// The drafts with an identifier that are on their way.
+  @ObservationIgnored private var adding: [UUID: Task<Note, any Error>] = [:]
   /// How many removals can be undone.
   static let undoLimit = 20
 
@@ -23,7 +25,21 @@ final class NotesController {
   /// Adds a note. A draft that comes once more, with the same identifier, adds nothing.
   func add(_ draft: NoteDraft) async throws -> Note {
     let draft = try draft.validated()
-    if let id = draft.id, let note = $notes[id] { return note }
+    guard let id = draft.id else { return try await insert(draft) }
+    if let task = adding[id] { return try await task.value }
+    let task = Task {
+      if let note = try await stored(id) { return note }
+      return try await insert(draft)
+    }
+    adding[id] = task
+    defer { adding[id] = nil }
+    return try await task.value
+  }
+
+  /// The note as it is in the engine, whoever has written it.
+  private func stored(_ id: UUID) async throws -> Note? { try await $notes.update(id.uuidString) { _ in } }
+
+  private func insert(_ draft: NoteDraft) async throws -> Note {
     let note = Note(
       id: draft.id ?? UUID(), text: draft.text, tags: draft.tags ?? [],
       created: Int(Date().timeIntervalSince1970 * 1_000_000))
@@ -39,7 +55,7 @@ final class NotesController {
 
   /// Removes a note. Returns by what that can be undone, or nil if there is none.
   func remove(_ id: UUID) async throws -> UUID? {
-    guard let note = $notes[id] else { return nil }
+    guard let note = try await stored(id) else { return nil }
     try await $notes.remove(note)
     return remember([note])
   }
@@ -54,11 +70,15 @@ final class NotesController {
 
   /// Puts back what was removed. Returns how many notes that are, or nil if it is not known any more.
   func undo(_ token: UUID) async throws -> Int? {
-    guard let removal = removed.first(where: { $0.token == token }) else { return nil }
-    // What somebody has put back or made anew meanwhile stays as it is.
+    guard let index = removed.firstIndex(where: { $0.token == token }) else { return nil }
+    // Nobody else undoes it at the same time.
+    let removal = removed.remove(at: index)
+    // What somebody has put back meanwhile stays as it is.
     let missing = removal.notes.filter { !$notes.contains(id: $0.id) }
-    try await $notes.insert(missing)
-    removed.removeAll { $0.token == token }
+    do { try await $notes.insert(missing) } catch {
+      removed.append(removal)
+      throw error
+    }
     return missing.count
   }
 

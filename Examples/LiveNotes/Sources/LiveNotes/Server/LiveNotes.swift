@@ -73,6 +73,7 @@ struct LiveNotes: AsyncParsableCommand {
 
     let router = Router(context: NotesContext.self)
     router.add(middleware: LogRequestsMiddleware(.info))
+    router.add(middleware: HeadWithoutBody())
     router.add(middleware: SecurityHeaders())
     router.add(middleware: ErrorsAsJSON())
     router.add(middleware: MetricsMiddleware())
@@ -84,6 +85,8 @@ struct LiveNotes: AsyncParsableCommand {
     let (host, isIPv6) = (host, host.contains(":"))
     let app = Application(
       router: router,
+      // Who says half a request and nothing more is not waited for.
+      server: .http1(configuration: .init(idleTimeout: .seconds(30))),
       configuration: .init(address: .hostname(host, port: port), serverName: "LiveNotes"),
       services: [PanelService(panels: panels)],
       onServerRunning: { channel in
@@ -93,7 +96,12 @@ struct LiveNotes: AsyncParsableCommand {
       },
       logger: logger)
     let ending: Result<Void, any Error>
-    do { ending = .success(try await app.runService()) } catch { ending = .failure(error) }
+    var services = ServiceGroupConfiguration(
+      services: [app], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+    services.maximumGracefulShutdownDuration = .seconds(10)
+    do { ending = .success(try await ServiceGroup(configuration: services).run()) } catch {
+      ending = .failure(error)
+    }
     // What was acknowledged is stored already; this lets go of the place.
     try await store.close()
     try ending.get()

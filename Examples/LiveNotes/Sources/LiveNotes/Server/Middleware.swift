@@ -14,6 +14,18 @@ struct NotesContext: RequestContext {
   }
 }
 
+/// Answers `HEAD` without a body, which nobody expects there.
+struct HeadWithoutBody: RouterMiddleware {
+  func handle(
+    _ request: Request, context: NotesContext,
+    next: (Request, NotesContext) async throws -> Response
+  ) async throws -> Response {
+    let response = try await next(request, context)
+    guard request.method == .head else { return response }
+    return Response(status: response.status, headers: response.headers)
+  }
+}
+
 /// Answers errors as JSON, with the right status.
 struct ErrorsAsJSON: RouterMiddleware {
   struct Body: Encodable {

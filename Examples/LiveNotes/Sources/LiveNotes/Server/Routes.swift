@@ -11,7 +11,7 @@ extension Response {
   }
 }
 
-/// What the server answers: each path with its methods. Any other method is answered by 405.
+/// What the server answers: each path with its methods. Any other method that HTTP knows is answered by 405.
 struct Routes: Sendable {
   let notes: NotesController
   let favourites: FavouritesController
@@ -40,10 +40,13 @@ struct Routes: Sendable {
   private func add(
     _ path: String, to router: Router<NotesContext>, _ handlers: [HTTPRequest.Method: Handler]
   ) {
-    let allowed = handlers.keys.map(\.rawValue).sorted().joined(separator: ", ")
+    var handlers = handlers
+    // A stream has no end that one could have without its body.
+    if path != "/events" { handlers[.head] = handlers[.get] }
+    let (known, allowed) = (handlers, handlers.keys.map(\.rawValue).sorted().joined(separator: ", "))
     for method: HTTPRequest.Method in [.get, .head, .post, .put, .patch, .delete, .options, .trace] {
       router.on(RouterPath(path), method: method) { request, context -> Response in
-        if let handler = handlers[method] { return try await handler(request, context) }
+        if let handler = known[method] { return try await handler(request, context) }
         throw HTTPError(
           .methodNotAllowed, headers: [.allow: allowed], message: "Only \(allowed) is allowed here.")
       }
@@ -74,6 +77,9 @@ struct Routes: Sendable {
   private func create(_ request: Request, _ context: NotesContext) async throws -> Response {
     let draft = try await body(NoteDraft.self, of: request, context)
     let note = try await notes.add(draft)
+    guard try note.text == draft.validated().text else {
+      throw HTTPError(.conflict, message: "Another note has this identifier.")
+    }
     var response = try Response.json(note, status: .created)
     response.headers[.location] = "/notes/\(note.id)"
     return response

@@ -99,7 +99,10 @@ final class EventFeed: Sendable {
     for subscriber in slow { subscriber.disconnect() }
   }
 
-  /// Publishes a sign of life, by which pages know that they are still connected.
+  /// A sign of life, by which pages know that they are still connected.
+  static func beat(id: String) -> ByteBuffer { event("beat", id: id, Data("{}".utf8)) }
+
+  /// Publishes a sign of life.
   func beat() { publish(nil, Data("{}".utf8)) }
 
   /// Disconnects those who have read nothing for so long.
@@ -147,7 +150,7 @@ final class EventFeed: Sendable {
 
   func unsubscribe(_ subscriber: Int) { state.withLock { $0.subscribers[subscriber] = nil } }
 
-  /// Notes that bytes are on their way to the subscriber, or have arrived.
+  /// Notes that bytes are on their way to the subscriber from now on, or have arrived.
   func isWriting(_ subscriber: Int, _ isWriting: Bool) {
     state.withLock { $0.subscribers[subscriber]?.writingSince = isWriting ? .now : nil }
   }

@@ -16,8 +16,8 @@ struct EventStream: Sendable {
   func write(to writer: inout any ResponseBodyWriter) async throws {
     let feed = panels.feed
     let missed = lastEventID.flatMap(feed.number(ofEventID:))
-    // Whatever comes while the snapshots are made comes after them too.
-    let subscriber = feed.subscribe(after: missed ?? feed.last) { [channel] in
+    let start = missed ?? feed.last
+    let subscriber = feed.subscribe(after: start) { [channel] in
       channel.close(mode: .all, promise: nil)
     }
     defer { feed.unsubscribe(subscriber) }
@@ -26,8 +26,10 @@ struct EventStream: Sendable {
     try await write([ByteBuffer(string: "retry: 500\n\n")], for: subscriber, to: &writer)
     if missed == nil {
       for panel in PanelName.allCases where chosen.contains(panel) {
-        try await write([try await panels.snapshot(of: panel).bytes], for: subscriber, to: &writer)
+        try await write(try await panels.snapshot(of: panel), for: subscriber, to: &writer)
       }
+      // Only who has all of it can go on from here. What came while the snapshots were made comes once more.
+      try await write([EventFeed.beat(id: feed.eventID(start))], for: subscriber, to: &writer)
     }
     try await withGracefulShutdownHandler {
       while let messages = await feed.next(for: subscriber, of: chosen) {
@@ -42,12 +44,12 @@ struct EventStream: Sendable {
   private func write(
     _ messages: [ByteBuffer], for subscriber: Int, to writer: inout any ResponseBodyWriter
   ) async throws {
-    panels.feed.isWriting(subscriber, true)
     defer { panels.feed.isWriting(subscriber, false) }
     for var message in messages {
       while let part = message.readSlice(length: min(Self.chunk, message.readableBytes)),
         part.readableBytes > 0
       {
+        panels.feed.isWriting(subscriber, true)
         try await writer.write(part)
       }
     }

@@ -21,10 +21,12 @@ final class Panels {
   private let notes: NotesController
   private let favourites: FavouritesController
   let feed: EventFeed
-  private var snapshots: [PanelName: (number: Int, bytes: Task<ByteBuffer, any Error>)] = [:]
+  private var snapshots: [PanelName: (number: Int, events: Task<[ByteBuffer], any Error>)] = [:]
 
   /// Changes that come within this time are one message.
   private static let interval = Duration.milliseconds(25)
+  /// How many notes of a snapshot are one event, so that a page on a slow line hears something all the time.
+  private nonisolated static let sliceCount = 250
 
   init(_ notes: NotesController, _ favourites: FavouritesController, feed: EventFeed) {
     (self.notes, self.favourites, self.feed) = (notes, favourites, feed)
@@ -42,28 +44,32 @@ final class Panels {
 
   // MARK: Snapshots
 
-  /// What a panel shows now, as an event, and the number of the last change that is in it. Encoded once for all who ask before the
-  /// next change.
-  func snapshot(of panel: PanelName) async throws -> (number: Int, bytes: ByteBuffer) {
+  /// What a panel shows now, as events. Encoded once for all who ask before the next change.
+  func snapshot(of panel: PanelName) async throws -> [ByteBuffer] {
     let number = feed.last
-    if let snapshot = snapshots[panel], snapshot.number == number {
-      return (number, try await snapshot.bytes.value)
-    }
-    let id = feed.eventID(number)
+    if let snapshot = snapshots[panel], snapshot.number == number { return try await snapshot.events.value }
     let task =
       switch panel {
-      case .notes: encode(NotesMessage(all: true, notes: notes.notes), panel, id)
-      case .favourites: encode(NotesMessage(all: true, notes: favourites.favourites), panel, id)
-      case .counter: encode(notes.counts, panel, id)
+      case .notes: encode(notes.notes, panel)
+      case .favourites: encode(favourites.favourites, panel)
+      case .counter: encode(notes.counts)
       }
     snapshots[panel] = (number, task)
-    return (number, try await task.value)
+    return try await task.value
   }
 
-  private func encode(
-    _ message: some Encodable & Sendable, _ panel: PanelName, _ id: String
-  ) -> Task<ByteBuffer, any Error> {
-    Task { @concurrent in EventFeed.event(panel.rawValue, id: id, try JSONEncoder().encode(message)) }
+  private func encode(_ notes: [Note], _ panel: PanelName) -> Task<[ByteBuffer], any Error> {
+    Task { @concurrent in
+      try stride(from: 0, to: max(1, notes.count), by: Self.sliceCount).map { start in
+        let slice = notes[start..<min(notes.count, start + Self.sliceCount)]
+        let message = NotesMessage(all: start == 0 ? true : nil, notes: Array(slice))
+        return EventFeed.event(panel.rawValue, try JSONEncoder().encode(message))
+      }
+    }
+  }
+
+  private func encode(_ counts: NoteCounts) -> Task<[ByteBuffer], any Error> {
+    Task { @concurrent in [EventFeed.event(PanelName.counter.rawValue, try JSONEncoder().encode(counts))] }
   }
 
   // MARK: Changes

@@ -13,7 +13,8 @@ const favourites = new NoteList();
 async function ask(method, path, body) {
   const response = await fetch(path, {
     method, body: body && JSON.stringify(body), headers: body ? { "Content-Type": "application/json" } : {},
-  }).catch(() => { throw new Error("The server cannot be reached. Nothing was changed."); });
+    signal: AbortSignal.timeout(15_000),
+  }).catch(() => { throw new Error("The server cannot be reached. It may have been done or not."); });
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(answer.error?.message ?? `The server said ${response.status}.`);
   return answer;
@@ -37,25 +38,32 @@ function offerUndo(text, token) {
 
 async function undo() {
   const token = lastUndo;
-  lastUndo = null;
-  if (token && await attempt(() => ask("POST", `/undo/${token}`))) say("It is back.");
+  if (!token || !await attempt(() => ask("POST", `/undo/${token}`))) return;
+  if (lastUndo === token) lastUndo = null;
+  say("It is back.");
 }
 
 function say(text, { isBad = false, action, perform } = {}) {
   const line = document.createElement("p");
   line.textContent = text;
   line.classList.toggle("bad", isBad);
+  // Whoever is there with the keyboard goes back to the notes.
+  const leave = () => {
+    if (line.contains(document.activeElement)) list.focus();
+    line.remove();
+  };
   if (action) {
     const button = document.createElement("button");
     button.textContent = action;
-    button.addEventListener("click", () => { line.remove(); perform(); });
+    button.addEventListener("click", () => { leave(); perform(); });
     line.append(button);
   }
   find("messages").replaceChildren(line);
-  setTimeout(() => line.remove(), action ? 15_000 : 5_000);
+  setTimeout(leave, action ? 15_000 : 5_000);
 }
 
 const actions = {
+  refresh: () => draw(),
   change: (note, change) => attempt(() => ask("PATCH", `/notes/${note.id}`, change)),
   async remove(note) {
     const answer = await attempt(() => ask("DELETE", `/notes/${note.id}`));
@@ -110,15 +118,17 @@ connection.open();
 
 // MARK: Forms and keys
 
-/** The identifier of the note that is written; a draft that is sent again makes no second note. */
-let draftID = crypto.randomUUID?.();
+/** What was sent last and may not have arrived; sent again, it makes no second note. */
+let sent = null;
 
 find("add").addEventListener("submit", async event => {
   event.preventDefault();
   const [text, tags] = [find("text"), find("tags")];
-  const draft = { id: draftID, text: text.value, tags: parseTags(tags.value) };
-  if (!await attempt(() => ask("POST", "/notes", draft))) return;
-  draftID = crypto.randomUUID?.();
+  const draft = { text: text.value, tags: parseTags(tags.value) };
+  const words = JSON.stringify(draft);
+  if (sent?.words !== words) sent = { words, id: crypto.randomUUID?.() };
+  if (!await attempt(() => ask("POST", "/notes", { ...draft, id: sent.id }))) return;
+  sent = null;
   if (text.value === draft.text) text.value = tags.value = "";
   text.focus();
 });

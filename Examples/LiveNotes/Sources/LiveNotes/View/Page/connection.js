@@ -7,6 +7,7 @@ const patience = 12_000;
 export class Connection {
   #source = null;
   #lastEventID = "";
+  #snapshot = [];
   #delay = 250;
   #retry; #watch;
   #onMessage; #onState;
@@ -24,7 +25,9 @@ export class Connection {
 
   open() {
     this.#close();
+    this.#snapshot = [];
     this.#onState("connecting");
+    this.#heard();
     const query = new URLSearchParams(panels.map(panel => ["panel", panel]));
     if (this.#lastEventID) query.set("after", this.#lastEventID);
     const source = this.#source = new EventSource(`/events?${query}`);
@@ -36,9 +39,12 @@ export class Connection {
     source.onerror = () => this.#lost();
     for (const panel of [...panels, "beat"]) {
       source.addEventListener(panel, event => {
-        this.#lastEventID = event.lastEventId;
         this.#heard();
-        if (panel !== "beat") this.#onMessage(panel, JSON.parse(event.data));
+        if (panel !== "beat") this.#snapshot.push([panel, JSON.parse(event.data)]);
+        // What has no identifier is a part of a snapshot, which is shown when it is complete.
+        if (!event.lastEventId) return;
+        this.#lastEventID = event.lastEventId;
+        for (const [panel, value] of this.#snapshot.splice(0)) this.#onMessage(panel, value);
       });
     }
   }

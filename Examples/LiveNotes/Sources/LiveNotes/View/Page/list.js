@@ -26,7 +26,7 @@ export class ListView {
   #editingID = null;
   #added = new Set();
 
-  /** actions: { change(note, change), remove(note) } */
+  /** actions: { change(note, change), remove(note), refresh() } */
   constructor(box, actions) {
     this.#box = box;
     this.#list = box.querySelector("ul");
@@ -47,9 +47,18 @@ export class ListView {
   }
 
   show(notes, added = new Set()) {
+    // A row in which somebody writes stays until that is saved or given up, whatever becomes of its note.
+    const editing = this.#rows.get(this.#editingID)?.note;
+    if (editing && !notes.some(note => note.id === editing.id)) {
+      notes = notes.toSpliced(Math.min(notes.length, this.#indexOf(editing.id)), 0, editing);
+    }
+    const index = this.#indexOf(this.#activeID);
     this.#notes = notes;
     this.#added = added;
-    if (!notes.some(note => note.id === this.#activeID)) this.#activeID = notes[0]?.id ?? null;
+    // Where the active row is gone, the one in its place is.
+    if (this.#indexOf(this.#activeID) < 0) {
+      this.#activeID = notes[Math.max(0, Math.min(index, notes.length - 1))]?.id ?? null;
+    }
     this.#draw();
   }
 
@@ -69,12 +78,10 @@ export class ListView {
       this.#notes.length, Math.ceil((this.#box.scrollTop + this.#box.clientHeight) / rowHeight) + margin);
     const wanted = new Map();
     for (let index = first; index < last; index += 1) wanted.set(this.#notes[index].id, index);
-    // Who writes in a row, or has come to it by keyboard, keeps it.
+    // Who writes in a row keeps it, and the active one is where Tab leads.
     for (const id of [this.#activeID, this.#editingID]) {
-      if (id && !wanted.has(id) && this.#rows.get(id)?.contains(document.activeElement)) {
-        const index = this.#indexOf(id);
-        if (index >= 0) wanted.set(id, index);
-      }
+      const index = id && !wanted.has(id) ? this.#indexOf(id) : -1;
+      if (index >= 0) wanted.set(id, index);
     }
     let lostFocus = false;
     for (const [id, row] of this.#rows) {
@@ -177,7 +184,7 @@ export class ListView {
       this.focus(this.#notes[next].id);
     } else if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
       // The buttons of the row.
-      const stops = [row, ...row.querySelectorAll("button")];
+      const stops = [row, ...row.querySelectorAll("button")].filter(stop => stop.checkVisibility());
       const at = stops.indexOf(document.activeElement) + (event.key === "ArrowRight" ? 1 : -1);
       stops[Math.min(stops.length - 1, Math.max(0, at))].focus();
     } else if (actions[event.key]) {
@@ -198,8 +205,8 @@ export class ListView {
     this.#editingID = id;
     const text = element("input", { name: "text", maxlength: "10000", required: "", "aria-label": "Text" });
     const tags = element("input", { name: "tags", class: "tags-input", "aria-label": "Tags" });
-    text.value = row.note.text;
-    tags.value = row.note.tags.join(", ");
+    text.value = text.defaultValue = row.note.text;
+    tags.value = tags.defaultValue = row.note.tags.join(", ");
     const form = element("form", {}, text, tags, element("button", { type: "submit" }, "Save"),
       element("button", { type: "button", "data-action": "cancel" }, "Cancel"));
     row.replaceChildren(form);
@@ -209,21 +216,28 @@ export class ListView {
 
   async #submit(form) {
     const { note } = form.closest("li");
+    const { text, tags } = form.elements;
+    // Only what was changed here: others may have changed the rest meanwhile.
     const change = {};
-    if (form.elements.text.value !== note.text) change.text = form.elements.text.value;
-    const tags = parseTags(form.elements.tags.value);
-    if (tags.join() !== note.tags.join()) change.tags = tags;
-    if (Object.keys(change).length && !await this.#actions.change(note, change)) return;
-    this.#endEditing(note.id);
+    if (text.value !== text.defaultValue) change.text = text.value;
+    if (tags.value !== tags.defaultValue) change.tags = parseTags(tags.value);
+    const save = form.querySelector("button");
+    if (save.disabled) return;
+    save.disabled = true;
+    const isSaved = !Object.keys(change).length || await this.#actions.change(note, change);
+    save.disabled = false;
+    if (isSaved) this.#endEditing(note.id, form.contains(document.activeElement));
   }
 
   #endEditing(id, returnsFocus = true) {
+    if (this.#editingID !== id) return;
     this.#editingID = null;
     const row = this.#rows.get(id);
     if (!row) return;
     row.remove();
     this.#rows.delete(id);
+    this.#actions.refresh();
     this.#draw();
-    if (returnsFocus) this.focus(id);
+    if (returnsFocus) this.focus(this.#indexOf(id) >= 0 ? id : this.#activeID);
   }
 }

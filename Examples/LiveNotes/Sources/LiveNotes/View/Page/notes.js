@@ -24,9 +24,12 @@ export class NoteList {
     }
     for (const note of notes) {
       const old = this.#byID.get(note.id);
+      const isInPlace = old?.created === note.created;
+      // One that was removed and made again comes to another place.
+      if (old && !isInPlace) this.#sorted.splice(this.#index(old), 1);
       this.#byID.set(note.id, note);
       const index = this.#index(note);
-      if (old) this.#sorted[index] = note;
+      if (isInPlace) this.#sorted[index] = note;
       else { this.#sorted.splice(index, 0, note); added.add(note.id); }
     }
     return added;
