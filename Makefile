@@ -9,9 +9,10 @@
 # make docs      documentation of every module as a site in .docs
 # make test-exhaustive  every faulty engine against every check, which takes minutes: no engine fails for a rule that it keeps
 # make test-threads   the tests under the thread sanitizer
+# make test-live-notes  the tests of the example application, in a browser
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: demo compare peers results test test-exhaustive test-threads test-peers lint format check-apple docs libraries test-tools
+.PHONY: demo compare peers results test test-exhaustive test-threads test-live-notes test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 
@@ -26,7 +27,7 @@ endif
 
 # Otherwise Swift Testing starts all tests at once, and each of them has files open and gets a thousandth of the time that it
 # should take.
-export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 16
+export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 12
 
 # Options for building what `make test` and `make check-apple` need, as CI has them.
 SWIFT_FLAGS ?=
@@ -50,7 +51,9 @@ EXAMPLE = --scratch-path .build --package-path Examples
 test: libraries test-tools
 	swift test $(SWIFT_FLAGS)
 	swift test $(SWIFT_FLAGS) $(EXAMPLE)/CustomEngine
-	swift test $(SWIFT_FLAGS) $(EXAMPLE)/LiveNotes
+
+test-live-notes: libraries test-tools
+	swift test $(EXAMPLE)/LiveNotes
 
 test-exhaustive: libraries test-tools
 	STOCKROOM_EXHAUSTIVE_TESTS=1 swift test --filter ConformanceKitTests

@@ -84,7 +84,22 @@ struct ExpectedContents: Sendable {
   ///   for timestamps that have changed although the entry was not written since they were last seen, went back, or
   ///   are not of this time.
   mutating func verify(_ engine: any StorageEngine, underWay: [StorageOperation] = []) async throws {
+    if !underWay.isEmpty, engine.capabilities.contains(.networked) { try await Self.settle(engine) }
     try check(try await Self.agreedEntries(of: engine), underWay: underWay)
+  }
+
+  /// Waits until a server has done what a client had asked for that is gone.
+  ///
+  /// Nothing says when that is, so it waits until nothing has changed for a while.
+  private static func settle(_ engine: any StorageEngine) async throws {
+    var last = try await engine.readAllEntries()
+    var quietCount = 0
+    while quietCount < 10 {
+      try await Task.sleep(for: .milliseconds(30))
+      let now = try await engine.readAllEntries()
+      quietCount = now == last ? quietCount + 1 : 0
+      last = now
+    }
   }
 
   /// All entries of an engine, if its other ways of telling what it holds agree with them.
