@@ -29,9 +29,58 @@ struct ServerEvent: Sendable, Equatable {
   }
 }
 
-/// Reads a stream of events from a socket, on a thread of its own, until it goes away.
+/// A stream of events that is read on a thread of its own, until this goes away or the server ends it.
+final class EventSocket: Sendable {
+  /// The socket, which the thread holds as well, so that its number belongs to nobody else before both are done with it.
+  private final class Descriptor: Sendable {
+    let number: Int32
+    init(_ number: Int32) { self.number = number }
+    deinit { close(number) }
+  }
+
+  private let socket: Descriptor
+  /// It would end otherwise.
+  private let server: LiveServer
+
+  /// Asks for the stream.
+  ///
+  /// - Parameter receive: Gets what has come, and nil at the end. Nothing is read without it.
+  init(
+    _ server: LiveServer, _ path: String, headers: [String] = [],
+    receive: (@Sendable ([ServerEvent]?) -> Void)?
+  ) throws {
+    self.server = server
+    let socket = Descriptor(
+      try connectToLoopback(port: server.port, receiveBuffer: receive == nil ? 4_096 : nil))
+    self.socket = socket
+    let request = (["GET \(path) HTTP/1.1", "Host: 127.0.0.1:\(server.port)"] + headers).joined(
+      separator: "\r\n")
+    let bytes = Array((request + "\r\n\r\n").utf8)
+    guard write(socket.number, bytes, bytes.count) == bytes.count else {
+      throw SystemFailure("Asking failed")
+    }
+    guard let receive else { return }
+    Thread.detachNewThread {
+      var parser = EventParser()
+      var buffer = [UInt8](repeating: 0, count: 64 << 10)
+      while !parser.isOver {
+        let count = recv(socket.number, &buffer, buffer.count, 0)
+        if count < 0, errno == EINTR { continue }
+        if count <= 0 { break }
+        receive(parser.parse(buffer[..<count]))
+      }
+      receive(nil)
+    }
+  }
+
+  deinit { leave() }
+
+  /// Goes away without a word.
+  func leave() { shutdown(socket.number, Int32(SHUT_RDWR)) }
+}
+
+/// Keeps all events of a stream.
 final class EventReader: Sendable {
-  /// What has come, and the socket. The thread holds this, and not the reader.
   private final class Inbox: Sendable {
     struct State {
       var events: [ServerEvent] = []
@@ -40,28 +89,10 @@ final class EventReader: Sendable {
     }
 
     let state = Mutex(State())
-    let socket: Int32
 
-    init(_ socket: Int32) { self.socket = socket }
-
-    deinit { close(socket) }
-
-    func read() {
-      var parser = EventParser()
-      var buffer = [UInt8](repeating: 0, count: 64 << 10)
-      while !parser.isOver {
-        let count = recv(socket, &buffer, buffer.count, 0)
-        if count < 0, errno == EINTR { continue }
-        if count <= 0 { break }
-        let events = parser.parse(buffer[..<count])
-        notify { $0.events += events }
-      }
-      notify { $0.isOver = true }
-    }
-
-    private func notify(_ change: (inout State) -> Void) {
+    func receive(_ events: [ServerEvent]?) {
       let waiting = state.withLock { state in
-        change(&state)
+        if let events { state.events += events } else { state.isOver = true }
         defer { state.waiting = [] }
         return state.waiting
       }
@@ -69,25 +100,17 @@ final class EventReader: Sendable {
     }
   }
 
-  private let inbox: Inbox
-  /// It would end otherwise.
-  private let server: LiveServer
+  private let inbox = Inbox()
+  private let socket: EventSocket
 
   /// Asks for the stream. Reads nothing if it is to stall.
   init(_ server: LiveServer, _ path: String, headers: [String] = [], isStalled: Bool = false) throws {
-    self.server = server
-    inbox = Inbox(try connectToLoopback(port: server.port, receiveBuffer: isStalled ? 4_096 : nil))
-    let request = (["GET \(path) HTTP/1.1", "Host: 127.0.0.1:\(server.port)"] + headers).joined(
-      separator: "\r\n")
-    let bytes = Array((request + "\r\n\r\n").utf8)
-    guard write(inbox.socket, bytes, bytes.count) == bytes.count else { throw SystemFailure("Asking failed") }
-    if !isStalled { Thread.detachNewThread { [inbox] in inbox.read() } }
+    let receive: @Sendable ([ServerEvent]?) -> Void = { [inbox] events in inbox.receive(events) }
+    socket = try EventSocket(server, path, headers: headers, receive: isStalled ? nil : receive)
   }
 
-  deinit { leave() }
-
   /// Goes away without a word.
-  func leave() { shutdown(inbox.socket, Int32(SHUT_RDWR)) }
+  func leave() { socket.leave() }
 
   struct Ended: Error {}
 

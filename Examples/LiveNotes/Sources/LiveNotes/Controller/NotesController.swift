@@ -36,7 +36,7 @@ final class NotesController {
     return try await task.value
   }
 
-  /// The note as it is in the engine, whoever has written it.
+  /// The note as it is in the engine, where another server may have changed it.
   private func stored(_ id: UUID) async throws -> Note? { try await $notes.update(id.uuidString) { _ in } }
 
   private func insert(_ draft: NoteDraft) async throws -> Note {
@@ -47,7 +47,7 @@ final class NotesController {
     return note
   }
 
-  /// Changes a note, whoever else changes it at this moment. Returns nil if there is none.
+  /// Changes a note, and loses no change that is made at the same time. Returns nil if there is none.
   func change(_ id: UUID, _ change: NoteChange) async throws -> Note? {
     let change = try change.validated()
     return try await $notes.update(id.uuidString) { change.apply(to: &$0) }

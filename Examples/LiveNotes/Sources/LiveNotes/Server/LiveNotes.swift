@@ -108,7 +108,7 @@ struct LiveNotes: AsyncParsableCommand {
     logger.notice("Stopped")
   }
 
-  /// By what names browsers may call this server. Whoever lets others in says which name it has.
+  /// The names by which browsers may call this server: those of this machine, and `--allowed-host`.
   private var hosts: Set<String> {
     Set([host, "localhost", "127.0.0.1", "[::1]", "[\(host)]"] + allowedHosts.map { $0.lowercased() })
   }

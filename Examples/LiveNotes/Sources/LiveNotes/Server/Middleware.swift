@@ -91,7 +91,7 @@ struct ErrorsAsJSON: RouterMiddleware {
 /// `Origin` must be this server. `Host` must be an address of it too: a page elsewhere whose name suddenly leads here has no other
 /// way to be found out.
 struct SameOriginOnly: RouterMiddleware {
-  /// The names by which this server is called, without the port. Empty if it may have any.
+  /// The names by which this server is called, without the port.
   let hosts: Set<String>
 
   func handle(
@@ -99,13 +99,13 @@ struct SameOriginOnly: RouterMiddleware {
     next: (Request, NotesContext) async throws -> Response
   ) async throws -> Response {
     let host = request.head.authority ?? ""
-    if !hosts.isEmpty, !hosts.contains(Self.withoutPort(host)) {
+    if !hosts.contains(Self.withoutPort(host)) {
       throw HTTPError(.misdirectedRequest, message: "This server is not \(host.prefix(100)).")
     }
     if let origin = request.headers[.origin], origin != "http://\(host)", origin != "https://\(host)" {
       throw HTTPError(.forbidden, message: "Pages of other origins may not use these notes.")
     }
-    // Whoever follows a link comes from another site too.
+    // A link on another site may lead here.
     if let site = request.headers["sec-fetch-site"], !["same-origin", "none"].contains(site),
       request.headers["sec-fetch-mode"] != "navigate"
     {

@@ -194,7 +194,7 @@ struct Routes: Sendable {
     for try await part in request.body {
       count += part.readableBytes
       if count <= Self.bodyLimit { bytes += part.readableBytesView }
-      // The rest is read and thrown away, so that whoever sends it hears why; but not without an end.
+      // The rest is read and thrown away, so that its sender gets the answer; but not without an end.
       if count > Self.patienceLimit { context.channel.close(mode: .all, promise: nil) }
     }
     guard count <= Self.bodyLimit else {

@@ -6,12 +6,12 @@ import NIOCore
 struct PageFile: Sendable {
   let contentType: String
   let bytes: ByteBuffer
-  /// Changes whenever the file does.
-  let tag: String
+  /// Files are read when the server starts, so that each start has tags of its own.
+  private static let tag = "\"\(UUID().uuidString)\""
 
   func response(to request: Request) -> Response {
-    let headers: HTTPFields = [.contentType: contentType, .cacheControl: "no-cache", .eTag: tag]
-    if request.headers[.ifNoneMatch] == tag { return Response(status: .notModified, headers: headers) }
+    let headers: HTTPFields = [.contentType: contentType, .cacheControl: "no-cache", .eTag: Self.tag]
+    if request.headers[.ifNoneMatch] == Self.tag { return Response(status: .notModified, headers: headers) }
     return Response(status: .ok, headers: headers, body: .init(byteBuffer: bytes))
   }
 }
@@ -31,11 +31,9 @@ struct PageFiles: Sendable {
     for url in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil) {
       guard let type = Self.contentTypes[url.pathExtension] else { continue }
       let data = try Data(contentsOf: url)
-      // FNV-1a: nobody gains anything by two files of one tag.
-      let hash = data.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
       let name = url.lastPathComponent
       files[name == "index.html" ? "/" : "/\(name)"] = PageFile(
-        contentType: type, bytes: ByteBuffer(bytes: data), tag: "\"\(String(hash, radix: 16))\"")
+        contentType: type, bytes: ByteBuffer(bytes: data))
     }
     self.files = files
   }

@@ -47,7 +47,7 @@ function say(text, { isBad = false, action, perform } = {}) {
   const line = document.createElement("p");
   line.textContent = text;
   line.classList.toggle("bad", isBad);
-  // Whoever is there with the keyboard goes back to the notes.
+  // Keyboard focus goes back to the notes.
   const leave = () => {
     if (line.contains(document.activeElement)) list.focus();
     line.remove();
