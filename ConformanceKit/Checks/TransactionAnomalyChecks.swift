@@ -89,23 +89,16 @@ private func checkReadSkew(_ context: CheckContext) async throws {
   let accounts = Accounts(count: 10, balance: 100)
   try await engine.write(accounts.opening)
   for round in 0..<3 {
-    let (hasRead, isMoved) = (Latch(), Latch())
-    async let sum: Void = { @concurrent in
-      try await engine.withTransaction { transaction in
-        let first = try transaction.read(key: accounts.keys[0])
-        hasRead.signal()
-        // As long as it takes to move an amount, unless others have to wait for the body.
-        _ = isMoved.wait(for: .milliseconds(50))
-        let others = try accounts.keys.dropFirst().map { try transaction.read(key: $0) }
-        try accounts.check(([first] + others).compactMap { $0 }, "the reads of one body")
-      }
-    }()
-    _ = await hasRead.waitElsewhere(for: .seconds(1))
     try await engine.withTransaction {
-      try accounts.transfer(1 + round, from: accounts.keys[0], to: accounts.keys[1], in: $0)
+      try $0.read(key: accounts.keys[0])
+    } meanwhile: {
+      try await engine.withTransaction {
+        try accounts.transfer(1 + round, from: accounts.keys[0], to: accounts.keys[1], in: $0)
+      }
+    } then: { transaction, first in
+      let others = try accounts.keys.dropFirst().map { try transaction.read(key: $0) }
+      try accounts.check(([first] + others).compactMap { $0 }, "the reads of one body")
     }
-    isMoved.signal()
-    try await sum
   }
   let showsOneMoment = context.capabilities.contains(.snapshotReads)
   let rounds = context.rounds(quick: 120, standard: 600, exhaustive: 20_000, of: "transfers")

@@ -47,6 +47,33 @@ extension StorageTransaction {
   func number(_ key: CacheKey) throws -> Int { try ConformanceKit.number(of: read(key: key), key) }
 }
 
+extension EngineUnderTest {
+  /// Runs a transaction whose body reads, waits until others have done what they do, and goes on: they meet whether or not chance
+  /// wills it.
+  ///
+  /// The body waits no longer than a call takes, since the others may have to wait for it.
+  func withTransaction<Read, Result>(
+    reading read: @escaping @Sendable (any StorageTransaction) throws -> Read,
+    meanwhile others: () async throws -> Result,
+    then goOn: @escaping @Sendable (any StorageTransaction, Read) throws -> Void
+  ) async throws -> Result {
+    let (hasRead, isDone) = (Latch(), Latch())
+    async let transaction: Void = { @concurrent in
+      try await withTransaction { transaction in
+        let found = try read(transaction)
+        hasRead.signal()
+        _ = isDone.wait(for: .milliseconds(50))
+        try goOn(transaction, found)
+      }
+    }()
+    _ = await hasRead.waitElsewhere(for: .seconds(1))
+    let result = try await others()
+    isDone.signal()
+    try await transaction
+    return result
+  }
+}
+
 /// The number that a value is; 0 if there is none.
 func number(of value: Data?, _ key: CacheKey) throws -> Int {
   guard let value else { return 0 }
@@ -113,20 +140,13 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
   }
   let meetings = 6
   for round in 0..<meetings {
-    let (hasRead, isWritten) = (Latch(), Latch())
-    async let transaction: Void = { @concurrent in
-      try await engine.withTransaction { transaction in
-        let number = try transaction.number(counter)
-        hasRead.signal()
-        // As long as it takes to write, unless writers have to wait for the body.
-        _ = isWritten.wait(for: .milliseconds(50))
-        try transaction.write(data("\(number + 1)"), key: counter)
-      }
-    }()
-    _ = await hasRead.waitElsewhere(for: .seconds(1))
-    let written = try await write(round)
-    isWritten.signal()
-    try await transaction
+    let written = try await engine.withTransaction {
+      try $0.number(counter)
+    } meanwhile: {
+      try await write(round)
+    } then: { transaction, number in
+      try transaction.write(data("\(number + 1)"), key: counter)
+    }
     try await expectKept(written)
   }
   let rounds = context.rounds(quick: 60, standard: 300, exhaustive: 5_000, of: "writes beside transactions")

@@ -21,6 +21,7 @@ struct Song: Codable, Sendable, Identifiable {
 
 func keepSongs() async throws {
   let songs = try await Store<Song>(storage: .sqlite(directory: .documents(appendingPath: "Songs")))
+
   try await songs.insert(Song(id: "1", title: "Clair de lune"))
   try await songs.removeAll().insert([Song(id: "2", title: "La mer"), Song(id: "3", title: "Jeux")]).run()
   print(await songs.items.map(\.title))  // an array in memory

@@ -99,12 +99,22 @@ struct StreamTests {
     while try await server.health().subscribers < subscribers + 1 {}
 
     let start = ContinuousClock.now
-    var memory: [Int] = []
-    for number in 0..<(seconds * rate) {
-      try await Task.sleep(until: start + .seconds(Double(number) / Double(rate)))
-      try await server.ask(
-        "PATCH", "/notes/\(notes[number % notes.count].id)", json: ["text": "change \(number)"])
-      if number.isMultiple(of: rate) { memory.append(Self.residentMemory(of: server.process.pid)) }
+    let clients = 4
+    // Each client waits for its answer before it asks again.
+    let memory = try await withThrowingTaskGroup { [notes] group in
+      for client in 0..<clients {
+        group.addTask {
+          var memory: [Int] = []
+          for number in stride(from: client, to: seconds * rate, by: clients) {
+            try await Task.sleep(until: start + .seconds(Double(number) / Double(rate)))
+            try await server.ask(
+              "PATCH", "/notes/\(notes[number % notes.count].id)", json: ["text": "change \(number)"])
+            if number.isMultiple(of: rate) { memory.append(Self.residentMemory(of: server.process.pid)) }
+          }
+          return memory
+        }
+      }
+      return try await group.reduce([], +)
     }
     let duration = start.duration(to: .now)
     let last = try await server.add("The end")
