@@ -10,13 +10,6 @@ struct ConformingEngineTests {
   func actor(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
-    "A complete engine in memory passes every check",
-    arguments: ConformanceSuite(
-      "Memory", capabilities: FaultyEngineCase.claimsOfTransactions.union(.changeFeed), budget: .quick
-    ) { _ in try ReferenceEngine(claiming: FaultyEngineCase.claimsOfTransactions.union(.changeFeed)) }.checks)
-  func memory(_ check: ConformanceCheck) async throws { try await check.run() }
-
-  @Test(
     "A complete engine in a file passes every check",
     arguments: ConformanceSuite(
       "File", capabilities: ReferenceEngine.promises.union([.transactions, .changeFeed]), budget: .quick

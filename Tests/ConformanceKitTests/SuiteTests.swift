@@ -52,7 +52,9 @@ struct SuiteTests {
     try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: parent) }
     for fault in [nil, ReferenceEngine.Fault.keepsFileOpen, .sharesNothing, .startsAnewWhenCorrupted] {
-      let suite = ConformanceSuite("File", capabilities: .persistent, workingDirectory: parent) {
+      let suite = ConformanceSuite(
+        "File", capabilities: .persistent, workingDirectory: parent, budget: .quick
+      ) {
         try ReferenceEngine(directory: $0, fault: fault)
       }
       for check in suite.checks where ["C2", "O4", "F1", "F2", "W6"].contains(check.rule.rawValue) {

@@ -42,8 +42,10 @@ func keepNotes() async throws {
 }
 
 // swift-format-ignore
+@Suite(.disabled("Examples/CustomEngine runs such a line.")) struct OneLine {
 @Test(arguments: ConformanceSuite("MyEngine", capabilities: [.persistent]) { try MyEngine(directory: $0) }.checks)
 func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
+}
 
 func race() async throws {
   let report = try await BenchmarkRunner(configuration: BenchmarkConfiguration()).run([

@@ -74,7 +74,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     ConformanceSuite(
       name, capabilities: SystemFaultEngine.promises,
       stallTimeout: fault == .hangsWhenInterrupted ? .seconds(6) : .seconds(120),
-      budget: fault != nil && check == "faults.failed-syncs" ? .exhaustive : .standard,
+      budget: check == "faults.failed-syncs" ? .exhaustive : .standard,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker",
         arguments: ["systemFault", keepsLog ? "log" : "copy"] + (fault.map { [$0.rawValue] } ?? []))
