@@ -39,6 +39,7 @@ let package = Package(
     .library(name: "Stockroom", targets: ["Stockroom"]),
     .library(name: "StockroomCore", targets: ["StockroomCore"]),
     .library(name: "StockroomStore", targets: ["StockroomStore"]),
+    .library(name: "StockroomLayers", targets: ["StockroomLayers"]),
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
     .library(name: "StockroomTestSupport", targets: ["StockroomTestSupport"]),
@@ -67,8 +68,14 @@ let package = Package(
     .systemLibrary(
       name: "StockroomCPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
 
+    .systemLibrary(
+      name: "StockroomCZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
     .target(
-      name: "StockroomEngines", dependencies: engineNames + ["StockroomCore", "StockroomKitSupport"],
+      name: "StockroomLayers", dependencies: ["StockroomCore", "StockroomCZlib"], swiftSettings: settings),
+
+    .target(
+      name: "StockroomEngines",
+      dependencies: engineNames + ["StockroomCore", "StockroomLayers", "StockroomKitSupport"],
       swiftSettings: settings),
     .target(name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
 
@@ -112,7 +119,15 @@ let package = Package(
       swiftSettings: settings),
     .testTarget(
       name: "StockroomTestSupportTests",
-      dependencies: ["StockroomMemory", "StockroomTestSupport", "ConformanceKit"],
+      dependencies: ["StockroomMemory", "StockroomTestSupport", "ConformanceKit", "TestFixtures"],
+      swiftSettings: settings),
+    .testTarget(
+      name: "StockroomLayersTests",
+      dependencies: engineNames + [
+        "StockroomLayers", "StockroomStore", "StockroomEngines", "StockroomTestSupport",
+        "StockroomKitSupport",
+        "ConformanceKit", "TestFixtures",
+      ],
       swiftSettings: settings),
     .testTarget(
       name: "AllEnginesTests",
@@ -121,8 +136,8 @@ let package = Package(
     .testTarget(
       name: "ReadmeTests",
       dependencies: engineNames + [
-        "Stockroom", "StockroomEngines", "StockroomCLI", "StockroomTestSupport", "ConformanceKit",
-        "BenchmarkKit",
+        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomCLI", "StockroomTestSupport",
+        "ConformanceKit", "BenchmarkKit",
       ],
       swiftSettings: settings),
     // With the settings of a new Xcode project.

@@ -6,12 +6,16 @@ import StockroomEngines
 import StockroomPostgreSQL
 
 extension EngineCatalogue {
-  /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names.
+  /// The engines with these names, each once, in the order of the catalogue, with layers in front; all of them if there are no names.
   ///
-  /// - Throws: `ValidationError`, so that the command ends with its usage, if no engine has one of the names.
-  static func named(_ names: [String]) throws -> [Entry] {
+  /// - Parameter database: Where the engine on PostgreSQL keeps entries.
+  /// - Throws: `ValidationError`, so that the command ends with its usage, if no engine or layer has one of the names.
+  static func named(
+    _ names: [String], layers: [String] = [], database: Database = .shared
+  ) throws -> [Entry] {
     do {
-      return try select(names)
+      let layers = try selectLayers(layers)
+      return try select(names).map { $0.moved(to: database).layered(by: layers) }
     } catch let error as UnknownEngine {
       throw ValidationError(error.description)
     }
@@ -30,21 +34,24 @@ extension EngineCatalogue.Entry {
       title, capabilities: capabilities(at: durability), workingDirectory: directory, budget: budget,
       worker: ServeCommand.conformanceWorker(for: self, durability),
       // Only a server of one's own may be killed.
-      server: database == .shared ? .postgreSQL : nil
-    ) { [open] in try await open($0, durability) }
+      server: database == .shared ? .postgreSQL(for: self) : nil
+    ) { try await open($0, durability) }
   }
 }
 
 extension ConformanceServer {
   /// The server of this process.
-  fileprivate static let postgreSQL = ConformanceServer(
-    address: .unixSocket(PostgreSQLServer.shared.socket), timeLimit: .seconds(3), maximumConnections: 5,
-    start: { try await PostgreSQLServer.shared.start() },
-    kill: { await PostgreSQLServer.shared.stop(.immediate) }
-  ) { directory, port in
-    try await PostgreSQLStorageEngine(
-      "host=127.0.0.1 port=\(port) user=postgres dbname=postgres sslmode=disable",
-      namespace: EngineCatalogue.Database.shared.namespace(for: directory), maximumConnections: 5,
-      timeLimit: .seconds(3))
+  fileprivate static func postgreSQL(for entry: EngineCatalogue.Entry) -> ConformanceServer {
+    ConformanceServer(
+      address: .unixSocket(PostgreSQLServer.shared.socket), timeLimit: .seconds(3), maximumConnections: 5,
+      start: { try await PostgreSQLServer.shared.start() },
+      kill: { await PostgreSQLServer.shared.stop(.immediate) }
+    ) { directory, port in
+      entry.inFront(
+        of: try await PostgreSQLStorageEngine(
+          "host=127.0.0.1 port=\(port) user=postgres dbname=postgres sslmode=disable",
+          namespace: EngineCatalogue.Database.shared.namespace(for: directory), maximumConnections: 5,
+          timeLimit: .seconds(3)))
+    }
   }
 }

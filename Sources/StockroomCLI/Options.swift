@@ -38,6 +38,13 @@ struct EngineOptions: ParsableArguments {
   var names: [String] = []
 
   @Option(
+    name: .customLong("layer"),
+    help: ArgumentHelp(
+      "A layer in front of each engine; repeat it for several, the last one outermost. (values: \(EngineCatalogue.listOfLayers))",
+      valueName: "name"))
+  var layers: [String] = []
+
+  @Option(
     help: ArgumentHelp(
       "The parent of the engines' directories, which are removed afterwards. "
         + "(default: the system's temporary directory)",
@@ -58,9 +65,7 @@ struct EngineOptions: ParsableArguments {
   /// Those that are named, or all.
   var engines: [EngineCatalogue.Entry] {
     get throws {
-      try EngineCatalogue.named(names).map { engine in
-        engine.database == nil ? engine : EngineCatalogue.postgreSQL(database ?? .shared)
-      }
+      try EngineCatalogue.named(names, layers: layers, database: database ?? .shared)
     }
   }
 

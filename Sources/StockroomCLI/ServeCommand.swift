@@ -38,11 +38,10 @@ struct ServeCommand: AsyncParsableCommand {
 
   func run() async throws {
     let durability = durability
-    for named in try EngineCatalogue.named([engine]) {
-      let database = connection.map {
-        EngineCatalogue.Database(connection: $0, namespacePrefix: namespacePrefix)
-      }
-      let entry = named.database == nil ? named : EngineCatalogue.postgreSQL(database ?? .shared)
+    let database = connection.map {
+      EngineCatalogue.Database(connection: $0, namespacePrefix: namespacePrefix)
+    }
+    for entry in try EngineCatalogue.named([engine], database: database ?? .shared) {
       switch client {
       case .checks: try await ConformanceWorker.serve { try await entry.open($0, durability) }
       case .benchmarks: try await BenchmarkWorker.serve { try await entry.open($0, durability) }

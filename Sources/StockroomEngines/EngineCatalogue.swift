@@ -19,10 +19,12 @@ public enum EngineCatalogue {
     public let title: String
     /// What it promises at full durability.
     public let capabilities: EngineCapabilities
-    /// Opens it in a directory, or in the namespace of a database that stands for it.
-    public let open: @Sendable (URL, Durability) async throws -> any StorageEngine
+    /// Opens the engine behind all layers.
+    let unlayered: @Sendable (URL, Durability) async throws -> any StorageEngine
     /// Where it keeps entries if it reaches a server; nil if it reaches none.
     public let database: Database?
+    /// What is in front of it, the last one outermost.
+    var layers: [Layer] = []
 
     /// An engine with these names, promises and opening.
     public init(
@@ -33,7 +35,12 @@ public enum EngineCatalogue {
       self.title = title
       self.capabilities = capabilities
       self.database = database
-      self.open = open
+      unlayered = open
+    }
+
+    /// Opens it in a directory, or in the namespace of a database that stands for it.
+    public func open(_ directory: URL, _ durability: Durability) async throws -> any StorageEngine {
+      inFront(of: try await unlayered(directory, durability))
     }
 
     /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.
@@ -65,12 +72,14 @@ public enum EngineCatalogue {
     }
   }
 
-  /// A name that no built-in engine has.
+  /// A name that no built-in engine, or no layer, has.
   public struct UnknownEngine: Error, Sendable, CustomStringConvertible {
     /// The name.
     public let name: String
+    var kind = "engine"
+    var list = EngineCatalogue.list
     /// Which name it is, and which there are.
-    public var description: String { "There is no engine called \(name). Engines: \(list)." }
+    public var description: String { "There is no \(kind) called \(name). \(kind.capitalized)s: \(list)." }
   }
 
   /// Every built-in engine. That on PostgreSQL has a server of its own.
@@ -105,13 +114,21 @@ public enum EngineCatalogue {
     },
   ]
 
-  /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names.
+  /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names. After a plus sign
+  /// comes the name of a layer in front of the engine.
   ///
-  /// - Throws: ``UnknownEngine`` for the first name that no engine has.
+  /// - Throws: ``UnknownEngine`` for the first name that no engine or layer has.
   public static func select(_ names: [String]) throws -> [Entry] {
     if names.isEmpty { return all }
-    for name in names where !all.contains(where: { $0.name == name }) { throw UnknownEngine(name: name) }
-    return all.filter { names.contains($0.name) }
+    var selected: [(position: Int, entry: Entry)] = []
+    for name in names where !selected.contains(where: { $0.entry.name == name }) {
+      let parts = name.split(separator: "+", omittingEmptySubsequences: false).map(String.init)
+      guard let position = all.firstIndex(where: { $0.name == parts[0] }) else {
+        throw UnknownEngine(name: parts[0])
+      }
+      selected.append((position, all[position].layered(by: try selectLayers(Array(parts.dropFirst())))))
+    }
+    return selected.sorted { $0.position < $1.position }.map(\.entry)
   }
 
   /// The names of all engines.

@@ -3,6 +3,7 @@ import Foundation
 import StockroomCore
 import StockroomMemory
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 @Suite("FailingStorageEngine")
@@ -221,44 +222,3 @@ private let k2 = CacheKey(verbatim: "2")
 private let k3 = CacheKey(verbatim: "3")
 private let a = Data("a".utf8)
 private let b = Data("bb".utf8)
-
-/// Calls each requirement once, in the order of `Call.Method`.
-private func callEverything(_ engine: any StorageEngine, goOnAfterErrors: Bool = false) async throws {
-  let both = [k1, k2]
-  let calls: [() async throws -> Void] = [
-    { try await engine.write(a, key: k1) },
-    { try await engine.write([(key: k1, data: b), (key: k2, data: Data("ccc".utf8))]) },
-    { _ = try await engine.read(key: k1) },
-    { _ = try await engine.read(keys: both) },
-    { _ = try await engine.readDataAndKeys(keys: both) },
-    { _ = try await engine.readAllData() },
-    { _ = try await engine.readAllDataAndKeys() },
-    { try await engine.remove(key: k1) },
-    { try await engine.remove(keys: both) },
-    { try await engine.removeAllData() },
-    { _ = try await engine.keyExists(k1) },
-    { _ = try await engine.keysExist(both) },
-    { _ = try await engine.keyCount() },
-    { _ = try await engine.allKeys() },
-    { _ = try await engine.createdAt(key: k1) },
-    { _ = try await engine.updatedAt(key: k1) },
-    { _ = try await engine.readAllEntries() },
-    { _ = try await engine.readEntries(keys: both) },
-    { try await engine.apply([.removeAll, .write(Data("dddd".utf8), key: k1), .remove(key: k2)]) },
-    { _ = try await engine.scan(.all, limit: 3) },
-    { _ = try await engine.withTransaction { try $0.keyCount() } },
-    { _ = try await engine.changes() },
-    { try await engine.verify() },
-    { try await engine.close() },
-  ]
-  var firstError: (any Error)?
-  for call in calls {
-    do {
-      try await call()
-    } catch {
-      firstError = firstError ?? error
-      if !goOnAfterErrors { break }
-    }
-  }
-  if let firstError { throw firstError }
-}

@@ -1,0 +1,84 @@
+public import StockroomCore
+
+#if canImport(FoundationEssentials)
+  public import FoundationEssentials
+#else
+  public import Foundation
+#endif
+
+/// Stores values compressed: what ``StockroomCore/StorageEngine/compressed(level:maximumValueSize:)`` returns.
+///
+/// Every value begins with a byte that says how it is stored, so that a place holds values of all kinds. A value that does not shrink is
+/// stored as it is, one byte longer. Keys, timestamps and order stay as they are.
+///
+/// What is stored carries the checksum of its format: a value that is damaged is `corrupted`, with few exceptions (Adler-32; nothing
+/// for a value that is stored as it is). So the layer claims no more than the engine below.
+///
+/// A stored value that says that it takes more memory than ``maximumValueSize``, or than its bytes can, is `corrupted`, and found
+/// before memory is taken for it.
+public struct CompressedEngine<Base: StorageEngine>: ValueLayer {
+  /// The engine that keeps the compressed values.
+  public let base: Base
+  /// The longest value in bytes, uncompressed.
+  public let maximumValueSize: Int
+  private let compression: Compression
+
+  init(base: Base, level: CompressionLevel, maximumValueSize: Int) {
+    self.base = base
+    self.maximumValueSize = max(0, maximumValueSize)
+    compression = Compression(level: level, limit: self.maximumValueSize)
+  }
+
+  /// The value as it is stored.
+  ///
+  /// - Throws: `StorageError` with code `valueTooLarge` beyond ``maximumValueSize``.
+  public func encode(_ value: Data, key: CacheKey) throws -> Data {
+    guard value.count <= maximumValueSize else {
+      throw StorageError(
+        .valueTooLarge,
+        "Values of \(maximumValueSize) bytes are compressed, and that of \(key) has \(value.count).")
+    }
+    return try compression.compress(value)
+  }
+
+  /// The value that was stored.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if this layer has not stored it so.
+  public func decode(_ stored: Data, key: CacheKey) throws -> Data {
+    do {
+      return try compression.decompress(stored)
+    } catch let error as Compression.Malformed {
+      throw StorageError(.corrupted, "The value of \(key) cannot be decompressed: \(error.reason).")
+    }
+  }
+
+  /// What the stored value says.
+  public func decodedCount(of stored: Data) -> Int { compression.decompressedCount(of: stored) }
+}
+
+extension StorageEngine {
+  /// This engine, with values stored compressed (zlib). See ``CompressedEngine``.
+  ///
+  /// Costs processor time in proportion to the value. A megabyte of JSON took 6 ms to compress at the level `fast`, 30 ms at `default`
+  /// and 80 ms at `small`, and 2 ms to decompress, on one core of a virtual machine.
+  ///
+  /// - Parameters:
+  ///   - level: What to spend on it. Values of all levels can be read with any.
+  ///   - maximumValueSize: The longest value in bytes; a longer one throws `valueTooLarge`. So much memory can the reading of one value
+  ///     take, whatever somebody has put into the place.
+  public func compressed(
+    level: CompressionLevel = .default, maximumValueSize: Int = 256 << 20
+  ) -> CompressedEngine<Self> {
+    CompressedEngine(base: self, level: level, maximumValueSize: maximumValueSize)
+  }
+}
+
+/// How much processor time is spent on small values.
+public enum CompressionLevel: Int, Sendable, CaseIterable {
+  /// The least time: zlib's level 1.
+  case fast = 1
+  /// zlib's level 6.
+  case `default` = 6
+  /// The least room: zlib's level 9.
+  case small = 9
+}

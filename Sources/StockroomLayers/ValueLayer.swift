@@ -1,0 +1,196 @@
+import Dispatch
+public import StockroomCore
+
+#if canImport(FoundationEssentials)
+  public import FoundationEssentials
+#else
+  public import Foundation
+#endif
+
+/// A layer that stores every value in another form: compressed, say.
+///
+/// It has two methods of its own, ``encode(_:key:)`` and ``decode(_:key:)``; every requirement of `StorageEngine` that takes or returns
+/// values is made of these here, those of transactions and ``StorageEngine/verify()`` included. Keys, order, timestamps, batches,
+/// snapshots and the feed are those of the engine below.
+public protocol ValueLayer: StorageLayer {
+  /// The form in which a value is stored.
+  ///
+  /// - Throws: `StorageError` with code `valueTooLarge`, and others that a write may throw. Nothing is written then.
+  func encode(_ value: Data, key: CacheKey) throws -> Data
+
+  /// The value of which `stored` is the form. The result starts at index 0 (rule V3).
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if it is the form of no value.
+  func decode(_ stored: Data, key: CacheKey) throws -> Data
+
+  /// About how many bytes ``decode(_:key:)`` has to return for this, which decides on which thread it is called. Default: as many as
+  /// are stored.
+  func decodedCount(of stored: Data) -> Int
+}
+
+extension ValueLayer {
+  /// As many as are stored.
+  public func decodedCount(of stored: Data) -> Int { stored.count }
+
+  /// Encodes the value, and has it written by the engine below.
+  public func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    try await base.write(encoded(data, key), key: key)
+  }
+
+  /// Encodes the values, and has them written as one batch by the engine below.
+  @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys { try key.validate() }
+    try await base.write(mapping(dataAndKeys) { ($0.key, try await encoded($0.data, $0.key)) })
+  }
+
+  /// Encodes the values, and has the operations done as one batch by the engine below.
+  @concurrent public func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    try await base.apply(
+      mapping(operations) { operation in
+        guard case .write(let data, let key) = operation else { return operation }
+        return .write(try await encoded(data, key), key: key)
+      })
+  }
+
+  /// Reads and decodes one value.
+  public func read(key: CacheKey) async throws -> Data? {
+    guard let stored = try await base.read(key: key) else { return nil }
+    return try await decoded(stored, key)
+  }
+
+  /// Reads and decodes the values.
+  @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
+    try await readDataAndKeys(keys: keys).map(\.data)
+  }
+
+  /// Reads and decodes the values.
+  @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await decoded(base.readDataAndKeys(keys: keys))
+  }
+
+  /// Reads and decodes every value.
+  @concurrent public func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
+
+  /// Reads and decodes every value.
+  @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await decoded(base.readAllDataAndKeys())
+  }
+
+  /// Reads and decodes every value.
+  @concurrent public func readAllEntries() async throws -> [StorageEntry] {
+    try await decoded(base.readAllEntries())
+  }
+
+  /// Reads and decodes the values.
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await decoded(base.readEntries(keys: keys))
+  }
+
+  /// Reads and decodes the values of a range.
+  @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await decoded(base.scan(range, limit: limit))
+  }
+
+  /// A transaction of the engine below, whose values are encoded and decoded on the thread of the body.
+  public func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { try body(ValueTransaction(base: $0, layer: self)) }
+  }
+
+  /// Has the engine below verify what it stores, then decodes every value, some hundred at a time.
+  @concurrent public func verify() async throws {
+    try await base.verify()
+    let keys = try await allKeys()
+    for start in stride(from: 0, to: keys.count, by: 256) {
+      _ = try await read(keys: Array(keys[start..<min(start + 256, keys.count)]))
+    }
+  }
+}
+
+// MARK: - Long work
+
+/// A value of more bytes is encoded and decoded on another thread, where it neither holds up the actor of the caller nor a thread of
+/// the cooperative pool (rule C5).
+private let longestValueInPlace = 128 << 10
+
+extension ValueLayer {
+  private func encoded(_ value: Data, _ key: CacheKey) async throws -> Data {
+    if value.count <= longestValueInPlace { return try encode(value, key: key) }
+    return try await onAnotherThread { try encode(value, key: key) }
+  }
+
+  private func decoded(_ stored: Data, _ key: CacheKey) async throws -> Data {
+    if decodedCount(of: stored) <= longestValueInPlace { return try decode(stored, key: key) }
+    return try await onAnotherThread { try decode(stored, key: key) }
+  }
+
+  private func decoded(_ stored: [(key: CacheKey, data: Data)]) async throws -> [(key: CacheKey, data: Data)]
+  {
+    try await mapping(stored) { ($0.key, try await decoded($0.data, $0.key)) }
+  }
+
+  private func decoded(_ stored: [StorageEntry]) async throws -> [StorageEntry] {
+    try await mapping(stored) {
+      var entry = $0
+      entry.data = try await decoded(entry.data, entry.key)
+      return entry
+    }
+  }
+
+  private func onAnotherThread(_ work: @escaping @Sendable () throws -> Data) async throws -> Data {
+    try await ThreadResult.wait { finish in
+      DispatchQueue.global().async { finish(Result { try work() }) }
+    }
+  }
+
+  /// What `transform` returns for each element, with a turn for others in between (rule C5).
+  private func mapping<Element, Mapped>(
+    _ elements: [Element], _ transform: (Element) async throws -> Mapped
+  ) async throws -> [Mapped] {
+    var timer = YieldTimer()
+    var mapped: [Mapped] = []
+    mapped.reserveCapacity(elements.count)
+    for element in elements {
+      try await timer.yieldIfDue()
+      mapped.append(try await transform(element))
+    }
+    return mapped
+  }
+}
+
+/// A transaction of the engine below, with the values of a layer.
+private final class ValueTransaction<Layer: ValueLayer>: StorageTransaction {
+  private let base: any StorageTransaction
+  private let layer: Layer
+
+  init(base: any StorageTransaction, layer: Layer) { (self.base, self.layer) = (base, layer) }
+
+  func read(key: CacheKey) throws -> Data? { try base.read(key: key).map { try layer.decode($0, key: key) } }
+
+  func read(keys: [CacheKey]) throws -> [Data] {
+    try keys.validate()
+    return try keys.compactMap(read(key:))
+  }
+
+  func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) }
+
+  func keyCount() throws -> Int { try base.keyCount() }
+
+  func allKeys() throws -> [CacheKey] { try base.allKeys() }
+
+  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try base.scan(range, limit: limit).map { ($0.key, try layer.decode($0.data, key: $0.key)) }
+  }
+
+  func write(_ data: Data, key: CacheKey) throws {
+    try key.validate()
+    try base.write(layer.encode(data, key: key), key: key)
+  }
+
+  func remove(key: CacheKey) throws { try base.remove(key: key) }
+
+  func removeAll() throws { try base.removeAll() }
+}
