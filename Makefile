@@ -9,9 +9,10 @@
 # make docs      documentation of every module as a site in .docs
 # make test-exhaustive  every faulty engine against every check, which takes minutes: no engine fails for a rule that it keeps
 # make test-threads   the tests under the thread sanitizer
+# make test-live-notes  the tests of the example application, in a browser
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: demo compare peers results test test-exhaustive test-threads test-peers lint format check-apple docs libraries test-tools
+.PHONY: demo compare peers results test test-exhaustive test-threads test-live-notes test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 
@@ -44,13 +45,17 @@ results: libraries
 	swift run -c release stockroom bench --workload calls --workload ycsb --workload headline --entries 2000 \
 		--write-results RESULTS.md
 
-# The examples build into the same folder, where the modules that they use are built already.
-EXAMPLE = --scratch-path .build --package-path Examples
+# The examples build into the same folder, where the modules that they use are built already. The plan of a build that is kept there may
+# be that of another package, whose tests would be run again instead.
+PLANNED = --disable-build-manifest-caching
+EXAMPLE = $(PLANNED) --scratch-path .build --package-path Examples
 
 test: libraries test-tools
-	swift test $(SWIFT_FLAGS)
+	swift test $(SWIFT_FLAGS) $(PLANNED)
 	swift test $(SWIFT_FLAGS) $(EXAMPLE)/CustomEngine
-	swift test $(SWIFT_FLAGS) $(EXAMPLE)/LiveNotes
+
+test-live-notes: libraries test-tools
+	swift test $(EXAMPLE)/LiveNotes
 
 test-exhaustive: libraries test-tools
 	STOCKROOM_EXHAUSTIVE_TESTS=1 swift test --filter ConformanceKitTests

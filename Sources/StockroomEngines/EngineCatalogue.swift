@@ -120,15 +120,15 @@ public enum EngineCatalogue {
   /// - Throws: ``UnknownEngine`` for the first name that no engine or layer has.
   public static func select(_ names: [String]) throws -> [Entry] {
     if names.isEmpty { return all }
-    var selected: [(position: Int, entry: Entry)] = []
-    for name in names where !selected.contains(where: { $0.entry.name == name }) {
+    var seen: Set<String> = []
+    let chosen = try names.filter { seen.insert($0).inserted }.map { name in
       let parts = name.split(separator: "+", omittingEmptySubsequences: false).map(String.init)
-      guard let position = all.firstIndex(where: { $0.name == parts[0] }) else {
-        throw UnknownEngine(name: parts[0])
-      }
-      selected.append((position, all[position].layered(by: try selectLayers(Array(parts.dropFirst())))))
+      guard all.contains(where: { $0.name == parts[0] }) else { throw UnknownEngine(name: parts[0]) }
+      return (engine: parts[0], layers: try selectLayers(Array(parts.dropFirst())))
     }
-    return selected.sorted { $0.position < $1.position }.map(\.entry)
+    return all.flatMap { engine in
+      chosen.filter { $0.engine == engine.name }.map { engine.layered(by: $0.layers) }
+    }
   }
 
   /// The names of all engines.
