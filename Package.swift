@@ -47,9 +47,15 @@ let package = Package(
     .library(name: "_StockroomEngines", targets: ["StockroomEngines"]),
   ] + engines.map { .library(name: $0.name, targets: [$0.name]) }
     + (isDependency ? [] : [.executable(name: "stockroom", targets: ["StockroomCLI"])]),
+  traits: [
+    .trait(
+      name: "Encryption",
+      description: "Encrypted values in StockroomLayers, where the system has no CryptoKit: needs swift-crypto.")
+  ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+    .package(url: "https://github.com/apple/swift-crypto", "3.12.0"..<"5.0.0"),
   ],
   targets: [
     .target(name: "StockroomCore", swiftSettings: settings),
@@ -71,7 +77,14 @@ let package = Package(
     .systemLibrary(
       name: "StockroomCZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
     .target(
-      name: "StockroomLayers", dependencies: ["StockroomCore", "StockroomCZlib"], swiftSettings: settings),
+      name: "StockroomLayers",
+      dependencies: [
+        "StockroomCore", "StockroomCZlib",
+        .product(
+          name: "Crypto", package: "swift-crypto",
+          condition: .when(platforms: [.linux, .android], traits: ["Encryption"])),
+      ],
+      swiftSettings: settings),
 
     .target(
       name: "StockroomEngines",

@@ -47,7 +47,7 @@ extension ConformanceServer {
       start: { try await PostgreSQLServer.shared.start() },
       kill: { await PostgreSQLServer.shared.stop(.immediate) }
     ) { directory, port in
-      entry.inFront(
+      try entry.inFront(
         of: try await PostgreSQLStorageEngine(
           "host=127.0.0.1 port=\(port) user=postgres dbname=postgres sslmode=disable",
           namespace: EngineCatalogue.Database.shared.namespace(for: directory), maximumConnections: 5,

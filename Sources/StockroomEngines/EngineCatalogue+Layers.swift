@@ -6,17 +6,46 @@ extension EngineCatalogue {
   public struct Layer: Sendable {
     /// How the layer is selected on a command line.
     public let name: String
+    /// What an engine no longer promises behind it.
+    var withoutCapabilities: EngineCapabilities = []
     /// The layer in front of an engine.
-    let wrap: @Sendable (any StorageEngine) -> any StorageEngine
+    let wrap: @Sendable (any StorageEngine) throws -> any StorageEngine
   }
 
   /// Every layer.
-  public static let layers = [
-    Layer(name: "compressed") { base in
-      func wrap(_ base: some StorageEngine) -> any StorageEngine { base.compressed(level: .fast) }
-      return wrap(base)
+  public static let layers =
+    [
+      Layer(name: "compressed") { base in
+        func wrap(_ base: some StorageEngine) -> any StorageEngine { base.compressed(level: .fast) }
+        return wrap(base)
+      }
+    ] + encryptedLayers
+
+  #if canImport(CryptoKit) || Encryption
+    private static let encryptedLayers = [
+      Layer(name: "encrypted") { base in
+        func wrap(_ base: some StorageEngine) throws -> any StorageEngine {
+          base.encrypted(with: try keyring())
+        }
+        return try wrap(base)
+      },
+      Layer(name: "hidden", withoutCapabilities: [.orderedScans, .changeFeed]) { base in
+        func wrap(_ base: some StorageEngine) throws -> any StorageEngine {
+          base.encrypted(with: try keyring(), hidingKeysWith: try key("names"))
+        }
+        return try wrap(base)
+      },
+    ]
+
+    /// The same for all processes. What they encrypt is no secret.
+    private static func key(_ identifier: String) throws -> EncryptionKey {
+      try EncryptionKey(identifier: identifier, bytes: [UInt8](repeating: 7, count: EncryptionKey.byteCount))
     }
-  ]
+
+    private static func keyring() throws -> Keyring { try Keyring(key("values")) }
+  #else
+    private static let encryptedLayers: [Layer] = []
+  #endif
 
   /// The names of all layers.
   public static var listOfLayers: String { layers.map(\.name).joined(separator: ", ") }
@@ -40,7 +69,8 @@ extension EngineCatalogue.Entry {
   public func layered(by layers: [EngineCatalogue.Layer]) -> Self {
     guard !layers.isEmpty else { return self }
     let name = ([name] + layers.map(\.name)).joined(separator: "+")
-    var entry = Self(name, name, capabilities, database: database, open: unlayered)
+    let promises = layers.reduce(capabilities) { $0.subtracting($1.withoutCapabilities) }
+    var entry = Self(name, name, promises, database: database, open: unlayered)
     entry.layers = self.layers + layers
     return entry
   }
@@ -51,5 +81,7 @@ extension EngineCatalogue.Entry {
   }
 
   /// The engine with the layers of this entry in front of it.
-  public func inFront(of base: any StorageEngine) -> any StorageEngine { layers.reduce(base) { $1.wrap($0) } }
+  public func inFront(of base: any StorageEngine) throws -> any StorageEngine {
+    try layers.reduce(base) { try $1.wrap($0) }
+  }
 }

@@ -40,7 +40,7 @@ public enum EngineCatalogue {
 
     /// Opens it in a directory, or in the namespace of a database that stands for it.
     public func open(_ directory: URL, _ durability: Durability) async throws -> any StorageEngine {
-      inFront(of: try await unlayered(directory, durability))
+      try inFront(of: await unlayered(directory, durability))
     }
 
     /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.

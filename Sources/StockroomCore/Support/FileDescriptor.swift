@@ -71,9 +71,9 @@ extension FileDescriptor {
     return FileDescriptor(owning: number, path: path)
   }
 
-  /// Opens a regular file for reading and writing. Nil if there is none.
-  package static func openFile(atPath path: String) throws -> FileDescriptor? {
-    try openNumber(path, AT_FDCWD, O_RDWR, path).map { FileDescriptor(owning: $0, path: path) }
+  /// Opens a regular file, for reading and writing unless the flags say otherwise. Nil if there is none.
+  package static func openFile(atPath path: String, _ flags: Int32 = O_RDWR) throws -> FileDescriptor? {
+    try openNumber(path, AT_FDCWD, flags, path).map { FileDescriptor(owning: $0, path: path) }
   }
 
   /// Makes a file. Nil if the name is taken.

@@ -1,0 +1,257 @@
+#if canImport(CryptoKit) || Encryption
+  #if canImport(CryptoKit)
+    import CryptoKit
+  #else
+    import Crypto
+  #endif
+  public import StockroomCore
+
+  #if canImport(FoundationEssentials)
+    public import FoundationEssentials
+  #else
+    public import Foundation
+  #endif
+
+  /// Stores each entry under a keyed hash of its key (HMAC-SHA-256), and the key itself in the value, which the engine below encrypts: what
+  /// ``StockroomCore/StorageEngine/encrypted(with:hidingKeysWith:)`` returns.
+  ///
+  /// Who sees the place without the keys learns neither names nor which of them are alike, and with the same key an entry has the same
+  /// hash at any time. There is no order of keys below, and no name in the feed of an entry that was removed: so the capabilities
+  /// `orderedScans` and `changeFeed` go. A scan, and ``allKeys()``, read every value.
+  public struct HiddenKeysEngine<Base: StorageEngine>: StorageLayer {
+    /// The engine that keeps the entries under their hashes.
+    public let base: Base
+    private let names: HiddenNames
+
+    init(base: Base, secret: EncryptionKey) {
+      self.base = base
+      names = HiddenNames(secret: secret.derived(for: "names of entries"))
+    }
+
+    /// Those of the engine below, without `orderedScans` and `changeFeed`.
+    public var capabilities: EngineCapabilities {
+      base.capabilities.subtracting([.orderedScans, .changeFeed])
+    }
+
+    /// Writes the value, and the key, under the key's hash.
+    public func write(_ data: Data, key: CacheKey) async throws {
+      try await base.write(names.combined(key, data), key: names.hidden(key))
+    }
+
+    /// Writes the values, and the keys, as one batch.
+    @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+      try await base.write(
+        mapping(dataAndKeys) { (try names.hidden($0.key), try names.combined($0.key, $0.data)) })
+    }
+
+    /// Does the operations as one batch.
+    @concurrent public func apply(_ operations: [StorageOperation]) async throws {
+      try await base.apply(
+        mapping(operations) { operation in
+          switch operation {
+          case .write(let data, let key):
+            .write(try names.combined(key, data), key: try names.hidden(key))
+          case .remove(let key): .remove(key: try names.hidden(key))
+          case .removeAll: .removeAll
+          }
+        })
+    }
+
+    /// Reads one value.
+    public func read(key: CacheKey) async throws -> Data? {
+      try await base.read(key: names.hidden(key)).map { try names.separated($0).data }
+    }
+
+    /// Reads the values.
+    @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
+      try await mapping(base.read(keys: hidden(keys))) { try names.separated($0).data }
+    }
+
+    /// Reads the values, and with each the key.
+    @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+      try await mapping(base.read(keys: hidden(keys)), names.separated)
+    }
+
+    /// Reads every value.
+    @concurrent public func readAllData() async throws -> [Data] {
+      try await readAllDataAndKeys().map(\.data)
+    }
+
+    /// Reads every value, and with each the key.
+    @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+      try await mapping(base.readAllData(), names.separated)
+    }
+
+    /// Removes one entry.
+    public func remove(key: CacheKey) async throws { try await base.remove(key: names.hidden(key)) }
+
+    /// Removes the entries as one batch.
+    @concurrent public func remove(keys: [CacheKey]) async throws {
+      try await base.remove(keys: hidden(keys))
+    }
+
+    /// Asks the engine below for the hash.
+    public func keyExists(_ key: CacheKey) async throws -> Bool {
+      try await base.keyExists(names.hidden(key))
+    }
+
+    /// Asks the engine below for the hashes.
+    @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+      let hidden = try await hidden(keys)
+      let found = Set(try await base.keysExist(hidden))
+      return zip(keys, hidden).lazy.filter { found.contains($1) }.map(\.0)
+    }
+
+    /// Reads every value.
+    @concurrent public func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
+
+    /// The time of the entry below.
+    public func createdAt(key: CacheKey) async throws -> Date? {
+      try await base.createdAt(key: names.hidden(key))
+    }
+
+    /// The time of the entry below.
+    public func updatedAt(key: CacheKey) async throws -> Date? {
+      try await base.updatedAt(key: names.hidden(key))
+    }
+
+    /// Reads every entry.
+    @concurrent public func readAllEntries() async throws -> [StorageEntry] {
+      try await mapping(base.readAllEntries(), shown)
+    }
+
+    /// Reads the entries.
+    @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+      try await mapping(base.readEntries(keys: hidden(keys)), shown)
+    }
+
+    /// Reads every value, and returns those in the range.
+    @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)]
+    {
+      try range.validate()
+      let limit = max(0, limit ?? .max)
+      guard limit > 0 else { return [] }
+      return Array(try await readAllDataAndKeys().inside(range).prefix(limit))
+    }
+
+    /// A transaction of the engine below. Its `scan`, and its `allKeys`, read every value.
+    public func withTransaction<Result: Sendable>(
+      _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+    ) async throws -> Result {
+      try await base.withTransaction { [names] in try body(HiddenKeysTransaction(base: $0, names: names)) }
+    }
+
+    /// Throws `unsupported`: of an entry that was removed nobody knows the key.
+    public func changes() async throws -> StorageChanges {
+      throw StorageError(
+        .unsupported, "An engine that hides the keys of its entries does not name them in a feed.")
+    }
+
+    @concurrent private func hidden(_ keys: [CacheKey]) async throws -> [CacheKey] {
+      try await mapping(keys, names.hidden)
+    }
+
+    private func shown(_ entry: StorageEntry) throws -> StorageEntry {
+      var entry = entry
+      (entry.key, entry.data) = try names.separated(entry.data)
+      return entry
+    }
+
+    /// What `transform` returns for each element, with a turn for others in between (rule C5).
+    private func mapping<Element, Mapped>(
+      _ elements: [Element], _ transform: (Element) throws -> Mapped
+    ) async throws -> [Mapped] {
+      var timer = YieldTimer()
+      var mapped: [Mapped] = []
+      mapped.reserveCapacity(elements.count)
+      for element in elements {
+        try await timer.yieldIfDue()
+        mapped.append(try transform(element))
+      }
+      return mapped
+    }
+  }
+
+  extension [(key: CacheKey, data: Data)] {
+    /// The entries in a range, in the order of their keys.
+    fileprivate func inside(_ range: KeyRange) -> Self {
+      let cursor = KeyRangeCursor(range)
+      return filter { cursor.position(of: $0.key) == .inside }.sorted { $0.key < $1.key }
+    }
+  }
+
+  /// Hides keys, and finds them again in values: the length of the key (2 bytes, little-endian), the key, the value.
+  private struct HiddenNames: Sendable {
+    let secret: SymmetricKey
+
+    /// What the entry is stored under: 43 letters, digits, `-` and `_`.
+    func hidden(_ key: CacheKey) throws -> CacheKey {
+      try key.validate()
+      let hash = HMAC<SHA256>.authenticationCode(for: Data(key.value.utf8), using: secret)
+      let text = Data(hash).base64EncodedString().dropLast()
+      return CacheKey(
+        verbatim: String(text.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }))
+    }
+
+    func combined(_ key: CacheKey, _ value: Data) throws -> Data {
+      try key.validate()
+      let name = key.value.utf8
+      var combined = Data([UInt8(name.count & 0xFF), UInt8(name.count >> 8)])
+      combined.reserveCapacity(2 + name.count + value.count)
+      combined.append(contentsOf: name)
+      combined.append(value)
+      return combined
+    }
+
+    func separated(_ combined: Data) throws -> (key: CacheKey, data: Data) {
+      let start = combined.startIndex
+      guard combined.count > 2 else { throw malformed }
+      let length = Int(combined[start]) | Int(combined[start + 1]) << 8
+      guard 1...CacheKey.maximumLength ~= length, combined.count >= 2 + length,
+        let name = String(validating: combined[(start + 2)..<(start + 2 + length)], as: UTF8.self)
+      else { throw malformed }
+      return (CacheKey(verbatim: name), Data(combined[(start + 2 + length)...]))
+    }
+
+    private var malformed: StorageError {
+      StorageError(.corrupted, "A value does not begin with the key of its entry.")
+    }
+  }
+
+  /// A transaction of the engine below, with the keys as they are.
+  private final class HiddenKeysTransaction: StorageTransaction {
+    private let base: any StorageTransaction
+    private let names: HiddenNames
+
+    init(base: any StorageTransaction, names: HiddenNames) { (self.base, self.names) = (base, names) }
+
+    func read(key: CacheKey) throws -> Data? {
+      try base.read(key: names.hidden(key)).map { try names.separated($0).data }
+    }
+
+    func read(keys: [CacheKey]) throws -> [Data] {
+      try base.read(keys: keys.map(names.hidden)).map { try names.separated($0).data }
+    }
+
+    func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(names.hidden(key)) }
+
+    func keyCount() throws -> Int { try base.keyCount() }
+
+    func allKeys() throws -> [CacheKey] { try scan(.all, limit: nil).map(\.key) }
+
+    func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+      try range.validate()
+      return Array(
+        try base.scan(.all, limit: nil).map { try names.separated($0.data) }.inside(range)
+          .prefix(max(0, limit ?? .max)))
+    }
+
+    func write(_ data: Data, key: CacheKey) throws {
+      try base.write(names.combined(key, data), key: names.hidden(key))
+    }
+
+    func remove(key: CacheKey) throws { try base.remove(key: names.hidden(key)) }
+
+    func removeAll() throws { try base.removeAll() }
+  }
+#endif

@@ -1,0 +1,69 @@
+#if canImport(CryptoKit) || Encryption
+  #if canImport(CryptoKit)
+    import CryptoKit
+  #else
+    import Crypto
+  #endif
+  import StockroomCore
+
+  #if canImport(FoundationEssentials)
+    import FoundationEssentials
+  #else
+    import Foundation
+  #endif
+
+  /// The keys of an encrypted place: one to write with, and those that were used before.
+  ///
+  /// To rotate a key, make a new one and put it first. From then on it encrypts what is written, and what is there is read with the old
+  /// one, until ``EncryptedEngine/reencrypt(progress:)`` has rewritten it.
+  public struct Keyring: Sendable {
+    /// The name of the key that encrypts.
+    public let current: String
+    private let wrapping: [String: SymmetricKey]
+
+    /// A keyring.
+    ///
+    /// - Parameters:
+    ///   - current: Encrypts everything that is written.
+    ///   - previous: Decrypt, as `current` does, what was encrypted with them.
+    /// - Throws: `StorageError` with code `unsupported` if two keys have the same name.
+    public init(_ current: EncryptionKey, previous: [EncryptionKey] = []) throws {
+      var wrapping: [String: SymmetricKey] = [:]
+      for key in [current] + previous {
+        guard wrapping.updateValue(key.derived(for: "keys of values"), forKey: key.identifier) == nil else {
+          throw StorageError(.unsupported, "A keyring has two encryption keys of the name \(key.identifier).")
+        }
+      }
+      self.current = current.identifier
+      self.wrapping = wrapping
+    }
+
+    /// A data key as it is stored: wrapped with the current key (RFC 3394).
+    func wrap(_ dataKey: SymmetricKey) throws -> Data {
+      try AES.KeyWrap.wrap(dataKey, using: key(current))
+    }
+
+    /// The data key that was wrapped with the key of that name.
+    ///
+    /// - Throws: `StorageError` with code `permissionDenied` if there is no such key here, or another one of its name.
+    func unwrap(_ wrapped: Data, withKey identifier: String) throws -> SymmetricKey {
+      let key = try key(identifier)
+      do {
+        return try AES.KeyWrap.unwrap(wrapped, using: key)
+      } catch {
+        throw StorageError(
+          .permissionDenied,
+          "The encryption key \(identifier) is not the one with which a value was encrypted.",
+          underlying: error)
+      }
+    }
+
+    private func key(_ identifier: String) throws -> SymmetricKey {
+      guard let key = wrapping[identifier] else {
+        throw StorageError(
+          .permissionDenied, "A value was encrypted with the key \(identifier), which is not in the keyring.")
+      }
+      return key
+    }
+  }
+#endif

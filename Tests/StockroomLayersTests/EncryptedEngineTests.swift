@@ -1,0 +1,365 @@
+#if canImport(CryptoKit) || Encryption
+  import Foundation
+  import StockroomCore
+  import StockroomKitSupport
+  import StockroomMemory
+  import StockroomSQLite
+  import StockroomStore
+  import TestFixtures
+  import Testing
+
+  @testable import StockroomLayers
+
+  extension EncryptionKey {
+    /// A key that is the same in every run.
+    fileprivate static func known(_ identifier: String, _ byte: UInt8 = 7) throws -> EncryptionKey {
+      try EncryptionKey(identifier: identifier, bytes: [UInt8](repeating: byte, count: 32))
+    }
+  }
+
+  private func expect(
+    _ code: StorageError.Code, _ location: SourceLocation = #_sourceLocation,
+    from work: () async throws -> Void
+  ) async {
+    let error = await #expect(throws: StorageError.self, sourceLocation: location) { try await work() }
+    #expect(error?.code == code, sourceLocation: location)
+  }
+
+  private struct WithoutTransactions: StorageLayer {
+    let base: MemoryStorageEngine
+    var capabilities: EngineCapabilities { base.capabilities.subtracting(.transactions) }
+  }
+
+  private let key = CacheKey(verbatim: "k")
+  private let value = Data("a secret".utf8)
+
+  @Suite("Encrypted values")
+  struct EncryptedEngineTests {
+    private let base = MemoryStorageEngine()
+    private let engine: EncryptedEngine<MemoryStorageEngine>
+
+    init() throws { engine = base.encrypted(with: try Keyring(.known("2026"))) }
+
+    @Test("Values of every length come back, 74 bytes and the key's name longer below")
+    func roundTrip() async throws {
+      for count in [0, 1, 15, 16, 17, 1_000, 200_000, 3 << 20] {
+        let value = Data((0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+        try await engine.write(value, key: key)
+        let found = try #require(try await engine.read(key: key))
+        #expect(found == value)
+        #expect(found.startIndex == 0)
+        #expect(try await base.read(key: key)?.count == count + 74 + 4)
+      }
+    }
+
+    @Test("What is stored shows neither the value, nor that two are alike, and has a nonce of its own")
+    func unlike() async throws {
+      for number in 0..<10_000 {
+        try await engine.write(value, key: .init(verbatim: "\(number)"))
+      }
+      let stored = try await base.readAllData()
+      // Whoever repeats a nonce gives two values away.
+      #expect(Set(stored.map { $0.dropFirst(2 + 4 + 40 + 4).prefix(12) }).count == 10_000)
+      #expect(Set(stored.map { $0.suffix(16) }).count == 10_000)
+      #expect(stored.allSatisfy { $0.range(of: value) == nil })
+    }
+
+    @Test("A value that another program has made by the description of the format is read")
+    func vector() async throws {
+      let stored = try #require(
+        Data(
+          base64Encoded:
+            "AQQyMDI2Cyo00oQzEQ0TMEmGdKp4L+XKkK56YZcei1rMTBFyxZ/vl/Q+EL/GSBZykhFkZWZnaGlqa2xtbm8pO60DGpsz6kObZEKq"
+              + "mFOvPs4WRDkhy20="
+        ))
+      try await base.write(stored, key: key)
+      #expect(try await engine.read(key: key) == value)
+    }
+
+    @Test("A data key encrypts so many values and no more, and all of them are read")
+    func uses() throws {
+      let cipher = ValueCipher(keyring: try Keyring(.known("2026")), mostUses: 10)
+      let stored = try (0..<25).map { _ in try cipher.encrypt(value, key: key) }
+      let headers = stored.map { $0.prefix(50) }
+      #expect(Set(headers).count == 3)
+      #expect(Set(headers[0..<10]).count == 1 && Set(headers[10..<20]).count == 1)
+      for one in stored { #expect(try engine.decode(one, key: key) == value) }
+      #expect(ValueCipher.mostUses == 1 << 32)
+    }
+
+    @Test("Every change, exchange and truncation of stored values is found, and none traps")
+    func tampering() async throws {
+      var random = SeededRandom(seed: 20)
+      let keys = (0..<50).map { CacheKey(verbatim: "key \($0)") }
+      for (number, key) in keys.enumerated() {
+        try await engine.write(Data((0..<number * 7).map { UInt8(truncatingIfNeeded: $0) }), key: key)
+      }
+      let stored = try await base.readAllDataAndKeys()
+      var codes: [StorageError.Code: Int] = [:]
+      for _ in 0..<100_000 {
+        let (key, original) = stored.randomElement(using: &random) ?? stored[0]
+        var changed = original
+        switch Int.random(in: 0..<6, using: &random) {
+        case 0:
+          changed[Int.random(in: 0..<changed.count, using: &random)] ^=
+            1 << UInt8.random(in: 0..<8, using: &random)
+        case 1: changed = changed.prefix(Int.random(in: 0..<changed.count, using: &random))
+        case 2: changed = changed.dropFirst(Int.random(in: 1...changed.count, using: &random))
+        case 3: changed = stored.randomElement(using: &random)?.data ?? changed
+        case 4: changed.append(UInt8.random(in: .min ... .max, using: &random))
+        default:
+          changed = Data(
+            (0..<Int.random(in: 0..<200, using: &random)).map { _ in
+              UInt8.random(in: .min ... .max, using: &random)
+            })
+          if !changed.isEmpty, Bool.random(using: &random) { changed[0] = 1 }
+        }
+        if changed == original { continue }
+        do {
+          _ = try engine.decode(changed, key: key)
+          Issue.record("Not found: \(changed.base64EncodedString()) under \(key)")
+        } catch let error as StorageError {
+          codes[error.code, default: 0] += 1
+        }
+      }
+      #expect(Set(codes.keys) == [.corrupted])
+      #expect(codes[.corrupted, default: 0] > 95_000)
+    }
+
+    @Test("A changed value is corrupted for every way of reading")
+    func everyWay() async throws {
+      try await engine.write(value, key: key)
+      var stored = try #require(try await base.read(key: key))
+      stored[stored.count - 1] ^= 1
+      try await base.write(stored, key: key)
+      let ways: [() async throws -> Void] = [
+        { _ = try await engine.read(key: key) }, { _ = try await engine.read(keys: [key]) },
+        { _ = try await engine.readAllEntries() }, { _ = try await engine.scan(.all, limit: 1) },
+        { _ = try await engine.withTransaction { try $0.read(key: key) } }, { try await engine.verify() },
+        {
+          _ = try await base.encrypted(with: Keyring(.known("2027"), previous: [.known("2026")])).reencrypt()
+        },
+      ]
+      for way in ways { await expect(.corrupted, from: way) }
+      #expect(try await base.read(key: key) == stored)
+    }
+
+    @Test("What was stored without encryption is no encrypted value")
+    func plain() async throws {
+      try await base.write(value, key: key)
+      await expect(.corrupted) { _ = try await engine.read(key: key) }
+    }
+
+    @Test("A key that is missing, or another one of the same name, is refused, and changes nothing")
+    func wrongKey() async throws {
+      try await engine.write(value, key: key)
+      for keyring in [try Keyring(.known("2027")), try Keyring(.known("2026", 8))] {
+        let other = base.encrypted(with: keyring)
+        await expect(.permissionDenied) { _ = try await other.read(key: key) }
+        await expect(.permissionDenied) { try await other.verify() }
+        await expect(.permissionDenied) { _ = try await other.readAllDataAndKeys() }
+      }
+      #expect(try await engine.read(key: key) == value)
+    }
+
+    @Test("After a rotation both are read; after encrypting anew the old key is needed no longer")
+    func rotation() async throws {
+      let old = (0..<2_500).map { CacheKey(verbatim: "old \($0)") }
+      try await engine.write(old.map { ($0, value) })
+      let rotated = base.encrypted(with: try Keyring(.known("2027", 9), previous: [.known("2026")]))
+      try await rotated.write(Data("new".utf8), key: key)
+      #expect(try await rotated.read(key: old[0]) == value)
+
+      let seen = MutexProtected<[Int]>([])
+      let rewritten = try await rotated.reencrypt { done, total in
+        #expect(total == 2_501)
+        seen.withLock { $0.append(done) }
+      }
+      #expect(rewritten == 2_500)
+      #expect(seen.withLock { $0.last } == 2_501)
+      #expect(seen.withLock { $0 == $0.sorted() && $0.count > 1 })
+      #expect(try await rotated.reencrypt() == 0)
+
+      let alone = base.encrypted(with: try Keyring(.known("2027", 9)))
+      #expect(try await alone.read(keys: old) == Array(repeating: value, count: old.count))
+      await expect(.permissionDenied) { _ = try await engine.read(key: key) }
+    }
+
+    @Test("Encrypting anew takes nothing back that others write meanwhile")
+    func rotationBesideWrites() async throws {
+      let keys = (0..<3_000).map { CacheKey(verbatim: "\($0)") }
+      try await engine.write(keys.map { ($0, Data("before".utf8)) })
+      let rotated = base.encrypted(with: try Keyring(.known("2027"), previous: [.known("2026")]))
+      async let rewriting = rotated.reencrypt()
+      for key in keys.reversed() { try await rotated.write(Data("after".utf8), key: key) }
+      _ = try await rewriting
+      #expect(try await Set(rotated.readAllData()) == [Data("after".utf8)])
+    }
+
+    @Test("Without transactions nothing is encrypted anew")
+    func withoutTransactions() async throws {
+      let plain = WithoutTransactions(base: base)
+      await expect(.unsupported) {
+        _ = try await plain.encrypted(with: Keyring(.known("a"))).reencrypt()
+      }
+    }
+
+    @Test("A place on disk is read by another engine with the same key, and holds no value that can be read")
+    func onDisk() async throws {
+      let directory = try TemporaryDirectory()
+      func open() throws -> EncryptedEngine<SQLiteStorageEngine> {
+        try SQLiteStorageEngine(directory: .init(url: directory.url)).encrypted(with: Keyring(.known("2026")))
+      }
+      let first = try open()
+      try await first.write(value, key: key)
+      try await first.close()
+      for file in try FileManager.default.contentsOfDirectory(
+        at: directory.url, includingPropertiesForKeys: nil)
+      {
+        #expect(try Data(contentsOf: file).range(of: value) == nil)
+      }
+      let second = try open()
+      #expect(try await second.read(key: key) == value)
+      try await second.close()
+    }
+  }
+
+  @Suite("Encryption keys")
+  struct EncryptionKeyTests {
+    @Test("A key has 32 bytes and a name of 1 to 32, and no keyring has two of a name")
+    func sizes() async throws {
+      for count in [0, 16, 31, 33] {
+        await expect(.unsupported) {
+          _ = try EncryptionKey(identifier: "a", bytes: [UInt8](repeating: 0, count: count))
+        }
+      }
+      for name in ["", String(repeating: "x", count: 33)] {
+        await expect(.unsupported) { _ = try EncryptionKey.random(identifier: name) }
+      }
+      await expect(.unsupported) { _ = try Keyring(.known("a"), previous: [.random(identifier: "a")]) }
+      let longest = try EncryptionKey.random(identifier: String(repeating: "x", count: 32))
+      let engine = MemoryStorageEngine().encrypted(with: try Keyring(longest))
+      try await engine.write(value, key: key)
+      #expect(try await engine.read(key: key) == value)
+    }
+
+    @Test("Nothing that is printed shows the bytes")
+    func secret() throws {
+      let key = try EncryptionKey.known("2026")
+      var dumped = ""
+      dump(key, to: &dumped)
+      for text in ["\(key)", key.debugDescription, dumped, "\(try Keyring(key))"] {
+        #expect(!text.contains("7, 7") && !text.contains("BwcH"))
+      }
+      #expect("\(key)" == "EncryptionKey(2026)")
+    }
+
+    @Test("A file keeps a key, for its owner only")
+    func file() async throws {
+      let directory = try TemporaryDirectory()
+      let file = directory.url.appending(path: "key")
+      let made = try EncryptionKey.random(identifier: "a")
+      try made.write(to: file)
+      #expect(try FileStatus(atPath: file.path)?.mode == 0o600)
+      await expect(.locked) { try EncryptionKey.random(identifier: "a").write(to: file) }
+
+      let base = MemoryStorageEngine()
+      try await base.encrypted(with: Keyring(made)).write(value, key: key)
+      let read = try EncryptionKey(identifier: "a", contentsOf: file)
+      #expect(try await base.encrypted(with: Keyring(read)).read(key: key) == value)
+
+      for mode in [0o640, 0o604, 0o644, 0o620] {
+        try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: file.path)
+        await expect(.permissionDenied) { _ = try EncryptionKey(identifier: "a", contentsOf: file) }
+      }
+    }
+
+    @Test(
+      "What is no key in a file is refused",
+      arguments: [
+        "", "\n", "short", String(repeating: "A", count: 44), String(repeating: "x", count: 10_000),
+      ])
+    func noKey(_ text: String) async throws {
+      let directory = try TemporaryDirectory()
+      let file = directory.url.appending(path: "key")
+      try Data(text.utf8).write(to: file)
+      try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file.path)
+      await expect(.unsupported) { _ = try EncryptionKey(identifier: "a", contentsOf: file) }
+      await expect(.io) {
+        _ = try EncryptionKey(identifier: "a", contentsOf: file.appendingPathExtension("none"))
+      }
+      let link = directory.url.appending(path: "link")
+      try FileManager.default.createSymbolicLink(at: link, withDestinationURL: file)
+      #expect(throws: StorageError.self) { _ = try EncryptionKey(identifier: "a", contentsOf: link) }
+    }
+
+    @Test("A variable of the environment keeps a key")
+    func environment() async throws {
+      let name = "STOCKROOM_TEST_KEY_\(UInt32.random(in: 0 ... .max))"
+      await expect(.unsupported) { _ = try EncryptionKey(identifier: "a", environmentVariable: name) }
+      setenv(name, Data(repeating: 7, count: 32).base64EncodedString(), 1)
+      let base = MemoryStorageEngine()
+      try await base.encrypted(with: Keyring(.known("a"))).write(value, key: key)
+      let read = try EncryptionKey(identifier: "a", environmentVariable: name)
+      #expect(try await base.encrypted(with: Keyring(read)).read(key: key) == value)
+      setenv(name, "no Base64", 1)
+      await expect(.unsupported) { _ = try EncryptionKey(identifier: "a", environmentVariable: name) }
+    }
+  }
+
+  @Suite("Hidden keys")
+  struct HiddenKeysTests {
+    private let base = MemoryStorageEngine()
+    private let engine: HiddenKeysEngine<EncryptedEngine<MemoryStorageEngine>>
+
+    init() throws {
+      engine = base.encrypted(with: try Keyring(.known("2026")), hidingKeysWith: try .known("names", 1))
+    }
+
+    @Test("Below there is no name, and above all of them, the longest too")
+    func names() async throws {
+      let keys = ["k", "user/1", "user/2", "é", "e\u{301}", String(repeating: "x", count: 511)].map(
+        CacheKey.init(verbatim:))
+      for key in keys { try await engine.write(Data(key.value.utf8), key: key) }
+      #expect(try await Set(engine.allKeys()) == Set(keys))
+      // By another program, as HMAC-SHA-256 is described.
+      #expect(try await base.keyExists(.init(verbatim: "5HR6AG9Ub7a828sW887v26pRkRPKPTRxRTULx-rR3ag")))
+      for (key, stored) in try await base.readAllDataAndKeys() {
+        #expect(key.value.wholeMatch(of: /[A-Za-z0-9_-]{43}/) != nil)
+        #expect(keys.allSatisfy { stored.range(of: Data($0.value.utf8)) == nil || $0.value.utf8.count < 4 })
+      }
+      #expect(try await engine.scan(.prefix("user/"), limit: nil).map(\.key.value) == ["user/1", "user/2"])
+      #expect(try await engine.keysExist(keys.reversed()) == keys.reversed())
+      await expect(.invalidKey) { try await engine.write(value, key: .init(verbatim: "")) }
+      await expect(.invalidKey) {
+        _ = try await engine.read(key: .init(verbatim: String(repeating: "x", count: 512)))
+      }
+    }
+
+    @Test("What cannot be promised is not: no ordered scans, and no feed")
+    func capabilities() async throws {
+      #expect(engine.capabilities == base.capabilities.subtracting([.orderedScans, .changeFeed]))
+      await expect(.unsupported) { _ = try await engine.changes() }
+    }
+
+    @Test("With another key for names nothing is found, and with another one for values nothing is read")
+    func otherKeys() async throws {
+      try await engine.write(value, key: key)
+      let other = base.encrypted(with: try Keyring(.known("2026")), hidingKeysWith: try .known("names", 2))
+      #expect(try await other.read(key: key) == nil)
+      let another = base.encrypted(
+        with: try Keyring(.known("2026", 3)), hidingKeysWith: try .known("names", 1))
+      await expect(.permissionDenied) { _ = try await another.read(key: key) }
+    }
+
+    @Test("A store stands in front of it")
+    func store() async throws {
+      struct Song: Codable, Sendable, Identifiable, Equatable { let id: String }
+      let songs = try await Store<Song>(storage: engine)
+      try await songs.insert([Song(id: "1"), Song(id: "2")])
+      try await songs.remove(Song(id: "1"))
+      let again = try await Store<Song>(storage: engine)
+      #expect(await again.items == [Song(id: "2")])
+    }
+  }
+#endif
