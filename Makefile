@@ -3,16 +3,16 @@
 # make peers     measure the engines against the C libraries and against others, and hold them to the limits
 # make results   measure everything that RESULTS.md shows, and write it again
 # make test      everything CI tests
+# make tests     builds what make test runs
 # make lint      formatting
 # make check-apple  whether every module compiles for Apple's systems, on any system
 # make format    puts formatting right
 # make docs      documentation of every module as a site in .docs
 # make test-exhaustive  every faulty engine against every check, which takes minutes: no engine fails for a rule that it keeps
 # make test-threads   the tests under the thread sanitizer
-# make test-live-notes  the tests of the example application, in a browser
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: demo compare peers results test test-exhaustive test-threads test-live-notes test-peers lint format check-apple docs libraries test-tools
+.PHONY: demo compare peers results tests test test-exhaustive test-threads test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 
@@ -45,23 +45,27 @@ results: libraries
 	swift run -c release stockroom bench --workload calls --workload ycsb --workload headline --entries 2000 \
 		--write-results RESULTS.md
 
+# What is tested is everything, also what a package gets only if it asks for it.
+EVERYTHING = --traits Encryption
+
 # The examples build into the same folder, where the modules that they use are built already. The plan of a build that is kept there may
 # be that of another package, whose tests would be run again instead.
 PLANNED = --disable-build-manifest-caching
 EXAMPLE = $(PLANNED) --scratch-path .build --package-path Examples
 
-test: libraries test-tools
-	swift test $(SWIFT_FLAGS) $(PLANNED)
+test: tests
+	swift test $(SWIFT_FLAGS) $(EVERYTHING) $(PLANNED)
 	swift test $(SWIFT_FLAGS) $(EXAMPLE)/CustomEngine
+	swift test $(SWIFT_FLAGS) $(EXAMPLE)/LiveNotes
 
-test-live-notes: libraries test-tools
-	swift test $(EXAMPLE)/LiveNotes
+tests: libraries test-tools
+	swift build --build-tests $(SWIFT_FLAGS) $(EVERYTHING) $(PLANNED)
 
 test-exhaustive: libraries test-tools
-	STOCKROOM_EXHAUSTIVE_TESTS=1 swift test --filter ConformanceKitTests
+	STOCKROOM_EXHAUSTIVE_TESTS=1 swift test $(EVERYTHING) --filter ConformanceKitTests
 
 test-threads: libraries test-tools
-	swift test --sanitize thread
+	swift test $(EVERYTHING) --sanitize thread
 
 test-peers: libraries
 	swift test -c release --package-path Benchmarks/Peers
@@ -73,7 +77,7 @@ format:
 	swift format --in-place --parallel --recursive $(SOURCES)
 
 check-apple: libraries
-	swift build $(SWIFT_FLAGS)
+	swift build $(SWIFT_FLAGS) $(EVERYTHING)
 	Scripts/check-apple
 
 docs: libraries

@@ -50,7 +50,8 @@ let package = Package(
   traits: [
     .trait(
       name: "Encryption",
-      description: "Encrypted values in StockroomLayers, where the system has no CryptoKit: needs swift-crypto.")
+      description:
+        "Encrypted values in StockroomLayers, where the system has no CryptoKit: needs swift-crypto.")
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),

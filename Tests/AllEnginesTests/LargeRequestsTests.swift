@@ -6,19 +6,19 @@ import StockroomKitSupport
 import Testing
 
 struct LargeRequestsTests {
-  @Test("A request of a million keys succeeds", arguments: EngineCatalogue.onThisMachine.map(\.name))
-  func manyKeys(name: String) async throws {
+  @Test("A request of 300,000 keys succeeds", arguments: EngineCatalogue.onThisMachine.map(\.name))
+  func request(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
-    let present = (0..<1_000).map { CacheKey(verbatim: "key-\($0 * 1_000)") }
+    let present = (0..<1_000).map { CacheKey(verbatim: "key-\($0 * 300)") }
     try await engine.write(present.map { (key: $0, data: Data($0.value.utf8)) })
-    #expect(try await engine.read(keys: Self.millionKeys) == present.map { Data($0.value.utf8) })
-    #expect(try await engine.keysExist(Self.millionKeys) == present)
+    #expect(try await engine.read(keys: Self.manyKeys) == present.map { Data($0.value.utf8) })
+    #expect(try await engine.keysExist(Self.manyKeys) == present)
     try await engine.close()
   }
 
-  /// Made once for all engines, since that takes longer than some of the requests.
-  private static let millionKeys = (0..<1_000_000).map { CacheKey(verbatim: "key-\($0)") }
+  /// More than SQLite has parameters (250,000 at most). Made once for all engines, since that takes longer than some of the requests.
+  private static let manyKeys = (0..<300_000).map { CacheKey(verbatim: "key-\($0)") }
 
   /// The other engines are limited by the file system and by memory only.
   @Test(

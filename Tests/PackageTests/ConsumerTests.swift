@@ -5,8 +5,24 @@ import Testing
 
 @Suite("A package that depends on Stockroom")
 struct ConsumerTests {
-  @Test("A consumer of one engine clones nothing but Stockroom and swift-collections")
-  func clonedPackages() async throws {
+  /// A product that somebody depends on, with traits, and what is cloned for that.
+  struct Consumed: Sendable, CustomTestStringConvertible {
+    let product: String
+    var traits = ""
+    let cloned: [String]
+
+    var testDescription: String { product }
+  }
+
+  @Test(
+    "A consumer clones what it uses, and nothing else",
+    arguments: [
+      Consumed(product: "StockroomLMDB", cloned: ["stockroom", "swift-collections"]),
+      Consumed(
+        product: "StockroomLayers", traits: #", traits: ["Encryption"]"#,
+        cloned: ["stockroom", "swift-asn1", "swift-collections", "swift-crypto"]),
+    ])
+  func clonedPackages(consumed: Consumed) async throws {
     let directory = try TemporaryDirectory()
     let stockroom = directory.appending("stockroom")
     let consumer = directory.appending("consumer")
@@ -26,16 +42,16 @@ struct ConsumerTests {
       let package = Package(
         name: "Consumer",
         platforms: [.macOS(.v15)],
-        dependencies: [.package(url: "\(stockroom.absoluteString)", from: "1.0.0")],
+        dependencies: [.package(url: "\(stockroom.absoluteString)", from: "1.0.0"\(consumed.traits))],
         targets: [
-          .target(name: "Consumer", dependencies: [.product(name: "StockroomSQLite", package: "stockroom")])
+          .target(name: "Consumer", dependencies: [.product(name: "\(consumed.product)", package: "stockroom")])
         ])
       """, to: consumer.appending(path: "Package.swift"))
 
     let output = try await run(["swift", "package", "resolve"], in: consumer)
     let checkouts = consumer.appending(path: ".build/checkouts")
     let cloned = try FileManager.default.contentsOfDirectory(atPath: checkouts.path(percentEncoded: false))
-    #expect(cloned.sorted() == ["stockroom", "swift-collections"], "\(output)")
+    #expect(cloned.sorted() == consumed.cloned, "\(output)")
   }
 
   private var root: URL {

@@ -36,12 +36,13 @@ struct Page: CustomTestStringConvertible {
   static func withCode() throws -> [Page] { try all().filter { try !$0.snippets().isEmpty } }
   static func withLinks() throws -> [Page] { try all().filter { try !$0.links().isEmpty } }
 
-  /// The code of every file of snippets.
+  /// The code of every file of snippets, as it is and without the indentation that it has between `#if` and `#endif`.
   static func compiledCode() throws -> String {
     let directory = root.appending(path: "Tests/ReadmeTests")
     return try FileManager.default.contentsOfDirectory(atPath: directory.path())
       .filter { $0.hasSuffix("Snippets.swift") }
       .map { try String(contentsOf: directory.appending(path: $0), encoding: .utf8) }
+      .map { $0 + $0.replacing("\n  ", with: "\n") }
       .joined()
   }
 

@@ -82,7 +82,7 @@ import Testing
     ),
     (["bench", "--kills", "3"], "Unknown option '--kills'"),
     (["serve", "checks", "nonsense"], "There is no engine called nonsense."),
-    (["conformance", "--layer", "nonsense"], "There is no layer called nonsense. Layers: compressed."),
+    (["conformance", "--layer", "nonsense"], "There is no layer called nonsense. Layers: compressed"),
     (["bench", "--engine", "memory+nonsense"], "There is no layer called nonsense. Layers: "),
     (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),
   ]

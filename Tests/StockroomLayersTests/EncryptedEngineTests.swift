@@ -70,7 +70,7 @@
         Data(
           base64Encoded:
             "AQQyMDI2Cyo00oQzEQ0TMEmGdKp4L+XKkK56YZcei1rMTBFyxZ/vl/Q+EL/GSBZykhFkZWZnaGlqa2xtbm8pO60DGpsz6kObZEKq"
-              + "mFOvPs4WRDkhy20="
+            + "mFOvPs4WRDkhy20="
         ))
       try await base.write(stored, key: key)
       #expect(try await engine.read(key: key) == value)
