@@ -18,7 +18,11 @@ extension EngineCatalogue {
       Layer(name: "compressed") { base in
         func wrap(_ base: some StorageEngine) -> any StorageEngine { base.compressed(level: .fast) }
         return wrap(base)
-      }
+      },
+      Layer(name: "namespaced") { base in
+        func wrap(_ base: some StorageEngine) throws -> any StorageEngine { try base.namespaced("part") }
+        return try wrap(base)
+      },
     ] + encryptedLayers
 
   #if canImport(CryptoKit) || Encryption

@@ -145,20 +145,6 @@ extension ValueLayer {
       DispatchQueue.global().async { finish(Result { try work() }) }
     }
   }
-
-  /// What `transform` returns for each element, with a turn for others in between (rule C5).
-  private func mapping<Element, Mapped>(
-    _ elements: [Element], _ transform: (Element) async throws -> Mapped
-  ) async throws -> [Mapped] {
-    var timer = YieldTimer()
-    var mapped: [Mapped] = []
-    mapped.reserveCapacity(elements.count)
-    for element in elements {
-      try await timer.yieldIfDue()
-      mapped.append(try await transform(element))
-    }
-    return mapped
-  }
 }
 
 /// A transaction of the engine below, with the values of a layer.

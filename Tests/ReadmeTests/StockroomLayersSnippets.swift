@@ -4,9 +4,17 @@ import Foundation
 import StockroomCore
 import StockroomLayers
 import StockroomSQLite
+import StockroomStore
 
 func openPages() throws -> some StorageEngine {
   try SQLiteStorageEngine(directory: .documents(appendingPath: "Pages")).compressed()
+}
+
+func openLibrary() async throws -> Store<Song> {
+  let library = try SQLiteStorageEngine(directory: .documents(appendingPath: "Library"))
+  let pages = try library.namespaced("pages").compressed()
+  try await pages.write(Data("A long text".utf8), key: CacheKey(verbatim: "first"))
+  return try await Store<Song>(storage: library.namespaced("songs"))
 }
 
 #if canImport(CryptoKit) || Encryption

@@ -15,12 +15,24 @@ import Testing
     ) { try await engine.open($0, .full) }
   }
 
-  /// All checks in memory; where there is a disk, those that are about values and what happens to them.
+  /// Of each layer what is about keys and values, and what happens to them on a disk; of all of them together everything but what is about
+  /// the Store.
   static func checks() throws -> [ConformanceCheck] {
-    try EngineCatalogue.layers.flatMap { layer in
-      try suite("memory+\(layer.name)").checks
-        + suite("sqlite+\(layer.name)").checks.filter { [.v2, .w4, .w6, .f2].contains($0.rule) }
+    let names = EngineCatalogue.layers.map(\.name)
+    let single = try names.flatMap { layer in
+      try suite("memory+\(layer)").checks.filter {
+        "KVWRDLTX".contains($0.rule.rawValue.prefix(1)) && !isLong($0)
+      }
+        + suite("sqlite+\(layer)").checks.filter { [.v2, .w4, .w6, .f2].contains($0.rule) }
     }
+    let stack = try suite((["memory"] + names.filter { $0 != "encrypted" }).joined(separator: "+"))
+    return try single + stack.checks.filter { !$0.rule.isForStores }
+      + suite("lmdb+namespaced+compressed").checks.filter { [.w4, .w6, .t1, .x1].contains($0.rule) }
+  }
+
+  /// Searches, and places of thousands of entries: they are about an engine's own structures.
+  private static func isLong(_ check: ConformanceCheck) -> Bool {
+    ["model.", "linearizability.", "life.", "late.", "crowd.", "sizes."].contains { check.id.hasPrefix($0) }
   }
 
   @Test("A layer keeps the contract of the engine below", arguments: try checks())

@@ -35,13 +35,13 @@
 
     /// Writes the value, and the key, under the key's hash.
     public func write(_ data: Data, key: CacheKey) async throws {
-      try await base.write(names.combined(key, data), key: names.hidden(key))
+      try await base.write(NamedValue.combined(key, data), key: names.hidden(key))
     }
 
     /// Writes the values, and the keys, as one batch.
     @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
       try await base.write(
-        mapping(dataAndKeys) { (try names.hidden($0.key), try names.combined($0.key, $0.data)) })
+        mapping(dataAndKeys) { (try names.hidden($0.key), NamedValue.combined($0.key, $0.data)) })
     }
 
     /// Does the operations as one batch.
@@ -50,7 +50,7 @@
         mapping(operations) { operation in
           switch operation {
           case .write(let data, let key):
-            .write(try names.combined(key, data), key: try names.hidden(key))
+            .write(NamedValue.combined(key, data), key: try names.hidden(key))
           case .remove(let key): .remove(key: try names.hidden(key))
           case .removeAll: .removeAll
           }
@@ -59,17 +59,17 @@
 
     /// Reads one value.
     public func read(key: CacheKey) async throws -> Data? {
-      try await base.read(key: names.hidden(key)).map { try names.separated($0).data }
+      try await base.read(key: names.hidden(key)).map { try NamedValue.separated($0).data }
     }
 
     /// Reads the values.
     @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
-      try await mapping(base.read(keys: hidden(keys))) { try names.separated($0).data }
+      try await mapping(base.read(keys: hidden(keys))) { try NamedValue.separated($0).data }
     }
 
     /// Reads the values, and with each the key.
     @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-      try await mapping(base.read(keys: hidden(keys)), names.separated)
+      try await mapping(base.read(keys: hidden(keys))) { try NamedValue.separated($0) }
     }
 
     /// Reads every value.
@@ -79,7 +79,7 @@
 
     /// Reads every value, and with each the key.
     @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-      try await mapping(base.readAllData(), names.separated)
+      try await mapping(base.readAllData()) { try NamedValue.separated($0) }
     }
 
     /// Removes one entry.
@@ -117,21 +117,19 @@
 
     /// Reads every entry.
     @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-      try await mapping(base.readAllEntries(), shown)
+      try await mapping(base.readAllEntries()) { try shown($0) }
     }
 
     /// Reads the entries.
     @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-      try await mapping(base.readEntries(keys: hidden(keys)), shown)
+      try await mapping(base.readEntries(keys: hidden(keys))) { try shown($0) }
     }
 
     /// Reads every value, and returns those in the range.
     @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)]
     {
       try range.validate()
-      let limit = max(0, limit ?? .max)
-      guard limit > 0 else { return [] }
-      return Array(try await readAllDataAndKeys().inside(range).prefix(limit))
+      return try await readAllDataAndKeys().inside(range, limit: limit)
     }
 
     /// A transaction of the engine below. Its `scan`, and its `allKeys`, read every value.
@@ -148,39 +146,17 @@
     }
 
     @concurrent private func hidden(_ keys: [CacheKey]) async throws -> [CacheKey] {
-      try await mapping(keys, names.hidden)
+      try await mapping(keys) { try names.hidden($0) }
     }
 
     private func shown(_ entry: StorageEntry) throws -> StorageEntry {
       var entry = entry
-      (entry.key, entry.data) = try names.separated(entry.data)
+      (entry.key, entry.data) = try NamedValue.separated(entry.data)
       return entry
     }
-
-    /// What `transform` returns for each element, with a turn for others in between (rule C5).
-    private func mapping<Element, Mapped>(
-      _ elements: [Element], _ transform: (Element) throws -> Mapped
-    ) async throws -> [Mapped] {
-      var timer = YieldTimer()
-      var mapped: [Mapped] = []
-      mapped.reserveCapacity(elements.count)
-      for element in elements {
-        try await timer.yieldIfDue()
-        mapped.append(try transform(element))
-      }
-      return mapped
-    }
   }
 
-  extension [(key: CacheKey, data: Data)] {
-    /// The entries in a range, in the order of their keys.
-    fileprivate func inside(_ range: KeyRange) -> Self {
-      let cursor = KeyRangeCursor(range)
-      return filter { cursor.position(of: $0.key) == .inside }.sorted { $0.key < $1.key }
-    }
-  }
-
-  /// Hides keys, and finds them again in values: the length of the key (2 bytes, little-endian), the key, the value.
+  /// Hides keys.
   private struct HiddenNames: Sendable {
     let secret: SymmetricKey
 
@@ -192,30 +168,6 @@
       return CacheKey(
         verbatim: String(text.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }))
     }
-
-    func combined(_ key: CacheKey, _ value: Data) throws -> Data {
-      try key.validate()
-      let name = key.value.utf8
-      var combined = Data([UInt8(name.count & 0xFF), UInt8(name.count >> 8)])
-      combined.reserveCapacity(2 + name.count + value.count)
-      combined.append(contentsOf: name)
-      combined.append(value)
-      return combined
-    }
-
-    func separated(_ combined: Data) throws -> (key: CacheKey, data: Data) {
-      let start = combined.startIndex
-      guard combined.count > 2 else { throw malformed }
-      let length = Int(combined[start]) | Int(combined[start + 1]) << 8
-      guard 1...CacheKey.maximumLength ~= length, combined.count >= 2 + length,
-        let name = String(validating: combined[(start + 2)..<(start + 2 + length)], as: UTF8.self)
-      else { throw malformed }
-      return (CacheKey(verbatim: name), Data(combined[(start + 2 + length)...]))
-    }
-
-    private var malformed: StorageError {
-      StorageError(.corrupted, "A value does not begin with the key of its entry.")
-    }
   }
 
   /// A transaction of the engine below, with the keys as they are.
@@ -226,11 +178,11 @@
     init(base: any StorageTransaction, names: HiddenNames) { (self.base, self.names) = (base, names) }
 
     func read(key: CacheKey) throws -> Data? {
-      try base.read(key: names.hidden(key)).map { try names.separated($0).data }
+      try base.read(key: names.hidden(key)).map { try NamedValue.separated($0).data }
     }
 
     func read(keys: [CacheKey]) throws -> [Data] {
-      try base.read(keys: keys.map(names.hidden)).map { try names.separated($0).data }
+      try base.read(keys: keys.map(names.hidden)).map { try NamedValue.separated($0).data }
     }
 
     func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(names.hidden(key)) }
@@ -241,13 +193,12 @@
 
     func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
       try range.validate()
-      return Array(
-        try base.scan(.all, limit: nil).map { try names.separated($0.data) }.inside(range)
-          .prefix(max(0, limit ?? .max)))
+      return try base.scan(.all, limit: nil).map { try NamedValue.separated($0.data) }.inside(
+        range, limit: limit)
     }
 
     func write(_ data: Data, key: CacheKey) throws {
-      try base.write(names.combined(key, data), key: names.hidden(key))
+      try base.write(NamedValue.combined(key, data), key: names.hidden(key))
     }
 
     func remove(key: CacheKey) throws { try base.remove(key: names.hidden(key)) }

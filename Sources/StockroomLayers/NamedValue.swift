@@ -1,0 +1,60 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// A value with the key of its entry in front: the length of the key (2 bytes, little-endian), the key, the value.
+enum NamedValue {
+  /// The key is valid, or refused elsewhere.
+  static func combined(_ key: CacheKey, _ value: Data) -> Data {
+    let name = key.value.utf8
+    var combined = Data([UInt8(truncatingIfNeeded: name.count), UInt8(truncatingIfNeeded: name.count >> 8)])
+    combined.reserveCapacity(2 + name.count + value.count)
+    combined.append(contentsOf: name)
+    combined.append(value)
+    return combined
+  }
+
+  /// - Throws: `StorageError` with code `corrupted` if there is no key in front.
+  static func separated(_ combined: Data) throws -> (key: CacheKey, data: Data) {
+    let start = combined.startIndex
+    guard combined.count > 2 else { throw malformed }
+    let length = Int(combined[start]) | Int(combined[start + 1]) << 8
+    guard 1...CacheKey.maximumLength ~= length, combined.count >= 2 + length,
+      let name = String(validating: combined[(start + 2)..<(start + 2 + length)], as: UTF8.self)
+    else { throw malformed }
+    return (CacheKey(verbatim: name), Data(combined[(start + 2 + length)...]))
+  }
+
+  private static var malformed: StorageError {
+    StorageError(.corrupted, "A value does not begin with the key of its entry.")
+  }
+}
+
+extension [(key: CacheKey, data: Data)] {
+  /// The entries in a range, in the order of their keys, up to a limit.
+  func inside(_ range: KeyRange, limit: Int?) -> Self {
+    let cursor = KeyRangeCursor(range)
+    let sorted = filter { cursor.position(of: $0.key) == .inside }.sorted { $0.key < $1.key }
+    return Array(sorted.prefix(Swift.max(0, limit ?? .max)))
+  }
+}
+
+extension StorageLayer {
+  /// What `transform` returns for each element, with a turn for others in between (rule C5).
+  func mapping<Element, Mapped>(
+    _ elements: [Element], _ transform: (Element) async throws -> Mapped
+  ) async throws -> [Mapped] {
+    var timer = YieldTimer()
+    var mapped: [Mapped] = []
+    mapped.reserveCapacity(elements.count)
+    for element in elements {
+      try await timer.yieldIfDue()
+      mapped.append(try await transform(element))
+    }
+    return mapped
+  }
+}

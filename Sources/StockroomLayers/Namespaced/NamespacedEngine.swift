@@ -1,0 +1,256 @@
+public import StockroomCore
+
+#if canImport(FoundationEssentials)
+  public import FoundationEssentials
+#else
+  public import Foundation
+#endif
+
+/// A part of a place, under a name: what ``StockroomCore/StorageEngine/namespaced(_:)`` returns.
+///
+/// Every namespace of an engine is an engine: it sees its own entries, removes its own, and reports their changes. All of them share one
+/// place, so that one batch and one transaction can be about several:
+///
+/// ```swift
+/// try await place.apply(notes.operations([.write(note, key: id)]) + tags.operations([.remove(key: tag)]))
+/// ```
+///
+/// An entry takes the bytes of the name and one more. Keys of all lengths are allowed; of one that has more than some 470 bytes (510 less
+/// those of the name and the slash), a part, its MD5 digest, and the key in the value are stored. Who constructs two such keys with one
+/// digest has one entry for both.
+///
+/// Costs beside those of the engine below: ``readAllEntries()``, ``allKeys()`` and ``keyCount()`` go through the whole place, all other namespaces
+/// included, and so does every read of all values unless the engine below has `orderedScans`. ``removeAllData()`` is a transaction. A
+/// page of a scan reads the whole range if a key or a bound in it has more than some 440 bytes.
+public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
+  /// The most bytes of UTF-8 that a name may have.
+  public static var maximumNameLength: Int { NamespacedKeys.maximumNameLength }
+
+  /// The engine that all namespaces share.
+  public let base: Base
+  private let keys: NamespacedKeys
+
+  init(base: Base, name: String) throws {
+    guard base.capabilities.contains(.transactions) else {
+      throw StorageError(.unsupported, "Namespaces need transactions, which a \(Base.self) does not have.")
+    }
+    self.base = base
+    keys = try NamespacedKeys(name: name)
+  }
+
+  // MARK: Several namespaces
+
+  /// The operations in the terms of the engine that all namespaces share, for a batch over several of them.
+  ///
+  /// - Throws: `StorageError` with code `invalidKey`, and `unsupported` for `removeAll`, which needs a transaction.
+  public func operations(_ operations: [StorageOperation]) throws -> [StorageOperation] {
+    try operations.map(keys.stored)
+  }
+
+  /// The part of a transaction of the engine that all namespaces share which is about this one.
+  public func transaction(in transaction: any StorageTransaction) -> any StorageTransaction {
+    NamespacedTransaction(base: transaction, keys: keys)
+  }
+
+  // MARK: Requirements
+
+  /// Written under the name.
+  public func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(keys.stored(data, key), key: keys.stored(key))
+  }
+
+  /// Written under the name, as one batch.
+  @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(mapping(dataAndKeys) { (try keys.stored($0.key), keys.stored($0.data, $0.key)) })
+  }
+
+  /// Done under the name, as one batch: with `removeAll` among the operations as a transaction.
+  @concurrent public func apply(_ operations: [StorageOperation]) async throws {
+    guard operations.contains(.removeAll) else {
+      return try await base.apply(mapping(operations) { try keys.stored($0) })
+    }
+    try operations.validate()
+    try await withTransaction { transaction in
+      for operation in operations {
+        switch operation {
+        case .write(let data, let key): try transaction.write(data, key: key)
+        case .remove(let key): try transaction.remove(key: key)
+        case .removeAll: try transaction.removeAll()
+        }
+      }
+    }
+  }
+
+  /// Read under the name.
+  public func read(key: CacheKey) async throws -> Data? {
+    try await base.read(key: keys.stored(key)).map { try keys.value($0, of: key) }
+  }
+
+  /// Read under the name.
+  @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
+    try await readDataAndKeys(keys: keys).map(\.data)
+  }
+
+  /// Read under the name.
+  @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await entries(base.readDataAndKeys(keys: stored(keys)))
+  }
+
+  /// The values under the name.
+  @concurrent public func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
+
+  /// The entries under the name.
+  @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await entries(
+      capabilities.contains(.orderedScans)
+        ? base.scan(.prefix(keys.prefix), limit: nil) : base.readAllDataAndKeys())
+  }
+
+  /// Removed under the name.
+  public func remove(key: CacheKey) async throws { try await base.remove(key: keys.stored(key)) }
+
+  /// Removed under the name, as one batch.
+  @concurrent public func remove(keys: [CacheKey]) async throws { try await base.remove(keys: stored(keys)) }
+
+  /// Removes what is under the name.
+  public func removeAllData() async throws { try await withTransaction { try $0.removeAll() } }
+
+  /// Whether there is an entry under the name.
+  public func keyExists(_ key: CacheKey) async throws -> Bool { try await base.keyExists(keys.stored(key)) }
+
+  /// Those that are under the name.
+  @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    let stored = try await stored(keys)
+    let found = Set(try await base.keysExist(stored))
+    return zip(keys, stored).lazy.filter { found.contains($1) }.map(\.0)
+  }
+
+  /// The number of entries under the name.
+  @concurrent public func keyCount() async throws -> Int {
+    try await base.allKeys().count(where: keys.contains)
+  }
+
+  /// The keys under the name.
+  @concurrent public func allKeys() async throws -> [CacheKey] {
+    let own = try await mapping(base.allKeys().filter(keys.contains)) { keys.key(below: $0) }
+    // In the rare case that only values have the keys.
+    return own.contains(nil) ? try await readAllDataAndKeys().map(\.key) : own.compactMap(\.self)
+  }
+
+  /// The time of the entry under the name.
+  public func createdAt(key: CacheKey) async throws -> Date? {
+    try await base.createdAt(key: keys.stored(key))
+  }
+
+  /// The time of the entry under the name.
+  public func updatedAt(key: CacheKey) async throws -> Date? {
+    try await base.updatedAt(key: keys.stored(key))
+  }
+
+  /// The entries under the name.
+  @concurrent public func readAllEntries() async throws -> [StorageEntry] {
+    try await mapping(base.readAllEntries()) { try keys.entry($0) }.compactMap(\.self)
+  }
+
+  /// Read under the name.
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await mapping(base.readEntries(keys: stored(keys))) { try self.keys.entry($0) }.compactMap(\.self)
+  }
+
+  /// The entries of a range under the name.
+  @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    let scan = try keys.scan(range)
+    if scan.isExact, let page = try await scan.page(base.scan(scan.below, limit: limit)) { return page }
+    return try await scan.page(ofAll: base.scan(scan.below, limit: nil), limit: limit)
+  }
+
+  /// A transaction of the engine below, of which the body gets the part under the name.
+  public func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { try body(transaction(in: $0)) }
+  }
+
+  /// The changes under the name, and `everything` for those of keys that are too long to be stored whole.
+  public func changes() async throws -> StorageChanges {
+    let all = try await base.changes()
+    let (changes, continuation) = StorageChanges.makeStream(leavingOut: all.origin)
+    let task = Task { [keys] in
+      for await change in all {
+        if let change = keys.change(change) { continuation.send(change) }
+      }
+      continuation.finish()
+    }
+    continuation.onTermination { task.cancel() }
+    return changes
+  }
+
+  @concurrent private func stored(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await mapping(keys) { try self.keys.stored($0) }
+  }
+
+  @concurrent private func entries(
+    _ stored: [(key: CacheKey, data: Data)]
+  ) async throws -> [(key: CacheKey, data: Data)] {
+    try await mapping(stored) { try keys.entry($0) }.compactMap(\.self)
+  }
+}
+
+extension StorageEngine {
+  /// The part of this engine's place that has a name: see ``NamespacedEngine``.
+  ///
+  /// - Parameter name: 1 to ``NamespacedEngine/maximumNameLength`` bytes of UTF-8 without a slash. A short one saves room: every entry has it.
+  /// - Throws: `StorageError` with code `invalidKey` for a name that no namespace can have, `unsupported` if the engine has no transactions.
+  public func namespaced(_ name: String) throws -> NamespacedEngine<Self> {
+    try NamespacedEngine(base: self, name: name)
+  }
+}
+
+/// The part of a transaction that is about one namespace.
+private final class NamespacedTransaction: StorageTransaction {
+  /// How many entries are listed at a time to be removed.
+  private static let pageSize = 256
+
+  private let base: any StorageTransaction
+  private let keys: NamespacedKeys
+
+  init(base: any StorageTransaction, keys: NamespacedKeys) { (self.base, self.keys) = (base, keys) }
+
+  func read(key: CacheKey) throws -> Data? {
+    try base.read(key: keys.stored(key)).map { try keys.value($0, of: key) }
+  }
+
+  func read(keys: [CacheKey]) throws -> [Data] {
+    try keys.validate()
+    return try keys.compactMap(read(key:))
+  }
+
+  func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(keys.stored(key)) }
+
+  func keyCount() throws -> Int { try base.allKeys().count(where: keys.contains) }
+
+  func allKeys() throws -> [CacheKey] {
+    let own = try base.allKeys().filter(keys.contains).map(keys.key)
+    return own.contains(nil) ? try scan(.all, limit: nil).map(\.key) : own.compactMap(\.self)
+  }
+
+  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    let scan = try keys.scan(range)
+    if scan.isExact, let page = try scan.page(base.scan(scan.below, limit: limit)) { return page }
+    return try scan.page(ofAll: base.scan(scan.below, limit: nil), limit: limit)
+  }
+
+  func write(_ data: Data, key: CacheKey) throws {
+    try base.write(keys.stored(data, key), key: keys.stored(key))
+  }
+
+  func remove(key: CacheKey) throws { try base.remove(key: keys.stored(key)) }
+
+  func removeAll() throws {
+    while true {
+      let page = try base.scan(.prefix(keys.prefix), limit: Self.pageSize)
+      for (key, _) in page { try base.remove(key: key) }
+      if page.count < Self.pageSize { return }
+    }
+  }
+}
