@@ -51,7 +51,10 @@ let package = Package(
     .trait(
       name: "Encryption",
       description:
-        "Encrypted values in StockroomLayers, where the system has no CryptoKit: needs swift-crypto.")
+        "Encrypted values in StockroomLayers, where the system has no CryptoKit: needs swift-crypto."),
+    .trait(
+      name: "Zstandard",
+      description: "Compressed values in StockroomLayers are compressed by zstd: needs libzstd."),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
@@ -77,10 +80,13 @@ let package = Package(
 
     .systemLibrary(
       name: "StockroomCZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
+    .systemLibrary(
+      name: "StockroomCZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"]), .brew(["zstd"])]),
     .target(
       name: "StockroomLayers",
       dependencies: [
-        "StockroomCore", "StockroomCZlib",
+        "StockroomCore", "StockroomStore", "StockroomCZlib",
+        .target(name: "StockroomCZstd", condition: .when(traits: ["Zstandard"])),
         .product(
           name: "Crypto", package: "swift-crypto",
           condition: .when(platforms: [.linux, .android], traits: ["Encryption"])),

@@ -1,7 +1,7 @@
 /// The MD5 message digest of RFC 1321, which ``CacheKey`` uses to spread texts over short keys.
-enum MD5 {
-  struct Digest {
-    let bytes: [UInt8]
+package enum MD5 {
+  package struct Digest {
+    package let bytes: [UInt8]
 
     /// The sixteen bytes in upper-case hexadecimal, grouped like a UUID.
     var uuidFormatted: String {
@@ -23,7 +23,7 @@ enum MD5 {
   }
 
   /// The digest of the bytes. Costs time proportional to their number.
-  static func digest(of message: some Collection<UInt8>) -> Digest {
+  package static func digest(of message: some Collection<UInt8>) -> Digest {
     var padded = Array(message)
     let bitCount = UInt64(padded.count) &* 8
     padded.append(0x80)

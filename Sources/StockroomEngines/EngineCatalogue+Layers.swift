@@ -6,6 +6,8 @@ extension EngineCatalogue {
   public struct Layer: Sendable {
     /// How the layer is selected on a command line.
     public let name: String
+    /// What an engine promises behind it that it has not promised before.
+    var withCapabilities: EngineCapabilities = []
     /// What an engine no longer promises behind it.
     var withoutCapabilities: EngineCapabilities = []
     /// The layer in front of an engine.
@@ -22,6 +24,22 @@ extension EngineCatalogue {
       Layer(name: "namespaced") { base in
         func wrap(_ base: some StorageEngine) throws -> any StorageEngine { try base.namespaced("part") }
         return try wrap(base)
+      },
+      Layer(name: "checksummed") { base in
+        func wrap(_ base: some StorageEngine) -> any StorageEngine { base.checksummed() }
+        return wrap(base)
+      },
+      Layer(name: "inventory", withCapabilities: [.detectsCorruption]) { base in
+        func wrap(_ base: some StorageEngine) throws -> any StorageEngine {
+          try base.checksummedWithInventory()
+        }
+        return try wrap(base)
+      },
+      Layer(name: "expiring") { base in
+        func wrap(_ base: some StorageEngine) -> any StorageEngine {
+          base.expiring(after: .seconds(200 * 366 * 86_400))
+        }
+        return wrap(base)
       },
     ] + encryptedLayers
 
@@ -73,7 +91,9 @@ extension EngineCatalogue.Entry {
   public func layered(by layers: [EngineCatalogue.Layer]) -> Self {
     guard !layers.isEmpty else { return self }
     let name = ([name] + layers.map(\.name)).joined(separator: "+")
-    let promises = layers.reduce(capabilities) { $0.subtracting($1.withoutCapabilities) }
+    let promises = layers.reduce(capabilities) {
+      $0.union($1.withCapabilities).subtracting($1.withoutCapabilities)
+    }
     var entry = Self(name, name, promises, database: database, open: unlayered)
     entry.layers = self.layers + layers
     return entry

@@ -17,6 +17,17 @@ func openLibrary() async throws -> Store<Song> {
   return try await Store<Song>(storage: library.namespaced("songs"))
 }
 
+func openSessions() async throws -> some StorageEngine {
+  let sessions = try SQLiteStorageEngine(directory: .documents(appendingPath: "Sessions"))
+    .expiring(after: .seconds(3_600))
+  try await sessions.write(Data("Ann".utf8), key: CacheKey(verbatim: "a1"), expiresAfter: .seconds(60))
+  return sessions
+}
+
+func openLedger() throws -> some StorageEngine {
+  try SQLiteStorageEngine(directory: .documents(appendingPath: "Ledger")).checksummedWithInventory()
+}
+
 #if canImport(CryptoKit) || Encryption
   func openLetters() throws -> some StorageEngine {
     let key = try EncryptionKey(identifier: "2026", contentsOf: URL(filePath: "/etc/letters/key"))
@@ -37,5 +48,12 @@ func openLibrary() async throws -> Store<Song> {
     let names = try EncryptionKey(identifier: "names", contentsOf: URL(filePath: "/etc/diary/names"))
     return try SQLiteStorageEngine(directory: .documents(appendingPath: "Diary"))
       .encrypted(with: Keyring(key), hidingKeysWith: names)
+  }
+
+  func signIn() async throws {
+    let key = try EncryptionKey(identifier: "2026", contentsOf: URL(filePath: "/etc/letters/key"))
+    let engine = try SQLiteStorageEngine(directory: .documents(appendingPath: "Account"))
+    let token = SecurelyStoredValue<String>(key: "token", storage: engine.encrypted(with: try Keyring(key)))
+    try await token.set("s3cret")
   }
 #endif

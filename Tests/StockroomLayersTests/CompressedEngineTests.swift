@@ -51,6 +51,30 @@ struct CompressedEngineTests {
     #expect(try await base.compressed().readAllData() == Array(repeating: Self.text, count: 3))
   }
 
+  /// 440 bytes of text, as zlib and zstd themselves have compressed them.
+  @Test(
+    "What zlib and zstd have compressed can be read",
+    arguments: [
+      ("Z", "eNpzzMlRKM8vylZIzEtRyMtXKMhJrNRTcBwVHeSiAFyglME="),
+      ("S", "KLUv/QRo7QAAsEFsbCB3b3JrIGFuZCBubyBwbGF5LiABAD5TnU2uTzLe"),
+    ])
+  func foreign(_ method: String, _ compressed: String) async throws {
+    let size = withUnsafeBytes(of: UInt64(440).littleEndian) { Data($0) }
+    let frame = try #require(Data(base64Encoded: compressed))
+    try await base.write(Data(method.utf8) + size + frame, key: key)
+    #if Zstandard
+      let isReadable = true
+    #else
+      let isReadable = method == "Z"
+    #endif
+    if isReadable {
+      #expect(try await base.compressed().read(key: key) == Self.text.prefix(440))
+    } else {
+      let error = await #expect(throws: StorageError.self) { try await base.compressed().read(key: key) }
+      #expect(error?.code == .unsupported)
+    }
+  }
+
   @Test("A value beyond the limit is too large, and the one before it stays")
   func limit() async throws {
     let engine = base.compressed(maximumValueSize: 1_000)

@@ -15,24 +15,30 @@ import Testing
     ) { try await engine.open($0, .full) }
   }
 
-  /// Of each layer what is about keys and values, and what happens to them on a disk; of all of them together everything but what is about
-  /// the Store.
+  /// Of each layer what is about keys and values, and what becomes of them when a process is killed or the power fails; of all of
+  /// them together, in front of one another, everything but what is about the Store.
   static func checks() throws -> [ConformanceCheck] {
     let names = EngineCatalogue.layers.map(\.name)
     let single = try names.flatMap { layer in
       try suite("memory+\(layer)").checks.filter {
         "KVWRDLTX".contains($0.rule.rawValue.prefix(1)) && !isLong($0)
-      }
-        + suite("sqlite+\(layer)").checks.filter { [.v2, .w4, .w6, .f2].contains($0.rule) }
+      } + suite("sqlite+\(layer)").checks.filter { $0.rule == .w6 && !isLong($0) }
     }
     let stack = try suite((["memory"] + names.filter { $0 != "encrypted" }).joined(separator: "+"))
-    return try single + stack.checks.filter { !$0.rule.isForStores }
+    return try single + stack.checks.filter { !$0.rule.isForStores && !isLong($0) }
       + suite("lmdb+namespaced+compressed").checks.filter { [.w4, .w6, .t1, .x1].contains($0.rule) }
+      + suite("sqlite+inventory").checks.filter { $0.rule == .f2 }
   }
 
-  /// Searches, and places of thousands of entries: they are about an engine's own structures.
+  /// Searches, and places of thousands of entries or megabytes: they are about an engine's own structures.
   private static func isLong(_ check: ConformanceCheck) -> Bool {
-    ["model.", "linearizability.", "life.", "late.", "crowd.", "sizes."].contains { check.id.hasPrefix($0) }
+    let kinds = ["model.", "linearizability.", "life.", "late.", "crowd.", "sizes.", "changes.subscribers-"]
+    let checks: Set = [
+      "batches.of-any-size", "reads.of-100000-keys", "write.beyond-10000-entries", "values.of-megabytes",
+      "values.64-mebibytes", "scan.costs-what-it-returns", "keys.thousands-with-a-long-prefix",
+      "changes.of-a-large-batch",
+    ]
+    return checks.contains(check.id) || kinds.contains { check.id.hasPrefix($0) }
   }
 
   @Test("A layer keeps the contract of the engine below", arguments: try checks())

@@ -16,9 +16,10 @@ package enum CRC32C {
     return tables
   }()
 
-  package static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+  /// - Parameter earlier: The checksum of the bytes before these.
+  package static func checksum(_ bytes: UnsafeRawBufferPointer, after earlier: UInt32 = 0) -> UInt32 {
     tables.withUnsafeBufferPointer { tables in
-      var remainder = ~UInt32(0)
+      var remainder = ~earlier
       var offset = 0
       while offset + 8 <= bytes.count {
         let word = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))

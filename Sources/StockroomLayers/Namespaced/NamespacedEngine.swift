@@ -173,16 +173,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
 
   /// The changes under the name, and `everything` for those of keys that are too long to be stored whole.
   public func changes() async throws -> StorageChanges {
-    let all = try await base.changes()
-    let (changes, continuation) = StorageChanges.makeStream(leavingOut: all.origin)
-    let task = Task { [keys] in
-      for await change in all {
-        if let change = keys.change(change) { continuation.send(change) }
-      }
-      continuation.finish()
-    }
-    continuation.onTermination { task.cancel() }
-    return changes
+    try await base.changes().mapping { [keys] in keys.change($0) }
   }
 
   @concurrent private func stored(_ keys: [CacheKey]) async throws -> [CacheKey] {

@@ -1,0 +1,80 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// Which keys a place has: their number, and the sum of their digests, whatever their order.
+struct Inventory: Equatable {
+  private(set) var count = 0
+  /// The sums of the halves of the keys' MD5 digests, modulo 2^64.
+  private var sums = (UInt64(0), UInt64(0))
+
+  /// Where it is kept in the place: a key of which nobody thinks by chance.
+  static let key = CacheKey(verbatim: "stockroom-inventory-0f6e9c1d5a7b4e2c8d3f60a1b9c7e5d2")
+
+  init() {}
+
+  init(of keys: some Sequence<CacheKey>) { for key in keys { insert(key) } }
+
+  mutating func insert(_ key: CacheKey) {
+    let digest = Self.digest(key)
+    count += 1
+    sums = (sums.0 &+ digest.0, sums.1 &+ digest.1)
+  }
+
+  mutating func remove(_ key: CacheKey) {
+    let digest = Self.digest(key)
+    count -= 1
+    sums = (sums.0 &- digest.0, sums.1 &- digest.1)
+  }
+
+  private static func digest(_ key: CacheKey) -> (UInt64, UInt64) {
+    MD5.digest(of: key.value.utf8).bytes.withUnsafeBytes {
+      (
+        UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: 0, as: UInt64.self)),
+        UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+      )
+    }
+  }
+
+  static func == (left: Self, right: Self) -> Bool { left.count == right.count && left.sums == right.sums }
+
+  // MARK: Stored form
+
+  /// The byte "I", the number of keys and both sums as 8 bytes each, little-endian.
+  var stored: Data {
+    var stored = Data("I".utf8)
+    for number in [UInt64(count), sums.0, sums.1] {
+      withUnsafeBytes(of: number.littleEndian) { stored.append(contentsOf: $0) }
+    }
+    return stored
+  }
+
+  /// - Parameter stored: Nil stands for no keys.
+  /// - Throws: `StorageError` with code `corrupted`.
+  init(stored: Data?) throws {
+    guard let stored else { return }
+    let numbers: [UInt64]? = stored.withUnsafeBytes { bytes in
+      guard bytes.count == 25, bytes[0] == UInt8(ascii: "I") else { return nil }
+      return [1, 9, 17].map {
+        UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: $0, as: UInt64.self))
+      }
+    }
+    guard let numbers, let count = Int(exactly: numbers[0]) else {
+      throw StorageError(.corrupted, "What should be the inventory of a place is none.")
+    }
+    (self.count, sums) = (count, (numbers[1], numbers[2]))
+  }
+
+  /// - Throws: `StorageError` with code `corrupted` if these are not the keys of the inventory.
+  func verify(_ found: Inventory) throws {
+    if found == self { return }
+    throw StorageError(
+      .corrupted,
+      "The inventory of the place has \(count) entries, and \(found.count) are there"
+        + (found.count == count ? ", under other keys." : "."))
+  }
+}

@@ -1,0 +1,51 @@
+#if Zstandard
+  import StockroomCZstd
+  import StockroomCore
+
+  enum Zstd: Compressor {
+    /// A block of 4 bytes may stand for 128 KiB that are all the same (RFC 8878, section 3.1.1.2).
+    static let largestRatio = 32_768
+
+    static func compress(
+      _ value: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer, _ level: CompressionLevel
+    ) throws -> Int? {
+      guard let context = ZSTD_createCCtx() else { throw noMemory(value.count) }
+      defer { ZSTD_freeCCtx(context) }
+      ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level.zstd)
+      ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)
+      let count = ZSTD_compress2(context, target.baseAddress, target.count, value.baseAddress, value.count)
+      guard ZSTD_isError(count) != 0 else { return count }
+      if ZSTD_getErrorCode(count) == ZSTD_error_dstSize_tooSmall { return nil }
+      throw StorageError(.io, "zstd cannot compress \(value.count) bytes: \(name(of: count)).")
+    }
+
+    static func decompress(
+      _ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
+    ) throws {
+      let count = ZSTD_decompress(target.baseAddress, target.count, bytes.baseAddress, bytes.count)
+      if ZSTD_isError(count) != 0 {
+        if ZSTD_getErrorCode(count) == ZSTD_error_memory_allocation { throw noMemory(target.count) }
+        throw Compression.Malformed(reason: "zstd finds an error in \(bytes.count) bytes: \(name(of: count))")
+      }
+      guard count == target.count else {
+        throw Compression.Malformed(reason: "its header says \(target.count) bytes, and there are others")
+      }
+    }
+
+    private static func name(of error: Int) -> String { String(cString: ZSTD_getErrorName(error)) }
+
+    private static func noMemory(_ count: Int) -> StorageError {
+      StorageError(.io, "zstd has no memory for \(count) bytes.")
+    }
+  }
+
+  extension CompressionLevel {
+    fileprivate var zstd: Int32 {
+      switch self {
+      case .fast: 1
+      case .default: 3
+      case .small: 19
+      }
+    }
+  }
+#endif

@@ -1,0 +1,86 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  public import FoundationEssentials
+#else
+  public import Foundation
+#endif
+
+/// What an ``ExpiringEngine`` takes the time from: the ``system``, or something that a test moves by hand.
+public struct ExpiryClock: Sendable {
+  fileprivate let now: @Sendable () -> Timestamp
+  fileprivate let uptime: @Sendable () -> Duration
+
+  /// The system's clock, which may be set, and the one beside it that nobody can set.
+  public static let system = {
+    let start = ContinuousClock.now
+    return ExpiryClock(now: { Timestamp.now() }, uptime: { ContinuousClock.now - start })
+  }()
+
+  /// A clock for tests.
+  ///
+  /// - Parameters:
+  ///   - now: What time it is. May go forward and back.
+  ///   - uptime: How much time has passed since some moment. Never goes back.
+  public init(now: @escaping @Sendable () -> Date, uptime: @escaping @Sendable () -> Duration) {
+    self.init(now: { Timestamp(now()) }, uptime: uptime)
+  }
+
+  private init(now: @escaping @Sendable () -> Timestamp, uptime: @escaping @Sendable () -> Duration) {
+    (self.now, self.uptime) = (now, uptime)
+  }
+}
+
+/// The time by which entries expire, which never goes back: at least as much passes as by the clock that nobody can set, and no less than
+/// the other one is set forward.
+final class ExpiryTime: Sendable {
+  private struct State {
+    var latest: Timestamp
+    var uptime: Duration
+  }
+
+  private let state: MutexProtected<State>
+  private let clock: ExpiryClock
+
+  init(_ clock: ExpiryClock) {
+    self.clock = clock
+    state = MutexProtected(State(latest: clock.now(), uptime: clock.uptime()))
+  }
+
+  func now() -> Timestamp {
+    let (time, uptime) = (clock.now(), clock.uptime())
+    return state.withLock { state in
+      // Another thread may have been here in between.
+      let passed = max(.zero, uptime - state.uptime)
+      state.latest = max(time, state.latest.advanced(by: passed))
+      state.uptime += passed
+      return state.latest
+    }
+  }
+
+  /// It is at least so late: an entry was written then.
+  func note(_ time: Timestamp) {
+    let uptime = clock.uptime()
+    state.withLock { state in
+      if state.latest < time { state = State(latest: time, uptime: max(uptime, state.uptime)) }
+    }
+  }
+}
+
+extension Timestamp {
+  /// The nearest moment that can be stored.
+  init(_ date: Date) {
+    let nanoseconds = (date.timeIntervalSince1970 * 1e9).rounded()
+    self.init(nanoseconds: Int64(exactly: nanoseconds) ?? (nanoseconds > 0 ? .max : .min))
+  }
+
+  /// The moment that is so much later, or the nearest that can be stored.
+  func advanced(by duration: Duration) -> Timestamp {
+    let (seconds, attoseconds) = duration.components
+    let farthest = Timestamp(nanoseconds: seconds > 0 ? .max : .min)
+    let (whole, isTooLong) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
+    let (amount, isTooMuch) = whole.addingReportingOverflow(attoseconds / 1_000_000_000)
+    let (sum, isTooLate) = nanoseconds.addingReportingOverflow(amount)
+    return isTooLong || isTooMuch || isTooLate ? farthest : Timestamp(nanoseconds: sum)
+  }
+}

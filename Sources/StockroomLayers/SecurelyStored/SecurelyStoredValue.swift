@@ -1,0 +1,155 @@
+#if canImport(CryptoKit) || Encryption
+  import Observation
+  public import StockroomCore
+  public import StockroomStore
+
+  /// A single secret, such as a token: stored in the keychain on Apple's systems, and encrypted in any engine on all systems.
+  ///
+  /// ```swift
+  /// @SecurelyStoredValue<String>(key: "authToken", storage: engine.encrypted(with: keyring)) var authToken
+  ///
+  /// try await $authToken.valueHasLoaded()
+  /// authToken                                 // nil, until something is stored
+  /// try await $authToken.set("…")
+  /// try await $authToken.remove()
+  /// ```
+  ///
+  /// The value is read through the property, which is optional, and changed through its projection, the `$` form, which is this class. Loading,
+  /// order, errors, observation and changes by others are those of `AsyncStoredValue`, on which it is built. A value that cannot be
+  /// decrypted is one that cannot be read: the property is nil, and ``failure`` is the error.
+  ///
+  /// In memory the value is not protected.
+  @propertyWrapper
+  public final class SecurelyStoredValue<Item: StorableItem>: Sendable {
+    let stored: AsyncStoredValue<Item?>
+
+    /// A secret in an engine whose values are encrypted.
+    ///
+    /// - Parameters:
+    ///   - key: The key, of any length and content.
+    ///   - storage: The engine, in front of which there may be no other layer.
+    ///   - codec: Converts the value to bytes.
+    public init(
+      key: String, storage: EncryptedEngine<some StorageEngine>, codec: some Codec = JSONCodec()
+    ) {
+      stored = AsyncStoredValue(storage: storage, key: key, codec: codec)
+    }
+
+    /// A secret in an engine whose values are encrypted, and whose keys are hidden.
+    public init(
+      key: String, storage: HiddenKeysEngine<EncryptedEngine<some StorageEngine>>,
+      codec: some Codec = JSONCodec()
+    ) {
+      stored = AsyncStoredValue(storage: storage, key: key, codec: codec)
+    }
+
+    #if canImport(Security)
+      /// A secret in the keychain.
+      ///
+      /// - Parameters:
+      ///   - key: The account of the generic password.
+      ///   - keychain: Where in the keychain. Default: the passwords of this program.
+      ///   - codec: Converts the value to bytes.
+      public init(
+        key: String, keychain: KeychainStorageEngine = KeychainStorageEngine(),
+        codec: some Codec = JSONCodec()
+      ) {
+        stored = AsyncStoredValue(storage: keychain, key: key, codec: codec)
+      }
+    #endif
+
+    /// The secret; nil until it has loaded, and if none is stored or it cannot be read. O(1).
+    public var wrappedValue: Item? { stored.wrappedValue }
+
+    /// This object, with the operations on the value.
+    public var projectedValue: SecurelyStoredValue<Item> { self }
+
+    /// The error of loading the value: with code `permissionDenied` if the key is wrong, `corrupted` if the stored value has been changed,
+    /// `decodingFailed`, or what the engine threw. Nil if there was none.
+    public var failure: StorageError? { stored.failure }
+
+    /// Waits until the value has been loaded, and for all earlier operations.
+    ///
+    /// - Throws: ``failure``; `CancellationError`. The next call tries again.
+    public func valueHasLoaded() async throws { try await stored.valueHasLoaded() }
+
+    /// The value, once it has been loaded; nil if none is stored. Waits and throws as ``valueHasLoaded()``.
+    public func get() async throws -> Item? { try await stored.get() }
+
+    /// A stream of the present value, then of the value after each change, in order. Each call returns a new stream.
+    ///
+    /// No change is skipped. Values that have not been read are buffered without limit. The stream ends when this object is released.
+    public var values: AsyncStream<Item?> { stored.values }
+
+    /// Stores a value, also in place of one that cannot be read. One write.
+    ///
+    /// - Throws: `StorageError` with code `encodingFailed`; what the engine throws; `CancellationError`.
+    public func set(_ value: Item) async throws { try await stored.set(value) }
+
+    /// Removes the stored value, also one that cannot be read. The value is nil then.
+    ///
+    /// - Throws: what the engine throws; `CancellationError`.
+    public func remove() async throws { try await stored.reset() }
+
+    /// Reads, changes and stores the value atomically with regard to other operations on this object. Stores nothing if the closure throws, and
+    /// removes the value if it becomes nil. One write, after loading if that has not been done.
+    ///
+    /// - Throws: what the closure throws; as ``valueHasLoaded()`` if the present value could not be read; as ``set(_:)``.
+    public func update(_ change: @Sendable (inout Item?) throws -> Void) async throws {
+      try await stored.update(change)
+    }
+  }
+
+  extension SecurelyStoredValue: Observable {}
+
+  /// Changes of a part of the value. Each is one ``SecurelyStoredValue/update(_:)`` and throws as that does.
+  extension SecurelyStoredValue {
+    /// Sets one property of the value, if there is one.
+    public func set<Value: Sendable>(
+      _ keyPath: any WritableKeyPath<Item, Value> & Sendable, to value: Value
+    ) async throws {
+      try await update { $0?[keyPath: keyPath] = value }
+    }
+
+    /// Toggles the value. None counts as false.
+    public func toggle() async throws where Item == Bool {
+      try await update { $0 = !($0 ?? false) }
+    }
+
+    /// Appends an element. None counts as empty.
+    public func append(_ element: Item.Element) async throws
+    where Item: RangeReplaceableCollection, Item.Element: Sendable {
+      try await update { item in
+        var elements = item ?? Item()
+        elements.append(element)
+        item = elements
+      }
+    }
+
+    /// Replaces the first element that equals `element`. Does nothing if there is none.
+    public func replace(_ element: Item.Element, with replacement: Item.Element) async throws
+    where Item: RangeReplaceableCollection, Item.Element: Equatable & Sendable {
+      try await update { _ = $0?.replaceFirst(element, with: replacement) }
+    }
+
+    /// Removes all elements that equal `element`, or appends it if there is none. No value counts as empty.
+    public func togglePresence(_ element: Item.Element) async throws
+    where Item: RangeReplaceableCollection, Item.Element: Equatable & Sendable {
+      try await update { item in
+        var elements = item ?? Item()
+        elements.togglePresence(of: element)
+        item = elements
+      }
+    }
+
+    /// Sets the value of a key of the dictionary; nil removes the key. No dictionary counts as empty.
+    public func update<Key: Hashable & Sendable, Value: Sendable>(key: Key, value: Value?) async throws
+    where Item == [Key: Value] {
+      try await update { item in
+        var dictionary = item ?? [:]
+        dictionary[key] = value
+        item = dictionary
+      }
+    }
+  }
+#endif

@@ -1,0 +1,176 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+import StockroomLayers
+import StockroomMemory
+import TestFixtures
+import Testing
+
+@Suite("Values with checksums")
+struct ChecksummedEngineTests {
+  private let base = MemoryStorageEngine()
+  private let key = CacheKey(verbatim: "k")
+
+  @Test("What is stored is the checksum of key and value, and the value")
+  func form() async throws {
+    // The checksum of "123456789" is the check value of CRC-32C.
+    try await base.checksummed().write(Data("6789".utf8), key: CacheKey(verbatim: "12345"))
+    let stored = try await base.read(key: CacheKey(verbatim: "12345"))
+    #expect(stored == Data([0x83, 0x92, 0x06, 0xE3]) + Data("6789".utf8))
+  }
+
+  @Test("Values of every length come back")
+  func roundTrip() async throws {
+    for count in [0, 1, 7, 8, 9, 4_096, 200_000] {
+      let value = Data((0..<count).map { UInt8(truncatingIfNeeded: $0) })
+      try await base.checksummed().write(value, key: key)
+      let found = try #require(try await base.checksummed().read(key: key))
+      #expect(found == value)
+      #expect(found.startIndex == 0)
+    }
+  }
+
+  @Test("Every bit that is flipped, every byte that is cut off or added, is found")
+  func damage() async throws {
+    let engine = base.checksummed()
+    try await engine.write(Data("A value of some length.".utf8), key: key)
+    let stored = try #require(try await base.read(key: key))
+    var damaged: [Data] = (0..<stored.count).map { stored.prefix($0) } + [stored + [0], [0] + stored]
+    for bit in 0..<stored.count * 8 {
+      var flipped = stored
+      flipped[bit / 8] ^= 1 << (bit % 8)
+      damaged.append(flipped)
+    }
+    for stored in damaged {
+      try await base.write(Data(stored), key: key)
+      try await expectCorrupted(engine)
+    }
+  }
+
+  @Test("Values that have been exchanged are found")
+  func exchange() async throws {
+    let (engine, other) = (base.checksummed(), CacheKey(verbatim: "l"))
+    try await engine.write([(key, Data("one".utf8)), (other, Data("two".utf8))])
+    let stored = try await base.read(keys: [key, other])
+    try await base.write([(key, stored[1]), (other, stored[0])])
+    try await expectCorrupted(engine)
+  }
+
+  /// Everything that reads values throws.
+  private func expectCorrupted(_ engine: ChecksummedEngine<MemoryStorageEngine>) async throws {
+    let key = key
+    let readings: [@Sendable () async throws -> Void] = [
+      { _ = try await engine.read(key: key) }, { _ = try await engine.read(keys: [key]) },
+      { _ = try await engine.readAllData() }, { _ = try await engine.readAllEntries() },
+      { _ = try await engine.scan(.all, limit: nil) }, { try await engine.verify() },
+      { _ = try await engine.withTransaction { try $0.read(key: key) } },
+    ]
+    for reading in readings {
+      let error = await #expect(throws: StorageError.self) { try await reading() }
+      #expect(error?.code == .corrupted)
+    }
+  }
+}
+
+@Suite("Places with an inventory")
+struct InventoryEngineTests {
+  private let base = MemoryStorageEngine()
+  private let keys = (0..<20).map { CacheKey(verbatim: "key \($0)") }
+  private let value = Data("value".utf8)
+
+  private func expectCorrupted(
+    _ location: SourceLocation = #_sourceLocation, _ work: () async throws -> Void
+  ) async {
+    let error = await #expect(throws: StorageError.self, sourceLocation: location) { try await work() }
+    #expect(error?.code == .corrupted, sourceLocation: location)
+  }
+
+  @Test(
+    "What is missing, additional or under another key is found by the first call of another opening, and by verify()"
+  )
+  func missing() async throws {
+    let open = try base.checksummedWithInventory()
+    try await open.write(keys.map { ($0, value) })
+    try await open.remove(keys: [keys[0], keys[1], CacheKey(verbatim: "absent")])
+    try await open.verify()
+    let sound = try await base.readAllDataAndKeys()
+    let stored = try #require(try await base.read(key: keys[5]))
+    let damages: [[StorageOperation]] =
+      sound.map { [.remove(key: $0.key)] } + [
+        [.write(stored, key: keys[0])],
+        [.remove(key: keys[5]), .write(stored, key: CacheKey(verbatim: "other"))],
+        sound.dropFirst().map { .remove(key: $0.key) },
+      ]
+    for damage in damages {
+      try await base.apply(damage)
+      let reopened = try base.checksummedWithInventory()
+      await expectCorrupted { _ = try await reopened.read(key: keys[10]) }
+      await expectCorrupted { _ = try await reopened.allKeys() }
+      await expectCorrupted { try await reopened.write(value, key: keys[10]) }
+      await expectCorrupted { try await reopened.removeAllData() }
+      await expectCorrupted { try await open.verify() }
+      try await base.apply([.removeAll] + sound.map { .write($0.data, key: $0.key) })
+      #expect(try await reopened.keyCount() == 18)
+    }
+  }
+
+  @Test("Whatever is done, the inventory is that of the keys, and no call shows it")
+  func inventory() async throws {
+    let engine = try base.checksummedWithInventory()
+    let model = MemoryStorageEngine()
+    var generator = SeededRandom(seed: 20)
+    for _ in 0..<400 {
+      let operations = (0..<Int.random(in: 1...6, using: &generator)).map { _ -> StorageOperation in
+        let key = keys.randomElement(using: &generator) ?? keys[0]
+        switch Int.random(in: 0..<20, using: &generator) {
+        case 0: return .removeAll
+        case 1..<8: return .remove(key: key)
+        default: return .write(Data(key.value.utf8), key: key)
+        }
+      }
+      try await engine.apply(operations)
+      try await model.apply(operations)
+      try await base.checksummedWithInventory().verify()
+      #expect(try await engine.keyCount() == model.keyCount())
+      #expect(try await engine.readAllEntries().map(\.key) == model.readAllEntries().map(\.key))
+      for limit in [nil, 0, 1, 5, .max] {
+        #expect(
+          try await engine.scan(.all, limit: limit).map(\.key) == model.scan(.all, limit: limit).map(\.key))
+      }
+    }
+  }
+
+  @Test("A body that throws, or only reads, leaves the inventory as it is; a refused key does too")
+  func undone() async throws {
+    struct Undone: Error {}
+    let engine = try base.checksummedWithInventory()
+    try await engine.write(value, key: keys[0])
+    let before = try await base.readAllDataAndKeys().map(\.data)
+    await #expect(throws: Undone.self) {
+      try await engine.withTransaction { [keys, value] transaction in
+        try transaction.write(value, key: keys[1])
+        throw Undone()
+      }
+    }
+    #expect(try await engine.withTransaction { try $0.keyCount() } == 1)
+    let own = try #require(try await base.allKeys().first { $0 != keys[0] })
+    let error = await #expect(throws: StorageError.self) { try await engine.write(value, key: own) }
+    #expect(error?.code == .invalidKey)
+    try await engine.remove(key: own)
+    #expect(try await engine.read(key: own) == nil)
+    #expect(try await engine.keysExist([own, keys[0]]) == [keys[0]])
+    #expect(try await base.readAllDataAndKeys().map(\.data) == before)
+  }
+
+  @Test("An engine without transactions has no inventory")
+  func unsupported() throws {
+    struct WithoutTransactions: StorageLayer {
+      let base: MemoryStorageEngine
+      var capabilities: EngineCapabilities { base.capabilities.subtracting(.transactions) }
+    }
+    let error = #expect(throws: StorageError.self) {
+      try WithoutTransactions(base: base).checksummedWithInventory()
+    }
+    #expect(error?.code == .unsupported)
+  }
+}
