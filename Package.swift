@@ -62,7 +62,8 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-crypto", "3.12.0"..<"5.0.0"),
   ],
   targets: [
-    .target(name: "StockroomCore", swiftSettings: settings),
+    .target(name: "StockroomCChecksum"),
+    .target(name: "StockroomCore", dependencies: ["StockroomCChecksum"], swiftSettings: settings),
     .target(name: "StockroomStore", dependencies: ["StockroomCore"], swiftSettings: settings),
     .target(
       name: "Stockroom", dependencies: ["StockroomCore", "StockroomStore", "StockroomSQLite"],

@@ -26,7 +26,7 @@ enum NamedValue {
     guard 1...CacheKey.maximumLength ~= length, combined.count >= 2 + length,
       let name = String(validating: combined[(start + 2)..<(start + 2 + length)], as: UTF8.self)
     else { throw malformed }
-    return (CacheKey(verbatim: name), Data(combined[(start + 2 + length)...]))
+    return (CacheKey(verbatim: name), combined.subdata(in: (start + 2 + length)..<combined.endIndex))
   }
 
   private static var malformed: StorageError {

@@ -21,6 +21,22 @@ import Testing
 
   @Test("The published vectors have the published checksums", arguments: vectors.indices)
   func checksums(index: Int) {
-    #expect(CRC32C.checksum(Self.vectors[index].bytes) == Self.vectors[index].checksum)
+    let (bytes, checksum) = Self.vectors[index]
+    #expect(CRC32C.checksum(bytes) == checksum)
+    #expect(bytes.withUnsafeBytes { CRC32C.checksumByTables($0) } == checksum)
+  }
+
+  @Test("A checksum goes on after that of the bytes before, whatever computes it")
+  func parts() {
+    let bytes = (0..<1_000).map { UInt8(truncatingIfNeeded: $0 &* 37) }
+    let whole = CRC32C.checksum(bytes)
+    bytes.withUnsafeBytes { bytes in
+      for count in 0...100 {
+        let (first, second) = (bytes[..<count], bytes[count...])
+        let earlier = CRC32C.checksum(UnsafeRawBufferPointer(rebasing: first))
+        #expect(CRC32C.checksum(UnsafeRawBufferPointer(rebasing: second), after: earlier) == whole)
+        #expect(CRC32C.checksumByTables(UnsafeRawBufferPointer(rebasing: second), after: earlier) == whole)
+      }
+    }
   }
 }

@@ -1,6 +1,10 @@
+import StockroomCChecksum
+
 /// CRC-32 with the polynomial of Castagnoli (RFC 3720, appendix B.4): tells a torn or corrupted write from a whole one. LevelDB
 /// puts it on what it writes.
 package enum CRC32C {
+  private static let hasInstruction = stockroom_crc32c_has_instruction()
+
   /// Remainders of a byte followed by 0 to 7 zero bytes, so that eight bytes take one step.
   private static let tables: [UInt32] = {
     var tables = [UInt32](repeating: 0, count: 8 * 256)
@@ -18,6 +22,14 @@ package enum CRC32C {
 
   /// - Parameter earlier: The checksum of the bytes before these.
   package static func checksum(_ bytes: UnsafeRawBufferPointer, after earlier: UInt32 = 0) -> UInt32 {
+    if hasInstruction { return ~stockroom_crc32c_update(~earlier, bytes.baseAddress, bytes.count) }
+    return checksumByTables(bytes, after: earlier)
+  }
+
+  /// As ``checksum(_:after:)``, on any processor.
+  package static func checksumByTables(
+    _ bytes: UnsafeRawBufferPointer, after earlier: UInt32 = 0
+  ) -> UInt32 {
     tables.withUnsafeBufferPointer { tables in
       var remainder = ~earlier
       var offset = 0

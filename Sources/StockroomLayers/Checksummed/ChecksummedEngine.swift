@@ -47,7 +47,7 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
     guard isRight else {
       throw StorageError(.corrupted, "The checksum of \(key) is not that of its value.")
     }
-    return Data(stored.dropFirst(Self.checksumSize))
+    return stored.subdata(in: (stored.startIndex + Self.checksumSize)..<stored.endIndex)
   }
 
   private static func checksum(_ value: UnsafeRawBufferPointer, _ key: CacheKey) -> UInt32 {

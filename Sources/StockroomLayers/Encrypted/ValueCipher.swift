@@ -47,6 +47,8 @@
 
     private struct State {
       var current: DataKey?
+      /// What was decrypted last.
+      var last: (header: Data, key: SymmetricKey)?
       /// Data keys by their headers.
       var known: [Data: SymmetricKey] = [:]
     }
@@ -83,7 +85,7 @@
       do {
         let box = try AES.GCM.SealedBox(combined: stored.dropFirst(header.count))
         let value = try AES.GCM.open(
-          box, using: dataKey, authenticating: Self.authenticated(Data(header), key))
+          box, using: dataKey, authenticating: Self.authenticated(header, key))
         return value.startIndex == 0 ? value : Data(value)
       } catch {
         throw Self.corrupted(key, "it is not authentic", error)
@@ -100,9 +102,13 @@
     private static func overhead(of header: Data) -> Int { header.count + nonceLength + tagLength }
 
     private static func authenticated(_ header: Data, _ key: CacheKey) -> Data {
-      var data = header
-      data.append(contentsOf: key.value.utf8)
-      return data
+      var name = key.value
+      return name.withUTF8 { name in
+        var data = Data(capacity: header.count + name.count)
+        data.append(header)
+        data.append(name)
+        return data
+      }
     }
 
     /// The header of a stored value, as a slice of it.
@@ -144,7 +150,14 @@
     }
 
     private func dataKey(of header: Data) throws -> SymmetricKey {
-      if let known = state.withLock({ $0.known[header] }) { return known }
+      let known = state.withLock { state -> SymmetricKey? in
+        // Most values are of the same opening as the one before.
+        if let last = state.last, last.header == header { return last.key }
+        let known = state.known[header]
+        if let known { state.last = (Data(header), known) }
+        return known
+      }
+      if let known { return known }
       let key = try keyring.unwrap(
         Data(header.dropLast(Self.checksumLength).suffix(Self.wrappedLength)),
         withKey: Self.identifier(in: header))

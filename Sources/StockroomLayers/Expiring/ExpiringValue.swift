@@ -36,7 +36,7 @@ struct ExpiringValue {
   /// - Throws: `StorageError` with code `corrupted` if there is no time in front.
   init(_ stored: Data, key: CacheKey) throws {
     times = try Self.times(of: stored, key: key)
-    data = Data(stored.dropFirst(times == nil ? 1 : Self.headerSize))
+    data = stored.subdata(in: (stored.startIndex + (times == nil ? 1 : Self.headerSize))..<stored.endIndex)
   }
 
   /// As ``init(_:key:)``, without the value.
