@@ -1,5 +1,6 @@
 public import StockroomCore
 import StockroomLayers
+import Synchronization
 
 extension EngineCatalogue {
   /// One of the layers that can be put in front of any engine.
@@ -39,6 +40,10 @@ extension EngineCatalogue {
         func wrap(_ base: some StorageEngine) -> any StorageEngine {
           base.expiring(after: .seconds(200 * 366 * 86_400))
         }
+        return wrap(base)
+      },
+      Layer(name: "instrumented") { base in
+        func wrap(_ base: some StorageEngine) -> any StorageEngine { base.instrumented(by: CallCounter()) }
         return wrap(base)
       },
     ] + encryptedLayers
@@ -108,4 +113,11 @@ extension EngineCatalogue.Entry {
   public func inFront(of base: any StorageEngine) throws -> any StorageEngine {
     try layers.reduce(base) { try $1.wrap($0) }
   }
+}
+
+/// Counts calls: about the least that an instrument can cost.
+private final class CallCounter: StorageInstrument {
+  private let calls = Atomic(0)
+
+  func record(_ call: StorageCall) { calls.wrappingAdd(1, ordering: .relaxed) }
 }

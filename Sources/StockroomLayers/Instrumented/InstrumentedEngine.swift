@@ -1,0 +1,298 @@
+public import StockroomCore
+
+#if canImport(FoundationEssentials)
+  public import FoundationEssentials
+#else
+  public import Foundation
+#endif
+
+/// Has instruments record every call: what ``StockroomCore/StorageEngine/instrumented(as:by:_:)`` returns.
+///
+/// Nothing else changes: results, errors, capabilities and the place are those of the engine below. See <doc:MeasuringCalls>.
+///
+/// Costs two looks at the clock for each call, and what the instruments cost. Where many values are read or written their sizes are added
+/// up, O(N).
+public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
+  /// The engine whose calls are recorded.
+  public let base: Base
+  /// What the engine is called in ``StorageCall/engine``.
+  public let name: String
+  private let instrument: any StorageInstrument
+
+  init(base: Base, name: String?, instruments: [any StorageInstrument]) {
+    self.base = base
+    self.name = name ?? String(describing: Base.self)
+    instrument = instruments.count == 1 ? instruments[0] : InstrumentGroup(instruments: instruments)
+  }
+
+  // MARK: Writing
+
+  /// Written by the engine below, and recorded.
+  public func write(_ data: Data, key: CacheKey) async throws {
+    try await measure(.write, CallCounts(entriesRequested: 1, bytesWritten: data.count)) {
+      try await base.write(data, key: key)
+    }
+  }
+
+  /// Written by the engine below, and recorded.
+  @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await measure(
+      .writeMany,
+      CallCounts(entriesRequested: dataAndKeys.count, bytesWritten: dataAndKeys.byteCount(of: \.data))
+    ) {
+      try await base.write(dataAndKeys)
+    }
+  }
+
+  /// Done by the engine below, and recorded.
+  @concurrent public func apply(_ operations: [StorageOperation]) async throws {
+    try await measure(.apply, operations.counts) { try await base.apply(operations) }
+  }
+
+  /// Removed by the engine below, and recorded.
+  public func remove(key: CacheKey) async throws {
+    try await measure(.remove, CallCounts(entriesRequested: 1)) { try await base.remove(key: key) }
+  }
+
+  /// Removed by the engine below, and recorded.
+  public func remove(keys: [CacheKey]) async throws {
+    try await measure(.removeMany, CallCounts(entriesRequested: keys.count)) {
+      try await base.remove(keys: keys)
+    }
+  }
+
+  /// Removed by the engine below, and recorded.
+  public func removeAllData() async throws {
+    try await measure(.removeAllData) { try await base.removeAllData() }
+  }
+
+  // MARK: Reading
+
+  /// Read by the engine below, and recorded.
+  public func read(key: CacheKey) async throws -> Data? {
+    try await measure(.read, CallCounts(entriesRequested: 1)) {
+      try await base.read(key: key)
+    } counting: {
+      if let data = $1 { ($0.entriesReturned, $0.bytesRead) = (1, data.count) }
+    }
+  }
+
+  /// Read by the engine below, and recorded.
+  @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
+    try await measure(.readMany, CallCounts(entriesRequested: keys.count)) {
+      try await base.read(keys: keys)
+    } counting: {
+      $0.add($1, \.self)
+    }
+  }
+
+  /// Read by the engine below, and recorded.
+  @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await measure(.readDataAndKeys, CallCounts(entriesRequested: keys.count)) {
+      try await base.readDataAndKeys(keys: keys)
+    } counting: {
+      $0.add($1, \.data)
+    }
+  }
+
+  /// Read by the engine below, and recorded.
+  @concurrent public func readAllData() async throws -> [Data] {
+    try await measure(.readAllData) {
+      try await base.readAllData()
+    } counting: {
+      $0.add($1, \.self)
+    }
+  }
+
+  /// Read by the engine below, and recorded.
+  @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await measure(.readAllDataAndKeys) {
+      try await base.readAllDataAndKeys()
+    } counting: {
+      $0.add($1, \.data)
+    }
+  }
+
+  /// Read by the engine below, and recorded.
+  @concurrent public func readAllEntries() async throws -> [StorageEntry] {
+    try await measure(.readAllEntries) {
+      try await base.readAllEntries()
+    } counting: {
+      $0.add($1, \.data)
+    }
+  }
+
+  /// Read by the engine below, and recorded.
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await measure(.readEntries, CallCounts(entriesRequested: keys.count)) {
+      try await base.readEntries(keys: keys)
+    } counting: {
+      $0.add($1, \.data)
+    }
+  }
+
+  /// Read by the engine below, and recorded.
+  @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await measure(.scan) {
+      try await base.scan(range, limit: limit)
+    } counting: {
+      $0.add($1, \.data)
+    }
+  }
+
+  // MARK: Keys and times
+
+  /// Asked of the engine below, and recorded.
+  public func keyExists(_ key: CacheKey) async throws -> Bool {
+    try await measure(.keyExists, CallCounts(entriesRequested: 1)) {
+      try await base.keyExists(key)
+    } counting: {
+      $0.entriesReturned = $1 ? 1 : 0
+    }
+  }
+
+  /// Asked of the engine below, and recorded.
+  public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await measure(.keysExist, CallCounts(entriesRequested: keys.count)) {
+      try await base.keysExist(keys)
+    } counting: {
+      $0.entriesReturned = $1.count
+    }
+  }
+
+  /// Asked of the engine below, and recorded.
+  public func keyCount() async throws -> Int { try await measure(.keyCount) { try await base.keyCount() } }
+
+  /// Listed by the engine below, and recorded.
+  public func allKeys() async throws -> [CacheKey] {
+    try await measure(.allKeys) {
+      try await base.allKeys()
+    } counting: {
+      $0.entriesReturned = $1.count
+    }
+  }
+
+  /// Asked of the engine below, and recorded.
+  public func createdAt(key: CacheKey) async throws -> Date? {
+    try await measure(.createdAt, CallCounts(entriesRequested: 1)) {
+      try await base.createdAt(key: key)
+    } counting: {
+      $0.entriesReturned = $1 == nil ? 0 : 1
+    }
+  }
+
+  /// Asked of the engine below, and recorded.
+  public func updatedAt(key: CacheKey) async throws -> Date? {
+    try await measure(.updatedAt, CallCounts(entriesRequested: 1)) {
+      try await base.updatedAt(key: key)
+    } counting: {
+      $0.entriesReturned = $1 == nil ? 0 : 1
+    }
+  }
+
+  // MARK: Transactions, changes and the rest
+
+  /// A transaction of the engine below, recorded as one call with what the last run of its body read and wrote.
+  public func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let counter = TransactionCounter()
+    return try await measure(.withTransaction, counter.counts) {
+      try await base.withTransaction { transaction in
+        counter.reset()
+        return try body(CountedTransaction(base: transaction, counter: counter))
+      }
+    }
+  }
+
+  /// The stream of the engine below. The subscription is recorded, and not what the stream yields.
+  public func changes() async throws -> StorageChanges {
+    try await measure(.changes) { try await base.changes() }
+  }
+
+  /// Done by the engine below, and recorded.
+  public func verify() async throws { try await measure(.verify) { try await base.verify() } }
+
+  /// Closes the engine below, and is recorded.
+  public func close() async throws { try await measure(.close) { try await base.close() } }
+
+  // MARK: Measuring
+
+  /// Does the work, and has it recorded.
+  ///
+  /// - Parameters:
+  ///   - counts: What the call is about, found out when it has ended.
+  ///   - count: Adds what is known from the result.
+  @inline(__always)
+  private func measure<Result>(
+    _ operation: StorageCall.Operation, _ counts: @autoclosure () -> CallCounts = CallCounts(),
+    _ work: () async throws -> Result, counting count: (inout CallCounts, Result) -> Void = { _, _ in }
+  ) async throws -> Result {
+    let start = ContinuousClock.now
+    do {
+      let result = try await work()
+      let end = ContinuousClock.now
+      var counts = counts()
+      count(&counts, result)
+      record(operation, from: start, to: end, .success, counts)
+      return result
+    } catch {
+      record(operation, from: start, to: .now, .init(error), counts())
+      throw error
+    }
+  }
+
+  private func record(
+    _ operation: StorageCall.Operation, from start: ContinuousClock.Instant, to end: ContinuousClock.Instant,
+    _ outcome: StorageCall.Outcome, _ counts: CallCounts
+  ) {
+    instrument.record(
+      StorageCall(
+        operation, engine: name, start: start, duration: end - start, outcome: outcome,
+        entriesRequested: counts.entriesRequested, entriesReturned: counts.entriesReturned,
+        bytesRead: counts.bytesRead, bytesWritten: counts.bytesWritten))
+  }
+}
+
+extension CallCounts {
+  /// Adds entries that were returned. O(N).
+  fileprivate mutating func add<Entry>(_ entries: [Entry], _ value: (Entry) -> Data) {
+    entriesReturned = entries.count
+    bytesRead = entries.byteCount(of: value)
+  }
+}
+
+extension [StorageOperation] {
+  /// O(N).
+  fileprivate var counts: CallCounts {
+    var counts = CallCounts()
+    for operation in self {
+      switch operation {
+      case .write(let data, _):
+        counts.entriesRequested += 1
+        counts.bytesWritten += data.count
+      case .remove: counts.entriesRequested += 1
+      case .removeAll: break
+      }
+    }
+    return counts
+  }
+}
+
+extension StorageEngine {
+  /// This engine, with every call recorded. See ``InstrumentedEngine``.
+  ///
+  /// ```swift
+  /// engine.instrumented(as: "songs", by: MetricsInstrument(), SlowCallLog(over: .seconds(1)) { print($0) })
+  /// ```
+  ///
+  /// - Parameters:
+  ///   - name: What instruments call the engine; the name of its type if that is nil.
+  ///   - instrument: Records every call.
+  ///   - others: So do they, after it and in this order.
+  public func instrumented(
+    as name: String? = nil, by instrument: any StorageInstrument, _ others: any StorageInstrument...
+  ) -> InstrumentedEngine<Self> {
+    InstrumentedEngine(base: self, name: name, instruments: [instrument] + others)
+  }
+}

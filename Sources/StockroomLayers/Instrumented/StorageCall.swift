@@ -1,0 +1,148 @@
+public import StockroomCore
+
+/// A call of an engine that has ended: what a ``StorageInstrument`` records.
+///
+/// It has sizes and numbers, and neither keys nor values.
+public struct StorageCall: Sendable {
+  /// What was called.
+  public let operation: Operation
+  /// The name that the engine has for instruments: see ``StockroomCore/StorageEngine/instrumented(as:by:_:)``.
+  public let engine: String
+  /// When it began.
+  public let start: ContinuousClock.Instant
+  /// How long it took, waiting included.
+  public let duration: Duration
+  /// How it ended.
+  public let outcome: Outcome
+  /// How many keys it named, repeats included. For a transaction: those that its body read, wrote and removed.
+  public let entriesRequested: Int
+  /// How many entries, or parts of them (values, keys, times), it returned; 0 if it threw. For a transaction: those that its body read.
+  public let entriesReturned: Int
+  /// How many bytes the values have that it returned. For a transaction: those that its body read.
+  public let bytesRead: Int
+  /// How many bytes the values have that it was to write, whether or not it did.
+  public let bytesWritten: Int
+
+  /// A call with these parts, for tests of instruments.
+  public init(
+    _ operation: Operation, engine: String, start: ContinuousClock.Instant = .now, duration: Duration = .zero,
+    outcome: Outcome = .success, entriesRequested: Int = 0, entriesReturned: Int = 0, bytesRead: Int = 0,
+    bytesWritten: Int = 0
+  ) {
+    self.operation = operation
+    self.engine = engine
+    self.start = start
+    self.duration = duration
+    self.outcome = outcome
+    self.entriesRequested = entriesRequested
+    self.entriesReturned = entriesReturned
+    self.bytesRead = bytesRead
+    self.bytesWritten = bytesWritten
+  }
+}
+
+extension StorageCall {
+  /// A requirement of `StorageEngine`.
+  public enum Operation: String, Sendable, CaseIterable {
+    /// `write(_:key:)`
+    case write
+    /// `write(_:)`
+    case writeMany
+    /// `read(key:)`
+    case read
+    /// `read(keys:)`
+    case readMany
+    /// `readDataAndKeys(keys:)`
+    case readDataAndKeys
+    /// `readAllData()`
+    case readAllData
+    /// `readAllDataAndKeys()`
+    case readAllDataAndKeys
+    /// `remove(key:)`
+    case remove
+    /// `remove(keys:)`
+    case removeMany
+    /// `removeAllData()`
+    case removeAllData
+    /// `keyExists(_:)`
+    case keyExists
+    /// `keysExist(_:)`
+    case keysExist
+    /// `keyCount()`
+    case keyCount
+    /// `allKeys()`
+    case allKeys
+    /// `createdAt(key:)`
+    case createdAt
+    /// `updatedAt(key:)`
+    case updatedAt
+    /// `readAllEntries()`
+    case readAllEntries
+    /// `readEntries(keys:)`
+    case readEntries
+    /// `apply(_:)`
+    case apply
+    /// `scan(_:limit:)`
+    case scan
+    /// `withTransaction(_:)`, and what is made of it, such as `increment(_:by:)`
+    case withTransaction
+    /// `changes()`: the subscription, not what the stream yields
+    case changes
+    /// `verify()`
+    case verify
+    /// `close()`
+    case close
+  }
+
+  /// How a call ended.
+  public enum Outcome: Sendable {
+    /// It returned.
+    case success
+    /// It threw a `StorageError` with this code.
+    case storageError(StorageError.Code)
+    /// It threw `CancellationError`.
+    case cancelled
+    /// It threw another error, of this type: that of a transaction's body, or of an engine of your own.
+    case otherError(any Error.Type)
+
+    init(_ error: any Error) {
+      self =
+        switch error {
+        case let error as StorageError: .storageError(error.code)
+        case is CancellationError: .cancelled
+        default: .otherError(type(of: error))
+        }
+    }
+
+    /// The name of the code, `cancelled`, or the name of the error's type; nil if the call returned.
+    public var errorName: String? {
+      switch self {
+      case .success: nil
+      case .storageError(let code): code.name
+      case .cancelled: "cancelled"
+      case .otherError(let type): String(describing: type)
+      }
+    }
+  }
+}
+
+extension StorageCall: CustomStringConvertible {
+  /// All of it but the start, in one line.
+  public var description: String {
+    "\(engine) \(operation): \(outcome.errorName ?? "success"), \(duration), \(entriesRequested) requested, "
+      + "\(entriesReturned) returned, \(bytesRead) bytes read, \(bytesWritten) bytes written"
+  }
+}
+
+/// How much a call is about.
+struct CallCounts: Sendable {
+  var entriesRequested = 0
+  var entriesReturned = 0
+  var bytesRead = 0
+  var bytesWritten = 0
+}
+
+extension Duration {
+  /// Whole nanoseconds, up to 292 years.
+  var nanoseconds: Int64 { Int64(clamping: attoseconds / 1_000_000_000) }
+}

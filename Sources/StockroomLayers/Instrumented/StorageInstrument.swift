@@ -1,0 +1,43 @@
+/// Records the calls of engines: counts them, times them, logs them.
+///
+/// ```swift
+/// struct SlowestCall: StorageInstrument {
+///   func record(_ call: StorageCall) { if call.duration > .seconds(1) { print(call) } }
+/// }
+/// ```
+///
+/// One instrument may record the calls of any number of engines.
+public protocol StorageInstrument: Sendable {
+  /// Records a call that has ended.
+  ///
+  /// Called once for each call, in the task of the caller, before the caller has its result: it must return at once. Calls of different
+  /// tasks are recorded at the same time.
+  func record(_ call: StorageCall)
+}
+
+/// Calls a function for every call that takes long.
+public struct SlowCallLog: StorageInstrument {
+  private let threshold: Duration
+  private let log: @Sendable (StorageCall) -> Void
+
+  /// Logs calls that take at least as long as the threshold.
+  ///
+  /// - Parameter log: What to do with such a call. It must return at once.
+  public init(over threshold: Duration, _ log: @escaping @Sendable (StorageCall) -> Void) {
+    (self.threshold, self.log) = (threshold, log)
+  }
+
+  /// Logs the call if it is one of those.
+  public func record(_ call: StorageCall) {
+    if call.duration >= threshold { log(call) }
+  }
+}
+
+/// Several instruments as one.
+struct InstrumentGroup: StorageInstrument {
+  let instruments: [any StorageInstrument]
+
+  func record(_ call: StorageCall) {
+    for instrument in instruments { instrument.record(call) }
+  }
+}
