@@ -46,7 +46,7 @@ results: libraries
 		--write-results RESULTS.md
 
 # What is tested is everything, also what a package gets only if it asks for it.
-EVERYTHING = --traits Encryption,Zstandard
+EVERYTHING = --traits Encryption,Instrumentation,Zstandard
 
 # The examples build into the same folder, where the modules that they use are built already. The plan of a build that is kept there may
 # be that of another package, whose tests would be run again instead.

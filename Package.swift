@@ -55,11 +55,17 @@ let package = Package(
     .trait(
       name: "Zstandard",
       description: "Compressed values in StockroomLayers are compressed by zstd: needs libzstd."),
+    .trait(
+      name: "Instrumentation",
+      description:
+        "Metrics and spans of calls in StockroomLayers: needs swift-metrics and swift-distributed-tracing."),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
     .package(url: "https://github.com/apple/swift-crypto", "3.12.0"..<"5.0.0"),
+    .package(url: "https://github.com/apple/swift-metrics", from: "2.5.0"),
+    .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.3.0"),
   ],
   targets: [
     .target(name: "StockroomCChecksum"),
@@ -91,6 +97,11 @@ let package = Package(
         .product(
           name: "Crypto", package: "swift-crypto",
           condition: .when(platforms: [.linux, .android], traits: ["Encryption"])),
+        .product(
+          name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: ["Instrumentation"])),
+        .product(
+          name: "Tracing", package: "swift-distributed-tracing",
+          condition: .when(traits: ["Instrumentation"])),
       ],
       swiftSettings: settings),
 
@@ -148,6 +159,11 @@ let package = Package(
         "StockroomLayers", "StockroomStore", "StockroomEngines", "StockroomTestSupport",
         "StockroomKitSupport",
         "ConformanceKit", "TestFixtures",
+        .product(
+          name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Instrumentation"])),
+        .product(
+          name: "InMemoryTracing", package: "swift-distributed-tracing",
+          condition: .when(traits: ["Instrumentation"])),
       ],
       swiftSettings: settings),
     .testTarget(

@@ -11,7 +11,7 @@ struct ConsumerTests {
     var traits = ""
     let cloned: [String]
 
-    var testDescription: String { product }
+    var testDescription: String { product + traits }
   }
 
   @Test(
@@ -21,6 +21,10 @@ struct ConsumerTests {
       Consumed(
         product: "StockroomLayers", traits: #", traits: ["Encryption"]"#,
         cloned: ["stockroom", "swift-asn1", "swift-collections", "swift-crypto"]),
+      Consumed(product: "StockroomLayers", cloned: ["stockroom", "swift-collections"]),
+      Consumed(
+        product: "StockroomLayers", traits: #", traits: ["Instrumentation"]"#,
+        cloned: ["stockroom", "swift-collections", "swift-distributed-tracing", "swift-metrics"]),
     ])
   func clonedPackages(consumed: Consumed) async throws {
     let directory = try TemporaryDirectory()

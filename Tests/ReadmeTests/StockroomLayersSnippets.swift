@@ -1,10 +1,11 @@
-// The Swift code of StockroomLayers.md and EncryptingValues.md, which ReadmeTests compares with the pages.
+// The Swift code of StockroomLayers.md, EncryptingValues.md and MeasuringCalls.md, which ReadmeTests compares with the pages.
 
 import Foundation
 import StockroomCore
 import StockroomLayers
 import StockroomSQLite
 import StockroomStore
+import Synchronization
 
 func openPages() throws -> some StorageEngine {
   try SQLiteStorageEngine(directory: .documents(appendingPath: "Pages")).compressed()
@@ -27,6 +28,23 @@ func openSessions() async throws -> some StorageEngine {
 func openLedger() throws -> some StorageEngine {
   try SQLiteStorageEngine(directory: .documents(appendingPath: "Ledger")).checksummedWithInventory()
 }
+
+func openMeasured() throws -> some StorageEngine {
+  try SQLiteStorageEngine(directory: .documents(appendingPath: "Songs"))
+    .instrumented(as: "songs", by: SlowCallLog(over: .milliseconds(100)) { print($0) })
+}
+
+final class ReadCounter: StorageInstrument {
+  private let reads = Mutex(0)
+  func record(_ call: StorageCall) { reads.withLock { $0 += call.entriesReturned } }
+}
+
+#if Instrumentation
+  func openTraced() throws -> some StorageEngine {
+    try SQLiteStorageEngine(directory: .documents(appendingPath: "Songs"))
+      .instrumented(as: "songs", by: MetricsInstrument(), TracingInstrument(system: "sqlite"))
+  }
+#endif
 
 #if canImport(CryptoKit) || Encryption
   func openLetters() throws -> some StorageEngine {

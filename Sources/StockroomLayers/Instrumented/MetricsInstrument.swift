@@ -1,0 +1,93 @@
+#if Instrumentation
+  public import CoreMetrics
+  import StockroomCore
+
+  /// Records calls with swift-metrics: how many there are and how long they take, how much is read and written, and what fails.
+  ///
+  /// | metric | kind | labels | what |
+  /// |---|---|---|---|
+  /// | `stockroom.call.duration` | timer | `engine`, `operation` | every call |
+  /// | `stockroom.entries.requested` | counter | `engine`, `operation` | ``StorageCall/entriesRequested`` |
+  /// | `stockroom.entries.returned` | counter | `engine`, `operation` | ``StorageCall/entriesReturned`` |
+  /// | `stockroom.bytes.read` | counter | `engine`, `operation` | ``StorageCall/bytesRead`` |
+  /// | `stockroom.bytes.written` | counter | `engine`, `operation` | ``StorageCall/bytesWritten`` |
+  /// | `stockroom.errors` | counter | `engine`, `operation`, `code` | calls that throw |
+  ///
+  /// A call that throws counts for the timer and the errors only. `code` is ``StorageCall/Outcome/errorName``. A metric is made when it is first
+  /// needed: at most one of each kind for each engine and operation.
+  ///
+  /// Costs a look into a table for each call, and what the metrics cost.
+  public final class MetricsInstrument: StorageInstrument {
+    private let factory: any MetricsFactory
+    private let metrics = MutexProtected<[OperationMetrics.Key: OperationMetrics]>([:])
+
+    /// Makes its metrics with the factory. Where that is the one of `MetricsSystem`, bootstrap it before.
+    public init(factory: any MetricsFactory = MetricsSystem.factory) { self.factory = factory }
+
+    /// Records the call.
+    public func record(_ call: StorageCall) {
+      let key = OperationMetrics.Key(engine: call.engine, operation: call.operation)
+      let metrics = metrics.withLock { [factory] metrics in
+        if let known = metrics[key] { return known }
+        let new = OperationMetrics(key, factory)
+        metrics[key] = new
+        return new
+      }
+      metrics.record(call, factory)
+    }
+  }
+
+  /// The metrics of one operation of one engine.
+  private final class OperationMetrics: Sendable {
+    struct Key: Hashable, Sendable {
+      let engine: String
+      let operation: StorageCall.Operation
+
+      var labels: [(String, String)] { [("engine", engine), ("operation", operation.rawValue)] }
+    }
+
+    private let key: Key
+    private let duration: CoreMetrics.Timer
+    private let entriesRequested: Counter
+    private let entriesReturned: Counter
+    private let bytesRead: Counter
+    private let bytesWritten: Counter
+    private let errors = MutexProtected<[String: Counter]>([:])
+
+    init(_ key: Key, _ factory: any MetricsFactory) {
+      func counter(_ name: String) -> Counter {
+        Counter(label: "stockroom." + name, dimensions: key.labels, factory: factory)
+      }
+      self.key = key
+      duration = Timer(label: "stockroom.call.duration", dimensions: key.labels, factory: factory)
+      entriesRequested = counter("entries.requested")
+      entriesReturned = counter("entries.returned")
+      bytesRead = counter("bytes.read")
+      bytesWritten = counter("bytes.written")
+    }
+
+    func record(_ call: StorageCall, _ factory: any MetricsFactory) {
+      duration.recordNanoseconds(call.duration.nanoseconds)
+      if let code = call.outcome.errorName {
+        errorCounter(code, factory).increment()
+        return
+      }
+      add(call.entriesRequested, to: entriesRequested)
+      add(call.entriesReturned, to: entriesReturned)
+      add(call.bytesRead, to: bytesRead)
+      add(call.bytesWritten, to: bytesWritten)
+    }
+
+    private func add(_ amount: Int, to counter: Counter) { if amount > 0 { counter.increment(by: amount) } }
+
+    private func errorCounter(_ code: String, _ factory: any MetricsFactory) -> Counter {
+      errors.withLock { errors in
+        if let known = errors[code] { return known }
+        let new = Counter(
+          label: "stockroom.errors", dimensions: key.labels + [("code", code)], factory: factory)
+        errors[code] = new
+        return new
+      }
+    }
+  }
+#endif
