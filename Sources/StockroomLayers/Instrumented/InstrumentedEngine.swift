@@ -1,3 +1,4 @@
+import Dispatch
 public import StockroomCore
 
 #if canImport(FoundationEssentials)
@@ -228,27 +229,29 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     _ operation: StorageCall.Operation, _ counts: @autoclosure () -> CallCounts = CallCounts(),
     _ work: () async throws -> Result, counting count: (inout CallCounts, Result) -> Void = { _, _ in }
   ) async throws -> Result {
-    let start = ContinuousClock.now
+    // Not `ContinuousClock`: of its instants the compiler does not know the size, which costs more than the clock itself.
+    let start = DispatchTime.now()
     do {
       let result = try await work()
-      let end = ContinuousClock.now
+      let end = DispatchTime.now()
       var counts = counts()
       count(&counts, result)
-      record(operation, from: start, to: end, .success, counts)
+      record(operation, start, end, .success, counts)
       return result
     } catch {
-      record(operation, from: start, to: .now, .init(error), counts())
+      record(operation, start, .now(), .init(error), counts())
       throw error
     }
   }
 
   private func record(
-    _ operation: StorageCall.Operation, from start: ContinuousClock.Instant, to end: ContinuousClock.Instant,
+    _ operation: StorageCall.Operation, _ start: DispatchTime, _ end: DispatchTime,
     _ outcome: StorageCall.Outcome, _ counts: CallCounts
   ) {
+    let nanoseconds = Int64(bitPattern: end.uptimeNanoseconds &- start.uptimeNanoseconds)
     instrument.record(
       StorageCall(
-        operation, engine: name, start: start, duration: end - start, outcome: outcome,
+        operation, engine: name, duration: .nanoseconds(nanoseconds), outcome: outcome,
         entriesRequested: counts.entriesRequested, entriesReturned: counts.entriesReturned,
         bytesRead: counts.bytesRead, bytesWritten: counts.bytesWritten))
   }

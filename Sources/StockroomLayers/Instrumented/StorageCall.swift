@@ -8,8 +8,6 @@ public struct StorageCall: Sendable {
   public let operation: Operation
   /// The name that the engine has for instruments: see ``StockroomCore/StorageEngine/instrumented(as:by:_:)``.
   public let engine: String
-  /// When it began.
-  public let start: ContinuousClock.Instant
   /// How long it took, waiting included.
   public let duration: Duration
   /// How it ended.
@@ -25,13 +23,12 @@ public struct StorageCall: Sendable {
 
   /// A call with these parts, for tests of instruments.
   public init(
-    _ operation: Operation, engine: String, start: ContinuousClock.Instant = .now, duration: Duration = .zero,
+    _ operation: Operation, engine: String, duration: Duration = .zero,
     outcome: Outcome = .success, entriesRequested: Int = 0, entriesReturned: Int = 0, bytesRead: Int = 0,
     bytesWritten: Int = 0
   ) {
     self.operation = operation
     self.engine = engine
-    self.start = start
     self.duration = duration
     self.outcome = outcome
     self.entriesRequested = entriesRequested
@@ -127,7 +124,7 @@ extension StorageCall {
 }
 
 extension StorageCall: CustomStringConvertible {
-  /// All of it but the start, in one line.
+  /// All of it in one line.
   public var description: String {
     "\(engine) \(operation): \(outcome.errorName ?? "success"), \(duration), \(entriesRequested) requested, "
       + "\(entriesReturned) returned, \(bytesRead) bytes read, \(bytesWritten) bytes written"

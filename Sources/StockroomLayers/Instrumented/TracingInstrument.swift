@@ -32,8 +32,7 @@
     /// Makes the call's span.
     public func record(_ call: StorageCall) {
       let tracer = tracer ?? InstrumentationSystem.tracer
-      let sinceEnd = ContinuousClock.now - call.start - call.duration
-      let end = DefaultTracerClock.now.before(sinceEnd)
+      let end = DefaultTracerClock.now
       let span = tracer.startSpan(
         "\(call.operation) \(call.engine)", context: .current ?? .topLevel, ofKind: .client,
         at: end.before(call.duration), function: #function, file: #fileID, line: #line)
