@@ -132,12 +132,15 @@ struct ReproductionTests {
         .compactMap { $0.split(separator: "/").last }.filter { $0.hasSuffix(".swift") }
         .map { folder.appending(path: "\($0).o").path }
       }
+      let checksum = products.appending(path: "StockroomCChecksum.build/crc32c.c.o").path
+      let headers = URL(filePath: #filePath)
+        .appending(path: "../../../../Sources/StockroomCChecksum/include").standardized.path
       let sources = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
       return [
         "-swift-version", "6", "-parse-as-library", "-whole-module-optimization", "-Onone", "-I",
-        products.appending(path: "Modules").path,
+        products.appending(path: "Modules").path, "-I", headers,
       ]
-        + ["-o", "tests"] + sources + objects
+        + ["-o", "tests"] + sources + objects + [checksum]
     }
 
     /// Runs a program to its end.
