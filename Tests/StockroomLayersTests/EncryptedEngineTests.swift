@@ -58,7 +58,7 @@
         try await engine.write(value, key: .init(verbatim: "\(number)"))
       }
       let stored = try await base.readAllData()
-      // Whoever repeats a nonce gives two values away.
+      // A nonce that is used twice discloses both values.
       #expect(Set(stored.map { $0.dropFirst(2 + 4 + 40 + 4).prefix(12) }).count == 10_000)
       #expect(Set(stored.map { $0.suffix(16) }).count == 10_000)
       #expect(stored.allSatisfy { $0.range(of: value) == nil })
@@ -162,7 +162,7 @@
       #expect(try await engine.read(key: key) == value)
     }
 
-    @Test("After a rotation both are read; after encrypting anew the old key is needed no longer")
+    @Test("After a rotation both are read; after encrypting again the old key is needed no longer")
     func rotation() async throws {
       let old = (0..<2_500).map { CacheKey(verbatim: "old \($0)") }
       try await engine.write(old.map { ($0, value) })
@@ -185,7 +185,7 @@
       await expect(.permissionDenied) { _ = try await engine.read(key: key) }
     }
 
-    @Test("Encrypting anew takes nothing back that others write meanwhile")
+    @Test("Encrypting again takes nothing back that others write meanwhile")
     func rotationBesideWrites() async throws {
       let keys = (0..<3_000).map { CacheKey(verbatim: "\($0)") }
       try await engine.write(keys.map { ($0, Data("before".utf8)) })
@@ -196,7 +196,7 @@
       #expect(try await Set(rotated.readAllData()) == [Data("after".utf8)])
     }
 
-    @Test("Without transactions nothing is encrypted anew")
+    @Test("Without transactions nothing is encrypted again")
     func withoutTransactions() async throws {
       let plain = WithoutTransactions(base: base)
       await expect(.unsupported) {

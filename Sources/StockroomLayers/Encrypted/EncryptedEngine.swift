@@ -13,7 +13,7 @@
   /// Each value takes 74 bytes more than before, and the name of the key. See <doc:EncryptingValues> for what this protects, and what
   /// it does not.
   ///
-  /// Whoever has the wrong key gets `permissionDenied` from every call that reads or decrypts a value. Keys, timestamps and order stay as
+  /// With the wrong key `permissionDenied` is thrown by every call that reads or decrypts a value. Keys, timestamps and order stay as
   /// they are, and so do all capabilities.
   public struct EncryptedEngine<Base: StorageEngine>: ValueLayer {
     /// The engine that keeps the encrypted values.
@@ -43,7 +43,7 @@
       try cipher.decrypt(stored, key: key)
     }
 
-    /// Encrypts anew, with the keyring's current key, each value that another key has encrypted. The others can be taken out of the
+    /// Encrypts again, with the keyring's current key, each value that another key has encrypted. The others can be taken out of the
     /// keyring afterwards.
     ///
     /// Runs beside everything else: entries are rewritten in transactions of 4 MiB or some more, and what others write meanwhile is
@@ -59,7 +59,7 @@
     ) async throws -> Int {
       guard capabilities.contains(.transactions) else {
         throw StorageError(
-          .unsupported, "A \(Base.self) has no transactions, without which no value is encrypted anew.")
+          .unsupported, "A \(Base.self) has no transactions, without which no value is encrypted again.")
       }
       let keys = try await allKeys()
       var (done, rewritten) = (0, 0)

@@ -257,31 +257,6 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
   }
 }
 
-extension CallCounts {
-  /// Adds entries that were returned. O(N).
-  fileprivate mutating func add<Entry>(_ entries: [Entry], _ value: (Entry) -> Data) {
-    entriesReturned = entries.count
-    bytesRead = entries.byteCount(of: value)
-  }
-}
-
-extension [StorageOperation] {
-  /// O(N).
-  fileprivate var counts: CallCounts {
-    var counts = CallCounts()
-    for operation in self {
-      switch operation {
-      case .write(let data, _):
-        counts.entriesRequested += 1
-        counts.bytesWritten += data.count
-      case .remove: counts.entriesRequested += 1
-      case .removeAll: break
-      }
-    }
-    return counts
-  }
-}
-
 extension StorageEngine {
   /// This engine, with every call recorded. See ``InstrumentedEngine``.
   ///

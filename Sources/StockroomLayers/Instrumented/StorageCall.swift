@@ -1,5 +1,11 @@
 public import StockroomCore
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
 /// A call of an engine that has ended: what a ``StorageInstrument`` records.
 ///
 /// It has sizes and numbers, and neither keys nor values.
@@ -137,6 +143,31 @@ struct CallCounts: Sendable {
   var entriesReturned = 0
   var bytesRead = 0
   var bytesWritten = 0
+}
+
+extension CallCounts {
+  /// Adds entries that were returned. O(N).
+  mutating func add<Entry>(_ entries: [Entry], _ value: (Entry) -> Data) {
+    entriesReturned = entries.count
+    bytesRead = entries.byteCount(of: value)
+  }
+}
+
+extension [StorageOperation] {
+  /// O(N).
+  var counts: CallCounts {
+    var counts = CallCounts()
+    for operation in self {
+      switch operation {
+      case .write(let data, _):
+        counts.entriesRequested += 1
+        counts.bytesWritten += data.count
+      case .remove: counts.entriesRequested += 1
+      case .removeAll: break
+      }
+    }
+    return counts
+  }
 }
 
 extension Duration {
