@@ -5,35 +5,45 @@ import StockroomCore
 /// A view retains the array that it shows until it is updated. If that were the last reference, releasing the items would
 /// take place on the main actor; with a million items that takes tens of milliseconds.
 final class DeferredRelease<Item: StorableItem>: Sendable {
+  /// What was shown before: the items, and what queries have made of them.
+  private struct Retained: Sendable {
+    var table = ItemTable<Item>()
+    var queries: [any Sendable] = []
+
+    var isSmall: Bool { table.isSmall && queries.isEmpty }
+  }
+
   private struct State {
     var number = 0
-    var table = ItemTable<Item>()
+    var retained = Retained()
   }
 
   private let state = MutexProtected(State())
 
   deinit {
-    let table = state.withLock { Swift.exchange(&$0.table, with: ItemTable()) }
-    if !table.isSmall { releaseInBackground(consume table) }
+    let retained = state.withLock { Swift.exchange(&$0.retained, with: Retained()) }
+    if !retained.isSmall { releaseInBackground(consume retained) }
   }
 
-  /// Retains the table for a second, or until the next call, unless it is small. Releases the previous one before it
-  /// returns, so do not call this on the main actor.
-  func retain(_ table: consuming ItemTable<Item>) {
-    if table.isSmall { return }
-    let number = exchange(with: table)
+  /// Retains them for a second, or until the next call, unless they are few. Releases the previous ones before it returns, so
+  /// do not call this on the main actor.
+  func retain(_ table: consuming ItemTable<Item>, _ queries: consuming [any Sendable]) {
+    let retained = Retained(table: table, queries: queries)
+    if retained.isSmall { return }
+    let number = exchange(with: retained)
     Task.detached(priority: .utility) { [weak self] in
       // Never throws: the task is not cancelled.
       try? await Task.sleep(for: .seconds(1))
-      if self?.state.withLock({ $0.number }) == number { _ = self?.exchange(with: ItemTable()) }
+      if self?.state.withLock({ $0.number }) == number { _ = self?.exchange(with: Retained()) }
     }
   }
 
-  /// The number of the new table.
-  private func exchange(with table: ItemTable<Item>) -> Int {
+  /// The number of what is retained now.
+  private func exchange(with retained: consuming Retained) -> Int {
+    var next: Retained? = retained
     let (previous, number) = state.withLock { state in
-      let previous = state.table
-      state.table = table
+      let previous = state.retained
+      state.retained = next.take() ?? Retained()
       state.number += 1
       return (previous, state.number)
     }

@@ -16,6 +16,9 @@ struct EngineState<Item: StorableItem>: Sendable {
   var absent: [CacheKey] = []
   /// The sequence numbers of other items, of which only provisional ones were known.
   var sequences: [(key: CacheKey, sequence: Int)] = []
+
+  /// The number of items that it may change.
+  var count: Int { changed.count + absent.count + sequences.count }
 }
 
 extension ItemTable {
@@ -49,14 +52,16 @@ extension ItemTable {
   }
 
   /// Makes the items what the engine holds. O(log N) for each entry that has kept its place; O(N) once if others move.
-  mutating func apply(_ state: EngineState<Item>) -> Change {
-    var change = Change()
+  mutating func apply(_ state: EngineState<Item>, forQueries: Bool = false) -> Change {
+    var change = Change(forQueries: forQueries)
     var (inserted, removed): ([Item], [Item]) = ([], [])
     var items: [(key: CacheKey, sequence: Int, element: Item)] = []
     var unreadable: [(key: CacheKey, sequence: Int, element: UnreadableEntry)] = []
-    for key in state.absent { if let item = remove(key) { removed.append(item) } }
+    for key in state.absent { if let item = remove(key, &change) { removed.append(item) } }
     for (key, sequence) in state.sequences {
-      if let (_, item) = table.remove(key) { items.append((key, sequence, item)) }
+      guard let (previous, item) = table.remove(key) else { continue }
+      change.note(previous, item, nil)
+      items.append((key, sequence, item))
     }
     for entry in state.changed {
       let place = entry.sequence ?? sequence(of: entry.key) ?? nextSequence
@@ -65,16 +70,19 @@ extension ItemTable {
         inserted.append(item)
         if table.sequence(of: entry.key) == place, let previous = table.replace(entry.key, with: item) {
           change.replaced.append(previous)
+          change.note(place, previous, item)
         } else {
-          if let previous = remove(entry.key) { change.replaced.append(previous) }
+          if let previous = remove(entry.key, &change) { change.replaced.append(previous) }
           items.append((entry.key, place, item))
         }
         if entry.key.isHash { hashedIdentifiers[entry.key] = entry.key.rawValue }
       case .failure(let error):
-        if let item = remove(entry.key) { removed.append(item) }
+        if let item = remove(entry.key, &change) { removed.append(item) }
         unreadable.append((entry.key, place, UnreadableEntry(key: entry.key, error: error)))
       }
     }
+    // Behind the removals, since places of other items may be taken.
+    for (_, sequence, item) in items { change.note(sequence, nil, item) }
     if items.isEmpty { table.closeGaps() } else { table.merge(items) }
     if unreadable.isEmpty { unreadableTable.closeGaps() } else { unreadableTable.merge(unreadable) }
     let last = max(items.map(\.sequence).max() ?? -1, unreadable.map(\.sequence).max() ?? -1)

@@ -63,27 +63,38 @@ extension ItemTable {
 // MARK: - Changing
 
 extension ItemTable {
-  /// The effects of ``apply(_:)``.
+  /// The effects of ``apply(_:forQueries:)``.
   struct Change: Sendable {
     /// The events to report.
     var events: [StoreEvent<Item>] = []
     /// The items that have been replaced. They are returned so that the caller releases them after the change: the
     /// `deinit` of an item may use the store.
     var replaced: [Item] = []
+    /// What queries need to follow; nil if there are none.
+    var delta: ItemDelta<Item>?
+
+    init(forQueries: Bool = false) { delta = forQueries ? ItemDelta() : nil }
+
+    /// Notes that the item in a place has changed, for queries.
+    mutating func note(_ sequence: Int, _ previous: Item?, _ item: Item?) {
+      delta?.changes.append(ItemDelta.Change(sequence: sequence, previous: previous, item: item))
+    }
   }
 
   /// Applies the steps in order. O(log N) for each item that is inserted or replaced; O(N) once if items are removed or
   /// replace unreadable entries.
-  mutating func apply(_ steps: [KeyedStep<Item>]) -> Change {
-    var change = Change()
+  ///
+  /// - Parameter forQueries: Whether there are queries that need to know what has changed.
+  mutating func apply(_ steps: [KeyedStep<Item>], forQueries: Bool = false) -> Change {
+    var change = Change(forQueries: forQueries)
     for step in steps {
       switch step {
       case .insert(let entries):
         if entries.isEmpty { continue }
-        insert(entries, &change.replaced)
+        insert(entries, &change)
         change.events.append(StoreEvent(.insert, entries.map(\.item)))
       case .remove(let keys):
-        let removed = keys.compactMap { remove($0) }
+        let removed = keys.compactMap { remove($0, &change) }
         if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
       case .removeAll:
         table.closeGaps()
@@ -91,6 +102,7 @@ extension ItemTable {
         let hasEngineOrder = hasEngineOrder
         self = ItemTable()
         self.hasEngineOrder = hasEngineOrder
+        if forQueries { change.delta = ItemDelta(removesAll: true) }
         if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
       }
     }
@@ -100,18 +112,21 @@ extension ItemTable {
   }
 
   /// Puts each item in the place of the item or unreadable entry with its key, or appends it. The keys are distinct.
-  private mutating func insert(_ entries: [(key: CacheKey, item: Item)], _ replaced: inout [Item]) {
+  private mutating func insert(_ entries: [(key: CacheKey, item: Item)], _ change: inout Change) {
     var replacements: [(key: CacheKey, sequence: Int, element: Item)] = []
     for (key, item) in entries {
       if let previous = table.replace(key, with: item) {
-        replaced.append(previous)
+        change.replaced.append(previous)
+        if change.delta != nil, let sequence = table.sequence(of: key) { change.note(sequence, previous, item) }
         continue
       }
       if key.isHash { hashedIdentifiers[key] = key.rawValue }
       if let (sequence, _) = unreadableTable.remove(key) {
         replacements.append((key, sequence, item))
+        change.note(sequence, nil, item)
       } else {
         table.append(item, key: key, sequence: nextSequence)
+        change.note(nextSequence, nil, item)
         nextSequence += 1
       }
     }
@@ -119,12 +134,13 @@ extension ItemTable {
   }
 
   /// Removes the item or the unreadable entry. Returns the item.
-  mutating func remove(_ key: CacheKey) -> Item? {
-    guard let (_, item) = table.remove(key) else {
+  mutating func remove(_ key: CacheKey, _ change: inout Change) -> Item? {
+    guard let (sequence, item) = table.remove(key) else {
       _ = unreadableTable.remove(key)
       return nil
     }
     if key.isHash { hashedIdentifiers[key] = nil }
+    change.note(sequence, item, nil)
     return item
   }
 }
@@ -163,12 +179,17 @@ extension ItemTable {
   /// The number of bytes that can be moved on the main actor, in a few milliseconds.
   private static var cheapMove: Int { 64 << 20 }
 
-  /// Whether ``apply(_:)`` is cheap enough for the main actor.
+  /// The number of items that the steps may change.
+  func changedCount(_ steps: [KeyedStep<Item>]) -> Int {
+    steps.reduce(0) { $0 + ($1.count ?? table.count + unreadableTable.count) }
+  }
+
+  /// Whether ``apply(_:forQueries:)`` is cheap enough for the main actor.
   ///
   /// It is not if the steps change many items, or if the table is large and most of it would be copied, moved, or
   /// reallocated.
   mutating func isCheap(_ steps: [KeyedStep<Item>]) -> Bool {
-    let changed = steps.reduce(0) { $0 + ($1.count ?? table.count + unreadableTable.count) }
+    let changed = changedCount(steps)
     guard changed <= Self.cheapCount else { return false }
     if isSmall { return true }
 

@@ -7,7 +7,7 @@ struct OrderedTable<Element: Sendable>: Sendable {
   /// In ascending order of their sequence numbers. Those at the positions in `vacated` have been removed.
   private(set) var elements: [Element] = []
   /// The sequence number of each element, ascending.
-  private var sequences: [Int] = []
+  private(set) var sequences: [Int] = []
   private var sequenceOfKey: [CacheKey: Int] = [:]
   /// The positions of elements that have been removed, unordered.
   private var vacated: [Int] = []

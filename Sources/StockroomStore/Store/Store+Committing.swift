@@ -55,12 +55,15 @@ extension Store {
     let changes = changes
     let result = await backend.commit(
       changes.map(\.steps), identifiers: identifiers, isIdentityVerified: isIdentityVerified)
-    if var table = await apply(result, of: changes) {
+    if var (table, queries) = await apply(result, of: changes) {
       let steps = result.steps
       let (ofItems, ofUnreadable) = (table.changesItems(steps), table.changesUnreadable(steps))
-      let change = table.apply(steps)
-      deferredRelease.retain(
-        await publish(consume table, change.events, ofItems, ofUnreadable, result, of: changes))
+      let change = table.apply(steps, forQueries: !queries.isEmpty)
+      let publications = queries.map { $0(table, change.delta) }
+      queries = []
+      let previous = await publish(
+        consume table, change.events, ofItems, ofUnreadable, publications, result, of: changes)
+      deferredRelease.retain(previous.table, previous.queries)
     }
     // If loading fails too, `loadingState` reports it, and the next change tries again.
     if !result.isOutcomeKnown { _ = await startLoading().result }
@@ -72,36 +75,40 @@ extension Store {
   /// Applies what the engine has acknowledged to the items, as one change, if that is cheap.
   ///
   /// - Returns: Nil if it is done. Otherwise the table to be changed off the main actor and passed to
-  ///   ``publish(_:_:_:_:_:of:)``.
-  private func apply(_ result: StoreBackend<Item>.CommitResult, of changes: [Change]) -> ItemTable<Item>? {
+  ///   ``publish(_:_:_:_:_:_:of:)``, and how to update the queries.
+  private func apply(
+    _ result: StoreBackend<Item>.CommitResult, of changes: [Change]
+  ) -> (table: ItemTable<Item>, queries: [QueryUpdate<Item>])? {
     isIdentityVerified = result.isIdentityVerified
     let steps = result.steps
-    guard table.isCheap(steps) else {
+    guard table.isCheap(steps), isCheapForQueries(table.changedCount(steps)) else {
       let whole = table
       // The visible items stay, but the keys are not shared, and so not copied.
       table = whole.withoutKeys
-      return whole
+      return (whole, queries.beginUpdates())
     }
     var change = ItemTable<Item>.Change()
     withMutations(
       ofItems: table.changesItems(steps), ofUnreadableEntries: table.changesUnreadable(steps)
     ) {
-      change = table.apply(steps)
+      change = table.apply(steps, forQueries: !queries.isEmpty)
     }
+    updateQueries(change.delta)
     acknowledge(result, of: changes, change.events)
     return nil
   }
 
-  /// Publishes a table that has been changed off the main actor, as one change. Returns the previous one, to be released
-  /// off the main actor.
+  /// Publishes a table that has been changed off the main actor, as one change. Returns the previous one, and what queries
+  /// have shown, to be released off the main actor.
   private func publish(
     _ changed: consuming ItemTable<Item>, _ events: [StoreEvent<Item>], _ ofItems: Bool, _ ofUnreadable: Bool,
-    _ result: StoreBackend<Item>.CommitResult, of changes: [Change]
-  ) -> ItemTable<Item> {
+    _ queries: [QueryPublication], _ result: StoreBackend<Item>.CommitResult, of changes: [Change]
+  ) -> (table: ItemTable<Item>, queries: [any Sendable]) {
     let previous = table
     withMutations(ofItems: ofItems, ofUnreadableEntries: ofUnreadable) { table = changed }
+    let shown = publish(queries)
     acknowledge(result, of: changes, events)
-    return previous
+    return (previous, shown)
   }
 
   /// Sends the events, and resumes the callers of successful changes.

@@ -93,31 +93,40 @@ extension Store {
 
   private func applyFollowed(_ state: EngineState<Item>) async {
     let ofUnreadable = !table.unreadable.isEmpty || state.changed.contains { $0.isUnreadable }
-    guard table.isCheap(state) else {
+    guard table.isCheap(state), isCheapForQueries(state.count) else {
       let whole = table
       table = whole.withoutKeys
-      return await applyElsewhere(state, to: whole, ofUnreadable)
+      return await applyElsewhere(state, to: whole, ofUnreadable, queries.beginUpdates())
     }
     var change = ItemTable<Item>.Change()
-    withMutations(ofItems: true, ofUnreadableEntries: ofUnreadable) { change = table.apply(state) }
+    withMutations(ofItems: true, ofUnreadableEntries: ofUnreadable) {
+      change = table.apply(state, forQueries: !queries.isEmpty)
+    }
+    updateQueries(change.delta)
     for event in change.events { broadcaster.send(event) }
   }
 
   @concurrent
   nonisolated private func applyElsewhere(
-    _ state: EngineState<Item>, to whole: consuming ItemTable<Item>, _ ofUnreadable: Bool
+    _ state: EngineState<Item>, to whole: consuming ItemTable<Item>, _ ofUnreadable: Bool,
+    _ queries: consuming [QueryUpdate<Item>]
   ) async {
-    let change = whole.apply(state)
-    deferredRelease.retain(await publishFollowed(consume whole, change.events, ofUnreadable))
+    let change = whole.apply(state, forQueries: !queries.isEmpty)
+    let publications = queries.map { $0(whole, change.delta) }
+    queries = []
+    let previous = await publishFollowed(consume whole, change.events, ofUnreadable, publications)
+    deferredRelease.retain(previous.table, previous.queries)
   }
 
   private func publishFollowed(
-    _ changed: consuming ItemTable<Item>, _ events: [StoreEvent<Item>], _ ofUnreadable: Bool
-  ) -> ItemTable<Item> {
+    _ changed: consuming ItemTable<Item>, _ events: [StoreEvent<Item>], _ ofUnreadable: Bool,
+    _ queries: [QueryPublication]
+  ) -> (table: ItemTable<Item>, queries: [any Sendable]) {
     let previous = table
     withMutations(ofItems: true, ofUnreadableEntries: ofUnreadable) { table = changed }
+    let shown = publish(queries)
     for event in events { broadcaster.send(event) }
-    return previous
+    return (previous, shown)
   }
 }
 

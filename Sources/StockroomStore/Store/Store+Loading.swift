@@ -15,7 +15,11 @@ extension Store {
         let loaded = try await backend.load { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
         }
-        if let self { deferredRelease.retain(await adopt(consume loaded)) }
+        if let self {
+          let publications = await beginQueryUpdates().map { $0(loaded, nil) }
+          let previous = await adopt(consume loaded, publications)
+          deferredRelease.retain(previous.table, previous.queries)
+        }
       } catch {
         await self?.loadHasFailed(error)
         throw error
@@ -32,8 +36,10 @@ extension Store {
     }
   }
 
-  /// Publishes the loaded items. Returns the previous table, to be released off the main actor.
-  private func adopt(_ loaded: consuming ItemTable<Item>) -> ItemTable<Item> {
+  /// Publishes the loaded items. Returns the previous table, and what queries have shown, to be released off the main actor.
+  private func adopt(
+    _ loaded: consuming ItemTable<Item>, _ queries: [QueryPublication]
+  ) -> (table: ItemTable<Item>, queries: [any Sendable]) {
     let previous = table
     load = nil
     itemsState = .current
@@ -42,9 +48,10 @@ extension Store {
     ) {
       table = loaded
     }
+    let shown = publish(queries)
     loadingState = .loaded
     broadcaster.send(StoreEvent(.loaded, loaded.items))
-    return previous
+    return (previous, shown)
   }
 
   private func loadHasFailed(_ error: any Error) {

@@ -80,6 +80,7 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var isCommitting = false
   /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
+  @ObservationIgnored var queries = StoreQueries<Item>()
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
   let deferredRelease = DeferredRelease<Item>()

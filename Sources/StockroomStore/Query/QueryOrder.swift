@@ -1,0 +1,89 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// The order of the items of a ``StoreQuery``. Items that it does not distinguish are in the order of the store.
+///
+/// ```swift
+/// tasks.query(where: { !$0.isDone }, sortedBy: .by(\.due).then(.by(\.title)))
+/// ```
+///
+/// The order is computed on any thread, from the items alone: two items must always compare in the same way.
+public struct QueryOrder<Item>: Sendable {
+  /// Nil if it distinguishes no items.
+  let compare: (@Sendable (Item, Item) -> ComparisonResult)?
+
+  private init(compare: (@Sendable (Item, Item) -> ComparisonResult)?) { self.compare = compare }
+
+  /// The order of the store.
+  public static var stored: QueryOrder { QueryOrder(compare: nil) }
+
+  /// An order by a predicate that tells whether the first item comes before the second, as for `sort(by:)`: a strict weak
+  /// order.
+  public init(_ areInIncreasingOrder: @escaping @Sendable (Item, Item) -> Bool) {
+    compare = { first, second in
+      if areInIncreasingOrder(first, second) { return .orderedAscending }
+      return areInIncreasingOrder(second, first) ? .orderedDescending : .orderedSame
+    }
+  }
+
+  /// The order of a property, which must not be isolated to an actor.
+  public static func by<Value: Comparable & SendableMetatype>(
+    _ property: KeyPath<Item, Value>, _ order: SortOrder = .forward
+  ) -> QueryOrder {
+    // Safe to share: a key path is immutable, and the property is not isolated to an actor, as required above.
+    nonisolated(unsafe) let property = property
+    return QueryOrder(compare: { compared($0[keyPath: property], $1[keyPath: property]).in(order) })
+  }
+
+  /// The order of a property that may be nil: nil is less than any value.
+  public static func by<Value: Comparable & SendableMetatype>(
+    _ property: KeyPath<Item, Value?>, _ order: SortOrder = .forward
+  ) -> QueryOrder {
+    nonisolated(unsafe) let property = property
+    return QueryOrder(compare: { first, second in
+      let result: ComparisonResult =
+        switch (first[keyPath: property], second[keyPath: property]) {
+        case (nil, nil): .orderedSame
+        case (nil, _?): .orderedAscending
+        case (_?, nil): .orderedDescending
+        case (let first?, let second?): compared(first, second)
+        }
+      return result.in(order)
+    })
+  }
+
+  /// The order of one of Foundation's comparators, such as `KeyPathComparator(\.title)`.
+  public static func using(_ comparator: some SortComparator<Item> & Sendable) -> QueryOrder {
+    QueryOrder(compare: { comparator.compare($0, $1) })
+  }
+
+  /// This order, and another one for the items that this one does not distinguish.
+  public func then(_ other: QueryOrder) -> QueryOrder {
+    guard let compare else { return other }
+    guard let next = other.compare else { return self }
+    return QueryOrder(compare: { first, second in
+      let result = compare(first, second)
+      return result == .orderedSame ? next(first, second) : result
+    })
+  }
+}
+
+/// The order of two values.
+func compared<Value: Comparable>(_ first: Value, _ second: Value) -> ComparisonResult {
+  if first < second { return .orderedAscending }
+  return second < first ? .orderedDescending : .orderedSame
+}
+
+extension ComparisonResult {
+  /// The result for values that are sorted forward or in reverse.
+  func `in`(_ order: SortOrder) -> ComparisonResult {
+    switch (order, self) {
+    case (.forward, _), (_, .orderedSame): self
+    case (.reverse, .orderedAscending): .orderedDescending
+    case (.reverse, .orderedDescending): .orderedAscending
+    }
+  }
+}

@@ -1,0 +1,159 @@
+import Observation
+import StockroomCore
+
+/// Some of the items of a ``Store``, sorted, and kept up to date by what changes in the store.
+///
+/// ```swift
+/// let open = tasks.query(where: { !$0.isDone }, sortedBy: .by(\.due))
+/// for task in open.items { print(task.title) }
+/// ```
+///
+/// Once it has been computed (``isLoaded``), its items are at any moment those that filtering and sorting ``Store/items``
+/// would give: both change in one turn of the main actor. A change of the store costs a query O(log M) comparisons and the
+/// move of a few hundred elements for each item that has changed, where M items match; it calls the predicate once for each,
+/// and neither reads nor sorts the others. A change that does not affect ``items`` does not notify their observers.
+///
+/// A query retains its store. The store does not retain its queries: one that is released costs nothing more. It holds the
+/// items that match beside those of the store, about 50 bytes each plus the size of an item.
+///
+/// Filtering and sorting more than a thousand items at once takes place off the main actor, in O(N + M log M): when a query
+/// is created, when the store loads its items, and when a call changes many of them.
+@MainActor @Observable
+public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparable & Sendable> {
+  typealias Definition = QueryDefinition<Item, SectionID>
+  typealias State = QueryState<Item, SectionID>
+
+  enum Progress {
+    /// The store has no table at the moment.
+    case waiting
+    /// Another thread filters and sorts. With the changes since.
+    case computing([ItemDelta<Item>])
+    /// The state is that of the store.
+    case current
+  }
+
+  /// Whether the items have been computed. It never becomes false again.
+  ///
+  /// For a store of up to a thousand items it is true from the beginning.
+  public internal(set) var isLoaded = false
+
+  @ObservationIgnored var state: State
+  @ObservationIgnored var progress = Progress.waiting
+  /// Those who wait for the items.
+  @ObservationIgnored var waiting: [CheckedContinuation<Void, Never>] = []
+  /// Counts the computations, so that the result of an outdated one is ignored.
+  @ObservationIgnored var computation = 0
+  let definition: Definition
+  /// The store that it queries.
+  public let store: Store<Item>
+
+  init(_ definition: Definition, in store: Store<Item>) {
+    (self.definition, self.store) = (definition, store)
+    state = State(definition)
+  }
+
+  deinit {
+    // Releasing many items takes long.
+    if state.elements.count > Self.cheapCount { releaseInBackground(exchange(&state, with: State(definition))) }
+  }
+
+  /// The items that match, sorted, up to the limit. Empty until they have been computed.
+  ///
+  /// O(1). A copy that is retained stays as it is, and costs the next change of the query a copy of a few hundred elements.
+  public var items: Results {
+    access(keyPath: \.items)
+    return Results(state.elements, 0..<visibleCount)
+  }
+
+  /// The number of ``items``. O(1).
+  public var count: Int {
+    access(keyPath: \.items)
+    return visibleCount
+  }
+
+  /// The number of items that match, whatever the limit. O(1).
+  public var totalCount: Int {
+    access(keyPath: \.totalCount)
+    return state.elements.count
+  }
+
+  /// The ``items`` by section, in the order of the sections; empty if the query has none. A section without items is not
+  /// there. O(S) for S sections.
+  public var sections: [Section] {
+    access(keyPath: \.items)
+    var sections: [Section] = []
+    var start = 0
+    for id in state.sectionIDs where start < visibleCount {
+      let end = start + (state.countOfSection[id] ?? 0)
+      sections.append(
+        Section(id: id, items: Results(state.elements, start..<min(end, visibleCount))))
+      start = end
+    }
+    return sections
+  }
+
+  /// Waits until the items have been computed. Cancellation has no effect, since that takes seconds at most.
+  ///
+  /// This is about the items that the store has: it does not wait for ``Store/itemsHaveLoaded()``.
+  public func itemsHaveLoaded() async {
+    if isLoaded { return }
+    await withCheckedContinuation { waiting.append($0) }
+  }
+
+  var visibleCount: Int { min(definition.limit, state.elements.count) }
+
+  /// The number of items that are filtered and sorted on the main actor, in about a millisecond.
+  nonisolated static var cheapCount: Int { 1_000 }
+
+  /// Makes one change of each observable property that differs.
+  ///
+  /// - Parameters:
+  ///   - first: The first position that has changed; nil if none has.
+  ///   - previousCount: The number of elements before.
+  func show(_ changed: consuming State, changedFrom first: Int?, previousCount: Int) {
+    let count = changed.elements.count
+    state = changed
+    // Only now: the items of the store have changed too, and an observer may read both.
+    if let first, first < definition.limit { withMutation(keyPath: \.items) {} }
+    if count != previousCount { withMutation(keyPath: \.totalCount) {} }
+  }
+}
+
+// MARK: - Results
+
+extension StoreQuery {
+  /// The items of a query at one moment, sorted.
+  public struct Results: RandomAccessCollection, Sendable {
+    private let elements: ChunkedArray<QueryElement<Item, SectionID>>
+    private let range: Range<Int>
+
+    init(_ elements: ChunkedArray<QueryElement<Item, SectionID>>, _ range: Range<Int>) {
+      (self.elements, self.range) = (elements, range)
+    }
+
+    /// Zero.
+    public var startIndex: Int { 0 }
+
+    /// The number of items.
+    public var endIndex: Int { range.count }
+
+    /// The item at a position. O(log N).
+    public subscript(position: Int) -> Item {
+      precondition(indices.contains(position), "The results have \(count) items, and none at \(position).")
+      return elements[range.lowerBound + position].item
+    }
+  }
+
+  /// The items of a query that belong together.
+  public struct Section: Identifiable, Sendable {
+    /// What the items have in common.
+    public let id: SectionID
+    /// The items, in the order of the query. Not empty.
+    public let items: Results
+  }
+}
+
+extension StoreQuery.Results: Equatable where Item: Equatable {
+  /// Whether both have equal items in the same order. O(N).
+  public static func == (first: Self, second: Self) -> Bool { first.elementsEqual(second) }
+}

@@ -1,0 +1,143 @@
+import Foundation
+import Observation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@MainActor @Suite("A query of a store") struct QueryTests {
+  private func store(_ count: Int) async throws -> Store<Errand> {
+    let store = try await Store<Errand>(storage: .memory())
+    try await store.insert((0..<count).map { Errand(id: $0, rank: $0 % 10, place: "\($0 % 3)") })
+    return store
+  }
+
+  @Test("A change calls the predicate once for each changed item, however many there are", arguments: [100, 5_000])
+  func predicateCalls(count: Int) async throws {
+    let store = try await store(count)
+    let calls = Counter()
+    let query = store.query(
+      where: { errand in
+        calls.increment()
+        return errand.rank > 3
+      }, sortedBy: .by(\.rank))
+    await query.itemsHaveLoaded()
+    #expect(calls.count == count)
+    for id in 0..<50 {
+      try await store.insert(Errand(id: id, rank: 5))
+      try await store.insert(Errand(id: count + id))
+      try await store.update(String(id)) { $0.rank = 1 }
+      try await store.remove(Errand(id: count + id))
+    }
+    #expect(calls.count == count + 150)
+    try await store.insert((0..<80).map { Errand(id: $0) })
+    #expect(calls.count == count + 230)
+  }
+
+  @Test("A query that is released is not called any more")
+  func released() async throws {
+    let store = try await store(100)
+    let calls = Counter()
+    var query: StoreQuery<Errand, Never>? = store.query(where: { _ in
+      calls.increment()
+      return true
+    })
+    #expect(query?.count == 100 && calls.count == 100)
+    query = nil
+    try await store.insert(Errand(id: 200))
+    #expect(calls.count == 100)
+  }
+
+  @Test("Observers of a query are notified of what changes in it, and of nothing else")
+  func observation() async throws {
+    let store = try await store(100)
+    let query = store.query(where: { $0.rank == 5 }, sortedBy: .by(\.id), limit: 3)
+    func changes(_ read: () -> Void, _ change: () async throws -> Void) async throws -> Int {
+      let changes = Counter()
+      withObservationTracking(read) { changes.increment() }
+      try await change()
+      return changes.count
+    }
+    let items = { _ = query.items.count }
+    let count = { _ = query.totalCount }
+    #expect(try await changes(items) { try await store.insert(Errand(id: 1, rank: 2)) } == 0)
+    #expect(try await changes(items) { try await store.remove(Errand(id: 95)) } == 0)
+    #expect(try await changes(count) { try await store.insert(Errand(id: 5, rank: 5, isDone: true)) } == 0)
+    #expect(try await changes(items) { try await store.insert(Errand(id: 5, rank: 5)) } == 1)
+    #expect(try await changes(items) { try await store.remove(Errand(id: 15)) } == 1)
+    #expect(try await changes(count) { try await store.remove(Errand(id: 85)) } == 1)
+    #expect(query.items.map(\.id) == [5, 25, 35] && query.totalCount == 7)
+  }
+
+  @Test("Whoever is notified of a change of the items finds the query changed in the same turn")
+  func sameTurn() async throws {
+    let store = try await store(2_000)
+    let query = store.query(where: { $0.rank == 5 })
+    await query.itemsHaveLoaded()
+    for ids in [5_000..<5_001, 5_001..<9_000] {
+      let isSame = AsyncStream<Bool>.makeStream()
+      withObservationTracking {
+        _ = store.items
+      } onChange: {
+        Task { @MainActor in
+          isSame.continuation.yield(query.items.elementsEqual(store.items.filter { $0.rank == 5 }))
+        }
+      }
+      try await store.insert(ids.map { Errand(id: $0, rank: 5) })
+      var results = isSame.stream.makeAsyncIterator()
+      #expect(await results.next() == true)
+    }
+  }
+
+  @Test("Items that have been read stay as they were", arguments: [10, 3_000])
+  func retained(count: Int) async throws {
+    let store = try await store(count)
+    let query = store.query(sortedBy: .by(\.rank), sectionedBy: \.place)
+    await query.itemsHaveLoaded()
+    let (items, sections) = (query.items, query.sections)
+    let (copy, ids) = (Array(items), sections.map { $0.items.map(\.id) })
+    for id in 0..<10 { try await store.update(String(id)) { $0.rank = 100 } }
+    try await store.removeAll()
+    #expect(items.elementsEqual(copy) && sections.map { $0.items.map(\.id) } == ids)
+    #expect(query.items.isEmpty && query.sections.isEmpty && query.totalCount == 0)
+  }
+
+  @Test("Foundation's comparators and closures sort as well")
+  func orders() async throws {
+    let store = try await Store<Errand>(storage: .memory())
+    try await store.insert(["item 10", "item 9", "Item 1"].enumerated().map { Errand(id: $0, place: $1) })
+    func ids(_ order: QueryOrder<Errand>) -> [Int] { store.query(sortedBy: order).items.map(\.id) }
+    #expect(ids(.using(KeyPathComparator(\.place))) == [2, 0, 1])
+    #expect(ids(QueryOrder { $0.place.count < $1.place.count }) == [1, 2, 0])
+    #expect(ids(.stored) == [0, 1, 2])
+    #expect(ids(.stored.then(.by(\.place, .reverse))) == [1, 0, 2])
+  }
+
+  @Test("A predicate and an order that are inconsistent leave no item behind that has been removed")
+  func inconsistent() async throws {
+    let store = try await Store<Errand>(storage: .memory())
+    let calls = Counter()
+    let query = store.query(
+      where: { _ in
+        calls.increment()
+        return calls.count <= 1_500
+      }, sortedBy: QueryOrder { _, _ in Bool.random() })
+    try await store.insert(Errand.random(0..<1_000))
+    for id in 0..<500 { try await store.insert(.random(id: id)) }
+    #expect(query.count == 1_000)
+    try await store.insert(.random(id: 0))
+    #expect(query.count == 999 && !query.items.contains { $0.id == 0 })
+    for id in 0..<1_000 { try await store.remove(Errand(id: id)) }
+    #expect(query.items.isEmpty)
+  }
+
+  @Test("A query of many items is computed in the background, and says so")
+  func background() async throws {
+    let store = try await store(5_000)
+    let query = store.query(where: { $0.rank == 1 })
+    #expect(!query.isLoaded && query.items.isEmpty)
+    await query.itemsHaveLoaded()
+    #expect(query.isLoaded && query.count == 500)
+    #expect(store.query(limit: 0).items.isEmpty && store.query(limit: -1).count == 0)
+  }
+}
