@@ -26,7 +26,8 @@ extension Store {
   ) -> StoreQuery<Item, Never> {
     follow(
       QueryDefinition(
-        predicate: predicate, order: order, section: nil, sectionOrder: .forward, limit: max(0, limit ?? .max)))
+        predicate: predicate, order: order, section: nil, sectionOrder: .forward, limit: max(0, limit ?? .max)
+      ))
   }
 
   /// The items for which a predicate holds, in sections, sorted, and kept up to date: see ``StoreQuery``.

@@ -54,7 +54,9 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
 
   deinit {
     // Releasing many items takes long.
-    if state.elements.count > Self.cheapCount { releaseInBackground(exchange(&state, with: State(definition))) }
+    if state.elements.count > Self.cheapCount {
+      releaseInBackground(exchange(&state, with: State(definition)))
+    }
   }
 
   /// The items that match, sorted, up to the limit. Empty until they have been computed.

@@ -95,7 +95,7 @@ extension ItemTable {
   }
 
   /// The sequence number of an item or an unreadable entry.
-  private func sequence(of key: CacheKey) -> Int? {
+  func sequence(of key: CacheKey) -> Int? {
     table.sequence(of: key) ?? unreadableTable.sequence(of: key)
   }
 }

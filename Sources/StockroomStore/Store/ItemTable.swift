@@ -104,6 +104,9 @@ extension ItemTable {
         self.hasEngineOrder = hasEngineOrder
         if forQueries { change.delta = ItemDelta(removesAll: true) }
         if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
+      case .unreadable(let entries):
+        let removed = insert(entries, &change)
+        if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
       }
     }
     table.closeGaps()
@@ -117,7 +120,9 @@ extension ItemTable {
     for (key, item) in entries {
       if let previous = table.replace(key, with: item) {
         change.replaced.append(previous)
-        if change.delta != nil, let sequence = table.sequence(of: key) { change.note(sequence, previous, item) }
+        if change.delta != nil, let sequence = table.sequence(of: key) {
+          change.note(sequence, previous, item)
+        }
         continue
       }
       if key.isHash { hashedIdentifiers[key] = key.rawValue }
@@ -131,6 +136,20 @@ extension ItemTable {
       }
     }
     if !replacements.isEmpty { table.merge(replacements) }
+  }
+
+  /// Puts each entry in the place of the item or unreadable entry with its key, or appends it. Returns the items.
+  private mutating func insert(_ entries: [UnreadableEntry], _ change: inout Change) -> [Item] {
+    var removed: [Item] = []
+    var placed: [(key: CacheKey, sequence: Int, element: UnreadableEntry)] = []
+    for entry in entries {
+      let place = sequence(of: entry.key) ?? nextSequence
+      nextSequence = max(nextSequence, place + 1)
+      if let item = remove(entry.key, &change) { removed.append(item) }
+      placed.append((entry.key, place, entry))
+    }
+    unreadableTable.merge(placed)
+    return removed
   }
 
   /// Removes the item or the unreadable entry. Returns the item.
@@ -155,18 +174,20 @@ extension ItemTable {
       case .insert(let entries): !entries.isEmpty
       case .remove(let keys): keys.contains(where: table.contains)
       case .removeAll: table.count > 0
+      case .unreadable(let entries): entries.contains { table.contains($0.key) }
       }
     }
   }
 
   /// Whether the steps change the unreadable entries. O(1) for each key.
   func changesUnreadable(_ steps: [KeyedStep<Item>]) -> Bool {
-    if unreadableTable.count == 0 { return false }
     return steps.contains { step in
       switch step {
-      case .insert(let entries): entries.contains { unreadableTable.contains($0.key) }
-      case .remove(let keys): keys.contains(where: unreadableTable.contains)
-      case .removeAll: true
+      case .insert(let entries):
+        unreadableTable.count > 0 && entries.contains { unreadableTable.contains($0.key) }
+      case .remove(let keys): unreadableTable.count > 0 && keys.contains(where: unreadableTable.contains)
+      case .removeAll: unreadableTable.count > 0
+      case .unreadable: true
       }
     }
   }
@@ -211,6 +232,7 @@ extension ItemTable {
       case .remove(let keys):
         moved += table.bytesMoved(byRemoving: keys) + unreadableTable.bytesMoved(byRemoving: keys)
       case .removeAll: break
+      case .unreadable: return false
       }
     }
     return moved <= Self.cheapMove

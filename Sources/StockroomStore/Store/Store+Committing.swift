@@ -32,7 +32,12 @@ extension Store {
       if !isFollowing { await followIfNeeded() }
       do {
         try await ensureLoaded()
-        await commit(takeWaiting(), table.hashedIdentifiers, isIdentityVerified)
+        let changes = takeNext()
+        guard let plan = undoPlan(for: changes) else {
+          for change in changes { change.continuation.resume() }
+          continue
+        }
+        await commit(consume changes, table.hashedIdentifiers, isIdentityVerified, consume plan)
       } catch {
         for change in takeWaiting() { change.continuation.resume(throwing: error) }
       }
@@ -50,13 +55,15 @@ extension Store {
   /// Runs off the main actor, and releases everything that the changes consist of there.
   @concurrent
   nonisolated private func commit(
-    _ changes: consuming [Change], _ identifiers: consuming [CacheKey: String], _ isIdentityVerified: Bool
+    _ changes: consuming [Change], _ identifiers: consuming [CacheKey: String], _ isIdentityVerified: Bool,
+    _ plan: consuming UndoPlan
   ) async {
     let changes = changes
-    let result = await backend.commit(
-      changes.map(\.steps), identifiers: identifiers, isIdentityVerified: isIdentityVerified)
+    var result = await backend.commit(
+      changes.map(\.steps), identifiers: identifiers, isIdentityVerified: isIdentityVerified, plan)
     if var (table, queries) = await apply(result, of: changes) {
       let steps = result.steps
+      result.undo.sort(as: table)
       let (ofItems, ofUnreadable) = (table.changesItems(steps), table.changesUnreadable(steps))
       let change = table.apply(steps, forQueries: !queries.isEmpty)
       let publications = queries.map { $0(table, change.delta) }
@@ -87,6 +94,8 @@ extension Store {
       table = whole.withoutKeys
       return (whole, queries.beginUpdates())
     }
+    var result = result
+    result.undo.sort(as: table)
     var change = ItemTable<Item>.Change()
     withMutations(
       ofItems: table.changesItems(steps), ofUnreadableEntries: table.changesUnreadable(steps)
@@ -117,6 +126,7 @@ extension Store {
   ) {
     // Only now: an observer of the items may start to load them again.
     if !result.isOutcomeKnown { itemsState = .stale }
+    record(result.undo, of: changes)
     for event in events { broadcaster.send(event) }
     for (change, outcome) in zip(changes, result.outcomes) {
       if case .success = outcome { change.continuation.resume() }

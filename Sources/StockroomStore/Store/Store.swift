@@ -80,6 +80,10 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var isCommitting = false
   /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
+  @ObservationIgnored var history = UndoHistory()
+  #if canImport(Darwin)
+    @ObservationIgnored var undoRegistration: UndoRegistration?
+  #endif
   @ObservationIgnored var queries = StoreQueries<Item>()
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
@@ -95,6 +99,7 @@ public final class Store<Item: StorableItem> {
     feed?.cancel()
     // Releasing many items takes long.
     if !table.isSmall { releaseInBackground(exchange(&table, with: ItemTable())) }
+    if history.entryCount > 1_000 { releaseInBackground(exchange(&history, with: UndoHistory())) }
   }
 
   #if DEBUG

@@ -47,7 +47,7 @@ extension StoreBackend {
     try await batch(for: update, stored: engine?.read(key: update.key))
   }
 
-  private func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
+  func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
     update.result.withLock { $0 = nil }
     guard let stored else { return Batch() }
     var item = try codec.decode(Item.self, from: stored, of: update.key)

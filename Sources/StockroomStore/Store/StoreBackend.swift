@@ -23,6 +23,8 @@ struct StoreBackend<Item: StorableItem>: Sendable {
     var isOutcomeKnown = true
     /// Whether it has been verified that the identifier of an item survives encoding.
     let isIdentityVerified: Bool
+    /// What is known of it for undo.
+    var undo = UndoOutcome.notRecorded
 
     /// All steps that were applied, in order.
     var steps: [KeyedStep<Item>] { outcomes.flatMap { (try? $0.get()) ?? [] } }
@@ -112,7 +114,7 @@ extension StoreBackend {
   }
 
   /// Determines the keys of items and encodes them.
-  private func prepare(
+  func prepare(
     _ changes: [[StoreStep<Item>]], _ isIdentityVerified: inout Bool
   ) async -> [Result<Batch, any Error>] {
     let keyed = changes.map { steps in
@@ -144,6 +146,7 @@ extension StoreBackend {
         for (step, values) in zip(batch.steps, own) {
           switch step {
           case .removeAll: batch.operations.append(.removeAll)
+          case .unreadable: break
           case .remove(let keys): batch.operations += keys.map { .remove(key: $0) }
           case .insert(let items):
             for (entry, data) in zip(items, values) {

@@ -7,12 +7,14 @@ enum StoreStep<Item: StorableItem>: Sendable {
   case removeAll
   /// Alone in its change, since it has to read first.
   case update(StoreUpdate<Item>)
+  /// Alone in its change, since it depends on those before it.
+  case revert(StoreReversal)
 
   /// The number of items that the step names.
   var itemCount: Int {
     switch self {
     case .insert(let items), .remove(let items): items.count
-    case .removeAll, .update: 0
+    case .removeAll, .update, .revert: 0
     }
   }
 }
@@ -29,11 +31,22 @@ final class StoreUpdate<Item: StorableItem>: Sendable {
   }
 }
 
+/// Undo or redo.
+final class StoreReversal: Sendable {
+  let direction: UndoHistory.Direction
+  /// Whether there was something to undo or redo.
+  let isDone = MutexProtected(false)
+
+  init(_ direction: UndoHistory.Direction) { self.direction = direction }
+}
+
 /// A step with the keys of its items. The keys of inserted items are distinct.
 enum KeyedStep<Item: StorableItem>: Sendable {
   case insert([(key: CacheKey, item: Item)])
   case remove([CacheKey])
   case removeAll
+  /// Puts entries that cannot be decoded in the places of those with their keys, or appends them.
+  case unreadable([UnreadableEntry])
 
   /// The items that the step inserts.
   var insertions: [(key: CacheKey, item: Item)] {
@@ -46,6 +59,7 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     case .insert(let items): items.map(\.key)
     case .remove(let keys): keys
     case .removeAll: []
+    case .unreadable(let entries): entries.map(\.key)
     }
   }
 
@@ -55,6 +69,7 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     case .insert(let items): items.count
     case .remove(let keys): keys.count
     case .removeAll: nil
+    case .unreadable(let entries): entries.count
     }
   }
 
@@ -66,6 +81,9 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     case .update(let update):
       // What it comes to replaces this once it is known.
       self = .remove([update.key])
+    case .revert:
+      // What is to be reverted is found out when it is its turn.
+      self = .remove([])
     case .remove(let items):
       self = .remove(items.map { CacheKey(identifier: identifier($0)) })
     case .insert(let items):

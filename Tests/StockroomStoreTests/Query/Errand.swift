@@ -76,7 +76,9 @@ struct Errand: Codable, Sendable, Identifiable, Equatable {
       let expected = matching.filter { !$0.isDone } + matching.filter(\.isDone)
       guard Array(byDone.items) == Array(expected.prefix(40)),
         byDone.sections.flatMap(\.items) == Array(byDone.items), byDone.totalCount == expected.count,
-        byDone.sections.allSatisfy({ section in section.items.allSatisfy { $0.isDone == (section.id == "done") } })
+        byDone.sections.allSatisfy({ section in
+          section.items.allSatisfy { $0.isDone == (section.id == "done") }
+        })
       else { return false }
     }
     return true

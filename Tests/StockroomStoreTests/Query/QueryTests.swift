@@ -12,7 +12,9 @@ import Testing
     return store
   }
 
-  @Test("A change calls the predicate once for each changed item, however many there are", arguments: [100, 5_000])
+  @Test(
+    "A change calls the predicate once for each changed item, however many there are",
+    arguments: [100, 2_000])
   func predicateCalls(count: Int) async throws {
     let store = try await store(count)
     let calls = Counter()
@@ -120,14 +122,14 @@ import Testing
     let query = store.query(
       where: { _ in
         calls.increment()
-        return calls.count <= 1_500
+        return calls.count <= 150
       }, sortedBy: QueryOrder { _, _ in Bool.random() })
-    try await store.insert(Errand.random(0..<1_000))
-    for id in 0..<500 { try await store.insert(.random(id: id)) }
-    #expect(query.count == 1_000)
+    try await store.insert(Errand.random(0..<100))
+    for id in 0..<50 { try await store.insert(.random(id: id)) }
+    #expect(query.count == 100)
     try await store.insert(.random(id: 0))
-    #expect(query.count == 999 && !query.items.contains { $0.id == 0 })
-    for id in 0..<1_000 { try await store.remove(Errand(id: id)) }
+    #expect(query.count == 99 && !query.items.contains { $0.id == 0 })
+    for id in 0..<100 { try await store.remove(Errand(id: id)) }
     #expect(query.items.isEmpty)
   }
 

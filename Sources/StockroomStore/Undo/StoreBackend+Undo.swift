@@ -1,0 +1,250 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// How a call is made with regard to undo.
+enum UndoPlan: Sendable {
+  /// Nothing is recorded.
+  case none
+  /// It is recorded, in at most this number of bytes.
+  case record(limit: Int)
+  /// It makes an earlier call undone, and is recorded itself, so that it can be undone as well.
+  case revert(UndoRecord, limit: Int)
+}
+
+/// What is known of a call that was made with a plan.
+enum UndoOutcome: Sendable {
+  /// Nothing.
+  case notRecorded
+  /// What it has changed; nil if that takes too much memory.
+  case recorded(UndoRecord?)
+  /// The call that was to be undone cannot be: others have changed the same since.
+  case outdated
+
+  /// See ``UndoRecord/sort(as:)``.
+  mutating func sort<Item>(as table: ItemTable<Item>) {
+    guard case .recorded(var record?) = self else { return }
+    record.sort(as: table)
+    self = .recorded(record)
+  }
+}
+
+/// Others have changed an entry since the call that is to be undone.
+private struct OutdatedRecord: Error {
+  let key: CacheKey
+
+  var error: StorageError {
+    StorageError(
+      .conflict,
+      "Nothing has been undone or redone, since the entry \(key) has been changed by others meanwhile.")
+  }
+}
+
+// MARK: - Committing
+
+extension StoreBackend {
+  /// Makes the changes as planned. More than one only if nothing is recorded.
+  func commit(
+    _ changes: [[StoreStep<Item>]], identifiers: consuming [CacheKey: String], isIdentityVerified: Bool,
+    _ plan: UndoPlan
+  ) async -> CommitResult {
+    switch plan {
+    case .none:
+      return await commit(changes, identifiers: identifiers, isIdentityVerified: isIdentityVerified)
+    case .record(let limit):
+      var isIdentityVerified = isIdentityVerified
+      var batches = await prepare(changes, &isIdentityVerified)
+      await rejectHashCollisions(in: &batches, identifiers: identifiers)
+      return await commit(batches[0], expecting: nil, limit: limit, isIdentityVerified)
+    case .revert(let record, let limit):
+      do {
+        let batch = try await batch(reverting: record)
+        return await commit(.success(batch), expecting: record, limit: limit, isIdentityVerified)
+      } catch {
+        return CommitResult(outcomes: [.failure(error)], isIdentityVerified: isIdentityVerified)
+      }
+    }
+  }
+
+  /// Applies one batch, and records what it changes, as one step.
+  ///
+  /// - Parameter record: What must be unchanged since.
+  @concurrent
+  private func commit(
+    _ batch: Result<Batch, any Error>, expecting record: UndoRecord?, limit: Int, _ isIdentityVerified: Bool
+  ) async -> CommitResult {
+    var result: CommitResult
+    /// What the body of the transaction threw: then nothing has happened.
+    let refusal = MutexProtected<(any Error)?>(nil)
+    do {
+      let batch = try batch.get()
+      do {
+        guard let engine else { throw StorageError(.unsupported, "A preview records nothing.") }
+        let (steps, recorded): ([KeyedStep<Item>], UndoRecord?)
+        if hasTransactions {
+          (steps, recorded) = try await asOrigin {
+            try await engine.withTransaction { transaction in
+              refusal.withLock { $0 = nil }
+              do {
+                return try perform(batch, recordingIn: transaction, expecting: record, limit: limit)
+              } catch {
+                refusal.withLock { $0 = error }
+                throw error
+              }
+            }
+          }
+        } else {
+          (steps, recorded) = try await perform(batch, recordingIn: engine, expecting: record, limit: limit)
+        }
+        result = CommitResult(outcomes: [.success(steps)], isIdentityVerified: isIdentityVerified)
+        result.undo = .recorded(recorded)
+      } catch let outdated as OutdatedRecord {
+        result = CommitResult(outcomes: [.failure(outdated.error)], isIdentityVerified: isIdentityVerified)
+        result.undo = .outdated
+      } catch {
+        result = CommitResult(outcomes: [.failure(error)], isIdentityVerified: isIdentityVerified)
+        result.isOutcomeKnown =
+          refusal.withLock { $0 != nil }
+          || engine?.wasDefinitelyNotApplied(batch.operations, after: error) ?? true
+      }
+    } catch {
+      result = CommitResult(outcomes: [.failure(error)], isIdentityVerified: isIdentityVerified)
+    }
+    return result
+  }
+}
+
+// MARK: - Reading and writing
+
+extension StoreBackend {
+  /// The number of entries that are read at once before all are removed.
+  private static var pageSize: Int { 1_000 }
+
+  private func perform(
+    _ batch: Batch, recordingIn transaction: any StorageTransaction, expecting record: UndoRecord?, limit: Int
+  ) throws -> ([KeyedStep<Item>], UndoRecord?) {
+    var batch = batch
+    if let update = batch.update {
+      batch = try self.batch(for: update, stored: transaction.read(key: update.key))
+    }
+    var recorder = UndoRecorder(limit: limit)
+    for entry in record?.entries ?? [] {
+      guard try transaction.read(key: entry.key) == entry.after else { throw OutdatedRecord(key: entry.key) }
+      recorder.add(entry.key, entry.after)
+    }
+    if batch.operations.removesAll {
+      var range = KeyRange.all
+      while !recorder.isTooLarge {
+        let page = try transaction.scan(range, limit: Self.pageSize)
+        for (key, data) in page { recorder.add(key, data) }
+        guard let last = page.last else { break }
+        range.after = last.key
+      }
+    }
+    for key in batch.operations.keys where !recorder.contains(key) && !recorder.isTooLarge {
+      recorder.add(key, try transaction.read(key: key))
+    }
+    for operation in batch.operations {
+      switch operation {
+      case .write(let data, let key): try transaction.write(data, key: key)
+      case .remove(let key): try transaction.remove(key: key)
+      case .removeAll: try transaction.removeAll()
+      }
+    }
+    return (batch.steps, recorder.record(batch.operations))
+  }
+
+  /// For engines without transactions: nobody else may write.
+  private func perform(
+    _ batch: Batch, recordingIn engine: any StorageEngine, expecting record: UndoRecord?, limit: Int
+  ) async throws -> ([KeyedStep<Item>], UndoRecord?) {
+    var batch = batch
+    if let update = batch.update { batch = try await self.batch(for: update) }
+    var recorder = UndoRecorder(limit: limit)
+    for entry in record?.entries ?? [] {
+      guard try await engine.read(key: entry.key) == entry.after else { throw OutdatedRecord(key: entry.key) }
+      recorder.add(entry.key, entry.after)
+    }
+    if batch.operations.removesAll {
+      var range = KeyRange.all
+      while !recorder.isTooLarge {
+        let page = try await engine.scan(range, limit: Self.pageSize)
+        for (key, data) in page { recorder.add(key, data) }
+        guard let last = page.last else { break }
+        range.after = last.key
+      }
+    }
+    for key in batch.operations.keys where !recorder.contains(key) && !recorder.isTooLarge {
+      recorder.add(key, try await engine.read(key: key))
+    }
+    if !batch.operations.isEmpty { try await asOrigin { try await engine.apply(batch.operations) } }
+    return (batch.steps, recorder.record(batch.operations))
+  }
+
+  /// What makes a call undone: entries that it has inserted or moved are removed, those that it has replaced are replaced in
+  /// place, and those that it has removed or moved are written behind all others, in their former order.
+  private func batch(reverting record: UndoRecord) async throws -> Batch {
+    let inserted = record.entries.filter { $0.after != nil && ($0.before == nil || $0.isMoved) }
+    let replaced = record.entries.filter { $0.before != nil && $0.after != nil && !$0.isMoved }
+    let removed = record.entries.filter { $0.before != nil && ($0.after == nil || $0.isMoved) }
+    var batch = Batch()
+    if !inserted.isEmpty { batch.steps.append(.remove(inserted.map(\.key))) }
+    batch.operations = inserted.map { .remove(key: $0.key) }
+    let written = (replaced + removed).compactMap { entry in
+      entry.before.map {
+        StorageEntry(key: entry.key, data: $0, createdAt: .distantPast, updatedAt: .distantPast)
+      }
+    }
+    let contents = try await parallelMap(written) { entry in
+      Result { () throws(StorageError) in try item(in: entry) }
+    }
+    var (items, unreadable): ([(key: CacheKey, item: Item)], [UnreadableEntry]) = ([], [])
+    for (entry, content) in zip(written, contents) {
+      batch.operations.append(.write(entry.data, key: entry.key))
+      switch content {
+      case .success(let item):
+        batch.append(&unreadable)
+        items.append(item)
+      case .failure(let error):
+        batch.append(&items)
+        unreadable.append(UnreadableEntry(key: entry.key, error: error))
+      }
+    }
+    batch.append(&items)
+    batch.append(&unreadable)
+    return batch
+  }
+}
+
+extension StoreBackend.Batch {
+  /// Moves the items into a step of their own, if there are any.
+  fileprivate mutating func append(_ items: inout [(key: CacheKey, item: Item)]) {
+    if !items.isEmpty { steps.append(.insert(exchange(&items, with: []))) }
+  }
+
+  fileprivate mutating func append(_ unreadable: inout [UnreadableEntry]) {
+    if !unreadable.isEmpty { steps.append(.unreadable(exchange(&unreadable, with: []))) }
+  }
+}
+
+extension [StorageOperation] {
+  fileprivate var removesAll: Bool {
+    contains { if case .removeAll = $0 { true } else { false } }
+  }
+
+  /// The keys that they name, each once.
+  fileprivate var keys: Set<CacheKey> {
+    var keys: Set<CacheKey> = []
+    for operation in self {
+      switch operation {
+      case .write(_, let key), .remove(let key): keys.insert(key)
+      case .removeAll: break
+      }
+    }
+    return keys
+  }
+}
