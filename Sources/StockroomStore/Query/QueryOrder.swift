@@ -14,19 +14,43 @@
 public struct QueryOrder<Item>: Sendable {
   /// Nil if it distinguishes no items.
   let compare: (@Sendable (Item, Item) -> ComparisonResult)?
+  /// Compares many items by their positions: what it compares is read once from each. Nil if `compare` is.
+  let comparison: (@Sendable ([Item]) -> (Int, Int) -> ComparisonResult)?
 
-  private init(compare: (@Sendable (Item, Item) -> ComparisonResult)?) { self.compare = compare }
+  private init(
+    _ compare: (@Sendable (Item, Item) -> ComparisonResult)?,
+    _ comparison: (@Sendable ([Item]) -> (Int, Int) -> ComparisonResult)?
+  ) {
+    (self.compare, self.comparison) = (compare, comparison)
+  }
+
+  private init(compare: @escaping @Sendable (Item, Item) -> ComparisonResult) {
+    self.init(compare, { items in { compare(items[$0], items[$1]) } })
+  }
+
+  /// An order of values of the items.
+  private init<Value>(
+    of value: @escaping @Sendable (Item) -> Value,
+    by compare: @escaping @Sendable (Value, Value) -> ComparisonResult
+  ) {
+    self.init(
+      { compare(value($0), value($1)) },
+      { items in
+        let values = items.map(value)
+        return { compare(values[$0], values[$1]) }
+      })
+  }
 
   /// The order of the store.
-  public static var stored: QueryOrder { QueryOrder(compare: nil) }
+  public static var stored: QueryOrder { QueryOrder(nil, nil) }
 
   /// An order by a predicate that tells whether the first item comes before the second, as for `sort(by:)`: a strict weak
   /// order.
   public init(_ areInIncreasingOrder: @escaping @Sendable (Item, Item) -> Bool) {
-    compare = { first, second in
+    self.init(compare: { first, second in
       if areInIncreasingOrder(first, second) { return .orderedAscending }
       return areInIncreasingOrder(second, first) ? .orderedDescending : .orderedSame
-    }
+    })
   }
 
   /// The order of a property, which must not be isolated to an actor.
@@ -35,7 +59,7 @@ public struct QueryOrder<Item>: Sendable {
   ) -> QueryOrder {
     // Safe to share: a key path is immutable, and the property is not isolated to an actor, as required above.
     nonisolated(unsafe) let property = property
-    return QueryOrder(compare: { compared($0[keyPath: property], $1[keyPath: property]).in(order) })
+    return QueryOrder(of: { $0[keyPath: property] }, by: { compared($0, $1).in(order) })
   }
 
   /// The order of a property that may be nil: nil is less than any value.
@@ -43,16 +67,18 @@ public struct QueryOrder<Item>: Sendable {
     _ property: KeyPath<Item, Value?>, _ order: SortOrder = .forward
   ) -> QueryOrder {
     nonisolated(unsafe) let property = property
-    return QueryOrder(compare: { first, second in
-      let result: ComparisonResult =
-        switch (first[keyPath: property], second[keyPath: property]) {
-        case (nil, nil): .orderedSame
-        case (nil, _?): .orderedAscending
-        case (_?, nil): .orderedDescending
-        case (let first?, let second?): compared(first, second)
-        }
-      return result.in(order)
-    })
+    return QueryOrder(
+      of: { $0[keyPath: property] },
+      by: { first, second in
+        let result: ComparisonResult =
+          switch (first, second) {
+          case (nil, nil): .orderedSame
+          case (nil, _?): .orderedAscending
+          case (_?, nil): .orderedDescending
+          case (let first?, let second?): compared(first, second)
+          }
+        return result.in(order)
+      })
   }
 
   /// The order of one of Foundation's comparators, such as `KeyPathComparator(\.title)`.
@@ -62,12 +88,20 @@ public struct QueryOrder<Item>: Sendable {
 
   /// This order, and another one for the items that this one does not distinguish.
   public func then(_ other: QueryOrder) -> QueryOrder {
-    guard let compare else { return other }
-    guard let next = other.compare else { return self }
-    return QueryOrder(compare: { first, second in
-      let result = compare(first, second)
-      return result == .orderedSame ? next(first, second) : result
-    })
+    guard let compare, let comparison else { return other }
+    guard let next = other.compare, let nextComparison = other.comparison else { return self }
+    return QueryOrder(
+      { first, second in
+        let result = compare(first, second)
+        return result == .orderedSame ? next(first, second) : result
+      },
+      { items in
+        let (compare, next) = (comparison(items), nextComparison(items))
+        return { first, second in
+          let result = compare(first, second)
+          return result == .orderedSame ? next(first, second) : result
+        }
+      })
   }
 }
 

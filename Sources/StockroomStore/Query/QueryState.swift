@@ -66,18 +66,36 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
     for (item, sequence) in zip(items, sequences) {
       if let element = definition.element(item, sequence) { found.append(element) }
     }
-    // Without an order they are sorted.
-    if definition.order.compare != nil || definition.section != nil {
-      found.sort(by: definition.precedes)
-    }
+    elements = ChunkedArray(sorted(found))
+  }
+
+  /// Sorts elements that are in the order of the store, and notes their sections.
+  private mutating func sorted(_ found: [Element]) -> [Element] {
     sections.reserveCapacity(found.count)
-    for element in found {
+    var groups: [SectionID: [Int]] = [:]
+    for (position, element) in found.enumerated() {
       sections[element.sequence] = .some(element.section)
-      guard let section = element.section else { continue }
-      if sectionIDs.last != section { sectionIDs.append(section) }
-      countOfSection[section, default: 0] += 1
+      if let section = element.section { groups[section, default: []].append(position) }
     }
-    elements = ChunkedArray(found)
+    let order = definition.sectionOrder
+    sectionIDs = groups.keys.sorted { compared($0, $1).in(order) == .orderedAscending }
+    countOfSection = groups.mapValues(\.count)
+    let compare = definition.order.comparison?(found.map(\.item))
+    if compare == nil, definition.section == nil { return found }
+    var sorted: [Element] = []
+    sorted.reserveCapacity(found.count)
+    // Positions are sorted faster than elements, whose type is not known here.
+    let parts = definition.section == nil ? [Array(found.indices)] : sectionIDs.compactMap { groups[$0] }
+    for var positions in parts {
+      if let compare {
+        positions.sort { first, second in
+          let result = compare(first, second)
+          return result == .orderedSame ? first < second : result == .orderedAscending
+        }
+      }
+      for position in positions { sorted.append(found[position]) }
+    }
+    return sorted
   }
 
   /// Makes the changes. O(log M) comparisons and one call of the predicate for each.

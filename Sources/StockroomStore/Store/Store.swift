@@ -35,6 +35,9 @@ import StockroomCore
 ///   tries again with each of its own changes.
 /// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, by whomever it is made.
 ///
+/// Queries show some of the items, sorted, and follow what changes: ``query(where:sortedBy:limit:)``. With an
+/// ``undoLimit``, ``undo()`` and ``redo()`` reverse the last calls.
+///
 /// Stores of different types of items on one engine would treat each other's entries as their own: loading the second one on
 /// the same engine object throws `StorageError.Code.unsupported`, and so does every change, during the life of the first. Open a
 /// separate engine for each type of item.

@@ -200,7 +200,7 @@ import Testing
     async let first: Void = store.insert(Note(id: "b"))
     await Task.yield()
     async let second: Void = store.insert(Note(id: "c"))
-    try await (first, second)
+    _ = try await (first, second)
     async let undone = store.undo()
     async let again = store.undo()
     async let last = store.undo()
