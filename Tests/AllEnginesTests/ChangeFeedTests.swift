@@ -248,6 +248,19 @@ import Testing
     try await engine.close()
   }
 
+  @Test("A file that is closed without having been written is not told of", .enabled(if: isLinux))
+  func closedFiles() async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try await Self.open("files", in: directory)
+    try await engine.write(Data("1".utf8), key: Self.key("own"))
+    var changes = try await engine.changes().makeAsyncIterator()
+    // So does the copy of a descriptor that a child process has had for a moment.
+    try FileHandle(forWritingTo: directory.url.appending(path: "own.entry")).close()
+    try Data("1".utf8).write(to: directory.url.appending(path: "copied.entry"))
+    #expect(await changes.next() == .keys([Self.key("copied")]))
+    try await engine.close()
+  }
+
   private static var isLinux: Bool {
     #if os(Linux)
       true
