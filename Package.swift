@@ -107,7 +107,9 @@ let package = Package(
 
     .target(
       name: "StockroomEngines",
-      dependencies: engineNames + ["StockroomCore", "StockroomLayers", "StockroomKitSupport"],
+      dependencies: engineNames + [
+        "StockroomCore", "StockroomLayers", "StockroomStore", "StockroomKitSupport",
+      ],
       swiftSettings: settings),
     .target(name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
 
@@ -143,7 +145,7 @@ let package = Package(
       name: "StockroomStoreTests",
       dependencies: [
         "StockroomStore", "StockroomMemory", "StockroomEngines", "StockroomTestSupport",
-        "StockroomKitSupport",
+        "StockroomKitSupport", "TestFixtures",
       ],
       swiftSettings: settings),
     .testTarget(
@@ -191,7 +193,7 @@ let package = Package(
       name: "ConformanceKitTests",
       dependencies: [
         "StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit",
-        "FaultyEngineWorker",
+        "FaultyEngineWorker", "TestFixtures",
       ],
       swiftSettings: settings),
     .testTarget(
