@@ -126,6 +126,11 @@ extension StorageEngine {
     throw StorageError(.corrupted, "The key \(key.value.debugDescription) has a value, but no timestamps.")
   }
 
+  /// Writes the values as one batch, with the times of this call.
+  public func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await write(entries.map { ($0.key, $0.data) })
+  }
+
   /// Does the operations with the plainest method that can do all of them: one alone with the method of its kind, writes with
   /// ``write(_:)``, removals with ``remove(keys:)``. Others are done one by one, once every key has been found valid.
   ///

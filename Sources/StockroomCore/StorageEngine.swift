@@ -126,6 +126,19 @@ public protocol StorageEngine: Sendable {
   /// Default: reads each entry and sorts by creation time, then by key. Throws as ``read(key:)``.
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry]
 
+  /// Writes entries as another engine had them, as one batch: each with its times, and keys that are absent in the order given, behind
+  /// those that are there (rules W3, W4, R6).
+  ///
+  /// What moves data from one place to another uses this. An entry whose key is there already is replaced, times included, and
+  /// keeps its place in the order; this is the one call after which ``updatedAt(key:)`` may be earlier than before. A later entry for the
+  /// same key wins. Times are stored as exactly as the engine stores its own.
+  ///
+  /// Default, for engines that cannot store times of others: writes the values as one batch, so that the times are those of this
+  /// call.
+  ///
+  /// - Throws: as ``write(_:key:)``. One invalid key means that nothing is written.
+  func writeEntries(_ entries: [StorageEntry]) async throws
+
   /// Does the operations in the order given, as one batch (rules W4, W5).
   ///
   /// Default: with ``write(_:)`` or ``remove(keys:)`` if they can do all of it, otherwise one by one, once every key has been

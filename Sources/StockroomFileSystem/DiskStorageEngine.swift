@@ -117,6 +117,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .changeFeed,
+      .preservesTimestamps,
     ]
     return durability == .full ? always.union(.durableWrites) : always
   }

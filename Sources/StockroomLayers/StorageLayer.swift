@@ -91,6 +91,9 @@ extension StorageLayer {
   }
 
   /// Done by the engine below.
+  public func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
+
+  /// Done by the engine below.
   public func apply(_ operations: [StorageOperation]) async throws { try await base.apply(operations) }
 
   /// Done by the engine below.

@@ -88,6 +88,7 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   public var capabilities: EngineCapabilities {
     var capabilities: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions, .networked,
+      .preservesTimestamps,
     ]
     if settings.durability == .full { capabilities.insert(.durableWrites) }
     if !settings.isPooled { capabilities.insert(.changeFeed) }

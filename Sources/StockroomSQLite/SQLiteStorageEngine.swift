@@ -143,7 +143,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
-      .changeFeed,
+      .changeFeed, .preservesTimestamps,
     ]
     return durability == .full ? always.union(.durableWrites) : always
   }
