@@ -104,10 +104,13 @@ struct CachedEngineTests {
   @Test("Every way of changing an entry takes the old one out of memory")
   func changes() async throws {
     let engine = base.cached(limit: .unlimited)
+    let entry = StorageEntry(key: key, data: other, createdAt: .now, updatedAt: .now)
     for change in [
       { try await engine.write([(key, other)]) }, { try await engine.remove(keys: [key]) },
       { try await engine.removeAllData() }, { try await engine.apply([.removeAll]) },
       { try await engine.apply([.write(other, key: key), .remove(key: .init("another"))]) },
+      { try await engine.writeEntries([entry]) },
+      { try await engine.withTransaction { try $0.writeEntry(entry) } },
       { try await engine.withTransaction { try $0.write(other, key: key) } },
       { try await engine.withTransaction { try $0.remove(key: key) } },
       { try await engine.withTransaction { try $0.removeAll() } },

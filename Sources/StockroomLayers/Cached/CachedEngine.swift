@@ -109,6 +109,11 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
+  /// Done by the engine below.
+  @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await changing(entries.map(\.key)) { try await base.writeEntries(entries) }
+  }
+
   /// A transaction of the engine below. What it reads does not come from memory.
   public func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result

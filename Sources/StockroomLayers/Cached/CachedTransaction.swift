@@ -35,6 +35,11 @@ final class CachedTransaction: StorageTransaction {
     try base.write(data, key: key)
   }
 
+  func writeEntry(_ entry: StorageEntry) throws {
+    cache.begin(change, of: [entry.key])
+    try base.writeEntry(entry)
+  }
+
   func remove(key: CacheKey) throws {
     cache.begin(change, of: [key])
     try base.remove(key: key)
