@@ -122,8 +122,8 @@ let package = Package(
       path: "Benchmarks/BenchmarkKit", swiftSettings: settings),
     .executableTarget(
       name: "StockroomCLI",
-      dependencies: [
-        "StockroomCore", "StockroomStore", "StockroomEngines", "StockroomPostgreSQL", "ConformanceKit",
+      dependencies: engineNames + [
+        "StockroomCore", "StockroomStore", "StockroomLayers", "StockroomEngines", "ConformanceKit",
         "StockroomKitSupport", "BenchmarkKit", "StockroomCSQLite", "StockroomCLMDB", "StockroomCLevelDB",
         "StockroomCPostgreSQL",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -204,7 +204,7 @@ let package = Package(
       name: "StockroomCLITests",
       dependencies: [
         "StockroomCore", "StockroomMemory", "StockroomStore", "StockroomEngines", "StockroomKitSupport",
-        "BenchmarkKit", "ConformanceKit", "StockroomCLI",
+        "BenchmarkKit", "ConformanceKit", "StockroomCLI", "TestFixtures",
       ],
       swiftSettings: settings),
   ]
