@@ -40,6 +40,7 @@ let package = Package(
     .library(name: "StockroomCore", targets: ["StockroomCore"]),
     .library(name: "StockroomStore", targets: ["StockroomStore"]),
     .library(name: "StockroomLayers", targets: ["StockroomLayers"]),
+    .library(name: "StockroomTransfer", targets: ["StockroomTransfer"]),
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
     .library(name: "StockroomTestSupport", targets: ["StockroomTestSupport"]),
@@ -105,6 +106,8 @@ let package = Package(
       ],
       swiftSettings: settings),
 
+    .target(name: "StockroomTransfer", dependencies: ["StockroomCore"], swiftSettings: settings),
+
     .target(
       name: "StockroomEngines",
       dependencies: engineNames + ["StockroomCore", "StockroomLayers", "StockroomKitSupport"],
@@ -167,14 +170,21 @@ let package = Package(
       ],
       swiftSettings: settings),
     .testTarget(
+      name: "StockroomTransferTests",
+      dependencies: [
+        "StockroomTransfer", "StockroomMemory", "StockroomEngines", "StockroomLayers",
+        "StockroomTestSupport", "TestFixtures",
+      ],
+      swiftSettings: settings),
+    .testTarget(
       name: "AllEnginesTests",
       dependencies: ["StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures"],
       swiftSettings: settings),
     .testTarget(
       name: "ReadmeTests",
       dependencies: engineNames + [
-        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomCLI", "StockroomTestSupport",
-        "ConformanceKit", "BenchmarkKit",
+        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomTransfer", "StockroomCLI",
+        "StockroomTestSupport", "ConformanceKit", "BenchmarkKit",
       ],
       swiftSettings: settings),
     // With the settings of a new Xcode project.

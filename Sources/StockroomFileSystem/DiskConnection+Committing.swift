@@ -77,11 +77,11 @@ private struct Commit {
       let exists = try existing != nil || connection.entries.status(of: change.name) != nil
       var metadata: EntryMetadata?
       if let data = change.data {
-        var header = existing?.header
-        header?.overwrite(at: now)
-        if header == nil { sequence += 1 }
-        metadata = EntryMetadata(
-          header: header ?? EntryHeader(createdAt: now, sequence: sequence), size: data.count)
+        if existing == nil { sequence += 1 }
+        var header = existing?.header ?? EntryHeader(createdAt: now, sequence: sequence)
+        header.overwrite(at: now)
+        header.replaceTimes(by: change.times)
+        metadata = EntryMetadata(header: header, size: data.count)
       } else if !exists || (removesAll && isJournaled) {
         continue
       }

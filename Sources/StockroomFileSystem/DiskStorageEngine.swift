@@ -124,7 +124,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   /// `Durability.full`, and `changeFeed` only for an engine that may write.
   public var capabilities: EngineCapabilities {
     var always: EngineCapabilities = [
-      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions,
+      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .preservesTimestamps,
     ]
     if access == .readWrite { always.insert(.changeFeed) }
     return durability == .full ? always.union(.durableWrites) : always

@@ -61,6 +61,7 @@ struct LevelDBTransaction {
       if case .write(let data, _) = operations.operations[position] {
         header?.overwrite(at: now)
         header = header ?? EntryHeader(createdAt: now, sequence: metadata.nextSequence + UInt64(position))
+        header?.replaceTimes(by: operations.times(at: position))
         value = data
       } else {
         header = nil

@@ -92,6 +92,7 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   public var capabilities: EngineCapabilities {
     var capabilities: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .networked,
+      .preservesTimestamps,
     ]
     if settings.access == .readWrite { capabilities.insert(.transactions) }
     if settings.durability == .full { capabilities.insert(.durableWrites) }

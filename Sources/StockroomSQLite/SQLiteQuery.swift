@@ -2,7 +2,7 @@
 enum SQLiteQuery: Int, CaseIterable {
   case beginReading, beginWriting, commit, rollback
   case metadata, setMetadata
-  case write, remove, removeAll
+  case write, writeWithTimes, remove, removeAll
   case writeLarge, removeLarge, removeAllLarge
   case value, largeValue, entry, times, exists
   case allValues, allKeys, allKeysAndValues, allEntries, keysAndValuesFrom, count, eachKey
@@ -24,6 +24,11 @@ enum SQLiteQuery: Int, CaseIterable {
       """
       INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, 0, ?4)
       ON CONFLICT (key) DO UPDATE SET value = excluded.value, age = max(age, excluded.created - created)
+      """
+    case .writeWithTimes:
+      """
+      INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, ?5, ?4)
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value, created = excluded.created, age = excluded.age
       """
     case .remove: "DELETE FROM entries WHERE key = ?1"
     case .removeAll: "DELETE FROM entries"

@@ -149,6 +149,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   public var capabilities: EngineCapabilities {
     var always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
+      .preservesTimestamps,
     ]
     if access == .readWrite { always.insert(.changeFeed) }
     return durability == .full ? always.union(.durableWrites) : always

@@ -33,6 +33,8 @@ import Testing
     #expect(await changes.next() == .keys([a, b]))
     try await engine.withTransaction { try $0.write(Data(), key: a) }
     #expect(await changes.next() == .keys([a]))
+    try await engine.writeEntries([StorageEntry(key: b, data: Data(), createdAt: .now, updatedAt: .now)])
+    #expect(await changes.next() == .keys([b]))
     try await engine.remove(keys: [a, b])
     #expect(await changes.next() == .keys([a, b]))
     try await engine.removeAllData()
