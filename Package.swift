@@ -40,6 +40,7 @@ let package = Package(
     .library(name: "StockroomCore", targets: ["StockroomCore"]),
     .library(name: "StockroomStore", targets: ["StockroomStore"]),
     .library(name: "StockroomLayers", targets: ["StockroomLayers"]),
+    .library(name: "StockroomTransfer", targets: ["StockroomTransfer"]),
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
     .library(name: "StockroomTestSupport", targets: ["StockroomTestSupport"]),
@@ -106,6 +107,9 @@ let package = Package(
       swiftSettings: settings),
 
     .target(
+      name: "StockroomTransfer", dependencies: ["StockroomCore", "StockroomCZlib"], swiftSettings: settings),
+
+    .target(
       name: "StockroomEngines",
       dependencies: engineNames + ["StockroomCore", "StockroomLayers", "StockroomKitSupport"],
       swiftSettings: settings),
@@ -166,6 +170,13 @@ let package = Package(
           condition: .when(traits: ["Instrumentation"])),
       ],
       swiftSettings: settings),
+    .testTarget(
+      name: "StockroomTransferTests",
+      dependencies: [
+        "StockroomCore", "StockroomMemory", "StockroomTransfer", "StockroomLayers", "StockroomEngines",
+        "StockroomTestSupport", "StockroomKitSupport", "TestFixtures",
+      ],
+      resources: [.copy("Golden")], swiftSettings: settings),
     .testTarget(
       name: "AllEnginesTests",
       dependencies: ["StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures"],
