@@ -81,15 +81,25 @@ extension LevelDBConnection {
 
   /// Writes the entries of another database into this one, which is empty.
   fileprivate func add(_ records: LevelDBIterator, _ flag: CancellationFlag) throws {
-    func isEntry() -> Bool { records.current.map { $0.key.first != LevelDBMetadata.firstByte } ?? false }
-    while isEntry() {
-      try commit { transaction in
-        var size = 0
-        while size < Self.portion, let (key, stored) = records.current, isEntry() {
-          try flag.check()
-          try transaction.add(key, stored: stored)
+    var isAtEnd = false
+    while !isAtEnd {
+      // Copied first, since a batch that fails may be written again.
+      var portion: [(key: [UInt8], stored: [UInt8])] = []
+      var size = 0
+      while size < Self.portion, !isAtEnd {
+        try flag.check()
+        if let (key, stored) = records.current, key.first != LevelDBMetadata.firstByte {
+          portion.append((Array(key), Array(stored)))
           size += key.count + stored.count + 64
           records.next()
+        } else {
+          isAtEnd = true
+        }
+      }
+      try commit { transaction in
+        for (key, stored) in portion {
+          try key.withUnsafeBytes { key in try stored.withUnsafeBytes { try transaction.add(key, stored: $0) }
+          }
         }
       }
     }

@@ -70,19 +70,16 @@ extension UnsafeRawBufferPointer {
 }
 
 extension Timestamp {
-  /// The nearest nanosecond, or the first or last one that there is.
-  init(_ date: Date) {
+  /// The nearest nanosecond, or the first or last one that a date can have.
+  init(nearestTo date: Date) {
     let seconds = date.timeIntervalSinceReferenceDate
     // Seconds and the rest apart, which keeps all the precision that a date has.
-    guard let whole = Int64(exactly: seconds.rounded(.down)),
-      case let (nanoseconds, isTooLarge) = whole.multipliedReportingOverflow(by: 1_000_000_000), !isTooLarge,
-      case let (sum, overflows) = nanoseconds.addingReportingOverflow(
-        Int64(((seconds - seconds.rounded(.down)) * 1e9).rounded())), !overflows,
-      case let (since1970, isOutOfRange) = sum.addingReportingOverflow(978_307_200_000_000_000), !isOutOfRange
-    else {
-      self.init(nanoseconds: seconds > 0 ? .max : .min)
+    let whole = min(max(seconds.rounded(.down), -8_244_000_000), 8_244_000_000)
+    let rest = min(max(((seconds - whole) * 1e9).rounded(), 0), 1e9)
+    guard !seconds.isNaN else {
+      self.init(nanoseconds: 0)
       return
     }
-    self.init(nanoseconds: since1970)
+    self.init(nanoseconds: Int64(whole) * 1_000_000_000 + Int64(rest) + 978_307_200_000_000_000)
   }
 }

@@ -142,6 +142,11 @@ struct ArchiveScanner {
     }
     count(block.count)
     guard try input.isAtEnd() else { throw ArchiveDamage("something follows its ending") }
+    if let (key, size) = parser.tooLargeValue {
+      throw StorageError(
+        .valueTooLarge,
+        "The value of \(key) in the archive \(input.path) has \(size) bytes, which is more than is accepted.")
+    }
     summary = ArchiveSummary(
       formatVersion: Int(header.version), createdAt: header.createdAt.date,
       isOneMoment: header.flags & ArchiveFormat.Flags.isOneMoment != 0, entryCount: parser.entryCount,
@@ -162,7 +167,7 @@ struct ArchiveScanner {
   /// Reads more behind what is in ``block``.
   private mutating func readMore(_ count: Int) throws {
     let start = block.count
-    block.append(contentsOf: repeatElement(0, count: count))
+    block += [UInt8](repeating: 0, count: count)
     let done = try block.withUnsafeMutableBytes {
       try input.read(into: UnsafeMutableRawBufferPointer(rebasing: $0[start...]))
     }

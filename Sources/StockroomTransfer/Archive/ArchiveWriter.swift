@@ -46,8 +46,8 @@ struct ArchiveWriter: Sendable {
     var header: [UInt8] = []
     header.append(number: UInt16(keySize))
     header.append(number: UInt64(entry.data.count))
-    header.append(number: Timestamp(entry.createdAt).nanoseconds)
-    header.append(number: Timestamp(entry.updatedAt).nanoseconds)
+    header.append(number: Timestamp(nearestTo: entry.createdAt).nanoseconds)
+    header.append(number: Timestamp(nearestTo: entry.updatedAt).nanoseconds)
     try header.withUnsafeBytes { try fill($0) }
     try entry.key.withUTF8 { try fill($0) }
     try entry.data.withUnsafeBytes { try fill($0) }
@@ -75,7 +75,7 @@ struct ArchiveWriter: Sendable {
     var rest = bytes
     while !rest.isEmpty {
       let count = min(rest.count, ArchiveFormat.blockSize - block.count)
-      block.append(contentsOf: rest[..<count])
+      block.append(contentsOf: UnsafeRawBufferPointer(rebasing: rest[..<count]))
       rest = UnsafeRawBufferPointer(rebasing: rest[count...])
       if block.count == ArchiveFormat.blockSize { try writeBlock() }
     }

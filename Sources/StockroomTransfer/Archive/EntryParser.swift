@@ -23,6 +23,8 @@ struct EntryParser {
   /// The header and the key of the next entry, as far as they have come.
   private var head: [UInt8] = []
   private var entry: Entry?
+  /// The first value that is larger than allowed.
+  private(set) var tooLargeValue: (key: CacheKey, size: Int)?
   private(set) var entryCount = 0
   private(set) var contentSize = 0
 
@@ -77,18 +79,20 @@ struct EntryParser {
     try head.withUnsafeBytes { head in
       let key = CacheKey(utf8: UnsafeRawBufferPointer(rebasing: head[ArchiveFormat.entryHeaderSize...]))
       guard let key else { throw ArchiveDamage("a key is not UTF-8") }
-      let size = head.number(at: 2, as: UInt64.self)
-      guard size <= UInt64(clamping: maximumValueSize) else {
-        throw StorageError(
-          .valueTooLarge, "The value of \(key) has \(size) bytes, and \(maximumValueSize) are allowed.")
+      guard let size = Int(exactly: head.number(at: 2, as: UInt64.self)),
+        case let (sum, isTooLarge) = contentSize.addingReportingOverflow(size),
+        !isTooLarge, sum <= .max - CacheKey.maximumLength
+      else { throw ArchiveDamage("its entries have more bytes than can be counted") }
+      if size > maximumValueSize {
+        tooLargeValue = tooLargeValue ?? (key, size)
+        // Without values nothing is lost by going on: the archive may be corrupted, which is said first.
+        if keepsValues { throw ArchiveDamage("a value is larger than it was before") }
       }
-      let (sum, isTooLarge) = contentSize.addingReportingOverflow(Int(size) + key.value.utf8.count)
-      guard !isTooLarge else { throw ArchiveDamage("its entries have more bytes than can be counted") }
-      contentSize = sum
+      contentSize = sum + key.value.utf8.count
       entryCount += 1
       return Entry(
         key: key, createdAt: Timestamp(nanoseconds: head.number(at: 10)),
-        updatedAt: Timestamp(nanoseconds: head.number(at: 18)), missing: Int(size))
+        updatedAt: Timestamp(nanoseconds: head.number(at: 18)), missing: size)
     }
   }
 }
