@@ -184,7 +184,8 @@ let package = Package(
     .testTarget(
       name: "ReadmeTests",
       dependencies: engineNames + [
-        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomCLI", "StockroomTestSupport",
+        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomTransfer", "StockroomCLI",
+        "StockroomTestSupport",
         "ConformanceKit", "BenchmarkKit",
       ],
       swiftSettings: settings),
