@@ -40,7 +40,7 @@ struct EntryParser {
   mutating func parse(_ bytes: UnsafeRawBufferPointer, _ body: (StorageEntry) throws -> Void) throws {
     var rest = bytes
     func take(_ wanted: Int) -> UnsafeRawBufferPointer {
-      let count = min(wanted, rest.count)
+      let count = min(max(0, wanted), rest.count)
       defer { rest = UnsafeRawBufferPointer(rebasing: rest[count...]) }
       return UnsafeRawBufferPointer(rebasing: rest[..<count])
     }
@@ -59,6 +59,7 @@ struct EntryParser {
             updatedAt: current.updatedAt.date))
       }
       if rest.isEmpty { return }
+      // Of an entry that begins in an earlier block there may be a part of the key already.
       head.append(contentsOf: take(ArchiveFormat.entryHeaderSize - head.count))
       guard head.count >= ArchiveFormat.entryHeaderSize else { return }
       let size = ArchiveFormat.entryHeaderSize + (try keySize())

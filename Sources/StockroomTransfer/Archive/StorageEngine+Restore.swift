@@ -14,7 +14,7 @@ extension StorageEngine {
   /// the task is cancelled, the entries of the earlier ones are removed again. After the death of the process they are there:
   /// remove them all with `removeAllData()`, or go on with `merging`, which writes what is there already once more.
   ///
-  /// O(N), with about 8 MiB in memory, or twice the largest value.
+  /// O(N), with the keys and about 8 MiB in memory, or twice the largest value.
   ///
   /// - Parameters:
   ///   - url: Where the archive is.

@@ -84,6 +84,24 @@ import Testing
     #expect(found.suffix(2).map { $0.createdAt < Date() } == [true, false])
   }
 
+  @Test("An entry may be divided between blocks at any byte of its header, its key and its value")
+  func divided() async throws {
+    let place = try TemporaryDirectory()
+    for rest in 0..<45 {
+      // A block has 1 MiB, and each entry takes 26 bytes, its key and its value of it.
+      let first = StorageEntry(
+        key: key("a"), data: Data(count: 1 << 20 - 27 - rest), createdAt: .distantPast,
+        updatedAt: .distantPast)
+      var second = first
+      (second.key, second.data) = (key("0123456789"), Data("value".utf8))
+      try await FixedEntriesEngine(base: MemoryStorageEngine(), entries: [first, second])
+        .dump(to: place.beside("archive"), replacing: true)
+      let found = try await entries(in: place.beside("archive"))
+      #expect(found.map(\.key) == [first.key, second.key], "\(rest)")
+      #expect(found.map(\.data) == [first.data, second.data], "\(rest)")
+    }
+  }
+
   @Test("An archive is its owner's alone, replaces nothing unless it may, and leaves no other file")
   func files() async throws {
     let place = try TemporaryDirectory()
