@@ -106,7 +106,8 @@ let package = Package(
       ],
       swiftSettings: settings),
 
-    .target(name: "StockroomTransfer", dependencies: ["StockroomCore"], swiftSettings: settings),
+    .target(
+      name: "StockroomTransfer", dependencies: ["StockroomCore", "StockroomCZlib"], swiftSettings: settings),
 
     .target(
       name: "StockroomEngines",
@@ -127,7 +128,8 @@ let package = Package(
       name: "StockroomCLI",
       dependencies: engineNames + [
         "StockroomCore", "StockroomStore", "StockroomLayers", "StockroomEngines", "ConformanceKit",
-        "StockroomKitSupport", "BenchmarkKit", "StockroomCSQLite", "StockroomCLMDB", "StockroomCLevelDB",
+        "StockroomTransfer", "StockroomKitSupport", "BenchmarkKit", "StockroomCSQLite", "StockroomCLMDB",
+        "StockroomCLevelDB",
         "StockroomCPostgreSQL",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
@@ -172,10 +174,10 @@ let package = Package(
     .testTarget(
       name: "StockroomTransferTests",
       dependencies: [
-        "StockroomTransfer", "StockroomMemory", "StockroomEngines", "StockroomLayers",
-        "StockroomTestSupport", "TestFixtures",
+        "StockroomCore", "StockroomMemory", "StockroomTransfer", "StockroomLayers", "StockroomEngines",
+        "StockroomTestSupport", "StockroomKitSupport", "TestFixtures",
       ],
-      swiftSettings: settings),
+      resources: [.copy("Golden")], swiftSettings: settings),
     .testTarget(
       name: "AllEnginesTests",
       dependencies: ["StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures"],

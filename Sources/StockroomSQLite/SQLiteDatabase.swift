@@ -13,6 +13,7 @@ final class SQLiteDatabase: Sendable {
   private let readers: SQLiteReaders
   private let lockTimeout: Duration
   let feed: ChangeFeed
+  var path: String { file.path }
 
   /// Opens the database, or makes it.
   init(_ file: SQLiteFile, lockTimeout: Duration) throws {

@@ -37,12 +37,8 @@ struct SQLiteFile: Sendable {
 
   /// The file of this name in a directory that is there.
   init(_ name: String, in directory: FileManager.Directory, _ options: SQLiteOptions) throws {
-    guard let resolved = realpath(directory.path, nil) else {
-      throw StorageError.posix(errno, "Looking for the directory \(directory.path) failed.")
-    }
-    defer { free(resolved) }
     path = Self.path(name, in: directory.path)
-    file = Self.path(name, in: String(cString: resolved))
+    file = Self.path(name, in: try directory.resolvedPath)
     self.options = options
     isImmutable = try options.access == .readOnly && !Self.isWritable(file) && Self.logSize(file) == 0
   }
