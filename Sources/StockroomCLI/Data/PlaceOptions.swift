@@ -35,40 +35,25 @@ struct PlaceOptions: ParsableArguments {
   var namesKeyFileText: String?
 
   func validate() throws {
-    _ = try place
-    let (layers, keys) = try (layers, keys)
-    let needsKeys = layers.contains(where: \.needsKeys)
-    if needsKeys, !PlaceLayer.canEncrypt {
-      throw ValidationError(
-        "This command was built without the trait Encryption, so it has no layer that encrypts.")
-    }
-    if needsKeys == keys.values.isEmpty {
-      throw ValidationError("The layers encrypted and hidden take a --key-file, and no others do.")
-    }
-    if layers.contains(.hidden) != (keys.names != nil) {
-      throw ValidationError("The layer hidden takes a --names-key-file, and no other does.")
-    }
+    _ = try layered
     try Self.checkArguments()
   }
 
   var place: Place {
-    get throws { try Place(location) }
+    get throws { try layered.place }
   }
 
-  private var layers: [PlaceLayer] {
-    get throws { try layerTexts.map(PlaceLayer.init) }
-  }
-
-  private var keys: PlaceKeys {
+  /// The place with its layers.
+  var layered: LayeredPlace {
     get throws {
-      PlaceKeys(
-        values: try keyFileTexts.map { try .init($0, "--key-file") },
-        names: try namesKeyFileText.map { try .init($0, "--names-key-file") })
+      try LayeredPlace(
+        location, layers: layerTexts, keyFiles: keyFileTexts, namesKeyFile: namesKeyFileText,
+        optionPrefix: "--")
     }
   }
 
   /// Swift replaces bytes of an argument that are no UTF-8, after which a key or a path would be another one.
-  private static func checkArguments() throws {
+  static func checkArguments() throws {
     for index in 0..<Int(CommandLine.argc) {
       guard let argument = CommandLine.unsafeArgv[index] else { continue }
       guard String(validatingCString: argument) != nil else {
@@ -83,22 +68,43 @@ struct PlaceOptions: ParsableArguments {
   func withEngine<Result>(
     for use: Place.Use, _ body: (any StorageEngine) async throws -> Result
   ) async throws -> Result {
-    let (place, layers, keys) = try (place, layers, keys)
-    return try await PlaceFailure.naming(place) {
-      let needsMore = place.isPostgreSQL && layers.contains(where: \.needsTransactions)
-      let base = try await place.open(for: use == .reading && needsMore ? .writing : use)
-      let result: Result
-      do {
-        var engine = base
-        for layer in layers { engine = try layer.inFront(of: engine, keys) }
-        result = try await body(engine)
-      } catch {
-        // The first error is the cause.
-        try? await base.close()
-        throw error
-      }
-      try await base.close()
-      return result
+    try await layered.withEngine(for: use, body)
+  }
+}
+
+/// The place that a command brings entries to, and the layers in front of it.
+struct TargetOptions: ParsableArguments {
+  @Option(
+    name: .customLong("to"),
+    help: ArgumentHelp("The place to write to, which is made if there is none.", valueName: "place"))
+  var location: String
+
+  @Option(
+    name: .customLong("to-layer"),
+    help: ArgumentHelp(
+      "A layer in front of that place; repeat it for several, the last one outermost.", valueName: "layer"))
+  var layerTexts: [String] = []
+
+  @Option(
+    name: .customLong("to-key-file"),
+    help: ArgumentHelp("As --key-file, for the layers of that place.", valueName: "name=file"))
+  var keyFileTexts: [String] = []
+
+  @Option(
+    name: .customLong("to-names-key-file"),
+    help: ArgumentHelp("As --names-key-file, for the layers of that place.", valueName: "name=file"))
+  var namesKeyFileText: String?
+
+  func validate() throws {
+    _ = try layered
+    try PlaceOptions.checkArguments()
+  }
+
+  var layered: LayeredPlace {
+    get throws {
+      try LayeredPlace(
+        location, layers: layerTexts, keyFiles: keyFileTexts, namesKeyFile: namesKeyFileText,
+        optionPrefix: "--to-")
     }
   }
 }

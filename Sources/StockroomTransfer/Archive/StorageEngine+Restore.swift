@@ -51,7 +51,10 @@ extension StorageEngine {
     return try await restore(reader, merging: merging, progress)
   }
 
-  private func restore(
+  /// Writes the entries of an archive that has been opened, and so verified, and of which nothing has been read yet.
+  ///
+  /// As ``restore(from:merging:maximumValueSize:progress:)``.
+  package func restore(
     _ reader: ArchiveReader, merging: Bool, _ progress: (@Sendable (ArchiveProgress) -> Void)?
   ) async throws -> ArchiveSummary {
     // Verifying may have taken long.
