@@ -40,6 +40,7 @@ let package = Package(
     .library(name: "StockroomCore", targets: ["StockroomCore"]),
     .library(name: "StockroomStore", targets: ["StockroomStore"]),
     .library(name: "StockroomLayers", targets: ["StockroomLayers"]),
+    .library(name: "StockroomImport", targets: ["StockroomImport"]),
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
     .library(name: "StockroomTestSupport", targets: ["StockroomTestSupport"]),
@@ -106,6 +107,10 @@ let package = Package(
       swiftSettings: settings),
 
     .target(
+      name: "StockroomImport", dependencies: ["StockroomCore", "StockroomStore", "StockroomCSQLite"],
+      swiftSettings: settings),
+
+    .target(
       name: "StockroomEngines",
       dependencies: engineNames + ["StockroomCore", "StockroomLayers", "StockroomKitSupport"],
       swiftSettings: settings),
@@ -164,6 +169,13 @@ let package = Package(
         .product(
           name: "InMemoryTracing", package: "swift-distributed-tracing",
           condition: .when(traits: ["Instrumentation"])),
+      ],
+      swiftSettings: settings),
+    .testTarget(
+      name: "StockroomImportTests",
+      dependencies: [
+        "StockroomCore", "StockroomStore", "StockroomImport", "StockroomMemory", "StockroomSQLite",
+        "StockroomCSQLite", "StockroomTestSupport", "TestFixtures",
       ],
       swiftSettings: settings),
     .testTarget(
