@@ -185,8 +185,8 @@ let package = Package(
     .testTarget(
       name: "ReadmeTests",
       dependencies: engineNames + [
-        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomCLI", "StockroomTestSupport",
-        "ConformanceKit", "BenchmarkKit",
+        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomImport", "StockroomCLI",
+        "StockroomTestSupport", "ConformanceKit", "BenchmarkKit",
       ],
       swiftSettings: settings),
     // With the settings of a new Xcode project.
