@@ -41,6 +41,7 @@ let package = Package(
     .library(name: "StockroomStore", targets: ["StockroomStore"]),
     .library(name: "StockroomLayers", targets: ["StockroomLayers"]),
     .library(name: "StockroomTransfer", targets: ["StockroomTransfer"]),
+    .library(name: "StockroomImport", targets: ["StockroomImport"]),
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
     .library(name: "StockroomTestSupport", targets: ["StockroomTestSupport"]),
@@ -108,6 +109,9 @@ let package = Package(
 
     .target(
       name: "StockroomTransfer", dependencies: ["StockroomCore", "StockroomCZlib"], swiftSettings: settings),
+    .target(
+      name: "StockroomImport", dependencies: ["StockroomCore", "StockroomStore", "StockroomCSQLite"],
+      swiftSettings: settings),
 
     .target(
       name: "StockroomEngines",
@@ -128,7 +132,8 @@ let package = Package(
       name: "StockroomCLI",
       dependencies: engineNames + [
         "StockroomCore", "StockroomStore", "StockroomLayers", "StockroomEngines", "ConformanceKit",
-        "StockroomTransfer", "StockroomKitSupport", "BenchmarkKit", "StockroomCSQLite", "StockroomCLMDB",
+        "StockroomTransfer", "StockroomImport", "StockroomKitSupport", "BenchmarkKit", "StockroomCSQLite",
+        "StockroomCLMDB",
         "StockroomCLevelDB",
         "StockroomCPostgreSQL",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -179,13 +184,21 @@ let package = Package(
       ],
       resources: [.copy("Golden")], swiftSettings: settings),
     .testTarget(
+      name: "StockroomImportTests",
+      dependencies: [
+        "StockroomCore", "StockroomStore", "StockroomImport", "StockroomMemory", "StockroomSQLite",
+        "StockroomCSQLite", "StockroomTestSupport", "TestFixtures",
+      ],
+      swiftSettings: settings),
+    .testTarget(
       name: "AllEnginesTests",
       dependencies: ["StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures"],
       swiftSettings: settings),
     .testTarget(
       name: "ReadmeTests",
       dependencies: engineNames + [
-        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomTransfer", "StockroomCLI",
+        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomTransfer", "StockroomImport",
+        "StockroomCLI",
         "StockroomTestSupport", "ConformanceKit", "BenchmarkKit",
       ],
       swiftSettings: settings),
@@ -216,7 +229,7 @@ let package = Package(
       name: "StockroomCLITests",
       dependencies: [
         "StockroomCore", "StockroomMemory", "StockroomStore", "StockroomEngines", "StockroomKitSupport",
-        "BenchmarkKit", "ConformanceKit", "StockroomCLI", "TestFixtures",
+        "BenchmarkKit", "ConformanceKit", "StockroomCLI", "StockroomCSQLite", "TestFixtures",
       ],
       swiftSettings: settings),
   ]

@@ -11,7 +11,7 @@ import StockroomCore
       invalid.
 
       Places are written \(Place.spellings). Commands that only read a place open it to be read only, as far as its engine can, and no \
-      command makes a place but put --create, copy and restore.
+      command makes a place but put --create, copy, restore and import.
       """,
     version: "0.1.0",
     subcommands: [ServeCommand.self],
@@ -22,6 +22,7 @@ import StockroomCore
           ListCommand.self, GetCommand.self, PutCommand.self, RemoveCommand.self, CountCommand.self,
           WatchCommand.self, VerifyCommand.self,
           CopyCommand.self, BackupCommand.self, DumpCommand.self, RestoreCommand.self,
+          ImportCommand.self,
         ]),
       CommandGroup(
         name: "Engines", subcommands: [CompareCommand.self, ConformanceCommand.self, BenchCommand.self]),

@@ -104,16 +104,16 @@ import Testing
 
   @Test(
     "Every command about data has help with an example",
-    arguments: ["list", "get", "put", "remove", "count", "watch", "verify"])
+    arguments: [
+      "list", "get", "put", "remove", "count", "watch", "verify", "copy", "backup", "dump", "restore", "import",
+    ])
   func dataHelp(command: String) async throws {
     #expect(try await CommandLineTool.run("--help").standardOutput.contains("\n  \(command) "))
     let help = try await CommandLineTool.run(command, "--help")
     #expect(help.status == 0)
     #expect(help.standardError == "")
-    #expect(help.standardOutput.contains(/Examples?:\n  stockroom \w+ \w+:/))
-    for option in ["<place>", "--layer", "--format"] {
-      #expect(help.standardOutput.contains("\n  \(option) "))
-    }
+    #expect(help.standardOutput.contains(/Examples?:\n  stockroom \w+ /))
+    #expect(help.standardOutput.contains("\n  --format "))
   }
 
   @Test("Hidden commands are not shown")

@@ -57,8 +57,12 @@ struct DumpCommand: AsyncParsableCommand {
       try await placeOptions.withEngine(for: .reading) { engine in
         let progress: @Sendable (ArchiveProgress) -> Void = { line.show($0.text) }
         guard let file else {
-          return try await engine.dump(
-            toDescriptor: STDOUT_FILENO, requiringOneMoment: !anyMoment, progress: progress)
+          do {
+            return try await engine.dump(
+              toDescriptor: STDOUT_FILENO, requiringOneMoment: !anyMoment, progress: progress)
+          } catch let error as StorageError where (error.underlying as? SystemError)?.number == EPIPE {
+            throw Interrupted(signal: SIGPIPE)
+          }
         }
         return try await engine.dump(
           to: URL(filePath: file, directoryHint: .notDirectory), replacing: replace,
