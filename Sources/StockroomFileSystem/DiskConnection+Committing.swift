@@ -16,6 +16,9 @@ extension DiskConnection {
     try withLock {
       let operations = pending.map(\.request).operations(reading: DiskEntryReader(connection: self), nil)
       if operations.allSatisfy(\.isEmpty) { return }
+      guard access == .readWrite else {
+        throw StorageError(.readOnly, "\(entries.root.path) was opened to be read only.")
+      }
       let commit = try Commit(
         self, ChangeSet(pending, operations), isJournaled: isJournalNeeded(for: pending, operations))
       let announcement = feed.announce(pending.map(\.request), operations) { try state.commitNumber() + 1 }

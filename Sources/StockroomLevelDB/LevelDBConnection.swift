@@ -92,8 +92,11 @@ final class LevelDBConnection: Sendable {
     if !removedKeys.isEmpty { reclaimSpace(ofKeysFrom: removedKeys) }
   }
 
+  /// Commits what `fill` adds to the transaction.
+  ///
   /// - Returns: What ``LevelDBTransaction/removedKeys`` says.
-  private func commit(_ fill: (inout LevelDBTransaction) throws -> Void) throws -> [[UInt8]] {
+  @discardableResult
+  func commit(_ fill: (inout LevelDBTransaction) throws -> Void) throws -> [[UInt8]] {
     try state.withLock { state in
       try monitor.check(try? handleLock.current.get())
       if state.isBroken { try mend(&state) }

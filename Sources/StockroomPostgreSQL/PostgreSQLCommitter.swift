@@ -236,6 +236,10 @@ final class PostgreSQLCommitter: Sendable {
     do {
       let place = connector.place
       guard try !isThere(place, connection, until: deadline) else { return }
+      guard connector.settings.access == .readWrite else {
+        throw StorageError(
+          .unsupported, "There are no entries in the schema \(place.schema) of \(connector.address).")
+      }
       // Once more, when nobody else makes it.
       _ = try connection.run([.init(.beginWriting), .init(.lockCreation)], until: deadline)
       if try isThere(place, connection, until: deadline) { return }

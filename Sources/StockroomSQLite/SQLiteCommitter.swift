@@ -88,6 +88,19 @@ final class SQLiteCommitter: Sendable {
     }
   }
 
+  /// Runs a transaction of an engine that only reads.
+  ///
+  /// - Throws: `StorageError` with code `readOnly` if it changes anything.
+  func runReadOnly(_ request: WriteRequest) throws {
+    let operations = try connection.transaction(.beginReading) {
+      [request].operations(reading: SQLiteEntryReader(connection: connection), nil)
+    }
+    try files.check(isThorough: true)
+    guard operations.allSatisfy(\.isEmpty) else {
+      throw StorageError(.readOnly, "The database \(connection.path) was opened to be read only.")
+    }
+  }
+
   /// Returns once the transactions of other connections that are under way have ended.
   func waitForCommits() throws {
     try connection.transaction(.beginWriting) {}

@@ -5,7 +5,7 @@ enum SQLiteQuery: Int, CaseIterable {
   case write, writeWithTimes, remove, removeAll
   case writeLarge, removeLarge, removeAllLarge
   case value, largeValue, entry, times, exists
-  case allValues, allKeys, allKeysAndValues, allEntries, keysAndValuesFrom, count, eachKey
+  case allValues, allKeys, allKeysAndValues, allEntries, allSequences, keysAndValuesFrom, count, eachKey
   case verifiedEntries, verifiedLargeValues
 
   var sql: String {
@@ -51,6 +51,7 @@ enum SQLiteQuery: Int, CaseIterable {
     case .allKeys: "SELECT key FROM entries"
     case .allKeysAndValues: "SELECT key, value FROM entries"
     case .allEntries: "SELECT key, value, created, created + age, sequence FROM entries"
+    case .allSequences: "SELECT key, sequence FROM entries"
     case .keysAndValuesFrom: "SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key"
     case .count: "SELECT count(*) FROM entries"
     case .eachKey: "SELECT 1 FROM entries"
