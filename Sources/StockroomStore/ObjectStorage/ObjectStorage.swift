@@ -24,13 +24,14 @@ import StockroomCore
 /// An engine may hold objects of several types under different keys. Reading an object as another type than it was stored
 /// as usually throws, depending on the codec.
 public struct ObjectStorage<Object: StorableItem>: Sendable {
-  private let storage: any StorageEngine
-  private let codec: any Codec
+  let storage: any StorageEngine
+  let codec: ItemCodec<Object>
+  private let versions = VersionLog()
 
   /// Creates a storage of objects in an engine, encoded by a codec.
   public init(storage: some StorageEngine, codec: some Codec = .json) {
     self.storage = storage
-    self.codec = codec
+    self.codec = ItemCodec(codec)
   }
 
   // MARK: Storing
@@ -40,7 +41,7 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
   /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, or as the engine's `write(_:key:)`.
   ///   The previous object is kept then.
   @concurrent public func store(_ object: Object, forKey key: CacheKey) async throws {
-    try await storage.write(codec.encode(object, for: key), key: key)
+    try await write([(key, codec.encode(object, for: key))])
   }
 
   /// Stores many objects as one batch; of two for the same key the later wins (rules W3, W4). O(N).
@@ -52,7 +53,7 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
     let dataAndKeys = try await parallelMap(objectsAndKeys) { key, object in
       (key: key, data: try codec.encode(object, for: key))
     }
-    try await storage.write(dataAndKeys)
+    try await write(dataAndKeys)
   }
 
   // MARK: Reading
@@ -63,7 +64,7 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
   ///   they are. Else as the engine's `read(key:)`.
   @concurrent public func object(forKey key: CacheKey) async throws -> Object? {
     guard let data = try await storage.read(key: key) else { return nil }
-    return try codec.decode(Object.self, from: data, of: key)
+    return try decode(data, of: key)
   }
 
   /// The objects of the keys that have one, in the order of the request, repeats included (rule R2). O(N).
@@ -100,9 +101,27 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
     _ dataAndKeys: [(key: CacheKey, data: Data)],
     _ output: @escaping @Sendable (CacheKey, Object) -> Output
   ) async throws -> [Output] {
-    let codec = codec
-    return try await parallelMap(dataAndKeys) { key, data in
-      output(key, try codec.decode(Object.self, from: data, of: key))
+    try await parallelMap(dataAndKeys) { key, data in output(key, try decode(data, of: key)) }
+  }
+
+  private func decode(_ data: Data, of key: CacheKey) throws(StorageError) -> Object {
+    do throws(StorageError) {
+      return try codec.decode(data, of: key)
+    } catch {
+      if error.isOfNewerVersion { versions.noteNewer() }
+      throw error
+    }
+  }
+
+  /// Writes as one batch. Looks for newer versions first, if there may be any.
+  private func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    if codec.isVersioned || versions.hasSeenNewer {
+      let operations = dataAndKeys.map { StorageOperation.write($0.data, key: $0.key) }
+      try await storage.apply(operations, keepingNewerThan: codec.version)
+    } else if dataAndKeys.count == 1 {
+      try await storage.write(dataAndKeys[0].data, key: dataAndKeys[0].key)
+    } else {
+      try await storage.write(dataAndKeys)
     }
   }
 

@@ -80,6 +80,10 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var isCommitting = false
   /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
+  /// The progress of rewriting items of older versions. See <doc:ChangingTypes>.
+  public internal(set) var rewritingState = StoreRewritingState.notStarted
+  /// The rewriting in progress.
+  @ObservationIgnored var rewriting: Task<Void, Never>?
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
   let deferredRelease = DeferredRelease<Item>()
@@ -92,6 +96,7 @@ public final class Store<Item: StorableItem> {
   deinit {
     load?.cancel()
     feed?.cancel()
+    rewriting?.cancel()
     // Releasing many items takes long.
     if !table.isSmall { releaseInBackground(exchange(&table, with: ItemTable())) }
   }
