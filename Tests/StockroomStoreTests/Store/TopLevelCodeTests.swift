@@ -29,9 +29,12 @@ import Testing
 
       """
     try (preamble + code).write(to: file, atomically: true, encoding: .utf8)
+    // The module map of the C module that Core is built with.
+    let headers = URL(filePath: #filePath)
+      .appending(path: "../../../../Sources/StockroomCChecksum/include").standardized
     let compiler = try await ProgramOutput(of: [
       "/usr/bin/env", "swiftc", "-typecheck", "-swift-version", "6", "-I", try #require(Self.modules).path(),
-      file.path(),
+      "-I", headers.path(), file.path(),
     ])
     #expect(compiler.errorText.contains("error:") != compiler.isSuccess)
     return compiler.errorText
