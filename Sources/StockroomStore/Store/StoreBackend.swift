@@ -183,13 +183,13 @@ extension StoreBackend {
   private func verifyIdentity(of key: CacheKey, in data: Data) throws {
     if engine == nil { return }
     let decoded: String
-    do {
+    do throws(StorageError) {
       decoded = identifier(try codec.decode(data, of: key))
     } catch {
       throw StorageError(
         .encodingFailed,
         "Nothing has been stored, since an encoded \(Item.self) cannot be decoded.",
-        underlying: error)
+        underlying: error.underlying)
     }
     guard CacheKey(identifier: decoded) == key else {
       throw StorageError(

@@ -13,12 +13,15 @@ struct ItemCodec<Value: Codable & Sendable>: Sendable {
   private let versions: [Int]
   /// Nil if the type has no versions.
   private let chain: (any VersionedItem.Type)?
+  private let areVersionsInOrder: Bool
 
   init(_ base: any Codec) {
     self.base = base
     // Once, since looking for a conformance takes longer than decoding a small value.
     chain = Value.self as? any VersionedItem.Type
     versions = chain?.versions ?? [1]
+    areVersionsInOrder =
+      zip(versions, versions.dropFirst()).allSatisfy { $0 > $1 } && versions.allSatisfy { $0 >= 1 }
   }
 
   /// The version in which values are stored.
@@ -83,8 +86,7 @@ struct ItemCodec<Value: Codable & Sendable>: Sendable {
 
   /// - Throws: `StorageError` with code `unsupported` if a version is not greater than the previous one.
   private func checkVersions() throws(StorageError) {
-    if versions.count == 1, version == 1 { return }
-    guard zip(versions, versions.dropFirst()).allSatisfy({ $0 > $1 }), versions.allSatisfy({ $0 >= 1 }) else {
+    guard areVersionsInOrder else {
       throw StorageError(
         .unsupported,
         "The versions of \(Value.self) and of what it was before are \(versions.map(String.init).joined(separator: ", ")): "

@@ -61,6 +61,9 @@ public struct NewerVersionError: Error, Hashable, Sendable {
   public let version: Int?
   /// The newest version that the program knows: 1 for a type that is not a ``VersionedItem``.
   public let newestKnown: Int
+
+  /// An error with both versions.
+  public init(version: Int?, newestKnown: Int) { (self.version, self.newestKnown) = (version, newestKnown) }
 }
 
 extension NewerVersionError: CustomStringConvertible {
