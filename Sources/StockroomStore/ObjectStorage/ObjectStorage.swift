@@ -38,7 +38,8 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
 
   /// Stores an object under a key, replacing the previous one. O(size of the object).
   ///
-  /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, or as the engine's `write(_:key:)`.
+  /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, with code `unsupported` if the previous one is of a newer
+  ///   version (see <doc:ChangingTypes>), or as the engine's `write(_:key:)`.
   ///   The previous object is kept then.
   @concurrent public func store(_ object: Object, forKey key: CacheKey) async throws {
     try await write([(key, codec.encode(object, for: key))])
@@ -47,7 +48,7 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
   /// Stores many objects as one batch; of two for the same key the later wins (rules W3, W4). O(N).
   ///
   /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, naming the first key whose object
-  ///   could not be encoded; then nothing is stored. Else as the engine's `write(_:)`.
+  ///   could not be encoded; then nothing is stored. Else as ``store(_:forKey:)``.
   @concurrent public func store(_ objectsAndKeys: [(key: CacheKey, object: Object)]) async throws {
     let codec = codec
     let dataAndKeys = try await parallelMap(objectsAndKeys) { key, object in
@@ -60,8 +61,8 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
 
   /// The object of the key, or nil if there is none. O(size of the object).
   ///
-  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, naming the key; its bytes stay as
-  ///   they are. Else as the engine's `read(key:)`.
+  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, or `unsupported` if it is of a newer version, naming the
+  ///   key; its bytes stay as they are. Else as the engine's `read(key:)`.
   @concurrent public func object(forKey key: CacheKey) async throws -> Object? {
     guard let data = try await storage.read(key: key) else { return nil }
     return try decode(data, of: key)

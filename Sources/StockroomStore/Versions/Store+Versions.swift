@@ -20,7 +20,8 @@ extension Store where Item: VersionedItem {
   /// The entries are rewritten in batches of up to 1,000 entries and about 1 MiB, one after another, among the other changes of the
   /// store: each as one step, which reads the entry, and leaves it alone if it has the newest version by now. No change of others
   /// is lost (others than this store: if the engine has `EngineCapabilities.transactions`). ``items`` and ``events`` show nothing of
-  /// it; the entries keep their places and their `createdAt`, and get a new `updatedAt`. ``rewritingState`` shows the progress.
+  /// it; the entries keep their places and their `createdAt`, and get a new `updatedAt`. To others on the same place it is a change.
+  /// ``rewritingState`` shows the progress.
   ///
   /// Ends when no such entry is left, and when the store is released. If the process ends before that, another call after the
   /// next loading goes on with what is left, since each entry says its version. If nothing is left, it costs nothing.

@@ -142,6 +142,20 @@ import Testing
     #expect(Set(try await versions(in: base).values) == ["4"])
   }
 
+  @Test("A batch ends after about 1 MiB, and the rest follows")
+  func largeItems() async throws {
+    let base = MinimalEngine()
+    let text = String(repeating: "x", count: 600_000)
+    try await ObjectStorage<FirstNote>(storage: base)
+      .store((0..<5).map { (key("\($0)"), FirstNote(id: "\($0)", text: text)) })
+    let engine = FailingStorageEngine(base)
+    let store = try await Store<FourthNote>(storage: engine)
+    store.startRewritingOldVersions()
+    try await store.oldVersionsHaveBeenRewritten()
+    #expect(engine.calls.filter(\.isWrite).map(\.keys.count) == [2, 2, 1])
+    #expect(Set(try await versions(in: base).values) == ["4"])
+  }
+
   @Test("Rewriting waits for loading, shows its progress, and ends where it is stopped")
   func stops() async throws {
     let base = MemoryStorageEngine()
