@@ -19,7 +19,7 @@ struct Recipe: VersionedItem, Identifiable {
   }
 }
 
-func openRecipes(in engine: some StorageEngine) async throws -> Store<Recipe> {
+@MainActor func openRecipes(in engine: some StorageEngine) async throws -> Store<Recipe> {
   let recipes = try await Store<Recipe>(storage: engine)
   recipes.startRewritingOldVersions()
   return recipes

@@ -44,7 +44,7 @@ public protocol VersionedItem: Codable, Sendable {
   /// present time do not belong here. The identifier of an item must stay the same.
   ///
   /// - Throws: any error. The entry is then unreadable, and stays stored (rule S6): `StorageError` with code
-  ///   ``StockroomCore/StorageError/Code/decodingFailed`` and this error as its `underlying` one.
+  ///   `StorageError.Code.decodingFailed` and this error as its `underlying` one.
   init(migrating previous: Previous) throws
 }
 
