@@ -7,12 +7,14 @@ enum StoreStep<Item: StorableItem>: Sendable {
   case removeAll
   /// Alone in its change, since it has to read first.
   case update(StoreUpdate<Item>)
+  /// Alone in its change. Changes no item.
+  case rewrite(StoreRewriting)
 
   /// The number of items that the step names.
   var itemCount: Int {
     switch self {
     case .insert(let items), .remove(let items): items.count
-    case .removeAll, .update: 0
+    case .removeAll, .update, .rewrite: 0
     }
   }
 }
@@ -66,6 +68,8 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     case .update(let update):
       // What it comes to replaces this once it is known.
       self = .remove([update.key])
+    case .rewrite:
+      self = .remove([])
     case .remove(let items):
       self = .remove(items.map { CacheKey(identifier: identifier($0)) })
     case .insert(let items):
