@@ -40,6 +40,8 @@ let package = Package(
     .library(name: "StockroomCore", targets: ["StockroomCore"]),
     .library(name: "StockroomStore", targets: ["StockroomStore"]),
     .library(name: "StockroomLayers", targets: ["StockroomLayers"]),
+    .library(name: "StockroomTransfer", targets: ["StockroomTransfer"]),
+    .library(name: "StockroomImport", targets: ["StockroomImport"]),
     .library(name: "ConformanceKit", targets: ["ConformanceKit"]),
     .library(name: "BenchmarkKit", targets: ["BenchmarkKit"]),
     .library(name: "StockroomTestSupport", targets: ["StockroomTestSupport"]),
@@ -106,8 +108,16 @@ let package = Package(
       swiftSettings: settings),
 
     .target(
+      name: "StockroomTransfer", dependencies: ["StockroomCore", "StockroomCZlib"], swiftSettings: settings),
+    .target(
+      name: "StockroomImport", dependencies: ["StockroomCore", "StockroomStore", "StockroomCSQLite"],
+      swiftSettings: settings),
+
+    .target(
       name: "StockroomEngines",
-      dependencies: engineNames + ["StockroomCore", "StockroomLayers", "StockroomKitSupport"],
+      dependencies: engineNames + [
+        "StockroomCore", "StockroomLayers", "StockroomStore", "StockroomKitSupport",
+      ],
       swiftSettings: settings),
     .target(name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
 
@@ -122,9 +132,11 @@ let package = Package(
       path: "Benchmarks/BenchmarkKit", swiftSettings: settings),
     .executableTarget(
       name: "StockroomCLI",
-      dependencies: [
-        "StockroomCore", "StockroomStore", "StockroomEngines", "StockroomPostgreSQL", "ConformanceKit",
-        "StockroomKitSupport", "BenchmarkKit", "StockroomCSQLite", "StockroomCLMDB", "StockroomCLevelDB",
+      dependencies: engineNames + [
+        "StockroomCore", "StockroomStore", "StockroomLayers", "StockroomEngines", "ConformanceKit",
+        "StockroomTransfer", "StockroomImport", "StockroomKitSupport", "BenchmarkKit", "StockroomCSQLite",
+        "StockroomCLMDB",
+        "StockroomCLevelDB",
         "StockroomCPostgreSQL",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
@@ -143,7 +155,7 @@ let package = Package(
       name: "StockroomStoreTests",
       dependencies: [
         "StockroomStore", "StockroomMemory", "StockroomEngines", "StockroomTestSupport",
-        "StockroomKitSupport",
+        "StockroomKitSupport", "TestFixtures",
       ],
       swiftSettings: settings),
     .testTarget(
@@ -167,14 +179,29 @@ let package = Package(
       ],
       swiftSettings: settings),
     .testTarget(
+      name: "StockroomTransferTests",
+      dependencies: [
+        "StockroomCore", "StockroomMemory", "StockroomTransfer", "StockroomLayers", "StockroomEngines",
+        "StockroomTestSupport", "StockroomKitSupport", "TestFixtures",
+      ],
+      resources: [.copy("Golden")], swiftSettings: settings),
+    .testTarget(
+      name: "StockroomImportTests",
+      dependencies: [
+        "StockroomCore", "StockroomStore", "StockroomImport", "StockroomMemory", "StockroomSQLite",
+        "StockroomCSQLite", "StockroomTestSupport", "TestFixtures",
+      ],
+      swiftSettings: settings),
+    .testTarget(
       name: "AllEnginesTests",
       dependencies: ["StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures"],
       swiftSettings: settings),
     .testTarget(
       name: "ReadmeTests",
       dependencies: engineNames + [
-        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomCLI", "StockroomTestSupport",
-        "ConformanceKit", "BenchmarkKit",
+        "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomTransfer", "StockroomImport",
+        "StockroomCLI",
+        "StockroomTestSupport", "ConformanceKit", "BenchmarkKit",
       ],
       swiftSettings: settings),
     // With the settings of a new Xcode project.
@@ -191,7 +218,7 @@ let package = Package(
       name: "ConformanceKitTests",
       dependencies: [
         "StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit",
-        "FaultyEngineWorker",
+        "FaultyEngineWorker", "TestFixtures",
       ],
       swiftSettings: settings),
     .testTarget(
@@ -204,7 +231,7 @@ let package = Package(
       name: "StockroomCLITests",
       dependencies: [
         "StockroomCore", "StockroomMemory", "StockroomStore", "StockroomEngines", "StockroomKitSupport",
-        "BenchmarkKit", "ConformanceKit", "StockroomCLI",
+        "BenchmarkKit", "ConformanceKit", "StockroomCLI", "StockroomCSQLite", "TestFixtures",
       ],
       swiftSettings: settings),
   ]

@@ -71,10 +71,13 @@ private func checkAtomicity(_ context: CheckContext, with way: ReadMethod) async
     let start = ContinuousClock.now
     for version in 1...rounds {
       if version > 20, ContinuousClock.now - start > enough { break }
-      if version.isMultiple(of: 2) {
-        try await engine.write(batch(of: keys, version: version))
-      } else {
-        try await engine.apply(keys.map { .write(data("\(version)"), key: $0) })
+      switch version % 3 {
+      case 0: try await engine.write(batch(of: keys, version: version))
+      case 1: try await engine.apply(keys.map { .write(data("\(version)"), key: $0) })
+      default:
+        let now = Date()
+        try await engine.writeEntries(
+          keys.map { StorageEntry(key: $0, data: data("\(version)"), createdAt: now, updatedAt: now) })
       }
       await Task.yield()
     }

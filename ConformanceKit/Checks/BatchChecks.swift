@@ -148,6 +148,11 @@ private func checkRejection(of bad: CacheKey, at position: Int, in engine: Engin
     try await engine.remove(keys: withBad(kept, bad))
   }
   try await expectStored(entries(kept), absent: new, in: engine)
+  try await expectError(.invalidKey, from: "writeEntries(_:)") {
+    try await engine.writeEntries(
+      withBad(new, bad).map { StorageEntry(key: $0, data: data("e"), createdAt: Date(), updatedAt: Date()) })
+  }
+  try await expectStored(entries(kept), absent: new, in: engine)
   let operations = [.removeAll] + new.map { StorageOperation.write(data("new"), key: $0) }
   for operation in [StorageOperation.write(data("bad"), key: bad), .remove(key: bad)] {
     try await expectError(.invalidKey, from: "apply(_:)") {

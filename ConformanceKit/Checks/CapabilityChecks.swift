@@ -26,6 +26,7 @@ extension CheckDefinition {
     case .transactions: .t1
     case .changeFeed: .x1
     case .networked: .n1
+    case .preservesTimestamps: .w2
     default: .w6
     }
   }

@@ -148,7 +148,7 @@ func letClockTick() async throws {
 ///
 /// An engine that makes a batch of single writes cannot distinguish two of them if they happened between two
 /// ticks of the clock. So neighbours with equal times may change places, unless all entries have the same time.
-private func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
+func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
   let entries = try await engine.readAllEntries()
   let times = Set(entries.map(\.createdAt))
   var rank: [CacheKey: Int] = [:]

@@ -45,7 +45,7 @@ struct CheckDefinition: Sendable {
       [
         keyChecks, keyEdgeChecks, valueChecks, valueEdgeChecks, writeChecks, manyEntriesChecks,
         timestampChecks,
-        batchChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks,
+        batchChecks, entryChecks, atomicityChecks, readChecks, agreementChecks, scanChecks, scanEdgeChecks,
         orderChecks,
         removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
         cancellationChecks,

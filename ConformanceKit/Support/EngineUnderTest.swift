@@ -118,6 +118,10 @@ struct EngineUnderTest: StorageEngine {
     try await call("readEntries(keys:) of \(keys.count)") { try await engine.readEntries(keys: keys) }
   }
 
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await call("writeEntries(_:) of \(entries.count)") { try await engine.writeEntries(entries) }
+  }
+
   func apply(_ operations: [StorageOperation]) async throws {
     try await call("apply(_:) of \(operations.count)") { try await engine.apply(operations) }
   }

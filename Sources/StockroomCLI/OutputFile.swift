@@ -18,6 +18,10 @@ struct OutputFile {
     try naming("Reading \(path) failed") { try String(contentsOf: url, encoding: .utf8) }
   }
 
+  func readBytes() throws -> Data {
+    try naming("Reading \(path) failed") { try Data(contentsOf: url) }
+  }
+
   /// Writes or replaces the file atomically.
   func write(_ text: String) throws {
     try naming("Writing \(path) failed") { try Data(text.utf8).write(to: url, options: .atomic) }

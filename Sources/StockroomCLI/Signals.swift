@@ -16,12 +16,15 @@ struct Interrupted: Error {
   let signal: Int32
 }
 
+/// A signal ended a command that goes on until there is one, so that this is success.
+struct EndedBySignal: Error {}
+
 /// Runs the work, and cancels it at SIGINT and SIGTERM, so that it can clean up.
 ///
 /// If the work has not ended after a second and a half, because an engine hangs or its output is not read, its scratch
 /// directories are removed and the process exits. A second signal ends the process immediately.
 ///
-/// - Throws: ``Interrupted`` if there was a signal; otherwise what the work throws.
+/// - Throws: ``Interrupted`` if there was a signal, unless the work ended with ``EndedBySignal``; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
   let received = MutexProtected<Int32?>(nil)
   let task = Task { try await work() }
@@ -48,6 +51,7 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
   }
   let result = await task.result
   for source in sources { source.cancel() }
+  if case .failure(is EndedBySignal) = result { return }
   if let number = received.withLock({ $0 }) { throw Interrupted(signal: number) }
   try result.get()
 }

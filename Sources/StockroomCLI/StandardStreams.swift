@@ -1,3 +1,4 @@
+import Foundation
 import StockroomCore
 
 #if canImport(Darwin)
@@ -17,31 +18,39 @@ func ignoreBrokenPipes() {
 ///
 /// - Throws: ``Interrupted`` if the pipe has been closed, as by `head`; `StorageError` if writing fails.
 func writeToStandardOutput(_ text: String) throws {
-  let number = write(text, to: STDOUT_FILENO)
+  var text = text
+  try text.withUTF8 { try writeToStandardOutput(UnsafeRawBufferPointer($0)) }
+}
+
+/// Writes bytes to standard output, as ``writeToStandardOutput(_:)`` does text.
+func writeToStandardOutput(_ data: Data) throws {
+  try data.withUnsafeBytes { try writeToStandardOutput($0) }
+}
+
+private func writeToStandardOutput(_ bytes: UnsafeRawBufferPointer) throws {
+  let number = write(bytes, to: STDOUT_FILENO)
   if number == EPIPE { throw Interrupted(signal: SIGPIPE) }
   if number != 0 { throw StorageError.posix(number, "Writing to standard output failed") }
 }
 
 /// Writes a message to standard error. Errors are ignored, as there is nowhere to report them.
 func writeToStandardError(_ text: String) {
-  _ = write(text, to: STDERR_FILENO)
+  var text = text
+  _ = text.withUTF8 { write(UnsafeRawBufferPointer($0), to: STDERR_FILENO) }
 }
 
-/// Writes all of the text. Returns 0, or the error number.
-private func write(_ text: String, to descriptor: Int32) -> Int32 {
-  var text = text
-  return text.withUTF8 { bytes in
-    var rest = UnsafeRawBufferPointer(bytes)
-    while !rest.isEmpty {
-      let count = write(descriptor, rest.baseAddress, rest.count)
-      if count >= 0 {
-        rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
-      } else if errno != EINTR {
-        return errno
-      }
+/// Writes all of the bytes. Returns 0, or the error number.
+private func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int32 {
+  var rest = bytes
+  while !rest.isEmpty {
+    let count = write(descriptor, rest.baseAddress, rest.count)
+    if count >= 0 {
+      rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
+    } else if errno != EINTR {
+      return errno
     }
-    return 0
   }
+  return 0
 }
 
 /// A line of progress on standard error, which is overwritten.

@@ -5,15 +5,27 @@ import StockroomCore
 @main struct StockroomCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "stockroom",
-    abstract: "Checks storage engines against their contract, and compares their speed.",
+    abstract: "Looks at what storage engines keep and changes it, checks engines, and compares their speed.",
     discussion: """
       The exit status is 0 on success, 1 if a check failed or an error occurred, and 64 if the command line is \
       invalid.
+
+      Places are written \(Place.spellings). Commands that only read a place open it to be read only, as far as its engine can, and no \
+      command makes a place but put --create, copy, restore and import.
       """,
     version: "0.1.0",
-    subcommands: [
-      CompareCommand.self, ConformanceCommand.self, BenchCommand.self,
-      ServeCommand.self,
+    subcommands: [ServeCommand.self],
+    groupedSubcommands: [
+      CommandGroup(
+        name: "Data",
+        subcommands: [
+          ListCommand.self, GetCommand.self, PutCommand.self, RemoveCommand.self, CountCommand.self,
+          WatchCommand.self, VerifyCommand.self,
+          CopyCommand.self, BackupCommand.self, DumpCommand.self, RestoreCommand.self,
+          ImportCommand.self,
+        ]),
+      CommandGroup(
+        name: "Engines", subcommands: [CompareCommand.self, ConformanceCommand.self, BenchCommand.self]),
     ])
 
   static func main() async {
@@ -40,7 +52,7 @@ import StockroomCore
     let status = exitCode(for: error)
     // The parser throws requests for help and for the version. An exit status has no message.
     if status == .success || error is ExitCode { exit(withError: error) }
-    writeToStandardError("stockroom: \(message(for: error).inOneLine)\n")
+    writeToStandardError("stockroom: \(message(for: error).withoutPasswords.inOneLine)\n")
     exit(withError: status)
   }
 }

@@ -39,6 +39,12 @@ public struct StorageChanges: AsyncSequence, Sendable {
     return (changes, Continuation(buffer: buffer))
   }
 
+  /// What has come and has not been received, without waiting for more: nil if there is nothing.
+  package func takePending() -> StorageChange? { subscription.buffer.takePending() }
+
+  /// Whether nothing more comes, and all that came has been received.
+  package var hasEnded: Bool { subscription.buffer.hasEnded }
+
   /// An iterator over the changes since the stream was made, or since another iterator of it has received the last one.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
 
@@ -130,6 +136,10 @@ private final class ChangeBuffer: Sendable {
       waiter?.resume(returning: nil)
     }
   }
+
+  func takePending() -> StorageChange? { state.withLock { $0.pending.take() } }
+
+  var hasEnded: Bool { state.withLock { $0.isFinished && $0.pending.isEmpty } }
 
   func finish() {
     let waiting = state.withLock { state in

@@ -38,6 +38,11 @@ public protocol StorageTransaction: AnyObject {
   /// - Throws: ``StorageError`` with code `invalidKey` or `valueTooLarge`, after which the transaction goes on without this write.
   func write(_ data: Data, key: CacheKey) throws
 
+  /// Writes an entry as another engine had it, with its times: what ``StorageEngine/writeEntries(_:)`` does.
+  ///
+  /// Default: writes the value, so that the times are those of the transaction. Throws as ``write(_:key:)``.
+  func writeEntry(_ entry: StorageEntry) throws
+
   /// Makes the key absent, whether or not it had a value.
   ///
   /// - Throws: ``StorageError`` with code `invalidKey`.
@@ -45,4 +50,9 @@ public protocol StorageTransaction: AnyObject {
 
   /// Makes every key absent.
   func removeAll() throws
+}
+
+extension StorageTransaction {
+  /// Writes the value, with the times of the transaction.
+  public func writeEntry(_ entry: StorageEntry) throws { try write(entry.data, key: entry.key) }
 }

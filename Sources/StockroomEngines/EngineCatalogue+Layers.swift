@@ -1,5 +1,6 @@
 public import StockroomCore
 import StockroomLayers
+import StockroomStore
 import Synchronization
 
 extension EngineCatalogue {
@@ -39,6 +40,13 @@ extension EngineCatalogue {
       Layer(name: "expiring") { base in
         func wrap(_ base: some StorageEngine) -> any StorageEngine {
           base.expiring(after: .seconds(200 * 366 * 86_400))
+        }
+        return wrap(base)
+      },
+      // What other processes write is read a moment later.
+      Layer(name: "cached", withoutCapabilities: [.multiProcess]) { base in
+        func wrap(_ base: some StorageEngine) -> any StorageEngine {
+          base.cached(limit: CacheLimit(entries: 10_000, bytes: 64 << 20))
         }
         return wrap(base)
       },

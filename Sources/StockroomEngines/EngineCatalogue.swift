@@ -98,10 +98,10 @@ public enum EngineCatalogue {
 
   /// The engines that keep entries in memory or in files.
   public static let onThisMachine = [
-    Entry("memory", "Memory", [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed]) {
-      _, _ in
-      MemoryStorageEngine()
-    },
+    Entry(
+      "memory", "Memory",
+      [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed, .preservesTimestamps]
+    ) { _, _ in MemoryStorageEngine() },
     Entry("files", "Files", database.subtracting(.snapshotReads)) {
       try DiskStorageEngine(directory: .init(url: $0), durability: $1)
     },
@@ -137,7 +137,7 @@ public enum EngineCatalogue {
   /// What most databases promise.
   private static let database: EngineCapabilities = [
     .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess, .transactions,
-    .changeFeed,
+    .changeFeed, .preservesTimestamps,
   ]
 
   /// On Apple's systems LMDB does not survive the death of the machine: see `LMDBStorageEngine.capabilities`.

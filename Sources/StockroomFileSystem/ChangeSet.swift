@@ -22,6 +22,8 @@ struct ChangeSet {
     let name: FileName
     /// The value to write, or nil to remove the entry.
     var data: Data?
+    /// The times of the entry, unless they are those that a write at the time of the commit gives it.
+    var times: EntryTimes?
     /// Whether the entry that is there now, if any, is removed on the way.
     var isRenewed: Bool
     /// Orders the writes as the keys were first written.
@@ -38,27 +40,33 @@ struct ChangeSet {
   /// - Parameter operations: What each of the requests comes to.
   init(_ requests: [DiskRequest], _ operations: [[StorageOperation]]) {
     for (request, operations) in zip(requests, operations) {
-      for operation in operations { add(operation, of: request) }
+      let times = request.request.times
+      for (index, operation) in operations.enumerated() {
+        add(operation, times.isEmpty ? nil : times[index], of: request)
+      }
     }
   }
 
-  private mutating func add(_ operation: StorageOperation, of request: DiskRequest) {
+  private mutating func add(_ operation: StorageOperation, _ times: EntryTimes?, of request: DiskRequest) {
     operationCount += 1
     switch operation {
     case .write(let data, let key):
       let index = index(of: key)
       if changes[index].data == nil { changes[index].order = operationCount }
       changes[index].data = data
+      changes[index].times = times ?? changes[index].times?.overwritten
       changes[index].requests.append(request)
     case .remove(let key):
       let index = index(of: key)
       changes[index].data = nil
+      changes[index].times = nil
       changes[index].isRenewed = true
       changes[index].requests.append(request)
     case .removeAll:
       removesAll = true
       for index in changes.indices {
         changes[index].data = nil
+        changes[index].times = nil
         changes[index].isRenewed = true
       }
     }

@@ -16,6 +16,9 @@ extension DiskConnection {
     try withLock {
       let operations = pending.map(\.request).operations(reading: DiskEntryReader(connection: self), nil)
       if operations.allSatisfy(\.isEmpty) { return }
+      guard access == .readWrite else {
+        throw StorageError(.readOnly, "\(entries.root.path) was opened to be read only.")
+      }
       let commit = try Commit(
         self, ChangeSet(pending, operations), isJournaled: isJournalNeeded(for: pending, operations))
       let announcement = feed.announce(pending.map(\.request), operations) { try state.commitNumber() + 1 }
@@ -74,11 +77,11 @@ private struct Commit {
       let exists = try existing != nil || connection.entries.status(of: change.name) != nil
       var metadata: EntryMetadata?
       if let data = change.data {
-        var header = existing?.header
-        header?.overwrite(at: now)
-        if header == nil { sequence += 1 }
-        metadata = EntryMetadata(
-          header: header ?? EntryHeader(createdAt: now, sequence: sequence), size: data.count)
+        if existing == nil { sequence += 1 }
+        var header = existing?.header ?? EntryHeader(createdAt: now, sequence: sequence)
+        header.overwrite(at: now)
+        header.replaceTimes(by: change.times)
+        metadata = EntryMetadata(header: header, size: data.count)
       } else if !exists || (removesAll && isJournaled) {
         continue
       }

@@ -49,7 +49,7 @@ extension DiskConnection {
     )
   }
 
-  private func metadata(of file: FileDescriptor, _ status: FileStatus, _ name: FileName) throws
+  func metadata(of file: FileDescriptor, _ status: FileStatus, _ name: FileName) throws
     -> EntryMetadata
   {
     if usesAttributes, let recorded = try MetadataAttribute.read(from: file) {

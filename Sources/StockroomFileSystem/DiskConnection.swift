@@ -38,6 +38,7 @@ final class DiskConnection: Sendable {
   let undo: EntryDirectory
   let undoSidecars: EntryDirectory?
   let durability: Durability
+  let access: StorageAccess
   /// The keys in byte order, for scans.
   let index = KeyIndex()
   let feed: ChangeFeed
@@ -63,38 +64,42 @@ final class DiskConnection: Sendable {
   /// Opens the directory, which must exist.
   init(
     directory path: String, durability: Durability, permissions: FilePermissions = .owner,
-    lockTimeout: Duration = FileLock.defaultTimeout
+    lockTimeout: Duration = FileLock.defaultTimeout, access: StorageAccess = .readWrite
   ) throws {
     self.durability = durability
+    self.access = access
     self.lockTimeout = lockTimeout
     func entryDirectory(_ root: FileDescriptor) -> EntryDirectory {
       EntryDirectory(root: root, permissions: permissions)
     }
     let root = try FileDescriptor.openDirectory(atPath: path)
     entries = entryDirectory(root)
-    let hidden = try root.openOrMakeDirectory(".stockroom", permissions)
+    let hidden = try root.openOrMakeDirectory(".stockroom", permissions, access)
+    func directory(_ name: String) throws -> FileDescriptor {
+      try hidden.openOrMakeDirectory(name, permissions, access)
+    }
+    func file(_ name: String) throws -> FileDescriptor {
+      try hidden.openOrMakeFile(name, permissions, access)
+    }
     self.hidden = hidden
     feed = ChangeFeed(logAtPath: hidden.path + "/changes", permissions)
-    state = SharedState(file: try hidden.openOrMakeFile(SharedState.name, permissions))
+    state = SharedState(file: try file(SharedState.name))
     let isNew = try state.validate() == nil
 
-    journal = Journal(file: try hidden.openOrMakeFile(Journal.name, permissions))
-    staging = Staging(
-      directory: try hidden.openOrMakeDirectory(Staging.name, permissions), permissions: permissions)
-    undo = entryDirectory(try hidden.openOrMakeDirectory("undo", permissions))
-    usesAttributes = try MetadataAttribute.isSupported(by: state.file)
-    let sidecarDirectory =
-      usesAttributes
-      ? try hidden.openDirectory("created") : try hidden.openOrMakeDirectory("created", permissions)
+    journal = Journal(file: try file(Journal.name))
+    staging = Staging(directory: try directory(Staging.name), permissions: permissions)
+    undo = entryDirectory(try directory("undo"))
+    // To find out takes writing one.
+    usesAttributes = try access == .readOnly || MetadataAttribute.isSupported(by: state.file)
+    let sidecarDirectory = usesAttributes ? try hidden.openDirectory("created") : try directory("created")
     sidecars = sidecarDirectory.map(entryDirectory)
     undoSidecars =
-      sidecarDirectory == nil
-      ? nil : entryDirectory(try hidden.openOrMakeDirectory("undo-created", permissions))
+      sidecarDirectory == nil || access == .readOnly ? nil : entryDirectory(try directory("undo-created"))
 
     rootAnchor = try Anchor(root)
     stateAnchor = try Anchor(state.file)
     batchAnchors = try [journal.file, staging.directory, undo.root].map(Anchor.init)
-    try isNew ? create() : recoverIfUnlocked()
+    try isNew && access == .readWrite ? create() : recoverIfUnlocked()
     // Else what has been opened may be of two places.
     try checkPlace()
   }
@@ -138,11 +143,25 @@ final class DiskConnection: Sendable {
   }
 
   private func recover() throws {
+    if access == .readOnly { return try expectRecovered() }
     try completePending()
     if !isTidy.load(ordering: .relaxed) {
       try staging.removeAll()
       try emptyUndo()
       isTidy.store(true, ordering: .relaxed)
+    }
+    isRecovered.store(true, ordering: .releasing)
+  }
+}
+
+extension DiskConnection {
+  /// Throws if a process that died has left something to do, which takes writing. Needs the lock.
+  private func expectRecovered() throws {
+    guard try state.validate()?.isStable == true, try journal.read() == nil else {
+      throw StorageError(
+        .readOnly,
+        "A process that died has left a batch in \(entries.root.path), which an engine has to complete or undo that may write."
+      )
     }
     isRecovered.store(true, ordering: .releasing)
   }

@@ -49,6 +49,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   /// What is open, or why it could not be opened.
   private let opened: Result<DiskConnection, any Error>
   private let durability: Durability
+  private let access: StorageAccess
   private let committer: GroupCommitter<DiskRequest>
   let thread = DedicatedThread()
   let gate: Gate
@@ -63,19 +64,26 @@ public final class DiskStorageEngine: BatchWritingEngine {
   ///   - durability: When a write counts as done.
   ///   - permissions: Who may open the files and directories that the engine makes.
   ///   - lockTimeout: How long to wait for another process before throwing `locked`.
+  ///   - access: Whether the engine may write. One that only reads makes nothing, and works on read-only media too; it throws `readOnly` if a
+  ///     process that died has left a batch, and has no change feed.
   /// - Throws: `StorageError` with code `unsupported` if a newer version has written the directory, `corrupted`
   ///   if what is in `.stockroom` is corrupted, `permissionDenied`, `readOnly`, `locked`, `diskFull` or `io` (rules O1, O2).
   public convenience init(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
-    lockTimeout: Duration = .seconds(60)
+    lockTimeout: Duration = .seconds(60), access: StorageAccess = .readWrite
   ) throws {
-    let connection = try Self.open(directory, durability, permissions, lockTimeout)
-    self.init(opened: .success(connection), path: directory.path, durability: durability)
+    let connection = try Self.open(directory, durability, permissions, lockTimeout, access)
+    self.init(
+      opened: .success(connection), path: directory.path, durability: durability, access: access)
   }
 
-  private init(opened: Result<DiskConnection, any Error>, path: String, durability: Durability) {
+  private init(
+    opened: Result<DiskConnection, any Error>, path: String, durability: Durability,
+    access: StorageAccess = .readWrite
+  ) {
     self.opened = opened
     self.durability = durability
+    self.access = access
     gate = Gate(path: path)
     committer = GroupCommitter(on: thread) { try opened.get().commit($0) }
   }
@@ -107,17 +115,18 @@ public final class DiskStorageEngine: BatchWritingEngine {
     directory: FileManager.Directory, durability: Durability = .full
   ) -> DiskStorageEngine {
     DiskStorageEngine(
-      opened: Result { try open(directory, durability, .owner, FileLock.defaultTimeout) },
+      opened: Result { try open(directory, durability, .owner, FileLock.defaultTimeout, .readWrite) },
       path: directory.path,
       durability: durability)
   }
 
   /// Everything but reads of many entries as of one moment, and checksums; `EngineCapabilities.durableWrites` only at
-  /// `Durability.full`.
+  /// `Durability.full`, and `changeFeed` only for an engine that may write.
   public var capabilities: EngineCapabilities {
-    let always: EngineCapabilities = [
-      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .changeFeed,
+    var always: EngineCapabilities = [
+      .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .preservesTimestamps,
     ]
+    if access == .readWrite { always.insert(.changeFeed) }
     return durability == .full ? always.union(.durableWrites) : always
   }
 
@@ -138,6 +147,9 @@ public final class DiskStorageEngine: BatchWritingEngine {
   /// are so long as to be in a directory of their own.
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen {
+      guard access == .readWrite else {
+        throw StorageError(.unsupported, "An engine that was opened to be read only has no change feed.")
+      }
       try Task.checkCancellation()
       let (connection, owner, origin) = (try connection, ObjectIdentifier(self), ChangeOrigin.current)
       return try await thread.run { try connection.subscribe(of: owner, without: origin) }
@@ -161,11 +173,12 @@ public final class DiskStorageEngine: BatchWritingEngine {
 
   private static func open(
     _ directory: FileManager.Directory, _ durability: Durability, _ permissions: FilePermissions,
-    _ lockTimeout: Duration
+    _ lockTimeout: Duration, _ access: StorageAccess
   ) throws -> DiskConnection {
-    try directory.create(permissions)
+    if access == .readWrite { try directory.create(permissions) }
     return try DiskConnection(
-      directory: directory.path, durability: durability, permissions: permissions, lockTimeout: lockTimeout)
+      directory: directory.path, durability: durability, permissions: permissions, lockTimeout: lockTimeout,
+      access: access)
   }
 
   private static func release(_ opened: Result<DiskConnection, any Error>) {
@@ -177,9 +190,10 @@ extension StorageEngine where Self == DiskStorageEngine {
   /// An engine that keeps each entry in a file in the directory. See ``DiskStorageEngine``. Throws as its initialiser does.
   public static func disk(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
-    lockTimeout: Duration = .seconds(60)
+    lockTimeout: Duration = .seconds(60), access: StorageAccess = .readWrite
   ) throws -> DiskStorageEngine {
     try DiskStorageEngine(
-      directory: directory, durability: durability, permissions: permissions, lockTimeout: lockTimeout)
+      directory: directory, durability: durability, permissions: permissions, lockTimeout: lockTimeout,
+      access: access)
   }
 }

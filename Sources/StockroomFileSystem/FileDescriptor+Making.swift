@@ -9,19 +9,26 @@ import StockroomCore
 
 // What is made is put on the disk at every durability: a batch is nothing without the journal's name.
 extension FileDescriptor {
-  func openOrMakeDirectory(_ name: String, _ permissions: FilePermissions) throws
-    -> FileDescriptor
-  {
+  func openOrMakeDirectory(
+    _ name: String, _ permissions: FilePermissions, _ access: StorageAccess = .readWrite
+  ) throws -> FileDescriptor {
     if let existing = try openDirectory(name) { return existing }
+    guard access == .readWrite else {
+      throw StorageError.posix(ENOENT, "Opening the directory \(path)/\(name) failed.")
+    }
     if try makeDirectory(name, permissions) { try synchronizeNames() }
     guard let directory = try openDirectory(name) else { throw StorageError.directoryRemoved(path) }
     return directory
   }
 
-  func openOrMakeFile(_ name: String, _ permissions: FilePermissions) throws -> FileDescriptor {
+  func openOrMakeFile(
+    _ name: String, _ permissions: FilePermissions, _ access: StorageAccess = .readWrite
+  ) throws -> FileDescriptor {
     let file: FileDescriptor
-    if let existing = try openFile(name, O_RDWR) {
+    if let existing = try openFile(name, access == .readWrite ? O_RDWR : O_RDONLY) {
       file = existing
+    } else if access == .readOnly {
+      throw StorageError.posix(ENOENT, "Opening \(path)/\(name) failed.")
     } else if let made = try makeFile(name, permissions) {
       try synchronizeNames()
       file = made

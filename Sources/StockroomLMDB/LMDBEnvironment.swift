@@ -166,7 +166,8 @@ extension LMDBEnvironment {
         group = LMDBGroup(
           operations: requests.map(\.request).operations(reading: reader, LMDBStorageEngine.valueLimit))
       }
-      let batch = SortedBatch(joining: group.operations)
+      let batch = SortedBatch(
+        joining: group.operations, requests.map(\.request).times(of: group.operations))
       try writeCheck.check(batch, in: transaction, of: handle, file)
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())

@@ -51,12 +51,21 @@ final class LMDBHandle: @unchecked Sendable {
   }
 
   /// Makes a Stockroom environment of what is an empty file so far.
-  static func make(in directory: String) throws {
+  ///
+  /// - Parameters:
+  ///   - flags: For LMDB, such as `MDB_NOSYNC`.
+  ///   - fill: Writes what is to be in it.
+  static func make(
+    in directory: String, flags: Int32 = 0, fill: (LMDBHandle) throws -> Void = { _ in }
+  ) throws {
     // No other process has its path.
-    let environment = try open(directory, flags: MDB_NOLOCK)
+    let environment = try open(directory, flags: MDB_NOLOCK | flags)
     defer { mdb_env_close(environment) }
     let handle = try LMDBHandle(environment: environment, directory: directory)
-    try mapErrors(directory) { try handle.trimFile() }
+    try mapErrors(directory) {
+      try fill(handle)
+      try handle.trimFile()
+    }
   }
 
   private init(environment: OpaquePointer, directory: String) throws {

@@ -93,7 +93,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
-      .changeFeed,
+      .changeFeed, .preservesTimestamps,
     ]
     #if canImport(Darwin)
       // LMDB syncs with fsync, which there leaves the data in the memory of the disk. F_FULLFSYNC after a commit would not

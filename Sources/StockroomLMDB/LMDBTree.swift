@@ -32,6 +32,8 @@ struct LMDBTree {
   private let pageSize: Int
   private let pageCount: UInt64
   let record: LMDBTreeRecord
+  /// How many bytes of the file the snapshot may use.
+  var size: Int { Int(pageCount) * pageSize }
 
   /// - Parameter pageCount: How many pages the file has at least.
   init(_ record: LMDBTreeRecord, in map: LMDBMap, pageSize: Int, pageCount: UInt64) throws(LMDBError) {

@@ -68,7 +68,8 @@ struct LMDBWriter {
     try batch.forEachKey { key, positions in
       for position in positions {
         if case .write(let data, _) = batch.operations[position] {
-          try write(data, key: MDB_val(key), sequence: sequence + UInt64(position))
+          try write(
+            data, key: MDB_val(key), sequence: sequence + UInt64(position), batch.times(at: position))
         } else {
           try remove(key: MDB_val(key))
         }
@@ -78,7 +79,9 @@ struct LMDBWriter {
     if metadata != metadataAtStart { try metadata.store(in: transaction, main: main) }
   }
 
-  private mutating func write(_ data: Data, key: MDB_val, sequence: UInt64) throws {
+  private mutating func write(
+    _ data: Data, key: MDB_val, sequence: UInt64, _ times: EntryTimes?
+  ) throws {
     var key = key
     let size = EntryHeader.encodedSize + data.count
     var header = EntryHeader(createdAt: now, sequence: sequence)
@@ -94,6 +97,7 @@ struct LMDBWriter {
       metadata.lastSequence = max(metadata.lastSequence, sequence)
     }
     try LMDBError.check(result)
+    header.replaceTimes(by: times)
     let bytes = UnsafeMutableRawBufferPointer(start: room.mv_data, count: size)
     header.encode(into: bytes)
     data.withUnsafeBytes {

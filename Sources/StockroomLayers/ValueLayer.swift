@@ -44,6 +44,17 @@ extension ValueLayer {
     try await base.write(mapping(dataAndKeys) { ($0.key, try await encoded($0.data, $0.key)) })
   }
 
+  /// Encodes the values, and has the entries written as one batch by the engine below.
+  @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    try await base.writeEntries(
+      mapping(entries) { entry in
+        var stored = entry
+        stored.data = try await encoded(entry.data, entry.key)
+        return stored
+      })
+  }
+
   /// Encodes the values, and has the operations done as one batch by the engine below.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
@@ -174,6 +185,13 @@ private final class ValueTransaction<Layer: ValueLayer>: StorageTransaction {
   func write(_ data: Data, key: CacheKey) throws {
     try key.validate()
     try base.write(layer.encode(data, key: key), key: key)
+  }
+
+  func writeEntry(_ entry: StorageEntry) throws {
+    try entry.key.validate()
+    var stored = entry
+    stored.data = try layer.encode(entry.data, key: entry.key)
+    try base.writeEntry(stored)
   }
 
   func remove(key: CacheKey) throws { try base.remove(key: key) }

@@ -81,19 +81,22 @@ final class LevelDBConnection: Sendable {
   func commit(_ requests: [WriteRequest]) throws {
     // Put in order before anything is locked, if there are no transactions that have to look at the database first.
     var operations = requests.knownOperations ?? []
-    let known = operations.isEmpty ? nil : SortedBatch(joining: operations)
+    let known = operations.isEmpty ? nil : SortedBatch(joining: operations, requests.times(of: operations))
     let removedKeys = try commit { transaction in
       if let known { return try transaction.add(known) }
       let reader = LevelDBEntryReader(handle: transaction.handle)
       operations = requests.operations(reading: reader, LevelDBStorageEngine.valueLimit)
-      try transaction.add(SortedBatch(joining: operations))
+      try transaction.add(SortedBatch(joining: operations, requests.times(of: operations)))
     }
     changeHub.send(requests, operations)
     if !removedKeys.isEmpty { reclaimSpace(ofKeysFrom: removedKeys) }
   }
 
+  /// Commits what `fill` adds to the transaction.
+  ///
   /// - Returns: What ``LevelDBTransaction/removedKeys`` says.
-  private func commit(_ fill: (inout LevelDBTransaction) throws -> Void) throws -> [[UInt8]] {
+  @discardableResult
+  func commit(_ fill: (inout LevelDBTransaction) throws -> Void) throws -> [[UInt8]] {
     try state.withLock { state in
       try monitor.check(try? handleLock.current.get())
       if state.isBroken { try mend(&state) }

@@ -64,9 +64,12 @@ final class LevelDBHandle: @unchecked Sendable {
   /// What the database holds now. It must be gone before the database is closed.
   func snapshot() -> LevelDBSnapshot { LevelDBSnapshot(of: database) }
 
-  /// The records at and after `start` in byte order, as they are now. It must be gone before the database is closed.
-  func iterator(from start: [UInt8] = [], fillingCache: Bool = false) -> LevelDBIterator {
-    let options = fillingCache ? resources.reading : resources.scanning
+  /// The records at and after `start` in byte order, as they are in a snapshot, or now. It must be gone before the database is
+  /// closed.
+  func iterator(
+    from start: [UInt8] = [], fillingCache: Bool = false, in snapshot: LevelDBSnapshot? = nil
+  ) -> LevelDBIterator {
+    let options = snapshot?.options ?? (fillingCache ? resources.reading : resources.scanning)
     return LevelDBIterator(leveldb_create_iterator(database, options), from: start, paths)
   }
 

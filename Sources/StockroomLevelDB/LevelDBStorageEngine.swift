@@ -71,7 +71,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   ) throws {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption, .transactions,
-      .changeFeed,
+      .changeFeed, .preservesTimestamps,
     ]
     capabilities = durability == .full ? always.union(.durableWrites) : always
     gate = Gate(path: directory.path)

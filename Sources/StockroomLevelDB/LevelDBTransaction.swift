@@ -38,6 +38,15 @@ struct LevelDBTransaction {
     if hasChanges { metadata.nextSequence += UInt64(operations.operations.count) }
   }
 
+  /// Writes a key that is absent with what another database has stored under it, times and place in the order included.
+  mutating func add(_ key: UnsafeRawBufferPointer, stored: UnsafeRawBufferPointer) throws {
+    let header = try LevelDBEncoding.header(stored, path: handle.path)
+    batch.put(key, stored)
+    metadata.count += 1
+    metadata.nextSequence = max(metadata.nextSequence, header.sequence &+ 1)
+    hasChanges = true
+  }
+
   /// Puts nothing into the batch but the metadata.
   mutating func touchMetadata() { hasChanges = true }
 
@@ -61,6 +70,7 @@ struct LevelDBTransaction {
       if case .write(let data, _) = operations.operations[position] {
         header?.overwrite(at: now)
         header = header ?? EntryHeader(createdAt: now, sequence: metadata.nextSequence + UInt64(position))
+        header?.replaceTimes(by: operations.times(at: position))
         value = data
       } else {
         header = nil

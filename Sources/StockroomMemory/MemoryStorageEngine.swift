@@ -36,7 +36,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 
   /// Everything that does not need a disk.
   public var capabilities: EngineCapabilities {
-    [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed]
+    [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed, .preservesTimestamps]
   }
 
   /// Waits for the batches and transactions that are under way, forgets every entry and gives their memory back (rule O3).
@@ -88,11 +88,11 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     try Task.checkCancellation()
     guard let requested = request.knownOperations else { return try await commitTransaction(request) }
     guard Self.isShort(requested) else {
-      try await commitBeside(requested)
+      try await commitBeside(requested, request.times)
       return changeHub.send([request], [requested])
     }
     let operations = requested.map(\.withValueOfItsOwn)
-    if let count = try state.withLock({ try $0.apply(operations) }) {
+    if let count = try state.withLock({ try $0.apply(operations, request.times) }) {
       changeHub.send([request], [operations])
       // A loop of writes that never suspends keeps its thread of the pool.
       if count % Self.batchesPerYield == 0 { await Task.yield() }
@@ -101,7 +101,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     await takeTurn()
     defer { passTurn() }
     try Task.checkCancellation()
-    try applyInPlace(operations)
+    try applyInPlace(operations, request.times)
     changeHub.send([request], [operations])
   }
 
@@ -112,10 +112,10 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   }
 
   /// Does the operations at once. For the task that has the turn.
-  private func applyInPlace(_ operations: [StorageOperation]) throws {
+  private func applyInPlace(_ operations: [StorageOperation], _ times: [EntryTimes?]) throws {
     try state.withLock { state in
       guard state.table != nil else { throw MemoryState.closed }
-      state.table?.apply(operations)
+      state.table?.apply(operations, times[...])
     }
   }
 
@@ -124,10 +124,11 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   }
 
   /// Does the operations beside the table, when it is this task's turn.
-  @concurrent private func commitBeside(_ operations: [StorageOperation]) async throws {
+  @concurrent private func commitBeside(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws
+  {
     await takeTurn()
     defer { passTurn() }
-    try await applyBeside(operations)
+    try await applyBeside(operations, times)
   }
 
   /// Runs the transaction on the engine's own thread, and then does what it comes to.
@@ -136,9 +137,9 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     defer { passTurn() }
     let operations = try await operations(of: request)
     if Self.isShort(operations) {
-      try applyInPlace(operations.map(\.withValueOfItsOwn))
+      try applyInPlace(operations.map(\.withValueOfItsOwn), request.times)
     } else {
-      try await applyBeside(operations)
+      try await applyBeside(operations, request.times)
     }
     changeHub.send([request], [operations])
   }
@@ -152,7 +153,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   }
 
   /// Does the operations on a copy of the table, and puts it in the table's place. For the task that has the turn.
-  private func applyBeside(_ operations: [StorageOperation]) async throws {
+  private func applyBeside(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws {
     var timer = YieldTimer()
     try await timer.yield()
     var next: MemoryTable? = try look { copy $0 }
@@ -161,7 +162,8 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     var index = 0
     while index < operations.count {
       let end = min(index + Self.writtenPortion, operations.count)
-      next?.apply(operations[index..<end].map(\.withValueOfItsOwn))
+      next?.apply(
+        operations[index..<end].map(\.withValueOfItsOwn), times.isEmpty ? [] : times[index..<end])
       index = end
       try await timer.yieldIfDue()
     }
@@ -196,10 +198,10 @@ private struct MemoryState {
   static var closed: StorageError { StorageError(.closed, "The memory engine has been closed.") }
 
   /// Does the operations at once, unless a task has the turn. Returns how many batches have been done so, or nil.
-  mutating func apply(_ operations: [StorageOperation]) throws -> Int? {
+  mutating func apply(_ operations: [StorageOperation], _ times: [EntryTimes?]) throws -> Int? {
     guard table != nil else { throw Self.closed }
     if isTaken { return nil }
-    table?.apply(operations)
+    table?.apply(operations, times[...])
     batchCount += 1
     return batchCount
   }

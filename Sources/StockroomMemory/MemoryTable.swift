@@ -22,11 +22,14 @@ struct MemoryTable: Sendable {
   private var nextSequence: UInt64 = 0
 
   /// Does the operations in order. Costs O(log N) each.
-  mutating func apply(_ operations: [StorageOperation]) {
+  ///
+  /// - Parameter times: What ``WriteRequest/times`` says of them.
+  mutating func apply(_ operations: [StorageOperation], _ times: ArraySlice<EntryTimes?>) {
     let now = Timestamp.now()
-    for operation in operations {
+    for (index, operation) in operations.enumerated() {
       switch operation {
-      case .write(let data, let key): write(data, key: key, at: now)
+      case .write(let data, let key):
+        write(data, key: key, at: now, times.isEmpty ? nil : times[times.startIndex + index])
       case .remove(let key): remove(key)
       case .removeAll: (entries, sortedKeys) = ([:], SortedKeys())
       }
@@ -47,12 +50,14 @@ struct MemoryTable: Sendable {
     return places.sorted { $0.sequence < $1.sequence }.map(\.index)
   }
 
-  private mutating func write(_ data: Data, key: CacheKey, at now: Timestamp) {
+  private mutating func write(_ data: Data, key: CacheKey, at now: Timestamp, _ times: EntryTimes?) {
     var isNew = false
     let sequence = nextSequence
     func first() -> Entry {
       isNew = true
-      return Entry(data: data, header: EntryHeader(createdAt: now, sequence: sequence))
+      var header = EntryHeader(createdAt: now, sequence: sequence)
+      header.replaceTimes(by: times)
+      return Entry(data: data, header: header)
     }
     // Not `updateValue(forKey:with:)` or the subscript: in swift-collections 1.6 both keep a pointer to a node that
     // they have just replaced, and in debug builds look through it, when a reader may have freed the node.
@@ -60,6 +65,7 @@ struct MemoryTable: Sendable {
       if isNew { return }
       entry.data = data
       entry.header.overwrite(at: now)
+      entry.header.replaceTimes(by: times)
     }
     if isNew {
       nextSequence += 1

@@ -11,24 +11,29 @@ struct PostgreSQLBatch {
   private let removesAll: Bool
   private let removed: [CacheKey]
   /// In the order in which new keys come to be.
-  private let written: [(key: CacheKey, data: Data)]
+  private let written: [(key: CacheKey, data: Data, times: EntryTimes?)]
+  /// Whether any of them gets the times that it comes with.
+  private let hasTimes: Bool
   /// Whether rows are enough to keep concurrent writers apart: see ``steps(_:_:_:isOpen:)``.
   private let isShared: Bool
 
   var isEmpty: Bool { !removesAll && removed.isEmpty && written.isEmpty }
 
-  init(_ requests: [[StorageOperation]]) {
+  /// - Parameter times: What ``Swift/Collection/times(of:)`` says of them.
+  init(_ requests: [[StorageOperation]], _ times: [EntryTimes?]) {
     var merged = MergedOperations()
-    for operation in requests.joined() {
+    for (index, operation) in requests.joined().enumerated() {
       switch operation {
-      case .write(let data, let key): merged.write(data, key: key)
+      case .write(let data, let key):
+        merged.write(data, key: key, times: times.isEmpty ? nil : times[index])
       case .remove(let key): merged.remove(key)
       case .removeAll: merged.removeAll()
       }
     }
     removesAll = merged.removesAll
     removed = merged.changes.filter { $0.value.isRenewed }.keys.sorted()
-    written = merged.inOrder.compactMap { key, change in change.data.map { (key, $0) } }
+    written = merged.inOrder.compactMap { key, change in change.data.map { (key, $0, change.times) } }
+    hasTimes = !times.isEmpty && written.contains { $0.times != nil }
     isShared =
       !removesAll
       && requests.allSatisfy { request in
@@ -39,7 +44,8 @@ struct PostgreSQLBatch {
 
   /// Whether it is one statement that says by itself if it has been fenced off.
   func isFencedItself(isOpen: Bool) -> Bool {
-    !isOpen && isShared && (removed.isEmpty || written.isEmpty) && writtenSize <= Self.statementSize
+    !isOpen && isShared && !hasTimes && (removed.isEmpty || written.isEmpty)
+      && writtenSize <= Self.statementSize
   }
 
   /// What is to be sent.
@@ -66,8 +72,10 @@ struct PostgreSQLBatch {
             .text(announcement))
         ]
       }
-      return portions.map { keys, values in
-        .init(.fencedWrite, writer.parameter, .number(epoch), keys, values, .text(announcement))
+      return portions.map { portion in
+        .init(
+          .fencedWrite, writer.parameter, .number(epoch), portion.keys.parameter,
+          portion.values.parameter, .text(announcement))
       }
     }
     var steps: [PostgreSQLConnection.Step] = []
@@ -81,7 +89,7 @@ struct PostgreSQLBatch {
       }
       steps.append(.init(.remove, PostgreSQLArray.keys(removed)))
     }
-    steps += portions.map { keys, values in .init(.write, keys, values) }
+    steps += portions.map(\.step)
     steps.append(.init(.notify, .text(announcement)))
     if isOpen { steps.append(.init(.commit)) }
     return steps
@@ -92,19 +100,47 @@ struct PostgreSQLBatch {
 
   private var writtenSize: Int { written.reduce(0) { $0 + $1.data.count } }
 
-  /// The entries as arrays of keys and of values.
-  private var portions: [(keys: PostgreSQLParameter, values: PostgreSQLParameter)] {
-    var portions: [(keys: PostgreSQLParameter, values: PostgreSQLParameter)] = []
-    var (keys, values) = (PostgreSQLArray(), PostgreSQLArray())
-    for (key, data) in written {
-      if values.count > 0, values.size + data.count > Self.statementSize {
-        portions.append((keys.parameter, values.parameter))
-        (keys, values) = (PostgreSQLArray(), PostgreSQLArray())
+  /// The entries as arrays, of which each goes into one statement.
+  private var portions: [Portion] {
+    var portions: [Portion] = []
+    var portion = Portion(hasTimes: hasTimes)
+    for entry in written {
+      if portion.values.count > 0, portion.values.size + entry.data.count > Self.statementSize {
+        portions.append(portion)
+        portion = Portion(hasTimes: hasTimes)
       }
-      key.withUTF8 { keys.append($0) }
-      data.withUnsafeBytes { values.append($0) }
+      portion.append(entry.key, entry.data, entry.times)
     }
-    if keys.count > 0 { portions.append((keys.parameter, values.parameter)) }
+    if portion.keys.count > 0 { portions.append(portion) }
     return portions
+  }
+}
+
+/// Entries that one statement writes.
+private struct Portion {
+  private(set) var keys = PostgreSQLArray()
+  private(set) var values = PostgreSQLArray()
+  private var created = PostgreSQLArray(of: .numbers)
+  private var updated = PostgreSQLArray(of: .numbers)
+  /// The keys of those that get the time of the commit.
+  private var keysWithoutTimes = PostgreSQLArray()
+  private let hasTimes: Bool
+
+  init(hasTimes: Bool) { self.hasTimes = hasTimes }
+
+  mutating func append(_ key: CacheKey, _ data: Data, _ times: EntryTimes?) {
+    key.withUTF8 { keys.append($0) }
+    data.withUnsafeBytes { values.append($0) }
+    guard hasTimes else { return }
+    created.append(times?.createdAt.nanoseconds)
+    updated.append(times?.updatedAt.nanoseconds)
+    if times == nil { key.withUTF8 { keysWithoutTimes.append($0) } }
+  }
+
+  var step: PostgreSQLConnection.Step {
+    guard hasTimes else { return .init(.write, keys.parameter, values.parameter) }
+    return .init(
+      .writeWithTimes, keys.parameter, values.parameter, created.parameter, updated.parameter,
+      keysWithoutTimes.parameter)
   }
 }

@@ -50,6 +50,12 @@ final class PostgreSQLCommitter: Sendable {
     let requests: [WriteRequest]
     let operations: [[StorageOperation]]
     let batch: PostgreSQLBatch
+
+    init(_ requests: [WriteRequest], _ operations: [[StorageOperation]]) {
+      self.requests = requests
+      self.operations = operations
+      batch = PostgreSQLBatch(operations, requests.times(of: operations))
+    }
   }
 
   /// Why an attempt to commit did not succeed.
@@ -68,7 +74,7 @@ final class PostgreSQLCommitter: Sendable {
   func commit(
     _ requests: [WriteRequest], until deadline: ContinuousClock.Instant, meanwhile: @escaping () -> Void
   ) throws {
-    let known = requests.knownOperations.map { Group(requests: requests, operations: $0, batch: .init($0)) }
+    let known = requests.knownOperations.map { Group(requests, $0) }
     var attempt = 0
     while true {
       do {
@@ -117,7 +123,7 @@ final class PostgreSQLCommitter: Sendable {
         throw PostgreSQLFailure(
           sqlState: nil, text: "the connection was lost in a transaction", isConnectionLost: true)
       }
-      return Group(requests: requests, operations: operations, batch: PostgreSQLBatch(operations))
+      return Group(requests, operations)
     } catch let failure as PostgreSQLFailure {
       connection.discard()
       if failure.isConnectionLost { throw Setback.lostBefore(error(failure)) }
@@ -230,6 +236,10 @@ final class PostgreSQLCommitter: Sendable {
     do {
       let place = connector.place
       guard try !isThere(place, connection, until: deadline) else { return }
+      guard connector.settings.access == .readWrite else {
+        throw StorageError(
+          .unsupported, "There are no entries in the schema \(place.schema) of \(connector.address).")
+      }
       // Once more, when nobody else makes it.
       _ = try connection.run([.init(.beginWriting), .init(.lockCreation)], until: deadline)
       if try isThere(place, connection, until: deadline) { return }

@@ -43,6 +43,10 @@ final class PostgreSQLDatabase: Sendable {
   func commit(_ request: WriteRequest) async throws {
     try gate.enter()
     defer { gate.leave() }
+    guard connector.settings.access == .readWrite else {
+      throw StorageError(
+        .readOnly, "\(connector.place.schema) in \(connector.address) was opened to be read only.")
+    }
     guard !request.isEmpty else { return }
     try await writers.submit(request)
   }
@@ -51,6 +55,12 @@ final class PostgreSQLDatabase: Sendable {
   func changes() async throws -> StorageChanges {
     try gate.enter()
     defer { gate.leave() }
+    guard connector.settings.access == .readWrite else {
+      throw StorageError(
+        .unsupported,
+        "\(connector.place.schema) in \(connector.address) was opened to be read only, and so it has no change feed."
+      )
+    }
     guard !connector.settings.isPooled else {
       throw StorageError(.unsupported, "Behind a pooler of transactions no announcement arrives.")
     }

@@ -23,19 +23,25 @@ struct PostgreSQLParameter {
   }
 }
 
-/// An array of `bytea`, as it is put together: https://doxygen.postgresql.org/arrayfuncs_8c.html, `array_recv`.
+/// An array of `bytea` or `bigint`, as it is put together: https://doxygen.postgresql.org/arrayfuncs_8c.html, `array_recv`.
 struct PostgreSQLArray {
-  private static let typeOfElements: Int32 = 17
+  /// What the elements are, by the number of the type.
+  enum Elements: Int32 {
+    case bytes = 17
+    case numbers = 20
+  }
 
   private(set) var count = 0
+  private var hasNulls = false
   private var bytes: [UInt8]
 
   /// - Parameter capacity: How many bytes the elements have about.
-  init(capacity: Int = 0) {
+  init(of elements: Elements = .bytes, capacity: Int = 0) {
     bytes = []
     bytes.reserveCapacity(20 + capacity)
-    // One dimension, no nulls, the type, and then the count, which is put in at the end, and the first index.
-    for word in [1, 0, Self.typeOfElements, 0, 1] { append(word) }
+    // One dimension, whether there are nulls, the type, and then the count and the first index. What is not known yet is put in
+    // at the end.
+    for word in [1, 0, elements.rawValue, 0, 1] { append(word) }
   }
 
   /// How many bytes the array has.
@@ -47,12 +53,24 @@ struct PostgreSQLArray {
     count += 1
   }
 
+  /// Nil becomes null.
+  mutating func append(_ number: Int64?) {
+    if let number {
+      withUnsafeBytes(of: number.bigEndian) { append($0) }
+    } else {
+      append(Int32(-1))
+      count += 1
+      hasNulls = true
+    }
+  }
+
   private mutating func append(_ word: Int32) {
     withUnsafeBytes(of: word.bigEndian) { bytes.append(contentsOf: $0) }
   }
 
   var parameter: PostgreSQLParameter {
     var bytes = bytes
+    if hasNulls { bytes[7] = 1 }
     withUnsafeBytes(of: Int32(count).bigEndian) { bytes.replaceSubrange(12..<16, with: $0) }
     return PostgreSQLParameter(bytes: bytes)
   }

@@ -6,6 +6,7 @@ struct PostgreSQLSettings: Sendable {
   let timeLimit: Duration
   /// Whether a pooler may give each transaction another session of the server, so that nothing lasts beyond a transaction.
   let isPooled: Bool
+  var access = StorageAccess.readWrite
 
   var preparesStatements: Bool { !isPooled }
   var isSessionKept: Bool { !isPooled }

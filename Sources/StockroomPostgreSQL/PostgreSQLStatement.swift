@@ -10,7 +10,7 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   // Writers: see ``PostgreSQLCommitter``.
   case claim, forget, forgetOthers, fence, lockShared, lockExclusively
   // Changes.
-  case removeAll, lockRows, remove, write, fencedRemove, fencedWrite, fencedWriteOfOne, notify
+  case removeAll, lockRows, remove, write, writeWithTimes, fencedRemove, fencedWrite, fencedWriteOfOne, notify
   // Reads.
   case value, values, times, existing, entriesOfKeys, count
   // Reads of many rows, in portions.
@@ -25,7 +25,8 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   /// Whether it is used so often that it is worth preparing.
   var isPrepared: Bool {
     switch self {
-    case .fence, .lockShared, .lockExclusively, .lockRows, .remove, .write, .fencedRemove, .fencedWrite,
+    case .fence, .lockShared, .lockExclusively, .lockRows, .remove, .write, .writeWithTimes, .fencedRemove,
+      .fencedWrite,
       .fencedWriteOfOne, .notify, .value, .values, .times, .existing, .entriesOfKeys:
       true
     default: false
@@ -112,6 +113,22 @@ struct PostgreSQLStatements: Sendable {
     case .lockRows: "SELECT FROM \(entries) WHERE key = ANY ($1::bytea[]) ORDER BY key FOR UPDATE"
     case .remove: remove("$1", fencedBy: nil, place)
     case .write: write("$1", "$2", fencedBy: nil, place)
+    case .writeWithTimes:
+      // As `write`, but with the times given, or that of the commit where they are null. Of rows that are there already, those
+      // that are written without keep theirs as `overwriting` says.
+      """
+      WITH now AS MATERIALIZED (SELECT \(moment) AS moment)
+      INSERT INTO \(entries) AS entry (sequence, created, updated, key, value)
+      SELECT sequence, created, updated, key, value FROM (
+        SELECT nextval('\(sequence.replacing("'", with: "''"))') AS sequence,
+          coalesce(new.created, now.moment) AS created, coalesce(new.updated, now.moment) AS updated, new.key, new.value
+        FROM now, unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[]) AS new(key, value, created, updated)
+      ) AS numbered ORDER BY key
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value,
+        created = CASE WHEN excluded.key = ANY ($5::bytea[]) THEN entry.created ELSE excluded.created END,
+        updated = CASE WHEN excluded.key = ANY ($5::bytea[]) THEN greatest(entry.updated, excluded.updated)
+          ELSE excluded.updated END
+      """
     case .fencedRemove:
       """
       WITH \(fence(place)), removed AS (\(remove("$3", fencedBy: "fence", place)))

@@ -68,15 +68,18 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///   - isPooled: Whether there is a pooler in between that gives each transaction another session of the server, as
   ///     pgbouncer does with `pool_mode = transaction`. Nothing is prepared then, each transaction takes one more statement, and
   ///     there is no change feed.
+  ///   - access: Whether the engine may write. One that only reads makes no tables, and has neither transactions nor a change feed.
   /// - Throws: `StorageError` with code `unavailable` if no server answers, `permissionDenied` if it refuses the user, the
   ///   password, the certificate or the right to make the tables, `readOnly` if it is a standby, `unsupported` if the connection string is
-  ///   malformed, the database does not exist, or the tables are another program's; `CancellationError`.
+  ///   malformed, the database does not exist, an engine that only reads finds no tables, or the tables are another program's; `CancellationError`.
   public init(
     _ connection: String, namespace: String = "stockroom", durability: Durability = .full,
-    maximumConnections: Int = 8, timeLimit: Duration = .seconds(30), isPooled: Bool = false
+    maximumConnections: Int = 8, timeLimit: Duration = .seconds(30), isPooled: Bool = false,
+    access: StorageAccess = .readWrite
   ) async throws {
     settings = PostgreSQLSettings(
-      durability: durability, timeLimit: max(timeLimit, .milliseconds(1)), isPooled: isPooled)
+      durability: durability, timeLimit: max(timeLimit, .milliseconds(1)), isPooled: isPooled,
+      access: access)
     let connector = try PostgreSQLConnector(
       PostgreSQLAddress(connection), PostgreSQLNamespace(namespace), settings)
     database = try PostgreSQLDatabase(connector, maximumConnections: maximumConnections)
@@ -84,13 +87,16 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   }
 
   /// Everything but finding corruption, which is the server's; `EngineCapabilities.durableWrites` only at
-  /// `Durability.full`, `EngineCapabilities.changeFeed` only without a pooler of transactions.
+  /// `Durability.full`, `EngineCapabilities.changeFeed` only without a pooler of transactions. An engine that only reads has neither
+  /// `changeFeed` nor `transactions`.
   public var capabilities: EngineCapabilities {
     var capabilities: EngineCapabilities = [
-      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions, .networked,
+      .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .networked,
+      .preservesTimestamps,
     ]
+    if settings.access == .readWrite { capabilities.insert(.transactions) }
     if settings.durability == .full { capabilities.insert(.durableWrites) }
-    if !settings.isPooled { capabilities.insert(.changeFeed) }
+    if !settings.isPooled, settings.access == .readWrite { capabilities.insert(.changeFeed) }
     return capabilities
   }
 
@@ -127,10 +133,11 @@ extension StorageEngine where Self == PostgreSQLStorageEngine {
   /// The engine on a PostgreSQL database. Takes what its initialiser takes, and throws as that does.
   public static func postgreSQL(
     _ connection: String, namespace: String = "stockroom", durability: Durability = .full,
-    maximumConnections: Int = 8, timeLimit: Duration = .seconds(30), isPooled: Bool = false
+    maximumConnections: Int = 8, timeLimit: Duration = .seconds(30), isPooled: Bool = false,
+    access: StorageAccess = .readWrite
   ) async throws -> PostgreSQLStorageEngine {
     try await PostgreSQLStorageEngine(
       connection, namespace: namespace, durability: durability, maximumConnections: maximumConnections,
-      timeLimit: timeLimit, isPooled: isPooled)
+      timeLimit: timeLimit, isPooled: isPooled, access: access)
   }
 }

@@ -37,7 +37,7 @@ final class SQLiteCommitter: Sendable {
   ///   transaction have been committed, to files that are not there any more (rule C6).
   func commit(_ requests: [WriteRequest]) throws {
     // Put in order before the database is locked, if there are no transactions that have to look at it first.
-    let known = requests.knownOperations.map { ($0, SortedBatch(joining: $0)) }
+    let known = requests.knownOperations.map { ($0, SortedBatch(joining: $0, requests.times(of: $0))) }
     var removesAll = false
     do {
       removesAll = try commit(requests, known)
@@ -62,7 +62,7 @@ final class SQLiteCommitter: Sendable {
           let operations =
             knownBatch?.operations
             ?? requests.operations(reading: SQLiteEntryReader(connection: connection), nil)
-          let batch = knownBatch?.batch ?? SortedBatch(joining: operations)
+          let batch = knownBatch?.batch ?? SortedBatch(joining: operations, requests.times(of: operations))
           let left = try transaction.perform(batch)
           // Not to write where others write by now, or where no opening will look.
           try files.check()
@@ -85,6 +85,19 @@ final class SQLiteCommitter: Sendable {
         try files.check(isThorough: true)
         throw error
       }
+    }
+  }
+
+  /// Runs a transaction of an engine that only reads.
+  ///
+  /// - Throws: `StorageError` with code `readOnly` if it changes anything.
+  func runReadOnly(_ request: WriteRequest) throws {
+    let operations = try connection.transaction(.beginReading) {
+      [request].operations(reading: SQLiteEntryReader(connection: connection), nil)
+    }
+    try files.check(isThorough: true)
+    guard operations.allSatisfy(\.isEmpty) else {
+      throw StorageError(.readOnly, "The database \(connection.path) was opened to be read only.")
     }
   }
 

@@ -41,10 +41,14 @@ final class SQLiteConnection: @unchecked Sendable {
   ///   - file: The path without symbolic links, since SQLite is opened to follow none.
   ///   - path: The path by which people know it.
   ///   - lockTimeout: How long to wait while others keep the database busy. Nil: not at all.
-  init(file: String, path: String, lockTimeout: Duration?) throws {
+  ///   - isImmutable: Whether nobody can change the file, so that there are no locks: https://sqlite.org/uri.html#uriimmutable
+  init(file: String, path: String, lockTimeout: Duration?, isImmutable: Bool = false) throws {
     self.path = path
-    let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW
-    let result = sqlite3_open_v2(file, &handle, flags, nil)
+    let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW
+    let result =
+      isImmutable
+      ? sqlite3_open_v2(Self.immutable(file), &handle, flags | SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nil)
+      : sqlite3_open_v2(file, &handle, flags | SQLITE_OPEN_READWRITE, nil)
     guard result == SQLITE_OK, let handle else {
       defer { close() }
       throw StorageError.sqlite(result, handle, "Opening the database \(path) failed.")
@@ -60,6 +64,17 @@ final class SQLiteConnection: @unchecked Sendable {
   }
 
   deinit { close() }
+
+  /// The name of a file as SQLite takes it, with the parameter that nobody can change it.
+  private static func immutable(_ file: String) -> String {
+    "file://"
+      + file.utf8.map { byte in
+        let isPlain =
+          UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20
+          || UInt8(ascii: "/")...UInt8(ascii: "9") ~= byte
+        return isPlain ? String(UnicodeScalar(byte)) : "%" + String(Int(byte) + 0x100, radix: 16).dropFirst()
+      }.joined() + "?immutable=1"
+  }
 
   /// Finalises the statements and closes the connection. May be called twice.
   func close() {

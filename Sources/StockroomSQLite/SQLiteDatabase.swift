@@ -13,13 +13,14 @@ final class SQLiteDatabase: Sendable {
   private let readers: SQLiteReaders
   private let lockTimeout: Duration
   let feed: ChangeFeed
+  var path: String { file.path }
 
   /// Opens the database, or makes it.
   init(_ file: SQLiteFile, lockTimeout: Duration) throws {
-    let connection = try file.openWriter()
+    let connection = try file.openFirst()
     self.file = file
     self.lockTimeout = lockTimeout
-    files = try SQLiteFiles(path: file.path, openOn: connection)
+    files = try SQLiteFiles(file, openOn: connection)
     gate = Gate(path: file.path)
     let feed = ChangeFeed(logAtPath: file.path + "-changes", file.permissions)
     self.feed = feed
@@ -104,6 +105,7 @@ final class SQLiteDatabase: Sendable {
     try gate.enter()
     defer { gate.leave() }
     guard !request.isEmpty else { return }
+    if file.isReadOnly { return try await thread.run { [committer] in try committer.runReadOnly(request) } }
     try await groups.submit(request)
   }
 
@@ -111,6 +113,10 @@ final class SQLiteDatabase: Sendable {
   func changes() async throws -> StorageChanges {
     try gate.enter()
     defer { gate.leave() }
+    if file.isReadOnly {
+      throw StorageError(
+        .unsupported, "The database \(file.path) was opened to be read only, and so it has no change feed.")
+    }
     try Task.checkCancellation()
     let (owner, origin) = (ObjectIdentifier(self), ChangeOrigin.current)
     return try await thread.run { [feed, file, committer] in

@@ -20,6 +20,7 @@ struct SQLiteOptions: Sendable {
   var lockTimeout: Duration
   /// In bytes, of each connection.
   var cacheSize: Int
+  var access = StorageAccess.readWrite
 }
 
 /// The file that a database is in: how it comes to be, and how it is opened without harm to what it may be instead.
@@ -29,28 +30,32 @@ struct SQLiteFile: Sendable {
   /// The same with the directory's symbolic links followed, since SQLite is opened to follow none (rule O5).
   private let file: String
   private let options: SQLiteOptions
+  /// Whether SQLite takes the database for one that nobody can change, so that it needs no files beside it.
+  let isImmutable: Bool
   var permissions: FilePermissions { options.permissions }
+  var isReadOnly: Bool { options.access == .readOnly }
 
   /// The file of this name in a directory that is there.
   init(_ name: String, in directory: FileManager.Directory, _ options: SQLiteOptions) throws {
-    guard let resolved = realpath(directory.path, nil) else {
-      throw StorageError.posix(errno, "Looking for the directory \(directory.path) failed.")
-    }
-    defer { free(resolved) }
     path = Self.path(name, in: directory.path)
-    file = Self.path(name, in: String(cString: resolved))
+    file = Self.path(name, in: try directory.resolvedPath)
     self.options = options
+    isImmutable = try options.access == .readOnly && !Self.isWritable(file) && Self.logSize(file) == 0
   }
 
   private static func path(_ name: String, in directory: String) -> String {
     directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
   }
 
+  /// Opens the connection that the engine closes last: for writing, unless the engine only reads.
+  func openFirst() throws -> SQLiteConnection { isReadOnly ? try openOnlyReader() : try openWriter() }
+
   /// Opens the database for writing, and makes it first if there is none.
-  func openWriter() throws -> SQLiteConnection {
+  private func openWriter() throws -> SQLiteConnection {
     let size = try size() ?? make()
     try refuseWhatIsPlanted()
-    let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
+    let connection = try SQLiteConnection(
+      file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)
     try SQLiteEncoding.recognise(
       header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
     if connection.isReadOnly {
@@ -61,13 +66,52 @@ struct SQLiteFile: Sendable {
     return connection
   }
 
+  /// Opens the database for an engine that only reads. What is in the log stays there.
+  private func openOnlyReader() throws -> SQLiteConnection {
+    guard let size = try size() else { throw StorageError.posix(ENOENT, "There is no database \(path).") }
+    try refuseWhatIsPlanted()
+    let hasLog = try status(path + "-wal") != nil
+    if hasLog, try !Self.isWritable(file), try status(path + "-shm") == nil {
+      throw StorageError(
+        .readOnly,
+        "The database \(path) cannot be read where it cannot be written: a process that died has left the latest changes in \(path)-wal. "
+          + "Copy both files to where they can be written.")
+    }
+    let connection = try SQLiteConnection(
+      file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)
+    try SQLiteEncoding.recognise(
+      header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
+    // Otherwise the last connection to close takes the log away, which was there before only if it is another's.
+    if hasLog { try connection.keepLogWhenClosing() }
+    try connection.execute("PRAGMA query_only = ON")
+    try connection.setCacheSize(options.cacheSize)
+    try findTables(connection)
+    return connection
+  }
+
+  /// Whether SQLite can write the database and make files beside it.
+  private static func isWritable(_ file: String) throws -> Bool {
+    let directory = URL(filePath: file).deletingLastPathComponent().path(percentEncoded: false)
+    for path in [file, directory] where access(path, W_OK) != 0 {
+      if [EACCES, EPERM, EROFS].contains(errno) { return false }
+      // Opening it says what is wrong.
+      return true
+    }
+    return true
+  }
+
+  private static func logSize(_ file: String) throws -> Int {
+    try FileStatus(atPath: file + "-wal")?.size ?? 0
+  }
+
   /// Opens the database for reading.
   ///
   /// - Parameter isWaiting: Whether the connection waits while another process keeps everybody out.
   func openReader(isWaiting: Bool = false) throws -> SQLiteConnection {
     try refuseWhatIsPlanted()
     let lockTimeout = isWaiting ? options.lockTimeout : nil
-    let connection = try SQLiteConnection(file: file, path: path, lockTimeout: lockTimeout)
+    let connection = try SQLiteConnection(
+      file: file, path: path, lockTimeout: lockTimeout, isImmutable: isImmutable)
     // The file may be another one by now, whose log is none of our business.
     try connection.keepLogWhenClosing()
     if try connection.hasMoved() {
@@ -168,6 +212,11 @@ struct SQLiteFile: Sendable {
     try connection.setCacheSize(options.cacheSize)
     // What cannot work should fail now: these find out whether the tables are there.
     _ = try SQLiteWriter(on: connection)
+    try findTables(connection)
+  }
+
+  private func findTables(_ connection: SQLiteConnection) throws {
+    try connection.run(.metadata) { _ = try $0.step() }
     _ = try connection.run(.exists) { statement in
       try statement.bind(UnsafeRawBufferPointer(start: nil, count: 0), at: 1)
       return try statement.step()

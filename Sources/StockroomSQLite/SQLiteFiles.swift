@@ -25,19 +25,25 @@ final class SQLiteFiles: Sendable {
   private let names: [String]
   private let directory: DirectoryMonitor
   private let identities: [FileIdentity?]
+  /// What the database was like, if SQLite relies on it that nobody changes it.
+  private let unchanged: FileStatus?
 
   /// Remembers which files are there now.
   ///
   /// - Throws: `StorageError` with code `io` if one of them is missing, or if the database is not the one that
   ///   `connection` has open.
-  init(path: String, openOn connection: SQLiteConnection) throws {
+  init(_ file: SQLiteFile, openOn connection: SQLiteConnection) throws {
+    let path = file.path
     let url = URL(filePath: path)
     let parent = url.deletingLastPathComponent().path(percentEncoded: false)
     self.path = path
     names = ["", "-wal", "-shm"].map { url.lastPathComponent + $0 }
     directory = try DirectoryMonitor(path: parent)
     identities = try Self.identities(path, names, in: directory.descriptor)
-    if try identities.contains(nil) || connection.hasMoved() {
+    unchanged = file.isImmutable ? try FileStatus(atPath: path) : nil
+    // A database that is only read may have no log.
+    let isMissing = file.isReadOnly ? identities[0] == nil : identities.contains(nil)
+    if try isMissing || connection.hasMoved() {
       throw StorageError.posix(
         ESTALE, "The files of the database \(path) were replaced while it was opened.")
     }
@@ -54,6 +60,12 @@ final class SQLiteFiles: Sendable {
   ///   fraction of a millisecond.
   /// - Throws: `StorageError` with code `io`.
   func check(isThorough: Bool = false) throws {
+    if let unchanged {
+      let status = try FileStatus(atPath: path)
+      guard status?.changed == unchanged.changed, status?.size == unchanged.size else {
+        throw StorageError.posix(ESTALE, "The database \(path) was changed while it was being read.")
+      }
+    }
     guard let observation = try directory.observe(isThorough: isThorough) else { return }
     if observation.mayDifferInNames {
       try compare(Self.identities(path, names, in: directory.descriptor))

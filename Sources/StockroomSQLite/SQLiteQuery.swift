@@ -2,10 +2,10 @@
 enum SQLiteQuery: Int, CaseIterable {
   case beginReading, beginWriting, commit, rollback
   case metadata, setMetadata
-  case write, remove, removeAll
+  case write, writeWithTimes, remove, removeAll
   case writeLarge, removeLarge, removeAllLarge
   case value, largeValue, entry, times, exists
-  case allValues, allKeys, allKeysAndValues, allEntries, keysAndValuesFrom, count, eachKey
+  case allValues, allKeys, allKeysAndValues, allEntries, allSequences, keysAndValuesFrom, count, eachKey
   case verifiedEntries, verifiedLargeValues
 
   var sql: String {
@@ -24,6 +24,11 @@ enum SQLiteQuery: Int, CaseIterable {
       """
       INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, 0, ?4)
       ON CONFLICT (key) DO UPDATE SET value = excluded.value, age = max(age, excluded.created - created)
+      """
+    case .writeWithTimes:
+      """
+      INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, ?5, ?4)
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value, created = excluded.created, age = excluded.age
       """
     case .remove: "DELETE FROM entries WHERE key = ?1"
     case .removeAll: "DELETE FROM entries"
@@ -46,6 +51,7 @@ enum SQLiteQuery: Int, CaseIterable {
     case .allKeys: "SELECT key FROM entries"
     case .allKeysAndValues: "SELECT key, value FROM entries"
     case .allEntries: "SELECT key, value, created, created + age, sequence FROM entries"
+    case .allSequences: "SELECT key, sequence FROM entries"
     case .keysAndValuesFrom: "SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key"
     case .count: "SELECT count(*) FROM entries"
     case .eachKey: "SELECT 1 FROM entries"

@@ -55,7 +55,7 @@ extension SQLiteStorageEngine {
     try keys.validate()
     return try await database.readMuch { reader, timer in
       try await reader.compactMap(Array(Set(keys)), &timer) { key in
-        try reader.first(.entry, key) { try $0.entry(of: key) }
+        try reader.entry(of: key)
       }
     }.sortedByCreation()
   }
@@ -126,6 +126,10 @@ extension SQLiteConnection {
 
   func value(of key: CacheKey) throws -> Data? {
     try first(.value, key) { try $0.value(at: 0) }
+  }
+
+  func entry(of key: CacheKey) throws -> StorageEntry? {
+    try first(.entry, key) { try $0.entry(of: key) }
   }
 
   func exists(_ key: CacheKey) throws -> Bool {

@@ -63,6 +63,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   /// The open database, or why it could not be opened.
   private let opened: Result<SQLiteDatabase, any Error>
   private let durability: Durability
+  private let access: StorageAccess
 
   /// How many bytes of the database each connection keeps in memory at most, by default: 64 MiB, or
   /// 8 MiB where the system ends processes that take much memory (iOS, tvOS, visionOS, watchOS).
@@ -91,23 +92,28 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   ///   - cacheSize: How many bytes of the database each connection keeps in memory at most: the one that writes, and as
   ///     many as there are reads at the same time, of which eight are kept for later ones. Nothing is taken that the
   ///     database does not have.
+  ///   - access: Whether the engine may write. One that only reads makes no database, moves nothing from the log into it, and opens it
+  ///     on read-only media as well, unless there is a log that a process has left that died. It has no change feed.
   /// - Throws: `StorageError` with code `corrupted` if the file is corrupted or no database, `unsupported` if it is
   ///   another program's, or if it or what belongs to it is a symbolic link or not a file, `readOnly`,
   ///   `permissionDenied`, `locked` if another process keeps it locked for that long, `diskFull` or `io`.
   public init(
     directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full,
     permissions: FilePermissions = .owner, lockTimeout: Duration = .seconds(60),
-    cacheSize: Int = SQLiteStorageEngine.defaultCacheSize
+    cacheSize: Int = SQLiteStorageEngine.defaultCacheSize, access: StorageAccess = .readWrite
   ) throws {
     let options = SQLiteOptions(
-      durability: durability, permissions: permissions, lockTimeout: lockTimeout, cacheSize: cacheSize)
+      durability: durability, permissions: permissions, lockTimeout: lockTimeout, cacheSize: cacheSize,
+      access: access)
     opened = .success(try Self.open(directory, databaseFilename, options))
     self.durability = durability
+    self.access = access
   }
 
   private init(opened: Result<SQLiteDatabase, any Error>, durability: Durability) {
     self.opened = opened
     self.durability = durability
+    access = .readWrite
   }
 
   /// The engine on the database `Data` in this program's directory for data.
@@ -139,12 +145,13 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   }
 
   /// Everything but finding corruption within values, as SQLite keeps no checksums of its pages;
-  /// `EngineCapabilities.durableWrites` only at `Durability.full`.
+  /// `EngineCapabilities.durableWrites` only at `Durability.full`; `changeFeed` only for an engine that may write.
   public var capabilities: EngineCapabilities {
-    let always: EngineCapabilities = [
+    var always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
-      .changeFeed,
+      .preservesTimestamps,
     ]
+    if access == .readWrite { always.insert(.changeFeed) }
     return durability == .full ? always.union(.durableWrites) : always
   }
 
@@ -184,7 +191,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
     guard !filename.isEmpty, !filename.contains("/"), !filename.utf8.contains(0) else {
       throw StorageError(.unsupported, "\(filename.debugDescription) is not the name of a file.")
     }
-    try directory.create(options.permissions)
+    if options.access == .readWrite { try directory.create(options.permissions) }
     return try SQLiteDatabase(
       SQLiteFile(filename + ".sqlite3", in: directory, options), lockTimeout: options.lockTimeout)
   }
@@ -195,11 +202,11 @@ extension StorageEngine where Self == SQLiteStorageEngine {
   public static func sqlite(
     directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full,
     permissions: FilePermissions = .owner, lockTimeout: Duration = .seconds(60),
-    cacheSize: Int = SQLiteStorageEngine.defaultCacheSize
+    cacheSize: Int = SQLiteStorageEngine.defaultCacheSize, access: StorageAccess = .readWrite
   ) throws -> SQLiteStorageEngine {
     try SQLiteStorageEngine(
       directory: directory, databaseFilename: databaseFilename, durability: durability,
       permissions: permissions,
-      lockTimeout: lockTimeout, cacheSize: cacheSize)
+      lockTimeout: lockTimeout, cacheSize: cacheSize, access: access)
   }
 }

@@ -62,7 +62,8 @@ struct SQLiteWriter {
       for position in positions {
         if case .write(let data, _) = batch.operations[position] {
           let sequence = firstSequence + Int64(position)
-          try data.withUnsafeBytes { try write($0, key: key, sequence: sequence) }
+          let times = batch.times(at: position)
+          try data.withUnsafeBytes { try write($0, key: key, sequence: sequence, times) }
           metadata.lastSequence = max(metadata.lastSequence, sequence)
         } else {
           try remove(key)
@@ -80,7 +81,7 @@ struct SQLiteWriter {
   }
 
   private mutating func write(
-    _ value: UnsafeRawBufferPointer, key: UnsafeRawBufferPointer, sequence: Int64
+    _ value: UnsafeRawBufferPointer, key: UnsafeRawBufferPointer, sequence: Int64, _ times: EntryTimes?
   ) throws {
     try removeLargeValue(of: key)
     let isLarge = key.count + value.count > SQLiteEncoding.largestRow
@@ -92,11 +93,12 @@ struct SQLiteWriter {
       }
       metadata.hasLargeValues = true
     }
-    try connection.run(.write) { statement in
+    try connection.run(times == nil ? .write : .writeWithTimes) { statement in
       try statement.bind(key, at: 1)
       try statement.bind(sequence, at: 2)
-      try statement.bind(now, at: 3)
+      try statement.bind(times?.createdAt.nanoseconds ?? now, at: 3)
       if isLarge { try statement.bind(sequence, at: 4) } else { try statement.bind(value, at: 4) }
+      if let times { try statement.bind(times.age, at: 5) }
       _ = try statement.step()
     }
   }

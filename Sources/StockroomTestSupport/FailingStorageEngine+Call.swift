@@ -23,6 +23,7 @@ extension FailingStorageEngine {
       case updatedAt = "updatedAt(key:)"
       case readAllEntries = "readAllEntries()"
       case readEntries = "readEntries(keys:)"
+      case writeEntries = "writeEntries(_:)"
       case apply = "apply(_:)"
       case scan = "scan(_:limit:)"
       case withTransaction = "withTransaction(_:)"
@@ -42,7 +43,8 @@ extension FailingStorageEngine {
     /// Whether the call may change what is stored: a write, a removal, a batch of them or a transaction.
     public var isWrite: Bool {
       switch method {
-      case .write, .writeMany, .remove, .removeMany, .removeAllData, .apply, .withTransaction: true
+      case .write, .writeMany, .writeEntries, .remove, .removeMany, .removeAllData, .apply, .withTransaction:
+        true
       default: false
       }
     }

@@ -103,6 +103,14 @@ extension FailingStorageEngine: StorageEngine {
   }
 
   /// Noted, then done by the engine underneath.
+  public func writeEntries(_ entries: [StorageEntry]) async throws {
+    let byteCount = entries.reduce(0) { $0 + $1.data.count }
+    try await pass(Call(.writeEntries, entries.map(\.key), byteCount: byteCount)) {
+      try await base.writeEntries(entries)
+    }
+  }
+
+  /// Noted, then done by the engine underneath.
   public func apply(_ operations: [StorageOperation]) async throws {
     var keys: [CacheKey] = []
     var byteCount = 0

@@ -33,6 +33,8 @@ import Testing
     #expect(await changes.next() == .keys([a, b]))
     try await engine.withTransaction { try $0.write(Data(), key: a) }
     #expect(await changes.next() == .keys([a]))
+    try await engine.writeEntries([StorageEntry(key: b, data: Data(), createdAt: .now, updatedAt: .now)])
+    #expect(await changes.next() == .keys([b]))
     try await engine.remove(keys: [a, b])
     #expect(await changes.next() == .keys([a, b]))
     try await engine.removeAllData()
@@ -245,6 +247,19 @@ import Testing
     #expect(try await engine.read(key: key) == Data("1".utf8))
     try FileManager.default.removeItem(at: file)
     while try await engine.keyExists(key) { #expect(await changes.next() == .keys([key])) }
+    try await engine.close()
+  }
+
+  @Test("A file that is closed without having been written is not told of", .enabled(if: isLinux))
+  func closedFiles() async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try await Self.open("files", in: directory)
+    try await engine.write(Data("1".utf8), key: Self.key("own"))
+    var changes = try await engine.changes().makeAsyncIterator()
+    // So does the copy of a descriptor that a child process has had for a moment.
+    try FileHandle(forWritingTo: directory.url.appending(path: "own.entry")).close()
+    try Data("1".utf8).write(to: directory.url.appending(path: "copied.entry"))
+    #expect(await changes.next() == .keys([Self.key("copied")]))
     try await engine.close()
   }
 

@@ -33,6 +33,13 @@ nonisolated struct RemoteImage: Codable, Sendable, Identifiable {
 
 nonisolated struct Profile: Codable, Sendable { var name = "" }
 
+nonisolated struct FirstSetting: Codable, Sendable { var text = "" }
+
+nonisolated struct Setting: VersionedItem, Identifiable {
+  var id: String
+  init(migrating previous: FirstSetting) { id = previous.text }
+}
+
 func keepSongs() async throws {
   let songs = try await Store<Song>(storage: .sqlite(directory: .documents(appendingPath: "Songs")))
 
@@ -153,5 +160,17 @@ func keepPanda(in engine: some StorageEngine) async throws -> RemoteImage? {
     try await tracks.insert([Track(id: 1), Track(id: 2)])
     #expect(tracks.items.map(\.id) == [1, 2])
     #expect(try await keepPanda(in: .memory()) != nil)
+  }
+
+  @Test("Items have versions in such a module")
+  func versions() async throws {
+    let engine = MemoryStorageEngine()
+    let key = CacheKey(verbatim: "a")
+    try await ObjectStorage<FirstSetting>(storage: engine).store(FirstSetting(text: "a"), forKey: key)
+    let settings = try await Store<Setting>(storage: engine)
+    settings.startRewritingOldVersions()
+    try await settings.oldVersionsHaveBeenRewritten()
+    #expect(settings.items.map(\.id) == ["a"])
+    #expect(try await engine.read(key: key)?.first == 0xFF)
   }
 }

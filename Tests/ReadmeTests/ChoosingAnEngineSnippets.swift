@@ -6,6 +6,7 @@ import StockroomLMDB
 import StockroomLevelDB
 import StockroomMemory
 import StockroomStore
+import StockroomTransfer
 
 struct Letter: Codable, Sendable, Identifiable {
   var id: String
@@ -30,10 +31,6 @@ func drafts() async throws -> Store<Letter> {
 }
 
 func move(from old: any StorageEngine, to new: any StorageEngine) async throws {
-  let entries = try await old.readAllEntries()
-  try await new.write(entries.map { (key: $0.key, data: $0.data) })
-  guard try await new.keyCount() == entries.count else {
-    throw StorageError(.unsupported, "The new place was not empty.")
-  }
+  try await old.copy(to: new)
   try await old.close()
 }

@@ -3,6 +3,7 @@
 import Foundation
 import StockroomCore
 import StockroomLayers
+import StockroomPostgreSQL
 import StockroomSQLite
 import StockroomStore
 import Synchronization
@@ -27,6 +28,10 @@ func openSessions() async throws -> some StorageEngine {
 
 func openLedger() throws -> some StorageEngine {
   try SQLiteStorageEngine(directory: .documents(appendingPath: "Ledger")).checksummedWithInventory()
+}
+
+func openShared() async throws -> some StorageEngine {
+  try await PostgreSQLStorageEngine("postgresql:///pages").cached(limit: CacheLimit(bytes: 64 << 20))
 }
 
 func openMeasured() throws -> some StorageEngine {

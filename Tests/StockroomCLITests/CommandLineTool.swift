@@ -13,8 +13,10 @@ enum CommandLineTool {
 
   struct Output {
     let status: Int32
-    let standardOutput: String
+    let bytes: Data
     let standardError: String
+
+    var standardOutput: String { String(decoding: bytes, as: UTF8.self) }
 
     var lines: [Substring] { standardOutput.split(separator: "\n") }
     var errorLines: [Substring] { standardError.split(separator: "\n") }
@@ -38,7 +40,7 @@ enum CommandLineTool {
     guard case .exited(let status) = output.ending else {
       throw StorageError(.io, "The command \(output.explanation)")
     }
-    return Output(status: status, standardOutput: output.text, standardError: output.errorText)
+    return Output(status: status, bytes: output.output, standardError: output.errorText)
   }
 }
 

@@ -13,38 +13,6 @@ import Testing
 #endif
 
 @Suite("Terminals, signals and pipes") struct TerminalTests {
-  /// A pseudo-terminal.
-  private struct Terminal {
-    let controller: FileHandle
-    private let terminal: FileHandle
-    private let path: String
-
-    init() throws {
-      var descriptors: (controller: Int32, terminal: Int32) = (-1, -1)
-      try #require(openpty(&descriptors.controller, &descriptors.terminal, nil, nil, nil) == 0)
-      controller = FileHandle(fileDescriptor: descriptors.controller, closeOnDealloc: true)
-      terminal = FileHandle(fileDescriptor: descriptors.terminal, closeOnDealloc: true)
-      path = String(cString: try #require(ttyname(descriptors.terminal)))
-    }
-
-    /// Starts the command with the terminal as standard error.
-    func start(_ arguments: [String], output: String = "/dev/null") throws -> LineProcess {
-      try LineProcess(
-        [
-          "/bin/sh", "-c", #"terminal=$1 output=$2; shift 2; exec "$@" >"$output" 2>"$terminal""#, "sh", path,
-          output,
-        ]
-          + [CommandLineTool.url.path] + arguments)
-    }
-
-    /// What the command shows, until that is enough.
-    func show(until isEnough: (String) -> Bool) -> String {
-      var seen = ""
-      while !isEnough(seen) { seen += String(decoding: controller.availableData, as: UTF8.self) }
-      return seen
-    }
-  }
-
   @Test("On a terminal there is progress; Ctrl-C and SIGTERM clean up", arguments: [SIGINT, SIGTERM])
   func interruption(signal: Int32) async throws {
     try await withTemporaryDirectory { directory in

@@ -102,6 +102,20 @@ import Testing
     #expect(help.standardOutput.contains("sqlite"))
   }
 
+  @Test(
+    "Every command about data has help with an example",
+    arguments: [
+      "list", "get", "put", "remove", "count", "watch", "verify", "copy", "backup", "dump", "restore", "import",
+    ])
+  func dataHelp(command: String) async throws {
+    #expect(try await CommandLineTool.run("--help").standardOutput.contains("\n  \(command) "))
+    let help = try await CommandLineTool.run(command, "--help")
+    #expect(help.status == 0)
+    #expect(help.standardError == "")
+    #expect(help.standardOutput.contains(/Examples?:\n  stockroom \w+ /))
+    #expect(help.standardOutput.contains("\n  --format "))
+  }
+
   @Test("Hidden commands are not shown")
   func hidden() async throws {
     #expect(try await !CommandLineTool.run("--help").standardOutput.contains("\n  serve"))

@@ -174,6 +174,40 @@ private struct Refused: Error {}
 }
 
 @Suite struct TimestampTests {
+  @Test("A date becomes a timestamp that has the same date, whatever its nanoseconds are")
+  func dates() {
+    var random = SystemRandomNumberGenerator()
+    for exponent in 0..<62 {
+      for _ in 0..<100 {
+        let distance = Int64.random(in: 0...(1 << exponent), using: &random)
+        // Around 1970 and around 2001, where dates are most exact.
+        for nanoseconds in [distance, -distance, 978_307_200_000_000_000 - distance / 2] {
+          let date = Timestamp(nanoseconds: nanoseconds).date
+          #expect(Timestamp(date).date == date)
+        }
+      }
+    }
+    for date in [Date(), Date(timeIntervalSince1970: 0), Date(timeIntervalSinceReferenceDate: -0.5)] {
+      #expect(Timestamp(date).date == date)
+    }
+  }
+
+  @Test("A date that is beyond what can be stored, or none, becomes one that can be stored")
+  func impossibleDates() {
+    let first = Timestamp(nanoseconds: -(1 << 62))
+    let last = Timestamp(nanoseconds: (1 << 62) - 1)
+    #expect(
+      [.distantPast, Date(timeIntervalSinceReferenceDate: -.infinity)].allSatisfy { Timestamp($0) == first })
+    #expect(
+      [.distantFuture, Date(timeIntervalSinceReferenceDate: .infinity)].allSatisfy { Timestamp($0) == last })
+    #expect(
+      Timestamp(Date(timeIntervalSinceReferenceDate: .nan)).date == Date(timeIntervalSinceReferenceDate: 0))
+    let entry = StorageEntry(
+      key: CacheKey("a"), data: Data(), createdAt: .distantFuture, updatedAt: Date(timeIntervalSince1970: 1))
+    #expect(EntryTimes(entry).createdAt == EntryTimes(entry).updatedAt)
+    #expect(EntryTimes(entry).updatedAt == Timestamp(nanoseconds: 1_000_000_000))
+  }
+
   @Test("A timestamp and its date agree to a microsecond")
   func date() {
     let before = Date()

@@ -7,6 +7,7 @@ import Testing
   static let suites = Durability.allCases.map { durability in
     var capabilities: EngineCapabilities = [
       .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .changeFeed,
+      .preservesTimestamps,
     ]
     if durability == .full { capabilities.insert(.durableWrites) }
     return ConformanceSuite(

@@ -9,7 +9,7 @@ import Testing
     "LMDB",
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
-      .transactions, .changeFeed,
+      .transactions, .changeFeed, .preservesTimestamps,
     ],
     stallTimeout: .seconds(600), budget: .quick,
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "lmdb"])

@@ -65,13 +65,19 @@ struct InstrumentedEngineTests {
     Case(.readEntries, Counts(requested: 3, returned: 2, read: 8)) {
       _ = try await $0.readEntries(keys: keys)
     },
+    Case(.writeEntries, Counts(requested: 2, written: 5)) {
+      try await $0.writeEntries([
+        StorageEntry(key: a, data: Data(count: 4), createdAt: .now, updatedAt: .now),
+        StorageEntry(key: absent, data: Data(count: 1), createdAt: .now, updatedAt: .now),
+      ])
+    },
     Case(.apply, Counts(requested: 3, written: 13)) {
       try await $0.apply([
         .write(Data(count: 6), key: a), .remove(key: b), .removeAll, .write(Data(count: 7), key: b),
       ])
     },
     Case(.scan, Counts(returned: 1, read: 3)) { _ = try await $0.scan(.all, limit: 1) },
-    Case(.withTransaction, Counts(requested: 8, returned: 8, read: 19, written: 6)) {
+    Case(.withTransaction, Counts(requested: 9, returned: 8, read: 19, written: 8)) {
       try await $0.withTransaction { transaction in
         _ = try transaction.read(key: a)
         _ = try transaction.read(keys: keys)
@@ -81,6 +87,8 @@ struct InstrumentedEngineTests {
         _ = try transaction.allKeys()
         _ = try transaction.scan(.all, limit: nil)
         try transaction.write(Data(count: 6), key: a)
+        try transaction.writeEntry(
+          StorageEntry(key: a, data: Data(count: 2), createdAt: .now, updatedAt: .now))
         try transaction.remove(key: b)
         try transaction.removeAll()
       }
@@ -137,7 +145,7 @@ struct InstrumentedEngineTests {
       #expect(calls.map(\.operation) == StorageCall.Operation.allCases)
       #expect(calls.allSatisfy { $0.outcome.errorName == code.name && $0.entriesReturned == 0 })
       // It was to write them.
-      #expect(calls.reduce(0) { $0 + $1.bytesWritten } == 10)
+      #expect(calls.reduce(0) { $0 + $1.bytesWritten } == 15)
       base.clearFaults()
     }
   }

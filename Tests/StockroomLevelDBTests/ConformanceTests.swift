@@ -9,7 +9,7 @@ import Testing
     "LevelDB",
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .detectsCorruption,
-      .transactions, .changeFeed,
+      .transactions, .changeFeed, .preservesTimestamps,
     ], stallTimeout: .seconds(600), budget: .quick,
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "leveldb"])
   ) { try LevelDBStorageEngine(directory: FileManager.Directory(url: $0)) }

@@ -4,7 +4,10 @@ import Testing
 
 @Suite struct MemoryConformanceTests {
   static let suite = ConformanceSuite(
-    "memory", capabilities: [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed],
+    "memory",
+    capabilities: [
+      .atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed, .preservesTimestamps,
+    ],
     budget: .quick
   ) { _ in MemoryStorageEngine() }
 

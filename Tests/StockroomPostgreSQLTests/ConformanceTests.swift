@@ -11,7 +11,7 @@ struct PostgreSQLConformanceTests {
     "PostgreSQL",
     capabilities: [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess,
-      .transactions, .changeFeed, .networked,
+      .transactions, .changeFeed, .networked, .preservesTimestamps,
     ],
     stallTimeout: .seconds(600), budget: .quick,
     worker: ConformanceWorker(

@@ -27,6 +27,11 @@ package func callEverything(_ engine: any StorageEngine, goOnAfterErrors goesOn:
     { _ = try await engine.updatedAt(key: first) },
     { _ = try await engine.readAllEntries() },
     { _ = try await engine.readEntries(keys: both) },
+    {
+      try await engine.writeEntries([
+        StorageEntry(key: second, data: Data("eeeee".utf8), createdAt: Date(), updatedAt: Date())
+      ])
+    },
     { try await engine.apply([.removeAll, .write(Data("dddd".utf8), key: first), .remove(key: second)]) },
     { _ = try await engine.scan(.all, limit: 3) },
     { _ = try await engine.withTransaction { try $0.keyCount() } },

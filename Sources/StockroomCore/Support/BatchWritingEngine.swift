@@ -4,7 +4,7 @@
   import Foundation
 #endif
 
-/// The writing path of an engine that does every change as a batch: it writes ``commit(_:)``, and the six methods of
+/// The writing path of an engine that does every change as a batch: it writes ``commit(_:)``, and the seven methods of
 /// ``StorageEngine`` that write follow from it, and transactions.
 ///
 /// Each checks keys and sizes before anything is done (rules K1, V2, W4). Those that take many entries leave the caller's
@@ -51,7 +51,15 @@ extension BatchWritingEngine {
 
   /// Writes the entries as one batch.
   @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await commitValidated(dataAndKeys.map { .write($0.data, key: $0.key) })
+    try await commitValidated(.operations(dataAndKeys.map { .write($0.data, key: $0.key) }))
+  }
+
+  /// Writes the entries with their times, as one batch.
+  ///
+  /// Times are stored as whole nanoseconds, from 1823 to 2116: what is beyond is stored as the nearest of these. An entry that
+  /// was updated before it was created is stored as created when it was updated.
+  @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await commitValidated(.entries(entries))
   }
 
   /// Makes the key absent, as a batch of one.
@@ -62,7 +70,7 @@ extension BatchWritingEngine {
 
   /// Makes the keys absent, as one batch.
   @concurrent public func remove(keys: [CacheKey]) async throws {
-    try await commitValidated(keys.map { .remove(key: $0) })
+    try await commitValidated(.operations(keys.map { .remove(key: $0) }))
   }
 
   /// Makes every key absent, as a batch of one.
@@ -72,7 +80,7 @@ extension BatchWritingEngine {
 
   /// Does the operations in the order given, as one batch.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
-    try await commitValidated(operations)
+    try await commitValidated(.operations(operations))
   }
 
   private func perform(_ request: WriteRequest) async throws {
@@ -82,12 +90,13 @@ extension BatchWritingEngine {
     try await commit(request)
   }
 
-  private func commitValidated(_ operations: [StorageOperation]) async throws {
+  private func commitValidated(_ request: WriteRequest) async throws {
+    let operations = request.knownOperations ?? []
     try operations.validate()
     if let limit = Self.valueLimit {
       for case .write(let data, let key) in operations { try limit.check(data, key) }
     }
-    try await perform(.operations(operations))
+    try await perform(request)
   }
 
   /// Runs the body on the engine's own thread, with an overlay of its changes in front of what the engine holds, and commits

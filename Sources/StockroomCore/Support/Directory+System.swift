@@ -28,6 +28,17 @@ extension FileManager.Directory {
     try Self.make(path, permissions, withParents: true)
   }
 
+  /// The path without symbolic links.
+  package var resolvedPath: String {
+    get throws {
+      guard let resolved = realpath(path, nil) else {
+        throw StorageError.posix(errno, "Looking for the directory \(path) failed.")
+      }
+      defer { free(resolved) }
+      return String(cString: resolved)
+    }
+  }
+
   /// Waits until the names in a directory are on disk.
   package static func sync(_ path: String) throws {
     try FileDescriptor.openDirectory(atPath: path).synchronizeNames()

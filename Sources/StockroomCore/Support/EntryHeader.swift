@@ -19,6 +19,13 @@ package struct EntryHeader: Sendable, Hashable {
     self.sequence = sequence
   }
 
+  /// Gives the entry these times, if there are any.
+  package mutating func replaceTimes(by times: EntryTimes?) {
+    guard let times else { return }
+    createdAt = times.createdAt
+    updatedAt = times.updatedAt
+  }
+
   /// Takes note of an overwrite. Time does not move backwards for an entry, even if the clock does (rule W2).
   package mutating func overwrite(at time: Timestamp) {
     updatedAt = max(updatedAt, time)

@@ -72,7 +72,9 @@ extension FileDescriptor {
   }
 
   package func setModificationTime(_ time: Timestamp) throws {
-    let (seconds, rest) = time.nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
+    var (seconds, rest) = time.nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
+    // Before 1970 the nanoseconds count forward from the second too.
+    if rest < 0 { (seconds, rest) = (seconds - 1, rest + 1_000_000_000) }
     let value = timespec(tv_sec: Int(seconds), tv_nsec: Int(rest))
     guard futimens(number, [value, value]) == 0 else {
       throw StorageError.posix(errno, "Setting the time of \(path) failed.")

@@ -17,7 +17,7 @@ package final class FileWatch: Sendable {
     case contents
     /// The file's times or names are changed, but not its contents.
     case attributes
-    /// Files in the directory are closed after writing, renamed, moved in or out, or removed.
+    /// Files in the directory are made, written, renamed, moved in or out, or removed.
     case names
   }
 
@@ -64,7 +64,9 @@ package final class FileWatch: Sendable {
         switch kind {
         case .contents: IN_MODIFY
         case .attributes: IN_ATTRIB
-        case .names: IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE
+        // A file that an engine has moved in may be closed later, if a child process has a copy of the descriptor for a moment: so what counts
+        // is that files are written, not that they are closed.
+        case .names: IN_MODIFY | IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE
         }
       id = try Inotify.shared.add(path, UInt32(events), handler)
     }

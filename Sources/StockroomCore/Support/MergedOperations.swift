@@ -9,6 +9,8 @@ package struct MergedOperations {
   package struct Change {
     /// The value, or nil if the key is absent.
     package fileprivate(set) var data: Data?
+    /// The times of the entry, unless they are those that a write at the time of the commit gives it.
+    package fileprivate(set) var times: EntryTimes?
     /// Whether the entry that was there before, if there was one, is removed on the way, so that the key is new afterwards (rule W2).
     package fileprivate(set) var isRenewed: Bool
     /// Orders the changes as the keys came to be, as far as they are new (rule R6).
@@ -26,15 +28,18 @@ package struct MergedOperations {
   package var inOrder: [(key: CacheKey, value: Change)] { changes.sorted { $0.value.order < $1.value.order } }
 
   /// Returns whether this is the first change of the key.
-  @discardableResult package mutating func write(_ data: Data, key: CacheKey) -> Bool {
+  @discardableResult package mutating func write(
+    _ data: Data, key: CacheKey, times: EntryTimes? = nil
+  ) -> Bool {
     lastOrder += 1
     if var change = changes[key] {
       if change.data == nil { change.order = lastOrder }
       change.data = data
+      change.times = times ?? change.times?.overwritten
       changes[key] = change
       return false
     }
-    changes[key] = Change(data: data, isRenewed: false, order: lastOrder)
+    changes[key] = Change(data: data, times: times, isRenewed: false, order: lastOrder)
     return true
   }
 

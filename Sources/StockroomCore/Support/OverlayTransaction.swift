@@ -16,7 +16,9 @@ final class OverlayTransaction: StorageTransaction {
   }
 
   /// Ends the transaction. Returns what it has changed.
-  func end() -> [StorageOperation] { overlay.withLock { $0.take()?.operations } ?? [] }
+  func end() -> (operations: [StorageOperation], times: [EntryTimes?]) {
+    overlay.withLock { $0.take()?.changes } ?? ([], [])
+  }
 
   func read(key: CacheKey) throws -> Data? {
     try key.validate()
@@ -67,12 +69,18 @@ final class OverlayTransaction: StorageTransaction {
     }
   }
 
-  func write(_ data: Data, key: CacheKey) throws {
+  func write(_ data: Data, key: CacheKey) throws { try write(data, key: key, nil) }
+
+  func writeEntry(_ entry: StorageEntry) throws {
+    try write(entry.data, key: entry.key, EntryTimes(entry))
+  }
+
+  private func write(_ data: Data, key: CacheKey, _ times: EntryTimes?) throws {
     try key.validate()
     try valueLimit?.check(data, key)
     // A slice would be read back as one (rule V3).
     let value = data.startIndex == 0 ? data : data.withUnsafeBytes { Data($0) }
-    try withOverlay { $0.write(value, key: key) }
+    try withOverlay { $0.write(value, key: key, times) }
   }
 
   func remove(key: CacheKey) throws {

@@ -4,6 +4,8 @@
 package struct SortedBatch: Sendable {
   /// What is to be done, in the order given.
   package let operations: [StorageOperation]
+  /// One element for each of the operations, or none.
+  private let times: [EntryTimes?]
   /// Whether everything that there was is removed first.
   package let removesAll: Bool
   /// Where the operations behind the last `removeAll` are: in byte order of their keys, and those on the same key in
@@ -16,7 +18,10 @@ package struct SortedBatch: Sendable {
   private let starts: [Int]
 
   /// O(N log N) for N operations in all batches together.
-  package init(joining batches: [[StorageOperation]]) {
+  ///
+  /// - Parameter times: What ``Swift/Collection/times(of:)`` says of them.
+  package init(joining batches: [[StorageOperation]], _ times: [EntryTimes?] = []) {
+    self.times = times
     operations = batches.count == 1 ? batches[0] : Array(batches.joined())
     let first = operations.lastIndex { if case .removeAll = $0 { true } else { false } }.map { $0 + 1 } ?? 0
     removesAll = first > 0
@@ -52,6 +57,9 @@ package struct SortedBatch: Sendable {
     self.bytes = bytes
     self.starts = starts
   }
+
+  /// The times that the entry gets which the operation writes, or nil if that is the time of the commit.
+  package func times(at position: Int) -> EntryTimes? { times.isEmpty ? nil : times[position] }
 
   /// Calls `body` for each key in byte order, with the positions of the operations on it in the order given.
   package func forEachKey(

@@ -15,21 +15,30 @@ struct TransactionOverlay: EntryReader {
   init(on base: any EntryReader) { self.base = base }
 
   /// The changes as one batch: what there is underneath, changed by it, is what the overlay shows. O(n log n) for n keys.
-  var operations: [StorageOperation] {
+  ///
+  /// The times are as ``WriteRequest/times`` has them.
+  var changes: (operations: [StorageOperation], times: [EntryTimes?]) {
     var operations: [StorageOperation] = merged.removesAll ? [.removeAll] : []
+    var times: [EntryTimes?] = merged.removesAll ? [nil] : []
     for (key, change) in merged.inOrder {
-      if change.isRenewed || change.data == nil { operations.append(.remove(key: key)) }
-      if let data = change.data { operations.append(.write(data, key: key)) }
+      if change.isRenewed || change.data == nil {
+        operations.append(.remove(key: key))
+        times.append(nil)
+      }
+      if let data = change.data {
+        operations.append(.write(data, key: key))
+        times.append(change.times)
+      }
     }
-    return operations
+    return (operations, times.contains { $0 != nil } ? times : [])
   }
 }
 
 // MARK: - Changing
 
 extension TransactionOverlay {
-  mutating func write(_ data: Data, key: CacheKey) {
-    if merged.write(data, key: key) { sortedKeys.insert(key) }
+  mutating func write(_ data: Data, key: CacheKey, _ times: EntryTimes? = nil) {
+    if merged.write(data, key: key, times: times) { sortedKeys.insert(key) }
   }
 
   mutating func remove(_ key: CacheKey) {

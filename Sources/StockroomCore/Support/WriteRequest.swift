@@ -1,8 +1,8 @@
 /// What one call wants to have written, as a whole or not at all.
 package struct WriteRequest: Sendable {
   fileprivate enum Contents: Sendable {
-    case operations([StorageOperation])
-    case transaction(@Sendable (any StorageTransaction) -> Bool)
+    case operations([StorageOperation], [EntryTimes?])
+    case transaction(@Sendable (any StorageTransaction) -> Bool, TimesOfTransaction)
   }
 
   fileprivate let contents: Contents
@@ -11,23 +11,43 @@ package struct WriteRequest: Sendable {
 
   /// Operations with valid keys, in order.
   package static func operations(_ operations: [StorageOperation]) -> WriteRequest {
-    WriteRequest(contents: .operations(operations))
+    WriteRequest(contents: .operations(operations, []))
+  }
+
+  /// Entries with valid keys, to be written with their times, in order.
+  package static func entries(_ entries: [StorageEntry]) -> WriteRequest {
+    WriteRequest(
+      contents: .operations(entries.map { .write($0.data, key: $0.key) }, entries.map { EntryTimes($0) }))
   }
 
   /// The body of a transaction. It returns whether its changes are to be kept.
   package static func transaction(_ body: @escaping @Sendable (any StorageTransaction) -> Bool)
     -> WriteRequest
   {
-    WriteRequest(contents: .transaction(body))
+    WriteRequest(contents: .transaction(body, TimesOfTransaction()))
   }
 
   /// The operations, unless it takes a look at the entries to know them.
   package var knownOperations: [StorageOperation]? {
-    if case .operations(let operations) = contents { operations } else { nil }
+    if case .operations(let operations, _) = contents { operations } else { nil }
+  }
+
+  /// The times of the entries that the operations write, one element for each operation, nil for the time of the commit; empty if all
+  /// get that, as is the rule. Of a transaction: known once it has been run.
+  package var times: [EntryTimes?] {
+    switch contents {
+    case .operations(_, let times): times
+    case .transaction(_, let times): times.value.withLock { $0 }
+    }
   }
 
   /// Whether it is known that there is nothing to do.
   package var isEmpty: Bool { knownOperations?.isEmpty ?? false }
+}
+
+/// The times of the entries that the body of a transaction has written.
+private final class TimesOfTransaction: Sendable {
+  let value = MutexProtected<[EntryTimes?]>([])
 }
 
 extension Collection<WriteRequest> {
@@ -37,7 +57,19 @@ extension Collection<WriteRequest> {
     return known.count == count ? known : nil
   }
 
-  /// Runs the transactions in order, on the thread of the caller, and returns the operations that each request comes to.
+  /// What ``WriteRequest/times`` is of all requests together.
+  ///
+  /// - Parameter operations: What each of them comes to.
+  package func times(of operations: [[StorageOperation]]) -> [EntryTimes?] {
+    guard contains(where: { !$0.times.isEmpty }) else { return [] }
+    return zip(self, operations).flatMap { request, operations in
+      let times = request.times
+      return times.isEmpty ? Array(repeating: nil, count: operations.count) : times
+    }
+  }
+
+  /// Runs the transactions in order, on the thread of the caller, and returns the operations that each request comes to. Their times
+  /// are then those that ``times(of:)`` returns.
   ///
   /// Each body sees what the requests before it come to, so that they are one batch together: all of them or none.
   ///
@@ -51,12 +83,13 @@ extension Collection<WriteRequest> {
     return map { request in
       let operations: [StorageOperation]
       switch request.contents {
-      case .operations(let known): operations = known
-      case .transaction(let body):
+      case .operations(let known, _): operations = known
+      case .transaction(let body, let times):
         let transaction = OverlayTransaction(on: group, valueLimit)
         let isKept = body(transaction)
         let changes = transaction.end()
-        operations = isKept ? changes : []
+        operations = isKept ? changes.operations : []
+        times.value.withLock { $0 = isKept ? changes.times : [] }
       }
       // Nobody reads behind the last one.
       if count > 1 { group.apply(operations) }

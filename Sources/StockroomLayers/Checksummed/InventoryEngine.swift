@@ -95,6 +95,14 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
+  /// Writes the entries with their times, and the inventory, in one transaction.
+  @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    try await withTransaction { transaction in
+      for entry in entries { try transaction.writeEntry(entry) }
+    }
+  }
+
   /// A transaction of the engine below, which writes the inventory at its end.
   public func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
@@ -248,12 +256,17 @@ private final class InventoryTransaction: StorageTransaction {
     try base.scan(range, limit: limit.map(Inventory.oneMore)).withoutInventory(limit: limit)
   }
 
-  func write(_ data: Data, key: CacheKey) throws {
+  func write(_ data: Data, key: CacheKey) throws { try insert(key) { try base.write(data, key: key) } }
+
+  func writeEntry(_ entry: StorageEntry) throws { try insert(entry.key) { try base.writeEntry(entry) } }
+
+  /// Takes note of a key that is written.
+  private func insert(_ key: CacheKey, _ write: () throws -> Void) throws {
     if key == Inventory.key {
       throw StorageError(.invalidKey, "The key \(key) is that of the place's inventory.")
     }
     let isNew = try !base.keyExists(key)
-    try base.write(data, key: key)
+    try write()
     if isNew { inventory.insert(key) }
   }
 

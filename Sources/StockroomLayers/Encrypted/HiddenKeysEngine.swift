@@ -44,6 +44,11 @@
         mapping(dataAndKeys) { (try names.hidden($0.key), NamedValue.combined($0.key, $0.data)) })
     }
 
+    /// Writes the entries, and the keys, as one batch.
+    @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+      try await base.writeEntries(mapping(entries) { try names.hidden($0) })
+    }
+
     /// Does the operations as one batch.
     @concurrent public func apply(_ operations: [StorageOperation]) async throws {
       try await base.apply(
@@ -168,6 +173,13 @@
       return CacheKey(
         verbatim: String(text.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }))
     }
+
+    /// What is stored for the entry.
+    func hidden(_ entry: StorageEntry) throws -> StorageEntry {
+      StorageEntry(
+        key: try hidden(entry.key), data: NamedValue.combined(entry.key, entry.data),
+        createdAt: entry.createdAt, updatedAt: entry.updatedAt)
+    }
   }
 
   /// A transaction of the engine below, with the keys as they are.
@@ -200,6 +212,8 @@
     func write(_ data: Data, key: CacheKey) throws {
       try base.write(NamedValue.combined(key, data), key: names.hidden(key))
     }
+
+    func writeEntry(_ entry: StorageEntry) throws { try base.writeEntry(names.hidden(entry)) }
 
     func remove(key: CacheKey) throws { try base.remove(key: names.hidden(key)) }
 

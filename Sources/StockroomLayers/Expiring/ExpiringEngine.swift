@@ -92,10 +92,30 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await put(mapping(operations) { lifetimes.stored($0) })
   }
 
+  /// Writes the entries with their times, as one batch, and with the lifetime of the layer: it counts from now.
+  @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    let stored = try await mapping(entries) { lifetimes.stored($0) }
+    let expired = try await expiredKeys(of: entries.map(\.key))
+    if expired.isEmpty {
+      try await base.writeEntries(stored)
+    } else if capabilities.contains(.transactions) {
+      // What is written in their place are new entries.
+      try await base.withTransaction { [lifetimes] base in
+        let transaction = ExpiringTransaction(base: base, lifetimes: lifetimes)
+        for entry in stored { try transaction.put(entry) }
+      }
+    } else {
+      try await base.remove(keys: expired)
+      try await base.writeEntries(stored)
+    }
+    await sweeper.entriesWereWritten(entries.count)
+  }
+
   private func put(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     let keys = operations.compactMap { if case .write(_, let key) = $0 { key } else { nil } }
-    if try await areExpired(keys) {
+    if try await !expiredKeys(of: keys).isEmpty {
       try await replaceExpired(operations)
     } else if operations.count == 1, case .write(let data, let key) = operations[0] {
       try await base.write(data, key: key)
@@ -105,14 +125,15 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     await sweeper.entriesWereWritten(keys.count)
   }
 
-  /// Whether one of the keys has an entry that is there no longer.
-  private func areExpired(_ keys: [CacheKey]) async throws -> Bool {
+  /// Those of the keys that have an entry which is there no longer.
+  private func expiredKeys(of keys: [CacheKey]) async throws -> [CacheKey] {
     if keys.count == 1 {
-      return try await base.read(key: keys[0]).map { try lifetimes.isExpired($0, key: keys[0]) } ?? false
+      let isExpired = try await base.read(key: keys[0]).map { try lifetimes.isExpired($0, key: keys[0]) }
+      return isExpired ?? false ? keys : []
     }
     var look = lifetimes.look()
     return try await base.readDataAndKeys(keys: keys)
-      .contains { look.isExpired(try ExpiringValue.times(of: $0.data, key: $0.key)) }
+      .filter { look.isExpired(try ExpiringValue.times(of: $0.data, key: $0.key)) }.map(\.key)
   }
 
   /// What is written in place of an expired entry is a new one, with a time and a place in the order of its own.

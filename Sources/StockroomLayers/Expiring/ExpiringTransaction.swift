@@ -53,13 +53,29 @@ final class ExpiringTransaction: StorageTransaction {
     try put(lifetimes.stored(data, livingFor: lifetimes.default), key: key)
   }
 
+  func writeEntry(_ entry: StorageEntry) throws {
+    try entry.key.validate()
+    try put(lifetimes.stored(entry))
+  }
+
   /// Writes what is stored for a value. In place of an expired entry that is a new one.
   func put(_ stored: Data, key: CacheKey) throws {
+    try removeIfExpired(key)
+    try base.write(stored, key: key)
+    writeCount += 1
+  }
+
+  /// Writes what is stored for an entry.
+  func put(_ stored: StorageEntry) throws {
+    try removeIfExpired(stored.key)
+    try base.writeEntry(stored)
+    writeCount += 1
+  }
+
+  private func removeIfExpired(_ key: CacheKey) throws {
     if let old = try base.read(key: key), look.isExpired(try ExpiringValue.times(of: old, key: key)) {
       try base.remove(key: key)
     }
-    try base.write(stored, key: key)
-    writeCount += 1
   }
 
   func remove(key: CacheKey) throws { try base.remove(key: key) }

@@ -68,12 +68,6 @@ final class ExpiryTime: Sendable {
 }
 
 extension Timestamp {
-  /// The nearest moment that can be stored.
-  init(_ date: Date) {
-    let nanoseconds = (date.timeIntervalSince1970 * 1e9).rounded()
-    self.init(nanoseconds: Int64(exactly: nanoseconds) ?? (nanoseconds > 0 ? .max : .min))
-  }
-
   /// The moment that is so much later, or the nearest that can be stored.
   func advanced(by duration: Duration) -> Timestamp {
     let (seconds, attoseconds) = duration.components

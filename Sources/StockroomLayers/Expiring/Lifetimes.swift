@@ -26,6 +26,13 @@ struct Lifetimes: Sendable {
     return .write(stored(data, livingFor: `default`), key: key)
   }
 
+  /// The entry as it is stored, with the default lifetime.
+  func stored(_ entry: StorageEntry) -> StorageEntry {
+    var stored = entry
+    stored.data = self.stored(entry.data, livingFor: `default`)
+    return stored
+  }
+
   /// A look at several entries at one moment.
   func look() -> Look { Look(time: time, now: time.now()) }
 

@@ -52,6 +52,11 @@ final class CountedTransaction: StorageTransaction {
     counter.add(requested: 1, bytesWritten: data.count)
   }
 
+  func writeEntry(_ entry: StorageEntry) throws {
+    try base.writeEntry(entry)
+    counter.add(requested: 1, bytesWritten: entry.data.count)
+  }
+
   func remove(key: CacheKey) throws {
     try base.remove(key: key)
     counter.add(requested: 1)

@@ -45,6 +45,16 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
+  /// Written by the engine below, and recorded.
+  @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await measure(
+      .writeEntries,
+      CallCounts(entriesRequested: entries.count, bytesWritten: entries.byteCount(of: \.data))
+    ) {
+      try await base.writeEntries(entries)
+    }
+  }
+
   /// Done by the engine below, and recorded.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try await measure(.apply, operations.counts) { try await base.apply(operations) }

@@ -83,6 +83,8 @@ extension StorageCall {
     case readAllEntries
     /// `readEntries(keys:)`
     case readEntries
+    /// `writeEntries(_:)`
+    case writeEntries
     /// `apply(_:)`
     case apply
     /// `scan(_:limit:)`

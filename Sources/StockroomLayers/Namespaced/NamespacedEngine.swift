@@ -64,6 +64,11 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await base.write(mapping(dataAndKeys) { (try keys.stored($0.key), keys.stored($0.data, $0.key)) })
   }
 
+  /// Written under the name, as one batch.
+  @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.writeEntries(mapping(entries) { try keys.stored($0) })
+  }
+
   /// Done under the name, as one batch: with `removeAll` among the operations as a transaction.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     guard operations.contains(.removeAll) else {
@@ -234,6 +239,8 @@ private final class NamespacedTransaction: StorageTransaction {
   func write(_ data: Data, key: CacheKey) throws {
     try base.write(keys.stored(data, key), key: keys.stored(key))
   }
+
+  func writeEntry(_ entry: StorageEntry) throws { try base.writeEntry(keys.stored(entry)) }
 
   func remove(key: CacheKey) throws { try base.remove(key: keys.stored(key)) }
 

@@ -68,6 +68,13 @@ struct NamespacedKeys: Sendable {
     }
   }
 
+  /// The entry below.
+  func stored(_ entry: StorageEntry) throws -> StorageEntry {
+    StorageEntry(
+      key: try stored(entry.key), data: stored(entry.data, entry.key), createdAt: entry.createdAt,
+      updatedAt: entry.updatedAt)
+  }
+
   /// The value of a key, of what is stored for it.
   func value(_ stored: Data, of key: CacheKey) throws -> Data {
     isCut(key) ? try NamedValue.separated(stored).data : stored

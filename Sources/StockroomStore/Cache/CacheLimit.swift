@@ -17,10 +17,10 @@ public struct CacheLimit: Sendable, Hashable {
   /// No limit.
   public static let unlimited = CacheLimit()
 
-  func isExceeded(entries count: Int, bytes size: Int) -> Bool {
+  package func isExceeded(entries count: Int, bytes size: Int) -> Bool {
     count > max(0, entries ?? .max) || size > max(0, bytes ?? .max)
   }
 
   /// Whether a single value of this size is within the limit.
-  func admits(bytes size: Int) -> Bool { !isExceeded(entries: 0, bytes: size) }
+  package func admits(bytes size: Int) -> Bool { !isExceeded(entries: 0, bytes: size) }
 }

@@ -1,7 +1,7 @@
 /// A dictionary in least-recently-used order. All operations on one key are O(1).
 ///
 /// The nodes of a doubly linked list in an array, and a dictionary from keys to positions.
-struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
+package struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   private struct Node {
     let key: Key
     var value: Value
@@ -10,6 +10,8 @@ struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     var newer: Int?
   }
 
+  package init() {}
+
   private var nodes: [Node?] = []
   private var vacant: [Int] = []
   private var positions: [Key: Int] = [:]
@@ -17,18 +19,18 @@ struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   private var newest: Int?
 
   /// The sizes of all values together.
-  private(set) var size = 0
+  package private(set) var size = 0
 
-  var count: Int { positions.count }
+  package var count: Int { positions.count }
 
   /// The value of a key, without using it.
-  subscript(key: Key) -> Value? { positions[key].flatMap { nodes[$0]?.value } }
+  package subscript(key: Key) -> Value? { positions[key].flatMap { nodes[$0]?.value } }
 
   /// The size of the value of a key, or nil if it has none.
-  func size(of key: Key) -> Int? { positions[key].flatMap { nodes[$0]?.size } }
+  package func size(of key: Key) -> Int? { positions[key].flatMap { nodes[$0]?.size } }
 
   /// The keys, the least recently used first. Each step is O(1).
-  var keysFromOldest: some Sequence<(key: Key, size: Int)> {
+  package var keysFromOldest: some Sequence<(key: Key, size: Int)> {
     sequence(state: oldest) { position in
       guard let node = position.flatMap({ nodes[$0] }) else { return nil }
       position = node.newer
@@ -37,7 +39,7 @@ struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   }
 
   /// The value of a key, which becomes the most recently used.
-  mutating func use(_ key: Key) -> Value? {
+  package mutating func use(_ key: Key) -> Value? {
     guard let position = positions[key], let value = nodes[position]?.value else { return nil }
     if position != newest {
       unlink(position)
@@ -48,7 +50,7 @@ struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
   /// Sets a value, which becomes the most recently used, and returns the previous one.
   @discardableResult
-  mutating func put(_ value: Value, size: Int, for key: Key) -> Value? {
+  package mutating func put(_ value: Value, size: Int, for key: Key) -> Value? {
     let previous = remove(key)
     let node = Node(key: key, value: value, size: size)
     let position = vacant.popLast() ?? nodes.endIndex
@@ -61,7 +63,7 @@ struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
   /// Removes a key and returns its value.
   @discardableResult
-  mutating func remove(_ key: Key) -> Value? {
+  package mutating func remove(_ key: Key) -> Value? {
     guard let position = positions.removeValue(forKey: key), let node = nodes[position] else { return nil }
     unlink(position)
     nodes[position] = nil
@@ -71,7 +73,7 @@ struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   }
 
   /// Removes the least recently used key and returns its value.
-  mutating func removeOldest() -> Value? {
+  package mutating func removeOldest() -> Value? {
     oldest.flatMap { nodes[$0]?.key }.flatMap { remove($0) }
   }
 
@@ -91,7 +93,7 @@ struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
 extension LRUList {
   /// The least recently used keys that exceed the limit. O(keys returned).
-  func keysBeyond(_ limit: CacheLimit) -> [Key] {
+  package func keysBeyond(_ limit: CacheLimit) -> [Key] {
     var (entries, bytes) = (count, size)
     var keys: [Key] = []
     for (key, size) in keysFromOldest {

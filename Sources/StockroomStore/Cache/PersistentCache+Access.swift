@@ -12,7 +12,7 @@ extension PersistentCache {
   /// O(1) and without waiting if the value is in memory; otherwise one read from the engine.
   ///
   /// - Throws: what the engine throws (rule R4); `StorageError` with code `decodingFailed` if the stored entry has not
-  ///   expired and cannot be decoded as this type; `encodingFailed` if the key cannot be encoded.
+  ///   expired and cannot be decoded as this type; `unsupported` if it is of a newer version; `encodingFailed` if the key cannot be encoded.
   public subscript(key: Key) -> Value? {
     get async throws {
       guard let item = try await find(EncodedKey(key), .unexpired), !item.isExpired(at: now()) else {
@@ -92,7 +92,7 @@ extension PersistentCache {
 // MARK: - Reading
 
 extension PersistentCache {
-  /// The entries for which a failure to decode is thrown. For all others it is a miss.
+  /// The entries for which a failure to decode is thrown. For all others it is a miss, unless they are of a newer version.
   enum DecodingRequirement { case all, unexpired, none }
 
   /// The item of a key, from memory or from storage.
@@ -117,17 +117,19 @@ extension PersistentCache {
     var found: Item?
     var size = 0
     defer { withState { $0.endRead(of: key, version: version, found: found, size: size) } }
-    var isRequired = requirement != .none
+    var hasExpired = false
     // Before the entry is read, so that no later change is missed.
     await core.followIfNeeded()
     do {
       guard let entry = try await storage.read(key) else { return nil }
-      isRequired = requirement == .all || requirement == .unexpired && !entry.isExpired(at: now())
-      let value = try codec.decode(Value.self, from: entry.value, of: storage.namespace.name(of: key).key)
+      hasExpired = entry.isExpired(at: now())
+      let value = try codec.decode(entry.value, of: storage.namespace.name(of: key).key)
       found = Item(value, expiresAt: entry.expiresAt)
       size = entry.value.count
-    } catch let error as StorageError where error.code == .decodingFailed && !isRequired {
-      // A miss.
+    } catch let error as StorageError
+      where requirement != .all && (hasExpired || requirement == .none && error.code == .decodingFailed)
+    {
+      // A miss. One of a newer version that has not expired is none, so that nothing is stored in its place.
     }
     return found
   }

@@ -21,7 +21,8 @@ extension PersistentCache {
   /// left, the load is cancelled.
   ///
   /// The loaded value is kept as by `cache[key] = value`: the call does not wait until it is written. It repositions a stored
-  /// value that cannot be decoded, such as one of a type that has changed since.
+  /// value that cannot be decoded, such as one of a type that has changed since. If the stored value is of a newer version, that
+  /// stays, and the loaded one is returned and not kept.
   ///
   /// The loader has the priority of the first caller, raised to that of every later one. Its task-local values are those
   /// of the first caller.
@@ -87,13 +88,18 @@ extension PersistentCache {
     _ fallback: @Sendable () async throws -> Value
   ) async {
     do {
-      if let item = try await find(key, .none), !item.isExpired(at: now()) {
-        return end(load, .success(item.value)) { _ in }
+      var isKept = true
+      do {
+        if let item = try await find(key, .none), !item.isExpired(at: now()) {
+          return end(load, .success(item.value)) { _ in }
+        }
+      } catch let error as StorageError where error.isOfNewerVersion {
+        isKept = false
       }
       let context = LoadContext.current.nested(load)
       let value = try await LoadContext.$current.withValue(context) { try await fallback() }
       let item = newItem(value, expiresIn: lifetime)
-      end(load, .success(value)) { assign(item, to: key, in: &$0) }
+      end(load, .success(value)) { if isKept { assign(item, to: key, in: &$0) } }
     } catch {
       end(load, .failure(error)) { _ in }
     }

@@ -69,7 +69,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   /// The contents and settings of a cache. Instances that are the same cache share one core.
   package final class Core: Sendable {
     let storage: CacheStorage?
-    fileprivate let codec: any Codec
+    fileprivate let codec: ItemCodec<Value>
     fileprivate let memoryLimit: CacheLimit
     fileprivate let storageLimit: CacheLimit
     fileprivate let now: @Sendable () -> Date
@@ -83,7 +83,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
       codec: any Codec = .json, now: @escaping @Sendable () -> Date = { Date() }
     ) {
       self.storage = storage.map { CacheStorage(engine: $0, namespace: CacheNamespace(namespace)) }
-      self.codec = codec
+      self.codec = ItemCodec(codec)
       self.memoryLimit = memoryLimit
       self.storageLimit = storageLimit
       self.now = now
@@ -102,7 +102,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
 
   let core: Core
   var storage: CacheStorage? { core.storage }
-  var codec: any Codec { core.codec }
+  var codec: ItemCodec<Value> { core.codec }
   var memoryLimit: CacheLimit { core.memoryLimit }
   var storageLimit: CacheLimit { core.storageLimit }
   var now: @Sendable () -> Date { core.now }

@@ -24,46 +24,48 @@ import StockroomCore
 /// An engine may hold objects of several types under different keys. Reading an object as another type than it was stored
 /// as usually throws, depending on the codec.
 public struct ObjectStorage<Object: StorableItem>: Sendable {
-  private let storage: any StorageEngine
-  private let codec: any Codec
+  let storage: any StorageEngine
+  let codec: ItemCodec<Object>
+  private let versions = VersionLog()
 
   /// Creates a storage of objects in an engine, encoded by a codec.
   public init(storage: some StorageEngine, codec: some Codec = .json) {
     self.storage = storage
-    self.codec = codec
+    self.codec = ItemCodec(codec)
   }
 
   // MARK: Storing
 
   /// Stores an object under a key, replacing the previous one. O(size of the object).
   ///
-  /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, or as the engine's `write(_:key:)`.
+  /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, with code `unsupported` if the previous one is of a newer
+  ///   version (see <doc:ChangingTypes>), or as the engine's `write(_:key:)`.
   ///   The previous object is kept then.
   @concurrent public func store(_ object: Object, forKey key: CacheKey) async throws {
-    try await storage.write(codec.encode(object, for: key), key: key)
+    try await write([(key, codec.encode(object, for: key))])
   }
 
   /// Stores many objects as one batch; of two for the same key the later wins (rules W3, W4). O(N).
   ///
   /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, naming the first key whose object
-  ///   could not be encoded; then nothing is stored. Else as the engine's `write(_:)`.
+  ///   could not be encoded; then nothing is stored. Else as ``store(_:forKey:)``.
   @concurrent public func store(_ objectsAndKeys: [(key: CacheKey, object: Object)]) async throws {
     let codec = codec
     let dataAndKeys = try await parallelMap(objectsAndKeys) { key, object in
       (key: key, data: try codec.encode(object, for: key))
     }
-    try await storage.write(dataAndKeys)
+    try await write(dataAndKeys)
   }
 
   // MARK: Reading
 
   /// The object of the key, or nil if there is none. O(size of the object).
   ///
-  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, naming the key; its bytes stay as
-  ///   they are. Else as the engine's `read(key:)`.
+  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, or `unsupported` if it is of a newer version, naming the
+  ///   key; its bytes stay as they are. Else as the engine's `read(key:)`.
   @concurrent public func object(forKey key: CacheKey) async throws -> Object? {
     guard let data = try await storage.read(key: key) else { return nil }
-    return try codec.decode(Object.self, from: data, of: key)
+    return try decode(data, of: key)
   }
 
   /// The objects of the keys that have one, in the order of the request, repeats included (rule R2). O(N).
@@ -100,9 +102,27 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
     _ dataAndKeys: [(key: CacheKey, data: Data)],
     _ output: @escaping @Sendable (CacheKey, Object) -> Output
   ) async throws -> [Output] {
-    let codec = codec
-    return try await parallelMap(dataAndKeys) { key, data in
-      output(key, try codec.decode(Object.self, from: data, of: key))
+    try await parallelMap(dataAndKeys) { key, data in output(key, try decode(data, of: key)) }
+  }
+
+  private func decode(_ data: Data, of key: CacheKey) throws(StorageError) -> Object {
+    do throws(StorageError) {
+      return try codec.decode(data, of: key)
+    } catch {
+      if error.isOfNewerVersion { versions.noteNewer() }
+      throw error
+    }
+  }
+
+  /// Writes as one batch. Looks for newer versions first, if there may be any.
+  private func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    if codec.isVersioned || versions.hasSeenNewer {
+      let operations = dataAndKeys.map { StorageOperation.write($0.data, key: $0.key) }
+      try await storage.apply(operations, keepingNewerThan: codec.version)
+    } else if dataAndKeys.count == 1 {
+      try await storage.write(dataAndKeys[0].data, key: dataAndKeys[0].key)
+    } else {
+      try await storage.write(dataAndKeys)
     }
   }
 

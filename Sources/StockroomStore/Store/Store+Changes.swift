@@ -13,7 +13,7 @@ extension Store {
   /// decoded as well, to verify that its identifier survives encoding.
   ///
   /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, also if the identifier of an item does
-  ///   not survive encoding, with `unsupported` if another item's identifier has the same hash, or with the code of the
+  ///   not survive encoding, with `unsupported` if another item's identifier has the same hash or a newer program has stored the entry, or with the code of the
   ///   failure if the items could not be loaded; `CancellationError`. Nothing has changed then (rule S2).
   public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
 
@@ -39,7 +39,7 @@ extension Store {
   /// which the last run counts, and runs on a thread of the engine. O(log N).
   ///
   /// - Returns: The changed item, or nil if there is none with this identifier.
-  /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if it changes the identifier, or
+  /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if it changes the identifier or a newer program has stored the item, or
   ///   with code `decodingFailed`; otherwise as `insert(_:)`.
   @discardableResult
   public func update(_ item: Item, _ change: @escaping @Sendable (inout Item) throws -> Void) async throws

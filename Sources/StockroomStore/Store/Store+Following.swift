@@ -46,7 +46,7 @@ extension Store {
   }
 
   /// Notes a change of others, which is read after the calls of this store that are under way.
-  private func note(_ change: StorageChange) {
+  func note(_ change: StorageChange) {
     switch (pendingChange, change) {
     case (.none, .keys(let keys)): pendingChange = .keys(keys)
     case (.keys(let keys), .keys(let others))

@@ -20,6 +20,7 @@ import StockroomCore
 ///   restart preserves the order.
 /// - S5: ``events`` reports every change to every subscriber, once, in the order in which the changes took effect.
 /// - S6: An entry that cannot be decoded hides no other; it is listed in ``unreadableEntries`` and stays stored.
+///   One that a newer program has stored is not replaced either: see <doc:ChangingTypes>.
 /// - S7: The cost of inserting or replacing an item does not grow with the number of items, unless a copy of ``items`` is
 ///   retained: the next change then copies the array once. Removing items moves those behind them, O(N), once for each
 ///   call.
@@ -88,6 +89,10 @@ public final class Store<Item: StorableItem> {
     @ObservationIgnored var undoRegistration: UndoRegistration?
   #endif
   @ObservationIgnored var queries = StoreQueries<Item>()
+  /// The progress of rewriting items of older versions. See <doc:ChangingTypes>.
+  public internal(set) var rewritingState = StoreRewritingState.notStarted
+  /// The rewriting in progress.
+  @ObservationIgnored var rewriting: Task<Void, Never>?
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
   let deferredRelease = DeferredRelease<Item>()
@@ -100,6 +105,7 @@ public final class Store<Item: StorableItem> {
   deinit {
     load?.cancel()
     feed?.cancel()
+    rewriting?.cancel()
     // Releasing many items takes long.
     if !table.isSmall { releaseInBackground(exchange(&table, with: ItemTable())) }
     if history.entryCount > 1_000 { releaseInBackground(exchange(&history, with: UndoHistory())) }

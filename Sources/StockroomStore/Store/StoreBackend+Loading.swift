@@ -85,12 +85,13 @@ extension StoreBackend {
 
   /// The item in an entry, and its key, which must be that of the entry.
   func item(in entry: StorageEntry) throws(StorageError) -> (key: CacheKey, item: Item) {
-    let item = try codec.decode(Item.self, from: entry.data, of: entry.key)
+    let item = try decoded(entry)
     let key = CacheKey(identifier: identifier(item))
     guard key == entry.key else {
       throw StorageError(
         .decodingFailed, "The entry \(entry.key) contains an item whose identifier has the key \(key).")
     }
+    if codec.isOld(entry.data) { versions.noteOld(key) }
     return (key, item)
   }
 

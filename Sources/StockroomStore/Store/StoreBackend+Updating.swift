@@ -27,14 +27,12 @@ extension StoreBackend {
   }
 
   private func perform(_ batch: Batch, in transaction: any StorageTransaction) throws -> [KeyedStep<Item>] {
+    if let rewriting = batch.rewriting { return try perform(rewriting, in: transaction) }
     guard let update = batch.update else {
-      for operation in batch.operations {
-        switch operation {
-        case .write(let data, let key): try transaction.write(data, key: key)
-        case .remove(let key): try transaction.remove(key: key)
-        case .removeAll: try transaction.removeAll()
-        }
+      if keepsNewer {
+        try transaction.rejectReplacing(batch.operations.keysWrittenOver, newerThan: codec.version)
       }
+      for operation in batch.operations { try transaction.apply(operation) }
       return batch.steps
     }
     let result = try self.batch(for: update, stored: transaction.read(key: update.key))
@@ -50,7 +48,7 @@ extension StoreBackend {
   func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
     update.result.withLock { $0 = nil }
     guard let stored else { return Batch() }
-    var item = try codec.decode(Item.self, from: stored, of: update.key)
+    var item = try codec.decode(stored, of: update.key)
     let before = identifier(item)
     try update.change(&item)
     let after = identifier(item)

@@ -10,10 +10,16 @@ import StockroomCore
 struct StoreBackend<Item: StorableItem>: Sendable {
   /// Nil for a preview.
   let engine: (any StorageEngine)?
-  let codec: any Codec
+  let codec: ItemCodec<Item>
   let identifier: @Sendable (Item) -> String
   /// By which the engine tells the changes of this store from those of others.
   let origin = ChangeOrigin()
+  /// The versions of what has been decoded.
+  let versions = VersionLog()
+
+  init(engine: (any StorageEngine)?, codec: any Codec, identifier: @escaping @Sendable (Item) -> String) {
+    (self.engine, self.codec, self.identifier) = (engine, ItemCodec(codec), identifier)
+  }
 
   /// The outcome of calls and chains.
   struct CommitResult: Sendable {
@@ -40,6 +46,10 @@ extension StoreBackend {
     var operations: [StorageOperation] = []
     /// What has to be read before it is known what is to be done.
     var update: StoreUpdate<Item>?
+    /// As ``update``, for entries of older versions.
+    var rewriting: StoreRewriting?
+
+    var readsFirst: Bool { update != nil || rewriting != nil }
   }
 
   /// Encodes the inserted items, in parallel, and applies all changes to the engine in order, as one batch.
@@ -62,7 +72,7 @@ extension StoreBackend {
     /// The error that all remaining changes would fail with.
     var blockingError: (any Error)?
     let prepared = batches.compactMap { try? $0.get() }
-    let hasUpdates = prepared.contains { $0.update != nil }
+    let hasUpdates = prepared.contains { $0.readsFirst }
     if hasUpdates, hasTransactions {
       do {
         return CommitResult(
@@ -75,7 +85,7 @@ extension StoreBackend {
     } else if prepared.count > 1, !hasUpdates {
       let operations = prepared.flatMap(\.operations)
       do {
-        if !operations.isEmpty { try await asOrigin { try await engine?.apply(operations) } }
+        if !operations.isEmpty { try await apply(operations) }
         return CommitResult(
           outcomes: batches.map { batch in batch.map(\.steps) }, isIdentityVerified: isIdentityVerified)
       } catch {
@@ -89,12 +99,13 @@ extension StoreBackend {
         var batch = try batch.get()
         if let blockingError { throw blockingError }
         do {
-          if batch.update != nil, hasTransactions {
+          if batch.readsFirst, hasTransactions {
             outcomes += try await commitAsTransaction([.success(batch)])
             continue
           }
           if let update = batch.update { batch = try await self.batch(for: update) }
-          if !batch.operations.isEmpty { try await asOrigin { try await engine?.apply(batch.operations) } }
+          if let rewriting = batch.rewriting { batch = try await self.batch(for: rewriting) }
+          if !batch.operations.isEmpty { try await apply(batch.operations) }
         } catch {
           isOutcomeKnown = isOutcomeKnown && wasDefinitelyNotApplied(batch.operations, error)
           if error.affectsEveryCall { blockingError = error }
@@ -143,6 +154,10 @@ extension StoreBackend {
           batch.update = update
           return batch
         }
+        if case .rewrite(let rewriting)? = steps.first {
+          batch.rewriting = rewriting
+          return batch
+        }
         for (step, values) in zip(batch.steps, own) {
           switch step {
           case .removeAll: batch.operations.append(.removeAll)
@@ -171,13 +186,13 @@ extension StoreBackend {
   private func verifyIdentity(of key: CacheKey, in data: Data) throws {
     if engine == nil { return }
     let decoded: String
-    do {
-      decoded = identifier(try codec.decode(Item.self, from: data))
+    do throws(StorageError) {
+      decoded = identifier(try codec.decode(data, of: key))
     } catch {
       throw StorageError(
         .encodingFailed,
         "Nothing has been stored, since an encoded \(Item.self) cannot be decoded.",
-        underlying: error)
+        underlying: error.underlying)
     }
     guard CacheKey(identifier: decoded) == key else {
       throw StorageError(

@@ -12,10 +12,12 @@ public enum StoreLoadingState: Sendable {
 
 /// An entry of an engine that a ``Store`` could not decode (rule S6).
 ///
-/// It stays in the engine until an item with its identifier is inserted or removed, or until `removeAll()`.
+/// It stays in the engine until an item with its identifier is inserted or removed, or until `removeAll()`. One of a newer version
+/// stays until it is removed: inserting an item with its identifier throws.
 public struct UnreadableEntry: Sendable {
   /// The key of the entry.
   public let key: CacheKey
-  /// The error, with code `StorageError.Code.decodingFailed`.
+  /// The error, with code `StorageError.Code.decodingFailed`; with code `StorageError.Code.unsupported`, and
+  /// ``NewerVersionError`` as its `underlying` error, if a program has written the entry that knows a newer version.
   public let error: StorageError
 }

@@ -9,12 +9,14 @@ enum StoreStep<Item: StorableItem>: Sendable {
   case update(StoreUpdate<Item>)
   /// Alone in its change, since it depends on those before it.
   case revert(StoreReversal)
+  /// Alone in its change. Changes no item.
+  case rewrite(StoreRewriting)
 
   /// The number of items that the step names.
   var itemCount: Int {
     switch self {
     case .insert(let items), .remove(let items): items.count
-    case .removeAll, .update, .revert: 0
+    case .removeAll, .update, .rewrite, .revert: 0
     }
   }
 }
@@ -81,8 +83,8 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     case .update(let update):
       // What it comes to replaces this once it is known.
       self = .remove([update.key])
-    case .revert:
-      // What is to be reverted is found out when it is its turn.
+    case .rewrite, .revert:
+      // What a reversal comes to is found out when it is its turn.
       self = .remove([])
     case .remove(let items):
       self = .remove(items.map { CacheKey(identifier: identifier($0)) })

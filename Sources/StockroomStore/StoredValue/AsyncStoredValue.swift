@@ -27,7 +27,7 @@ import StockroomCore
 /// If it fails, because the engine fails or because the bytes cannot be decoded, the value stays the default and
 /// ``failure`` is the error; the next operation that depends on the stored value throws it, and the one after
 /// that loads again. A stored value that cannot be read is not overwritten, except by ``set(_:)`` and
-/// ``reset()``, which do not depend on it.
+/// ``reset()``, which do not depend on it; one of a newer version only by ``reset()``.
 ///
 /// ## Operations
 ///
@@ -129,9 +129,10 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     observed.values(bufferingPolicy: bufferingPolicy)
   }
 
-  /// Stores a value, also in place of one that cannot be read. One write.
+  /// Stores a value, also in place of one that cannot be read, unless that is of a newer version. One write, and one read if the
+  /// type is a ``VersionedItem``.
   ///
-  /// - Throws: `StorageError` with code `encodingFailed`; what the engine throws; `CancellationError`.
+  /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is of a newer version; what the engine throws; `CancellationError`.
   public func set(_ value: Item) async throws {
     try await serialized { try await self.write(value) }
   }
@@ -206,13 +207,26 @@ extension AsyncStoredValue {
     }
   }
 
+  /// Whether the stored value may be of a newer version.
+  private var mayHoldNewer: Bool {
+    if observed.codec.isVersioned { return true }
+    if case .done = loading.withLock({ $0 }) { return false }
+    return true
+  }
+
   /// Applies one operation to the engine, then the new content to the value.
   ///
   /// If it throws with an unknown outcome, the stored value is read again, so that no operation depends on a value that is
   /// out of date. If that fails too, the next operation reads it.
   private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
     do {
-      try await ChangeOrigin.$current.withValue(origin) { try await engine.apply([operation]) }
+      try await ChangeOrigin.$current.withValue(origin) {
+        if mayHoldNewer {
+          try await engine.apply([operation], keepingNewerThan: observed.codec.version)
+        } else {
+          try await engine.apply([operation])
+        }
+      }
       take(content)
     } catch {
       guard !engine.wasDefinitelyNotApplied([operation], after: error) else { throw error }

@@ -29,7 +29,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
 
   let key: CacheKey
   private let defaultValue: Item
-  private let codec: any Codec
+  let codec: ItemCodec<Item>
   private let state: MutexProtected<State>
   private let registrar = ObservationRegistrar()
   private let broadcaster = Broadcaster<Item>()
@@ -39,7 +39,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   init(defaultValue: Item, key: CacheKey, codec: any Codec, assuming content: StoredContent? = nil) {
     self.defaultValue = defaultValue
     self.key = key
-    self.codec = codec
+    self.codec = ItemCodec(codec)
     state = MutexProtected(State(content: content))
   }
 
@@ -133,7 +133,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     case .unreadable(let failure): return State(content: content, failure: failure)
     case .bytes(let bytes):
       do {
-        return State(content: content, item: try codec.decode(Item.self, from: bytes, of: key))
+        return State(content: content, item: try codec.decode(bytes, of: key))
       } catch {
         return State(content: content, failure: StorageError(reading: key, error))
       }

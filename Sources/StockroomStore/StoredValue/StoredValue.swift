@@ -26,7 +26,7 @@ import StockroomCore
 ///
 /// If the bytes cannot be decoded, or if there is an object of another type under the key, the value is the default and
 /// ``failure`` is the error. Reading never overwrites the stored bytes, and operations that depend on the earlier value
-/// throw. Only ``set(_:)`` and ``reset()`` replace bytes that cannot be read. A value that does not survive encoding,
+/// throw. Only ``set(_:)`` and ``reset()`` replace bytes that cannot be read, and only ``reset()`` those of a newer version. A value that does not survive encoding,
 /// such as `Int??.some(nil)` or a relative URL in JSON, is rejected; within your own types, the type is responsible.
 ///
 /// ## Threads
@@ -110,7 +110,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   public var projectedValue: StoredValue<Item> { self }
 
   /// The error of reading the stored value, because of which ``wrappedValue`` is the default: a `StorageError` with code
-  /// `decodingFailed`, which names the key and the cause, or, on systems with a file, `corrupted`, `permissionDenied` or
+  /// `decodingFailed` or `unsupported`, which names the key and the cause, or, on systems with a file, `corrupted`, `permissionDenied` or
   /// `io`, which names the file. Nil if there was none.
   public var failure: StorageError? {
     refreshAndReport()
@@ -141,20 +141,25 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     return observed.values(bufferingPolicy: bufferingPolicy)
   }
 
-  /// Stores a value, also in place of one that cannot be read. O(bytes).
+  /// Stores a value, also in place of one that cannot be read, unless that is of a newer version. O(bytes).
   ///
-  /// - Throws: `StorageError` with code `encodingFailed`; on systems with a file, `diskFull`, `permissionDenied`,
+  /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is of a newer version; on systems with a file, `diskFull`, `permissionDenied`,
   ///   `readOnly` or `io` if it could not be written, `corrupted` if it is corrupted, since the other values in it would
   ///   be lost, and `locked` if another process locks it for a minute.
   public func set(_ value: Item) throws {
     let bytes = try observed.encode(value)
-    try UserDefaultsWriter.shared.write(entry) { try entry.replace(with: bytes) }
+    try UserDefaultsWriter.shared.write(entry) {
+      if case .bytes(let stored) = entry.content {
+        try stored.rejectReplacing(observed.key, newerThan: observed.codec.version)
+      }
+      try entry.replace(with: bytes)
+    }
   }
 
   /// Removes the stored value, also one that cannot be read. The value is the default again, or the one registered with
   /// `UserDefaults.register(defaults:)`.
   ///
-  /// - Throws: as ``set(_:)``, except for `encodingFailed`.
+  /// - Throws: as ``set(_:)``, except for `encodingFailed` and `unsupported`.
   public func reset() throws {
     try UserDefaultsWriter.shared.write(entry) { try entry.replace(with: nil) }
   }

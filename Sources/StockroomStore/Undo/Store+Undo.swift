@@ -94,6 +94,8 @@ extension Store {
     if let reversal = changes.first?.reversal {
       return history.next(reversal.direction).map { .revert($0, limit: history.limit.bytes) }
     }
+    // Rewriting an older version changes no item.
+    if case .rewrite? = changes.first?.steps.first { return UndoPlan.none }
     return history.isRecording && backend.engine != nil ? .record(limit: history.limit.bytes) : UndoPlan.none
   }
 

@@ -148,13 +148,10 @@ extension StoreBackend {
     for key in batch.operations.keys where !recorder.contains(key) && !recorder.isTooLarge {
       recorder.add(key, try transaction.read(key: key))
     }
-    for operation in batch.operations {
-      switch operation {
-      case .write(let data, let key): try transaction.write(data, key: key)
-      case .remove(let key): try transaction.remove(key: key)
-      case .removeAll: try transaction.removeAll()
-      }
+    if keepsNewer {
+      try transaction.rejectReplacing(batch.operations.keysWrittenOver, newerThan: codec.version)
     }
+    for operation in batch.operations { try transaction.apply(operation) }
     return (batch.steps, recorder.record(batch.operations))
   }
 
@@ -181,7 +178,7 @@ extension StoreBackend {
     for key in batch.operations.keys where !recorder.contains(key) && !recorder.isTooLarge {
       recorder.add(key, try await engine.read(key: key))
     }
-    if !batch.operations.isEmpty { try await asOrigin { try await engine.apply(batch.operations) } }
+    if !batch.operations.isEmpty { try await apply(batch.operations) }
     return (batch.steps, recorder.record(batch.operations))
   }
 

@@ -45,6 +45,7 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
 
   /// Every engine there is.
   static let all: [FaultyEngineCase] =
-    ofKeys + ofValues + ofWrites + ofBatches + ofReads + ofScans + ofRemovals + ofConcurrency + ofFiles
+    ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofScans + ofRemovals + ofConcurrency
+    + ofFiles
     + ofClaims + ofTransactions + ofIsolation
 }

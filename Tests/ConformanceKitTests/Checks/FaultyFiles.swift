@@ -48,6 +48,7 @@ extension FaultyEngineCase {
       (.persistent, .w6), (.durableWrites, .w6), (.atomicBatches, .w4), (.snapshotReads, .r3),
       (.orderedScans, .r5),
       (.detectsCorruption, .f2), (.transactions, .t1), (.changeFeed, .x1), (.networked, .n1),
+      (.preservesTimestamps, .w2),
     ].map { (capability: EngineCapabilities, rule: ContractRule) in
       .init(
         persistent: rule, "does not report \(capability)",

@@ -3,6 +3,7 @@ import Foundation
 import StockroomCore
 import StockroomTestSupport
 import StockroomKitSupport
+import TestFixtures
 import Testing
 
 @Suite("The reproduction of a failing sequence")
@@ -87,7 +88,7 @@ struct ReproductionTests {
       try runner.write(to: directory.appending(path: "Runner.swift"), atomically: true, encoding: .utf8)
 
       let compiled = try await run("swiftc", try compilation(in: directory), in: directory)
-      #expect(compiled.isSuccess && !compiled.output.contains("warning:"), "\(compiled.output)")
+      try #require(compiled.isSuccess && !compiled.output.contains("warning:"), "\(compiled.output)")
       let tests = directory.appending(path: "tests").path
       let arguments = ["--testing-library", "swift-testing", "--filter", "sequenceOfCase"]
       let broken = try await run(tests, arguments, in: directory)
@@ -120,7 +121,7 @@ struct ReproductionTests {
       let products = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
       let modules = [
         "StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit",
-        "FaultyEngineWorker", "ConformanceKitTests",
+        "TestFixtures", "FaultyEngineWorker", "ConformanceKitTests",
       ]
       let objects = try modules.flatMap {
         module in
@@ -133,13 +134,10 @@ struct ReproductionTests {
         .map { folder.appending(path: "\($0).o").path }
       }
       let checksum = products.appending(path: "StockroomCChecksum.build/crc32c.c.o").path
-      let headers = URL(filePath: #filePath)
-        .appending(path: "../../../../Sources/StockroomCChecksum/include").standardized.path
       let sources = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
       return [
-        "-swift-version", "6", "-parse-as-library", "-whole-module-optimization", "-Onone", "-I",
-        products.appending(path: "Modules").path, "-I", headers,
-      ]
+        "-swift-version", "6", "-parse-as-library", "-whole-module-optimization", "-Onone",
+      ] + BuiltModules.compilerArguments(in: products.appending(path: "Modules"))
         + ["-o", "tests"] + sources + objects + [checksum]
     }
 

@@ -1,22 +1,11 @@
 import Foundation
 import StockroomKitSupport
+import TestFixtures
 import Testing
 
 /// Which initializer Swift picks where, as the compiler says it.
 @Suite("A store at the top level of a program") struct TopLevelCodeTests {
-  /// Where the modules are that this test was built with.
-  private static let modules: URL? = {
-    var directory = Bundle.main.bundleURL
-    for _ in 0..<4 {
-      let modules = directory.appending(path: "Modules", directoryHint: .isDirectory)
-      if FileManager.default.fileExists(atPath: modules.appending(path: "StockroomStore.swiftmodule").path())
-      {
-        return modules
-      }
-      directory.deleteLastPathComponent()
-    }
-    return nil
-  }()
+  private static let modules = BuiltModules.directory
 
   /// What the compiler has to say of the code, as the main file of a program.
   private func errors(in code: String) async throws -> String {
@@ -29,10 +18,9 @@ import Testing
 
       """
     try (preamble + code).write(to: file, atomically: true, encoding: .utf8)
-    let compiler = try await ProgramOutput(of: [
-      "/usr/bin/env", "swiftc", "-typecheck", "-swift-version", "6", "-I", try #require(Self.modules).path(),
-      file.path(),
-    ])
+    let compiler = try await ProgramOutput(
+      of: ["/usr/bin/env", "swiftc", "-typecheck", "-swift-version", "6"]
+        + BuiltModules.compilerArguments(in: #require(Self.modules)) + [file.path()])
     #expect(compiler.errorText.contains("error:") != compiler.isSuccess)
     return compiler.errorText
   }

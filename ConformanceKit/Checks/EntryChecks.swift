@@ -1,0 +1,125 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Entries that are written as another engine had them, with writeEntries(_:): rules W2, W3 and R6. Rule W4 is in BatchChecks and
+// AtomicityChecks.
+
+extension CheckDefinition {
+  @CheckList static var entryChecks: [CheckDefinition] {
+    Check(
+      .w3, "entries.later-entry-wins",
+      "writeEntries(_:) stores every value, the last of several for a key, and does nothing for an empty batch"
+    ) { context in
+      let engine = try await context.open()
+      let (a, b, c) = (key("a"), key("b"), key("c"))
+      try await engine.write(entries([a, c]))
+      try await engine.writeEntries([])
+      try await expectStored(entries([a, c]), absent: [b], in: engine)
+      try await engine.writeEntries([
+        entry(a, "1", day(1)), entry(b, "2", day(2)), entry(a, "3", day(3)), entry(a, "", day(4)),
+      ])
+      try await expectStored([(a, data("")), (b, data("2"))] + entries([c]), in: engine)
+    }
+    Check(
+      .r6, "entries.keep-their-order",
+      "new entries of writeEntries(_:) are in the order given, behind those that are there, which keep their places"
+    ) { context in
+      let engine = try await context.open()
+      let sorted = keys(20)
+      let old = (0..<5).map { sorted[$0 * 3 % 5] }
+      let new = (0..<15).map { sorted[5 + $0 * 7 % 15] }
+      try await engine.write(entries(old))
+      try await letClockAdvance()
+      // The later in the order, the earlier created: only times that are stored can mislead.
+      let given = (new + [old[1], new[3]]).enumerated().map { entry($1, "new", day(40 - $0)) }
+      try await engine.writeEntries(given)
+      try await expectOrder(old + new, in: engine)
+    }
+    Check(
+      .w2, "entries.keep-their-times",
+      "writeEntries(_:) stores the times that it is given, also of keys that are there",
+      needs: .preservesTimestamps
+    ) { context in
+      let engine = try await context.open()
+      let (new, old) = (key("new"), key("old"))
+      try await engine.write(entries([old]))
+      let given = [
+        StorageEntry(key: new, data: data("n"), createdAt: day(1), updatedAt: day(2.000_000_123)),
+        StorageEntry(key: old, data: data("o"), createdAt: day(-9_000.25), updatedAt: day(-8_000.5)),
+      ]
+      try await engine.writeEntries(given)
+      try await expectTimes(given, in: engine)
+      let created = try await engine.createdAt(key: old)
+      let updated = try await window { try await engine.write(data("2"), key: old) }
+      try expect(try await engine.createdAt(key: old), is: created, "createdAt(key:) after an overwrite")
+      let time = try await engine.updatedAt(key: old) ?? .distantPast
+      try expect(updated.contains(time), "updatedAt(key:) after an overwrite was \(describe(time))")
+      // Another machine's clock may be ahead.
+      let future = StorageEntry(key: new, data: data("f"), createdAt: day(3), updatedAt: Date() + 86_400)
+      try await engine.writeEntries([future])
+      try await engine.write(data("3"), key: new)
+      try await expectTimes([future], in: engine)
+      if context.capabilities.contains(.persistent) {
+        try await expectTimes([future], in: try await context.reopen(engine))
+      }
+    }
+    Check(
+      .w2, "entries.of-impossible-times",
+      "writeEntries(_:) of times that cannot be stored leaves the entry with times in order, or throws"
+    ) { context in
+      let engine = try await context.open()
+      let beyond = [
+        Date.distantPast, .distantFuture, Date(timeIntervalSinceReferenceDate: .infinity),
+        Date(timeIntervalSinceReferenceDate: -.infinity), Date(timeIntervalSinceReferenceDate: .nan),
+        Date(timeIntervalSinceReferenceDate: 1e300),
+      ]
+      let times = beyond.flatMap { [($0, day(1)), (day(1), $0), ($0, $0)] } + [(day(2), day(1))]
+      for (created, updated) in times {
+        let key = key(
+          "created \(created.timeIntervalSinceReferenceDate), updated \(updated.timeIntervalSinceReferenceDate)"
+        )
+        let entry = StorageEntry(key: key, data: data("v"), createdAt: created, updatedAt: updated)
+        do { try await engine.writeEntries([entry]) } catch is CallFailure { continue }
+        try expect(try await engine.read(key: key), is: data("v"), "read(key:)")
+        let (created, updated) = (try await engine.createdAt(key: key), try await engine.updatedAt(key: key))
+        guard let created, let updated else {
+          throw Violation("a timestamp of a key that had been written was nil")
+        }
+        try expect(created <= updated, "createdAt was \(describe(created)), updatedAt \(describe(updated))")
+      }
+    }
+  }
+}
+
+/// A time so many days after another one in the past.
+private func day(_ number: Double) -> Date { Date(timeIntervalSince1970: 1_600_000_000 + number * 86_400) }
+
+private func day(_ number: Int) -> Date { day(Double(number)) }
+
+private func entry(_ key: CacheKey, _ value: String, _ date: Date) -> StorageEntry {
+  StorageEntry(key: key, data: data(value), createdAt: date, updatedAt: date)
+}
+
+/// Fails unless the entries have the times, wherever they are read.
+private func expectTimes(_ entries: [StorageEntry], in engine: EngineUnderTest) async throws {
+  let all = try await engine.readAllEntries()
+  for entry in entries {
+    let found = all.first { $0.key == entry.key }
+    for (name, expected, actual) in [
+      ("createdAt(key:)", entry.createdAt, try await engine.createdAt(key: entry.key)),
+      ("updatedAt(key:)", entry.updatedAt, try await engine.updatedAt(key: entry.key)),
+      ("createdAt in readAllEntries()", entry.createdAt, found?.createdAt),
+      ("updatedAt in readAllEntries()", entry.updatedAt, found?.updatedAt),
+    ] {
+      let isRight = actual.map { abs($0.timeIntervalSince(expected)) <= ClockTolerance.seconds } ?? false
+      try expect(
+        isRight,
+        "\(name) of \(entry.key) was \(actual.map { describe($0) } ?? "nil") instead of \(describe(expected))"
+      )
+    }
+  }
+}

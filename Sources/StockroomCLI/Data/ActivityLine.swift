@@ -1,0 +1,48 @@
+import Foundation
+import StockroomCore
+
+/// The line of progress of a command about data: what it does, how far it is, and for how long it has been at it. It appears after a
+/// second.
+final class ActivityLine: Sendable {
+  private let line = ProgressLine()
+  private let title: String
+  private let start = ContinuousClock.now
+  /// Nil once the line has been removed.
+  private let detail = MutexProtected<String?>("")
+
+  private init(_ title: String) { self.title = title }
+
+  /// Calls `body` with a line that is redrawn every second, and removed at the end.
+  static func whileShown<Result>(
+    _ title: String, _ body: (ActivityLine) async throws -> Result
+  ) async throws -> Result {
+    let line = ActivityLine(title)
+    let ticker = Task { @concurrent in
+      while (try? await Task.sleep(for: .seconds(1))) != nil { line.draw() }
+    }
+    defer {
+      ticker.cancel()
+      line.clear()
+    }
+    return try await body(line)
+  }
+
+  /// What to show from the next second on.
+  func show(_ text: String) { detail.withLock { $0 = text } }
+
+  private func draw() {
+    // Inside the lock, so that nothing is drawn any more once the line has been removed.
+    detail.withLock { detail in
+      guard let detail else { return }
+      let seconds = start.duration(to: .now).components.seconds
+      line.show("\(title)\(detail.isEmpty ? "" : ", \(detail)"), \(seconds) s")
+    }
+  }
+
+  private func clear() {
+    detail.withLock {
+      $0 = nil
+      line.clear()
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import ArgumentParser
+import Foundation
+import StockroomCore
+
+/// `stockroom backup`
+struct BackupCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "backup",
+    abstract: "Copies a place, while it is in use, to a directory that the same engine opens.",
+    discussion: """
+      The copy has everything as it was at one moment, and is there as a whole or not at all. What is copied is what the engine keeps, \
+      below all layers: encrypted values stay encrypted. Archives, by `stockroom dump`, are for every engine.
+
+      Example:
+        stockroom backup sqlite:notes --to backups/monday
+      """)
+
+  @Argument(
+    help: ArgumentHelp("The place: sqlite:PATH, lmdb:PATH, leveldb:PATH or files:PATH.", valueName: "place"))
+  var location: String
+
+  @Option(
+    name: .customLong("to"),
+    help: ArgumentHelp("The directory of the copy, which is empty or not there.", valueName: "path"))
+  var directory: String
+
+  @Option(help: "A line (text), or an object (json).")
+  var format = DataFormat.text
+
+  private struct BackedUp: Encodable {
+    let directory: String
+  }
+
+  func validate() throws {
+    _ = try place
+    if directory.isEmpty { throw ValidationError("The path for --to is empty.") }
+    try PlaceOptions.checkArguments()
+  }
+
+  /// What an engine keeps is copied without regard to layers.
+  private var place: LayeredPlace {
+    get throws {
+      try LayeredPlace(location, layers: [], keyFiles: [], namesKeyFile: nil, optionPrefix: "--")
+    }
+  }
+
+  func run() async throws {
+    let place = try place
+    let url = URL(filePath: directory, directoryHint: .isDirectory)
+    try await ActivityLine.whileShown("Backing up \(place.place)") { _ in
+      try await place.withEngine(for: .reading) { engine in
+        guard let engine = engine as? any BackupEngine else {
+          throw StorageError(
+            .unsupported,
+            "A place of this engine is backed up by the server's own means, or by stockroom dump.")
+        }
+        try await engine.backUp(to: FileManager.Directory(url: url))
+      }
+    }
+    try writeToStandardOutput(
+      format == .json
+        ? jsonLine(BackedUp(directory: directory)) : "\(place.place): backed up to \(directory.escaped)\n")
+  }
+}

@@ -1,0 +1,85 @@
+import ArgumentParser
+import StockroomCore
+import StockroomTransfer
+
+/// `stockroom copy`
+struct CopyCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "copy",
+    abstract: "Copies all entries from one place to another, of the same or of another engine.",
+    discussion: """
+      Copied are keys, values, times and the order in which the keys were first written. At the end everything is read again and \
+      compared. Nothing may be written to either place meanwhile.
+
+      The place that is copied to must be empty, or hold what a copy has left that was interrupted: that goes on. With --merge it \
+      keeps what it has, and of a key that both have, the entry that was written last.
+
+      Example:
+        stockroom copy sqlite:notes --to lmdb:notes-copy
+      """)
+
+  @OptionGroup var placeOptions: PlaceOptions
+  @OptionGroup var targetOptions: TargetOptions
+
+  @Flag(help: "The place that is copied to may have entries, and keeps them.")
+  var merge = false
+
+  @Option(help: "A line (text), or an object (json).")
+  var format = DataFormat.text
+
+  private struct Copied: Encodable {
+    let entries: Int
+    let bytes: Int
+    let written: Int
+    let areTimesVerified: Bool
+  }
+
+  func run() async throws {
+    let (source, target) = try (placeOptions.layered, targetOptions.layered)
+    let options = CopyOptions(target: merge ? .merge : .resume)
+    let summary = try await ActivityLine.whileShown("Copying \(source.place)") { line in
+      try await source.withEngine(for: .reading) { from in
+        try await target.withEngine(for: .creating) { to in
+          do {
+            return try await from.copy(to: to, options: options) { line.show($0.text) }
+          } catch let error as StorageError {
+            // It says which of the two it is about.
+            throw CopyFailure(source: source.place, target: target.place, cause: error)
+          }
+        }
+      }
+    }
+    switch format {
+    case .json:
+      try writeToStandardOutput(
+        jsonLine(
+          Copied(
+            entries: summary.entries, bytes: summary.bytes, written: summary.written,
+            areTimesVerified: summary.areTimesVerified)))
+    case .text:
+      let times = summary.areTimesVerified ? "" : ", without their times"
+      try writeToStandardOutput("\(target.place): \(summary.entries) entries copied and compared\(times)\n")
+    }
+  }
+}
+
+/// A copy failed.
+struct CopyFailure: Error, CustomStringConvertible {
+  let source: Place
+  let target: Place
+  let cause: StorageError
+
+  var description: String { "\(source) to \(target): \(cause)" }
+}
+
+extension CopyProgress {
+  fileprivate var text: String {
+    let verb =
+      switch phase {
+      case .reading: "read"
+      case .copying: "written"
+      case .verifying: "compared"
+      }
+    return "\(entries) of \(totalEntries) entries \(verb)"
+  }
+}

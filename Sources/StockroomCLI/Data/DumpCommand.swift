@@ -1,0 +1,101 @@
+import ArgumentParser
+import Foundation
+import StockroomCore
+import StockroomTransfer
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// `stockroom dump`
+struct DumpCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "dump",
+    abstract: "Writes all entries of a place to an archive.",
+    discussion: """
+      An archive is one compressed file with checksums, from which `stockroom restore` fills a place of any engine. It goes to \
+      standard output, unless --to names a file, which is there as a whole or not at all. The entries are those of one moment.
+
+      Examples:
+        stockroom dump sqlite:notes --to notes.archive
+        stockroom dump sqlite:notes | ssh elsewhere stockroom restore --to lmdb:notes
+      """)
+
+  @OptionGroup var placeOptions: PlaceOptions
+
+  @Option(name: .customLong("to"), help: ArgumentHelp("The file to write.", valueName: "path"))
+  var file: String?
+
+  @Flag(help: "Replaces the file if it is there.")
+  var replace = false
+
+  @Flag(help: "Goes on where the engine cannot show one moment, with entries that are each of their own.")
+  var anyMoment = false
+
+  @Option(help: "With --to: a line (text), or an object (json).")
+  var format = DataFormat.text
+
+  func validate() throws {
+    if file?.isEmpty == true { throw ValidationError("The path for --to is empty.") }
+    guard file == nil else { return }
+    if replace || format == .json {
+      throw ValidationError(
+        "--replace and --format json belong to --to: otherwise the archive is standard output.")
+    }
+    if isatty(STDOUT_FILENO) == 1 {
+      throw ValidationError("An archive is not for a terminal: name a file with --to, or a pipe.")
+    }
+  }
+
+  func run() async throws {
+    let place = try placeOptions.place
+    let summary = try await ActivityLine.whileShown("Dumping \(place)") { line in
+      try await placeOptions.withEngine(for: .reading) { engine in
+        let progress: @Sendable (ArchiveProgress) -> Void = { line.show($0.text) }
+        guard let file else {
+          do {
+            return try await engine.dump(
+              toDescriptor: STDOUT_FILENO, requiringOneMoment: !anyMoment, progress: progress)
+          } catch let error as StorageError where (error.underlying as? SystemError)?.number == EPIPE {
+            throw Interrupted(signal: SIGPIPE)
+          }
+        }
+        return try await engine.dump(
+          to: URL(filePath: file, directoryHint: .notDirectory), replacing: replace,
+          requiringOneMoment: !anyMoment, progress: progress)
+      }
+    }
+    guard let file else { return }
+    try writeToStandardOutput(
+      format == .json
+        ? jsonLine(ArchiveJSON(summary))
+        : "\(file.escaped): \(summary.entryCount) entries in \(summary.archiveSize) bytes\n")
+  }
+}
+
+/// What is in an archive, in JSON.
+struct ArchiveJSON: Encodable {
+  let entryCount: Int
+  let contentSize: Int
+  let archiveSize: Int
+  let createdAt: String
+  let isOneMoment: Bool
+
+  init(_ summary: ArchiveSummary) {
+    (entryCount, contentSize) = (summary.entryCount, summary.contentSize)
+    (archiveSize, isOneMoment) = (summary.archiveSize, summary.isOneMoment)
+    createdAt = summary.createdAt.inUTC
+  }
+}
+
+extension ArchiveProgress {
+  /// The progress for people.
+  var text: String {
+    let total = totalEntryCount.map { " of \($0)" } ?? ""
+    return "\(entryCount)\(total) entries"
+  }
+}

@@ -1,0 +1,47 @@
+import Foundation
+import StockroomCore
+
+/// One JSON object in one line, its keys in alphabetical order.
+func jsonLine(_ value: some Encodable) throws -> String {
+  let encoder = JSONEncoder()
+  encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+  return String(decoding: try encoder.encode(value), as: UTF8.self) + "\n"
+}
+
+/// An entry in JSON. The value is `value`, a text, if its bytes are UTF-8, and otherwise `base64`.
+struct EntryJSON: Encodable {
+  let key: String
+  var size: Int?
+  var createdAt: String?
+  var updatedAt: String?
+  var value: String?
+  var base64: String?
+
+  init(_ entry: ListedEntry, hasValue: Bool) {
+    key = entry.key.value
+    if let times = entry.times {
+      size = entry.data.count
+      (createdAt, updatedAt) = (times.created.inUTC, times.updated.inUTC)
+    }
+    guard hasValue else { return }
+    value = String(validating: entry.data, as: UTF8.self)
+    if value == nil { base64 = entry.data.base64EncodedString() }
+  }
+}
+
+extension ListedEntry {
+  /// A line for people: the size in bytes, the times and the key, as far as they are asked for, and then the value.
+  func text(hasValue: Bool) -> String {
+    let columns = times.map { times in
+      let size = String(data.count)
+      let blanks = String(repeating: " ", count: max(0, 10 - size.count))
+      return "\(blanks)\(size)  \(times.created.inUTC)  \(times.updated.inUTC)  "
+    }
+    return (columns ?? "") + key.value.escaped + (hasValue ? "\t" + data.escaped : "") + "\n"
+  }
+}
+
+extension Date {
+  /// The time as in 2026-01-31T12:00:00.123Z.
+  var inUTC: String { formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)) }
+}

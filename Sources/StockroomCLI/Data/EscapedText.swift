@@ -1,0 +1,56 @@
+import Foundation
+
+extension String {
+  /// The text as one line that a terminal shows as it is: what would move the cursor, break the line, turn the direction of writing or
+  /// be invisible is written as an escape, such as `\n` or `\u{1B}`, and a backslash as two.
+  ///
+  /// Different texts stay different.
+  var escaped: String {
+    guard unicodeScalars.contains(where: \.needsEscape) else { return self }
+    var text = String.UnicodeScalarView()
+    for scalar in unicodeScalars {
+      if scalar.needsEscape {
+        text.append(contentsOf: scalar.escape.unicodeScalars)
+      } else {
+        text.append(scalar)
+      }
+    }
+    return String(text)
+  }
+}
+
+extension Data {
+  /// The bytes as one line of text: as ``Swift/String/escaped`` if they are UTF-8, otherwise with `\x` before each byte that is not.
+  var escaped: String {
+    if let text = String(validating: self, as: UTF8.self) { return text.escaped }
+    var (text, rest) = ("", self[...])
+    while let first = rest.first {
+      // No scalar has more than four bytes.
+      let scalar = (1...4).lazy.compactMap { String(validating: rest.prefix($0), as: UTF8.self) }.first
+      text += scalar?.escaped ?? #"\x"# + String(format: "%02X", first)
+      rest = rest.dropFirst(scalar?.utf8.count ?? 1)
+    }
+    return text
+  }
+}
+
+extension Unicode.Scalar {
+  fileprivate var needsEscape: Bool {
+    switch properties.generalCategory {
+    case .control, .lineSeparator, .paragraphSeparator, .unassigned: true
+    // Those that join other characters to one, such as a family of three, do not stand alone.
+    case .format: value != 0x200C && value != 0x200D
+    default: self == "\\"
+    }
+  }
+
+  fileprivate var escape: String {
+    switch self {
+    case "\\": #"\\"#
+    case "\n": #"\n"#
+    case "\r": #"\r"#
+    case "\t": #"\t"#
+    default: #"\u{"# + String(value, radix: 16, uppercase: true) + "}"
+    }
+  }
+}

@@ -1,0 +1,113 @@
+import ArgumentParser
+import Foundation
+import StockroomCore
+import StockroomImport
+
+extension ImportSourceKind: ExpressibleByArgument {}
+
+/// `stockroom import`
+struct ImportCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "import",
+    abstract: "Copies what another library has left on disk into a place.",
+    discussion: """
+      The source is not changed. The place must be empty, unless --merge is given: then an entry whose key it has is left out. If an \
+      import was interrupted, repeat it with --merge.
+
+      What a source has hashed is looked for in the values, so that keys are the identifiers that a Store expects, unless --keys says \
+      otherwise.
+
+      Example:
+        stockroom import old/data.sqlite3 --to sqlite:notes
+      """)
+
+  /// What the keys of the source become.
+  enum Keys: String, CaseIterable, ExpressibleByArgument {
+    case identifiers, hashed, stored
+
+    fileprivate var keys: ImportKeys {
+      switch self {
+      case .identifiers: .identifiers
+      case .hashed: .hashed
+      case .stored: .asStored
+      }
+    }
+  }
+
+  @Argument(help: ArgumentHelp("The file or directory that the library has left.", valueName: "path"))
+  var source: String
+
+  @OptionGroup var targetOptions: TargetOptions
+
+  @Option(help: "What the source is. (default: found out)")
+  var kind: ImportSourceKind?
+
+  @Option(help: "The keys: for a Store, for an ObjectStorage with hashed keys, or as they are in the source.")
+  var keys = Keys.identifiers
+
+  @Flag(help: "The place may have entries, which stay as they are.")
+  var merge = false
+
+  @Option(help: "Lines (text), or an object (json).")
+  var format = DataFormat.text
+
+  private struct Imported: Encodable {
+    let imported: Int
+    let bytes: Int
+    let alreadyPresent: Int
+    let unresolvedHashes: Int
+    let omissions: [String]
+  }
+
+  func validate() throws {
+    if source.isEmpty { throw ValidationError("The path of the source is empty.") }
+  }
+
+  func run() async throws {
+    let target = try targetOptions.layered
+    let url = URL(filePath: source)
+    let report = try await ActivityLine.whileShown("Importing \(source.escaped)") { line in
+      let found = if let kind { kind } else { try await ImportSourceKind.detect(at: url) }
+      let opened = try await OpenedSource(found.source(at: url))
+      return try await target.withEngine(for: .creating) { engine in
+        try await opened.import(into: engine, keys: keys.keys, merging: merge) {
+          line.show("\($0.completed) of \($0.total) entries")
+        }
+      }
+    }
+    switch format {
+    case .json:
+      try writeToStandardOutput(
+        jsonLine(
+          Imported(
+            imported: report.imported, bytes: report.bytes, alreadyPresent: report.alreadyPresent,
+            unresolvedHashes: report.unresolvedHashes, omissions: report.omissions)))
+    case .text: try writeToStandardOutput(Self.text(report, target.place))
+    }
+  }
+
+  private static func text(_ report: ImportReport, _ place: Place) -> String {
+    var lines = ["\(place): \(report.imported) entries imported and compared"]
+    if report.alreadyPresent > 0 {
+      lines.append("\(report.alreadyPresent) entries were left out, since the place has their keys.")
+    }
+    if report.unresolvedHashes > 0 {
+      lines.append(
+        "\(report.unresolvedHashes) entries have a hash for a key, of which the values do not tell the text.")
+    }
+    return (lines + report.omissions.map { "Left out: \($0.escaped)" }).map { $0 + "\n" }.joined()
+  }
+}
+
+/// A source that has been opened, and so been found sound, before a place is made for it.
+private struct OpenedSource: ImportSource {
+  let description: String
+  private let content: any ImportContent
+
+  init(_ source: any ImportSource) async throws {
+    description = source.description
+    content = try await source.open()
+  }
+
+  func open() async throws -> any ImportContent { content }
+}

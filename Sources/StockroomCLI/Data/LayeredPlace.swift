@@ -1,0 +1,57 @@
+import ArgumentParser
+import StockroomCore
+
+/// A place with the layers in front of it.
+struct LayeredPlace: Sendable {
+  let place: Place
+  private let layers: [PlaceLayer]
+  private let keys: PlaceKeys
+
+  /// - Parameter optionPrefix: What the options begin with that the texts are from.
+  /// - Throws: `ValidationError`.
+  init(
+    _ location: String, layers: [String], keyFiles: [String], namesKeyFile: String?, optionPrefix: String
+  ) throws {
+    let (keyOption, namesKeyOption) = (optionPrefix + "key-file", optionPrefix + "names-key-file")
+    place = try Place(location)
+    self.layers = try layers.map(PlaceLayer.init)
+    keys = PlaceKeys(
+      values: try keyFiles.map { try .init($0, keyOption) },
+      names: try namesKeyFile.map { try .init($0, namesKeyOption) })
+    let needsKeys = self.layers.contains(where: \.needsKeys)
+    if needsKeys, !PlaceLayer.canEncrypt {
+      throw ValidationError(
+        "This command was built without the trait Encryption, so it has no layer that encrypts.")
+    }
+    if needsKeys == keys.values.isEmpty {
+      throw ValidationError("The layers encrypted and hidden take a \(keyOption), and no others do.")
+    }
+    if self.layers.contains(.hidden) != (keys.names != nil) {
+      throw ValidationError("The layer hidden takes a \(namesKeyOption), and no other does.")
+    }
+  }
+
+  /// Opens the place with its layers, lets `body` work with it, and closes it.
+  ///
+  /// - Throws: ``PlaceFailure``, which names the place, for what the engine throws.
+  func withEngine<Result>(
+    for use: Place.Use, _ body: (any StorageEngine) async throws -> Result
+  ) async throws -> Result {
+    try await PlaceFailure.naming(place) {
+      let needsMore = place.isPostgreSQL && layers.contains(where: \.needsTransactions)
+      let base = try await place.open(for: use == .reading && needsMore ? .writing : use)
+      let result: Result
+      do {
+        var engine = base
+        for layer in layers { engine = try layer.inFront(of: engine, keys) }
+        result = try await body(engine)
+      } catch {
+        // The first error is the cause.
+        try? await base.close()
+        throw error
+      }
+      try await base.close()
+      return result
+    }
+  }
+}

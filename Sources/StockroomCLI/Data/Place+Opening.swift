@@ -1,0 +1,57 @@
+import Foundation
+import StockroomCore
+import StockroomFileSystem
+import StockroomLMDB
+import StockroomLevelDB
+import StockroomPostgreSQL
+import StockroomSQLite
+
+extension Place {
+  /// What a command does with a place.
+  enum Use: Sendable {
+    /// It reads. The place must be there.
+    case reading
+    /// It changes entries, or subscribes. The place must be there.
+    case writing
+    /// The same. A place that is not there is made.
+    case creating
+  }
+
+  /// Opens the place, to be read only where the engine can: LMDB and LevelDB write to read.
+  ///
+  /// - Throws: ``PlaceAbsent`` unless the place is to be made, and whatever the engine throws.
+  func open(for use: Use) async throws -> any StorageEngine {
+    if use != .creating { try requirePresence() }
+    switch self {
+    case .local(let engine, let path): return try engine.open(path, for: use)
+    case .postgreSQL(let url):
+      let access: StorageAccess = use == .creating ? .readWrite : .readOnly
+      let engine = try await PostgreSQLStorageEngine(url.connection, namespace: url.namespace, access: access)
+      guard use == .writing else { return engine }
+      // The place is there.
+      try await engine.close()
+      return try await PostgreSQLStorageEngine(url.connection, namespace: url.namespace)
+    }
+  }
+}
+
+extension Place.LocalEngine {
+  fileprivate func open(_ path: String, for use: Place.Use) throws -> any StorageEngine {
+    let access: StorageAccess = use == .reading ? .readOnly : .readWrite
+    func directory(_ path: String) -> FileManager.Directory {
+      FileManager.Directory(url: URL(filePath: path, directoryHint: .isDirectory))
+    }
+    switch self {
+    case .sqlite:
+      guard let location = SQLiteLocation(path: path) else {
+        throw StorageError(
+          .unsupported, "\(path.escaped) is a file whose name does not end with \(SQLiteLocation.suffix).")
+      }
+      return try SQLiteStorageEngine(
+        directory: directory(location.directory), databaseFilename: location.filename, access: access)
+    case .lmdb: return try LMDBStorageEngine(directory: directory(path))
+    case .leveldb: return try LevelDBStorageEngine(directory: directory(path))
+    case .files: return try DiskStorageEngine(directory: directory(path), access: access)
+    }
+  }
+}

@@ -1,0 +1,119 @@
+import Foundation
+import StockroomCore
+
+/// A command failed on a place.
+struct PlaceFailure: Error, CustomStringConvertible {
+  let place: Place
+  let cause: any Error
+
+  var description: String { "\(place): \(cause)" }
+
+  /// Calls `body`, and names the place in what it throws of an engine or of a place that is not there.
+  static func naming<Result>(_ place: Place, _ body: () throws -> Result) throws -> Result {
+    do {
+      return try body()
+    } catch {
+      throw named(place, error)
+    }
+  }
+
+  /// The same.
+  static func naming<Result>(_ place: Place, _ body: () async throws -> Result) async throws -> Result {
+    do {
+      return try await body()
+    } catch {
+      throw named(place, error)
+    }
+  }
+
+  private static func named(_ place: Place, _ error: any Error) -> any Error {
+    error is StorageError || error is PlaceAbsent ? PlaceFailure(place: place, cause: error) : error
+  }
+}
+
+/// There is no such place.
+struct PlaceAbsent: Error, CustomStringConvertible {
+  /// What is there instead.
+  let others: [String]
+
+  var description: String {
+    "There is no such place\(others.map { ", but there is \($0)" }.joined())."
+  }
+}
+
+extension Place.LocalEngine {
+  /// Whether there is a place of this engine at the path.
+  ///
+  /// - Throws: `StorageError` if the system does not let that be found out.
+  func findsPlace(atPath path: String) throws -> Bool {
+    try markers(atPath: path).contains { try FileStatus(following: $0) != nil }
+  }
+
+  /// The same, for suggestions.
+  func hasPlace(atPath path: String) -> Bool { (try? findsPlace(atPath: path)) ?? false }
+
+  /// The files of which every place of this engine has one.
+  private func markers(atPath path: String) -> [String] {
+    switch self {
+    case .sqlite: [SQLiteLocation(path: path)?.file].compactMap(\.self)
+    case .lmdb: [path + "/data.mdb"]
+    case .leveldb: ["STOCKROOM", "CURRENT"].map { "\(path)/Stockroom.leveldb/\($0)" }
+    case .files: [path + "/.stockroom/state"]
+    }
+  }
+}
+
+extension Place {
+  /// Throws unless there is such a place, so that opening it makes none.
+  ///
+  /// - Throws: ``PlaceAbsent`` that says what is there instead; `StorageError` if the system does not let that be found out.
+  func requirePresence() throws {
+    guard case .local(let engine, let path) = self else { return }
+    if engine == .sqlite, SQLiteLocation(path: path) == nil {
+      throw StorageError(
+        .unsupported, "\(path.escaped) is a file whose name does not end with \(SQLiteLocation.suffix).")
+    }
+    if try engine.findsPlace(atPath: path) { return }
+    let others = LocalEngine.allCases.filter { $0.hasPlace(atPath: path) }
+    throw PlaceAbsent(others: others.map { "\($0.title) place: \($0.rawValue):\(path.escaped)" })
+  }
+}
+
+/// In which directory an SQLite database is, and what it is called there.
+struct SQLiteLocation: Sendable, Equatable {
+  static let suffix = ".sqlite3"
+
+  let directory: String
+  /// Without the suffix.
+  let filename: String
+
+  var file: String { "\(directory)/\(filename)\(Self.suffix)" }
+
+  /// That of a path: of a file, if it ends with the suffix and is no directory; otherwise of the database `data` in a directory. Nil if the
+  /// path leads to a file without the suffix.
+  init?(path: String) {
+    var isDirectory: ObjCBool = false
+    let exists = FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory)
+    let name = path.split(separator: "/").last.map(String.init) ?? ""
+    if exists && isDirectory.boolValue || !path.hasSuffix(Self.suffix) || name == Self.suffix {
+      if exists && !isDirectory.boolValue { return nil }
+      (directory, filename) = (path, "data")
+    } else {
+      let parent = path.dropLast(name.count)
+      directory = parent.isEmpty ? "." : String(parent)
+      filename = String(name.dropLast(Self.suffix.count))
+    }
+  }
+}
+
+extension FileStatus {
+  /// What the path leads to, with symbolic links followed; nil if it leads nowhere.
+  init?(following path: String) throws {
+    var raw = stat()
+    guard stat(path, &raw) == 0 else {
+      if errno == ENOENT || errno == ENOTDIR { return nil }
+      throw StorageError.posix(errno, "Looking at \(path.escaped) failed.")
+    }
+    self.init(raw)
+  }
+}

@@ -1,0 +1,111 @@
+import ArgumentParser
+import Foundation
+
+/// Where entries are, as people write it: an engine, and what it takes to find its place.
+///
+/// ```
+/// sqlite:PATH             the database data.sqlite3 in a directory, or a file that ends with .sqlite3
+/// lmdb:PATH  leveldb:PATH  files:PATH
+/// postgresql://…          as libpq takes it, and ?namespace=NAME
+/// ```
+///
+/// A path is taken as it is written, percent signs and blanks included; `~/` is the home directory. After three slashes, as in
+/// `sqlite:///a%20b`, it is that of a URL, whose percent escapes are decoded.
+enum Place: Sendable {
+  /// On this machine.
+  case local(LocalEngine, path: String)
+  /// In a PostgreSQL database.
+  case postgreSQL(PostgreSQLURL)
+
+  /// The engines whose places have a path.
+  enum LocalEngine: String, CaseIterable, Sendable {
+    case sqlite, lmdb, leveldb, files
+
+    /// What people call it, with its article.
+    var title: String {
+      switch self {
+      case .sqlite: "an SQLite"
+      case .lmdb: "an LMDB"
+      case .leveldb: "a LevelDB"
+      case .files: "a Files"
+      }
+    }
+  }
+
+  /// Whether it is one whose engine has no transactions if it only reads.
+  var isPostgreSQL: Bool {
+    if case .postgreSQL = self { true } else { false }
+  }
+
+  static let spellings = "sqlite:PATH, lmdb:PATH, leveldb:PATH, files:PATH, postgresql://HOST/DATABASE"
+
+  /// Parses what was written.
+  ///
+  /// - Throws: `ValidationError` that says what is wrong and shows no password.
+  init(_ text: String) throws {
+    guard let scheme = text.prefix(while: { $0 != ":" && $0 != "/" }).lowercasedIfScheme,
+      text.dropFirst(scheme.count).first == ":"
+    else { throw Self.withoutEngine(text) }
+    let rest = String(text.dropFirst(scheme.count + 1))
+    switch scheme {
+    case "postgresql", "postgres":
+      self = .postgreSQL(try PostgreSQLURL(rest))
+    case "memory":
+      throw ValidationError("What memory: keeps ends with the command. Places: \(Self.spellings).")
+    default:
+      guard let engine = LocalEngine(rawValue: scheme) else {
+        throw ValidationError(
+          "There is no engine for places that begin with \(scheme):. Places: \(Self.spellings).")
+      }
+      self = .local(engine, path: try Self.path(rest, scheme))
+    }
+  }
+
+  private static func withoutEngine(_ text: String) -> ValidationError {
+    if text.isEmpty { return ValidationError("The place is empty. Places: \(spellings).") }
+    let there = LocalEngine.allCases.filter { $0.hasPlace(atPath: text) }
+    let spellings =
+      there.isEmpty ? self.spellings : there.map { "\($0.rawValue):\(text)" }.joined(separator: ", ")
+    return ValidationError("\(text.escaped) does not say which engine keeps the place. Places: \(spellings).")
+  }
+
+  private static func path(_ text: String, _ scheme: String) throws -> String {
+    guard !text.isEmpty else { throw ValidationError("\(scheme): needs a path, such as \(scheme):notes.") }
+    if text.hasPrefix("///") {
+      guard let path = String(text.dropFirst(2)).removingPercentEncoding, !path.utf8.contains(0) else {
+        throw ValidationError(
+          "\(scheme):\(text.escaped) is no URL: its path has a percent sign that is not followed by two digits, "
+            + "or stands for a byte that no path has. Write \(scheme):PATH for a path that is taken as it is."
+        )
+      }
+      return path
+    }
+    if text.hasPrefix("//") {
+      throw ValidationError(
+        "\(scheme):\(text.escaped) names a host, and \(scheme): is on this machine. Write \(scheme):PATH or "
+          + "\(scheme):///PATH.")
+    }
+    if text == "~" || text.hasPrefix("~/") { return NSHomeDirectory() + text.dropFirst() }
+    return text
+  }
+}
+
+extension Place: CustomStringConvertible {
+  /// The place as it may be shown: without a user and a password.
+  var description: String {
+    switch self {
+    case .local(let engine, let path): "\(engine.rawValue):\(path.escaped)"
+    case .postgreSQL(let url): url.description
+    }
+  }
+}
+
+extension Substring {
+  /// The text in lower case, if it can be the scheme of a URL.
+  fileprivate var lowercasedIfScheme: String? {
+    guard let first = utf8.first, UInt8(ascii: "A")...UInt8(ascii: "Z") ~= first & 0xDF,
+      utf8.allSatisfy({ $0 < 128 })
+    else { return nil }
+    return lowercased()
+  }
+}

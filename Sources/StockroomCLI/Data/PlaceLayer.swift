@@ -1,0 +1,128 @@
+import ArgumentParser
+import Foundation
+import StockroomCore
+import StockroomLayers
+
+/// A layer in front of a place, as people write it: `compressed`, `namespaced=NAME`.
+enum PlaceLayer: Sendable, Equatable {
+  case compressed, checksummed, inventory
+  case namespaced(String)
+  /// Nil: what is written lives for ever.
+  case expiring(Duration?)
+  case encrypted, hidden
+
+  static let spellings =
+    "compressed, checksummed, inventory, namespaced=NAME, expiring, expiring=30d, encrypted, hidden"
+
+  /// - Throws: `ValidationError`.
+  init(_ text: String) throws {
+    let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+    let parameter = parts.count > 1 ? parts[1] : nil
+    switch (parts[0], parameter) {
+    case ("compressed", nil): self = .compressed
+    case ("checksummed", nil): self = .checksummed
+    case ("inventory", nil): self = .inventory
+    case ("encrypted", nil): self = .encrypted
+    case ("hidden", nil): self = .hidden
+    case ("namespaced", let name?) where !name.isEmpty: self = .namespaced(name)
+    case ("expiring", nil): self = .expiring(nil)
+    case ("expiring", let time?): self = .expiring(try Self.duration(time))
+    default:
+      throw ValidationError("There is no layer \(text.escaped). Layers: \(Self.spellings).")
+    }
+  }
+
+  private static func duration(_ text: String) throws -> Duration {
+    let units: [Character: Int] = ["s": 1, "m": 60, "h": 3_600, "d": 86_400]
+    guard let unit = text.last.flatMap({ units[$0] }), let number = Int(text.dropLast()), number > 0,
+      case let (seconds, isTooLong) = number.multipliedReportingOverflow(by: unit), !isTooLong,
+      // So that the time of expiry can be stored.
+      seconds <= 200 * 366 * 86_400
+    else {
+      throw ValidationError(
+        "A lifetime is a whole number with s, m, h or d behind it, up to 200 years, such as 30d, and not \(text.escaped)."
+      )
+    }
+    return .seconds(seconds)
+  }
+
+  /// Whether reading takes an engine with transactions.
+  var needsTransactions: Bool {
+    switch self {
+    case .inventory, .namespaced: true
+    default: false
+    }
+  }
+
+  var needsKeys: Bool { self == .encrypted || self == .hidden }
+}
+
+/// What encrypts the values of a place and hides its keys, as people write it: `NAME=PATH`.
+struct PlaceKeys: Sendable {
+  struct File: Sendable {
+    let name: String
+    let path: String
+
+    init(_ text: String, _ option: String) throws {
+      let parts = text.split(separator: "=", maxSplits: 1).map(String.init)
+      guard parts.count == 2, text.first != "=" else {
+        throw ValidationError(
+          "\(option) takes the name of a key and its file, such as \(option) 2026=keys/2026, and not \(text.escaped)."
+        )
+      }
+      (name, path) = (parts[0], parts[1])
+    }
+  }
+
+  /// The first one encrypts; the others only decrypt.
+  let values: [File]
+  let names: File?
+}
+
+extension PlaceLayer {
+  #if canImport(CryptoKit) || Encryption
+    static let canEncrypt = true
+  #else
+    static let canEncrypt = false
+  #endif
+
+  /// The layer in front of an engine.
+  func inFront(of base: some StorageEngine, _ keys: PlaceKeys) throws -> any StorageEngine {
+    switch self {
+    case .compressed: return base.compressed()
+    case .checksummed: return base.checksummed()
+    case .inventory: return try base.checksummedWithInventory()
+    case .namespaced(let name): return try base.namespaced(name)
+    case .expiring(let lifetime): return base.expiring(after: lifetime)
+    case .encrypted, .hidden:
+      #if canImport(CryptoKit) || Encryption
+        let keyring = try keys.keyring
+        guard self == .hidden, let names = keys.names else { return base.encrypted(with: keyring) }
+        return base.encrypted(with: keyring, hidingKeysWith: try names.key)
+      #else
+        throw StorageError(.unsupported, "This command was built without the trait Encryption.")
+      #endif
+    }
+  }
+}
+
+#if canImport(CryptoKit) || Encryption
+  extension PlaceKeys {
+    fileprivate var keyring: Keyring {
+      get throws {
+        guard let first = values.first else {
+          throw StorageError(.unsupported, "There is no key to encrypt with.")
+        }
+        return try Keyring(first.key, previous: values.dropFirst().map { try $0.key })
+      }
+    }
+  }
+
+  extension PlaceKeys.File {
+    fileprivate var key: EncryptionKey {
+      get throws {
+        try EncryptionKey(identifier: name, contentsOf: URL(filePath: path, directoryHint: .notDirectory))
+      }
+    }
+  }
+#endif

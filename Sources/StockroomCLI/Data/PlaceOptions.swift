@@ -1,0 +1,133 @@
+import ArgumentParser
+import Foundation
+import StockroomCore
+
+/// The format of what a command about data prints.
+enum DataFormat: String, CaseIterable, ExpressibleByArgument {
+  case text, json
+}
+
+/// The place that a command is about, and the layers in front of it.
+struct PlaceOptions: ParsableArguments {
+  @Argument(
+    help: ArgumentHelp(
+      "The place: \(Place.spellings)[?namespace=NAME].", valueName: "place"))
+  var location: String
+
+  @Option(
+    name: .customLong("layer"),
+    help: ArgumentHelp(
+      "A layer in front of the place, as the program that writes it has; repeat it for several, the last one outermost. "
+        + "(values: \(PlaceLayer.spellings))", valueName: "layer"))
+  var layerTexts: [String] = []
+
+  @Option(
+    name: .customLong("key-file"),
+    help: ArgumentHelp(
+      "For the layers encrypted and hidden: the name of a key, and the file that it is in. The first one encrypts; repeat it for those "
+        + "that were used before.", valueName: "name=file"))
+  var keyFileTexts: [String] = []
+
+  @Option(
+    name: .customLong("names-key-file"),
+    help: ArgumentHelp(
+      "For the layer hidden: the key that hides the names of entries.", valueName: "name=file"))
+  var namesKeyFileText: String?
+
+  func validate() throws {
+    _ = try layered
+    try Self.checkArguments()
+  }
+
+  var place: Place {
+    get throws { try layered.place }
+  }
+
+  /// The place with its layers.
+  var layered: LayeredPlace {
+    get throws {
+      try LayeredPlace(
+        location, layers: layerTexts, keyFiles: keyFileTexts, namesKeyFile: namesKeyFileText,
+        optionPrefix: "--")
+    }
+  }
+
+  /// Swift replaces bytes of an argument that are no UTF-8, after which a key or a path would be another one.
+  static func checkArguments() throws {
+    for index in 0..<Int(CommandLine.argc) {
+      guard let argument = CommandLine.unsafeArgv[index] else { continue }
+      guard String(validatingCString: argument) != nil else {
+        throw ValidationError("Argument \(index) is not UTF-8: \(String(cString: argument).escaped).")
+      }
+    }
+  }
+
+  /// Opens the place with its layers, lets `body` work with it, and closes it.
+  ///
+  /// - Throws: ``PlaceFailure``, which names the place, for what the engine throws.
+  func withEngine<Result>(
+    for use: Place.Use, _ body: (any StorageEngine) async throws -> Result
+  ) async throws -> Result {
+    try await layered.withEngine(for: use, body)
+  }
+}
+
+/// The place that a command brings entries to, and the layers in front of it.
+struct TargetOptions: ParsableArguments {
+  @Option(
+    name: .customLong("to"),
+    help: ArgumentHelp("The place to write to, which is made if there is none.", valueName: "place"))
+  var location: String
+
+  @Option(
+    name: .customLong("to-layer"),
+    help: ArgumentHelp(
+      "A layer in front of that place; repeat it for several, the last one outermost.", valueName: "layer"))
+  var layerTexts: [String] = []
+
+  @Option(
+    name: .customLong("to-key-file"),
+    help: ArgumentHelp("As --key-file, for the layers of that place.", valueName: "name=file"))
+  var keyFileTexts: [String] = []
+
+  @Option(
+    name: .customLong("to-names-key-file"),
+    help: ArgumentHelp("As --names-key-file, for the layers of that place.", valueName: "name=file"))
+  var namesKeyFileText: String?
+
+  func validate() throws {
+    _ = try layered
+    try PlaceOptions.checkArguments()
+  }
+
+  var layered: LayeredPlace {
+    get throws {
+      try LayeredPlace(
+        location, layers: layerTexts, keyFiles: keyFileTexts, namesKeyFile: namesKeyFileText,
+        optionPrefix: "--to-")
+    }
+  }
+}
+
+/// How a key is written.
+struct KeyOptions: ParsableArguments {
+  @Flag(
+    help:
+      "Keys are hashed, as CacheKey(_:) does, instead of taken as they are written, as CacheKey(verbatim:) does."
+  )
+  var hashed = false
+
+  /// - Throws: `ValidationError` if no entry can have the key.
+  func key(_ text: String) throws -> CacheKey { hashed ? CacheKey(text) : try Self.verbatim(text) }
+
+  /// - Throws: `ValidationError` if no entry can have the key.
+  static func verbatim(_ text: String) throws -> CacheKey {
+    let key = CacheKey(verbatim: text)
+    do {
+      try key.validate()
+    } catch let error as StorageError {
+      throw ValidationError(error.message)
+    }
+    return key
+  }
+}

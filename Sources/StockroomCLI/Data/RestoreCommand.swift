@@ -1,0 +1,63 @@
+import ArgumentParser
+import Foundation
+import StockroomCore
+import StockroomTransfer
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// `stockroom restore`
+struct RestoreCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "restore",
+    abstract: "Fills a place with the entries of an archive.",
+    discussion: """
+      The archive comes from standard input, unless a file is named. All of it is verified before the place is touched or made. The \
+      place must be empty, unless --merge is given: then entries whose keys are in the archive are replaced, and the others stay.
+
+      Example:
+        stockroom restore notes.archive --to lmdb:notes
+      """)
+
+  @Argument(help: ArgumentHelp("The archive.", valueName: "file"))
+  var file: String?
+
+  @OptionGroup var targetOptions: TargetOptions
+
+  @Flag(help: "The place may have entries. Those that are in the archive are replaced.")
+  var merge = false
+
+  @Option(help: "A line (text), or an object (json).")
+  var format = DataFormat.text
+
+  func validate() throws {
+    if file?.isEmpty == true { throw ValidationError("The path of the archive is empty.") }
+    if file == nil, isatty(STDIN_FILENO) == 1 {
+      throw ValidationError("Name an archive, or let one come from standard input.")
+    }
+  }
+
+  func run() async throws {
+    let target = try targetOptions.layered
+    let summary = try await ActivityLine.whileShown("Restoring \(target.place)") { line in
+      line.show("verifying the archive")
+      let reader =
+        if let file {
+          try await ArchiveReader(URL(filePath: file, directoryHint: .notDirectory))
+        } else {
+          try await ArchiveReader(descriptor: STDIN_FILENO)
+        }
+      return try await target.withEngine(for: .creating) { engine in
+        try await engine.restore(reader, merging: merge) { line.show($0.text) }
+      }
+    }
+    try writeToStandardOutput(
+      format == .json
+        ? jsonLine(ArchiveJSON(summary)) : "\(target.place): \(summary.entryCount) entries restored\n")
+  }
+}

@@ -1,0 +1,96 @@
+import ArgumentParser
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// `stockroom watch`
+struct WatchCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "watch",
+    abstract: "Prints what changes in a place, while it changes, until Ctrl-C.",
+    discussion: """
+      A line is "key" and a key that was written or removed, or "everything", after which any key may have changed. The first line \
+      is "everything": it says that the place is being watched from now on. A program that reads again what a line names, \
+      has never missed anything. In JSON a line is {"key":"…"} or {"everything":true}.
+
+      Whoever makes the changes: any program on this machine or, with PostgreSQL, on any. Ctrl-C ends the command with status 0.
+
+      Example:
+        stockroom watch sqlite:notes | while read -r kind key; do echo "$key"; done
+      """)
+
+  @OptionGroup var placeOptions: PlaceOptions
+
+  @Option(help: ArgumentHelp("Only keys that begin with this.", valueName: "text"))
+  var prefix: String?
+
+  @Option(help: "The format of the lines.")
+  var format = DataFormat.text
+
+  private struct Key: Encodable {
+    let key: String
+  }
+  private struct Everything: Encodable {
+    let everything = true
+  }
+
+  func run() async throws {
+    let place = try placeOptions.place
+    let pipe = ClosedPipe()
+    try await placeOptions.withEngine(for: .writing) { engine in
+      guard engine.capabilities.isSuperset(of: [.changeFeed, .multiProcess]) else {
+        throw StorageError(
+          .unsupported,
+          engine.capabilities.contains(.multiProcess)
+            ? "An engine with these layers has no change feed."
+            : "No other program can change a place of this engine while it is open here.")
+      }
+      let changes = try await engine.changes()
+      try writeToStandardOutput(text(.everything))
+      // What waits for a change would not notice that nobody reads the lines any more.
+      pipe.whenClosed { Task { try? await engine.close() } }
+      for await change in changes { try writeToStandardOutput(text(change)) }
+    }
+    if pipe.isClosed { throw Interrupted(signal: SIGPIPE) }
+    if Task.isCancelled { throw EndedBySignal() }
+    throw PlaceFailure(place: place, cause: StorageError(.io, "The place is not watched any more."))
+  }
+
+  private func text(_ change: StorageChange) throws -> String {
+    switch change {
+    case .everything: return format == .json ? try jsonLine(Everything()) : "everything\n"
+    case .keys(let keys):
+      let range = prefix.map(KeyRange.prefix) ?? .all
+      return try keys.filter(range.contains).sorted().map {
+        format == .json ? try jsonLine(Key(key: $0.value)) : "key \($0.value.escaped)\n"
+      }.joined()
+    }
+  }
+}
+
+/// Whether the other end of standard output has been closed, as by `head`.
+private final class ClosedPipe: Sendable {
+  private let state = MutexProtected(false)
+
+  var isClosed: Bool { state.withLock { $0 } }
+
+  /// Calls `body` once that has happened. Waits on a thread that lasts as long as the process.
+  func whenClosed(_ body: @escaping @Sendable () -> Void) {
+    Thread.detachNewThread { [self] in
+      // Errors are reported whatever is asked for, and a closed reading end is one.
+      var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+      while poll(&output, 1, -1) < 0, errno == EINTR {}
+      let isClosed = output.revents & Int16(POLLERR | POLLHUP) != 0
+      guard isClosed else { return }
+      state.withLock { $0 = true }
+      body()
+    }
+  }
+}

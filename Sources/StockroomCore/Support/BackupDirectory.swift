@@ -1,0 +1,80 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A directory that is filled under another name, and gets its own once it is complete.
+package struct BackupDirectory: Sendable {
+  private let target: String
+  private let parent: String
+  /// Where it is filled.
+  private let unfinished: String
+
+  /// Makes the directory at the path as a whole, or not at all.
+  ///
+  /// - Parameter fill: Fills the directory that it is called with. What it has written into files is on the disk when it returns.
+  /// - Throws: ``StorageError`` with code `unsupported` if something is at the path already; what `fill` throws.
+  package static func make(
+    at directory: FileManager.Directory, fill: (FileManager.Directory) async throws -> Void
+  ) async throws {
+    let thread = DedicatedThread()
+    defer { thread.stop() }
+    let backup = try await thread.run { try BackupDirectory(for: directory) }
+    do {
+      try await fill(
+        FileManager.Directory(url: URL(filePath: backup.unfinished, directoryHint: .isDirectory)))
+      try Task.checkCancellation()
+      try await thread.run { try backup.finish() }
+    } catch {
+      // What cannot be removed is no backup all the same, and the error that matters is the first one.
+      try? await thread.run { try FileManager.default.removeItem(atPath: backup.unfinished) }
+      throw error
+    }
+  }
+
+  private init(for directory: FileManager.Directory) throws {
+    guard directory.url.isFileURL else {
+      throw StorageError(.unsupported, "\(directory.url) is not on a file system.")
+    }
+    target = directory.path
+    let url = URL(filePath: target)
+    let parent = url.deletingLastPathComponent()
+    self.parent = parent.path(percentEncoded: false)
+    unfinished =
+      parent.appending(path: ".\(url.lastPathComponent).partial-\(UUID().uuidString)")
+      .path(percentEncoded: false)
+    try FileManager.Directory(url: parent).create()
+    try refuseContents()
+    guard mkdir(unfinished, mode_t(FilePermissions.owner.directoryMode)) == 0 else {
+      throw StorageError.posix(errno, "Making the directory \(unfinished) failed.")
+    }
+  }
+
+  private func refuseContents() throws {
+    guard let status = try FileStatus(atPath: target) else { return }
+    guard status.isDirectory else { throw isInTheWay }
+    try FileDescriptor.openDirectory(atPath: target).forEachName { _, _ in throw isInTheWay }
+  }
+
+  private func finish() throws {
+    try FileManager.Directory.sync(unfinished)
+    // An empty directory is replaced, and nothing else is.
+    guard rename(unfinished, target) == 0 else {
+      if [ENOTEMPTY, EEXIST, ENOTDIR].contains(errno) { throw isInTheWay }
+      throw StorageError.posix(errno, "Renaming \(unfinished) to \(target) failed.")
+    }
+    try FileManager.Directory.sync(parent)
+  }
+
+  private var isInTheWay: StorageError {
+    StorageError(.unsupported, "\(target) is not an empty directory, so no backup is made there.")
+  }
+}

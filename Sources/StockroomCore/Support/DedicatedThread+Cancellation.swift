@@ -1,0 +1,37 @@
+import Synchronization
+
+/// Whether the task that waits for a thread has been cancelled.
+package final class CancellationFlag: Sendable {
+  private let isCancelled = Atomic(false)
+
+  /// Throws `CancellationError` once it has been.
+  package func check() throws {
+    if isCancelled.load(ordering: .relaxed) { throw CancellationError() }
+  }
+
+  fileprivate func cancel() { isCancelled.store(true, ordering: .relaxed) }
+}
+
+extension DedicatedThread {
+  /// Does long work on a thread that ends with it. The work looks at the flag now and then.
+  package static func runApart<Result: Sendable>(
+    _ work: @escaping @Sendable (CancellationFlag) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    let thread = DedicatedThread()
+    defer { thread.stop() }
+    return try await thread.runCancellably(work)
+  }
+
+  /// Does long work on the thread. The work looks at the flag now and then.
+  package func runCancellably<Result: Sendable>(
+    _ work: @escaping @Sendable (CancellationFlag) throws -> Result
+  ) async throws -> Result {
+    let flag = CancellationFlag()
+    return try await withTaskCancellationHandler {
+      try await run { try work(flag) }
+    } onCancel: {
+      flag.cancel()
+    }
+  }
+}

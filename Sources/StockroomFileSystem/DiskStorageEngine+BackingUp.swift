@@ -1,0 +1,62 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension DiskStorageEngine: BackupEngine {
+  /// Copies file by file, twice: first while others write, then what they have changed meanwhile, with the lock.
+  ///
+  /// Reads do not wait for it. Writes, of this process and of others, wait for the second time only, which takes one look at each entry and
+  /// as long as the copying of what has changed since the first. In memory there are the keys, and one value. Files are
+  /// not linked: what other programs write into one in place would be in the copy as well.
+  public func backUp(to directory: FileManager.Directory) async throws {
+    let connection = try connection
+    try await gate.whileOpen {
+      try await BackupDirectory.make(at: directory) { unfinished in
+        let copy = try await DedicatedThread.runApart { flag in
+          let copy = DiskCopy(
+            of: connection,
+            to: try DiskConnection(directory: unfinished.path, durability: .process, permissions: .owner))
+          try copy.bringUpToDate(flag)
+          return copy
+        }
+        defer { copy.release() }
+        try await thread.runCancellably { flag in
+          try connection.withLock {
+            try copy.bringUpToDate(flag)
+            try copy.takeOverState()
+          }
+        }
+        try await DedicatedThread.runApart { _ in try copy.synchronize() }
+      }
+    }
+  }
+}
+
+extension DiskStorageEngine: SnapshotStreamingEngine {
+  /// Writes wait until all entries have been read.
+  package func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
+    let connection = try connection
+    try await gate.whileOpen {
+      try await thread.runCancellably { flag in
+        try connection.withLock {
+          var keys: [(sequence: UInt64, key: CacheKey)] = []
+          try connection.entries.forEachKey { bytes in
+            try flag.check()
+            guard let key = CacheKey(utf8: bytes), let metadata = try connection.metadata(of: FileName(key))
+            else { return }
+            keys.append((metadata.header.sequence, key))
+          }
+          for key in keys.keysByCreation() {
+            try flag.check()
+            guard let (data, header) = try connection.valueAndHeader(of: FileName(key)) else { continue }
+            try body(StorageEntry(key: key, data: data, header: header))
+          }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,147 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The directory of a `DiskStorageEngine` of Bodega, or of the `DiskStorage` of its first version: a file for each entry.
+///
+/// ```swift
+/// let source = BodegaDiskSource(at: .documentsDirectory.appending(path: "Notes"))
+/// try await source.import(into: engine)
+/// ```
+///
+/// The name of a file is the key: the hash of what `CacheKey("text")` was made from, or a text given verbatim. ``ImportKeys``
+/// says how a store's identifiers are found again. The times are those of the files; where the system or a copy has lost the time of creation
+/// it is that of the last change. Directories are left out, as Bodega does, and so are files that the system makes.
+public struct BodegaDiskSource: ImportSource {
+  private let url: URL
+
+  /// - Parameter url: The directory.
+  public init(at url: URL) { self.url = url }
+
+  /// "the Bodega directory" and its path.
+  public var description: String { "the Bodega directory \(url.path(percentEncoded: false))" }
+
+  /// Looks at every file. O(N log N); reads no values.
+  ///
+  /// - Throws: as ``ImportSource/open()``; `unsupported` if the directory has no files, or if something in it is no file, such as a
+  ///   symbolic link; `valueTooLarge` if a file has more than a gigabyte.
+  @concurrent
+  public func open() async throws -> any ImportContent {
+    try await onDedicatedThread {
+      try DirectoryContent(path: url.path(percentEncoded: false))
+    }
+  }
+
+  /// Whether a name is that of a file which no engine wrote: the Finder's, or one half written by Foundation.
+  static func isMadeBySystem(_ name: String) -> Bool {
+    name == ".DS_Store" || name == ".localized" || name.hasPrefix("._") || name.hasPrefix(".dat.nosync")
+  }
+}
+
+/// The files in a directory.
+private struct DirectoryContent: ImportContent {
+  /// What SQLite can hold as well.
+  private static let maximumSize = 1_000_000_000
+
+  private struct File {
+    let key: CacheKey
+    let status: FileStatus
+    let createdAt: Date
+    let updatedAt: Date
+  }
+
+  private let directory: FileDescriptor
+  private let files: [File]
+  let omissions: [String]
+  var count: Int { files.count }
+  let hasHashedKeys = true
+
+  init(path: String) throws {
+    guard try DatabasePath.isDirectory(path) else {
+      throw StorageError(.unsupported, "\(path) is a file, and not a directory with a file for each entry.")
+    }
+    let directory = try FileDescriptor.openDirectory(atPath: path)
+    var files: [File] = []
+    var omissions: [String] = []
+    try directory.forEachName { name, _ in
+      // Nil if it has just been removed.
+      guard let status = try directory.status(of: name) else { return }
+      let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
+      guard let key = CacheKey(utf8: bytes) else {
+        throw StorageError(.unsupported, "\(directory.path(of: name)) has a name that is not UTF-8.")
+      }
+      if status.isDirectory {
+        return omissions.append("\(directory.path(of: name)) is a directory.")
+      }
+      if BodegaDiskSource.isMadeBySystem(key.value) {
+        return omissions.append("\(directory.path(of: name)) was made by the system.")
+      }
+      guard status.isRegularFile else {
+        throw StorageError(
+          .unsupported,
+          "\(directory.path(of: name)) is \(status.isSymbolicLink ? "a symbolic link" : "a special file"), not a file with a value. Move it away."
+        )
+      }
+      guard status.size <= Self.maximumSize else {
+        throw StorageError(.valueTooLarge, "\(directory.path(of: name)) has \(status.size) bytes.")
+      }
+      let created = try directory.creationTime(of: name) ?? status.modified
+      files.append(
+        File(
+          key: key, status: status, createdAt: SourceDate.date(min(created, status.modified)),
+          updatedAt: SourceDate.date(status.modified)))
+    }
+    guard !files.isEmpty else {
+      throw StorageError(.unsupported, "There are no files in the directory \(path), so nothing to import.")
+    }
+    self.directory = directory
+    self.omissions = omissions.sorted()
+    self.files = files.sorted {
+      ($0.createdAt, $0.updatedAt, $0.key) < ($1.createdAt, $1.updatedAt, $1.key)
+    }
+  }
+
+  func key(at index: Int) -> CacheKey { files[index].key }
+
+  func entry(at index: Int) throws -> StorageEntry {
+    let file = files[index]
+    // A file whose name contains a zero byte does not exist.
+    let path = "\(directory.path)/\(file.key.value)"
+    guard let descriptor = try directory.openFile(file.key.value, O_RDONLY),
+      case let status = try descriptor.status(),
+      status.identity == file.status.identity, status.size == file.status.size,
+      status.modified == file.status.modified,
+      case let data = try descriptor.readData(size: status.size), data.count == status.size
+    else {
+      throw StorageError(.locked, "Another program has changed \(path) while it was being imported.")
+    }
+    return StorageEntry(key: file.key, data: data, createdAt: file.createdAt, updatedAt: file.updatedAt)
+  }
+}
+
+extension FileDescriptor {
+  /// When a file in this directory was made, if the system can tell.
+  fileprivate func creationTime(of name: UnsafePointer<CChar>) throws -> Timestamp? {
+    #if canImport(Darwin)
+      var raw = stat()
+      guard fstatat(number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 else {
+        throw StorageError.posix(errno, "Looking at \(path(of: name)) failed.")
+      }
+      return Timestamp(raw.st_birthtimespec)
+    #else
+      // A directory of an app was copied to get here, so the time of creation is that of the copy.
+      return nil
+    #endif
+  }
+}

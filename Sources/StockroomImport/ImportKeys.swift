@@ -1,0 +1,162 @@
+import StockroomCore
+import StockroomStore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What the keys of a source become in an engine.
+///
+/// A `Store` keeps an item under its identifier, and under a hash of it only if no key can hold it. Boutique passes the identifier to
+/// Bodega as `CacheKey(identifier)`, of which the SQLite engine stores the identifier, and the disk engine the hash. So for a
+/// `Store` the identifiers behind the hashes have to be found. An `ObjectStorage`, which is called with `CacheKey("text")` there and
+/// here, expects the hashes.
+public struct ImportKeys: Sendable {
+  private enum Rule: Sendable {
+    case asStored
+    case identifiers
+    case hashed
+    case identifier(@Sendable (Data) throws -> String)
+  }
+
+  private let rule: Rule
+
+  /// For a `Store`, and for sources without hashes: the text that the key was made from, or its hash if an engine's key cannot hold it.
+  ///
+  /// Where the source has stored hashes, the text is looked for in the value: a text or an integer anywhere in its JSON that has this
+  /// hash. So a wrong one is never taken. An identifier that is not in the JSON as it is, but computed, is not found, and the entry is
+  /// imported under its hash: ``ImportReport/unresolvedHashes`` counts these. For them use ``identifiers(of:_:codec:)``.
+  public static let identifiers = ImportKeys(rule: .identifiers)
+
+  /// For an `ObjectStorage` with keys made by `CacheKey("text")`: the hash, which is computed where the source has stored the text.
+  public static let hashed = ImportKeys(rule: .hashed)
+
+  /// For keys made by `CacheKey(verbatim:)`: the same bytes. A key that no engine can hold throws `invalidKey`, before anything is
+  /// written.
+  public static let asStored = ImportKeys(rule: .asStored)
+
+  /// For a `Store`, with the identifier of each value.
+  ///
+  /// - Parameter identifier: Returns the identifier of the item in these bytes. The source's key must be that, or its hash; if it is not,
+  ///   or if this throws, the import throws `decodingFailed`.
+  public static func identifiers(
+    from identifier: @escaping @Sendable (_ data: Data) throws -> String
+  ) -> ImportKeys { ImportKeys(rule: .identifier(identifier)) }
+
+  /// For a `Store<Item>`: `.identifiers(of: Note.self, \.id)`. Decodes every value.
+  public static func identifiers<Item: StorableItem>(
+    of type: Item.Type, _ cacheIdentifier: any KeyPath<Item, String> & Sendable, codec: some Codec = .json
+  ) -> ImportKeys {
+    .identifiers { data in try codec.decode(Item.self, from: data)[keyPath: cacheIdentifier] }
+  }
+
+  var areAsStored: Bool { if case .asStored = rule { true } else { false } }
+
+  /// The key of an entry in an engine, and whether it is a hash of something that is not known.
+  ///
+  /// - Parameter isHashed: Whether the source stores hashes, where keys were made by hashing.
+  func key(of entry: StorageEntry, isHashed: Bool) throws -> (key: CacheKey, isUnresolved: Bool) {
+    let stored = entry.key
+    switch rule {
+    case .asStored: return (stored, false)
+    case .hashed: return (isHashed ? stored : CacheKey(stored.value), false)
+    case .identifiers:
+      guard isHashed, stored.looksLikeHash else { return (Self.key(forIdentifier: stored.value), false) }
+      switch HashedText.find(in: entry.data, key: stored) {
+      case .found(let text): return (Self.key(forIdentifier: text), false)
+      case .keyItself: return (stored, false)
+      case .notFound: return (stored, true)
+      }
+    case .identifier(let identifier):
+      return (Self.key(forIdentifier: try Self.checked(identifier, entry)), false)
+    }
+  }
+
+  private static func checked(
+    _ identifier: @Sendable (Data) throws -> String, _ entry: StorageEntry
+  ) throws -> String {
+    let text: String
+    do {
+      text = try identifier(entry.data)
+    } catch {
+      throw StorageError(
+        .decodingFailed, "The identifier of the entry \(entry.key) could not be found.", underlying: error)
+    }
+    guard CacheKey(verbatim: text) == entry.key || CacheKey(text) == entry.key else {
+      throw StorageError(
+        .decodingFailed,
+        "The entry \(entry.key) has a value with the identifier \(text.prefix(40).debugDescription), which has another key."
+      )
+    }
+    return text
+  }
+
+  /// The key under which a `Store` keeps the item (rule S8).
+  private static func key(forIdentifier identifier: String) -> CacheKey {
+    1...CacheKey.maximumLength ~= identifier.utf8.count
+      ? CacheKey(verbatim: identifier) : CacheKey(identifier)
+  }
+}
+
+extension CacheKey {
+  /// Whether the key has the form of a hash, which is that of a UUID in capitals.
+  var looksLikeHash: Bool {
+    value.utf8.count == 36
+      && value.utf8.enumerated().allSatisfy { index, byte in
+        switch (index, byte) {
+        case (8, _), (13, _), (18, _), (23, _): byte == UInt8(ascii: "-")
+        case (_, UInt8(ascii: "0")...UInt8(ascii: "9")), (_, UInt8(ascii: "A")...UInt8(ascii: "F")): true
+        default: false
+        }
+      }
+  }
+}
+
+/// Finds in a value what its key is the hash of.
+private enum HashedText {
+  case found(String)
+  /// The key is no hash: the value contains it.
+  case keyItself
+  case notFound
+
+  /// Under which Boutique stores a single value, which does not contain it.
+  private static let nameOfSingleValue = "unique-value"
+
+  static func find(in data: Data, key: CacheKey) -> HashedText {
+    if CacheKey(nameOfSingleValue) == key { return .found(nameOfSingleValue) }
+    // What is not JSON contains no identifier.
+    guard let texts = try? JSONDecoder().decode(JSONScalars.self, from: data).texts else { return .notFound }
+    if texts.contains(where: { CacheKey(verbatim: $0) == key }) { return .keyItself }
+    return texts.first { CacheKey($0) == key }.map { .found($0) } ?? .notFound
+  }
+}
+
+/// Every text and integer in a JSON value, at any depth.
+private struct JSONScalars: Decodable {
+  private struct AnyKey: CodingKey {
+    let stringValue: String
+    let intValue: Int? = nil
+
+    init(stringValue: String) { self.stringValue = stringValue }
+    init?(intValue: Int) { nil }
+  }
+
+  var texts: [String] = []
+
+  init(from decoder: any Decoder) throws {
+    if let object = try? decoder.container(keyedBy: AnyKey.self) {
+      for key in object.allKeys { texts += try object.decode(JSONScalars.self, forKey: key).texts }
+    } else if var array = try? decoder.unkeyedContainer() {
+      while !array.isAtEnd { texts += try array.decode(JSONScalars.self).texts }
+    } else {
+      let value = try decoder.singleValueContainer()
+      if let text = try? value.decode(String.self) {
+        texts = [text]
+      } else if let number = try? value.decode(Int64.self) {
+        texts = [String(number)]
+      }
+    }
+  }
+}

@@ -1,0 +1,101 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The kinds of sources that this module reads. The raw values are names for a command line.
+public enum ImportSourceKind: String, Sendable, CaseIterable {
+  /// ``BodegaSQLiteSource``
+  case bodegaSQLite = "bodega-sqlite"
+  /// ``BodegaDiskSource``
+  case bodegaDisk = "bodega-disk"
+  /// ``PersistentCacheSource``
+  case persistentCache = "persistent-cache"
+  /// ``UserDefaultsSource``
+  case userDefaults = "user-defaults"
+
+  /// The source of this kind at a URL. Reads nothing yet.
+  public func source(at url: URL) -> any ImportSource {
+    switch self {
+    case .bodegaSQLite: BodegaSQLiteSource(at: url)
+    case .bodegaDisk: BodegaDiskSource(at: url)
+    case .persistentCache: PersistentCacheSource(at: url)
+    case .userDefaults: UserDefaultsSource(at: url)
+    }
+  }
+
+  /// Finds out what is at a URL: a database, by its tables; a property list, by its first bytes; a directory that contains one database,
+  /// or only files whose names are hashes.
+  ///
+  /// A directory of files with other names might be anything, so that ``bodegaDisk`` has to be named then. O(size of a database).
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if it is nothing of the kind; as ``ImportSource/open()``.
+  @concurrent
+  public static func detect(at url: URL) async throws -> ImportSourceKind {
+    try await onDedicatedThread {
+      let path = url.path(percentEncoded: false)
+      if try !DatabasePath.isDirectory(path) { return try detect(file: path) }
+      let names = try names(in: path)
+      if names.contains(where: isDatabase) {
+        return try detect(file: DatabasePath.find(at: url, isDatabase: isDatabase))
+      }
+      guard !names.isEmpty, names.allSatisfy({ CacheKey(verbatim: $0).looksLikeHash }) else {
+        throw StorageError(
+          .unsupported,
+          names.isEmpty
+            ? "The directory \(path) is empty, so there is nothing to import."
+            : "The directory \(path) has files with other names than hashes. If each of them is an entry of Bodega's, say so."
+        )
+      }
+      return .bodegaDisk
+    }
+  }
+
+  private static func isDatabase(_ name: String) -> Bool {
+    name.hasSuffix(".sqlite3") || name.hasSuffix(".sqlite")
+  }
+
+  /// The names of what is in a directory, except for directories and what the system makes.
+  private static func names(in path: String) throws -> [String] {
+    let directory = try FileDescriptor.openDirectory(atPath: path)
+    var names: [String] = []
+    try directory.forEachName { name, _ in
+      let text = String(cString: name)
+      if try directory.status(of: name)?.isDirectory == false, !BodegaDiskSource.isMadeBySystem(text) {
+        names.append(text)
+      }
+    }
+    return names
+  }
+
+  private static func detect(file path: String) throws -> ImportSourceKind {
+    guard let resolved = realpath(path, nil) else {
+      throw StorageError.posix(errno, "Opening \(path) failed.")
+    }
+    defer { free(resolved) }
+    guard let file = try FileDescriptor.openFile(atPath: String(cString: resolved), O_RDONLY),
+      try file.status().isRegularFile
+    else { throw StorageError(.unsupported, "\(path) is neither a file nor a directory.") }
+    let start = String(decoding: try file.readBytes(16), as: UTF8.self)
+    if ["bplist", "<?xml", "<!DOCTYPE plist", "<plist"].contains(where: start.hasPrefix) {
+      return .userDefaults
+    }
+    guard start.hasPrefix("SQLite format 3") else {
+      throw StorageError(.unsupported, "\(path) is neither an SQLite database nor a property list.")
+    }
+    let database = try SourceDatabase(path: path)
+    if try !BodegaSQLiteSource.tables(in: database).isEmpty { return .bodegaSQLite }
+    if try PersistentCacheSource.isPresent(in: database) { return .persistentCache }
+    throw StorageError(.unsupported, "\(path) is a database of another program.")
+  }
+}

@@ -1,0 +1,116 @@
+import StockroomCore
+import StockroomStore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// The database of a `SQLiteCacheStorage` of PersistentCacheKit.
+///
+/// ```swift
+/// let source = PersistentCacheSource(at: .cachesDirectory.appending(path: "SQLiteCacheStorage.shared"))
+/// try await source.import(into: cache, namespace: "com.example.app") { UUID(uuidString: $0) }
+/// ```
+///
+/// The database has a table `cache_storage` with the columns `key`, `data` and `createdAt`, seconds since 1970. A key is the namespace, directly
+/// followed by the description of the key. A value is a property list with `value` and, if it expires, `expiration`. Rows whose value
+/// was removed have no data, and are ignored. As with ``BodegaSQLiteSource`` a copy of the database is read.
+public struct PersistentCacheSource: ImportSource {
+  private static let table = "cache_storage"
+  private let url: URL
+
+  /// - Parameter url: The database, `storage.sqlite` by default, or the directory that it is in.
+  public init(at url: URL) { self.url = url }
+
+  /// "the cache" and its path.
+  public var description: String { "the cache \(url.path(percentEncoded: false))" }
+
+  /// Copies and checks the database, then reads all keys and times.
+  ///
+  /// - Throws: as ``ImportSource/open()``.
+  @concurrent
+  public func open() async throws -> any ImportContent {
+    try await onDedicatedThread {
+      let database = try SourceDatabase(
+        path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite") }))
+      try database.checkIntegrity()
+      guard try Self.isPresent(in: database) else {
+        throw StorageError(
+          .unsupported,
+          "\(database.path) has no table \(Self.table) with the columns of PersistentCacheKit's.")
+      }
+      return try TableContent(of: Self.table, .persistentCache, in: database)
+    }
+  }
+
+  static func isPresent(in database: SourceDatabase) throws -> Bool {
+    try database.tables()[table] == TableLayout.persistentCache.columns
+  }
+
+  /// Copies the values of one cache there into a cache here, with their expiry, those that were written first in front.
+  ///
+  /// A value that the cache has already stays. The cache must have storage, or its memory must be large enough for all of them.
+  ///
+  /// - Parameters:
+  ///   - cache: The target.
+  ///   - namespace: The namespace there, or nil if it has none. Other caches in the same database are left out: their keys do not begin with it,
+  ///     or `key` returns nil for them.
+  ///   - key: The key with this description, or nil if it is none.
+  /// - Throws: as ``ImportSource/open()``; `StorageError` with code `decodingFailed` for a value that is not a `Value`, with its key; what
+  ///   the cache throws; `CancellationError`.
+  @concurrent
+  @discardableResult
+  public func `import`<Key, Value>(
+    into cache: PersistentCache<Key, Value>, namespace: String? = nil,
+    key: @Sendable (_ description: String) -> Key?
+  ) async throws -> ImportReport {
+    let content = try await open()
+    var report = ImportReport()
+    let now = Date()
+    let namespace = Array((namespace ?? "").utf8)
+    var timer = YieldTimer()
+    for index in 0..<content.count {
+      try await timer.yieldIfDue()
+      let name = try content.key(at: index).value
+      guard name.utf8.starts(with: namespace), let rest = String(name.utf8.dropFirst(namespace.count)),
+        let key = key(rest)
+      else {
+        report.omissions.append("\(name.prefix(40).debugDescription) is not a key of this cache.")
+        continue
+      }
+      let entry = try content.entry(at: index)
+      let item = try CachedItem<Value>(entry)
+      if let expiration = item.expiration, expiration <= now {
+        report.omissions.append("\(name.prefix(40).debugDescription) has expired.")
+      } else if try await cache[item: key] != nil {
+        report.alreadyPresent += 1
+      } else {
+        cache.assign(item: CacheItem(item.value, expiresAt: item.expiration), forKey: key)
+        report.imported += 1
+        report.bytes += entry.data.count
+        // Values that are not written yet are in memory.
+        if report.imported.isMultiple(of: 100) { try await cache.sync() }
+      }
+    }
+    try await cache.sync()
+    return report
+  }
+}
+
+/// What PersistentCacheKit stores under a key.
+private struct CachedItem<Value: Decodable>: Decodable {
+  var expiration: Date?
+  var value: Value
+
+  init(_ entry: StorageEntry) throws {
+    do {
+      self = try PropertyListDecoder().decode(CachedItem.self, from: entry.data)
+    } catch {
+      throw StorageError(
+        .decodingFailed, "The \(entry.data.count) bytes of \(entry.key) are not a cached \(Value.self).",
+        underlying: error)
+    }
+  }
+}

@@ -1,0 +1,51 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+enum DatabasePath {
+  /// The path of the database at a URL, or of the only one in the directory there.
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if there is none, or more than one.
+  static func find(at url: URL, isDatabase: (_ name: String) -> Bool) throws -> String {
+    let path = url.path(percentEncoded: false)
+    guard try isDirectory(path) else { return path }
+    var names: [String] = []
+    try FileDescriptor.openDirectory(atPath: path).forEachName { name, _ in
+      let name = String(cString: name)
+      if isDatabase(name) { names.append(name) }
+    }
+    guard let name = names.first, names.count == 1 else {
+      throw StorageError(
+        .unsupported,
+        names.isEmpty
+          ? "There is no database in the directory \(path)."
+          : "There are several databases in the directory \(path): \(names.sorted().joined(separator: ", ")). Say which."
+      )
+    }
+    return path.hasSuffix("/") ? path + name : "\(path)/\(name)"
+  }
+
+  /// Whether the path leads to a directory, through symbolic links or not.
+  ///
+  /// - Throws: `StorageError` with code `io` if there is nothing.
+  static func isDirectory(_ path: String) throws -> Bool {
+    var isDirectory = false
+    guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) else {
+      throw StorageError(.io, "There is nothing at \(path).")
+    }
+    return isDirectory
+  }
+}
+
+/// Does work that waits for the disk on a thread that may wait (rule C5).
+func onDedicatedThread<Result: Sendable>(
+  _ work: @escaping @Sendable () throws -> Result
+) async throws -> Result {
+  let thread = DedicatedThread()
+  defer { thread.stop() }
+  return try await thread.run(work)
+}

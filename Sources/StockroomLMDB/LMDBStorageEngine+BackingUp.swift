@@ -1,0 +1,60 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension LMDBStorageEngine: BackupEngine {
+  /// Writes the entries into a new database, in the order of keys, which fills its pages and leaves none free.
+  ///
+  /// Reads one snapshot on a thread of its own: neither reads nor writes wait for it, and pages that are replaced meanwhile are used again
+  /// only afterwards, so that the database may grow by what is written. `mdb_env_copyfd2` would have to keep the map in its place
+  /// all that time, and so make a write wait that needs a larger one, and readers with it.
+  public func backUp(to directory: FileManager.Directory) async throws {
+    try await BackupDirectory.make(at: directory) { unfinished in
+      try await readApart { read, flag in
+        try LMDBHandle.makeCopy(of: read.snapshot, in: unfinished.path, flag)
+      }
+    }
+  }
+}
+
+extension LMDBStorageEngine: SnapshotStreamingEngine {
+  package func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
+    try await readApart { read, flag in
+      var keys: [(sequence: UInt64, key: CacheKey)] = []
+      try read.snapshot.forEachRecord { key, value in
+        try flag.check()
+        keys.append((try LMDBEntry(value).header().sequence, try CacheKey(stored: key)))
+      }
+      for key in keys.keysByCreation() {
+        try flag.check()
+        guard let entry = try read.snapshot.entry(of: key) else { throw LMDBError.corruptedEntry }
+        try body(StorageEntry(key: key, data: entry.data, header: entry.header()))
+      }
+    }
+  }
+
+  /// Lets `work` read one snapshot for as long as it takes, on a thread of its own.
+  private func readApart(
+    _ work: @escaping @Sendable (LMDBLongRead, CancellationFlag) throws -> Void
+  ) async throws {
+    try await gate.whileOpen {
+      try await shared.readLong { read in
+        try await DedicatedThread.runApart { flag in try work(read, flag) }
+      }
+    }
+  }
+}
+
+extension LMDBSnapshot {
+  /// Calls `body` with every key and what is stored under it, in the order of keys.
+  func forEachRecord(
+    _ body: (_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) throws -> Void
+  ) throws {
+    var cursor = try LMDBCursor(tree, from: UnsafeRawBufferPointer(start: nil, count: 0))
+    while let (key, value) = try cursor.next() { try body(key, value) }
+  }
+}

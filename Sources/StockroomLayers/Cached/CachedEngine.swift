@@ -1,0 +1,183 @@
+public import StockroomCore
+public import StockroomStore
+
+#if canImport(FoundationEssentials)
+  public import FoundationEssentials
+#else
+  public import Foundation
+#endif
+
+/// Keeps values in memory for an engine that is far away: what ``StockroomCore/StorageEngine/cached(limit:)`` returns.
+///
+/// ``read(key:)`` and ``keyExists(_:)`` are answered from memory where they can be; every other call goes to the engine below. A value, or
+/// that there is none, is kept once it has been read, or once a single write or removal has been acknowledged. The least recently used go
+/// first. O(1) for each call.
+///
+/// A change removes the value from memory before it begins, and what was read while a change was under way is not kept. So whatever is
+/// done through this engine, its copies and ``base``, a read returns what it would return without the cache.
+///
+/// For the changes of others there is the feed of the engine below, which is looked at in each read. What another engine, process or
+/// machine writes in the place is read once the feed has reported it, which takes milliseconds. Until then a read may return the value before
+/// it, where the engine below would not:
+///
+/// - Rules C2 and C3 are not kept for other engines on the place, and the capability `multiProcess` is not claimed.
+/// - While a server is away, or after a place on this machine was deleted (rule C6), what is in memory is read until the feed says so.
+/// - Transactions, batches and reads of many keys never look at the memory, so no update is lost. The streams of ``changes()`` are in step with
+///   it: who has received an element reads the change (rule X2).
+///
+/// An engine without the capability `changeFeed` has nothing kept for it.
+public struct CachedEngine<Base: StorageEngine>: StorageLayer {
+  /// The engine below.
+  public let base: Base
+  private let cache: CachedValues
+
+  init(base: Base, limit: CacheLimit) {
+    self.base = base
+    cache = CachedValues(limit: limit)
+  }
+
+  /// Those of the engine below, but for `multiProcess`.
+  public var capabilities: EngineCapabilities { base.capabilities.subtracting(.multiProcess) }
+
+  // MARK: Reading
+
+  /// The value in memory, or that of the engine below, which is kept then.
+  public func read(key: CacheKey) async throws -> Data? {
+    await followIfNeeded()
+    switch cache.beginRead(of: key) {
+    case .known(let value): return value
+    case .unknown(let ticket):
+      var value: Data??
+      defer { cache.endRead(of: key, ticket, value) }
+      let data = try await base.read(key: key)
+      value = .some(data)
+      return data
+    }
+  }
+
+  /// Known from memory, or asked of the engine below.
+  public func keyExists(_ key: CacheKey) async throws -> Bool {
+    if let value = cache.value(of: key) { return value != nil }
+    return try await base.keyExists(key)
+  }
+
+  /// Subscribes to the feed before the first value is kept.
+  private func followIfNeeded() async {
+    guard cache.claimSubscription() else { return }
+    do {
+      // What this cache has written itself it knows.
+      cache.follow(try await ChangeOrigin.$current.withValue(cache.origin) { try await base.changes() })
+    } catch let error as StorageError where error.code == .unsupported {
+      cache.follow(nil)
+    } catch {
+      // The read that comes next says what is wrong, and a later one tries again.
+      cache.subscriptionFailed()
+    }
+  }
+
+  // MARK: Writing
+
+  /// Writes the value, and keeps it once that is acknowledged.
+  public func write(_ data: Data, key: CacheKey) async throws {
+    try await changing(key, to: data) { try await base.write(data, key: key) }
+  }
+
+  /// Removes the value, and keeps that there is none once that is acknowledged.
+  public func remove(key: CacheKey) async throws {
+    try await changing(key, to: nil) { try await base.remove(key: key) }
+  }
+
+  /// Done by the engine below.
+  @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await changing(dataAndKeys.map(\.key)) { try await base.write(dataAndKeys) }
+  }
+
+  /// Done by the engine below.
+  @concurrent public func remove(keys: [CacheKey]) async throws {
+    try await changing(keys) { try await base.remove(keys: keys) }
+  }
+
+  /// Done by the engine below.
+  public func removeAllData() async throws {
+    try await changing(everything: true) { try await base.removeAllData() }
+  }
+
+  /// Done by the engine below.
+  @concurrent public func apply(_ operations: [StorageOperation]) async throws {
+    try await changing(operations.compactMap(\.key), everything: operations.contains { $0.key == nil }) {
+      try await base.apply(operations)
+    }
+  }
+
+  /// Done by the engine below.
+  @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await changing(entries.map(\.key)) { try await base.writeEntries(entries) }
+  }
+
+  /// A transaction of the engine below. What it reads does not come from memory.
+  public func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let change = CachedValues.Change()
+    defer { cache.end(change) }
+    return try await base.withTransaction { [cache] in
+      try body(CachedTransaction(base: $0, cache: cache, change: change))
+    }
+  }
+
+  private func changing(_ key: CacheKey, to value: Data?, _ work: () async throws -> Void) async throws {
+    let change = CachedValues.Change()
+    cache.begin(change, of: [key])
+    var written: Data??
+    defer { cache.end(change, written: written.map { (key, $0) }) }
+    // A change with an origin of its own, such as that of a Store, comes back through the feed, and others' changes of the key cannot be told
+    // from it.
+    guard ChangeOrigin.current == nil else { return try await work() }
+    try await ChangeOrigin.$current.withValue(cache.origin) { try await work() }
+    written = .some(value)
+  }
+
+  private func changing(
+    _ keys: [CacheKey] = [], everything: Bool = false, _ work: () async throws -> Void
+  ) async throws {
+    let change = CachedValues.Change()
+    cache.begin(change, of: keys, everything: everything)
+    defer { cache.end(change) }
+    try await work()
+  }
+
+  // MARK: The rest
+
+  /// Those of the engine below. Once an element has been received, the change is read through this engine too (rule X2).
+  public func changes() async throws -> StorageChanges {
+    try await base.changes().mapping { [cache] in
+      cache.forget($0)
+      return $0
+    }
+  }
+
+  /// Forgets what is in memory, and closes the engine below.
+  public func close() async throws {
+    cache.stop()
+    try await base.close()
+  }
+}
+
+extension StorageEngine {
+  /// This engine, with the values that were used last in memory. See ``CachedEngine``.
+  ///
+  /// For an engine far away, such as PostgreSQL. One on this machine reads its values from memory already.
+  ///
+  /// - Parameter limit: How many entries, and bytes of values, are in memory. A key takes its own bytes and some hundred more.
+  public func cached(limit: CacheLimit) -> CachedEngine<Self> { CachedEngine(base: self, limit: limit) }
+}
+
+extension StorageOperation {
+  /// The key that is written or removed; nil if all of them are.
+  fileprivate var key: CacheKey? {
+    switch self {
+    case .write(_, let key), .remove(let key): key
+    case .removeAll: nil
+    }
+  }
+}

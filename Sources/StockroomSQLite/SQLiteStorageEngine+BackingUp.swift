@@ -1,0 +1,56 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension SQLiteStorageEngine: BackupEngine {
+  /// Writes the database again into a file of the same name in the directory, with `VACUUM INTO`.
+  ///
+  /// One read transaction on a connection and a thread of its own: neither reads nor writes wait for it, and none of them makes it begin
+  /// again, as `sqlite3_backup_step` does when another process writes between two steps. The log cannot start over meanwhile, so that it
+  /// grows by what is written, and a write that finds 16 MiB in it waits as it does for any long read: see "The log". The copy has no
+  /// free pages, and nothing of what was removed.
+  public func backUp(to directory: FileManager.Directory) async throws {
+    let database = try database
+    try await BackupDirectory.make(at: directory) { unfinished in
+      let name = URL(filePath: database.path).lastPathComponent
+      try await database.readApart { try $0.copy(to: name, in: unfinished.path) }
+    }
+  }
+}
+
+extension SQLiteStorageEngine: SnapshotStreamingEngine {
+  package func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
+    try await database.readApart { connection in
+      try connection.transaction(.beginReading) {
+        var keys: [(sequence: UInt64, key: CacheKey)] = []
+        try connection.run(.allSequences) { statement in
+          while try statement.step() {
+            keys.append((UInt64(clamping: statement.number(at: 1)), try statement.key(at: 0)))
+          }
+        }
+        for key in keys.keysByCreation() {
+          try connection.checkInterruption()
+          if let entry = try connection.entry(of: key) { try body(entry) }
+        }
+      }
+    }
+  }
+}
+
+extension SQLiteConnection {
+  /// Writes the database as it is now into a new file in a directory, and waits until it is on the disk.
+  fileprivate func copy(to name: String, in directory: String) throws {
+    try checkInterruption()
+    let file = try FileDescriptor.openDirectory(atPath: directory).makeFile(name, .owner)
+    guard let file else { throw StorageError(.io, "\(directory)/\(name) has been made by another program.") }
+    // Through no symbolic link, which SQLite is told to refuse.
+    let path = try FileManager.Directory(url: URL(filePath: directory)).resolvedPath + "/" + name
+    // SQLite takes an empty file for one that it may write: https://sqlite.org/lang_vacuum.html
+    try execute("VACUUM INTO '\(path.replacing("'", with: "''"))'")
+    try file.synchronize()
+  }
+}

@@ -1,0 +1,165 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+// MARK: - Keeping what newer programs have stored
+
+extension StorageEngine {
+  /// Applies operations in order, as one batch, unless one of them would replace a value of a newer version. A removal
+  /// removes it.
+  ///
+  /// In a transaction if the engine has those. Otherwise the values are read before: of what others write in between nothing
+  /// is known.
+  ///
+  /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
+  func apply(_ operations: [StorageOperation], keepingNewerThan version: Int) async throws {
+    let keys = operations.keysWrittenOver
+    if keys.isEmpty { return try await apply(operations) }
+    if capabilities.contains(.transactions) {
+      return try await withTransaction { transaction in
+        try transaction.rejectReplacing(keys, newerThan: version)
+        for operation in operations { try transaction.apply(operation) }
+      }
+    }
+    for (key, data) in try await readDataAndKeys(keys: keys) {
+      try data.rejectReplacing(key, newerThan: version)
+    }
+    try await apply(operations)
+  }
+}
+
+extension StorageTransaction {
+  func apply(_ operation: StorageOperation) throws {
+    switch operation {
+    case .write(let data, let key): try write(data, key: key)
+    case .remove(let key): try remove(key: key)
+    case .removeAll: try removeAll()
+    }
+  }
+
+  /// - Throws: `StorageError` with code `unsupported` if one of the keys has a value of a newer version.
+  func rejectReplacing(_ keys: [CacheKey], newerThan version: Int) throws {
+    // All at once, since each call is a round trip to a server.
+    guard try read(keys: keys).contains(where: { StoredVersion(of: $0).isNewer(than: version) }) else {
+      return
+    }
+    for key in keys { try read(key: key)?.rejectReplacing(key, newerThan: version) }
+  }
+}
+
+extension Data {
+  /// - Throws: `StorageError` with code `unsupported` if these are the stored bytes of a newer version.
+  func rejectReplacing(_ key: CacheKey, newerThan version: Int) throws {
+    let stored = StoredVersion(of: self)
+    guard stored.isNewer(than: version) else { return }
+    throw StorageError(newer: stored, than: version, of: key, "is not replaced by one of an older version")
+  }
+}
+
+extension [StorageOperation] {
+  /// The keys whose present values are replaced, each once: those that are written before they are removed.
+  var keysWrittenOver: [CacheKey] {
+    var keys: [CacheKey] = []
+    var settled: Set<CacheKey> = []
+    for operation in self {
+      switch operation {
+      case .write(_, let key): if settled.insert(key).inserted { keys.append(key) }
+      case .remove(let key): settled.insert(key)
+      case .removeAll: return keys
+      }
+    }
+    return keys
+  }
+}
+
+// MARK: - Rewriting
+
+/// Entries of older versions that are rewritten as one batch.
+struct RewritingBatch: Sendable {
+  /// The most entries of a batch.
+  static let keyLimit = 1_000
+  /// A batch is complete when so many bytes have been read.
+  private static let byteLimit = 1 << 20
+
+  /// The number of entries that have been read.
+  private(set) var examined = 0
+  private(set) var operations: [StorageOperation] = []
+  private(set) var unreadable: [UnreadableEntry] = []
+  private var byteCount = 0
+
+  var isFull: Bool { byteCount >= Self.byteLimit }
+
+  /// Adds an entry, to be written if its version is an older one.
+  ///
+  /// - Parameter rewrite: The bytes in the newest version; nil if they have that, or a newer one.
+  mutating func add(
+    _ key: CacheKey, _ stored: Data?, _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
+  ) {
+    examined += 1
+    guard let stored else { return }
+    byteCount += stored.count
+    do throws(StorageError) {
+      if let data = try rewrite(stored, key) { operations.append(.write(data, key: key)) }
+    } catch {
+      unreadable.append(UnreadableEntry(key: key, error: error))
+    }
+  }
+}
+
+extension StorageTransaction {
+  /// Rewrites as many of the entries as make a batch.
+  func rewrite(
+    _ keys: ArraySlice<CacheKey>, _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
+  ) throws -> RewritingBatch {
+    var batch = RewritingBatch()
+    for key in keys.prefix(RewritingBatch.keyLimit) where !batch.isFull {
+      batch.add(key, try read(key: key), rewrite)
+    }
+    for operation in batch.operations { try apply(operation) }
+    return batch
+  }
+}
+
+extension StorageEngine {
+  /// Rewrites as many of the entries as make a batch, in a transaction if the engine has those. Otherwise nobody may change the
+  /// entries at the same time.
+  func rewrite(
+    _ keys: ArraySlice<CacheKey>,
+    _ rewrite: @escaping @Sendable (Data, CacheKey) throws(StorageError) -> Data?
+  ) async throws -> RewritingBatch {
+    if capabilities.contains(.transactions) {
+      return try await withTransaction { try $0.rewrite(keys, rewrite) }
+    }
+    let batch = try await rewriting(keys, rewrite)
+    if !batch.operations.isEmpty { try await apply(batch.operations) }
+    return batch
+  }
+
+  /// The batch that rewrites as many of the entries as it holds.
+  func rewriting(
+    _ keys: ArraySlice<CacheKey>, _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
+  ) async throws -> RewritingBatch {
+    var batch = RewritingBatch()
+    for key in keys.prefix(RewritingBatch.keyLimit) where !batch.isFull {
+      batch.add(key, try await read(key: key), rewrite)
+    }
+    return batch
+  }
+}
+
+/// What was done to entries of older versions.
+public struct VersionRewriting: Sendable {
+  /// How many entries have been rewritten.
+  public internal(set) var rewritten = 0
+  /// The entries that could not be decoded, or are of a newer version. They are as they were.
+  public internal(set) var unreadable: [UnreadableEntry] = []
+
+  mutating func add(_ batch: RewritingBatch) {
+    rewritten += batch.operations.count
+    unreadable += batch.unreadable
+  }
+}

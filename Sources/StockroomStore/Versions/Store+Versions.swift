@@ -1,0 +1,90 @@
+import StockroomCore
+
+/// The progress of a ``Store`` in rewriting items of older versions.
+public enum StoreRewritingState: Sendable {
+  /// Items are rewritten when they are changed.
+  case notStarted
+  /// `completed` of `total` entries with an older version have been rewritten, or need it no more.
+  case rewriting(completed: Int, total: Int)
+  /// So many entries have been rewritten, and no item that the store has read is left in an older version.
+  case rewritten(Int)
+  /// A batch failed. The items are as they were, in both versions, and can be used.
+  case failed(any Error)
+}
+
+extension Store where Item: VersionedItem {
+  /// Starts to rewrite what has been read in older versions, in the background, unless that is in progress.
+  ///
+  /// Without this call, an item is stored in the newest version when it is inserted or updated.
+  ///
+  /// The entries are rewritten in batches of up to 1,000 entries and about 1 MiB, one after another, among the other changes of the
+  /// store: each as one step, which reads the entry, and leaves it alone if it has the newest version by now. No change of others
+  /// is lost (others than this store: if the engine has `EngineCapabilities.transactions`). ``items`` and ``events`` show nothing of
+  /// it; the entries keep their places and their `createdAt`, and get a new `updatedAt`. To others on the same place it is a change.
+  /// ``rewritingState`` shows the progress.
+  ///
+  /// Ends when no such entry is left, and when the store is released. If the process ends before that, another call after the
+  /// next loading goes on with what is left, since each entry says its version. If nothing is left, it costs nothing.
+  public func startRewritingOldVersions() {
+    if rewriting != nil { return }
+    let load = itemsState == .current ? nil : startLoading()
+    rewritingState = .rewriting(completed: 0, total: backend.versions.oldCount)
+    rewriting = Task { [weak self] in
+      do {
+        try await load?.value
+        var (completed, rewritten) = (0, 0)
+        while let batch = try await self?.rewriteBatch() {
+          completed += batch.examined
+          rewritten += batch.operations.count
+          self?.showRewritten(completed)
+        }
+        self?.endRewriting(.rewritten(rewritten))
+      } catch is CancellationError {
+        self?.endRewriting(.notStarted)
+      } catch {
+        self?.endRewriting(.failed(error))
+      }
+    }
+  }
+
+  /// Ends rewriting after the batch that is being written. Returns at once; ``oldVersionsHaveBeenRewritten()`` waits for the
+  /// end.
+  public func stopRewritingOldVersions() { rewriting?.cancel() }
+
+  /// Waits until rewriting has ended, if it was started.
+  ///
+  /// - Throws: the error of ``rewritingState``, if a batch failed: what the engine threw. `CancellationError` as soon as the caller
+  ///   is cancelled; rewriting continues.
+  public func oldVersionsHaveBeenRewritten() async throws {
+    try await rewriting?.waitUntilEnded()
+    if case .failed(let error) = rewritingState { throw error }
+  }
+
+  /// Rewrites some of the entries, as one batch. Returns nil if there are none.
+  private func rewriteBatch() async throws -> RewritingBatch? {
+    try Task.checkCancellation()
+    let keys = backend.versions.takeOld(RewritingBatch.keyLimit)
+    if keys.isEmpty { return nil }
+    let rewriting = StoreRewriting(keys)
+    do {
+      try await perform([.rewrite(rewriting)])
+    } catch {
+      backend.versions.noteOld(keys)
+      throw error
+    }
+    let batch = rewriting.result.withLock { $0 } ?? RewritingBatch()
+    backend.versions.noteOld(keys.dropFirst(batch.examined))
+    // What others have put in their place, and what a step has refused now: to be read again, and reported.
+    if !batch.unreadable.isEmpty { note(.keys(Set(batch.unreadable.map(\.key)))) }
+    return batch
+  }
+
+  private func showRewritten(_ completed: Int) {
+    rewritingState = .rewriting(completed: completed, total: completed + backend.versions.oldCount)
+  }
+
+  private func endRewriting(_ state: StoreRewritingState) {
+    rewriting = nil
+    rewritingState = state
+  }
+}

@@ -1,0 +1,64 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// Entries of older versions that a store rewrites as one batch, among its other changes.
+final class StoreRewriting: Sendable {
+  let keys: [CacheKey]
+  /// What was done, once that is known.
+  let result = MutexProtected<RewritingBatch?>(nil)
+
+  init(_ keys: [CacheKey]) { self.keys = keys }
+}
+
+extension StoreBackend {
+  /// Whether each write has to look for an entry of a newer version in its place.
+  ///
+  /// Where items have no versions, and no newer one has been seen, that would cost every write a read.
+  var keepsNewer: Bool { codec.isVersioned || versions.hasSeenNewer }
+
+  /// Applies the operations, as one batch.
+  ///
+  /// - Throws: `StorageError` with code `unsupported`, with nothing changed, if an entry of a newer version would be replaced.
+  func apply(_ operations: [StorageOperation]) async throws {
+    guard let engine else { return }
+    try await asOrigin {
+      if keepsNewer {
+        try await engine.apply(operations, keepingNewerThan: codec.version)
+      } else {
+        try await engine.apply(operations)
+      }
+    }
+  }
+
+  /// The item in an entry.
+  func decoded(_ entry: StorageEntry) throws(StorageError) -> Item {
+    do throws(StorageError) {
+      return try codec.decode(entry.data, of: entry.key)
+    } catch {
+      if error.isOfNewerVersion { versions.noteNewer() }
+      throw error
+    }
+  }
+
+  /// Rewrites as many of the entries as make a batch.
+  func perform(
+    _ rewriting: StoreRewriting, in transaction: any StorageTransaction
+  ) throws -> [KeyedStep<Item>] {
+    let batch = try transaction.rewrite(rewriting.keys[...], codec.rewritten)
+    rewriting.result.withLock { $0 = batch }
+    return []
+  }
+
+  /// As ``perform(_:in:)``, for engines without transactions: nobody else may write.
+  func batch(for rewriting: StoreRewriting) async throws -> Batch {
+    guard let engine else { return Batch() }
+    let batch = try await engine.rewriting(rewriting.keys[...], codec.rewritten)
+    rewriting.result.withLock { $0 = batch }
+    return Batch(operations: batch.operations)
+  }
+}

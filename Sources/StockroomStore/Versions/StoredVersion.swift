@@ -1,0 +1,87 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// The version that stored bytes say in front of what the codec has made.
+///
+/// The byte FF, `version `, the number in decimal digits, and a line feed. Bytes that do not begin like that are version 1.
+/// No text in UTF-8 begins with FF, and so no JSON and no XML; nor does a binary property list, a CBOR item, or a Protocol
+/// Buffers message: programs that know of no versions cannot decode it. What stands between `version ` and
+/// the line feed and is no number is from a newer version of this library, and counts as newer than all.
+struct StoredVersion: Hashable, Sendable {
+  private static let mark = Data([0xFF]) + Data("version ".utf8)
+  private static let lineFeed = UInt8(ascii: "\n")
+  /// No number that fits in an `Int` of 64 bits has more for certain.
+  private static let mostDigits = 18
+
+  /// Nil if it is newer than what this library reads.
+  let number: Int?
+  /// How many bytes stand in front of those of the codec.
+  let headerSize: Int
+
+  /// The version of stored bytes. O(1).
+  init(of data: Data) {
+    guard data.first == 0xFF, data.starts(with: Self.mark) else {
+      (number, headerSize) = (1, 0)
+      return
+    }
+    let rest = data.dropFirst(Self.mark.count).prefix(Self.mostDigits + 1)
+    let digits = rest.prefix { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+    let isNumber = digits.count < rest.count && rest[digits.endIndex] == Self.lineFeed
+    if isNumber, digits.first != UInt8(ascii: "0"), let number = Int(String(decoding: digits, as: UTF8.self))
+    {
+      self.number = number
+      headerSize = Self.mark.count + digits.count + 1
+    } else {
+      (number, headerSize) = (nil, 0)
+    }
+  }
+
+  func isNewer(than version: Int) -> Bool { number.map { $0 > version } ?? true }
+  func isOlder(than version: Int) -> Bool { number.map { $0 < version } ?? false }
+
+  /// The bytes of a version of which the codec has made `encoded`.
+  ///
+  /// Version 1 has nothing in front, as if there were no versions, unless its own bytes begin as if they said one.
+  static func bytes(_ encoded: Data, version: Int) -> Data {
+    if version == 1, !(encoded.first == 0xFF && encoded.starts(with: mark)) { return encoded }
+    return mark + Data("\(version)\n".utf8) + encoded
+  }
+}
+
+/// Why a stored value is left alone: its version is newer than those that the program knows.
+///
+/// It is the `underlying` error of a `StorageError` with code `StorageError.Code.unsupported`.
+public struct NewerVersionError: Error, Hashable, Sendable {
+  /// The stored version; nil if a newer version of this library has written it in a way of its own.
+  public let version: Int?
+  /// The newest version that the program knows: 1 for a type that is not a ``VersionedItem``.
+  public let newestKnown: Int
+
+  /// An error with both versions.
+  public init(version: Int?, newestKnown: Int) { (self.version, self.newestKnown) = (version, newestKnown) }
+}
+
+extension NewerVersionError: CustomStringConvertible {
+  /// Both versions, in a sentence.
+  public var description: String {
+    let stored = version.map { "has version \($0)" } ?? "is in a form that only a newer Stockroom can read"
+    return "It \(stored), and version \(newestKnown) is the newest that this program knows."
+  }
+}
+
+extension StorageError {
+  /// An error about the value of a key that a newer program has stored.
+  init(newer version: StoredVersion, than newestKnown: Int, of key: CacheKey, _ consequence: String) {
+    self.init(
+      .unsupported, "The value of \(key) has been stored by a newer program, and \(consequence).",
+      underlying: NewerVersionError(version: version.number, newestKnown: newestKnown))
+  }
+
+  /// Whether it is about a value that a newer program has stored.
+  var isOfNewerVersion: Bool { underlying is NewerVersionError }
+}

@@ -1,0 +1,33 @@
+import StockroomCore
+
+/// What has been seen of versions in an engine: by a store or a storage of objects, which are copied.
+final class VersionLog: Sendable {
+  private struct State {
+    var hasSeenNewer = false
+    var old: Set<CacheKey> = []
+  }
+
+  private let state = MutexProtected(State())
+
+  /// Whether there has been a value of a newer version.
+  var hasSeenNewer: Bool { state.withLock { $0.hasSeenNewer } }
+
+  /// How many entries have an older version.
+  var oldCount: Int { state.withLock { $0.old.count } }
+
+  func noteNewer() { state.withLock { $0.hasSeenNewer = true } }
+
+  /// Notes that the entry has an older version, so that it can be rewritten.
+  func noteOld(_ key: CacheKey) { state.withLock { _ = $0.old.insert(key) } }
+
+  func noteOld(_ keys: some Sequence<CacheKey>) { state.withLock { $0.old.formUnion(keys) } }
+
+  /// Removes some of the entries with older versions, and returns them.
+  func takeOld(_ count: Int) -> [CacheKey] {
+    state.withLock { state in
+      let taken = Array(state.old.prefix(count))
+      for key in taken { state.old.remove(key) }
+      return taken
+    }
+  }
+}

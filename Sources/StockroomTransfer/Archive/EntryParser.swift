@@ -1,0 +1,106 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// Takes entries apart that come in pieces of any length.
+struct EntryParser {
+  private struct Entry {
+    let key: CacheKey
+    let createdAt: Timestamp
+    let updatedAt: Timestamp
+    /// The bytes of the value that are still to come.
+    var missing: Int
+    var data = Data()
+  }
+
+  /// Whether values are kept. Otherwise entries have empty ones, and memory is bounded whatever the entries say.
+  private let keepsValues: Bool
+  private let maximumValueSize: Int
+  /// The header and the key of the next entry, as far as they have come.
+  private var head: [UInt8] = []
+  private var entry: Entry?
+  /// The first value that is larger than allowed.
+  private(set) var tooLargeValue: (key: CacheKey, size: Int)?
+  private(set) var entryCount = 0
+  private(set) var contentSize = 0
+
+  init(keepsValues: Bool, maximumValueSize: Int) {
+    self.keepsValues = keepsValues
+    self.maximumValueSize = maximumValueSize
+  }
+
+  /// Whether the last entry is complete.
+  var isBetweenEntries: Bool { head.isEmpty && entry == nil }
+
+  /// Calls `body` with each entry that the bytes complete.
+  mutating func parse(_ bytes: UnsafeRawBufferPointer, _ body: (StorageEntry) throws -> Void) throws {
+    var rest = bytes
+    func take(_ wanted: Int) -> UnsafeRawBufferPointer {
+      let count = min(max(0, wanted), rest.count)
+      defer { rest = UnsafeRawBufferPointer(rebasing: rest[count...]) }
+      return UnsafeRawBufferPointer(rebasing: rest[..<count])
+    }
+    while true {
+      if var current = entry.take() {
+        let part = take(current.missing)
+        if keepsValues { current.data.append(contentsOf: part) }
+        current.missing -= part.count
+        guard current.missing == 0 else {
+          entry = current
+          return
+        }
+        try body(
+          StorageEntry(
+            key: current.key, data: current.data, createdAt: current.createdAt.date,
+            updatedAt: current.updatedAt.date))
+      }
+      if rest.isEmpty { return }
+      // Of an entry that begins in an earlier block there may be a part of the key already.
+      head.append(contentsOf: take(ArchiveFormat.entryHeaderSize - head.count))
+      guard head.count >= ArchiveFormat.entryHeaderSize else { return }
+      let size = ArchiveFormat.entryHeaderSize + (try keySize())
+      head.append(contentsOf: take(size - head.count))
+      guard head.count == size else { return }
+      entry = try nextEntry()
+      head.removeAll(keepingCapacity: true)
+    }
+  }
+
+  private func keySize() throws -> Int {
+    let size = head.withUnsafeBytes { Int($0.number(at: 0, as: UInt16.self)) }
+    guard 1...CacheKey.maximumLength ~= size else { throw ArchiveDamage("a key has \(size) bytes") }
+    return size
+  }
+
+  private mutating func nextEntry() throws -> Entry {
+    try head.withUnsafeBytes { head in
+      let key = CacheKey(utf8: UnsafeRawBufferPointer(rebasing: head[ArchiveFormat.entryHeaderSize...]))
+      guard let key else { throw ArchiveDamage("a key is not UTF-8") }
+      guard let size = Int(exactly: head.number(at: 2, as: UInt64.self)),
+        case let (sum, isTooLarge) = contentSize.addingReportingOverflow(size),
+        !isTooLarge, sum <= .max - CacheKey.maximumLength
+      else { throw ArchiveDamage("its entries have more bytes than can be counted") }
+      if size > maximumValueSize {
+        tooLargeValue = tooLargeValue ?? (key, size)
+        // Without values nothing is lost by going on: the archive may be corrupted, which is said first.
+        if keepsValues { throw ArchiveDamage("a value is larger than it was before") }
+      }
+      contentSize = sum + key.value.utf8.count
+      entryCount += 1
+      return Entry(
+        key: key, createdAt: Timestamp(nanoseconds: head.number(at: 10)),
+        updatedAt: Timestamp(nanoseconds: head.number(at: 18)), missing: size)
+    }
+  }
+}
+
+/// What is wrong with an archive. ``ArchiveScanner`` makes a `StorageError` of it, which names the archive.
+struct ArchiveDamage: Error {
+  let reason: String
+
+  init(_ reason: String) { self.reason = reason }
+}

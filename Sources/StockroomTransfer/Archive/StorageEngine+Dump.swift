@@ -1,0 +1,95 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension StorageEngine {
+  /// Writes every entry to an archive: one file, compressed and with checksums, that ``restore(from:merging:maximumValueSize:progress:)`` of any
+  /// engine reads.
+  ///
+  /// The entries are those of one moment during the call, with their times and in the order in which their keys were first written,
+  /// while others read and write. What that costs depends on the engine:
+  ///
+  /// | engine | memory | writes meanwhile |
+  /// |---|---|---|
+  /// | SQLite, LMDB, LevelDB | the keys, and one entry | go on |
+  /// | files | the keys, and one entry | wait until all entries have been read |
+  /// | others with `snapshotReads`, all layers in front of such included | all entries | go on |
+  /// | others with `transactions` | all entries | wait while all values are compared |
+  /// | all others | throws `unsupported`, unless `requiringOneMoment` is false | |
+  ///
+  /// The file is written under a name that begins with a dot and has `.partial-` in it, and gets its own once all of it is on the
+  /// disk. It belongs to the owner alone (0600). O(N).
+  ///
+  /// - Parameters:
+  ///   - url: Where the archive is to be. The directory must be there.
+  ///   - replacing: Whether a file that is there already is replaced.
+  ///   - requiringOneMoment: Whether an engine that cannot show one moment is refused. Otherwise its entries are each of their
+  ///     own moment, and ``ArchiveSummary/isOneMoment`` is false.
+  ///   - progress: Called after each block of a megabyte, on a thread of the engine's, which waits for it.
+  /// - Returns: What is in the archive.
+  /// - Throws: `StorageError` with code `unsupported` if there is something at the URL that is not to be replaced, or the engine cannot show one
+  ///   moment; `diskFull`, `permissionDenied`, `readOnly` or `io` if the file cannot be written; otherwise as `readAllEntries()`;
+  ///   `CancellationError`. Nothing is left then.
+  @discardableResult
+  public func dump(
+    to url: URL, replacing: Bool = false, requiringOneMoment: Bool = true,
+    progress: (@Sendable (ArchiveProgress) -> Void)? = nil
+  ) async throws -> ArchiveSummary {
+    try await dump(requiringOneMoment, progress) { try ArchiveFile(url, replacing: replacing) }
+  }
+
+  /// Writes every entry to a descriptor, such as standard output, as an archive.
+  ///
+  /// As ``dump(to:replacing:requiringOneMoment:progress:)``, but that what has been written until something fails stays, and is no
+  /// archive, since it has no end. The descriptor stays the caller's, and is not synced.
+  @discardableResult
+  public func dump(
+    toDescriptor descriptor: Int32, requiringOneMoment: Bool = true,
+    progress: (@Sendable (ArchiveProgress) -> Void)? = nil
+  ) async throws -> ArchiveSummary {
+    try await dump(requiringOneMoment, progress) { try ArchiveStream(descriptor: descriptor) }
+  }
+
+  private func dump(
+    _ requiringOneMoment: Bool, _ progress: (@Sendable (ArchiveProgress) -> Void)?,
+    _ open: @escaping @Sendable () throws -> some ArchiveOutput
+  ) async throws -> ArchiveSummary {
+    let source = try EntrySource(self, requiringOneMoment: requiringOneMoment)
+    let isOneMoment = source.isOneMoment
+    let thread = DedicatedThread()
+    defer { thread.stop() }
+    let output = try await thread.run { try open() }
+    do {
+      let writer = try await thread.run {
+        SharedWriter(
+          try ArchiveWriter(isOneMoment: isOneMoment, progress: progress, write: { try output.append($0) }))
+      }
+      try await source.forEachEntry { entry in try writer.withLock { try $0.append(entry) } }
+      try Task.checkCancellation()
+      return try await thread.run {
+        let summary = try writer.withLock { try $0.finish() }
+        try output.finish()
+        return summary
+      }
+    } catch {
+      // The error that matters is the first one.
+      try? await thread.run { output.discard() }
+      throw error
+    }
+  }
+}
+
+/// A writer that threads hand over to one another.
+private final class SharedWriter: Sendable {
+  private let writer: MutexProtected<ArchiveWriter>
+
+  init(_ writer: ArchiveWriter) { self.writer = MutexProtected(writer) }
+
+  func withLock<Result: Sendable>(_ body: (inout ArchiveWriter) throws -> Result) throws -> Result {
+    try writer.withLock { try body(&$0) }
+  }
+}

@@ -1,0 +1,113 @@
+import StockroomCore
+
+/// What makes one place like another: first the removals, then what is there already, then what is new.
+struct CopyPlan: Sendable {
+  var removed: [CacheKey] = []
+  /// What is replaced in its place.
+  var changed: [ListedEntry] = []
+  /// What is written behind everything else, in this order.
+  var missing: [ListedEntry] = []
+
+  var isEmpty: Bool { removed.isEmpty && changed.isEmpty && missing.isEmpty }
+
+  var writtenCount: Int { changed.count + missing.count }
+
+  private init() {}
+}
+
+/// How much of two entries has to be the same for one to be a copy of the other.
+struct CopyComparison: Sendable {
+  /// Whether the target stores the times of others.
+  let comparesTimes: Bool
+
+  /// What is as exact as an engine has to be. Engines that tell entries apart by sequences store whole nanoseconds.
+  private static let tolerance: Int64 = 2_000_000
+
+  /// Whether the two were created at the same time.
+  func isSameEntry(_ source: ListedEntry, _ target: ListedEntry) -> Bool {
+    source.key == target.key
+      && (!comparesTimes || isSame(source.times.createdAt, target.times.createdAt, target))
+  }
+
+  /// Whether nothing has to be written.
+  func isCopy(_ source: ListedEntry, _ target: ListedEntry) -> Bool {
+    isSameEntry(source, target) && source.hasSameValue(as: target)
+      && (!comparesTimes || isSame(source.times.updatedAt, target.times.updatedAt, target))
+  }
+
+  private func isSame(_ source: Timestamp, _ target: Timestamp, _ entry: ListedEntry) -> Bool {
+    if entry.sequence != nil { return source.date == target.date }
+    return abs(source.nanoseconds - target.nanoseconds) <= Self.tolerance
+  }
+}
+
+extension CopyPlan {
+  /// What leaves in the target what is in the source, in the same order, and nothing else.
+  ///
+  /// What the target has of the beginning of the source stays: all of it, if a copy was ended on the way. What is in another place
+  /// than in the source is removed and written again, since new entries come last.
+  init(from source: EntryListing, to target: EntryListing, _ comparison: CopyComparison) {
+    // A target whose times are not those of the source has no order that could be compared.
+    guard comparison.comparesTimes else {
+      self.init(ofSome: source, to: target, comparison)
+      return
+    }
+    self.init()
+    var next = 0
+    for entry in target.entries {
+      guard next < source.entries.count, comparison.isSameEntry(source.entries[next], entry) else {
+        removed.append(entry.key)
+        continue
+      }
+      if !comparison.isCopy(source.entries[next], entry) { changed.append(source.entries[next]) }
+      next += 1
+    }
+    missing = Array(source.entries[next...])
+  }
+
+  /// What leaves in the target what is in the source, of some keys. The order is not looked at, but what was removed and written
+  /// again in the source is so in the target.
+  init(ofSome source: EntryListing, to target: EntryListing, _ comparison: CopyComparison) {
+    self.init()
+    var targets = target.byKey
+    for entry in source.entries {
+      guard let old = targets.removeValue(forKey: entry.key) else {
+        missing.append(entry)
+        continue
+      }
+      if !comparison.isSameEntry(entry, old) {
+        removed.append(entry.key)
+        missing.append(entry)
+      } else if !comparison.isCopy(entry, old) {
+        changed.append(entry)
+      }
+    }
+    removed += target.entries.map(\.key).filter { targets[$0] != nil }
+  }
+
+  /// What brings into the target what it has not, or not as late.
+  ///
+  /// - Parameter copied: What this copy has written before. Of that, what the source has no longer is removed.
+  init(
+    merging source: EntryListing, into target: EntryListing, copied: [CacheKey: ListedEntry],
+    _ comparison: CopyComparison
+  ) {
+    self.init()
+    let targets = target.byKey
+    var sources: Set<CacheKey> = []
+    for entry in source.entries {
+      sources.insert(entry.key)
+      guard let old = targets[entry.key] else {
+        missing.append(entry)
+        continue
+      }
+      let isOurs = copied[entry.key].map { comparison.isCopy($0, old) } ?? false
+      let isLater = old.times.updatedAt > entry.times.updatedAt && !isOurs
+      if !isLater, !comparison.isCopy(entry, old) { changed.append(entry) }
+    }
+    removed = copied.filter { key, entry in
+      guard !sources.contains(key), let old = targets[key] else { return false }
+      return comparison.isCopy(entry, old)
+    }.keys.sorted()
+  }
+}

@@ -1,0 +1,164 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// One copy under way: it compares source and target and does what makes them alike, again and again until they are.
+actor CopySession {
+  /// In a target that is not finished, there is an entry under this key.
+  private static let marker = CacheKey(verbatim: "stockroom: unfinished copy")
+  /// How many entries go into one batch.
+  private static let mostInBatch = 1_000
+  /// How often source and target are compared at the end, and made alike in between.
+  private static let maximumRounds = 3
+
+  private let source: any StorageEngine
+  private let target: any StorageEngine
+  private let options: CopyOptions
+  private let comparison: CopyComparison
+  private let progress: @Sendable (CopyProgress) -> Void
+  /// When merging, what has been written.
+  private var copied: [CacheKey: ListedEntry] = [:]
+  private var written = 0
+
+  init(
+    _ source: any StorageEngine, _ target: any StorageEngine, _ options: CopyOptions,
+    _ progress: @escaping @Sendable (CopyProgress) -> Void
+  ) {
+    self.source = source
+    self.target = target
+    self.options = options
+    self.progress = progress
+    comparison = CopyComparison(comparesTimes: target.capabilities.contains(.preservesTimestamps))
+  }
+
+  /// Throws unless the target is one to copy to, and marks it.
+  func begin() async throws {
+    if try await source.keyExists(Self.marker) {
+      throw StorageError(.unsupported, "The source is itself a copy that has not been finished.")
+    }
+    let isUnfinished = try await target.keyExists(Self.marker)
+    if options.target == .merge {
+      guard isUnfinished else { return }
+      throw StorageError(.unsupported, "The target holds a copy that has not been finished.")
+    }
+    if isUnfinished, options.target == .resume { return }
+    let count = try await target.keyCount()
+    guard count == 0 else {
+      throw StorageError(
+        .unsupported,
+        isUnfinished
+          ? "The target holds a copy that has not been finished, and is not to be resumed."
+          : "The target is not empty: it has \(count) entries.")
+    }
+    try await target.write(Data("This copy has not been finished.".utf8), key: Self.marker)
+  }
+
+  /// Makes the target like the source, as it is now.
+  func copyEverything() async throws { try await perform(compare().plan) }
+
+  /// Does so with some entries.
+  func copy(_ keys: Set<CacheKey>) async throws {
+    let keys = Array(keys)
+    let source = try await EntryListing(of: keys, in: source, batchSize: options.batchSize)
+    let target = try await EntryListing(of: keys, in: target, batchSize: options.batchSize)
+    if options.target == .merge {
+      let known = Dictionary(keys.compactMap { key in copied[key].map { (key, $0) } }) { $1 }
+      try await perform(CopyPlan(merging: source, into: target, copied: known, comparison))
+    } else {
+      try await perform(CopyPlan(ofSome: source, to: target, comparison))
+    }
+  }
+
+  /// Makes the target like the source, of which nothing changes any more, and verifies it.
+  func end() async throws -> CopySummary {
+    var last: EntryListing?
+    for _ in 0..<Self.maximumRounds {
+      let (source, plan) = try await compare()
+      if plan.isEmpty {
+        if options.target != .merge { try await target.remove(key: Self.marker) }
+        return CopySummary(
+          entries: source.entries.count, bytes: source.byteCount, written: written,
+          areTimesVerified: comparison.comparesTimes)
+      }
+      if let last, last.isSame(as: source) {
+        let key = (plan.changed + plan.missing).first?.key ?? plan.removed[0]
+        throw StorageError(
+          .corrupted,
+          "The target does not return what was written: \(plan.removed.count + plan.writtenCount) entries differ, of "
+            + "which one has the key \(key).")
+      }
+      last = source
+      try await perform(plan)
+    }
+    throw StorageError(.conflict, "The source is still being changed: the copy cannot be finished.")
+  }
+
+  // MARK: Steps
+
+  private func compare() async throws -> (source: EntryListing, plan: CopyPlan) {
+    let source = try await list(source, .reading)
+    let target = try await list(target, .verifying)
+    let plan =
+      options.target == .merge
+      ? CopyPlan(merging: source, into: target, copied: copied, comparison)
+      : CopyPlan(from: source, to: target, comparison)
+    return (source, plan)
+  }
+
+  private func list(_ engine: any StorageEngine, _ phase: CopyProgress.Phase) async throws -> EntryListing {
+    let keys = try await engine.allKeys().filter { $0 != Self.marker }
+    return try await EntryListing(of: keys, in: engine, batchSize: options.batchSize) {
+      [progress] entries, bytes in
+      progress(CopyProgress(phase: phase, entries: entries, bytes: bytes, totalEntries: keys.count))
+    }
+  }
+
+  private func perform(_ plan: CopyPlan) async throws {
+    for start in stride(from: 0, to: plan.removed.count, by: Self.mostInBatch) {
+      try Task.checkCancellation()
+      let keys = plan.removed[start..<min(start + Self.mostInBatch, plan.removed.count)]
+      try await target.remove(keys: Array(keys))
+      for key in keys { copied[key] = nil }
+    }
+    var state = CopyProgress(phase: .copying, entries: 0, bytes: 0, totalEntries: plan.writtenCount)
+    for entries in [plan.changed, plan.missing] { try await write(entries, &state) }
+  }
+
+  private func write(_ entries: [ListedEntry], _ state: inout CopyProgress) async throws {
+    var start = 0
+    while start < entries.count {
+      try Task.checkCancellation()
+      var end = start
+      var size = 0
+      while end < entries.count, end - start < Self.mostInBatch {
+        size += entries[end].size
+        if end > start, size > options.batchSize { break }
+        end += 1
+      }
+      // What has been removed since is left out.
+      let batch = try await source.readEntries(keys: entries[start..<end].map(\.key))
+      try await target.writeEntries(batch)
+      if options.target == .merge {
+        for entry in batch { copied[entry.key] = ListedEntry(entry) }
+      }
+      written += batch.count
+      state.entries += end - start
+      state.bytes += batch.reduce(0) { $0 + $1.data.count }
+      progress(state)
+      start = end
+    }
+  }
+}
+
+extension EntryListing {
+  /// Whether nothing has changed from one to the other.
+  fileprivate func isSame(as other: EntryListing) -> Bool {
+    entries.elementsEqual(other.entries) {
+      $0.key == $1.key && $0.times == $1.times && $0.sequence == $1.sequence && $0.hasSameValue(as: $1)
+    }
+  }
+}

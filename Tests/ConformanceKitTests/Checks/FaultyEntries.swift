@@ -1,0 +1,83 @@
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+// Engines that write the entries of others wrongly.
+
+extension FaultyEngineCase {
+  static let ofEntries: [FaultyEngineCase] = [
+    .init(
+      .w2, "loses the times of entries",
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
+    ) { LosesTimesOfEntries(base: $0) },
+    .init(.w2, "stores an entry as created after it was updated") { BelievesTimesOfEntries(base: $0) },
+    .init(.w3, "keeps the first of two entries of others") { KeepsFirstOfEntries(base: $0) },
+    .init(.w4, "validates keys of entries on the way") { ValidatesEntriesOnTheWay(base: $0) },
+    .init(.w4, "writes entries in parts") { WritesEntriesInParts(base: $0) },
+    .init(.r6, "writes entries in the order of their creation") { SortsEntriesByTime(base: $0) },
+  ]
+}
+
+struct LosesTimesOfEntries: FaultyEngine {
+  let base: ReferenceEngine
+}
+
+/// Remembers the times as they are.
+final class BelievesTimesOfEntries: FaultyEngine {
+  let base: ReferenceEngine
+  private let times = MutexProtected<[CacheKey: (createdAt: Date, updatedAt: Date)]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.writeEntries(entries)
+    // Only such as no entry has that is written in another way.
+    times.withLock { times in
+      for entry in entries where entry.createdAt > entry.updatedAt {
+        times[entry.key] = (entry.createdAt, entry.updatedAt)
+      }
+    }
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    let date = try await base.createdAt(key: key)
+    return times.withLock { $0[key]?.createdAt } ?? date
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    let date = try await base.updatedAt(key: key)
+    return times.withLock { $0[key]?.updatedAt } ?? date
+  }
+}
+
+struct KeepsFirstOfEntries: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    var keys: Set<CacheKey> = []
+    try await base.writeEntries(entries.filter { keys.insert($0.key).inserted })
+  }
+}
+
+struct ValidatesEntriesOnTheWay: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    if entries.allSatisfy({ (1...511).contains($0.key.value.utf8.count) }) {
+      return try await base.writeEntries(entries)
+    }
+    for entry in entries { try await base.writeEntries([entry]) }
+  }
+}
+
+struct WritesEntriesInParts: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    for entry in entries {
+      try await base.writeEntries([entry])
+      await Task.yield()
+    }
+  }
+}
+
+struct SortsEntriesByTime: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.writeEntries(entries.sorted { $0.createdAt < $1.createdAt })
+  }
+}

@@ -1,0 +1,34 @@
+// The Swift code of StockroomTransfer.md and BackingUp.md, which ReadmeTests compares with the pages.
+
+import Foundation
+import StockroomCore
+import StockroomSQLite
+import StockroomTransfer
+
+func archivePages(_ pages: SQLiteStorageEngine, in folder: URL) async throws {
+  let summary = try await pages.dump(to: folder.appending(path: "pages.archive"))
+  print("\(summary.entryCount) entries, \(summary.archiveSize) bytes")
+}
+
+func restorePages(from archive: URL) async throws -> SQLiteStorageEngine {
+  let pages = try SQLiteStorageEngine(directory: .documents(appendingPath: "Pages"))
+  try await pages.restore(from: archive)
+  return pages
+}
+
+func backUpPages(_ pages: some BackupEngine, in folder: URL) async throws {
+  let name = Date.now.formatted(.iso8601.year().month().day())
+  try await pages.backUp(to: .init(url: folder.appending(path: name)))
+}
+
+func archiveNotes(_ notes: some StorageEngine, to archive: URL) async throws {
+  try await notes.dump(to: archive, replacing: true) { progress in
+    print(progress.entryCount)
+  }
+}
+
+func mergeNotes(from archive: URL, into notes: some StorageEngine) async throws {
+  let summary = try await Archive.verify(archive)
+  guard summary.isOneMoment else { return }
+  try await notes.restore(from: archive, merging: true)
+}

@@ -1,0 +1,21 @@
+// The Swift code of StockroomImport.md, which ReadmeTests compares with the page.
+
+import Foundation
+import StockroomImport
+import StockroomSQLite
+import StockroomStore
+
+struct Recipe: Codable, Sendable, Identifiable {
+  var id: String
+  var title: String
+}
+
+@MainActor
+func openRecipes() async throws -> Store<Recipe> {
+  let engine = try SQLiteStorageEngine(directory: .documents(appendingPath: "Stockroom/Recipes"))
+  if try await engine.keyCount() == 0 {
+    let source = BodegaSQLiteSource(at: .documentsDirectory.appending(path: "Recipes"))
+    try await source.import(into: engine, keys: .identifiers)
+  }
+  return try await Store<Recipe>(storage: engine)
+}

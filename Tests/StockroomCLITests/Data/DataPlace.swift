@@ -1,0 +1,68 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import Testing
+
+/// A place for the commands about data.
+struct DataPlace: Sendable, CustomTestStringConvertible {
+  let engine: String
+  let directory: URL
+
+  var url: String { "\(engine):\(directory.path)" }
+  var testDescription: String { engine }
+
+  static let engines = ["sqlite", "lmdb", "leveldb", "files"]
+
+  init(_ engine: String, in directory: URL, named name: String = "place") {
+    self.engine = engine
+    self.directory = directory.appending(path: name, directoryHint: .isDirectory)
+  }
+
+  /// Runs a command on the place, which succeeds.
+  @discardableResult
+  func run(_ command: String, _ arguments: String..., by script: String? = nil) async throws
+    -> CommandLineTool.Output
+  {
+    let output = try await CommandLineTool.run([command, url] + arguments, by: script)
+    try #require(output.status == 0, "\(command): \(output.standardError)")
+    #expect(output.standardError == "")
+    return output
+  }
+
+  /// Runs a command on the place, which fails with one line, and returns that.
+  func failure(_ command: String, _ arguments: String..., status: Int32 = 1) async throws -> String {
+    let output = try await CommandLineTool.run([command, url] + arguments)
+    #expect(output.status == status)
+    #expect(output.standardOutput == "")
+    #expect(output.errorLines.count == 1, "\(output.standardError)")
+    return output.standardError
+  }
+
+  /// Lets `body` use the engine in this process.
+  func withEngine<Result>(_ body: (any StorageEngine) async throws -> Result) async throws -> Result {
+    let engine = try await #require(try EngineCatalogue.select([engine]).first).open(directory, .process)
+    let result = try await body(engine)
+    try await engine.close()
+    return result
+  }
+
+  /// The files with their contents, by their paths.
+  func files() throws -> [String: Data] {
+    let paths = try FileManager.default.subpathsOfDirectory(atPath: directory.path)
+    return Dictionary(
+      uniqueKeysWithValues: paths.map { path in
+        (path, FileManager.default.contents(atPath: directory.appending(path: path).path) ?? Data())
+      })
+  }
+}
+
+/// The objects in lines of JSON.
+func objects(_ output: CommandLineTool.Output) throws -> [[String: any Sendable]] {
+  try output.lines.map {
+    try #require(JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: any Sendable])
+  }
+}
+
+extension CacheKey: ExpressibleByStringLiteral {
+  public init(stringLiteral text: String) { self.init(verbatim: text) }
+}

@@ -1,0 +1,100 @@
+import ArgumentParser
+import Foundation
+import Testing
+
+@testable import StockroomCLI
+
+@Suite("Places on the command line") struct PlaceTests {
+  @Test(
+    "A path is taken as it is written, and that of a URL is decoded",
+    arguments: [
+      ("sqlite:notes", "notes"), ("SQLite:notes", "notes"), ("sqlite:a b%20c", "a b%20c"),
+      ("sqlite:./a:b", "./a:b"), ("sqlite:/a", "/a"), ("sqlite:///a%20b%25", "/a b%"),
+      ("sqlite:///a b", "/a b"),
+      ("sqlite: x ", " x "), ("sqlite:a?b#c", "a?b#c"), ("sqlite:~x", "~x"),
+      ("sqlite:~/x", "\(NSHomeDirectory())/x"),
+    ])
+  func paths(text: String, path: String) throws {
+    guard case .local(.sqlite, path) = try Place(text) else {
+      Issue.record("\(try Place(text))")
+      return
+    }
+  }
+
+  @Test(
+    "An SQLite place is a directory or a file",
+    arguments: [
+      ("notes", "notes", "data"), ("notes/x.sqlite3", "notes/", "x"), ("x.sqlite3", ".", "x"),
+      ("/x.sqlite3", "/", "x"), ("a/.sqlite3", "a/.sqlite3", "data"),
+      ("notes.sqlite3/", "notes.sqlite3/", "data"),
+    ])
+  func databases(path: String, directory: String, filename: String) throws {
+    let location = try #require(SQLiteLocation(path: path))
+    #expect(location.directory == directory)
+    #expect(location.filename == filename)
+  }
+
+  @Test(
+    "A PostgreSQL place keeps what libpq takes, and is shown without user and password",
+    arguments: [
+      ("postgresql://h/db", "postgresql://h/db", "stockroom", "postgresql://h/db?namespace=stockroom"),
+      (
+        "postgres://u:p@h1:1,h2/db?sslmode=require&namespace=a%20b&password=p",
+        "postgresql://u:p@h1:1,h2/db?sslmode=require&password=p", "a b",
+        "postgresql://h1:1,h2/db?namespace=a b"
+      ),
+      (
+        "postgresql://u:p?w:x@h/db?namespace=n", "postgresql://u:p?w:x@h/db", "n",
+        "postgresql://h/db?namespace=n"
+      ),
+      (
+        "postgresql:///db?host=/tmp", "postgresql:///db?host=/tmp", "stockroom",
+        "postgresql:///db?namespace=stockroom"
+      ),
+    ])
+  func postgreSQL(text: String, connection: String, namespace: String, shown: String) throws {
+    guard case .postgreSQL(let url) = try Place(text) else {
+      Issue.record("\(try Place(text))")
+      return
+    }
+    #expect(url.connection == connection)
+    #expect(url.namespace == namespace)
+    #expect(url.description == shown)
+  }
+
+  @Test(
+    "Wrong places say what is wrong, and never show a password",
+    arguments: [
+      ("", "The place is empty."), ("notes", "does not say which engine"),
+      ("./sqlite:x", "does not say which engine"),
+      ("mysql://u:secret@h/x", "There is no engine for places that begin with mysql:."),
+      ("memory:", "What memory: keeps ends with the command."), ("sqlite:", "sqlite: needs a path"),
+      ("lmdb://host/x", "names a host"), ("files:///%", "is no URL"), ("files:///%00", "is no URL"),
+      ("postgresql:u:secret@h", "begins with postgresql://"),
+      ("postgresql://u:secret@h/x?namespace=", "is given once"),
+      ("postgresql://u:secret@h/x?namespace=a&namespace=b", "is given once"),
+    ])
+  func wrong(text: String, message: String) async throws {
+    let output = try await CommandLineTool.run("count", text)
+    #expect(output.status == 64)
+    #expect(output.errorLines.count == 1)
+    #expect(output.standardError.contains(message))
+    #expect(!output.standardError.contains("secret"))
+  }
+
+  @Test("A bare path says which places are there")
+  func suggestion() async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace("lmdb", in: directory)
+      try await place.run("put", "--create", "key", "--value", "1")
+      let output = try await CommandLineTool.run("count", place.directory.path)
+      #expect(output.status == 64)
+      #expect(output.standardError.contains("Places: lmdb:\(place.directory.path)"))
+      let other = try await CommandLineTool.run("count", "sqlite:\(place.directory.path)")
+      #expect(other.status == 1)
+      #expect(
+        other.standardError.hasSuffix(
+          "There is no such place, but there is an LMDB place: lmdb:\(place.directory.path).\n"))
+    }
+  }
+}

@@ -1,0 +1,43 @@
+import Foundation
+import StockroomKitSupport
+import Testing
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A pseudo-terminal.
+struct Terminal {
+  let controller: FileHandle
+  private let terminal: FileHandle
+  private let path: String
+
+  init() throws {
+    var descriptors: (controller: Int32, terminal: Int32) = (-1, -1)
+    try #require(openpty(&descriptors.controller, &descriptors.terminal, nil, nil, nil) == 0)
+    controller = FileHandle(fileDescriptor: descriptors.controller, closeOnDealloc: true)
+    terminal = FileHandle(fileDescriptor: descriptors.terminal, closeOnDealloc: true)
+    path = String(cString: try #require(ttyname(descriptors.terminal)))
+  }
+
+  /// Starts the command with the terminal as standard error, and as standard input if that is said.
+  func start(
+    _ arguments: [String], output: String = "/dev/null", isInput: Bool = false
+  ) throws -> LineProcess {
+    let script = #"terminal=$1 output=$2; shift 2; exec "$@" >"$output" 2>"$terminal""#
+    return try LineProcess(
+      ["/bin/sh", "-c", script + (isInput ? #" <"$terminal""# : ""), "sh", path, output]
+        + [CommandLineTool.url.path] + arguments)
+  }
+
+  /// What the command shows, until that is enough.
+  func show(until isEnough: (String) -> Bool) -> String {
+    var seen = ""
+    while !isEnough(seen) { seen += String(decoding: controller.availableData, as: UTF8.self) }
+    return seen
+  }
+}

@@ -1,0 +1,188 @@
+import Foundation
+import StockroomCore
+import StockroomImport
+import TestFixtures
+import Testing
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+struct HostileSourceTests {
+  let place: TemporaryDirectory
+
+  init() throws { place = try TemporaryDirectory() }
+
+  private var database: URL { place.appending("data.sqlite3") }
+
+  @Test(
+    "What is no database is refused with its path, and nothing is written", arguments: ["", "text", "SQLite"])
+  func noDatabase(_ content: String) async throws {
+    try Data(content.utf8).write(to: database)
+    try await expectRefusal(of: BodegaSQLiteSource(at: database), .corrupted, "data.sqlite3")
+    try await expectRefusal(of: PersistentCacheSource(at: database), .corrupted, "data.sqlite3")
+  }
+
+  @Test("A path that leads nowhere, to nothing in a directory, or to several databases is refused")
+  func paths() async throws {
+    try await expectRefusal(of: BodegaSQLiteSource(at: place.appending("missing")), .io, "missing")
+    try await expectRefusal(of: BodegaDiskSource(at: place.appending("missing")), .io, "missing")
+    try await expectRefusal(of: UserDefaultsSource(at: place.appending("missing")), .io, "missing")
+    try await expectRefusal(of: BodegaSQLiteSource(at: place.url), .unsupported, "no database")
+    try await expectRefusal(of: BodegaDiskSource(at: place.url), .unsupported, "no files")
+    for name in ["a.sqlite3", "b.sqlite3"] { try Data().write(to: place.appending(name)) }
+    try await expectRefusal(of: BodegaSQLiteSource(at: place.url), .unsupported, "a.sqlite3, b.sqlite3")
+    try await expectRefusal(of: BodegaDiskSource(at: place.appending("a.sqlite3")), .unsupported, "a.sqlite3")
+    try await expectRefusal(of: UserDefaultsSource(at: place.url), .unsupported)
+  }
+
+  @Test(
+    "Another program's database is refused",
+    arguments: [
+      "CREATE TABLE data (key TEXT PRIMARY KEY, value BLOB)",
+      "CREATE TABLE data (key, value, createdAt, updatedAt, other)",
+      "CREATE VIEW data AS SELECT 'k' AS key, x'00' AS value, '2020-01-01T00:00:00' AS createdAt, 1 AS updatedAt",
+      "CREATE TABLE cache_storage (key TEXT, data BLOB)",
+    ])
+  func otherPrograms(_ sql: String) async throws {
+    let other = try LegacyDatabase(at: database)
+    try other.execute(sql)
+    other.close()
+    try await expectRefusal(of: BodegaSQLiteSource(at: database), .unsupported, "data.sqlite3")
+    try await expectRefusal(of: PersistentCacheSource(at: database), .unsupported, "data.sqlite3")
+  }
+
+  @Test("Of several tables like Bodega's one has to be named")
+  func severalTables() async throws {
+    let several = try LegacyDatabase(.bodega, in: place.url)
+    try several.execute(LegacyDatabase.Layout.bodegaWithoutDefaults.creation)
+    try several.insert("a", Data())
+    several.close()
+    try await expectRefusal(of: BodegaSQLiteSource(at: database), .unsupported, "data, notes")
+    try await expectRefusal(of: BodegaSQLiteSource(at: database, table: "other"), .unsupported, "other")
+    #expect(try await BodegaSQLiteSource(at: database, table: "data").open().count == 1)
+    #expect(try await BodegaSQLiteSource(at: database, table: "notes").open().count == 0)
+  }
+
+  @Test(
+    "A row with a value of the wrong type is refused with its number, after 2,000 sound ones, and nothing is written",
+    arguments: [
+      "(x'00', x'00', '2020-01-01T00:00:00', '2020-01-01T00:00:00')",
+      "(NULL, x'00', '2020-01-01T00:00:00', '2020-01-01T00:00:00')",
+      "('k', 'text', '2020-01-01T00:00:00', '2020-01-01T00:00:00')",
+      "('k', NULL, '2020-01-01T00:00:00', '2020-01-01T00:00:00')",
+      "('k', x'00', NULL, '2020-01-01T00:00:00')", "('k', x'00', '2020-01-01T00:00:00', 1e300)",
+      "(CAST(x'FF' AS TEXT), x'00', '2020-01-01T00:00:00', '2020-01-01T00:00:00')",
+    ])
+  func wrongTypes(_ row: String) async throws {
+    let loose = try LegacyDatabase(at: database)
+    try loose.execute("CREATE TABLE data (key, value, createdAt, updatedAt)")
+    try loose.execute(
+      """
+      INSERT INTO data WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 2000)
+      SELECT 'key ' || i, x'01', '2019-01-01T00:00:00', '2019-01-01T00:00:00' FROM n
+      """)
+    try loose.execute("INSERT INTO data VALUES \(row)")
+    loose.close()
+    try await expectRefusal(of: BodegaSQLiteSource(at: database), .corrupted, "data.sqlite3", "row 2001")
+  }
+
+  @Test(
+    "The numbers in a cache's times are read only where they are times",
+    arguments: ["'soon'", "NULL", "-1", "1e300", "9e999"])
+  func wrongNumbers(_ time: String) async throws {
+    let cache = try LegacyDatabase(.persistentCache, in: place.url)
+    try cache.execute("INSERT INTO cache_storage VALUES ('k', x'00', \(time))")
+    cache.close()
+    try await expectRefusal(of: PersistentCacheSource(at: cache.url), .corrupted, "row 1", "time")
+  }
+
+  @Test("Damage anywhere in a database gives what was stored or an error with the path, never a trap")
+  func damage() async throws {
+    let sound = try LegacyDatabase(.bodega, in: place.url)
+    try sound.execute("BEGIN")
+    for number in 0..<60 { try sound.insert("key \(number)", Data("value \(number)".utf8)) }
+    try sound.execute("COMMIT")
+    sound.close()
+    let bytes = try Data(contentsOf: database)
+    var refused = 0
+    for (number, offset) in stride(from: 0, to: bytes.count, by: 97).enumerated() {
+      var damaged = bytes
+      for index in offset..<min(offset + 24, bytes.count) {
+        damaged[index] = UInt8(truncatingIfNeeded: number &* 31 &+ index)
+      }
+      try damaged.write(to: database)
+      let engine = RecordingEngine()
+      do {
+        try await BodegaSQLiteSource(at: database).import(into: engine, keys: .asStored)
+      } catch let error as StorageError {
+        refused += 1
+        #expect([.corrupted, .unsupported, .invalidKey].contains(error.code), "\(error)")
+        #expect(error.code == .invalidKey || error.description.contains("data.sqlite3"), "\(error)")
+        #expect(engine.entries.isEmpty, "\(error)")
+      }
+    }
+    #expect(refused > 30)
+    try bytes.prefix(bytes.count / 2).write(to: database)
+    try await expectRefusal(of: BodegaSQLiteSource(at: database), .corrupted, "data.sqlite3")
+  }
+
+  @Test(
+    "A symbolic link, a pipe and a file beyond a gigabyte among the files are refused",
+    arguments: ["link", "pipe", "huge"])
+  func planted(_ name: String) async throws {
+    try Data("1".utf8).write(to: place.appending("a"))
+    let file = place.appending(name)
+    let path = file.path(percentEncoded: false)
+    switch name {
+    case "link":
+      try FileManager.default.createSymbolicLink(at: file, withDestinationURL: place.appending("a"))
+    case "pipe": #expect(mkfifo(path, 0o600) == 0)
+    default:
+      try Data().write(to: file)
+      #expect(truncate(path, 1 << 40) == 0)
+    }
+    let code: StorageError.Code = name == "huge" ? .valueTooLarge : .unsupported
+    try await expectRefusal(of: BodegaDiskSource(at: place.url), code, "/\(name)")
+  }
+
+  @Test("A pipe in the place of a database, its log or a property list is refused, and not waited for")
+  func pipes() async throws {
+    let pipe = place.appending("pipe.sqlite3")
+    #expect(mkfifo(pipe.path(percentEncoded: false), 0o600) == 0)
+    try await expectRefusal(of: BodegaSQLiteSource(at: pipe), .unsupported, "pipe.sqlite3")
+    try await expectRefusal(of: UserDefaultsSource(at: pipe), .unsupported, "pipe.sqlite3")
+    let sound = try LegacyDatabase(.bodega, in: place.url)
+    sound.close()
+    #expect(mkfifo(database.path(percentEncoded: false) + "-wal", 0o600) == 0)
+    try await expectRefusal(of: BodegaSQLiteSource(at: database), .unsupported, "data.sqlite3-wal")
+  }
+
+  @Test("Directories and the files of the system are left out, and reported")
+  func omissions() async throws {
+    try Data("1".utf8).write(to: place.appending("a"))
+    for name in [".DS_Store", "._a"] { try Data().write(to: place.appending(name)) }
+    try FileManager.default.createDirectory(at: place.appending("sub"), withIntermediateDirectories: true)
+    try Data().write(to: place.appending("sub/b"))
+    let engine = RecordingEngine()
+    let report = try await BodegaDiskSource(at: place.url).import(into: engine)
+    #expect(engine.entries.map(\.key.value) == ["a"])
+    #expect(report.omissions.count == 3)
+    for (omission, name) in zip(report.omissions, ["._a", ".DS_Store", "sub"].sorted()) {
+      #expect(omission.contains(name))
+    }
+  }
+
+  @Test("A file that changes after the source was opened makes its entry throw")
+  func changedFile() async throws {
+    try Data("1".utf8).write(to: place.appending("a"))
+    let content = try await BodegaDiskSource(at: place.url).open()
+    try Data("22".utf8).write(to: place.appending("a"))
+    let error = #expect(throws: StorageError.self) { try content.entry(at: 0) }
+    #expect(error?.code == .locked)
+  }
+}

@@ -1,0 +1,237 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+import StockroomLayers
+import StockroomMemory
+import StockroomSQLite
+import StockroomStore
+import StockroomTestSupport
+import TestFixtures
+import Testing
+
+/// The last number that has been written under each key.
+private final class Acknowledged: Sendable {
+  let numbers = MutexProtected([0, 0, 0])
+}
+
+@Suite("Values in memory in front of an engine", .timeLimit(.minutes(10)))
+struct CachedEngineTests {
+  private let base = FailingStorageEngine(MemoryStorageEngine())
+  private let key = CacheKey(verbatim: "k")
+  private let value = Data("value".utf8)
+  private let other = Data("other".utf8)
+
+  /// How often the engine below has been asked for one value.
+  private var readCount: Int { base.calls.count { $0.method == .read } }
+
+  @Test("A value is read once, and that there is none too")
+  func keeps() async throws {
+    try await base.write(value, key: key)
+    let engine = base.cached(limit: .unlimited)
+    for _ in 0..<3 {
+      #expect(try await engine.read(key: key) == value)
+      #expect(try await engine.read(key: .init("absent")) == nil)
+      #expect(try await engine.keyExists(key))
+      #expect(try await engine.keyExists(.init("absent")) == false)
+    }
+    #expect(readCount == 2)
+    #expect(base.calls.count { $0.method == .keyExists } == 0)
+  }
+
+  @Test("What has been written or removed is in memory once it is acknowledged")
+  func keepsWrites() async throws {
+    let engine = base.cached(limit: .unlimited)
+    _ = try await engine.read(key: key)
+    base.resetCalls()
+    try await engine.write(value, key: key)
+    #expect(try await engine.read(key: key) == value)
+    try await engine.remove(key: key)
+    #expect(try await engine.read(key: key) == nil)
+    #expect(readCount == 0)
+  }
+
+  @Test("A write that fails, or whose acknowledgement is lost, leaves nothing in memory")
+  func failures() async throws {
+    let engine = base.cached(limit: .unlimited)
+    try await engine.write(value, key: key)
+    for (timing, found) in [(FailingStorageEngine.Timing.beforehand, value), (.afterwards, other)] {
+      base.failCall(with: StorageError(.io, "Lost"), timing) { $0.isWrite }
+      await #expect(throws: StorageError.self) { try await engine.write(other, key: key) }
+      #expect(try await engine.read(key: key) == found)
+    }
+    base.failCall(with: StorageError(.io, "Away")) { $0.method == .read }
+    try await engine.write([(key, value)])
+    await #expect(throws: StorageError.self) { try await engine.read(key: key) }
+    #expect(try await engine.read(key: key) == value)
+  }
+
+  @Test("While a write is under way the engine below is asked, and what it says is not kept")
+  func writesUnderWay() async throws {
+    let engine = base.cached(limit: .unlimited)
+    try await engine.write(value, key: key)
+    base.hold { $0.isWrite }
+    async let write: Void = engine.write(other, key: key)
+    try await base.waitForHeldCalls()
+    #expect(try await engine.read(key: key) == value)
+    base.release()
+    try await write
+    #expect(try await engine.read(key: key) == other)
+  }
+
+  @Test("What was asked for before a write is not kept after it")
+  func readsUnderWay() async throws {
+    try await base.write(value, key: key)
+    let engine = base.cached(limit: .unlimited)
+    _ = try await engine.read(key: .init("absent"))
+    for change in [
+      { try await engine.write(other, key: key) }, { try await engine.write([(key, other)]) },
+      { try await engine.remove(key: key) }, { try await engine.remove(keys: [key]) },
+      { try await engine.removeAllData() }, { try await engine.apply([.removeAll]) },
+      { try await engine.apply([.write(other, key: key), .remove(key: .init("another"))]) },
+      { try await base.write(other, key: key) },
+    ] as [() async throws -> Void] {
+      try await engine.write([(key, value)])
+      base.hold { $0.method == .read }
+      async let old = engine.read(key: key)
+      try await base.waitForHeldCalls()
+      try await change()
+      base.release()
+      _ = try await old
+      #expect(try await engine.read(key: key) == base.read(key: key))
+    }
+  }
+
+  @Test("Every way of changing an entry takes the old one out of memory")
+  func changes() async throws {
+    let engine = base.cached(limit: .unlimited)
+    let entry = StorageEntry(key: key, data: other, createdAt: .now, updatedAt: .now)
+    for change in [
+      { try await engine.write([(key, other)]) }, { try await engine.remove(keys: [key]) },
+      { try await engine.removeAllData() }, { try await engine.apply([.removeAll]) },
+      { try await engine.apply([.write(other, key: key), .remove(key: .init("another"))]) },
+      { try await engine.writeEntries([entry]) },
+      { try await engine.withTransaction { try $0.writeEntry(entry) } },
+      { try await engine.withTransaction { try $0.write(other, key: key) } },
+      { try await engine.withTransaction { try $0.remove(key: key) } },
+      { try await engine.withTransaction { try $0.removeAll() } },
+      { try await base.remove(key: key) }, { try await base.removeAllData() },
+    ] as [() async throws -> Void] {
+      try await engine.write(value, key: key)
+      #expect(try await engine.read(key: key) == value)
+      try await change()
+      #expect(try await engine.read(key: key) == base.read(key: key))
+    }
+  }
+
+  @Test("What another engine has written in the place is read once the feed has reported it")
+  func others() async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try SQLiteStorageEngine(directory: .init(url: directory.url)).cached(limit: .unlimited)
+    let second = try SQLiteStorageEngine(directory: .init(url: directory.url))
+    var changes = try await engine.changes().makeAsyncIterator()
+    for number in 0..<20 {
+      _ = try await engine.read(key: key)
+      let value = Data("\(number)".utf8)
+      try await second.write(value, key: key)
+      #expect(await changes.next() != nil)
+      #expect(try await engine.read(key: key) == value)
+    }
+    // Also if nobody else subscribes.
+    try await second.write(other, key: key)
+    while try await engine.read(key: key) != other { await Task.yield() }
+  }
+
+  @Test("What is written with an origin, as a store does, is read at once")
+  func origin() async throws {
+    let engine = base.cached(limit: .unlimited)
+    try await engine.write(value, key: key)
+    let origin = ChangeOrigin()
+    try await ChangeOrigin.$current.withValue(origin) { try await engine.write(other, key: key) }
+    #expect(try await engine.read(key: key) == other)
+  }
+
+  @Test("Beyond the limit the values that were used last stay")
+  func limits() async throws {
+    let keys = (0..<4).map { CacheKey(verbatim: "\($0)") }
+    try await base.write(keys.map { ($0, Data(repeating: 1, count: 100)) })
+    for limit in [CacheLimit(entries: 2), CacheLimit(bytes: 250)] {
+      let engine = base.cached(limit: limit)
+      for key in keys { _ = try await engine.read(key: key) }
+      base.resetCalls()
+      for key in keys.reversed() { _ = try await engine.read(key: key) }
+      #expect(base.calls.map(\.keys) == [[keys[1]], [keys[0]]])
+    }
+    let engine = base.cached(limit: CacheLimit(bytes: 99))
+    for _ in 0..<2 { _ = try await engine.read(key: keys[0]) }
+    #expect(base.calls.count { $0.keys == [keys[0]] && $0.method == .read } >= 3)
+  }
+
+  @Test("Without a feed nothing is kept; once it has failed to begin it is tried again")
+  func feed() async throws {
+    struct WithoutFeed: StorageLayer {
+      let base: FailingStorageEngine
+      func changes() async throws -> StorageChanges { throw StorageError(.unsupported, "No feed") }
+    }
+    let blind = WithoutFeed(base: base).cached(limit: .unlimited)
+    for _ in 0..<100 { _ = try await blind.read(key: key) }
+    #expect(readCount == 100)
+
+    base.resetCalls()
+    base.failCall(with: StorageError(.unavailable, "Away")) { $0.method == .changes }
+    let engine = base.cached(limit: .unlimited)
+    for _ in 0..<200 { _ = try await engine.read(key: key) }
+    #expect(readCount < 100)
+  }
+
+  @Test("A closed engine reads nothing from memory", arguments: [true, false])
+  func close(throughCache: Bool) async throws {
+    let engine = base.cached(limit: .unlimited)
+    try await engine.write(value, key: key)
+    _ = try await engine.read(key: key)
+    try await throughCache ? engine.close() : base.close()
+    let error = await #expect(throws: StorageError.self) { try await engine.read(key: key) }
+    #expect(error?.code == .closed)
+  }
+
+  @Test("Whatever tasks do at once, nobody reads a value older than what was acknowledged before")
+  func concurrent() async throws {
+    let memory = MemoryStorageEngine()
+    let engine = memory.cached(limit: CacheLimit(entries: 2))
+    let keys = (0..<3).map { CacheKey(verbatim: "\($0)") }
+    let acknowledged = Acknowledged()
+    @Sendable func number(_ data: Data?) -> Int {
+      data.flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
+    }
+    try await withThrowingTaskGroup { group in
+      for (index, key) in keys.enumerated() {
+        group.addTask {
+          for next in 1...1_500 {
+            let data = Data("\(next)".utf8)
+            switch next % 4 {
+            case 0: try await memory.write(data, key: key)
+            case 1: try await engine.write([(key, data)])
+            case 2: try await engine.withTransaction { try $0.write(data, key: key) }
+            default: try await engine.write(data, key: key)
+            }
+            acknowledged.numbers.withLock { $0[index] = next }
+          }
+        }
+        for _ in 0..<2 {
+          group.addTask {
+            var last = 0
+            while last < 1_500 {
+              let least = max(last, acknowledged.numbers.withLock { $0[index] })
+              last = number(try await engine.read(key: key))
+              if last < least {
+                Issue.record("\(last) was read after \(least).")
+                return
+              }
+              await Task.yield()
+            }
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+  }
+}

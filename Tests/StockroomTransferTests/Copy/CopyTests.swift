@@ -1,0 +1,135 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomLayers
+import StockroomMemory
+import StockroomTransfer
+import TestFixtures
+import Testing
+
+@Suite("Copies")
+struct CopyTests {
+  private static let engines = EngineCatalogue.onThisMachine.map(\.name)
+
+  @Test(
+    "A copy has the keys, values, times and order of the source, whatever the engines are",
+    arguments: engines, engines)
+  func pairs(source: String, target: String) async throws {
+    let directories = (try TemporaryDirectory(), try TemporaryDirectory())
+    let old = try await EngineCatalogue.open(source, in: directories.0.url)
+    let new = try await EngineCatalogue.open(target, in: directories.1.url)
+    let keys = hostileKeys(150)
+    try await fill(old, keys)
+    let summary = try await old.copy(to: new, options: CopyOptions(batchSize: 4_000))
+    let entries = try await old.readAllEntries()
+    #expect(entries.map(\.key) == keys)
+    #expect(try await new.readAllEntries() == entries)
+    #expect(summary.entries == 150)
+    #expect(summary.written == 150)
+    #expect(summary.bytes == entries.reduce(0) { $0 + $1.data.count })
+    #expect(summary.areTimesVerified)
+    for engine in [old, new] { try await engine.close() }
+  }
+
+  @Test(
+    "What is read through layers is copied, and written through others",
+    arguments: EngineCatalogue.layers.map(\.name))
+  func layers(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let layered = try await EngineCatalogue.open("memory+\(name)", in: directory.url)
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    try await fill(old, hostileKeys(150))
+    try await old.copy(to: layered)
+    try await layered.copy(to: new)
+    #expect(try await new.readAllEntries() == old.readAllEntries())
+  }
+
+  @Test("Values larger than a batch are copied, one at a time")
+  func largeValues() async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    for size in [0, 1, 300_000, 10, 200_000, 250_000, 5] {
+      try await old.write(Data(repeating: 7, count: size), key: CacheKey(verbatim: "\(size)"))
+    }
+    let progress = MutexProtected<[CopyProgress]>([])
+    try await old.copy(to: new, options: CopyOptions(batchSize: 100_000)) { state in
+      progress.withLock { $0.append(state) }
+    }
+    #expect(try await new.readAllEntries() == old.readAllEntries())
+    let batches = progress.withLock { $0 }.filter { $0.phase == .copying }.map(\.entries)
+    #expect(batches == [2, 3, 4, 5, 6, 7])
+    #expect(progress.withLock { $0.last }?.totalEntries == 7)
+  }
+
+  @Test("A target that is not empty is refused, and left as it is", arguments: [CopyTarget.refuse, .resume])
+  func refusal(policy: CopyTarget) async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    try await fill(old, hostileKeys(20))
+    try await new.write(Data("mine".utf8), key: CacheKey(verbatim: "a"))
+    let before = try await new.readAllEntries()
+    let error = await #expect(throws: StorageError.self) {
+      try await old.copy(to: new, options: CopyOptions(target: policy))
+    }
+    #expect(error?.code == .unsupported)
+    #expect(try await new.readAllEntries() == before)
+  }
+
+  @Test("A merge keeps what is in the target, and of what both have what was updated last")
+  func merge() async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    func entry(_ name: String, _ value: String, _ updatedAt: Double) -> StorageEntry {
+      StorageEntry(
+        key: CacheKey(verbatim: name), data: Data(value.utf8), createdAt: Date(timeIntervalSince1970: 5),
+        updatedAt: Date(timeIntervalSince1970: updatedAt))
+    }
+    let mine = [
+      entry("later here", "t", 20), entry("mine", "t", 10), entry("later there", "t", 10),
+      entry("same time", "t", 10),
+    ]
+    let yours = [
+      entry("new 1", "s", 10), entry("later there", "s", 20), entry("same time", "s", 10),
+      entry("later here", "s", 10), entry("new 0", "s", 10),
+    ]
+    try await new.writeEntries(mine)
+    try await old.writeEntries(yours)
+    for round in 0..<2 {
+      let summary = try await old.copy(to: new, options: CopyOptions(target: .merge))
+      #expect(
+        try await new.readAllEntries() == [mine[0], mine[1], yours[1], yours[2], yours[0], yours[4]])
+      #expect(summary.written == (round == 0 ? 4 : 0))
+    }
+  }
+
+  @Test("A target that does not return what was written is found out")
+  func alteration() async throws {
+    let old = MemoryStorageEngine()
+    try await fill(old, hostileKeys(40))
+    let alterations: [@Sendable (inout StorageEntry) -> Void] = [
+      { if $0.data.count == 11 { $0.data[3] ^= 1 } }, { $0.updatedAt += 0.001 }, { $0.createdAt -= 1 },
+      { $0.key = CacheKey(verbatim: $0.key.value.uppercased()) },
+    ]
+    for alter in alterations {
+      let error = await #expect(throws: StorageError.self) {
+        try await old.copy(to: Altering(base: MemoryStorageEngine(), alter: alter))
+      }
+      #expect(error?.code == .corrupted)
+    }
+  }
+
+  @Test("A source that changes all the time, without a feed, is found out")
+  func restlessness() async throws {
+    let error = await #expect(throws: StorageError.self) {
+      try await Restless(base: MemoryStorageEngine()).copy(to: MemoryStorageEngine())
+    }
+    #expect(error?.code == .conflict)
+  }
+
+  @Test("A target that cannot store the times of others gets keys and values, and says so")
+  func withoutTimes() async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    try await fill(old, hostileKeys(150))
+    #expect(try await !old.copy(to: WithoutTimes(base: new)).areTimesVerified)
+    let entries = try await (old.readAllEntries(), new.readAllEntries())
+    #expect(entries.0.map(\.key) == entries.1.map(\.key))
+    #expect(entries.0.map(\.data) == entries.1.map(\.data))
+  }
+}

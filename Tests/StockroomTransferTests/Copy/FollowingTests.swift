@@ -1,0 +1,104 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomMemory
+import StockroomTransfer
+import TestFixtures
+import Testing
+
+@Suite("Copies of what is in use")
+struct FollowingTests {
+  /// Each engine is a source and a target.
+  private static let pairs = [
+    ("memory", "sqlite"), ("sqlite", "files"), ("files", "lmdb"), ("lmdb", "leveldb"), ("leveldb", "memory"),
+  ]
+
+  @Test(
+    "What four tasks write, remove and write again while a place is copied is in the copy, and in its order",
+    arguments: pairs)
+  func tasks(source: String, target: String) async throws {
+    let directories = (try TemporaryDirectory(), try TemporaryDirectory())
+    let old = try await EngineCatalogue.open(source, in: directories.0.url)
+    let new = try await EngineCatalogue.open(target, in: directories.1.url)
+    let keys = hostileKeys(200)
+    try await fill(old, keys)
+    async let writing: Void = withThrowingTaskGroup(of: Void.self) { group in
+      for task in 0..<4 { group.addTask { try await Self.change(old, keys, task) } }
+      try await group.waitForAll()
+    }
+    let copy = try await EngineCopy(from: old, to: new, options: CopyOptions(batchSize: 2_000))
+    // Also while it is being followed.
+    for key in keys.prefix(10) { try await old.write(Data("last".utf8), key: key) }
+    try await writing
+    let summary = try await copy.finish()
+    let entries = try await old.readAllEntries()
+    #expect(summary.entries == entries.count)
+    #expect(try await new.readAllEntries() == entries)
+    for engine in [old, new] { try await engine.close() }
+  }
+
+  /// What one of the tasks does.
+  private static func change(_ engine: any StorageEngine, _ keys: [CacheKey], _ task: Int) async throws {
+    for step in 0..<60 {
+      let key = keys[(step * 31 + task * 7) % keys.count]
+      switch step % 5 {
+      case 0: try await engine.write(Data("\(task) \(step)".utf8), key: key)
+      case 1: try await engine.remove(key: key)
+      case 2: try await engine.apply([.remove(key: key), .write(Data("again \(step)".utf8), key: key)])
+      case 3: try await engine.write(Data(), key: CacheKey(verbatim: "new \(task) \(step)"))
+      default:
+        try await engine.writeEntries([
+          StorageEntry(key: key, data: Data("e".utf8), createdAt: .distantPast, updatedAt: .now)
+        ])
+      }
+      if task == 0, step == 30 { try await engine.removeAllData() }
+    }
+  }
+
+  @Test("A change of the source gets to the target before the copy is finished")
+  func following() async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let keys = hostileKeys(100)
+    try await fill(old, keys)
+    var changes = try await new.changes().makeAsyncIterator()
+    // A program that leaves out its own changes where it subscribes gets them copied all the same.
+    let copy = try await ChangeOrigin.$current.withValue(ChangeOrigin()) {
+      let copy = try await EngineCopy(from: old, to: new)
+      try await old.write(Data("followed".utf8), key: keys[3])
+      return copy
+    }
+    while try await new.read(key: keys[3]) != Data("followed".utf8) {
+      try #require(await changes.next() != nil)
+    }
+    try await copy.finish()
+    #expect(try await new.readAllEntries() == old.readAllEntries())
+  }
+
+  @Test("A merge follows the source, and keeps what is only in the target")
+  func merging() async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let keys = hostileKeys(30)
+    try await fill(old, keys)
+    let mine = CacheKey(verbatim: "mine")
+    try await new.write(Data(), key: mine)
+    let copy = try await EngineCopy(from: old, to: new, options: CopyOptions(target: .merge))
+    try await old.remove(key: keys[5])
+    try await old.write(Data("changed".utf8), key: keys[6])
+    try await old.remove(key: mine)
+    try await copy.finish()
+    #expect(Set(try await new.allKeys()) == Set(keys).subtracting([keys[5]]).union([mine]))
+    #expect(try await new.read(key: keys[6]) == Data("changed".utf8))
+  }
+
+  @Test("A copy that is cancelled while it follows can be resumed")
+  func cancelling() async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    try await fill(old, hostileKeys(50))
+    let copy = try await EngineCopy(from: old, to: new)
+    await copy.cancel()
+    try await old.write(Data(), key: CacheKey(verbatim: "later"))
+    let summary = try await old.copy(to: new)
+    #expect(summary.written == 1)
+    #expect(try await new.readAllEntries() == old.readAllEntries())
+  }
+}

@@ -1,0 +1,23 @@
+package import Foundation
+
+/// The modules that the tests were built with, for what they compile themselves.
+package enum BuiltModules {
+  /// Where they are; nil if they are not beside the tests.
+  package static let directory: URL? = {
+    var parent = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
+    for _ in 0..<5 {
+      let modules = parent.appending(path: "Modules", directoryHint: .isDirectory)
+      if FileManager.default.fileExists(atPath: modules.appending(path: "StockroomCore.swiftmodule").path) {
+        return modules
+      }
+      parent.deleteLastPathComponent()
+    }
+    return nil
+  }()
+
+  /// The arguments with which the compiler finds them, and the C modules that they import.
+  package static func compilerArguments(in directory: URL) -> [String] {
+    let package = URL(filePath: #filePath).appending(path: "../../..").standardized
+    return ["-I", directory.path, "-I", package.appending(path: "Sources/StockroomCChecksum/include").path]
+  }
+}
