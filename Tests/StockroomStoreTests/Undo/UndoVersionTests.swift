@@ -1,0 +1,41 @@
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import Testing
+
+@MainActor @Suite("Undo of the calls of a store whose items have versions") struct UndoVersionTests {
+  private let engine = MemoryStorageEngine()
+
+  @Test("An undo restores an older version as it was, and the rewriting of older versions is no call to undo")
+  func older() async throws {
+    try await ObjectStorage<FirstNote>(storage: engine).store(
+      FirstNote(id: "a", text: "first"), forKey: key("a"))
+    let bytes = try await engine.read(key: key("a"))
+    let store = try await Store<FourthNote>(storage: engine)
+    let items = store.items
+    store.undoLimit = StoreUndoLimit(calls: 10)
+    try await store.update("a") { $0.isDone = true }
+    #expect(try await store.undo())
+    #expect(try await engine.read(key: key("a")) == bytes && store.items == items)
+    store.startRewritingOldVersions()
+    try await store.oldVersionsHaveBeenRewritten()
+    #expect(try await engine.read(key: key("a")) != bytes && !store.canUndo)
+  }
+
+  @Test("A call that is recorded does not replace a newer version; undoing its removal restores it")
+  func newer() async throws {
+    let newer = FourthNote(id: "a", lines: ["fourth"])
+    try await ObjectStorage<FourthNote>(storage: engine).store(newer, forKey: key("a"))
+    let bytes = try await engine.read(key: key("a"))
+    let store = try await Store<ThirdNote>(storage: engine)
+    store.undoLimit = StoreUndoLimit(calls: 10)
+    let error = await #expect(throws: StorageError.self) {
+      try await store.insert(ThirdNote(id: "a", lines: []))
+    }
+    #expect(error?.code == .unsupported && !store.canUndo && store.unreadableEntries.count == 1)
+    try await store.removeAll()
+    #expect(try await engine.read(key: key("a")) == nil)
+    try await store.undo()
+    #expect(try await engine.read(key: key("a")) == bytes && store.unreadableEntries.count == 1)
+  }
+}
