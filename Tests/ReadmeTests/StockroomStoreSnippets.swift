@@ -32,8 +32,8 @@ struct Chore: Codable, Sendable, Identifiable {
   }
 }
 
-func organise(_ chores: Store<Chore>, _ chore: Chore) async throws {
-  await MainActor.run { chores.undoLimit = StoreUndoLimit(calls: 50) }
+@MainActor func organise(_ chores: Store<Chore>, _ chore: Chore) async throws {
+  chores.undoLimit = StoreUndoLimit(calls: 50)
 
   try await chores.update(chore) { $0.isDone = true }
   try await chores.remove(chore)
