@@ -75,7 +75,8 @@
         .allKeys,
         .createdAt, .updatedAt, .readAllEntries, .readEntries, .scan, .withTransaction:
         true
-      case .write, .writeMany, .apply, .remove, .removeMany, .removeAllData, .keyCount, .changes, .verify,
+      case .write, .writeMany, .writeEntries, .apply, .remove, .removeMany, .removeAllData, .keyCount,
+        .changes, .verify,
         .close:
         false
       }
