@@ -131,10 +131,11 @@ public protocol StorageEngine: Sendable {
   ///
   /// What moves data from one place to another uses this. An entry whose key is there already is replaced, times included, and
   /// keeps its place in the order; this is the one call after which ``updatedAt(key:)`` may be earlier than before. A later entry for the
-  /// same key wins. Times are stored as exactly as the engine stores its own.
+  /// same key wins. Times are stored as exactly as the engine stores its own. Those that it cannot store, and times of creation
+  /// behind that of the last write, become the nearest that it can, or are refused; the built-in engines refuse none.
   ///
-  /// Default, for engines that cannot store times of others: writes the values as one batch, so that the times are those of this
-  /// call.
+  /// Default, for engines without the capability ``EngineCapabilities/preservesTimestamps``: writes the values as one batch, so
+  /// that the times are those of this call.
   ///
   /// - Throws: as ``write(_:key:)``. One invalid key means that nothing is written.
   func writeEntries(_ entries: [StorageEntry]) async throws

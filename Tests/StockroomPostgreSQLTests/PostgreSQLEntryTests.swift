@@ -35,4 +35,31 @@ struct PostgreSQLEntryTests {
     try await engine.close()
     try await other.close()
   }
+
+  @Test("Entries with times and others in one commit each get theirs, whether or not they were there")
+  func times() async throws {
+    let engine = try await newEngine(newNamespace())
+    try await engine.write([(key(1), value(1)), (key(2), value(2))])
+    let created = try await engine.createdAt(key: key(2))
+    let dates = (Date(timeIntervalSince1970: -1.25), Date(timeIntervalSince1970: 1_000_000_000.000_000_25))
+    let given = [1, 4].map {
+      StorageEntry(key: key($0), data: value(10), createdAt: dates.0, updatedAt: dates.1)
+    }
+    let before = Date() - 0.002
+    try await engine.withTransaction { transaction in
+      try transaction.write(value(20), key: key(2))
+      for entry in given { try transaction.writeEntry(entry) }
+      try transaction.write(value(3), key: key(3))
+    }
+    let entries = try await engine.readAllEntries()
+    #expect(entries.map(\.key) == [1, 2, 4, 3].map(key))
+    #expect([entries[0], entries[2]] == given)
+    #expect(entries[1].createdAt == created)
+    #expect([entries[1].updatedAt, entries[3].createdAt].allSatisfy { $0 >= before })
+    try await engine.writeEntries([given[0]])
+    try await engine.write(value(5), key: key(1))
+    #expect(try await engine.createdAt(key: key(1)) == dates.0)
+    #expect(try await engine.updatedAt(key: key(1)) ?? before >= before)
+    try await engine.close()
+  }
 }
