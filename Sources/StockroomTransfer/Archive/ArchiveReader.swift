@@ -47,7 +47,9 @@ public final class ArchiveReader: Sendable {
   /// Reads an archive from a descriptor, such as standard input, and verifies all of it.
   ///
   /// What is no file, such as a pipe, is copied to a temporary file without a name meanwhile, since it is read twice. The
-  /// descriptor stays the caller's. A task that is cancelled goes on waiting for the next bytes, or the end. Throws as ``init(_:maximumValueSize:)``, and `diskFull` if there is no room for the copy.
+  /// descriptor stays the caller's. A task that is cancelled goes on waiting for the next bytes, or the end.
+  ///
+  /// Throws as ``init(_:maximumValueSize:)``, and `diskFull` if there is no room for the copy.
   public convenience init(
     descriptor: Int32, maximumValueSize: Int = ArchiveReader.defaultMaximumValueSize
   ) async throws {

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomLayers
 import StockroomMemory
 import StockroomTransfer
 import Synchronization
@@ -218,8 +219,18 @@ import Testing
     "Every archive of an engine under load shows one moment",
     arguments: engineNames + ["files+checksummed", "sqlite+compressed"])
   func underLoad(name: String) async throws {
-    let (place, archives) = (try TemporaryDirectory(), try TemporaryDirectory())
-    let engine = try await open(name, place.url)
+    let place = try TemporaryDirectory()
+    try await expectOneMoment(try await open(name, place.url))
+  }
+
+  @Test(
+    "Every archive of an engine under load shows one moment if the engine has transactions and no snapshots")
+  func transactionsUnderLoad() async throws {
+    try await expectOneMoment(EntryByEntryReader(base: MemoryStorageEngine()))
+  }
+
+  private func expectOneMoment(_ engine: any StorageEngine) async throws {
+    let archives = try TemporaryDirectory()
     try await Accounts.open(in: engine)
     try await Accounts.whileMoving(in: engine) {
       for number in 0..<5 { try await engine.dump(to: archives.appending("\(number)")) }
@@ -227,10 +238,27 @@ import Testing
     #expect(try await Accounts.sum(in: engine) == Accounts.sum)
     for number in 0..<5 {
       let restored = MemoryStorageEngine()
-      try await restored.restore(from: archives.appending("\(number)"))
+      let summary = try await restored.restore(from: archives.appending("\(number)"))
+      #expect(summary.isOneMoment)
       #expect(try await Accounts.sum(in: restored) == Accounts.sum)
     }
     try await engine.close()
+  }
+}
+
+/// An engine with transactions that reads all entries one by one, each at its own moment.
+private struct EntryByEntryReader: StorageLayer {
+  let base: MemoryStorageEngine
+
+  var capabilities: EngineCapabilities { base.capabilities.subtracting(.snapshotReads) }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    var entries: [StorageEntry] = []
+    for key in try await base.allKeys() {
+      entries += try await base.readEntries(keys: [key])
+      await Task.yield()
+    }
+    return entries
   }
 }
 
