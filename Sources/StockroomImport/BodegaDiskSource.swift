@@ -16,7 +16,7 @@ import StockroomCore
 /// The directory of a `DiskStorageEngine` of Bodega, or of the `DiskStorage` of its first version: a file for each entry.
 ///
 /// ```swift
-/// let source = BodegaDiskSource(at: .documentsDirectory.appending(path: "Notes"))
+/// let source = BodegaDiskSource(at: FileManager.Directory.documents(appendingPath: "Notes").url)
 /// try await source.import(into: engine)
 /// ```
 ///

@@ -9,7 +9,7 @@ import StockroomCore
 /// The database of a `SQLiteStorageEngine` of Bodega, which is also that of a store of Boutique.
 ///
 /// ```swift
-/// let source = BodegaSQLiteSource(at: .documentsDirectory.appending(path: "Notes"))
+/// let source = BodegaSQLiteSource(at: FileManager.Directory.documents(appendingPath: "Notes").url)
 /// let engine = try SQLiteStorageEngine(directory: .documents(appendingPath: "Stockroom/Notes"))
 /// try await source.import(into: engine)
 /// let store = try await Store<Note>(storage: engine)

@@ -10,7 +10,7 @@ import StockroomStore
 /// The database of a `SQLiteCacheStorage` of PersistentCacheKit.
 ///
 /// ```swift
-/// let source = PersistentCacheSource(at: .cachesDirectory.appending(path: "SQLiteCacheStorage.shared"))
+/// let source = PersistentCacheSource(at: FileManager.Directory.caches(appendingPath: "SQLiteCacheStorage.shared").url)
 /// try await source.import(into: cache, namespace: "com.example.app") { UUID(uuidString: $0) }
 /// ```
 ///

@@ -1,6 +1,7 @@
 // The Swift code of StockroomImport.md, which ReadmeTests compares with the page.
 
 import Foundation
+import StockroomCore
 import StockroomImport
 import StockroomSQLite
 import StockroomStore
@@ -14,8 +15,8 @@ struct Recipe: Codable, Sendable, Identifiable {
 func openRecipes() async throws -> Store<Recipe> {
   let engine = try SQLiteStorageEngine(directory: .documents(appendingPath: "Stockroom/Recipes"))
   if try await engine.keyCount() == 0 {
-    let source = BodegaSQLiteSource(at: .documentsDirectory.appending(path: "Recipes"))
-    try await source.import(into: engine, keys: .identifiers)
+    let source = BodegaSQLiteSource(at: FileManager.Directory.documents(appendingPath: "Recipes").url)
+    try await source.import(into: engine)
   }
   return try await Store<Recipe>(storage: engine)
 }
