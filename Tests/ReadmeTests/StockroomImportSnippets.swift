@@ -6,17 +6,17 @@ import StockroomImport
 import StockroomSQLite
 import StockroomStore
 
-struct Recipe: Codable, Sendable, Identifiable {
+struct Postcard: Codable, Sendable, Identifiable {
   var id: String
   var title: String
 }
 
 @MainActor
-func openRecipes() async throws -> Store<Recipe> {
-  let engine = try SQLiteStorageEngine(directory: .documents(appendingPath: "Stockroom/Recipes"))
+func openPostcards() async throws -> Store<Postcard> {
+  let engine = try SQLiteStorageEngine(directory: .documents(appendingPath: "Stockroom/Postcards"))
   if try await engine.keyCount() == 0 {
-    let source = BodegaSQLiteSource(at: FileManager.Directory.documents(appendingPath: "Recipes").url)
+    let source = BodegaSQLiteSource(at: FileManager.Directory.documents(appendingPath: "Postcards").url)
     try await source.import(into: engine)
   }
-  return try await Store<Recipe>(storage: engine)
+  return try await Store<Postcard>(storage: engine)
 }
