@@ -112,7 +112,7 @@ import Testing
     let help = try await CommandLineTool.run(command, "--help")
     #expect(help.status == 0)
     #expect(help.standardError == "")
-    #expect(help.standardOutput.contains(/Examples?:\n  stockroom \w+ /))
+    #expect(help.standardOutput.contains(#/Examples?:\n  stockroom \w+ /#))
     #expect(help.standardOutput.contains("\n  --format "))
   }
 
