@@ -105,7 +105,8 @@ import Testing
   @Test(
     "Every command about data has help with an example",
     arguments: [
-      "list", "get", "put", "remove", "count", "watch", "verify", "copy", "backup", "dump", "restore", "import",
+      "list", "get", "put", "remove", "count", "watch", "verify", "copy", "backup", "dump", "restore",
+      "import",
     ])
   func dataHelp(command: String) async throws {
     #expect(try await CommandLineTool.run("--help").standardOutput.contains("\n  \(command) "))

@@ -64,5 +64,6 @@ func objects(_ output: CommandLineTool.Output) throws -> [[String: any Sendable]
 }
 
 extension CacheKey: ExpressibleByStringLiteral {
+  /// The key itself, in tests.
   public init(stringLiteral text: String) { self.init(verbatim: text) }
 }
