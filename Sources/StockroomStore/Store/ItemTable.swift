@@ -170,7 +170,7 @@ extension ItemTable {
   mutating func isCheap(_ steps: [KeyedStep<Item>]) -> Bool {
     let changed = steps.reduce(0) { $0 + ($1.count ?? table.count + unreadableTable.count) }
     guard changed <= Self.cheapCount else { return false }
-    if isSmall { return true }
+    if isSmall || steps.isEmpty { return true }
 
     guard table.canChangeInPlace(adding: changed),
       hashedIdentifiers.count <= Self.cheapCount
