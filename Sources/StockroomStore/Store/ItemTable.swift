@@ -212,7 +212,7 @@ extension ItemTable {
   mutating func isCheap(_ steps: [KeyedStep<Item>]) -> Bool {
     let changed = changedCount(steps)
     guard changed <= Self.cheapCount else { return false }
-    if isSmall { return true }
+    if isSmall || steps.isEmpty { return true }
 
     guard table.canChangeInPlace(adding: changed),
       hashedIdentifiers.count <= Self.cheapCount

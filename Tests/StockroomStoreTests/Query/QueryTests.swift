@@ -72,7 +72,7 @@ import Testing
     #expect(query.items.map(\.id) == [5, 25, 35] && query.totalCount == 7)
   }
 
-  @Test("Whoever is notified of a change of the items finds the query changed in the same turn")
+  @Test("An observer of the items finds the query changed in the same turn")
   func sameTurn() async throws {
     let store = try await store(2_000)
     let query = store.query(where: { $0.rank == 5 })
