@@ -33,12 +33,9 @@ func keepNotes() async throws {
   try await notes.write(Data("2 litres".utf8), key: milk)
   let text = try await notes.read(key: milk)  // nil only if there is no entry; a failure throws
   try await notes.apply([  // one batch, all or nothing
-    .remove(key: milk),
-    .write(Data("sourdough".utf8), key: CacheKey(verbatim: "shopping/bread")),
+    .remove(key: milk), .write(Data("sourdough".utf8), key: CacheKey(verbatim: "shopping/bread")),
   ])
-  let page = try await notes.scan(.prefix("shopping/"), limit: 20)  // in byte order of keys
-  print(text as Any, page.map(\.key))
-  try await notes.close()
+  print(text as Any, try await notes.scan(.prefix("shopping/"), limit: 20).map(\.key))
 }
 
 // swift-format-ignore
