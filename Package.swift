@@ -154,7 +154,7 @@ let package = Package(
     .testTarget(
       name: "StockroomStoreTests",
       dependencies: [
-        "StockroomStore", "StockroomMemory", "StockroomEngines", "StockroomTestSupport",
+        "StockroomStore", "StockroomLayers", "StockroomMemory", "StockroomEngines", "StockroomTestSupport",
         "StockroomKitSupport", "TestFixtures",
       ],
       swiftSettings: settings),

@@ -14,14 +14,21 @@ extension StoreBackend {
   /// Reads and writes in one transaction of the engine, together with the other changes of the group.
   ///
   /// - Returns: For each change, what was done or why not.
-  /// - Throws: what the engine threw.
+  /// - Throws: what the engine threw; what a change threw that may have been done in part. Nothing has happened then.
   func commitAsTransaction(
     _ batches: [Result<Batch, any Error>]
   ) async throws -> [Result<[KeyedStep<Item>], any Error>] {
     guard let engine else { return batches.map { $0.map(\.steps) } }
     return try await asOrigin {
       try await engine.withTransaction { transaction in
-        batches.map { batch in Result { try perform(batch.get(), in: transaction) } }
+        try batches.map { batch in
+          do {
+            return .success(try perform(batch.get(), in: transaction))
+          } catch {
+            if case .success(let batch) = batch, batch.operations.count > 1 { throw error }
+            return .failure(error)
+          }
+        }
       }
     }
   }
