@@ -1,20 +1,8 @@
-// The Swift code of StockroomTransfer.md and BackingUp.md, which ReadmeTests compares with the pages.
+// The Swift code of BackingUp.md, which ReadmeTests compares with the page.
 
 import Foundation
 import StockroomCore
-import StockroomSQLite
 import StockroomTransfer
-
-func archivePages(_ pages: SQLiteStorageEngine, in folder: URL) async throws {
-  let summary = try await pages.dump(to: folder.appending(path: "pages.archive"))
-  print("\(summary.entryCount) entries, \(summary.archiveSize) bytes")
-}
-
-func restorePages(from archive: URL) async throws -> SQLiteStorageEngine {
-  let pages = try SQLiteStorageEngine(directory: .documents(appendingPath: "Pages"))
-  try await pages.restore(from: archive)
-  return pages
-}
 
 func backUpPages(_ pages: some BackupEngine, in folder: URL) async throws {
   let name = Date.now.formatted(.iso8601.year().month().day())

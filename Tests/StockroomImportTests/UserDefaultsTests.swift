@@ -102,10 +102,12 @@ struct UserDefaultsTests {
   @Test("Values are read from user defaults that are open")
   func openDefaults() async throws {
     let defaults = try #require(UserDefaults(suiteName: "stockroom-import-\(UUID().uuidString)"))
-    defaults.register(defaults: ["flag": try Self.boxed(true), "count": 7])
+    // What is registered is there for all defaults of the process, those of other tests included.
+    let (flag, count) = ("flag \(UUID().uuidString)", "count \(UUID().uuidString)")
+    defaults.register(defaults: [flag: try Self.boxed(true), count: 7])
     let engine = MemoryStorageEngine()
-    try await UserDefaultsSource(reading: defaults, keys: ["flag", "absent"]).import(into: engine)
+    try await UserDefaultsSource(reading: defaults, keys: [flag, "absent"]).import(into: engine)
     #expect(try await engine.readAllData() == [Data("true".utf8)])
-    #expect(throws: StorageError.self) { try UserDefaultsSource(reading: defaults, keys: ["count"]) }
+    #expect(throws: StorageError.self) { try UserDefaultsSource(reading: defaults, keys: [count]) }
   }
 }
