@@ -34,7 +34,10 @@ extension SQLiteStorageEngine: SnapshotStreamingEngine {
         }
         for key in keys.keysByCreation() {
           try connection.checkInterruption()
-          if let entry = try connection.entry(of: key) { try body(entry) }
+          guard let entry = try connection.entry(of: key) else {
+            throw StorageError(.corrupted, "The SQLite database finds no \(key), which it lists.")
+          }
+          try body(entry)
         }
       }
     }

@@ -64,7 +64,7 @@ final class ArchiveFile: ArchiveOutput {
   func finish() throws {
     try file.synchronize()
     if isReplacing {
-      _ = try directory.rename(unfinished, to: name, in: directory)
+      try rename()
     } else {
       try giveName()
     }
@@ -91,7 +91,14 @@ final class ArchiveFile: ArchiveOutput {
     guard [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK].contains(error) else {
       throw StorageError.posix(error, "Giving the archive the name \(path) failed.")
     }
-    _ = try directory.rename(unfinished, to: name, in: directory)
+    try rename()
+  }
+
+  private func rename() throws {
+    guard try directory.rename(unfinished, to: name, in: directory) else {
+      throw StorageError(
+        .io, "The file that was to become \(directory.path(of: name)) has been removed by another program.")
+    }
   }
 }
 
@@ -115,7 +122,9 @@ final class ArchiveStream: ArchiveOutput {
       #else
         let count = retrying { Musl.write(file.number, rest.baseAddress, rest.count) }
       #endif
-      if count < 0 {
+      if count == 0 {
+        throw StorageError(.diskFull, "Writing the archive to \(file.path) failed: it takes nothing more.")
+      } else if count < 0 {
         guard errno == EAGAIN else {
           throw StorageError.posix(errno, "Writing the archive to \(file.path) failed.")
         }

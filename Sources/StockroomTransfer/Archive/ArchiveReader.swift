@@ -80,18 +80,24 @@ public final class ArchiveReader: Sendable {
   /// last ones.
   ///
   /// - Throws: `StorageError` with code `corrupted` if the file has been changed since it was verified; `io`;
-  ///   `CancellationError`.
+  ///   `CancellationError`. What could not be read is thrown by every later call too, as entries would be missing otherwise.
   public func nextEntries() async throws -> [StorageEntry]? {
     try Task.checkCancellation()
     return try await thread.run { [self] in
       try scanner.withLock { scanner in
+        if let failure = scanner.failure { throw failure }
         var entries: [StorageEntry] = []
         var size = 0
-        while size < Self.batchSize, let more = try scanner.nextEntries() {
-          size += more.reduce(0) { $0 + $1.data.count + $1.key.value.utf8.count + Self.entryCost }
-          entries += more
+        do {
+          while size < Self.batchSize, let more = try scanner.nextEntries() {
+            size += more.reduce(0) { $0 + $1.data.count + $1.key.value.utf8.count + Self.entryCost }
+            entries += more
+          }
+          if scanner.summary != nil { try input.checkUnchanged() }
+        } catch {
+          scanner.failure = error
+          throw error
         }
-        if scanner.summary != nil { try input.checkUnchanged() }
         return entries.isEmpty ? nil : entries
       }
     }

@@ -17,6 +17,8 @@ struct ArchiveScanner {
   private var header: (version: UInt32, flags: UInt32, createdAt: Timestamp)?
   /// What is in the archive, once its end has been reached and everything has turned out to be right.
   private(set) var summary: ArchiveSummary?
+  /// Why entries were read that nobody has got.
+  var failure: (any Error)?
 
   init(_ input: ArchiveInput, keepsValues: Bool, maximumValueSize: Int) {
     self.input = input

@@ -11,7 +11,7 @@ extension StorageEngine {
   ///
   /// The archive is read twice: all of it is verified before anything is written. Then entries are written with `writeEntries(_:)`, about 8 MiB
   /// in each batch. What fits into one batch is there as a whole or not at all, in an engine with `atomicBatches`. If a later batch fails, or
-  /// the task is cancelled, the entries of the earlier ones are removed again. After the death of the process they are there:
+  /// the task is cancelled, the entries of the earlier ones are removed again: so nobody else may write to the engine meanwhile. After the death of the process they are there:
   /// remove them all with `removeAllData()`, or go on with `merging`, which writes what is there already once more.
   ///
   /// O(N), with the keys and about 8 MiB in memory, or twice the largest value.

@@ -23,6 +23,8 @@ actor CopySession {
   /// When merging, what has been written.
   private var copied: [CacheKey: ListedEntry] = [:]
   private var written = 0
+  /// The end of the copy, under way or done.
+  private var ending: Task<CopySummary, any Error>?
 
   init(
     _ source: any StorageEngine, _ target: any StorageEngine, _ options: CopyOptions,
@@ -62,7 +64,8 @@ actor CopySession {
 
   /// Does so with some entries.
   func copy(_ keys: Set<CacheKey>) async throws {
-    let keys = Array(keys)
+    // That of another copy, to the source, is no entry.
+    let keys = Array(keys.filter { $0 != Self.marker })
     let source = try await EntryListing(of: keys, in: source, batchSize: options.batchSize)
     let target = try await EntryListing(of: keys, in: target, batchSize: options.batchSize)
     if options.target == .merge {
@@ -73,8 +76,25 @@ actor CopySession {
     }
   }
 
-  /// Makes the target like the source, of which nothing changes any more, and verifies it.
+  /// Makes the target like the source, of which nothing changes any more, and verifies it. Once that is done, the target belongs to
+  /// those who write to it, and nothing is done any more.
   func end() async throws -> CopySummary {
+    if let ending { return try await ending.value }
+    let ending = Task { try await makeAlike() }
+    self.ending = ending
+    do {
+      return try await withTaskCancellationHandler {
+        try await ending.value
+      } onCancel: {
+        ending.cancel()
+      }
+    } catch {
+      self.ending = nil
+      throw error
+    }
+  }
+
+  private func makeAlike() async throws -> CopySummary {
     var last: EntryListing?
     for _ in 0..<Self.maximumRounds {
       let (source, plan) = try await compare()

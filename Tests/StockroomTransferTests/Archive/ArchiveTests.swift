@@ -151,6 +151,24 @@ import Testing
     #expect(try await engine.keyCount() == 0)
   }
 
+  @Test("A dump whose file somebody else removes meanwhile throws, and the archive before it stays")
+  func removedMeanwhile() async throws {
+    let place = try TemporaryDirectory()
+    let archive = place.appending("archive")
+    let engine = MemoryStorageEngine()
+    try await engine.write(Data("1".utf8), key: CacheKey(verbatim: "a"))
+    try await engine.dump(to: archive)
+    let before = try Data(contentsOf: archive)
+    let error = await #expect(throws: StorageError.self) {
+      try await engine.dump(to: archive, replacing: true) { _ in
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: place.url.path)) ?? []
+        where name.contains(".partial-") { try? FileManager.default.removeItem(at: place.appending(name)) }
+      }
+    }
+    #expect(error?.code == .io)
+    #expect(try Data(contentsOf: archive) == before)
+  }
+
   @Test("An archive travels through pipes")
   func pipes() async throws {
     let source = MemoryStorageEngine()

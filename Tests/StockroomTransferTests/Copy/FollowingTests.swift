@@ -55,6 +55,19 @@ struct FollowingTests {
     }
   }
 
+  @Test("A copy that is finished twice takes nothing back that was written in between")
+  func finishedTwice() async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let key = CacheKey(verbatim: "k")
+    try await old.write(Data("old".utf8), key: key)
+    let copy = try await EngineCopy(from: old, to: new)
+    try await copy.finish()
+    try await new.write([(key, Data("new".utf8)), (CacheKey(verbatim: "another"), Data())])
+    #expect(try await copy.finish().entries == 1)
+    #expect(try await new.read(key: key) == Data("new".utf8))
+    #expect(try await new.keyCount() == 2)
+  }
+
   @Test("A change of the source gets to the target before the copy is finished")
   func following() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
