@@ -68,6 +68,9 @@ final class PostgreSQLCommitter: Sendable {
     case conflict(PostgreSQLFailure)
   }
 
+  /// Tells all subscribers that anything may have changed.
+  func reportUnknownChanges() { hub.send(.everything) }
+
   /// Commits the requests, in this order, together, or throws with nothing done.
   ///
   /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been done.

@@ -43,11 +43,11 @@ final class PostgreSQLDatabase: Sendable {
   func commit(_ request: WriteRequest) async throws {
     try gate.enter()
     defer { gate.leave() }
+    guard !request.isEmpty else { return }
     guard connector.settings.access == .readWrite else {
       throw StorageError(
         .readOnly, "\(connector.place.schema) in \(connector.address) was opened to be read only.")
     }
-    guard !request.isEmpty else { return }
     try await writers.submit(request)
   }
 

@@ -93,6 +93,8 @@ final class PostgreSQLWriters: Sendable {
   private func commit(_ requests: [WriteRequest], before writes: [Write]) throws {
     let deadline = writes.map(\.call.deadline).min() ?? .now
     try committer.commit(requests, until: deadline) { [self] in endOverdueCalls() }
+    // The caller of one that was given up does not know of its change, though it is the origin.
+    if writes.contains(where: { !$0.call.isWanted }) { committer.reportUnknownChanges() }
   }
 
   /// Whether each request alone would meet with the same.

@@ -14,7 +14,7 @@ public import StockroomStore
 /// first. O(1) for each call.
 ///
 /// A change removes the value from memory before it begins, and what was read while a change was under way is not kept. So whatever is
-/// done through this engine, its copies and ``base``, a read returns what it would return without the cache.
+/// done through this engine and its copies, or was acknowledged by ``base``, a read returns what it would return without the cache.
 ///
 /// For the changes of others there is the feed of the engine below, which is looked at in each read. What another engine, process or
 /// machine writes in the place is read once the feed has reported it, which takes milliseconds. Until then a read may return the value before
