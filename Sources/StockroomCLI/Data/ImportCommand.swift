@@ -68,6 +68,13 @@ struct ImportCommand: AsyncParsableCommand {
     let url = URL(filePath: source)
     let report = try await ActivityLine.whileShown("Importing \(source.escaped)") { line in
       let found = if let kind { kind } else { try await ImportSourceKind.detect(at: url) }
+      guard found != .persistentCache || keys == .stored else {
+        throw StorageError(
+          .unsupported,
+          "\(source.escaped) is a cache of PersistentCacheKit. A PersistentCache reads it if a program imports it with "
+            + "PersistentCacheSource.import(into:namespace:); --keys stored copies what is stored as it is.")
+      }
+      try refuseTarget(target.place, inside: url)
       let opened = try await OpenedSource(found.source(at: url))
       return try await target.withEngine(for: .creating) { engine in
         try await opened.import(into: engine, keys: keys.keys, merging: merge) {
@@ -84,6 +91,16 @@ struct ImportCommand: AsyncParsableCommand {
             unresolvedHashes: report.unresolvedHashes, omissions: report.omissions)))
     case .text: try writeToStandardOutput(Self.text(report, target.place))
     }
+  }
+
+  /// Nothing may be made among the files of the source.
+  private func refuseTarget(_ place: Place, inside source: URL) throws {
+    guard case .local(_, let path) = place else { return }
+    func components(_ url: URL) -> [String] {
+      url.standardizedFileURL.resolvingSymlinksInPath().pathComponents
+    }
+    guard components(URL(filePath: path)).starts(with: components(source)) else { return }
+    throw StorageError(.unsupported, "\(place) is inside of the source, which is not changed.")
   }
 
   private static func text(_ report: ImportReport, _ place: Place) -> String {

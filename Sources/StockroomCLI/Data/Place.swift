@@ -54,6 +54,7 @@ enum Place: Sendable {
       throw ValidationError("What memory: keeps ends with the command. Places: \(Self.spellings).")
     default:
       guard let engine = LocalEngine(rawValue: scheme) else {
+        if Self.hasPassword(text) { throw Self.withoutEngine(text) }
         throw ValidationError(
           "There is no engine for places that begin with \(scheme):. Places: \(Self.spellings).")
       }
@@ -61,8 +62,14 @@ enum Place: Sendable {
     }
   }
 
+  /// Whether it looks like what libpq takes too, and this command does not.
+  private static func hasPassword(_ text: String) -> Bool { text.contains(/(?i)password\s*=/) }
+
   private static func withoutEngine(_ text: String) -> ValidationError {
     if text.isEmpty { return ValidationError("The place is empty. Places: \(spellings).") }
+    if hasPassword(text) {
+      return ValidationError("A PostgreSQL place is a URL. Places: \(spellings).")
+    }
     let there = LocalEngine.allCases.filter { $0.hasPlace(atPath: text) }
     let spellings =
       there.isEmpty ? self.spellings : there.map { "\($0.rawValue):\(text)" }.joined(separator: ", ")

@@ -24,6 +24,12 @@ struct PostgreSQLURL: Sendable {
     let parts = text[credentials.endIndex...].split(
       separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
     authorityAndPath = parts.first.map(String.init) ?? ""
+    // The rest of a password, for all that is known.
+    guard !authorityAndPath.contains("@") else {
+      throw ValidationError(
+        "In the user and the password of a PostgreSQL place, write @ as %40 and / as %2F. Better, keep the password in "
+          + "PGPASSWORD or ~/.pgpass.")
+    }
 
     var namespace: String?
     var parameters: [Substring] = []

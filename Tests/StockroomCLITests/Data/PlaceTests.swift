@@ -71,6 +71,9 @@ import Testing
       ("memory:", "What memory: keeps ends with the command."), ("sqlite:", "sqlite: needs a path"),
       ("lmdb://host/x", "names a host"), ("files:///%", "is no URL"), ("files:///%00", "is no URL"),
       ("postgresql:u:secret@h", "begins with postgresql://"),
+      ("postgresql://u:pa/secret@h/x", "write @ as %40"), ("postgresql://u:p@secret@h/x", "write @ as %40"),
+      ("host=h user=u password=secret", "A PostgreSQL place is a URL"),
+      ("host=h password = secret:1", "A PostgreSQL place is a URL"),
       ("postgresql://u:secret@h/x?namespace=", "is given once"),
       ("postgresql://u:secret@h/x?namespace=a&namespace=b", "is given once"),
     ])

@@ -181,6 +181,12 @@ import Testing
         "import", old.path, "--to", place.url, "--merge", "--format", "json")
       #expect(try objects(merged).first?["alreadyPresent"] as? Int == 1)
       #expect(try await CommandLineTool.run("import", old.path, "--to", place.url).status == 1)
+      for path in [directory.path, directory.path + "/new"] {
+        let inside = try await CommandLineTool.run("import", directory.path, "--to", "lmdb:" + path)
+        #expect(inside.status == 1)
+        #expect(inside.standardError.contains("inside of the source"))
+        #expect(!FileManager.default.fileExists(atPath: directory.path + "/new"))
+      }
     }
   }
 }
