@@ -36,6 +36,8 @@ struct Recipe: VersionedItem, Identifiable {
 
 func rewriteRecipes(in engine: some StorageEngine) async throws {
   let recipes = ObjectStorage<Recipe>(storage: engine)
-  let result = try await recipes.rewriteOldVersions { done, total in print("\(done) of \(total)") }
+  let result = try await recipes.rewriteOldVersions(forKeys: engine.allKeys()) { done, total in
+    print("\(done) of \(total)")
+  }
   print(result.rewritten, result.unreadable.map(\.key))
 }

@@ -27,7 +27,7 @@ extension StoreBackend {
         let unknown = keys.filter { identifiers[$0] == nil && others[$0] == nil }
         for (key, data) in try await engine?.readDataAndKeys(keys: Array(unknown)) ?? [] {
           // An entry that cannot be decoded has no identifier, and may be replaced.
-          others[key] = (try? codec.decode(data, of: key)).map(identifier)
+          others[key] = (try? decoded(data, of: key)).map(identifier)
         }
         // A key has two owners if an earlier change replaces one by the other, which may still fail.
         var owners: [CacheKey: [String]] = [:]

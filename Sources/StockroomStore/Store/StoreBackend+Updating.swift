@@ -55,7 +55,7 @@ extension StoreBackend {
   func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
     update.result.withLock { $0 = nil }
     guard let stored else { return Batch() }
-    var item = try codec.decode(stored, of: update.key)
+    var item = try decoded(stored, of: update.key)
     let before = identifier(item)
     try update.change(&item)
     let after = identifier(item)

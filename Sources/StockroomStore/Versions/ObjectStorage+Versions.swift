@@ -1,7 +1,7 @@
 import StockroomCore
 
 extension ObjectStorage where Object: VersionedItem {
-  /// Stores every object that has an older version in the newest one.
+  /// Stores those of the objects in the newest version that have an older one.
   ///
   /// Without this call, an object is stored in the newest version when it is stored again.
   ///
@@ -10,19 +10,21 @@ extension ObjectStorage where Object: VersionedItem {
   /// version. An object keeps its `createdAt(forKey:)`; to others, and to `updatedAt(forKey:)`, rewriting is a change. Costs a read
   /// of every value, and a write of those that are rewritten.
   ///
-  /// - Parameter progress: Called with the number of entries that were looked at, and how many there are.
+  /// - Parameters:
+  ///   - keys: Where objects of this type are, and no others: bytes that say no version are decoded as the oldest type, and an object of
+  ///     another type may be taken for one of that.
+  ///   - progress: Called with the number of entries that were looked at, and how many there are.
   /// - Returns: How many have been rewritten, and which could not be.
   /// - Throws: `StorageError` with code `unsupported` if the engine has no `EngineCapabilities.transactions`; what the engine throws;
   ///   `CancellationError`. What has been rewritten before stays so.
   @concurrent @discardableResult
   public func rewriteOldVersions(
-    progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil
+    forKeys keys: [CacheKey], progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil
   ) async throws -> VersionRewriting {
     guard storage.capabilities.contains(.transactions) else {
       throw StorageError(
         .unsupported, "A \(type(of: storage)) has no transactions, without which no object is rewritten.")
     }
-    let keys = try await storage.allKeys()
     var result = VersionRewriting()
     var done = 0
     while done < keys.count {

@@ -35,10 +35,13 @@ extension StoreBackend {
     }
   }
 
-  /// The item in an entry.
-  func decoded(_ entry: StorageEntry) throws(StorageError) -> Item {
+  /// The item in an entry. A newer version is noted, so that no write replaces it from now on.
+  func decoded(_ entry: StorageEntry) throws(StorageError) -> Item { try decoded(entry.data, of: entry.key) }
+
+  /// The item in the stored bytes of an entry.
+  func decoded(_ data: Data, of key: CacheKey) throws(StorageError) -> Item {
     do throws(StorageError) {
-      return try codec.decode(entry.data, of: entry.key)
+      return try codec.decode(data, of: key)
     } catch {
       if error.isOfNewerVersion { versions.noteNewer() }
       throw error

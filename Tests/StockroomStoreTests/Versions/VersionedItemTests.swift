@@ -83,7 +83,7 @@ import Testing
     let storage = ObjectStorage<FourthNote>(storage: engine)
     let error = await #expect(throws: StorageError.self) { try await storage.object(forKey: key("a")) }
     #expect(error?.code == .decodingFailed && error?.underlying is SecondNote.Refusal)
-    let result = try await storage.rewriteOldVersions()
+    let result = try await storage.rewriteOldVersions(forKeys: engine.allKeys())
     #expect(result.rewritten == 0 && result.unreadable.map(\.key.value) == ["a"])
     #expect(try await stored() == before)
   }
@@ -113,7 +113,7 @@ import Testing
     try await isLeftAlone(ObjectStorage(storage: engine), from: SecondNote(id: "a", text: ""), 2)
     let storage = ObjectStorage<FourthNote>(storage: engine)
     try await isLeftAlone(storage, from: FourthNote(id: "a", lines: []), 4)
-    let result = try await storage.rewriteOldVersions()
+    let result = try await storage.rewriteOldVersions(forKeys: engine.allKeys())
     #expect(result.rewritten == 0 && result.unreadable.map { newerVersion($0.error)?.newestKnown } == [4])
     #expect(try await engine.read(key: key("a")) == future)
     try await storage.removeObject(forKey: key("a"))
@@ -162,7 +162,7 @@ import Testing
     let failing = FailingStorageEngine(engine)
     let storage = ObjectStorage<FourthNote>(storage: failing)
     let progress = Shared<[Int]>([])
-    let result = try await storage.rewriteOldVersions { done, total in
+    let result = try await storage.rewriteOldVersions(forKeys: engine.allKeys()) { done, total in
       #expect(total == 2_500)
       progress.withLock { $0.append(done) }
     }
@@ -172,13 +172,23 @@ import Testing
     #expect(Set(try await versions(in: engine).values) == ["4"])
     #expect(try await storage.objects(forKeys: notes.map { key($0.id) }) == notes)
     #expect(try await engine.createdAt(key: key("note 0")) == created)
-    #expect(try await storage.rewriteOldVersions().rewritten == 0)
+    #expect(try await storage.rewriteOldVersions(forKeys: engine.allKeys()).rewritten == 0)
+  }
+
+  @Test("Rewriting leaves objects under other keys alone, though they could be taken for old ones")
+  func otherTypes() async throws {
+    let other = Data(#"{"id":"a","text":"b","secret":1}"#.utf8)
+    try await engine.write(other, key: key("other"))
+    try await ObjectStorage<FirstNote>(storage: engine).store(FirstNote(id: "a", text: "b"), forKey: key("a"))
+    let result = try await ObjectStorage<FourthNote>(storage: engine).rewriteOldVersions(forKeys: [key("a")])
+    #expect(result.rewritten == 1)
+    #expect(try await engine.read(key: key("other")) == other)
   }
 
   @Test("Rewriting needs transactions")
   func needsTransactions() async throws {
     let error = await #expect(throws: StorageError.self) {
-      try await ObjectStorage<FourthNote>(storage: MinimalEngine()).rewriteOldVersions()
+      try await ObjectStorage<FourthNote>(storage: MinimalEngine()).rewriteOldVersions(forKeys: [])
     }
     #expect(error?.code == .unsupported)
   }
@@ -226,7 +236,7 @@ import Testing
     } else {
       let error = await #expect(throws: StorageError.self) { try await storage.object(forKey: key("a")) }
       #expect(error?.code == (version > 7 ? .unsupported : .decodingFailed))
-      #expect(try await storage.rewriteOldVersions().unreadable.count == 1)
+      #expect(try await storage.rewriteOldVersions(forKeys: engine.allKeys()).unreadable.count == 1)
     }
   }
 
