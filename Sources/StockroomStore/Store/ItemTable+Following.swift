@@ -33,7 +33,11 @@ extension ItemTable {
 
   /// What is missing in a state, to apply it. O(1) for each entry.
   func need(for state: EngineState<Item>) -> Need {
-    let moved = state.changed.filter { $0.sequence == nil || $0.sequence != sequence(of: $0.key) }
+    // One that becomes readable is put among the items, too.
+    let moved = state.changed.filter { entry in
+      guard let sequence = entry.sequence else { return true }
+      return sequence != (entry.isReadable ? table.sequence(of: entry.key) : self.sequence(of: entry.key))
+    }
     if moved.isEmpty { return .nothing }
     guard hasEngineOrder, moved.allSatisfy({ $0.sequence != nil }) else {
       return moved.allSatisfy { sequence(of: $0.key) != nil } ? .nothing : .everything

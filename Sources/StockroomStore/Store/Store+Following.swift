@@ -92,7 +92,7 @@ extension Store {
   }
 
   private func applyFollowed(_ state: EngineState<Item>) async {
-    let ofUnreadable = !table.unreadable.isEmpty || state.changed.contains { $0.isUnreadable }
+    let ofUnreadable = !table.unreadable.isEmpty || state.changed.contains { !$0.isReadable }
     guard table.isCheap(state), isCheapForQueries(state.count) else {
       let whole = table
       table = whole.withoutKeys
@@ -131,7 +131,7 @@ extension Store {
 }
 
 extension EngineState.Entry {
-  fileprivate var isUnreadable: Bool {
-    if case .failure = content { true } else { false }
+  var isReadable: Bool {
+    if case .success = content { true } else { false }
   }
 }

@@ -23,7 +23,7 @@ extension StoreBackend {
     let entries = try await engine.readEntries(keys: Array(keys) + others)
     for entry in entries {
       if let key = identifiers[entry.key] {
-        state.sequences.append((key, Int(entry.sequence ?? 0)))
+        state.sequences.append((key, Self.place(entry.sequence ?? 0)))
         continue
       }
       state.changed.append(decoded(entry))
@@ -33,8 +33,11 @@ extension StoreBackend {
     return state
   }
 
+  /// Half of what fits, so that numbers can be added to one that is damaged.
+  private static func place(_ sequence: UInt64) -> Int { Int(min(sequence, UInt64(Int.max / 2))) }
+
   private func decoded(_ entry: StorageEntry) -> EngineState<Item>.Entry {
-    let sequence = entry.sequence.map { Int(clamping: $0) }
+    let sequence = entry.sequence.map(Self.place)
     do throws(StorageError) {
       let (key, item) = try item(in: entry)
       return EngineState.Entry(key: key, sequence: sequence, content: .success(item))
