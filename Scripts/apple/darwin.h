@@ -325,6 +325,7 @@ void tzset(void);
 #define POLLIN 1
 #define POLLOUT 4
 #define POLLHUP 16
+#define POLLERR 8
 #define AF_UNIX 1
 #define AF_INET 2
 #define ECONNABORTED 53
@@ -389,6 +390,8 @@ void tzset(void);
 #define EAGAIN 35
 #define EWOULDBLOCK EAGAIN
 #define ENOTSUP 45
+#define ENOSYS 78
+#define EOPNOTSUPP 102
 #define ELOOP 62
 #define ENAMETOOLONG 63
 #define ENOTEMPTY 66
