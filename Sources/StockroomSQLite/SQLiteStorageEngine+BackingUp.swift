@@ -50,7 +50,7 @@ extension SQLiteConnection {
     try checkInterruption()
     let file = try FileDescriptor.openDirectory(atPath: directory).makeFile(name, .owner)
     guard let file else { throw StorageError(.io, "\(directory)/\(name) has been made by another program.") }
-    // Through no symbolic link, which SQLite is told to refuse.
+    // Through no symbolic link, which SQLite is opened to refuse.
     let path = try FileManager.Directory(url: URL(filePath: directory)).resolvedPath + "/" + name
     // SQLite takes an empty file for one that it may write: https://sqlite.org/lang_vacuum.html
     try execute("VACUUM INTO '\(path.replacing("'", with: "''"))'")

@@ -20,7 +20,7 @@ struct WatchCommand: AsyncParsableCommand {
       is "everything": it says that the place is being watched from now on. A program that reads again what a line names, \
       has never missed anything. In JSON a line is {"key":"…"} or {"everything":true}.
 
-      Whoever makes the changes: any program on this machine or, with PostgreSQL, on any. Ctrl-C ends the command with status 0.
+      Changes of every program are shown: on this machine or, with PostgreSQL, on any. Ctrl-C ends the command with status 0.
 
       Example:
         stockroom watch sqlite:notes | while read -r kind key; do echo "$key"; done

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What a copy knows of an entry without its value.
+/// What a copy compares of an entry instead of its value.
 struct ListedEntry: Sendable {
   let key: CacheKey
   let times: EntryTimes
