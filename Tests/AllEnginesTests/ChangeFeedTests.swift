@@ -263,6 +263,25 @@ import Testing
     try await engine.close()
   }
 
+  @Test("A new subscriber is not told of what was written before, of which the system tells later")
+  func filesOfBefore() async throws {
+    let directory = try TemporaryDirectory()
+    let writer = try await Self.open("files", in: directory)
+    let engine = try await Self.open("files", in: directory)
+    // Both engines watch the same directory.
+    let watching = try await writer.changes()
+    for round in 0..<200 {
+      for number in 0..<5 { try await writer.write(Data("1".utf8), key: Self.key("before \(number)")) }
+      var changes = try await engine.changes().makeAsyncIterator()
+      let key = Self.key("after \(round)")
+      try await engine.write(Data("1".utf8), key: key)
+      #expect(await changes.next() == .keys([key]))
+    }
+    withExtendedLifetime(watching) {}
+    try await writer.close()
+    try await engine.close()
+  }
+
   private static var isLinux: Bool {
     #if os(Linux)
       true

@@ -58,7 +58,12 @@ final class ChangeWatcher: Sendable {
     let contents = try watchContents()
     let names = try watchNames()
     let known = try source.latestCommit()
+    #if !canImport(Darwin)
+      // Another watch of this process may share the directory, of which the system has not told everything yet.
+      if names != nil { FileWatch.deliverPending() }
+    #endif
     try state.withLock { state in
+      state.files = []
       state.position = try state.log.end()
       state.known = known ?? 0
       state.mayHaveMissedChanges = known == nil
