@@ -38,26 +38,42 @@ package final class ChangeFeed: Sendable {
     without origin: ChangeOrigin?, of owner: ObjectIdentifier, to source: () throws -> any ChangeSource,
     afterCommits waitForCommits: () throws -> Void
   ) throws -> StorageChanges {
-    let changes = hub.subscribe(without: origin, of: owner) { [weak self] in self?.stopWatchingIfUnused() }
-    try state.withLock { state in
-      if state.watcher != nil { return }
-      let watcher = try ChangeWatcher(
-        source(), log: ChangeLog.join(atPath: path, permissions), permissions, writer: writer, hub)
-      do {
-        try waitForCommits()
-        try watcher.start()
-      } catch {
-        watcher.stop()
-        throw error
-      }
-      state.watcher = watcher
+    let (changes, isWatched) = state.withLock { state in
+      // What was committed before is not reported to this subscriber.
+      state.watcher?.catchUp()
+      let changes = hub.subscribe(without: origin, of: owner) { [weak self] in self?.stopWatchingIfUnused() }
+      return (changes, Result { try watch(&state, source, afterCommits: waitForCommits) })
     }
+    // If this throws, the stream ends outside of the lock.
+    try isWatched.get()
     return changes
   }
 
+  private func watch(
+    _ state: inout State, _ source: () throws -> any ChangeSource,
+    afterCommits waitForCommits: () throws -> Void
+  ) throws {
+    if state.watcher != nil { return }
+    let watcher = try ChangeWatcher(
+      source(), log: ChangeLog.join(atPath: path, permissions), permissions, writer: writer, hub)
+    do {
+      try waitForCommits()
+      try watcher.start()
+    } catch {
+      watcher.stop()
+      throw error
+    }
+    state.watcher = watcher
+  }
+
   private func stopWatchingIfUnused() {
-    let watcher = state.withLock { state in hub.hasSubscribers ? nil : state.watcher.take() }
-    watcher?.stop()
+    // Within the lock: a subscriber that comes next must not get what this watcher still finds.
+    let watcher = state.withLock { state in
+      let watcher = hub.hasSubscribers ? nil : state.watcher.take()
+      watcher?.stop()
+      return watcher
+    }
+    withExtendedLifetime(watcher) {}
   }
 
   /// Ends the streams of an engine, or all, and releases what they need.

@@ -54,22 +54,25 @@ final class ChangeWatcher: Sendable {
 
   /// Watches from now on. No commit is under way.
   func start() throws {
-    let logWatch = try watchLog(state.withLock { $0.log })
-    let contents = try watchContents()
-    let names = try watchNames()
-    let known = try source.latestCommit()
-    #if !canImport(Darwin)
-      // Another watch of this process may share the directory, of which the system has not told everything yet.
-      if names != nil { FileWatch.deliverPending() }
-    #endif
-    try state.withLock { state in
-      state.files = []
-      state.position = try state.log.end()
-      state.known = known ?? 0
-      state.mayHaveMissedChanges = known == nil
-      (state.logWatch, state.contents, state.names) = (logWatch, contents, names)
+    // A look before it is known where to begin would find what was there before.
+    try queue.sync {
+      let logWatch = try watchLog(state.withLock { $0.log })
+      let contents = try watchContents()
+      let names = try watchNames()
+      let known = try source.latestCommit()
+      #if !canImport(Darwin)
+        // Another watch of this process may share the directory, of which the system has not told everything yet.
+        if names != nil { FileWatch.deliverPending() }
+      #endif
+      try state.withLock { state in
+        state.files = []
+        state.position = try state.log.end()
+        state.known = known ?? 0
+        state.mayHaveMissedChanges = known == nil
+        (state.logWatch, state.contents, state.names) = (logWatch, contents, names)
+      }
+      if known == nil { lookLater() }
     }
-    if known == nil { lookLater() }
   }
 
   private func watchLog(_ log: ChangeLog) throws -> FileWatch {
@@ -135,6 +138,9 @@ final class ChangeWatcher: Sendable {
     }
     lookLater()
   }
+
+  /// Tells the subscribers of everything that has been committed before.
+  func catchUp() { queue.sync { look() } }
 
   private func lookNow() {
     queue.async { [weak self] in self?.look() }

@@ -58,8 +58,8 @@ struct LogFile: ~Copyable {
       throw StorageError.posix(error, "Opening \(path) failed")
     }
     var status = stat()
+    // Who throws from here on closes the file in `deinit`.
     guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-      close(descriptor)
       throw StorageError(.io, "\(path) is no file.")
     }
     length = Int64(lseek(descriptor, 0, SEEK_END))
