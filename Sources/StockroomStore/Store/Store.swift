@@ -80,7 +80,7 @@ public final class Store<Item: StorableItem> {
   /// Receives the changes of others.
   @ObservationIgnored var feed: Task<Void, Never>?
   @ObservationIgnored var pendingChange = PendingChange.none
-  @ObservationIgnored var waiting: [Change] = []
+  @ObservationIgnored var waiting = Queue<Change>()
   @ObservationIgnored var isCommitting = false
   /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
@@ -91,8 +91,10 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var queries = StoreQueries<Item>()
   /// The progress of rewriting items of older versions. See <doc:ChangingTypes>.
   public internal(set) var rewritingState = StoreRewritingState.notStarted
-  /// The rewriting in progress.
+  /// The last rewriting that was started, until it has ended.
   @ObservationIgnored var rewriting: Task<Void, Never>?
+  /// Its number: one that was stopped before may still end.
+  @ObservationIgnored var rewritingNumber = 0
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
   let deferredRelease = DeferredRelease<Item>()

@@ -83,10 +83,11 @@ extension Store {
 extension Store {
   /// Removes the changes that are committed together from those that wait: one alone if it is recorded.
   func takeNext() -> [Change] {
-    let isAlone = waiting.first?.reversal != nil || history.isRecording
-    let end = isAlone ? 1 : waiting.firstIndex { $0.reversal != nil } ?? waiting.count
-    defer { waiting.removeFirst(end) }
-    return Array(waiting[..<end])
+    guard let first = waiting.popFirst() else { return [] }
+    var taken = [first]
+    if first.reversal != nil || history.isRecording { return taken }
+    while waiting.first?.reversal == nil, let next = waiting.popFirst() { taken.append(next) }
+    return taken
   }
 
   /// How to commit these changes. Nil if there is nothing to undo or redo.
@@ -103,7 +104,11 @@ extension Store {
   func record(_ outcome: UndoOutcome, of changes: [Change]) {
     let reversal = changes.first?.reversal
     switch outcome {
-    case .notRecorded: break
+    case .notRecorded:
+      guard case .rewrite(let rewriting)? = changes.first?.steps.first,
+        let replaced = rewriting.result.withLock({ $0?.replaced }), !replaced.isEmpty, history.isRecording
+      else { return }
+      changeHistory { $0.note(replaced) }
     case .outdated: if let reversal { changeHistory { $0.drop(reversal.direction) } }
     case .recorded(let record):
       guard let reversal else { return add(record) }
