@@ -129,7 +129,9 @@ extension Store {
     record(result.undo, of: changes)
     for event in events { broadcaster.send(event) }
     for (change, outcome) in zip(changes, result.outcomes) {
-      if case .success = outcome { change.continuation.resume() }
+      guard case .success = outcome else { continue }
+      noteRewriting(by: change)
+      change.continuation.resume()
     }
   }
 }

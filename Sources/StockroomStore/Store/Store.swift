@@ -22,7 +22,8 @@ import StockroomCore
 /// - S6: An entry that cannot be decoded hides no other; it is listed in ``unreadableEntries`` and stays stored.
 ///   One that a newer program has stored is not replaced either: see <doc:ChangingTypes>.
 /// - S7: The cost of inserting or replacing an item does not grow with the number of items, unless a copy of ``items`` is
-///   retained: the next change then copies the array once. Removing items moves those behind them, O(N), once for each
+///   retained: the next change then copies the array once, and the keys too if the change is made off the main actor and
+///   inserts or removes. Removing items moves those behind them, O(N), once for each
 ///   call.
 /// - S8: Identifiers of any length and content work. One that is too long for a key is hashed.
 ///

@@ -104,17 +104,21 @@ extension Store {
   func record(_ outcome: UndoOutcome, of changes: [Change]) {
     let reversal = changes.first?.reversal
     switch outcome {
-    case .notRecorded:
-      guard case .rewrite(let rewriting)? = changes.first?.steps.first,
-        let replaced = rewriting.result.withLock({ $0?.replaced }), !replaced.isEmpty, history.isRecording
-      else { return }
-      changeHistory { $0.note(replaced) }
+    case .notRecorded: break
     case .outdated: if let reversal { changeHistory { $0.drop(reversal.direction) } }
     case .recorded(let record):
       guard let reversal else { return add(record) }
       changeHistory { $0.revert(reversal.direction, record) }
       reversal.isDone.withLock { $0 = true }
     }
+  }
+
+  /// Notes what a change has rewritten in the newest version, if it does that, so that it is no conflict for undo and redo.
+  func noteRewriting(by change: Change) {
+    guard history.isRecording, case .rewrite(let rewriting)? = change.steps.first,
+      let replaced = rewriting.result.withLock({ $0?.replaced }), !replaced.isEmpty
+    else { return }
+    changeHistory { $0.note(replaced) }
   }
 
   /// Notes what a call has changed; nil if that is too much to be held.
