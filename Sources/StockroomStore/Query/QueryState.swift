@@ -12,7 +12,29 @@ struct QueryElement<Item: StorableItem, SectionID: Hashable & Comparable & Senda
   /// Its place in the store.
   let sequence: Int
   /// Nil if the query has no sections.
-  let section: SectionID?
+  let section: QuerySection<SectionID>?
+}
+
+/// The section of an element. Values that are not equal to themselves, such as NaN, are one section, greater than all others: they
+/// could neither be found nor sorted.
+struct QuerySection<ID: Hashable & Comparable & Sendable>: Hashable, Comparable, Sendable {
+  let id: ID
+
+  private var equalsItself: Bool {
+    let same = id
+    return id == same
+  }
+
+  static func == (first: Self, second: Self) -> Bool {
+    first.equalsItself ? first.id == second.id : !second.equalsItself
+  }
+
+  static func < (first: Self, second: Self) -> Bool {
+    guard first.equalsItself else { return false }
+    return !second.equalsItself || first.id < second.id
+  }
+
+  func hash(into hasher: inout Hasher) { if equalsItself { hasher.combine(id) } }
 }
 
 /// What a query asks for.
@@ -28,7 +50,7 @@ struct QueryDefinition<Item: StorableItem, SectionID: Hashable & Comparable & Se
   /// The item as an element of the query, or nil if the query does not ask for it. Calls the predicate once.
   func element(_ item: Item, _ sequence: Int) -> Element? {
     if let predicate, !predicate(item) { return nil }
-    return Element(item: item, sequence: sequence, section: section?(item))
+    return Element(item: item, sequence: sequence, section: section.map { QuerySection(id: $0(item)) })
   }
 
   /// Whether an element comes before another: by section, then in the order asked for, then in that of the store.
@@ -48,44 +70,53 @@ struct QueryDefinition<Item: StorableItem, SectionID: Hashable & Comparable & Se
 /// The items that a query asks for, sorted: all of them, whatever its limit.
 struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendable>: Sendable {
   typealias Element = QueryElement<Item, SectionID>
+  typealias Section = QuerySection<SectionID>
 
   let definition: QueryDefinition<Item, SectionID>
   private(set) var elements = ChunkedArray<Element>()
   /// The sections of the elements, by sequence number. By this and not by the predicate it is decided whether an item is one of
   /// them, so that a predicate that is not a function of the item leaves nothing behind.
-  private var sections: [Int: SectionID?] = [:]
-  private(set) var sectionIDs: [SectionID] = []
-  private(set) var countOfSection: [SectionID: Int] = [:]
+  private var sectionOfSequence: [Int: Section?] = [:]
+  /// In their order.
+  private(set) var sections: [Section] = []
+  private(set) var countOfSection: [Section: Int] = [:]
 
   init(_ definition: QueryDefinition<Item, SectionID>) { self.definition = definition }
 
   /// Filters and sorts items with their sequence numbers, in the order of the store. O(N + M log M), where M of N match.
-  init(_ definition: QueryDefinition<Item, SectionID>, _ items: [Item], _ sequences: [Int]) {
+  ///
+  /// - Parameter isReleased: Whether nobody needs the result any more, which is incomplete then.
+  init(
+    _ definition: QueryDefinition<Item, SectionID>, _ items: [Item], _ sequences: [Int],
+    unless isReleased: () -> Bool = { false }
+  ) {
     self.definition = definition
     var found: [Element] = []
-    for (item, sequence) in zip(items, sequences) {
+    for (number, (item, sequence)) in zip(items, sequences).enumerated() {
+      if number.isMultiple(of: 256), isReleased() { return }
       if let element = definition.element(item, sequence) { found.append(element) }
     }
+    if isReleased() { return }
     elements = ChunkedArray(sorted(found))
   }
 
   /// Sorts elements that are in the order of the store, and notes their sections.
   private mutating func sorted(_ found: [Element]) -> [Element] {
-    sections.reserveCapacity(found.count)
-    var groups: [SectionID: [Int]] = [:]
+    sectionOfSequence.reserveCapacity(found.count)
+    var groups: [Section: [Int]] = [:]
     for (position, element) in found.enumerated() {
-      sections[element.sequence] = .some(element.section)
+      sectionOfSequence[element.sequence] = .some(element.section)
       if let section = element.section { groups[section, default: []].append(position) }
     }
     let order = definition.sectionOrder
-    sectionIDs = groups.keys.sorted { compared($0, $1).in(order) == .orderedAscending }
+    sections = groups.keys.sorted { compared($0, $1).in(order) == .orderedAscending }
     countOfSection = groups.mapValues(\.count)
     let compare = definition.order.comparison?(found.map(\.item))
     if compare == nil, definition.section == nil { return found }
     var sorted: [Element] = []
     sorted.reserveCapacity(found.count)
     // Positions are sorted faster than elements, whose type is not known here.
-    let parts = definition.section == nil ? [Array(found.indices)] : sectionIDs.compactMap { groups[$0] }
+    let parts = definition.section == nil ? [Array(found.indices)] : sections.compactMap { groups[$0] }
     for var positions in parts {
       if let compare {
         positions.sort { first, second in
@@ -117,7 +148,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
 
   private mutating func apply(_ change: ItemDelta<Item>.Change, _ element: Element?) -> Int? {
     let previous = change.previous.flatMap { item in
-      sections[change.sequence].map { Element(item: item, sequence: change.sequence, section: $0) }
+      sectionOfSequence[change.sequence].map { Element(item: item, sequence: change.sequence, section: $0) }
     }
     let removed = previous.flatMap(position)
     guard let element else {
@@ -151,24 +182,24 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
 
   private mutating func remove(at position: Int) {
     let element = elements.remove(at: position)
-    sections[element.sequence] = nil
+    sectionOfSequence[element.sequence] = nil
     guard let section = element.section, let count = countOfSection[section] else { return }
     countOfSection[section] = count > 1 ? count - 1 : nil
-    if count == 1 { sectionIDs.removeAll { $0 == section } }
+    if count == 1 { sections.removeAll { $0 == section } }
   }
 
   private mutating func insert(_ element: Element) -> Int {
     let position = elements.partitioningPosition { !definition.precedes($0, element) }
     elements.insert(element, at: position)
-    sections[element.sequence] = .some(element.section)
+    sectionOfSequence[element.sequence] = .some(element.section)
     guard let section = element.section else { return position }
     if let count = countOfSection[section] {
       countOfSection[section] = count + 1
     } else {
       countOfSection[section] = 1
       let order = definition.sectionOrder
-      let index = sectionIDs.partitioningIndex { compared($0, section).in(order) != .orderedAscending }
-      sectionIDs.insert(section, at: index)
+      let index = sections.partitioningIndex { compared($0, section).in(order) != .orderedAscending }
+      sections.insert(section, at: index)
     }
     return position
   }

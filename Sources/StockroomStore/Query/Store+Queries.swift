@@ -40,7 +40,8 @@ extension Store {
   /// - Parameters:
   ///   - predicate: Whether an item is one of the query's; nil for all. Its result depends on the item alone. Runs on any thread.
   ///   - order: The order of the items of a section.
-  ///   - section: The section of an item. Depends on the item alone. Runs on any thread.
+  ///   - section: The section of an item. Depends on the item alone. Runs on any thread. Values that are not equal to themselves,
+  ///     such as NaN, are one section, greater than all others.
   ///   - sectionOrder: The order of the sections.
   ///   - limit: The largest number of items to show, in all sections together; nil for all.
   public func query<SectionID: Hashable & Comparable & Sendable>(
@@ -73,9 +74,9 @@ extension Store {
   }
 
   /// Makes a change of the table that has been made on the main actor.
-  func updateQueries(_ delta: ItemDelta<Item>?) {
+  func update(_ queries: [any FollowingQuery<Item>], _ delta: ItemDelta<Item>?) {
     guard let delta else { return }
-    for query in queries.inUse() { query.apply(delta) }
+    for query in queries { query.apply(delta) }
   }
 
   /// Makes a change of the table that has been made off the main actor. Returns what was shown before.

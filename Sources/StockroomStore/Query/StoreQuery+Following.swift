@@ -27,7 +27,9 @@ extension StoreQuery: FollowingQuery {
     computation += 1
     progress = .computing([])
     Task { @concurrent [weak self, definition, computation] in
-      await self?.adopt(State(definition, items, sequences), of: computation)
+      // The query is not retained meanwhile.
+      let computed = State(definition, items, sequences, unless: { self == nil })
+      await self?.adopt(computed, of: computation)
     }
   }
 
@@ -58,7 +60,11 @@ extension StoreQuery: FollowingQuery {
   func apply(_ delta: ItemDelta<Item>) {
     switch progress {
     case .waiting: break
-    case .computing(let deltas): progress = .computing(deltas + [delta])
+    case .computing(var deltas):
+      // Not shared, and so not copied.
+      progress = .waiting
+      deltas.append(delta)
+      progress = .computing(deltas)
     case .current:
       // A copy would be a copy of everything that changes. And the `deinit` of an item may read the query.
       let count = state.elements.count
@@ -78,7 +84,8 @@ extension StoreQuery: FollowingQuery {
         first = changed.apply(delta)
         computed = changed
       } else {
-        computed = State(definition, table.table.elements, table.table.sequences)
+        computed = State(
+          definition, table.table.elements, table.table.sequences, unless: { self == nil })
       }
       return {
         let previous = self?.state

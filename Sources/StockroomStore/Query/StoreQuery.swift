@@ -11,7 +11,9 @@ import StockroomCore
 /// Once it has been computed (``isLoaded``), its items are at any moment those that filtering and sorting ``Store/items``
 /// would give: both change in one turn of the main actor. A change of the store costs a query O(log M) comparisons and the
 /// move of a few hundred elements for each item that has changed, where M items match; it calls the predicate once for each,
-/// and neither reads nor sorts the others. A change that does not affect ``items`` does not notify their observers.
+/// and neither reads nor sorts the others. A change that is made on
+/// the main actor and does not affect ``items`` does not notify their observers; where all are filtered and sorted at once, they
+/// are notified in any case.
 ///
 /// A query retains its store. The store does not retain its queries: one that is released costs nothing more. It holds the
 /// items that match beside those of the store, about 50 bytes each plus the size of an item.
@@ -85,10 +87,10 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
     access(keyPath: \.items)
     var sections: [Section] = []
     var start = 0
-    for id in state.sectionIDs where start < visibleCount {
-      let end = start + (state.countOfSection[id] ?? 0)
+    for section in state.sections where start < visibleCount {
+      let end = start + (state.countOfSection[section] ?? 0)
       sections.append(
-        Section(id: id, items: Results(state.elements, start..<min(end, visibleCount))))
+        Section(id: section.id, items: Results(state.elements, start..<min(end, visibleCount))))
       start = end
     }
     return sections

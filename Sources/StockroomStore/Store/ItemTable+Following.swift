@@ -42,6 +42,8 @@ extension ItemTable {
     guard hasEngineOrder, moved.allSatisfy({ $0.sequence != nil }) else {
       return moved.allSatisfy { sequence(of: $0.key) != nil } ? .nothing : .everything
     }
+    // Their sequence numbers may be those of what others have inserted. Rare: undo has put them back.
+    if !unreadableTable.elements(from: provisionalStart).isEmpty { return .everything }
     if !state.sequences.isEmpty { return .nothing }
     let provisional = table.elements(from: provisionalStart)
     return provisional.isEmpty ? .nothing : .sequences(of: provisional)
@@ -61,6 +63,7 @@ extension ItemTable {
     var (inserted, removed): ([Item], [Item]) = ([], [])
     var items: [(key: CacheKey, sequence: Int, element: Item)] = []
     var unreadable: [(key: CacheKey, sequence: Int, element: UnreadableEntry)] = []
+    var isMoved = false
     for key in state.absent { if let item = remove(key, &change) { removed.append(item) } }
     for (key, sequence) in state.sequences {
       guard let (previous, item) = table.remove(key) else { continue }
@@ -69,6 +72,7 @@ extension ItemTable {
     }
     for entry in state.changed {
       let place = entry.sequence ?? sequence(of: entry.key) ?? nextSequence
+      if place != sequence(of: entry.key) { isMoved = true }
       switch entry.content {
       case .success(let item):
         inserted.append(item)
@@ -92,7 +96,7 @@ extension ItemTable {
     let last = max(items.map(\.sequence).max() ?? -1, unreadable.map(\.sequence).max() ?? -1)
     nextSequence = max(nextSequence, last + 1)
     // All that were provisional have been put where they belong.
-    if !items.isEmpty, hasEngineOrder { provisionalStart = nextSequence }
+    if !items.isEmpty || isMoved, hasEngineOrder { provisionalStart = nextSequence }
     if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
     if !inserted.isEmpty { change.events.append(StoreEvent(.insert, inserted)) }
     return change

@@ -24,7 +24,7 @@ struct ItemTable<Item: StorableItem>: Sendable {
   /// The unreadable entries in order. O(1).
   var unreadable: [UnreadableEntry] { unreadableTable.elements }
 
-  /// The items and the unreadable entries without their keys: see ``OrderedTable/withoutKeys``.
+  /// The items and the unreadable entries alone: see ``OrderedTable/withoutKeys``.
   var withoutKeys: ItemTable {
     var copy = ItemTable()
     copy.table = table.withoutKeys
@@ -158,7 +158,8 @@ extension ItemTable {
       _ = unreadableTable.remove(key)
       return nil
     }
-    if key.isHash { hashedIdentifiers[key] = nil }
+    // What others have removed is named by the key alone, which does not say whether it is a hash.
+    if !hashedIdentifiers.isEmpty { hashedIdentifiers[key] = nil }
     change.note(sequence, item, nil)
     return item
   }

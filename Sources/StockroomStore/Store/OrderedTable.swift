@@ -18,8 +18,8 @@ struct OrderedTable<Element: Sendable>: Sendable {
   /// Whether there is an element with this key. O(1).
   func contains(_ key: CacheKey) -> Bool { sequenceOfKey[key] != nil }
 
-  /// The same elements without their keys: what a store shows while the table is changed on another thread. As the keys
-  /// are not shared, the change does not copy them.
+  /// The same elements without their keys and sequence numbers: what is retained of a table that is not shown any more. As
+  /// those are not shared, the next change of the table does not copy them.
   var withoutKeys: OrderedTable {
     var copy = OrderedTable()
     copy.elements = elements

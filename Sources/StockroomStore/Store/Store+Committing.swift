@@ -39,15 +39,11 @@ extension Store {
         }
         await commit(consume changes, table.hashedIdentifiers, isIdentityVerified, consume plan)
       } catch {
-        for change in takeWaiting() { change.continuation.resume(throwing: error) }
+        var failed = exchange(&waiting, with: Queue())
+        while let change = failed.popFirst() { change.continuation.resume(throwing: error) }
       }
     }
     isCommitting = false
-  }
-
-  private func takeWaiting() -> [Change] {
-    defer { waiting = [] }
-    return waiting
   }
 
   /// Writes the changes to the engine as one batch, then applies those that it has acknowledged to the items.
@@ -59,8 +55,11 @@ extension Store {
     _ plan: consuming UndoPlan
   ) async {
     let changes = changes
+    var restoresOld = false
+    if case .revert = plan { restoresOld = true }
     var result = await backend.commit(
       changes.map(\.steps), identifiers: identifiers, isIdentityVerified: isIdentityVerified, plan)
+    if !restoresOld { backend.forgetOldVersions(of: result.steps) }
     if var (table, queries) = await apply(result, of: changes) {
       let steps = result.steps
       result.undo.sort(as: table)
@@ -70,7 +69,7 @@ extension Store {
       queries = []
       let previous = await publish(
         consume table, change.events, ofItems, ofUnreadable, publications, result, of: changes)
-      deferredRelease.retain(previous.table, previous.queries)
+      deferredRelease.retain(previous.table.withoutKeys, previous.queries)
     }
     // If loading fails too, `loadingState` reports it, and the next change tries again.
     if !result.isOutcomeKnown { _ = await startLoading().result }
@@ -89,20 +88,21 @@ extension Store {
     isIdentityVerified = result.isIdentityVerified
     let steps = result.steps
     guard table.isCheap(steps), isCheapForQueries(table.changedCount(steps)) else {
-      let whole = table
-      // The visible items stay, but the keys are not shared, and so not copied.
-      table = whole.withoutKeys
-      return (whole, queries.beginUpdates())
+      // The visible items stay, with their keys: the change copies what it changes, off the main actor.
+      return (table, queries.beginUpdates())
     }
     var result = result
     result.undo.sort(as: table)
     var change = ItemTable<Item>.Change()
+    var following: [any FollowingQuery<Item>] = []
     withMutations(
       ofItems: table.changesItems(steps), ofUnreadableEntries: table.changesUnreadable(steps)
     ) {
-      change = table.apply(steps, forQueries: !queries.isEmpty)
+      // Those that an observer creates before this have to be updated, and those after it have the change.
+      following = queries.inUse()
+      change = table.apply(steps, forQueries: !following.isEmpty)
     }
-    updateQueries(change.delta)
+    update(following, change.delta)
     acknowledge(result, of: changes, change.events)
     return nil
   }
@@ -129,7 +129,9 @@ extension Store {
     record(result.undo, of: changes)
     for event in events { broadcaster.send(event) }
     for (change, outcome) in zip(changes, result.outcomes) {
-      if case .success = outcome { change.continuation.resume() }
+      guard case .success = outcome else { continue }
+      noteRewriting(by: change)
+      change.continuation.resume()
     }
   }
 }

@@ -94,15 +94,15 @@ extension Store {
   private func applyFollowed(_ state: EngineState<Item>) async {
     let ofUnreadable = !table.unreadable.isEmpty || state.changed.contains { !$0.isReadable }
     guard table.isCheap(state), isCheapForQueries(state.count) else {
-      let whole = table
-      table = whole.withoutKeys
-      return await applyElsewhere(state, to: whole, ofUnreadable, queries.beginUpdates())
+      return await applyElsewhere(state, to: table, ofUnreadable, queries.beginUpdates())
     }
     var change = ItemTable<Item>.Change()
+    var following: [any FollowingQuery<Item>] = []
     withMutations(ofItems: true, ofUnreadableEntries: ofUnreadable) {
-      change = table.apply(state, forQueries: !queries.isEmpty)
+      following = queries.inUse()
+      change = table.apply(state, forQueries: !following.isEmpty)
     }
-    updateQueries(change.delta)
+    update(following, change.delta)
     for event in change.events { broadcaster.send(event) }
   }
 
@@ -115,7 +115,7 @@ extension Store {
     let publications = queries.map { $0(whole, change.delta) }
     queries = []
     let previous = await publishFollowed(consume whole, change.events, ofUnreadable, publications)
-    deferredRelease.retain(previous.table, previous.queries)
+    deferredRelease.retain(previous.table.withoutKeys, previous.queries)
   }
 
   private func publishFollowed(

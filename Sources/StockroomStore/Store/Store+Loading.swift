@@ -18,7 +18,7 @@ extension Store {
         if let self {
           let publications = await beginQueryUpdates().map { $0(loaded, nil) }
           let previous = await adopt(consume loaded, publications)
-          deferredRelease.retain(previous.table, previous.queries)
+          deferredRelease.retain(previous.table.withoutKeys, previous.queries)
         }
       } catch {
         await self?.loadHasFailed(error)

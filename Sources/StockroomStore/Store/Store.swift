@@ -22,7 +22,8 @@ import StockroomCore
 /// - S6: An entry that cannot be decoded hides no other; it is listed in ``unreadableEntries`` and stays stored.
 ///   One that a newer program has stored is not replaced either: see <doc:ChangingTypes>.
 /// - S7: The cost of inserting or replacing an item does not grow with the number of items, unless a copy of ``items`` is
-///   retained: the next change then copies the array once. Removing items moves those behind them, O(N), once for each
+///   retained: the next change then copies the array once, and the keys too if the change is made off the main actor and
+///   inserts or removes. Removing items moves those behind them, O(N), once for each
 ///   call.
 /// - S8: Identifiers of any length and content work. One that is too long for a key is hashed.
 ///
@@ -80,7 +81,7 @@ public final class Store<Item: StorableItem> {
   /// Receives the changes of others.
   @ObservationIgnored var feed: Task<Void, Never>?
   @ObservationIgnored var pendingChange = PendingChange.none
-  @ObservationIgnored var waiting: [Change] = []
+  @ObservationIgnored var waiting = Queue<Change>()
   @ObservationIgnored var isCommitting = false
   /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
@@ -91,8 +92,10 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var queries = StoreQueries<Item>()
   /// The progress of rewriting items of older versions. See <doc:ChangingTypes>.
   public internal(set) var rewritingState = StoreRewritingState.notStarted
-  /// The rewriting in progress.
+  /// The last rewriting that was started, until it has ended.
   @ObservationIgnored var rewriting: Task<Void, Never>?
+  /// Its number: one that was stopped before may still end.
+  @ObservationIgnored var rewritingNumber = 0
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
   let deferredRelease = DeferredRelease<Item>()

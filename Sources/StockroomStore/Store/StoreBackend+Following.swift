@@ -19,6 +19,8 @@ extension StoreBackend {
     guard let engine else { return state }
     let others = provisional.map { CacheKey(identifier: identifier($0)) }.filter { !keys.contains($0) }
     provisional = []
+    // Those that have one are noted again.
+    versions.forgetOld(keys)
     let identifiers = Dictionary(others.map { ($0, $0) }) { first, _ in first }
     let entries = try await engine.readEntries(keys: Array(keys) + others)
     for entry in entries {

@@ -32,6 +32,7 @@ extension StoreBackend {
   ) async throws -> ItemTable<Item> {
     var loaded = ItemTable<Item>()
     guard let engine else { return loaded }
+    versions.forgetOld()
     var entries = try await engine.readAllEntries()
     loaded.hasEngineOrder = Self.numberIfNeeded(&entries)
     let total = entries.count

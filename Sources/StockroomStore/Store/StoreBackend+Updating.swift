@@ -36,14 +36,11 @@ extension StoreBackend {
   private func perform(_ batch: Batch, in transaction: any StorageTransaction) throws -> [KeyedStep<Item>] {
     if let rewriting = batch.rewriting { return try perform(rewriting, in: transaction) }
     guard let update = batch.update else {
-      if keepsNewer {
-        try transaction.rejectReplacing(batch.operations.keysWrittenOver, newerThan: codec.version)
-      }
-      for operation in batch.operations { try transaction.apply(operation) }
+      try transaction.apply(batch.operations, keepingNewerThan: keepsNewer ? codec.version : nil)
       return batch.steps
     }
     let result = try self.batch(for: update, stored: transaction.read(key: update.key))
-    for case .write(let data, let key) in result.operations { try transaction.write(data, key: key) }
+    try transaction.apply(result.operations)
     return result.steps
   }
 

@@ -38,7 +38,8 @@ import StockroomCore
 /// `CancellationError` and does nothing. Values are encoded and decoded off the caller's actor.
 ///
 /// What others change under the key, in this process or in another one, becomes the value if the engine has
-/// `EngineCapabilities.changeFeed`. An ``update(_:)`` is a step of its own only with regard to this object: where several processes
+/// `EngineCapabilities.changeFeed`. If it cannot be read, the value stays what it was, ``failure`` is the error, and the next
+/// operation throws it, as after loading. An ``update(_:)`` is a step of its own only with regard to this object: where several processes
 /// change the same value, use a `Store` and its `update`.
 ///
 /// ## Observation
@@ -130,7 +131,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   }
 
   /// Stores a value, also in place of one that cannot be read, unless that is of a newer version. One write, and one read if the
-  /// type is a ``VersionedItem``.
+  /// type is a ``VersionedItem`` or the engine has no `EngineCapabilities.changeFeed`.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is of a newer version; what the engine throws; `CancellationError`.
   public func set(_ value: Item) async throws {
@@ -209,7 +210,7 @@ extension AsyncStoredValue {
 
   /// Whether the stored value may be of a newer version.
   private var mayHoldNewer: Bool {
-    if observed.codec.isVersioned { return true }
+    if observed.codec.isVersioned || feed.withLock({ $0 == nil }) { return true }
     if case .done = loading.withLock({ $0 }) { return false }
     return true
   }
@@ -254,7 +255,7 @@ extension AsyncStoredValue {
       } catch let error as CancellationError {
         throw error
       } catch {
-        take(.unreadable(StorageError(reading: observed.key, error)))
+        take(.unreadable(StorageError(reading: observed.key, error)), keepingValue: true)
         throw error
       }
       _ = try observed.unobserved()
@@ -267,8 +268,8 @@ extension AsyncStoredValue {
   }
 
   /// Updates the value to content that was read, or that the engine has acknowledged.
-  private func take(_ content: StoredContent) {
-    let change = observed.take { content }
+  private func take(_ content: StoredContent, keepingValue keepsValue: Bool = false) {
+    let change = observed.take(keepingValue: keepsValue) { content }
     if observed.isReadable { loading.withLock { $0 = .done } }
     observed.report(change)
   }

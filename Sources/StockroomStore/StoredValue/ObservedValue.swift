@@ -87,10 +87,12 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   ///
   /// Decoding, and releasing the previous value, may run arbitrary code, which may use this value. Both happen outside of
   /// the lock, and the content is read again before its decoded value takes effect.
-  func take(_ read: () -> StoredContent) -> Change {
+  ///
+  /// - Parameter keepsValue: Whether the value stays as it is, and only the failure changes.
+  func take(keepingValue keepsValue: Bool = false, _ read: () -> StoredContent) -> Change {
     var decoded: State?
     while true {
-      switch state.withLock({ state in replace(&state, with: decoded, ifStored: read()) }) {
+      switch state.withLock({ state in replace(&state, with: decoded, ifStored: read(), keepsValue) }) {
       case .undecoded(let content): decoded = decode(content)
       case .done(let change, earlier: _): return change
       }
@@ -105,7 +107,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   }
 
   private func replace(
-    _ state: inout State, with decoded: State?, ifStored content: StoredContent
+    _ state: inout State, with decoded: State?, ifStored content: StoredContent, _ keepsValue: Bool
   ) -> Replacement {
     if let known = state.content, content.isSame(as: known) { return .done(Change(), earlier: nil) }
     guard let decoded, let known = decoded.content, content.isSame(as: known) else {
@@ -113,9 +115,10 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     }
     let earlier = state
     state = decoded
+    if keepsValue { state.item = earlier.item }
     guard earlier.content != nil else { return .done(Change(), earlier: earlier) }
     let change = Change(
-      affectsValue: earlier.item != nil || state.item != nil,
+      affectsValue: !keepsValue && (earlier.item != nil || state.item != nil),
       affectsFailure: earlier.failure != nil || state.failure != nil)
     if change.affectsValue { broadcaster.send(state.item ?? defaultValue) }
     return .done(change, earlier: earlier)

@@ -83,10 +83,11 @@ extension Store {
 extension Store {
   /// Removes the changes that are committed together from those that wait: one alone if it is recorded.
   func takeNext() -> [Change] {
-    let isAlone = waiting.first?.reversal != nil || history.isRecording
-    let end = isAlone ? 1 : waiting.firstIndex { $0.reversal != nil } ?? waiting.count
-    defer { waiting.removeFirst(end) }
-    return Array(waiting[..<end])
+    guard let first = waiting.popFirst() else { return [] }
+    var taken = [first]
+    if first.reversal != nil || history.isRecording { return taken }
+    while waiting.first?.reversal == nil, let next = waiting.popFirst() { taken.append(next) }
+    return taken
   }
 
   /// How to commit these changes. Nil if there is nothing to undo or redo.
@@ -110,6 +111,14 @@ extension Store {
       changeHistory { $0.revert(reversal.direction, record) }
       reversal.isDone.withLock { $0 = true }
     }
+  }
+
+  /// Notes what a change has rewritten in the newest version, if it does that, so that it is no conflict for undo and redo.
+  func noteRewriting(by change: Change) {
+    guard history.isRecording, case .rewrite(let rewriting)? = change.steps.first,
+      let replaced = rewriting.result.withLock({ $0?.replaced }), !replaced.isEmpty
+    else { return }
+    changeHistory { $0.note(replaced) }
   }
 
   /// Notes what a call has changed; nil if that is too much to be held.

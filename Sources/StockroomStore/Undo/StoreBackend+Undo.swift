@@ -34,7 +34,7 @@ enum UndoOutcome: Sendable {
 }
 
 /// Others have changed an entry since the call that is to be undone.
-private struct OutdatedRecord: Error {
+struct OutdatedRecord: Error {
   let key: CacheKey
 
   var error: StorageError {
@@ -121,9 +121,6 @@ extension StoreBackend {
 // MARK: - Reading and writing
 
 extension StoreBackend {
-  /// The number of entries that are read at once before all are removed.
-  private static var pageSize: Int { 1_000 }
-
   private func perform(
     _ batch: Batch, recordingIn transaction: any StorageTransaction, expecting record: UndoRecord?, limit: Int
   ) throws -> ([KeyedStep<Item>], UndoRecord?) {
@@ -131,28 +128,15 @@ extension StoreBackend {
     if let update = batch.update {
       batch = try self.batch(for: update, stored: transaction.read(key: update.key))
     }
-    var recorder = UndoRecorder(limit: limit)
-    for entry in record?.entries ?? [] {
-      guard try transaction.read(key: entry.key) == entry.after else { throw OutdatedRecord(key: entry.key) }
-      recorder.add(entry.key, entry.after)
-    }
-    if batch.operations.removesAll {
-      var range = KeyRange.all
-      while !recorder.isTooLarge {
-        let page = try transaction.scan(range, limit: Self.pageSize)
-        for (key, data) in page { recorder.add(key, data) }
-        guard let last = page.last else { break }
-        range.after = last.key
+    var recorder = UndoRecorder(of: batch.operations, expecting: record, limit: limit)
+    while let request = recorder.next {
+      switch request {
+      case .values(let keys): try recorder.add(keys, transaction.values(of: keys))
+      case .page(let range): recorder.add(page: try transaction.scan(range, limit: UndoRecorder.pageSize))
       }
     }
-    for key in batch.operations.keys where !recorder.contains(key) && !recorder.isTooLarge {
-      recorder.add(key, try transaction.read(key: key))
-    }
-    if keepsNewer {
-      try transaction.rejectReplacing(batch.operations.keysWrittenOver, newerThan: codec.version)
-    }
-    for operation in batch.operations { try transaction.apply(operation) }
-    return (batch.steps, recorder.record(batch.operations))
+    try transaction.apply(batch.operations, keepingNewerThan: keepsNewer ? codec.version : nil)
+    return (batch.steps, recorder.record())
   }
 
   /// For engines without transactions: nobody else may write.
@@ -161,25 +145,15 @@ extension StoreBackend {
   ) async throws -> ([KeyedStep<Item>], UndoRecord?) {
     var batch = batch
     if let update = batch.update { batch = try await self.batch(for: update) }
-    var recorder = UndoRecorder(limit: limit)
-    for entry in record?.entries ?? [] {
-      guard try await engine.read(key: entry.key) == entry.after else { throw OutdatedRecord(key: entry.key) }
-      recorder.add(entry.key, entry.after)
-    }
-    if batch.operations.removesAll {
-      var range = KeyRange.all
-      while !recorder.isTooLarge {
-        let page = try await engine.scan(range, limit: Self.pageSize)
-        for (key, data) in page { recorder.add(key, data) }
-        guard let last = page.last else { break }
-        range.after = last.key
+    var recorder = UndoRecorder(of: batch.operations, expecting: record, limit: limit)
+    while let request = recorder.next {
+      switch request {
+      case .values(let keys): try recorder.add(keys, await engine.values(of: keys))
+      case .page(let range): recorder.add(page: try await engine.scan(range, limit: UndoRecorder.pageSize))
       }
     }
-    for key in batch.operations.keys where !recorder.contains(key) && !recorder.isTooLarge {
-      recorder.add(key, try await engine.read(key: key))
-    }
     if !batch.operations.isEmpty { try await apply(batch.operations) }
-    return (batch.steps, recorder.record(batch.operations))
+    return (batch.steps, recorder.record())
   }
 
   /// What makes a call undone: entries that it has inserted or moved are removed, those that it has replaced are replaced in
@@ -225,23 +199,5 @@ extension StoreBackend.Batch {
 
   fileprivate mutating func append(_ unreadable: inout [UnreadableEntry]) {
     if !unreadable.isEmpty { steps.append(.unreadable(exchange(&unreadable, with: []))) }
-  }
-}
-
-extension [StorageOperation] {
-  fileprivate var removesAll: Bool {
-    contains { if case .removeAll = $0 { true } else { false } }
-  }
-
-  /// The keys that they name, each once.
-  fileprivate var keys: Set<CacheKey> {
-    var keys: Set<CacheKey> = []
-    for operation in self {
-      switch operation {
-      case .write(_, let key), .remove(let key): keys.insert(key)
-      case .removeAll: break
-      }
-    }
-    return keys
   }
 }

@@ -1,3 +1,11 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
 /// How much of what a ``Store`` has done can be undone: see ``Store/undo()``.
 public struct StoreUndoLimit: Hashable, Sendable {
   /// The number of calls and chains.
@@ -63,6 +71,16 @@ struct UndoHistory {
   mutating func drop(_ direction: Direction) {
     let dropped = direction == .undo ? undo.popLast() : redo.popLast()
     byteCount -= dropped?.byteCount ?? 0
+  }
+
+  /// Notes that entries have been rewritten in the newest version, which is no change. O(entries).
+  mutating func note(_ replaced: [CacheKey: (old: Data, new: Data)]) {
+    // The next record of each entry, in both directions, is about what is stored now.
+    var (forUndo, forRedo) = (replaced, replaced)
+    for index in undo.indices.reversed() { undo[index].note(&forUndo) }
+    for index in redo.indices.reversed() { redo[index].note(&forRedo) }
+    byteCount = (undo + redo).reduce(0) { $0 + $1.byteCount }
+    trim()
   }
 
   mutating func clear() { self = UndoHistory(limit: limit) }

@@ -13,7 +13,7 @@ struct UndoRecord: Sendable {
     /// The value before the call; nil if the key was absent.
     let before: Data?
     /// The value that the call has left.
-    let after: Data?
+    var after: Data?
     /// Whether the call has removed the entry and written it again, so that it is behind the others now.
     let isMoved: Bool
   }
@@ -32,34 +32,103 @@ struct UndoRecord: Sendable {
   /// Sorts the entries as a table has them, which is that before the call.
   mutating func sort<Item>(as table: ItemTable<Item>) {
     if entries.count < 2 { return }
-    entries = entries.map { (place: table.sequence(of: $0.key) ?? .max, entry: $0) }
-      .sorted { $0.place < $1.place }.map(\.entry)
+    entries = entries.enumerated().map {
+      (place: table.sequence(of: $1.key) ?? .max, position: $0, entry: $1)
+    }
+    .sorted { ($0.place, $0.position) < ($1.place, $1.position) }.map(\.entry)
+  }
+
+  /// Notes that entries have been rewritten in the newest version: those that are as the call has left them still are.
+  ///
+  /// - Parameter replaced: What has been rewritten. What the call has changed is removed.
+  mutating func note(_ replaced: inout [CacheKey: (old: Data, new: Data)]) {
+    for index in entries.indices {
+      guard let (old, new) = replaced.removeValue(forKey: entries[index].key), entries[index].after == old
+      else {
+        continue
+      }
+      entries[index].after = new
+      byteCount += new.count - old.count
+    }
   }
 }
 
 /// Collects what a call changes.
 struct UndoRecorder {
-  /// The values of the keys that the call changes, before it. Nil: the key was absent.
-  private var before: [CacheKey: Data?] = [:]
-  private var byteCount = 0
-  private let limit: Int
+  /// What is to be read.
+  enum Request {
+    case values([CacheKey])
+    /// Up to ``pageSize`` entries.
+    case page(KeyRange)
+  }
 
-  init(limit: Int) { self.limit = limit }
+  /// The number of entries that are read at once before all are removed.
+  static let pageSize = 1_000
+
+  private let operations: [StorageOperation]
+  /// The keys that the operations name.
+  private let keys: [CacheKey]
+  /// The values that must be unchanged.
+  private let expected: [CacheKey: Data?]
+  private let limit: Int
+  /// The number of keys whose values have been read.
+  private var readCount = 0
+  /// The entries that are still to be read before all are removed.
+  private var range: KeyRange?
+  /// The values before the call, in the order in which they have been read. Nil: the key was absent.
+  private var before: [(key: CacheKey, data: Data?)] = []
+  private var recorded: Set<CacheKey> = []
+  private var byteCount = 0
+
+  /// - Parameter record: What must be unchanged since. The operations name all of its keys.
+  init(of operations: [StorageOperation], expecting record: UndoRecord?, limit: Int) {
+    (self.operations, self.limit) = (operations, limit)
+    keys = operations.keys
+    expected = Dictionary(record?.entries.map { ($0.key, $0.after) } ?? []) { first, _ in first }
+    if operations.removesAll { range = .all }
+  }
 
   /// Whether what is to be recorded takes more memory than is allowed.
-  var isTooLarge: Bool { byteCount > limit }
+  private var isTooLarge: Bool { byteCount > limit }
 
-  func contains(_ key: CacheKey) -> Bool { before[key] != nil }
+  /// What is to be read next; nil once all is known that is needed.
+  var next: Request? {
+    // What is expected has to be verified in any case.
+    if isTooLarge, expected.isEmpty { return nil }
+    if let range { return .page(range) }
+    // As many as have been read before: few reads are needed, and not many more bytes are read than the limit allows.
+    let next = keys.dropFirst(readCount).prefix(max(1, readCount))
+    return next.isEmpty ? nil : .values(Array(next))
+  }
 
-  mutating func add(_ key: CacheKey, _ data: Data?) {
-    before[key] = .some(data)
+  /// Adds a page of what is removed.
+  mutating func add(page: [(key: CacheKey, data: Data)]) {
+    for (key, data) in page { add(key, data) }
+    if let last = page.last { range?.after = last.key } else { range = nil }
+  }
+
+  /// Adds the values of keys; there is none for one that is absent.
+  ///
+  /// - Throws: `OutdatedRecord` if one is not as expected.
+  mutating func add(_ keys: [CacheKey], _ values: [CacheKey: Data]) throws {
+    readCount += keys.count
+    for key in keys {
+      let data = values[key]
+      if let expected = expected[key], data != expected { throw OutdatedRecord(key: key) }
+      add(key, data)
+    }
+  }
+
+  private mutating func add(_ key: CacheKey, _ data: Data?) {
+    guard recorded.insert(key).inserted else { return }
+    before.append((key, data))
     byteCount += key.value.utf8.count + (data?.count ?? 0)
   }
 
   /// What the operations change. Nil if it takes more memory than is allowed.
-  func record(_ operations: [StorageOperation]) -> UndoRecord? {
+  func record() -> UndoRecord? {
     if isTooLarge { return nil }
-    var after = before
+    var after: [CacheKey: Data?] = Dictionary(uniqueKeysWithValues: before.map { ($0.key, $0.data) })
     var removed: Set<CacheKey> = []
     for operation in operations {
       switch operation {
@@ -80,5 +149,24 @@ struct UndoRecorder {
       record.append(UndoRecord.Entry(key: key, before: former, after: present, isMoved: isMoved))
     }
     return record.byteCount > limit ? nil : record
+  }
+}
+
+extension [StorageOperation] {
+  fileprivate var removesAll: Bool {
+    contains { if case .removeAll = $0 { true } else { false } }
+  }
+
+  /// The keys that they name, each once.
+  fileprivate var keys: [CacheKey] {
+    var keys: [CacheKey] = []
+    var found: Set<CacheKey> = []
+    for operation in self {
+      switch operation {
+      case .write(_, let key), .remove(let key): if found.insert(key).inserted { keys.append(key) }
+      case .removeAll: break
+      }
+    }
+    return keys
   }
 }

@@ -21,8 +21,7 @@ extension StorageEngine {
     if keys.isEmpty { return try await apply(operations) }
     if capabilities.contains(.transactions) {
       return try await withTransaction { transaction in
-        try transaction.rejectReplacing(keys, newerThan: version)
-        for operation in operations { try transaction.apply(operation) }
+        try transaction.apply(operations, keepingNewerThan: version)
       }
     }
     for (key, data) in try await readDataAndKeys(keys: keys) {
@@ -33,16 +32,38 @@ extension StorageEngine {
 }
 
 extension StorageTransaction {
-  func apply(_ operation: StorageOperation) throws {
-    switch operation {
-    case .write(let data, let key): try write(data, key: key)
-    case .remove(let key): try remove(key: key)
-    case .removeAll: try removeAll()
+  /// Applies operations in order, unless one of them would replace a value of a version that is newer than `version`, if that is
+  /// given.
+  ///
+  /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
+  func apply(_ operations: [StorageOperation], keepingNewerThan version: Int? = nil) throws {
+    if let version { try rejectReplacing(operations.keysWrittenOver, newerThan: version) }
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key): try write(data, key: key)
+      case .remove(let key): try remove(key: key)
+      case .removeAll: try removeAll()
+      }
+    }
+  }
+
+  /// The values of those keys that exist.
+  ///
+  /// One read if all of them exist, or none. If some do, each half of the keys is read separately, since a read of many does not
+  /// say which are absent.
+  func values(of keys: [CacheKey]) throws -> [CacheKey: Data] {
+    let values = try read(keys: keys)
+    if values.isEmpty { return [:] }
+    if values.count == keys.count { return Dictionary(zip(keys, values)) { first, _ in first } }
+    let half = keys.count / 2
+    return try self.values(of: Array(keys[..<half])).merging(self.values(of: Array(keys[half...]))) {
+      first, _ in
+      first
     }
   }
 
   /// - Throws: `StorageError` with code `unsupported` if one of the keys has a value of a newer version.
-  func rejectReplacing(_ keys: [CacheKey], newerThan version: Int) throws {
+  private func rejectReplacing(_ keys: [CacheKey], newerThan version: Int) throws {
     // All at once, since each call is a round trip to a server.
     guard try read(keys: keys).contains(where: { StoredVersion(of: $0).isNewer(than: version) }) else {
       return
@@ -85,27 +106,43 @@ struct RewritingBatch: Sendable {
   /// A batch is complete when so many bytes have been read.
   private static let byteLimit = 1 << 20
 
+  private let keys: ArraySlice<CacheKey>
   /// The number of entries that have been read.
   private(set) var examined = 0
   private(set) var operations: [StorageOperation] = []
+  /// What the operations replace, by key.
+  private(set) var replaced: [CacheKey: (old: Data, new: Data)] = [:]
   private(set) var unreadable: [UnreadableEntry] = []
   private var byteCount = 0
 
-  var isFull: Bool { byteCount >= Self.byteLimit }
+  /// A batch of as many of these entries as it holds.
+  init(_ keys: ArraySlice<CacheKey>) { self.keys = keys.prefix(Self.keyLimit) }
 
-  /// Adds an entry, to be written if its version is an older one.
+  /// The keys to be read next; none once the batch is complete.
+  ///
+  /// As many as have been read before: few reads are needed, and not many more bytes are read than a batch has.
+  var next: [CacheKey] {
+    byteCount >= Self.byteLimit ? [] : Array(keys.dropFirst(examined).prefix(max(1, examined)))
+  }
+
+  /// Adds entries that have been read, to be written if their version is an older one.
   ///
   /// - Parameter rewrite: The bytes in the newest version; nil if they have that, or a newer one.
   mutating func add(
-    _ key: CacheKey, _ stored: Data?, _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
+    _ keys: [CacheKey], _ values: [CacheKey: Data], _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
   ) {
-    examined += 1
-    guard let stored else { return }
-    byteCount += stored.count
-    do throws(StorageError) {
-      if let data = try rewrite(stored, key) { operations.append(.write(data, key: key)) }
-    } catch {
-      unreadable.append(UnreadableEntry(key: key, error: error))
+    examined += keys.count
+    var values = values
+    for key in keys {
+      guard let stored = values.removeValue(forKey: key) else { continue }
+      byteCount += stored.count
+      do throws(StorageError) {
+        guard let data = try rewrite(stored, key) else { continue }
+        operations.append(.write(data, key: key))
+        replaced[key] = (stored, data)
+      } catch {
+        unreadable.append(UnreadableEntry(key: key, error: error))
+      }
     }
   }
 }
@@ -115,11 +152,9 @@ extension StorageTransaction {
   func rewrite(
     _ keys: ArraySlice<CacheKey>, _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
   ) throws -> RewritingBatch {
-    var batch = RewritingBatch()
-    for key in keys.prefix(RewritingBatch.keyLimit) where !batch.isFull {
-      batch.add(key, try read(key: key), rewrite)
-    }
-    for operation in batch.operations { try apply(operation) }
+    var batch = RewritingBatch(keys)
+    while case let next = batch.next, !next.isEmpty { batch.add(next, try values(of: next), rewrite) }
+    try apply(batch.operations)
     return batch
   }
 }
@@ -139,14 +174,17 @@ extension StorageEngine {
     return batch
   }
 
+  /// The values of those keys that exist.
+  func values(of keys: [CacheKey]) async throws -> [CacheKey: Data] {
+    Dictionary(try await readDataAndKeys(keys: keys).map { ($0.key, $0.data) }) { first, _ in first }
+  }
+
   /// The batch that rewrites as many of the entries as it holds.
   func rewriting(
     _ keys: ArraySlice<CacheKey>, _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
   ) async throws -> RewritingBatch {
-    var batch = RewritingBatch()
-    for key in keys.prefix(RewritingBatch.keyLimit) where !batch.isFull {
-      batch.add(key, try await read(key: key), rewrite)
-    }
+    var batch = RewritingBatch(keys)
+    while case let next = batch.next, !next.isEmpty { batch.add(next, try await values(of: next), rewrite) }
     return batch
   }
 }
@@ -155,7 +193,7 @@ extension StorageEngine {
 public struct VersionRewriting: Sendable {
   /// How many entries have been rewritten.
   public internal(set) var rewritten = 0
-  /// The entries that could not be decoded, or are of a newer version. They are as they were.
+  /// The entries that could not be decoded, or not be encoded, or are of a newer version. They are as they were.
   public internal(set) var unreadable: [UnreadableEntry] = []
 
   mutating func add(_ batch: RewritingBatch) {

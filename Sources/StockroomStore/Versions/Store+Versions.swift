@@ -8,7 +8,8 @@ public enum StoreRewritingState: Sendable {
   case rewriting(completed: Int, total: Int)
   /// So many entries have been rewritten, and no item that the store has read is left in an older version.
   case rewritten(Int)
-  /// A batch failed. The items are as they were, in both versions, and can be used.
+  /// A batch failed, or an item could not be encoded: then all others have been rewritten. The items are as they were, in both
+  /// versions, and can be used.
   case failed(any Error)
 }
 
@@ -26,24 +27,34 @@ extension Store where Item: VersionedItem {
   /// Ends when no such entry is left, and when the store is released. If the process ends before that, another call after the
   /// next loading goes on with what is left, since each entry says its version. If nothing is left, it costs nothing.
   public func startRewritingOldVersions() {
-    if rewriting != nil { return }
+    if let rewriting, !rewriting.isCancelled { return }
+    // One that has been stopped ends its batch first.
+    let stopped = rewriting
     let load = itemsState == .current ? nil : startLoading()
     rewritingState = .rewriting(completed: 0, total: backend.versions.oldCount)
-    rewriting = Task { [weak self] in
+    rewritingNumber += 1
+    rewriting = Task { [weak self, number = rewritingNumber] in
+      await stopped?.value
+      var (completed, rewritten) = (0, 0)
+      var failed: [UnreadableEntry] = []
+      let end: StoreRewritingState
       do {
         try await load?.value
-        var (completed, rewritten) = (0, 0)
         while let batch = try await self?.rewriteBatch() {
           completed += batch.examined
           rewritten += batch.operations.count
-          self?.showRewritten(completed)
+          failed += batch.unreadable.filter(\.isReadable)
+          if !Task.isCancelled { self?.showRewritten(completed) }
         }
-        self?.endRewriting(.rewritten(rewritten))
+        end = failed.first.map { .failed($0.error) } ?? .rewritten(rewritten)
       } catch is CancellationError {
-        self?.endRewriting(.notStarted)
+        end = .notStarted
       } catch {
-        self?.endRewriting(.failed(error))
+        end = .failed(error)
       }
+      // Only now, so that they are not tried over and over.
+      self?.backend.versions.noteOld(failed.map(\.key))
+      self?.endRewriting(number, end)
     }
   }
 
@@ -53,7 +64,7 @@ extension Store where Item: VersionedItem {
 
   /// Waits until rewriting has ended, if it was started.
   ///
-  /// - Throws: the error of ``rewritingState``, if a batch failed: what the engine threw. `CancellationError` as soon as the caller
+  /// - Throws: the error of ``rewritingState``: what the engine threw if a batch failed; `StorageError` with code `encodingFailed`. `CancellationError` as soon as the caller
   ///   is cancelled; rewriting continues.
   public func oldVersionsHaveBeenRewritten() async throws {
     try await rewriting?.waitUntilEnded()
@@ -72,10 +83,11 @@ extension Store where Item: VersionedItem {
       backend.versions.noteOld(keys)
       throw error
     }
-    let batch = rewriting.result.withLock { $0 } ?? RewritingBatch()
+    let batch = rewriting.result.withLock { $0 } ?? RewritingBatch([])
     backend.versions.noteOld(keys.dropFirst(batch.examined))
     // What others have put in their place, and what a step has refused now: to be read again, and reported.
-    if !batch.unreadable.isEmpty { note(.keys(Set(batch.unreadable.map(\.key)))) }
+    let unreadable = batch.unreadable.filter { !$0.isReadable }
+    if !unreadable.isEmpty { note(.keys(Set(unreadable.map(\.key)))) }
     return batch
   }
 
@@ -83,8 +95,15 @@ extension Store where Item: VersionedItem {
     rewritingState = .rewriting(completed: completed, total: completed + backend.versions.oldCount)
   }
 
-  private func endRewriting(_ state: StoreRewritingState) {
+  private func endRewriting(_ number: Int, _ state: StoreRewritingState) {
+    // Unless another one has been started since.
+    guard number == rewritingNumber else { return }
     rewriting = nil
     rewritingState = state
   }
+}
+
+extension UnreadableEntry {
+  /// Whether the entry has been read, and could only not be written in the newest version.
+  fileprivate var isReadable: Bool { error.code == .encodingFailed }
 }

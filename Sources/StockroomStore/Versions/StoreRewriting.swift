@@ -48,6 +48,14 @@ extension StoreBackend {
     }
   }
 
+  /// Notes that steps have left no older version where they have written or removed something.
+  func forgetOldVersions(of steps: [KeyedStep<Item>]) {
+    guard codec.isVersioned else { return }
+    for step in steps {
+      if case .removeAll = step { versions.forgetOld() } else { versions.forgetOld(step.keys) }
+    }
+  }
+
   /// Rewrites as many of the entries as make a batch.
   func perform(
     _ rewriting: StoreRewriting, in transaction: any StorageTransaction

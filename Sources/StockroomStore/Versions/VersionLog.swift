@@ -22,6 +22,14 @@ final class VersionLog: Sendable {
 
   func noteOld(_ keys: some Sequence<CacheKey>) { state.withLock { $0.old.formUnion(keys) } }
 
+  /// Notes that the entries have no older version any more, or are absent.
+  func forgetOld(_ keys: some Sequence<CacheKey>) {
+    state.withLock { if !$0.old.isEmpty { $0.old.subtract(keys) } }
+  }
+
+  /// Notes that no entry has an older version.
+  func forgetOld() { state.withLock { $0.old = [] } }
+
   /// Removes some of the entries with older versions, and returns them.
   func takeOld(_ count: Int) -> [CacheKey] {
     state.withLock { state in

@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Observation
 import StockroomCore
@@ -142,5 +143,49 @@ import Testing
     await query.itemsHaveLoaded()
     #expect(query.isLoaded && query.count == 500)
     #expect(store.query(limit: 0).items.isEmpty && store.query(limit: -1).count == 0)
+  }
+
+  @Test("Items whose section is not a number are in one section, behind the others")
+  func notANumber() async throws {
+    let store = try await store(30)
+    let query = store.query(sectionedBy: { $0.rank % 3 == 0 ? Double.nan : Double($0.rank) })
+    func check() {
+      let sections = query.sections
+      #expect(sections.flatMap { $0.items.map(\.id) }.sorted() == store.items.map(\.id).sorted())
+      #expect(sections.dropLast().allSatisfy { $0.id == $0.id } && sections.last?.id.isNaN == true)
+      #expect(
+        sections.dropLast().allSatisfy { section in section.items.allSatisfy { Double($0.rank) == section.id }
+        })
+    }
+    check()
+    for id in 0..<20 {
+      try await store.insert(Errand(id: id, rank: id % 4))
+      try await store.insert(Errand(id: 100 + id, rank: id % 4))
+      check()
+      try await store.remove(Errand(id: 29 - id))
+      check()
+    }
+  }
+
+  @Test("A query that is released while it is computed is computed no further")
+  func releasedEarly() async throws {
+    final class Token: Sendable {}
+    let store = try await store(20_000)
+    let calls = Counter()
+    let isReleased = DispatchSemaphore(value: 0)
+    var token: Token? = Token()
+    weak let computation = token
+    var query: StoreQuery<Errand, Never>? = store.query(where: { [token] _ in
+      withExtendedLifetime(token) { calls.increment() }
+      if calls.count == 1 { isReleased.wait() }
+      return true
+    })
+    try await wait { calls.count > 0 }
+    #expect(query?.isLoaded == false)
+    query = nil
+    token = nil
+    isReleased.signal()
+    try await wait { computation == nil }
+    #expect(calls.count < 20_000)
   }
 }

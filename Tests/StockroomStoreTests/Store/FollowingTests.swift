@@ -152,4 +152,16 @@ import Testing
     try await wait { store.unreadableEntries.isEmpty }
     #expect(store.items.map(\.id) == ["a", "b"])
   }
+
+  @Test("The key of a hashed identifier is free once others have removed the entry")
+  func hashedIdentifier() async throws {
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Note>(storage: engine)
+    let key = CacheKey(String(repeating: "x", count: 600))
+    try await store.insert(Note(id: key.rawValue))
+    try await engine.remove(key: CacheKey(verbatim: key.value))
+    try await wait { store.items.isEmpty }
+    try await store.insert(Note(id: key.value))
+    #expect(store.items.map(\.id) == [key.value])
+  }
 }

@@ -184,4 +184,19 @@ import Testing
     #expect(reads() == before)
     #expect(value.wrappedValue == ["a"])
   }
+
+  @Test("The value stays if what others have changed cannot be read, until it can be")
+  func unreadChange() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await value.set(["a"])
+    engine.failCall(where: { $0.method == .read })
+    try await base.write(JSONEncoder().encode(["b"]), key: key)
+    while value.failure == nil, value.wrappedValue == ["a"] { await Task.yield() }
+    #expect(value.wrappedValue == ["a"] && value.failure?.code == .io)
+    await #expect(throws: StorageError.self) { try await value.update { $0.append("c") } }
+    try await value.update { $0.append("c") }
+    #expect(value.wrappedValue == ["b", "c"] && value.failure == nil)
+  }
 }

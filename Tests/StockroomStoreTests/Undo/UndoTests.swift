@@ -273,4 +273,38 @@ import Testing
       #expect(store.items.isEmpty)
     }
   }
+
+  @Test("Entries that the store did not know are inserted again in the order of their keys")
+  func unknownEntries() async throws {
+    let engine = MinimalEngine()
+    let store = try await store(engine, "a")
+    let unknown = (10..<30).map { Note(id: "b \($0)") }
+    for note in unknown.shuffled() {
+      try await engine.write(JSONEncoder().encode(note), key: CacheKey(verbatim: note.id))
+    }
+    try await store.removeAll()
+    #expect(try await engine.allKeys().isEmpty)
+    try await store.undo()
+    #expect(store.items == [Note(id: "a", text: "first")] + unknown)
+  }
+
+  @Test("An unreadable entry that is inserted again does not share the place of what others insert")
+  func sharedPlace() async throws {
+    let base = MemoryStorageEngine()
+    try await base.write(Data("junk".utf8), key: CacheKey(verbatim: "bad"))
+    let engine = FailingStorageEngine(base)
+    let store = try await store(engine, "a")
+    try await store.remove(Note(id: "bad"))
+    engine.hold()
+    async let undone = store.undo()
+    try await engine.waitForHeldCalls()
+    // Before the entry, and known to the store after it.
+    try await base.write(JSONEncoder().encode(Note(id: "other")), key: CacheKey(verbatim: "other"))
+    engine.release()
+    #expect(try await undone)
+    try await wait { store.contains(id: "other") }
+    try await store.insert(Note(id: "bad"))
+    #expect(store["other"]?.id == "other" && store["bad"]?.id == "bad")
+    #expect(try await agree(store, engine))
+  }
 }

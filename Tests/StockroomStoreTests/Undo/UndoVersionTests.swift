@@ -38,4 +38,28 @@ import Testing
     try await store.undo()
     #expect(try await engine.read(key: key("a")) == bytes && store.unreadableEntries.count == 1)
   }
+
+  @Test("What the store has rewritten since can be redone")
+  func redoOfRewritten() async throws {
+    for id in ["a", "b"] {
+      try await ObjectStorage<FirstNote>(storage: engine).store(
+        FirstNote(id: id, text: "first"), forKey: key(id))
+    }
+    let store = try await Store<FourthNote>(storage: engine)
+    store.undoLimit = StoreUndoLimit(calls: 10)
+    try await store.update("a") { $0.isDone = true }
+    try await store.update("a") { $0.title = "title" }
+    let changed = store.items
+    #expect(try await store.undo())
+    #expect(try await store.undo())
+    store.startRewritingOldVersions()
+    try await store.oldVersionsHaveBeenRewritten()
+    #expect(Set(try await versions(in: engine).values) == ["4"])
+    #expect(try await store.redo())
+    #expect(try await store.redo())
+    #expect(store.items == changed)
+    #expect(try await store.undo())
+    #expect(try await store.undo())
+    #expect(store.items.map(\.isDone) == [false, false])
+  }
 }

@@ -25,6 +25,25 @@ import Testing
     }
   }
 
+  /// A note that cannot be encoded while its text is refused.
+  struct PickyNote: VersionedItem, Identifiable {
+    struct Refusal: Error {}
+    enum CodingKeys: CodingKey { case id, text }
+    nonisolated static let refused = Shared("")
+
+    var id: String
+    var text: String
+
+    init(migrating previous: FirstNote) { (id, text) = (previous.id, previous.text) }
+
+    func encode(to encoder: any Encoder) throws {
+      if Self.refused.withLock({ $0 == text }) { throw Refusal() }
+      var container = encoder.container(keyedBy: CodingKeys.self)
+      try container.encode(id, forKey: .id)
+      try container.encode(text, forKey: .text)
+    }
+  }
+
   private let directory: TemporaryDirectory
   init() throws { directory = try TemporaryDirectory() }
 
@@ -231,5 +250,59 @@ import Testing
     try await wait { store.unreadableEntries.map(\.key.value) == ["1"] }
     #expect(try await engine.read(key: key("1")) == refused)
     #expect(store.items.map(\.id) == ["0", "2"])
+  }
+
+  @Test("Rewriting fails if an item cannot be encoded, after all others have been rewritten")
+  func encodingFails() async throws {
+    let engine = MemoryStorageEngine()
+    try await writeFirstNotes(1_500, to: engine)
+    let store = try await Store<PickyNote>(storage: engine)
+    PickyNote.refused.withLock { $0 = "text 7" }
+    store.startRewritingOldVersions()
+    let error = await #expect(throws: StorageError.self) { try await store.oldVersionsHaveBeenRewritten() }
+    #expect(error?.code == .encodingFailed && error?.underlying is PickyNote.Refusal)
+    #expect(try await Array(versions(in: engine).filter { $0.value == "1" }.keys) == ["7"])
+    PickyNote.refused.withLock { $0 = "" }
+    store.startRewritingOldVersions()
+    try await store.oldVersionsHaveBeenRewritten()
+    guard case .rewritten(1) = store.rewritingState else {
+      Issue.record("\(store.rewritingState)")
+      return
+    }
+  }
+
+  @Test("Rewriting that is stopped can be started at once")
+  func restart() async throws {
+    let engine = MemoryStorageEngine()
+    try await writeFirstNotes(10, to: engine)
+    let store = try await Store<SecondNote>(storage: engine)
+    for _ in 0..<3 {
+      store.startRewritingOldVersions()
+      store.stopRewritingOldVersions()
+    }
+    store.startRewritingOldVersions()
+    try await store.oldVersionsHaveBeenRewritten()
+    guard case .rewritten(10) = store.rewritingState else {
+      Issue.record("\(store.rewritingState)")
+      return
+    }
+    #expect(Set(try await versions(in: engine).values) == ["2"])
+  }
+
+  @Test("What has been changed or removed since it was read is not counted as old")
+  func changedSince() async throws {
+    let engine = MemoryStorageEngine()
+    try await writeFirstNotes(5, to: engine)
+    let store = try await Store<SecondNote>(storage: engine)
+    try await store.update("0") { $0.isDone = true }
+    try await store.remove(SecondNote(id: "1", text: ""))
+    try await engine.remove(key: key("2"))
+    try await wait { store.items.count == 3 }
+    store.startRewritingOldVersions()
+    guard case .rewriting(completed: 0, total: 2) = store.rewritingState else {
+      Issue.record("\(store.rewritingState)")
+      return
+    }
+    try await store.oldVersionsHaveBeenRewritten()
   }
 }

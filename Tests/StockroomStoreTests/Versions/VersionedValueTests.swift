@@ -78,4 +78,20 @@ import Testing
     await #expect(throws: StorageError.self) { try await older.set(nil) }
     #expect(try await asynchronous(of: FourthNote.self).get()?.lines == ["new"])
   }
+
+  @Test("A newer version that came later is not replaced if the engine reports no changes")
+  func newerLater() async throws {
+    let engine = MinimalEngine()
+    let value = AsyncStoredValue<FirstNote?>(storage: engine, key: "note")
+    try await value.set(FirstNote(id: "a", text: "1"))
+    let note = FourthNote(id: "a", lines: ["new"])
+    try await AsyncStoredValue<FourthNote?>(storage: engine, key: "note").set(note)
+    for change in [
+      { try await value.set(FirstNote(id: "a", text: "2")) }, { try await value.update { $0?.text = "2" } },
+    ] as [() async throws -> Void] {
+      let error = await #expect(throws: StorageError.self) { try await change() }
+      #expect(newerVersion(error) != nil)
+    }
+    #expect(try await AsyncStoredValue<FourthNote?>(storage: engine, key: "note").get() == note)
+  }
 }

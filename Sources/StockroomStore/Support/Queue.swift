@@ -1,0 +1,22 @@
+/// Elements that are removed in the order in which they were added, each in amortized O(1).
+struct Queue<Element> {
+  private var added: [Element] = []
+  /// The first is the last.
+  private var next: [Element] = []
+
+  var isEmpty: Bool { added.isEmpty && next.isEmpty }
+
+  var first: Element? { next.last ?? added.first }
+
+  mutating func append(_ element: Element) { added.append(element) }
+
+  mutating func popFirst() -> Element? {
+    if next.isEmpty {
+      next = added.reversed()
+      added = []
+    }
+    return next.popLast()
+  }
+}
+
+extension Queue: Sendable where Element: Sendable {}
