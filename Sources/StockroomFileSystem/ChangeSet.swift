@@ -21,62 +21,45 @@ struct ChangeSet {
     let key: CacheKey
     let name: FileName
     /// The value to write, or nil to remove the entry.
-    var data: Data?
+    let data: Data?
     /// The times of the entry, unless they are those that a write at the time of the commit gives it.
-    var times: EntryTimes?
+    let times: EntryTimes?
     /// Whether the entry that is there now, if any, is removed on the way.
-    var isRenewed: Bool
-    /// Orders the writes as the keys were first written.
-    var order: Int
+    let isRenewed: Bool
     /// The requests that this change is all of.
-    var requests: [DiskRequest] = []
+    let requests: [DiskRequest]
   }
 
-  private(set) var changes: [Change] = []
-  private(set) var removesAll = false
-  private var indices: [CacheKey: Int] = [:]
-  private var operationCount = 0
+  /// In the order in which new keys come to be.
+  let changes: [Change]
+  /// Whether everything is removed before the changes are made.
+  let removesAll: Bool
 
   /// - Parameter operations: What each of the requests comes to.
   init(_ requests: [DiskRequest], _ operations: [[StorageOperation]]) {
+    var merged = MergedOperations()
+    var origins: [CacheKey: [DiskRequest]] = [:]
     for (request, operations) in zip(requests, operations) {
       let times = request.request.times
       for (index, operation) in operations.enumerated() {
-        add(operation, times.isEmpty ? nil : times[index], of: request)
+        switch operation {
+        case .write(let data, let key):
+          merged.write(data, key: key, times: times.isEmpty ? nil : times[index])
+          origins[key, default: []].append(request)
+        case .remove(let key):
+          merged.remove(key)
+          origins[key, default: []].append(request)
+        case .removeAll:
+          merged.removeAll()
+        }
       }
     }
-  }
-
-  private mutating func add(_ operation: StorageOperation, _ times: EntryTimes?, of request: DiskRequest) {
-    operationCount += 1
-    switch operation {
-    case .write(let data, let key):
-      let index = index(of: key)
-      if changes[index].data == nil { changes[index].order = operationCount }
-      changes[index].data = data
-      changes[index].times = times ?? changes[index].times?.overwritten
-      changes[index].requests.append(request)
-    case .remove(let key):
-      let index = index(of: key)
-      changes[index].data = nil
-      changes[index].times = nil
-      changes[index].isRenewed = true
-      changes[index].requests.append(request)
-    case .removeAll:
-      removesAll = true
-      for index in changes.indices {
-        changes[index].data = nil
-        changes[index].times = nil
-        changes[index].isRenewed = true
-      }
+    let removesAll = merged.removesAll
+    self.removesAll = removesAll
+    changes = merged.inOrder.map { key, change in
+      Change(
+        key: key, name: FileName(key), data: change.data, times: change.times,
+        isRenewed: change.isRenewed || removesAll, requests: origins[key] ?? [])
     }
-  }
-
-  private mutating func index(of key: CacheKey) -> Int {
-    if let index = indices[key] { return index }
-    changes.append(
-      Change(key: key, name: FileName(key), data: nil, isRenewed: removesAll, order: operationCount))
-    indices[key] = changes.count - 1
-    return changes.count - 1
   }
 }

@@ -72,7 +72,7 @@ private struct Commit {
 
     var sequence = boundary
     var steps: [Step] = []
-    for change in changes.changes.sorted(by: { $0.order < $1.order }) {
+    for change in changes.changes {
       let existing = change.data == nil || change.isRenewed ? nil : try connection.metadata(of: change.name)
       let exists = try existing != nil || connection.entries.status(of: change.name) != nil
       var metadata: EntryMetadata?

@@ -37,26 +37,19 @@ extension DiskStorageEngine: BackupEngine {
 }
 
 extension DiskStorageEngine: SnapshotStreamingEngine {
-  /// Writes wait until all entries have been read.
+  /// Reads the entries into a temporary file, twice as a backup does, so that nobody waits for what `body` does with them.
   package func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
     let connection = try connection
     try await gate.whileOpen {
-      try await thread.runCancellably { flag in
-        try connection.withLock {
-          var keys: [(sequence: UInt64, key: CacheKey)] = []
-          try connection.entries.forEachKey { bytes in
-            try flag.check()
-            guard let key = CacheKey(utf8: bytes), let metadata = try connection.metadata(of: FileName(key))
-            else { return }
-            keys.append((metadata.header.sequence, key))
-          }
-          for key in keys.keysByCreation() {
-            try flag.check()
-            guard let (data, header) = try connection.valueAndHeader(of: FileName(key)) else { continue }
-            try body(StorageEntry(key: key, data: data, header: header))
-          }
-        }
+      let spool = try await DedicatedThread.runApart { flag in
+        let spool = try DiskSpool(of: connection)
+        try spool.bringUpToDate(flag)
+        return spool
       }
+      try await thread.runCancellably { flag in
+        try connection.withLock { try spool.bringUpToDate(flag) }
+      }
+      try await DedicatedThread.runApart { flag in try spool.forEachEntry(flag, body) }
     }
   }
 }

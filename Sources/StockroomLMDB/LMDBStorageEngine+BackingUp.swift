@@ -14,8 +14,9 @@ extension LMDBStorageEngine: BackupEngine {
   /// all that time, and so make a write wait that needs a larger one, and readers with it.
   public func backUp(to directory: FileManager.Directory) async throws {
     try await BackupDirectory.make(at: directory) { unfinished in
+      let source = shared.environment.directory
       try await readApart { read, flag in
-        try LMDBHandle.makeCopy(of: read.snapshot, in: unfinished.path, flag)
+        try LMDBHandle.makeCopy(of: read.snapshot, from: source, in: unfinished.path, flag)
       }
     }
   }

@@ -77,6 +77,15 @@ final class LevelDBConnection: Sendable {
     }
   }
 
+  /// As ``read(_:_:)``, for a body that takes long: looks at each file again once it has returned (rule C6).
+  func readLong<Value>(_ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
+    try await read(.eachFile) { handle in
+      let value = try await body(handle)
+      try monitor.checkEverything(handle)
+      return value
+    }
+  }
+
   /// Does the requests as one batch. On the engine's own thread: waits for the disk.
   func commit(_ requests: [WriteRequest]) throws {
     // Put in order before anything is locked, if there are no transactions that have to look at the database first.

@@ -40,10 +40,14 @@ struct LevelDBTransaction {
 
   /// Writes a key that is absent with what another database has stored under it, times and place in the order included.
   mutating func add(_ key: UnsafeRawBufferPointer, stored: UnsafeRawBufferPointer) throws {
-    let header = try LevelDBEncoding.header(stored, path: handle.path)
+    let sequence = try LevelDBEncoding.header(stored, path: handle.path).sequence
+    // Beyond what opening accepts.
+    guard sequence < LevelDBMetadata.greatest else {
+      throw StorageError(.corrupted, "An entry in the LevelDB database has the sequence \(sequence).")
+    }
     batch.put(key, stored)
     metadata.count += 1
-    metadata.nextSequence = max(metadata.nextSequence, header.sequence &+ 1)
+    metadata.nextSequence = max(metadata.nextSequence, sequence + 1)
     hasChanges = true
   }
 

@@ -14,9 +14,11 @@
 /// A directory that is filled under another name, and gets its own once it is complete.
 package struct BackupDirectory: Sendable {
   private let target: String
+  private let name: String
   private let parent: String
   /// Where it is filled.
   private let unfinished: String
+  private let unfinishedName: String
 
   /// Makes the directory at the path as a whole, or not at all.
   ///
@@ -36,7 +38,7 @@ package struct BackupDirectory: Sendable {
     } catch {
       // What cannot be removed is no backup all the same, and the error that matters is the first one.
       try? await thread.run { try FileManager.default.removeItem(atPath: backup.unfinished) }
-      throw error
+      throw backup.naming(error)
     }
   }
 
@@ -48,9 +50,9 @@ package struct BackupDirectory: Sendable {
     let url = URL(filePath: target)
     let parent = url.deletingLastPathComponent()
     self.parent = parent.path(percentEncoded: false)
-    unfinished =
-      parent.appending(path: ".\(url.lastPathComponent).partial-\(UUID().uuidString)")
-      .path(percentEncoded: false)
+    name = url.lastPathComponent
+    unfinishedName = FileManager.Directory.unfinishedName(of: name)
+    unfinished = parent.appending(path: unfinishedName).path(percentEncoded: false)
     try FileManager.Directory(url: parent).create()
     try refuseContents()
     guard mkdir(unfinished, mode_t(FilePermissions.owner.directoryMode)) == 0 else {
@@ -71,7 +73,14 @@ package struct BackupDirectory: Sendable {
       if [ENOTEMPTY, EEXIST, ENOTDIR].contains(errno) { throw isInTheWay }
       throw StorageError.posix(errno, "Renaming \(unfinished) to \(target) failed.")
     }
-    try FileManager.Directory.sync(parent)
+    try FileManager.Directory.syncNew(target, in: parent)
+  }
+
+  /// The error with the path that was asked for, and not the one that is gone.
+  private func naming(_ error: any Error) -> any Error {
+    guard var error = error as? StorageError else { return error }
+    error.message.replace(unfinishedName, with: name)
+    return error
   }
 
   private var isInTheWay: StorageError {

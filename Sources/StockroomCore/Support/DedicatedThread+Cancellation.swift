@@ -9,7 +9,19 @@ package final class CancellationFlag: Sendable {
     if isCancelled.load(ordering: .relaxed) { throw CancellationError() }
   }
 
-  fileprivate func cancel() { isCancelled.store(true, ordering: .relaxed) }
+  private func cancel() { isCancelled.store(true, ordering: .relaxed) }
+
+  /// Calls `body` with a flag that is set once the task has been cancelled.
+  package static func following<Result: Sendable>(
+    _ body: @Sendable (CancellationFlag) async throws -> Result
+  ) async rethrows -> Result {
+    let flag = CancellationFlag()
+    return try await withTaskCancellationHandler {
+      try await body(flag)
+    } onCancel: {
+      flag.cancel()
+    }
+  }
 }
 
 extension DedicatedThread {
@@ -27,11 +39,6 @@ extension DedicatedThread {
   package func runCancellably<Result: Sendable>(
     _ work: @escaping @Sendable (CancellationFlag) throws -> Result
   ) async throws -> Result {
-    let flag = CancellationFlag()
-    return try await withTaskCancellationHandler {
-      try await run { try work(flag) }
-    } onCancel: {
-      flag.cancel()
-    }
+    try await CancellationFlag.following { flag in try await run { try work(flag) } }
   }
 }

@@ -58,6 +58,14 @@ extension FileManager.Directory {
     try sync(URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false))
   }
 
+  /// What a file or directory with this name is called until it is complete: no longer than file systems allow.
+  package static func unfinishedName(of name: String) -> String {
+    var beginning = name
+    // Of 255 bytes.
+    while beginning.utf8.count > 200 { beginning.removeLast() }
+    return ".\(beginning).partial-\(UUID().uuidString)"
+  }
+
   /// The bytes that the file system has room for which something is on, whether they are used or not. Nil if it does
   /// not tell.
   package static func volumeSize(at path: String) -> Int? {
@@ -94,7 +102,7 @@ extension FileManager.Directory {
 
   /// Waits until a new directory is on disk. A parent that may be entered but not read cannot be synced; the directory
   /// itself can, which in the file systems with a journal writes the name as well.
-  private static func syncNew(_ path: String, in parent: String) throws {
+  package static func syncNew(_ path: String, in parent: String) throws {
     do {
       try sync(parent)
     } catch let error as StorageError where error.code == .permissionDenied {

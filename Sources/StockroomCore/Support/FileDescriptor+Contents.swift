@@ -12,6 +12,17 @@
 #endif
 
 extension FileDescriptor {
+  /// Makes a temporary file that is its owner's alone and is gone once it is closed, whatever happens to the process.
+  package static func makeNamelessFile() throws -> FileDescriptor {
+    let url = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")
+    let path = url.path(percentEncoded: false)
+    guard let file = try makeFile(atPath: path, .owner) else {
+      throw StorageError.posix(EEXIST, "Making \(path) failed.")
+    }
+    guard unlink(path) == 0 else { throw StorageError.posix(errno, "Removing the name \(path) failed.") }
+    return file
+  }
+
   /// The file's size, kind and times.
   package func status() throws -> FileStatus {
     var raw = stat()
@@ -19,15 +30,15 @@ extension FileDescriptor {
     return FileStatus(raw)
   }
 
-  /// The first `size` bytes, or fewer if the file has become shorter.
-  package func readData(size: Int) throws -> Data {
+  /// `size` bytes from an offset on, or fewer if the file has become shorter.
+  package func readData(size: Int, at offset: Int = 0) throws -> Data {
     guard size > 0 else { return Data() }
     // Not Data(count:), which ends the process if there is a file that is larger than memory.
     guard let bytes = malloc(size) else {
       throw StorageError.posix(ENOMEM, "Reading \(path), which has \(size) bytes, failed.")
     }
     do {
-      let count = try read(into: UnsafeMutableRawBufferPointer(start: bytes, count: size))
+      let count = try read(into: UnsafeMutableRawBufferPointer(start: bytes, count: size), at: offset)
       return Data(bytesNoCopy: bytes, count: count, deallocator: .free)
     } catch {
       free(bytes)

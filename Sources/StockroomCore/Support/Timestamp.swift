@@ -17,21 +17,21 @@ package struct Timestamp: Sendable, Hashable, Comparable {
 
   package init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
 
-  /// The nanosecond that is nearest to the date, or the first or last of ``range`` if it is beyond. What is not a number counts as
+  /// The nanosecond that is nearest to the date, or the first or last of the range if it is beyond. What is not a number counts as
   /// 1 January 2001. Has the same ``date``, if that was another moment's.
-  package init(_ date: Date) {
+  package init(_ date: Date, in range: ClosedRange<Int64> = Timestamp.range) {
     let interval = date.timeIntervalSinceReferenceDate
-    // Seconds of which the nanoseconds fit, and that are beyond the range.
-    let seconds = interval.isNaN ? 0 : min(max(interval, -6e9), 6e9)
+    // Seconds of which the nanoseconds fit.
+    let seconds = interval.isNaN ? 0 : min(max(interval, -8.244e9), 8.244e9)
     let whole = seconds.rounded(.down)
     let rest = ((seconds - whole) * 1e9).rounded()
     let nanoseconds = Int64(whole) * 1_000_000_000 + Int64(rest) + Self.referenceDate
-    self.nanoseconds = min(max(nanoseconds, Self.range.lowerBound), Self.range.upperBound)
+    self.nanoseconds = min(max(nanoseconds, range.lowerBound), range.upperBound)
   }
 
   /// Nanoseconds of moments that come from outside: from November 1823 to February 2116, so that the difference of any two of them is a
   /// number too.
-  private static let range: ClosedRange<Int64> = -(1 << 62)...(1 << 62) - 1
+  package static let range: ClosedRange<Int64> = -(1 << 62)...(1 << 62) - 1
 
   /// The time by the system's clock, which may be set back.
   package static func now() -> Timestamp {

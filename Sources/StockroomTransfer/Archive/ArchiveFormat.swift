@@ -1,12 +1,6 @@
 import StockroomCZlib
 import StockroomCore
 
-#if canImport(FoundationEssentials)
-  import FoundationEssentials
-#else
-  import Foundation
-#endif
-
 /// The parts of an archive as they are in the file. All numbers are little-endian. ArchiveFormat.md describes them.
 enum ArchiveFormat {
   /// The version that is written, and the greatest that is read.
@@ -32,6 +26,9 @@ enum ArchiveFormat {
   enum Flags {
     static let isOneMoment: UInt32 = 1
   }
+
+  /// Which times an entry may have, in nanoseconds: more than the engines of this package store.
+  static let times = Int64.min...Int64.max
 
   /// What an entry has in front of its key and its value.
   static let entryHeaderSize = 26
@@ -66,20 +63,5 @@ extension UnsafeRawBufferPointer {
     let end = count - ArchiveFormat.checksumSize
     guard end >= 0 else { return false }
     return CRC32C.checksum(UnsafeRawBufferPointer(rebasing: self[..<end])) == number(at: end, as: UInt32.self)
-  }
-}
-
-extension Timestamp {
-  /// The nearest nanosecond, or the first or last one that a date can have.
-  init(nearestTo date: Date) {
-    let seconds = date.timeIntervalSinceReferenceDate
-    // Seconds and the rest apart, which keeps all the precision that a date has.
-    let whole = min(max(seconds.rounded(.down), -8_244_000_000), 8_244_000_000)
-    let rest = min(max(((seconds - whole) * 1e9).rounded(), 0), 1e9)
-    guard !seconds.isNaN else {
-      self.init(nanoseconds: 0)
-      return
-    }
-    self.init(nanoseconds: Int64(whole) * 1_000_000_000 + Int64(rest) + 978_307_200_000_000_000)
   }
 }

@@ -31,12 +31,14 @@ final class ArchiveInput: Sendable {
   /// What has been read of something that is no file.
   private let copy: FileDescriptor?
   private let state: MutexProtected<State>
+  /// Ends the wait for what is no file.
+  private let flag: CancellationFlag
 
   var path: String { file.path }
 
   /// Opens a file.
-  convenience init(_ url: URL) throws {
-    guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
+  convenience init(_ url: URL, _ flag: CancellationFlag) throws {
+    try url.requireFileSystem()
     let path = url.resolvingSymlinksInPath().path(percentEncoded: false)
     guard let file = try FileDescriptor.openFile(atPath: path, O_RDONLY) else {
       throw StorageError.posix(ENOENT, "Opening the archive \(path) failed.")
@@ -44,24 +46,23 @@ final class ArchiveInput: Sendable {
     guard try file.status().isRegularFile else {
       throw StorageError(.unsupported, "\(path) is no file, so it is no archive.")
     }
-    try self.init(file, start: 0)
+    try self.init(file, start: 0, flag)
   }
 
   /// What a descriptor has open, from where it stands on. The descriptor stays the caller's.
-  convenience init(descriptor: Int32) throws {
-    let number = fcntl(descriptor, F_DUPFD_CLOEXEC, 3)
-    guard number >= 0 else { throw StorageError.posix(errno, "Reading descriptor \(descriptor) failed.") }
-    let file = FileDescriptor(owning: number, path: "on descriptor \(descriptor)")
-    try self.init(file, start: max(0, Int(lseek(number, 0, SEEK_CUR))))
+  convenience init(descriptor: Int32, _ flag: CancellationFlag) throws {
+    let file = try FileDescriptor(duplicating: descriptor)
+    try self.init(file, start: max(0, Int(lseek(file.number, 0, SEEK_CUR))), flag)
   }
 
-  private init(_ file: FileDescriptor, start: Int) throws {
+  private init(_ file: FileDescriptor, start: Int, _ flag: CancellationFlag) throws {
     self.file = file
+    self.flag = flag
     let status = try file.status()
     let isFile = status.isRegularFile
     self.status = isFile ? status : nil
     self.start = isFile ? start : 0
-    copy = isFile ? nil : try Self.makeNamelessFile()
+    copy = isFile ? nil : try .makeNamelessFile()
     state = MutexProtected(State(offset: self.start))
   }
 
@@ -103,6 +104,7 @@ final class ArchiveInput: Sendable {
   private func readStream(into buffer: UnsafeMutableRawBufferPointer) throws -> Int {
     var done = 0
     while done < buffer.count {
+      try file.wait(for: POLLIN, flag)
       let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
       #if canImport(Darwin)
         let count = retrying { Darwin.read(file.number, rest.baseAddress, rest.count) }
@@ -114,22 +116,10 @@ final class ArchiveInput: Sendable {
       if count == 0 { break }
       if count < 0 {
         guard errno == EAGAIN else { throw StorageError.posix(errno, "Reading the archive \(path) failed.") }
-        var wanted = pollfd(fd: file.number, events: Int16(POLLIN), revents: 0)
-        _ = poll(&wanted, 1, -1)
       } else {
         done += count
       }
     }
     return done
-  }
-
-  private static func makeNamelessFile() throws -> FileDescriptor {
-    let url = FileManager.default.temporaryDirectory.appending(path: "stockroom-archive-\(UUID().uuidString)")
-    let path = url.path(percentEncoded: false)
-    guard let file = try FileDescriptor.makeFile(atPath: path, .owner) else {
-      throw StorageError.posix(EEXIST, "Making \(path) failed.")
-    }
-    guard unlink(path) == 0 else { throw StorageError.posix(errno, "Removing the name \(path) failed.") }
-    return file
   }
 }

@@ -34,13 +34,13 @@ final class ArchiveFile: ArchiveOutput {
 
   /// - Parameter isReplacing: Whether a file of that name may be there, which is replaced.
   init(_ url: URL, replacing isReplacing: Bool) throws {
-    guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
+    try url.requireFileSystem()
     let url = url.absoluteURL
     name = url.lastPathComponent
     guard !name.isEmpty, name != "/", name != "..", name != "." else {
       throw StorageError(.unsupported, "\(url.path(percentEncoded: false)) is not the name of a file.")
     }
-    unfinished = ".\(name).partial-\(UUID().uuidString)"
+    unfinished = FileManager.Directory.unfinishedName(of: name)
     self.isReplacing = isReplacing
     directory = try FileDescriptor.openDirectory(
       atPath: FileManager.Directory(url: url.deletingLastPathComponent()).path)
@@ -84,14 +84,19 @@ final class ArchiveFile: ArchiveOutput {
       return
     }
     let error = errno
-    // Not every file system has hard links.
-    guard error != EEXIST, try directory.status(of: name) == nil else {
-      throw StorageError(.unsupported, "\(path) has been made by another program.")
-    }
-    guard [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK].contains(error) else {
+    guard [EEXIST, EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK].contains(error) else {
       throw StorageError.posix(error, "Giving the archive the name \(path) failed.")
     }
-    try rename()
+    // Not every file system has hard links. An empty file then keeps others away until it is replaced.
+    guard error != EEXIST, try directory.makeFile(name, .owner) != nil else {
+      throw StorageError(.unsupported, "\(path) has been made by another program.")
+    }
+    do {
+      try rename()
+    } catch {
+      _ = try? directory.removeFile(name)
+      throw error
+    }
   }
 
   private func rename() throws {
@@ -105,22 +110,28 @@ final class ArchiveFile: ArchiveOutput {
 /// A descriptor of the caller's, such as standard output.
 final class ArchiveStream: ArchiveOutput {
   private let file: FileDescriptor
+  /// Ends the wait for the reader.
+  private let flag: CancellationFlag
+  /// How many bytes are written at a time.
+  private let portion: Int
 
-  init(descriptor: Int32) throws {
-    let number = fcntl(descriptor, F_DUPFD_CLOEXEC, 3)
-    guard number >= 0 else { throw StorageError.posix(errno, "Writing to descriptor \(descriptor) failed.") }
-    file = FileDescriptor(owning: number, path: "descriptor \(descriptor)")
+  init(descriptor: Int32, _ flag: CancellationFlag) throws {
+    file = try FileDescriptor(duplicating: descriptor)
+    self.flag = flag
+    portion = try file.status().isRegularFile ? .max : FileDescriptor.portionWithoutWaiting
   }
 
   func append(_ bytes: UnsafeRawBufferPointer) throws {
     var rest = bytes
     while !rest.isEmpty {
+      try file.wait(for: POLLOUT, flag)
+      let size = min(rest.count, portion)
       #if canImport(Darwin)
-        let count = retrying { Darwin.write(file.number, rest.baseAddress, rest.count) }
+        let count = retrying { Darwin.write(file.number, rest.baseAddress, size) }
       #elseif canImport(Glibc)
-        let count = retrying { Glibc.write(file.number, rest.baseAddress, rest.count) }
+        let count = retrying { Glibc.write(file.number, rest.baseAddress, size) }
       #else
-        let count = retrying { Musl.write(file.number, rest.baseAddress, rest.count) }
+        let count = retrying { Musl.write(file.number, rest.baseAddress, size) }
       #endif
       if count == 0 {
         throw StorageError(.diskFull, "Writing the archive to \(file.path) failed: it takes nothing more.")
@@ -128,8 +139,6 @@ final class ArchiveStream: ArchiveOutput {
         guard errno == EAGAIN else {
           throw StorageError.posix(errno, "Writing the archive to \(file.path) failed.")
         }
-        var wanted = pollfd(fd: file.number, events: Int16(POLLOUT), revents: 0)
-        _ = poll(&wanted, 1, -1)
       } else {
         rest = UnsafeRawBufferPointer(rebasing: rest[count...])
       }

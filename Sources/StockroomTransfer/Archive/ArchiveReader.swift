@@ -41,29 +41,29 @@ public final class ArchiveReader: Sendable {
   public convenience init(
     _ url: URL, maximumValueSize: Int = ArchiveReader.defaultMaximumValueSize
   ) async throws {
-    try await self.init(maximumValueSize) { try ArchiveInput(url) }
+    try await self.init(maximumValueSize) { try ArchiveInput(url, $0) }
   }
 
   /// Reads an archive from a descriptor, such as standard input, and verifies all of it.
   ///
   /// What is no file, such as a pipe, is copied to a temporary file without a name meanwhile, since it is read twice. The
-  /// descriptor stays the caller's. A task that is cancelled goes on waiting for the next bytes, or the end.
+  /// descriptor stays the caller's.
   ///
   /// Throws as ``init(_:maximumValueSize:)``, and `diskFull` if there is no room for the copy.
   public convenience init(
     descriptor: Int32, maximumValueSize: Int = ArchiveReader.defaultMaximumValueSize
   ) async throws {
-    try await self.init(maximumValueSize) { try ArchiveInput(descriptor: descriptor) }
+    try await self.init(maximumValueSize) { try ArchiveInput(descriptor: descriptor, $0) }
   }
 
   private init(
-    _ maximumValueSize: Int, open: @escaping @Sendable () throws -> ArchiveInput
+    _ maximumValueSize: Int, open: @escaping @Sendable (CancellationFlag) throws -> ArchiveInput
   ) async throws {
     let thread = DedicatedThread()
     self.thread = thread
     do {
       (input, summary) = try await thread.runCancellably { flag in
-        let input = try open()
+        let input = try open(flag)
         return (input, try Self.verify(input, maximumValueSize, flag))
       }
     } catch {

@@ -46,8 +46,8 @@ struct ArchiveWriter: Sendable {
     var header: [UInt8] = []
     header.append(number: UInt16(keySize))
     header.append(number: UInt64(entry.data.count))
-    header.append(number: Timestamp(nearestTo: entry.createdAt).nanoseconds)
-    header.append(number: Timestamp(nearestTo: entry.updatedAt).nanoseconds)
+    header.append(number: Timestamp(entry.createdAt, in: ArchiveFormat.times).nanoseconds)
+    header.append(number: Timestamp(entry.updatedAt, in: ArchiveFormat.times).nanoseconds)
     try header.withUnsafeBytes { try fill($0) }
     try entry.key.withUTF8 { try fill($0) }
     try entry.data.withUnsafeBytes { try fill($0) }

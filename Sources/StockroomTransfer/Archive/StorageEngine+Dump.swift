@@ -16,7 +16,7 @@ extension StorageEngine {
   /// | engine | memory | writes meanwhile |
   /// |---|---|---|
   /// | SQLite, LMDB, LevelDB | the keys, and one entry | go on |
-  /// | files | the keys, and one entry | wait until all entries have been read |
+  /// | files | the keys, and one entry; all values in a temporary file | wait for a look at each entry |
   /// | others with `snapshotReads`, all layers in front of such included | all entries | go on |
   /// | others with `transactions` | all entries | wait while all values are compared |
   /// | all others | throws `unsupported`, unless `requiringOneMoment` is false | |
@@ -39,26 +39,36 @@ extension StorageEngine {
     to url: URL, replacing: Bool = false, requiringOneMoment: Bool = true,
     progress: (@Sendable (ArchiveProgress) -> Void)? = nil
   ) async throws -> ArchiveSummary {
-    try await dump(requiringOneMoment, progress) { try ArchiveFile(url, replacing: replacing) }
+    try await dump(requiringOneMoment, progress) { _ in try ArchiveFile(url, replacing: replacing) }
   }
 
   /// Writes every entry to a descriptor, such as standard output, as an archive.
   ///
   /// As ``dump(to:replacing:requiringOneMoment:progress:)``, but that what has been written until something fails stays, and is no
-  /// archive, since it has no end. The descriptor stays the caller's, and is not synced.
+  /// archive, since it has no end. The descriptor stays the caller's, and is not synced. Writes to the engine never wait for the
+  /// reader of a pipe.
   @discardableResult
   public func dump(
     toDescriptor descriptor: Int32, requiringOneMoment: Bool = true,
     progress: (@Sendable (ArchiveProgress) -> Void)? = nil
   ) async throws -> ArchiveSummary {
-    try await dump(requiringOneMoment, progress) { try ArchiveStream(descriptor: descriptor) }
+    try await dump(requiringOneMoment, progress) { try ArchiveStream(descriptor: descriptor, $0) }
   }
 
   private func dump(
     _ requiringOneMoment: Bool, _ progress: (@Sendable (ArchiveProgress) -> Void)?,
-    _ open: @escaping @Sendable () throws -> some ArchiveOutput
+    _ open: @escaping @Sendable (CancellationFlag) throws -> some ArchiveOutput
   ) async throws -> ArchiveSummary {
     let source = try EntrySource(self, requiringOneMoment: requiringOneMoment)
+    return try await CancellationFlag.following { flag in
+      try await dump(source, progress) { try open(flag) }
+    }
+  }
+
+  private func dump(
+    _ source: EntrySource, _ progress: (@Sendable (ArchiveProgress) -> Void)?,
+    _ open: @escaping @Sendable () throws -> some ArchiveOutput
+  ) async throws -> ArchiveSummary {
     let isOneMoment = source.isOneMoment
     let thread = DedicatedThread()
     defer { thread.stop() }

@@ -1,5 +1,11 @@
 import StockroomCore
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
 /// What makes one place like another: first the removals, then what is there already, then what is new.
 struct CopyPlan: Sendable {
   var removed: [CacheKey] = []
@@ -35,10 +41,38 @@ struct CopyComparison: Sendable {
       && (!comparesTimes || isSame(source.times.updatedAt, target.times.updatedAt, target))
   }
 
+  /// Whether what is in the target is the beginning of a copy of the source: half of it is, since the source may have changed meanwhile.
+  func isBegunCopy(_ target: EntryListing, of source: EntryListing) -> Bool {
+    let sources = source.byKey
+    let count = target.entries.count { entry in
+      guard let original = sources[entry.key] else { return false }
+      return isSameEntry(original, entry) && (comparesTimes || original.hasSameValue(as: entry))
+    }
+    return 2 * count >= target.entries.count
+  }
+
   private func isSame(_ source: Timestamp, _ target: Timestamp, _ entry: ListedEntry) -> Bool {
-    if entry.sequence != nil { return source.date == target.date }
+    if entry.sequence != nil { return source.date == target.date || Self.isStored(source, as: target) }
     return abs(source.nanoseconds - target.nanoseconds) <= Self.tolerance
   }
+
+  /// Whether a file system may have made the one time of the other. What is smaller than their units they cut off, and many have no
+  /// times beyond the seconds that 32 bits can count.
+  private static func isStored(_ time: Timestamp, as stored: Timestamp) -> Bool {
+    let difference = time.nanoseconds - stored.nanoseconds
+    let isCutOff = units.contains { unit in
+      let rest = (stored.nanoseconds + slack) % unit
+      return (rest < 0 ? rest + unit : rest) <= 2 * slack && (-slack..<unit + slack).contains(difference)
+    }
+    return isCutOff || stored.date == Timestamp(min(max(time.date, dates.lowerBound), dates.upperBound)).date
+  }
+
+  /// As much as two moments differ, in nanoseconds, that are the same or next to one another as a `Date`.
+  private static let slack: Int64 = 250
+  /// In nanoseconds: of NTFS, of those that store microseconds, of some network file systems, of exFAT, of old ones, of FAT.
+  private static let units: [Int64] = [100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000]
+  private static let dates =
+    Date(timeIntervalSince1970: Double(Int32.min))...Date(timeIntervalSince1970: Double(Int32.max))
 }
 
 extension CopyPlan {
@@ -87,10 +121,12 @@ extension CopyPlan {
 
   /// What brings into the target what it has not, or not as late.
   ///
-  /// - Parameter copied: What this copy has written before. Of that, what the source has no longer is removed.
+  /// - Parameters:
+  ///   - copied: What this copy has written before. Of that, what the source has no longer is removed.
+  ///   - start: What has been written later than this was written by this copy, or by one before it that was interrupted.
   init(
     merging source: EntryListing, into target: EntryListing, copied: [CacheKey: ListedEntry],
-    _ comparison: CopyComparison
+    since start: Timestamp?, _ comparison: CopyComparison
   ) {
     self.init()
     let targets = target.byKey
@@ -101,7 +137,9 @@ extension CopyPlan {
         missing.append(entry)
         continue
       }
-      let isOurs = copied[entry.key].map { comparison.isCopy($0, old) } ?? false
+      let isOurs =
+        copied[entry.key].map { comparison.isCopy($0, old) } ?? false
+        || start.map { old.times.updatedAt > $0 } ?? false
       let isLater = old.times.updatedAt > entry.times.updatedAt && !isOurs
       if !isLater, !comparison.isCopy(entry, old) { changed.append(entry) }
     }

@@ -10,6 +10,8 @@ import StockroomCore
 actor CopySession {
   /// In a target that is not finished, there is an entry under this key.
   private static let marker = CacheKey(verbatim: "stockroom: unfinished copy")
+  /// In a target whose times are its own, there is one under this key until a merge is finished. When it was created is when the merge began.
+  private static let mergeMarker = CacheKey(verbatim: "stockroom: unfinished merge")
   /// How many entries go into one batch.
   private static let mostInBatch = 1_000
   /// How often source and target are compared at the end, and made alike in between.
@@ -23,6 +25,10 @@ actor CopySession {
   /// When merging, what has been written.
   private var copied: [CacheKey: ListedEntry] = [:]
   private var written = 0
+  /// Whether what is in the target has to be recognized as a copy of the source yet.
+  private var isResuming = false
+  /// When merging into a target whose times are its own: when that began.
+  private var start: Timestamp?
   /// The end of the copy, under way or done.
   private var ending: Task<CopySummary, any Error>?
 
@@ -39,15 +45,18 @@ actor CopySession {
 
   /// Throws unless the target is one to copy to, and marks it.
   func begin() async throws {
-    if try await source.keyExists(Self.marker) {
+    if try await !source.keysExist([Self.marker, Self.mergeMarker]).isEmpty {
       throw StorageError(.unsupported, "The source is itself a copy that has not been finished.")
     }
     let isUnfinished = try await target.keyExists(Self.marker)
     if options.target == .merge {
-      guard isUnfinished else { return }
+      guard isUnfinished else { return try await beginMerge() }
       throw StorageError(.unsupported, "The target holds a copy that has not been finished.")
     }
-    if isUnfinished, options.target == .resume { return }
+    if isUnfinished, options.target == .resume {
+      isResuming = true
+      return
+    }
     let count = try await target.keyCount()
     guard count == 0 else {
       throw StorageError(
@@ -56,8 +65,27 @@ actor CopySession {
           ? "The target holds a copy that has not been finished, and is not to be resumed."
           : "The target is not empty: it has \(count) entries.")
     }
-    try await target.write(Data("This copy has not been finished.".utf8), key: Self.marker)
+    try await target.write(Self.markerValue, key: Self.marker)
   }
+
+  private static let markerValue = Data("This copy has not been finished.".utf8)
+
+  /// Makes a merge that goes on after this one has been interrupted know what this one has written, by the clock of the target: it is
+  /// not what has been updated last.
+  private func beginMerge() async throws {
+    guard !comparison.comparesTimes else { return }
+    if try await !target.keyExists(Self.mergeMarker) {
+      try await target.write(Self.markerValue, key: Self.mergeMarker)
+    }
+    start = try await target.createdAt(key: Self.mergeMarker).map { Timestamp($0) }
+  }
+
+  /// What says in the target that it is not finished; nil if nothing needs to.
+  private var currentMarker: CacheKey? {
+    options.target == .merge ? start.map { _ in Self.mergeMarker } : Self.marker
+  }
+
+  private static func isMarker(_ key: CacheKey) -> Bool { key == marker || key == mergeMarker }
 
   /// Makes the target like the source, as it is now.
   func copyEverything() async throws { try await perform(compare().plan) }
@@ -65,12 +93,12 @@ actor CopySession {
   /// Does so with some entries.
   func copy(_ keys: Set<CacheKey>) async throws {
     // That of another copy, to the source, is no entry.
-    let keys = Array(keys.filter { $0 != Self.marker })
+    let keys = Array(keys.filter { !Self.isMarker($0) })
     let source = try await EntryListing(of: keys, in: source, batchSize: options.batchSize)
     let target = try await EntryListing(of: keys, in: target, batchSize: options.batchSize)
     if options.target == .merge {
       let known = Dictionary(keys.compactMap { key in copied[key].map { (key, $0) } }) { $1 }
-      try await perform(CopyPlan(merging: source, into: target, copied: known, comparison))
+      try await perform(CopyPlan(merging: source, into: target, copied: known, since: start, comparison))
     } else {
       try await perform(CopyPlan(ofSome: source, to: target, comparison))
     }
@@ -99,7 +127,7 @@ actor CopySession {
     for _ in 0..<Self.maximumRounds {
       let (source, plan) = try await compare()
       if plan.isEmpty {
-        if options.target != .merge { try await target.remove(key: Self.marker) }
+        if let currentMarker { try await target.remove(key: currentMarker) }
         return CopySummary(
           entries: source.entries.count, bytes: source.byteCount, written: written,
           areTimesVerified: comparison.comparesTimes)
@@ -122,15 +150,31 @@ actor CopySession {
   private func compare() async throws -> (source: EntryListing, plan: CopyPlan) {
     let source = try await list(source, .reading)
     let target = try await list(target, .verifying)
-    let plan =
+    if isResuming { try await refuseAnotherSource(source, target) }
+    let (options, comparison, copied, start) = (options, comparison, copied, start)
+    let plan = try await source.working(with: target) {
       options.target == .merge
-      ? CopyPlan(merging: source, into: target, copied: copied, comparison)
-      : CopyPlan(from: source, to: target, comparison)
+        ? CopyPlan(merging: source, into: target, copied: copied, since: start, comparison)
+        : CopyPlan(from: source, to: target, comparison)
+    }
     return (source, plan)
   }
 
+  /// Throws unless the target holds a part of a copy of this source. What has been copied before tells which source that was.
+  private func refuseAnotherSource(_ source: EntryListing, _ target: EntryListing) async throws {
+    let comparison = comparison
+    guard try await source.working(with: target, { comparison.isBegunCopy(target, of: source) }) else {
+      throw StorageError(
+        .unsupported,
+        "The target holds an unfinished copy of another source: fewer than half of its \(target.entries.count) entries "
+          + "are those of this one. Copy from the other source, or call removeAllData() of the target and copy again."
+      )
+    }
+    isResuming = false
+  }
+
   private func list(_ engine: any StorageEngine, _ phase: CopyProgress.Phase) async throws -> EntryListing {
-    let keys = try await engine.allKeys().filter { $0 != Self.marker }
+    let keys = try await engine.allKeys().filter { !Self.isMarker($0) }
     return try await EntryListing(of: keys, in: engine, batchSize: options.batchSize) {
       [progress] entries, bytes in
       progress(CopyProgress(phase: phase, entries: entries, bytes: bytes, totalEntries: keys.count))
@@ -148,6 +192,13 @@ actor CopySession {
     for entries in [plan.changed, plan.missing] { try await write(entries, &state) }
   }
 
+  /// The marker goes with each batch, so that it does not expire before the entries where entries expire.
+  private func renewedMarker(for batch: [StorageEntry]) -> [StorageEntry] {
+    guard !batch.isEmpty, let currentMarker else { return [] }
+    let now = Timestamp.now().date
+    return [StorageEntry(key: currentMarker, data: Self.markerValue, createdAt: now, updatedAt: now)]
+  }
+
   private func write(_ entries: [ListedEntry], _ state: inout CopyProgress) async throws {
     var start = 0
     while start < entries.count {
@@ -161,7 +212,7 @@ actor CopySession {
       }
       // What has been removed since is left out.
       let batch = try await source.readEntries(keys: entries[start..<end].map(\.key))
-      try await target.writeEntries(batch)
+      try await target.writeEntries(batch + renewedMarker(for: batch))
       if options.target == .merge {
         for entry in batch { copied[entry.key] = ListedEntry(entry) }
       }

@@ -31,8 +31,8 @@ public final class EngineCopy: Sendable {
   ///   - target: What it is copied to. Nobody else may write to it before the copy is finished.
   ///   - options: What to do about entries of the target, and how much memory to take.
   ///   - progress: Is called after each batch, on any thread.
-  /// - Throws: `StorageError` with code `unsupported` if the target may not be copied to, as the options say, or the source is itself
-  ///   an unfinished copy; what reading the source and writing the target throw; `CancellationError`. All but the first leave a target
+  /// - Throws: `StorageError` with code `unsupported` if the target may not be copied to, as the options say, holds an unfinished copy of
+  ///   another source, or the source is itself an unfinished copy; what reading the source and writing the target throw; `CancellationError`. All but the first leave a target
   ///   that can be resumed.
   public init(
     from source: some StorageEngine, to target: some StorageEngine, options: CopyOptions = CopyOptions(),
@@ -77,17 +77,28 @@ public final class EngineCopy: Sendable {
 extension CopySession {
   /// Brings over what changes, until the task is cancelled or the source closed.
   fileprivate func follow(_ changes: StorageChanges) async {
-    do {
-      for await change in changes {
-        switch change {
-        case .keys(let keys): try await copy(keys)
-        case .everything: try await copyEverything()
-        }
+    // What is to be brought over; nil for everything.
+    var wanted: Set<CacheKey>? = []
+    for await change in changes {
+      switch change {
+      case .keys(let keys): wanted?.formUnion(keys)
+      case .everything: wanted = nil
       }
-    } catch {
-      // Whatever it is, `end()` looks at every entry, brings over what is missing, and throws what keeps it from doing so.
+      if let keys = wanted, keys.count > Self.mostWanted { wanted = nil }
+      do {
+        if let wanted { try await copy(wanted) } else { try await copyEverything() }
+        wanted = []
+      } catch is CancellationError {
+        return
+      } catch {
+        // It is tried again with the next change. Whatever it is, `end()` looks at every entry, brings over what is missing, and
+        // throws what keeps it from doing so.
+      }
     }
   }
+
+  /// Of how many keys it is remembered that they could not be brought over.
+  private static let mostWanted = 10_000
 }
 
 extension StorageEngine {

@@ -70,15 +70,29 @@ struct EntryListing: Sendable {
     try await sort(engine)
   }
 
+  /// Does work that takes O(N log N) with this listing and another one: apart if that is long, so that other tasks go on (rule C5).
+  func working<Result: Sendable>(
+    with other: EntryListing = EntryListing(), _ work: @escaping @Sendable () -> Result
+  ) async throws -> Result {
+    if entries.count + other.entries.count < 10_000 { return work() }
+    return try await DedicatedThread.runApart { _ in work() }
+  }
+
+  private init() {}
+
   /// Values are read so many at a time at most, since one of them may be very much larger than those before.
   private static let mostAtOnce = 256
 
   private mutating func sort(_ engine: any StorageEngine) async throws {
+    let listing = self
     if entries.allSatisfy({ $0.sequence != nil }) {
-      return entries.sort { ($0.sequence ?? 0) < ($1.sequence ?? 0) }
+      entries = try await working { listing.entries.sorted { ($0.sequence ?? 0) < ($1.sequence ?? 0) } }
+      return
     }
     // Another engine's order is that of the creation times. Entries that have the same one it puts in order itself.
-    entries.sort { ($0.times.createdAt, $0.key) < ($1.times.createdAt, $1.key) }
+    entries = try await working {
+      listing.entries.sorted { ($0.times.createdAt, $0.key) < ($1.times.createdAt, $1.key) }
+    }
     var start = 0
     while start < entries.count {
       let time = entries[start].times.createdAt

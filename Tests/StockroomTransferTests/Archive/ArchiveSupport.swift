@@ -51,19 +51,21 @@ func fill(_ engine: some StorageEngine, largest: Int = 3_000_000) async throws {
   try await engine.write(Data("second".utf8), key: key("z overwritten"))
 }
 
-/// Expects a storage error with one of the codes.
-func expectError<Result>(
+/// Expects a storage error with one of the codes, and returns it.
+@discardableResult func expectError<Result>(
   _ codes: StorageError.Code..., sourceLocation: SourceLocation = #_sourceLocation,
   _ body: () async throws -> Result
-) async {
+) async -> StorageError? {
   do {
     let result = try await body()
     Issue.record("\(result) came instead of an error.", sourceLocation: sourceLocation)
   } catch let error as StorageError {
     #expect(codes.contains(error.code), "\(error)", sourceLocation: sourceLocation)
+    return error
   } catch {
     Issue.record(error, sourceLocation: sourceLocation)
   }
+  return nil
 }
 
 /// What is in a directory.

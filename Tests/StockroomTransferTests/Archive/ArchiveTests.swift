@@ -121,6 +121,16 @@ import Testing
     #expect(try names(in: place.parent) == ["place"])
   }
 
+  @Test("The name of an archive may be as long as names can be")
+  func longName() async throws {
+    let place = try TemporaryDirectory()
+    let archive = place.appending(String(repeating: "é", count: 127))
+    let engine = MemoryStorageEngine()
+    try await engine.dump(to: archive)
+    try await engine.dump(to: archive, replacing: true)
+    #expect(try names(in: place.url).map(\.utf8.count) == [254])
+  }
+
   @Test(
     "An engine with entries is refused, unless the archive is merged, which replaces those of the same keys")
   func merging() async throws {

@@ -60,6 +60,15 @@ import Testing
     try await engine.close()
   }
 
+  @Test("The name of a backup may be as long as names can be", arguments: backupEngineNames)
+  func longName(name: String) async throws {
+    let (place, backups) = (try TemporaryDirectory(), try TemporaryDirectory())
+    let engine = try await openForBackup(name, place.url)
+    try await engine.backUp(to: .init(url: backups.appending(String(repeating: "é", count: 127))))
+    #expect(try names(in: backups.url).map(\.utf8.count) == [254])
+    try await engine.close()
+  }
+
   @Test("A backup is its owner's alone", arguments: backupEngineNames)
   func permissions(name: String) async throws {
     let (place, backups) = (try TemporaryDirectory(), try TemporaryDirectory())
@@ -105,6 +114,30 @@ import Testing
     #expect(try names(in: backups.url).isEmpty)
     try await engine.close()
   }
+
+  #if os(Linux)
+    @Test("A backup is made in a directory that may be entered and written but not read")
+    func unreadableParent() async throws {
+      let (place, backups) = (try TemporaryDirectory(), try TemporaryDirectory())
+      let paths = [place.url.path, backups.url.path]
+      await #expect(processExitsWith: .success) { [paths = paths as [String]] in
+        // Nothing is forbidden to root.
+        for path in paths + [URL(filePath: paths[0]).deletingLastPathComponent().path] { chmod(path, 0o777) }
+        chmod(URL(filePath: paths[1]).deletingLastPathComponent().path, 0o777)
+        if geteuid() == 0 { seteuid(65534) }
+        let engine = try await openForBackup("files", URL(filePath: paths[0]))
+        try await engine.write(Data("1".utf8), key: key("1"))
+        if getuid() == 0 { seteuid(0) }
+        chmod(paths[1], 0o333)
+        if getuid() == 0 { seteuid(65534) }
+        try await engine.backUp(to: .init(url: URL(filePath: paths[1]).appending(path: "backup")))
+        try await engine.close()
+        seteuid(getuid())
+        chmod(paths[1], 0o777)
+      }
+      #expect(try names(in: backups.url) == ["backup"])
+    }
+  #endif
 
   #if os(Linux) || os(macOS)
     @Test(
@@ -154,7 +187,9 @@ import Testing
       let engine = try await openForBackup(name, place.url)
       for number in 0..<30 { try await engine.write(incompressible(200_000), key: key("\(number)")) }
       let disk = try SmallDisk("size=4m")
-      await expectError(.diskFull) { try await engine.backUp(to: disk.directory) }
+      let error = await expectError(.diskFull) { try await engine.backUp(to: disk.directory) }
+      // What it names is not what is gone by now.
+      #expect(error?.message.contains(".partial-") == false, "\(String(describing: error))")
       #expect(try names(in: disk.url).isEmpty)
       #expect(try await engine.keyCount() == 30)
       try await engine.close()

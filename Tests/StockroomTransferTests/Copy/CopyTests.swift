@@ -115,6 +115,38 @@ struct CopyTests {
     }
   }
 
+  @Test(
+    "Times that a file system has cut off count as copied",
+    arguments: [Int64(100), 10_000_000, 1_000_000_000, 2_000_000_000])
+  func coarseTimes(unit: Int64) async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    try await fill(old, hostileKeys(40))
+    let new = Altering(base: base) { entry in
+      func cut(_ date: Date) -> Date {
+        let time = Timestamp(date).nanoseconds
+        return Timestamp(nanoseconds: time - time % unit).date
+      }
+      entry.updatedAt = cut(entry.updatedAt)
+      entry.createdAt = min(entry.createdAt, entry.updatedAt)
+    }
+    #expect(try await old.copy(to: new).written == 40)
+    #expect(try await new.readAllDataAndKeys().count == 40)
+  }
+
+  @Test("Entries that were updated before file systems count are copied to files")
+  func earlyTimes() async throws {
+    let place = try TemporaryDirectory()
+    let old = MemoryStorageEngine()
+    let date = Date(timeIntervalSince1970: -4e9)
+    try await old.writeEntries([
+      StorageEntry(key: CacheKey(verbatim: "1"), data: Data("1".utf8), createdAt: date, updatedAt: date)
+    ])
+    let new = try await EngineCatalogue.open("files", in: place.url)
+    #expect(try await old.copy(to: new).written == 1)
+    #expect(try await new.readAllData() == [Data("1".utf8)])
+    try await new.close()
+  }
+
   @Test("A source that changes all the time, without a feed, is found out")
   func restlessness() async throws {
     let error = await #expect(throws: StorageError.self) {

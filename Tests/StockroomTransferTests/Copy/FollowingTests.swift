@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomEngines
 import StockroomMemory
+import StockroomTestSupport
 import StockroomTransfer
 import TestFixtures
 import Testing
@@ -85,6 +86,27 @@ struct FollowingTests {
     }
     try await copy.finish()
     #expect(try await new.readAllEntries() == old.readAllEntries())
+  }
+
+  @Test("A change that could not be written to the target gets there with the next one")
+  func transientFailure() async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let new = FailingStorageEngine(base)
+    let keys = hostileKeys(10)
+    try await fill(old, keys)
+    var changes = try await base.changes().makeAsyncIterator()
+    let copy = try await EngineCopy(from: old, to: new)
+    new.failCall(1, with: StorageError(.io, "Once")) { $0.isWrite }
+    let writesBefore = new.calls.count { $0.isWrite }
+    try await old.write(Data("first".utf8), key: keys[3])
+    // Until it has failed.
+    while new.calls.count(where: { $0.isWrite }) == writesBefore { await Task.yield() }
+    try await old.write(Data("second".utf8), key: keys[4])
+    for (key, value) in [(keys[3], "first"), (keys[4], "second")] {
+      while try await new.read(key: key) != Data(value.utf8) { try #require(await changes.next() != nil) }
+    }
+    try await copy.finish()
+    #expect(try await base.readAllEntries() == old.readAllEntries())
   }
 
   @Test("A merge follows the source, and keeps what is only in the target")

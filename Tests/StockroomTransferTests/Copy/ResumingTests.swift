@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomEngines
+import StockroomLayers
 import StockroomMemory
 import StockroomTestSupport
 import StockroomTransfer
@@ -78,5 +79,85 @@ struct ResumingTests {
     #expect(error?.code == .diskFull)
     try await old.copy(to: new)
     #expect(try await new.readAllEntries() == old.readAllEntries())
+  }
+
+  @Test("An unfinished copy is not completed as a copy of another source", arguments: [true, false])
+  func anotherSource(storesTimes: Bool) async throws {
+    let (old, another, base) = (MemoryStorageEngine(), MemoryStorageEngine(), MemoryStorageEngine())
+    let new: any StorageEngine = storesTimes ? base : WithoutTimes(base: base)
+    let keys = hostileKeys(Self.count)
+    try await fill(old, keys)
+    // The same keys with other values, at other times.
+    try await another.write(keys.map { ($0, Data("another".utf8)) })
+    let task = Task {
+      try await old.copy(to: new, options: CopyOptions(batchSize: 1_000)) { state in
+        if state.entries >= Self.count / 2, state.phase == .copying {
+          withUnsafeCurrentTask { $0?.cancel() }
+        }
+      }
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+    let before = try await new.readAllEntries()
+    let error = await #expect(throws: StorageError.self) { try await another.copy(to: new) }
+    #expect(error?.code == .unsupported)
+    #expect(error?.message.contains("removeAllData") == true)
+    #expect(try await new.readAllEntries() == before)
+    try await old.copy(to: new)
+    #expect(try await new.readAllEntries().map(\.data) == old.readAllEntries().map(\.data))
+  }
+
+  @Test("A merge that was interrupted brings what has changed since into a target with times of its own")
+  func mergeWithoutTimes() async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let (ours, theirs) = (CacheKey(verbatim: "k"), CacheKey(verbatim: "theirs"))
+    try await old.write([(ours, Data("old".utf8)), (theirs, Data("old".utf8))])
+    // Later in the target, where a merge keeps it.
+    try await base.write(Data("theirs".utf8), key: theirs)
+    let new = FailingStorageEngine(WithoutTimes(base: ChangingSource(base: base, source: old, key: ours)))
+    new.failCall(1, with: StorageError(.io, "Lost"), .afterwards) { $0.method == .writeEntries }
+    await #expect(throws: StorageError.self) {
+      try await old.copy(to: new, options: CopyOptions(target: .merge))
+    }
+    #expect(try await base.read(key: ours) == Data("old".utf8))
+    // It is neither a source nor empty.
+    await #expect(throws: StorageError.self) { try await base.copy(to: MemoryStorageEngine()) }
+    try await old.copy(to: WithoutTimes(base: base), options: CopyOptions(target: .merge))
+    #expect(try await base.read(key: ours) == Data("new".utf8))
+    #expect(try await base.read(key: theirs) == Data("theirs".utf8))
+    #expect(try await base.keyCount() == 2)
+  }
+
+  @Test("What says that a copy is unfinished does not expire before its entries")
+  func expiring() async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    try await fill(old, hostileKeys(Self.count))
+    let time = MutexProtected(0)
+    let clock = ExpiryClock(
+      now: { Date(timeIntervalSince1970: Double(time.withLock { $0 })) },
+      uptime: { .seconds(time.withLock { $0 }) })
+    let new = base.expiring(after: .seconds(100), clock: clock)
+    let task = Task {
+      try await old.copy(to: new, options: CopyOptions(batchSize: 1_000)) { state in
+        guard state.phase == .copying else { return }
+        time.withLock { $0 += 1 }
+        if state.entries >= Self.count / 2 { withUnsafeCurrentTask { $0?.cancel() } }
+      }
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+    // The marker was written first, and once more with the last entries.
+    time.withLock { $0 = 100 }
+    #expect(try await new.keyCount() > 0)
+    await #expect(throws: StorageError.self) { try await new.copy(to: MemoryStorageEngine()) }
+  }
+}
+
+/// A target during whose writes the source changes.
+private struct ChangingSource: StorageLayer {
+  let base: MemoryStorageEngine
+  let source: MemoryStorageEngine
+  let key: CacheKey
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    if dataAndKeys.contains(where: { $0.key == key }) { try await source.write(Data("new".utf8), key: key) }
+    try await base.write(dataAndKeys)
   }
 }

@@ -1,0 +1,49 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+// Descriptors of the caller's, which may be pipes, terminals and sockets. They stay as they are: whether they wait is a property that
+// other programs may share.
+extension FileDescriptor {
+  /// What a pipe takes without waiting, once it takes anything (PIPE_BUF).
+  static var portionWithoutWaiting: Int {
+    #if canImport(Darwin)
+      512
+    #else
+      4096
+    #endif
+  }
+
+  /// What a descriptor has open, under a number of its own.
+  convenience init(duplicating descriptor: Int32) throws {
+    let number = fcntl(descriptor, F_DUPFD_CLOEXEC, 3)
+    guard number >= 0 else { throw StorageError.posix(errno, "Using descriptor \(descriptor) failed.") }
+    self.init(owning: number, path: "on descriptor \(descriptor)")
+  }
+
+  /// Returns once reading or writing does not wait, or fails.
+  ///
+  /// - Parameter event: `POLLIN` or `POLLOUT`.
+  /// - Throws: `CancellationError` soon after the flag has been set.
+  func wait(for event: some BinaryInteger, _ flag: CancellationFlag) throws {
+    var wanted = pollfd(fd: number, events: Int16(event), revents: 0)
+    repeat { try flag.check() } while poll(&wanted, 1, 100) == 0
+  }
+}
+
+extension URL {
+  func requireFileSystem() throws {
+    guard isFileURL else { throw StorageError(.unsupported, "\(self) is not on a file system.") }
+  }
+}
