@@ -41,7 +41,7 @@ struct CopyCommand: AsyncParsableCommand {
       try await source.withEngine(for: .reading) { from in
         try await target.withEngine(for: .creating) { to in
           do {
-            return try await IncompletePlace.orWhole(target.place) {
+            return try await IncompletePlace.orWhole(target.place, completedBy: "the same command") {
               try await from.copy(to: to, options: options) { line.show($0.text) }
             }
           } catch let error as StorageError {

@@ -96,7 +96,7 @@ struct ImportCommand: AsyncParsableCommand {
     }
     let opened = try await OpenedSource(found.source)
     return try await target.withEngine(for: .creating) { engine in
-      try await IncompletePlace.orWhole(target.place) {
+      try await IncompletePlace.orWhole(target.place, completedBy: "importing again with --merge") {
         try await opened.import(into: engine, keys: keys.keys, merging: merge) {
           line.show("\($0.completed) of \($0.total) entries")
         }

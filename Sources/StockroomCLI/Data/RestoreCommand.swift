@@ -55,7 +55,9 @@ struct RestoreCommand: AsyncParsableCommand {
           try await ArchiveReader(descriptor: STDIN_FILENO)
         }
       return try await target.withEngine(for: .creating) { engine in
-        try await IncompletePlace.orWhole(target.place, isTakenBack: !merge) {
+        try await IncompletePlace.orWhole(
+          target.place, completedBy: merge ? "restoring again with --merge" : nil
+        ) {
           try await engine.restore(reader, merging: merge) { line.show($0.text) }
         }
       }
