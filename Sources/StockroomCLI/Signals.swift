@@ -14,6 +14,8 @@ import StockroomCore
 /// A signal ended the command, after it had cleaned up.
 struct Interrupted: Error {
   let signal: Int32
+  /// What the command could not clean up.
+  var remainder: IncompletePlace?
 }
 
 /// A signal ended a command that goes on until there is one, so that this is success.
@@ -22,7 +24,8 @@ struct EndedBySignal: Error {}
 /// Runs the work, and cancels it at SIGINT and SIGTERM, so that it can clean up.
 ///
 /// If the work has not ended after a second and a half, because an engine hangs or its output is not read, its scratch
-/// directories are removed and the process exits. A second signal ends the process immediately.
+/// directories are removed and the process exits, unless the work is ``CleaningUp``: that is waited for. A second signal
+/// ends the process immediately.
 ///
 /// - Throws: ``Interrupted`` if there was a signal, unless the work ended with ``EndedBySignal``; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
@@ -42,6 +45,12 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
       // On a thread of its own: work that hangs may block all threads of the pool.
       Thread.detachNewThread {
         usleep(1_500_000)
+        if CleaningUp.isAwaited {
+          writeToStandardError("stockroom: cleaning up; a second signal ends the command without that\n")
+          CleaningUp.waitUntilDone()
+          // The work ends the process with what it has to say, unless it hangs after all.
+          usleep(1_500_000)
+        }
         ScratchDirectories.removeAll()
         _exit(128 + number)
       }
@@ -52,8 +61,31 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
   let result = await task.result
   for source in sources { source.cancel() }
   if case .failure(is EndedBySignal) = result { return }
-  if let number = received.withLock({ $0 }) { throw Interrupted(signal: number) }
+  if let number = received.withLock({ $0 }) {
+    var interrupted = Interrupted(signal: number)
+    if case .failure(let error as IncompletePlace) = result { interrupted.remainder = error }
+    throw interrupted
+  }
   try result.get()
+}
+
+/// Work that leaves files or entries behind if the process ends before it has cleaned up.
+enum CleaningUp {
+  private static let count = MutexProtected(0)
+
+  /// Calls `body`, for the end of which an interrupted command waits. It must end soon after its task has been cancelled.
+  static func awaited<Result>(_ body: () async throws -> Result) async rethrows -> Result {
+    count.withLock { $0 += 1 }
+    defer { count.withLock { $0 -= 1 } }
+    return try await body()
+  }
+
+  static var isAwaited: Bool { count.withLock { $0 > 0 } }
+
+  /// Waits on a thread that may wait.
+  static func waitUntilDone() {
+    while isAwaited { usleep(20_000) }
+  }
 }
 
 /// The directories to be removed when a command ends, also by a signal.

@@ -46,6 +46,10 @@ private func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int
     let count = write(descriptor, rest.baseAddress, rest.count)
     if count >= 0 {
       rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
+    } else if errno == EAGAIN || errno == EWOULDBLOCK {
+      // Another program that has the same pipe or terminal open has made it non-blocking.
+      var wanted = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+      _ = poll(&wanted, 1, -1)
     } else if errno != EINTR {
       return errno
     }

@@ -48,18 +48,25 @@ import StockroomCore
 
   /// Exits with the status of the error, after one line on standard error.
   private static func exit(for error: any Error) -> Never {
-    if let error = error as? Interrupted { exit(withError: ExitCode(128 + error.signal)) }
+    if let error = error as? Interrupted {
+      if let remainder = error.remainder { write(remainder) }
+      exit(withError: ExitCode(128 + error.signal))
+    }
     let status = exitCode(for: error)
     // The parser throws requests for help and for the version. An exit status has no message.
     if status == .success || error is ExitCode { exit(withError: error) }
-    writeToStandardError("stockroom: \(message(for: error).withoutPasswords.inOneLine)\n")
+    write(error)
     exit(withError: status)
+  }
+
+  private static func write(_ error: any Error) {
+    writeToStandardError("stockroom: \(message(for: error).withoutPasswords.inOneLine)\n")
   }
 }
 
 extension String {
-  /// The text with newlines replaced by spaces.
+  /// The text with newlines replaced by spaces, and without what a terminal would act upon.
   fileprivate var inOneLine: String {
-    split(whereSeparator: \.isNewline).joined(separator: " ")
+    split(whereSeparator: \.isNewline).joined(separator: " ").withoutControls
   }
 }

@@ -76,10 +76,12 @@ final class DiskConnection: Sendable {
     entries = entryDirectory(root)
     let hidden = try root.openOrMakeDirectory(".stockroom", permissions, access)
     func directory(_ name: String) throws -> FileDescriptor {
-      try hidden.openOrMakeDirectory(name, permissions, access)
+      if access == .readOnly, try hidden.status(of: name) == nil { throw Self.incomplete(path) }
+      return try hidden.openOrMakeDirectory(name, permissions, access)
     }
     func file(_ name: String) throws -> FileDescriptor {
-      try hidden.openOrMakeFile(name, permissions, access)
+      if access == .readOnly, try hidden.status(of: name) == nil { throw Self.incomplete(path) }
+      return try hidden.openOrMakeFile(name, permissions, access)
     }
     self.hidden = hidden
     feed = ChangeFeed(logAtPath: hidden.path + "/changes", permissions)
@@ -99,7 +101,11 @@ final class DiskConnection: Sendable {
     rootAnchor = try Anchor(root)
     stateAnchor = try Anchor(state.file)
     batchAnchors = try [journal.file, staging.directory, undo.root].map(Anchor.init)
-    try isNew && access == .readWrite ? create() : recoverIfUnlocked()
+    if isNew {
+      try access == .readWrite ? create() : waitUntilCreated()
+    } else {
+      try recoverIfUnlocked()
+    }
     // Else what has been opened may be of two places.
     try checkPlace()
   }
@@ -128,6 +134,21 @@ final class DiskConnection: Sendable {
       try state.file.synchronize()
     }
     try recover()
+  }
+
+  /// Waits for an engine that is making the place, and has the lock meanwhile.
+  private func waitUntilCreated() throws {
+    try state.lock(timeout: lockTimeout)
+    defer { state.unlock() }
+    guard try state.validate() != nil else { throw Self.incomplete(entries.root.path) }
+    try recover()
+  }
+
+  private static func incomplete(_ path: String) -> StorageError {
+    StorageError(
+      .locked,
+      "The place in \(path) is not complete: another engine is making it, or its process has died meanwhile, after which an engine "
+        + "has to be opened that may write.")
   }
 
   private func recoverIfUnlocked() throws {

@@ -38,7 +38,7 @@ public struct BodegaDiskSource: ImportSource {
   ///   symbolic link; `valueTooLarge` if a file has more than a gigabyte.
   @concurrent
   public func open() async throws -> any ImportContent {
-    try await onDedicatedThread {
+    try await DedicatedThread.runApart { _ in
       try DirectoryContent(path: url.path(percentEncoded: false))
     }
   }

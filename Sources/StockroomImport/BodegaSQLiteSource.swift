@@ -24,6 +24,8 @@ import StockroomCore
 public struct BodegaSQLiteSource: ImportSource {
   private let url: URL
   private let table: String?
+  /// A copy that is open already, since it had to be found out what it is.
+  private let detected: SourceDatabase?
 
   /// - Parameters:
   ///   - url: The database, `data.sqlite3` by default, or the directory that it is in.
@@ -31,6 +33,13 @@ public struct BodegaSQLiteSource: ImportSource {
   public init(at url: URL, table: String? = nil) {
     self.url = url
     self.table = table
+    detected = nil
+  }
+
+  init(at url: URL, detected: SourceDatabase) {
+    self.url = url
+    table = nil
+    self.detected = detected
   }
 
   /// "the Bodega database" and its path.
@@ -41,9 +50,10 @@ public struct BodegaSQLiteSource: ImportSource {
   /// - Throws: as ``ImportSource/open()``.
   @concurrent
   public func open() async throws -> any ImportContent {
-    try await onDedicatedThread {
-      let database = try SourceDatabase(
-        path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite3") }))
+    try await DedicatedThread.runApart { flag in
+      let database =
+        try detected
+        ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite3") }), flag)
       try database.checkIntegrity()
       let candidates = try Self.tables(in: database)
       let chosen = candidates.filter { table == nil || $0 == table }

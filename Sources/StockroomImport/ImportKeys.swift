@@ -52,25 +52,30 @@ public struct ImportKeys: Sendable {
     .identifiers { data in try codec.decode(Item.self, from: data)[keyPath: cacheIdentifier] }
   }
 
-  var areAsStored: Bool { if case .asStored = rule { true } else { false } }
-
   /// The key of an entry in an engine, and whether it is a hash of something that is not known.
   ///
-  /// - Parameter isHashed: Whether the source stores hashes, where keys were made by hashing.
-  func key(of entry: StorageEntry, isHashed: Bool) throws -> (key: CacheKey, isUnresolved: Bool) {
-    let stored = entry.key
+  /// - Parameters:
+  ///   - stored: The key in the source.
+  ///   - isHashed: Whether the source stores hashes, where keys were made by hashing.
+  ///   - entry: Reads the entry, if its value has to be looked at.
+  /// - Throws: `StorageError` with code `invalidKey` if no engine can hold the key, `decodingFailed`; what `entry` throws.
+  func key(
+    of stored: CacheKey, isHashed: Bool, _ entry: () throws -> StorageEntry
+  ) throws -> (key: CacheKey, isUnresolved: Bool) {
     switch rule {
-    case .asStored: return (stored, false)
+    case .asStored:
+      try stored.validate()
+      return (stored, false)
     case .hashed: return (isHashed ? stored : CacheKey(stored.value), false)
     case .identifiers:
       guard isHashed, stored.looksLikeHash else { return (Self.key(forIdentifier: stored.value), false) }
-      switch HashedText.find(in: entry.data, key: stored) {
+      switch HashedText.find(in: try entry().data, key: stored) {
       case .found(let text): return (Self.key(forIdentifier: text), false)
       case .keyItself: return (stored, false)
       case .notFound: return (stored, true)
       }
     case .identifier(let identifier):
-      return (Self.key(forIdentifier: try Self.checked(identifier, entry)), false)
+      return (Self.key(forIdentifier: try Self.checked(identifier, try entry())), false)
     }
   }
 

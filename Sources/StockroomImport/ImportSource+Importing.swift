@@ -11,7 +11,8 @@ extension ImportSource {
   /// others.
   ///
   /// The target must be empty, unless `merging`: then an entry whose key the target has is left out, and never replaced. Nothing is
-  /// written before the source has been found sound. Entries are written in batches of about 8 MiB, so that memory does not grow
+  /// written before the source has been found sound and all keys are known, for which values are read one more time where they have to be
+  /// looked at. Entries are written in batches of about 8 MiB, so that memory does not grow
   /// with the size of the source, except for about 100 bytes for each entry. At the end everything that was written is read back, and
   /// compared by length and checksum.
   ///
@@ -25,7 +26,7 @@ extension ImportSource {
   ///   - progress: Called after each batch.
   /// - Returns: What was imported and what was left out.
   /// - Throws: `StorageError` with code ``StockroomCore/StorageError/Code/targetNotEmpty``; as ``open()``; `unsupported` if two entries
-  ///   would have one key; `corrupted` if what is read back differs; what the engine throws; `CancellationError`.
+  ///   would have one key, with nothing written; `corrupted` if what is read back differs; what the engine throws; `CancellationError`.
   @concurrent
   @discardableResult
   public func `import`(
@@ -41,15 +42,13 @@ extension ImportSource {
     var importer = Importer(source: description, engine: engine, keys: keys, isMerging: merging)
     importer.report.omissions = content.omissions
     var timer = YieldTimer()
-    if keys.areAsStored {
-      for index in 0..<content.count {
-        try await timer.yieldIfDue()
-        try content.key(at: index).validate()
-      }
+    for index in 0..<content.count {
+      try await timer.yieldIfDue()
+      try importer.addKey(of: index, in: content)
     }
     for index in 0..<content.count {
       try await timer.yieldIfDue()
-      try importer.add(content.entry(at: index), isHashed: content.hasHashedKeys)
+      try importer.add(content.entry(at: index), at: index)
       if importer.isBatchFull || index == content.count - 1 {
         try await importer.writeBatch()
         progress(
@@ -86,7 +85,9 @@ private struct Importer {
   var report = ImportReport()
   private var batch: [StorageEntry] = []
   private var bytesOfBatch = 0
-  private var allKeys: Set<CacheKey> = []
+  /// Those of all entries, by their index.
+  private var allKeys: [CacheKey] = []
+  private var knownKeys: Set<CacheKey> = []
   private var unresolved: Set<CacheKey> = []
   private var written: [Written] = []
 
@@ -99,18 +100,28 @@ private struct Importer {
 
   var isBatchFull: Bool { bytesOfBatch >= Self.bytesInBatch || batch.count >= Self.entriesInBatch }
 
-  mutating func add(_ entry: StorageEntry, isHashed: Bool) throws {
-    let (key, isUnresolved) = try keys.key(of: entry, isHashed: isHashed)
-    guard allKeys.insert(key).inserted else {
+  /// Finds out what the key of the next entry becomes.
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if another entry has it.
+  mutating func addKey(of index: Int, in content: any ImportContent) throws {
+    let stored = try content.key(at: index)
+    let (key, isUnresolved) = try keys.key(of: stored, isHashed: content.hasHashedKeys) {
+      try content.entry(at: index)
+    }
+    guard knownKeys.insert(key).inserted else {
       throw StorageError(
         .unsupported,
-        "Two entries of \(source) would have the key \(key), the second of them from \(entry.key.value.prefix(40).debugDescription)."
+        "Two entries of \(source) would have the key \(key), the second of them from \(stored.value.prefix(40).debugDescription)."
       )
     }
+    allKeys.append(key)
     if isUnresolved { unresolved.insert(key) }
+  }
+
+  mutating func add(_ entry: StorageEntry, at index: Int) throws {
     batch.append(
       StorageEntry(
-        key: key, data: entry.data, createdAt: min(entry.createdAt, entry.updatedAt),
+        key: allKeys[index], data: entry.data, createdAt: min(entry.createdAt, entry.updatedAt),
         updatedAt: entry.updatedAt))
     bytesOfBatch += entry.data.count
   }

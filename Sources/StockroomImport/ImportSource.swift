@@ -12,7 +12,7 @@ import StockroomCore
 /// let report = try await BodegaSQLiteSource(at: oldNotes).import(into: engine)
 /// ```
 ///
-/// A source is only ever read: no byte of it changes, no time of a file, and no file is created beside it. Close what has it open in
+/// A source is only ever read: no byte of it changes, no time of a file but that of the last access, and no file is created beside it. Close what has it open in
 /// this process first. See ``BodegaSQLiteSource``, ``BodegaDiskSource``, ``PersistentCacheSource`` and ``UserDefaultsSource``;
 /// conform a type of your own to import anything else.
 ///

@@ -42,12 +42,18 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
   /// - Throws: `StorageError` with code `unsupported` if it is nothing of the kind; as ``ImportSource/open()``.
   @concurrent
   public static func detect(at url: URL) async throws -> ImportSourceKind {
-    try await onDedicatedThread {
+    try await source(at: url).kind
+  }
+
+  /// Finds out the same, and returns the source with the copy of a database that was made to find it out.
+  @concurrent
+  package static func source(at url: URL) async throws -> DetectedSource {
+    try await DedicatedThread.runApart { flag in
       let path = url.path(percentEncoded: false)
-      if try !DatabasePath.isDirectory(path) { return try detect(file: path) }
+      if try !DatabasePath.isDirectory(path) { return try detect(file: path, url, flag) }
       let names = try names(in: path)
       if names.contains(where: isDatabase) {
-        return try detect(file: DatabasePath.find(at: url, isDatabase: isDatabase))
+        return try detect(file: DatabasePath.find(at: url, isDatabase: isDatabase), url, flag)
       }
       guard !names.isEmpty, names.allSatisfy({ CacheKey(verbatim: $0).looksLikeHash }) else {
         throw StorageError(
@@ -57,7 +63,7 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
             : "The directory \(path) has files with other names than hashes. If each of them is an entry of Bodega's, say so."
         )
       }
-      return .bodegaDisk
+      return DetectedSource(.bodegaDisk, at: url)
     }
   }
 
@@ -78,7 +84,9 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
     return names
   }
 
-  private static func detect(file path: String) throws -> ImportSourceKind {
+  private static func detect(
+    file path: String, _ url: URL, _ flag: CancellationFlag
+  ) throws -> DetectedSource {
     guard let resolved = realpath(path, nil) else {
       throw StorageError.posix(errno, "Opening \(path) failed.")
     }
@@ -88,14 +96,31 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
     else { throw StorageError(.unsupported, "\(path) is neither a file nor a directory.") }
     let start = String(decoding: try file.readBytes(16), as: UTF8.self)
     if ["bplist", "<?xml", "<!DOCTYPE plist", "<plist"].contains(where: start.hasPrefix) {
-      return .userDefaults
+      return DetectedSource(.userDefaults, at: url)
     }
     guard start.hasPrefix("SQLite format 3") else {
       throw StorageError(.unsupported, "\(path) is neither an SQLite database nor a property list.")
     }
-    let database = try SourceDatabase(path: path)
-    if try !BodegaSQLiteSource.tables(in: database).isEmpty { return .bodegaSQLite }
-    if try PersistentCacheSource.isPresent(in: database) { return .persistentCache }
+    let database = try SourceDatabase(path: path, flag)
+    if try !BodegaSQLiteSource.tables(in: database).isEmpty {
+      return DetectedSource(.bodegaSQLite, BodegaSQLiteSource(at: url, detected: database))
+    }
+    if try PersistentCacheSource.isPresent(in: database) {
+      return DetectedSource(.persistentCache, PersistentCacheSource(at: url, detected: database))
+    }
     throw StorageError(.unsupported, "\(path) is a database of another program.")
+  }
+}
+
+/// A source, and what kind it is of.
+package struct DetectedSource: Sendable {
+  package let kind: ImportSourceKind
+  package let source: any ImportSource
+
+  package init(_ kind: ImportSourceKind, at url: URL) { self.init(kind, kind.source(at: url)) }
+
+  fileprivate init(_ kind: ImportSourceKind, _ source: any ImportSource) {
+    self.kind = kind
+    self.source = source
   }
 }

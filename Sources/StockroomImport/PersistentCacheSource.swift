@@ -20,9 +20,19 @@ import StockroomStore
 public struct PersistentCacheSource: ImportSource {
   private static let table = "cache_storage"
   private let url: URL
+  /// A copy that is open already, since it had to be found out what it is.
+  private let detected: SourceDatabase?
 
   /// - Parameter url: The database, `storage.sqlite` by default, or the directory that it is in.
-  public init(at url: URL) { self.url = url }
+  public init(at url: URL) {
+    self.url = url
+    detected = nil
+  }
+
+  init(at url: URL, detected: SourceDatabase) {
+    self.url = url
+    self.detected = detected
+  }
 
   /// "the cache" and its path.
   public var description: String { "the cache \(url.path(percentEncoded: false))" }
@@ -32,9 +42,10 @@ public struct PersistentCacheSource: ImportSource {
   /// - Throws: as ``ImportSource/open()``.
   @concurrent
   public func open() async throws -> any ImportContent {
-    try await onDedicatedThread {
-      let database = try SourceDatabase(
-        path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite") }))
+    try await DedicatedThread.runApart { flag in
+      let database =
+        try detected
+        ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite") }), flag)
       try database.checkIntegrity()
       guard try Self.isPresent(in: database) else {
         throw StorageError(

@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// Opens connections to whichever of the servers can be written to.
+/// Opens connections to whichever of the servers can be written to, or to any of them if nothing is written.
 final class PostgreSQLConnector: Sendable {
   let address: PostgreSQLAddress
   let place: PostgreSQLNamespace
@@ -34,7 +34,7 @@ final class PostgreSQLConnector: Sendable {
     }
   }
 
-  /// A connection to the primary. On a thread that may wait.
+  /// A connection to the primary, or to any server for an engine that only reads. On a thread that may wait.
   ///
   /// - Parameters:
   ///   - isPatient: Whether a server that is away is tried again until the deadline.
@@ -130,7 +130,8 @@ final class PostgreSQLConnector: Sendable {
       status = PQconnectPoll(handle)
     }
     guard PQstatus(handle) == CONNECTION_OK else { throw Self.failure(of: handle) }
-    for parameter in ["in_hot_standby", "default_transaction_read_only"] {
+    // Where nothing is written a standby will do, and a role that may only read.
+    for parameter in ["in_hot_standby", "default_transaction_read_only"] where settings.access == .readWrite {
       if let value = PQparameterStatus(handle, parameter), String(cString: value) == "on" {
         throw PostgreSQLFailure(sqlState: "25006", text: "the server is a standby, or read-only")
       }

@@ -145,6 +145,7 @@ final class SQLiteCommitter: Sendable {
   func close() {
     do {
       try files.check(isThorough: true)
+      if try files.keepsLog { try connection.keepLogWhenClosing() }
     } catch {
       // The log of this connection will not be read then. The call does not fail on an open connection.
       _ = try? connection.keepLogWhenClosing()

@@ -30,8 +30,9 @@ struct SQLiteFile: Sendable {
   /// The same with the directory's symbolic links followed, since SQLite is opened to follow none (rule O5).
   private let file: String
   private let options: SQLiteOptions
-  /// Whether SQLite takes the database for one that nobody can change, so that it needs no files beside it.
-  let isImmutable: Bool
+  /// What the database was like before it was opened, if SQLite takes it for one that nobody can change, so that it needs no files beside it.
+  let immutableStatus: FileStatus?
+  private var isImmutable: Bool { immutableStatus != nil }
   var permissions: FilePermissions { options.permissions }
   var isReadOnly: Bool { options.access == .readOnly }
 
@@ -40,7 +41,18 @@ struct SQLiteFile: Sendable {
     path = Self.path(name, in: directory.path)
     file = Self.path(name, in: try directory.resolvedPath)
     self.options = options
-    isImmutable = try options.access == .readOnly && !Self.isWritable(file) && Self.logSize(file) == 0
+    immutableStatus = try options.access == .readOnly ? Self.statusIfImmutable(file) : nil
+  }
+
+  /// What the database is like, if no log can be opened beside it, and none is needed.
+  private static func statusIfImmutable(_ file: String) throws -> FileStatus? {
+    if try isWritable(file) { return nil }
+    // First, so that a change is noticed that is made from now on.
+    let status = try FileStatus(atPath: file)
+    let hasSharedMemory = try FileStatus(atPath: file + "-shm") != nil
+    guard let log = try FileStatus(atPath: file + "-wal") else { return status }
+    // The process that has made both may be writing. They can be opened without being written to.
+    return hasSharedMemory || log.size > 0 ? nil : status
   }
 
   private static func path(_ name: String, in directory: String) -> String {
@@ -54,8 +66,7 @@ struct SQLiteFile: Sendable {
   private func openWriter() throws -> SQLiteConnection {
     let size = try size() ?? make()
     try refuseWhatIsPlanted()
-    let connection = try SQLiteConnection(
-      file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)
+    let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
     try SQLiteEncoding.recognise(
       header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
     if connection.isReadOnly {
@@ -70,7 +81,7 @@ struct SQLiteFile: Sendable {
   private func openOnlyReader() throws -> SQLiteConnection {
     guard let size = try size() else { throw StorageError.posix(ENOENT, "There is no database \(path).") }
     try refuseWhatIsPlanted()
-    let hasLog = try status(path + "-wal") != nil
+    let hasLog = try status(path + "-wal").map { $0.size > 0 } ?? false
     if hasLog, try !Self.isWritable(file), try status(path + "-shm") == nil {
       throw StorageError(
         .readOnly,
@@ -81,7 +92,7 @@ struct SQLiteFile: Sendable {
       file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)
     try SQLiteEncoding.recognise(
       header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
-    // Otherwise the last connection to close takes the log away, which was there before only if it is another's.
+    // Otherwise the last connection to close moves it into the database. What is written from now on is looked at then.
     if hasLog { try connection.keepLogWhenClosing() }
     try connection.execute("PRAGMA query_only = ON")
     try connection.setCacheSize(options.cacheSize)
@@ -98,10 +109,6 @@ struct SQLiteFile: Sendable {
       return true
     }
     return true
-  }
-
-  private static func logSize(_ file: String) throws -> Int {
-    try FileStatus(atPath: file + "-wal")?.size ?? 0
   }
 
   /// Opens the database for reading.

@@ -27,6 +27,7 @@ final class SQLiteFiles: Sendable {
   private let identities: [FileIdentity?]
   /// What the database was like, if SQLite relies on it that nobody changes it.
   private let unchanged: FileStatus?
+  private let isReadOnly: Bool
 
   /// Remembers which files are there now.
   ///
@@ -40,7 +41,8 @@ final class SQLiteFiles: Sendable {
     names = ["", "-wal", "-shm"].map { url.lastPathComponent + $0 }
     directory = try DirectoryMonitor(path: parent)
     identities = try Self.identities(path, names, in: directory.descriptor)
-    unchanged = file.isImmutable ? try FileStatus(atPath: path) : nil
+    unchanged = file.immutableStatus
+    isReadOnly = file.isReadOnly
     // A database that is only read may have no log.
     let isMissing = file.isReadOnly ? identities[0] == nil : identities.contains(nil)
     if try isMissing || connection.hasMoved() {
@@ -52,6 +54,15 @@ final class SQLiteFiles: Sendable {
   /// Closes the directory. No check may follow. May be called twice.
   func close() { directory.close() }
 
+  /// Whether there is something in a log that an engine must leave there that only reads.
+  var keepsLog: Bool {
+    get throws { try isReadOnly && hasLog }
+  }
+
+  private var hasLog: Bool {
+    get throws { try FileStatus(atPath: path + "-wal").map { $0.size > 0 } ?? false }
+  }
+
   /// Throws if the files are not the ones that they were when the database was opened.
   ///
   /// What was read before this returns was there. Mostly that takes one look at the directory.
@@ -62,7 +73,9 @@ final class SQLiteFiles: Sendable {
   func check(isThorough: Bool = false) throws {
     if let unchanged {
       let status = try FileStatus(atPath: path)
-      guard status?.changed == unchanged.changed, status?.size == unchanged.size else {
+      guard status?.identity == unchanged.identity, status?.changed == unchanged.changed,
+        status?.size == unchanged.size, try !hasLog
+      else {
         throw StorageError.posix(ESTALE, "The database \(path) was changed while it was being read.")
       }
     }
@@ -76,12 +89,19 @@ final class SQLiteFiles: Sendable {
   }
 
   private func compare(_ found: [FileIdentity?]) throws {
-    guard let index = found.indices.first(where: { found[$0] != identities[$0] }) else { return }
+    guard let index = found.indices.first(where: { found[$0] != identities[$0] && !mayAppear($0) })
+    else { return }
     let file = path + ["", "-wal", "-shm"][index]
     let isMissing = found[index] == nil
     throw StorageError(
       .io, "\(file) has been \(isMissing ? "deleted or moved" : "replaced") since the database was opened.",
       underlying: SystemError(isMissing ? ENOENT : ESTALE))
+  }
+
+  /// Whether a file may come and go. A backup has no log until an engine opens it to write, and one that reads then finds that out
+  /// with the next read.
+  private func mayAppear(_ index: Int) -> Bool {
+    isReadOnly && unchanged == nil && identities[index] == nil
   }
 
   /// The database by its path, and what belongs to it beside it.

@@ -54,4 +54,20 @@ import Testing
     #expect(try await place.open().allKeys() == ["b"])
     #expect(try await open().allKeys() == ["b"])
   }
+
+  @Test("A place that another engine has begun to make is locked, until it is complete")
+  func incompletePlace() async throws {
+    try await place.open().close()
+    let hidden = place.url.appending(path: ".stockroom")
+    for name in ["journal", "staging", "undo"] {
+      let (file, moved) = (hidden.appending(path: name), place.parent.appending(path: name))
+      try FileManager.default.moveItem(at: file, to: moved)
+      await expectError(.locked, naming: "is not complete") { try open() }
+      try FileManager.default.moveItem(at: moved, to: file)
+    }
+    try Data().write(to: hidden.appending(path: "state"))
+    await expectError(.locked, naming: "is not complete") { try open() }
+    #expect(try await place.open().allKeys() == [])
+    #expect(try await open().allKeys() == [])
+  }
 }

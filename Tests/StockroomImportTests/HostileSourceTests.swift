@@ -185,4 +185,22 @@ struct HostileSourceTests {
     let error = #expect(throws: StorageError.self) { try content.entry(at: 0) }
     #expect(error?.code == .locked)
   }
+
+  @Test("A symbolic link in a directory is not followed out of it")
+  func linkInDirectory() async throws {
+    let (outside, inside) = (place.appending("outside"), place.appending("inside"))
+    for url in [outside, inside] {
+      try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+    }
+    let database = try LegacyDatabase(.bodega, in: outside)
+    database.close()
+    try FileManager.default.createSymbolicLink(
+      at: inside.appending(path: "data.sqlite3"), withDestinationURL: database.url)
+    try await expectRefusal(of: BodegaSQLiteSource(at: inside), .unsupported, "data.sqlite3 is not a file")
+    let error = await #expect(throws: StorageError.self) { try await ImportSourceKind.detect(at: inside) }
+    #expect(error?.code == .unsupported)
+    // A link that is named itself is followed.
+    let link = inside.appending(path: "data.sqlite3")
+    #expect(try await ImportSourceKind.detect(at: link) == .bodegaSQLite)
+  }
 }

@@ -16,6 +16,23 @@ struct PostgreSQLFailoverTests {
     for _ in 0..<Self.rounds { try await failOver() }
   }
 
+  /// Expects that an engine that only reads finds on a standby what another writes.
+  private func expectReading(of engine: PostgreSQLStorageEngine, on standby: PostgreSQLServer) async throws {
+    try await engine.write(value(0), key: CacheKey(verbatim: "standby"))
+    while true {
+      do {
+        let reader = try await PostgreSQLStorageEngine(
+          standby.connection, timeLimit: .seconds(300), access: .readOnly)
+        let found = try await reader.read(key: CacheKey(verbatim: "standby"))
+        try await reader.close()
+        if found == value(0) { break }
+      } catch let error as StorageError where error.code == .unsupported {
+        // The tables have not arrived there yet.
+      }
+    }
+    try await engine.remove(key: CacheKey(verbatim: "standby"))
+  }
+
   private func failOver() async throws {
     let place = try TemporaryDirectory()
     let settings = PostgreSQLServer.clusterSettings
@@ -33,6 +50,7 @@ struct PostgreSQLFailoverTests {
     let engine = try await PostgreSQLStorageEngine(
       "host=\(first.directory.path),\(second.directory.path) user=postgres dbname=postgres",
       timeLimit: .seconds(300))
+    try await expectReading(of: engine, on: second)
     let counts = Counts()
     try await withThrowingTaskGroup { group in
       for task in 0..<64 {

@@ -129,4 +129,31 @@ struct PostgreSQLOpeningTests {
     #expect(!engine.capabilities.contains(.changeFeed))
     await #expect(throws: StorageError.self) { try await engine.changes() }
   }
+
+  @Test("An engine that only reads works for a role that may only read")
+  func readOnlyRole() async throws {
+    let namespace = newNamespace()
+    let writer = try await newEngine(namespace)
+    try await writer.write([(key(1), value(1)), (key(2), value(2))])
+    let role = "reader_" + String(UUID().uuidString.lowercased().prefix(8))
+    try await PostgreSQLServer.shared.execute(
+      """
+      CREATE ROLE \(role) LOGIN; ALTER ROLE \(role) SET default_transaction_read_only = on;
+      GRANT USAGE ON SCHEMA "\(namespace)" TO \(role); GRANT SELECT ON "\(namespace)".entries TO \(role)
+      """)
+    let connection = PostgreSQLServer.shared.connection + " user=\(role)"
+    #expect(await error(connection, namespace: namespace)?.code == .readOnly)
+    let reader = try await PostgreSQLStorageEngine(
+      connection, namespace: namespace, timeLimit: .seconds(300), access: .readOnly)
+    #expect(try await reader.read(key: key(1)) == value(1))
+    #expect(try await reader.allKeys().count == 2)
+    #expect(try await reader.scan(.all, limit: nil).map(\.data) == [value(1), value(2)])
+    #expect(try await reader.readEntries(keys: [key(2)]).map(\.data) == [value(2)])
+    #expect(try await reader.keyCount() == 2)
+    try await reader.verify()
+    let refused = await #expect(throws: StorageError.self) { try await reader.write(value(3), key: key(3)) }
+    #expect(refused?.code == .readOnly)
+    try await reader.close()
+    try await writer.close()
+  }
 }

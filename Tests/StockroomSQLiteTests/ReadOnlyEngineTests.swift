@@ -43,4 +43,54 @@ import Testing
     #expect(try await reader.read(key: CacheKey(verbatim: "key")) == Data("2".utf8))
     try await reader.close()
   }
+
+  private func set(_ value: String, on engine: SQLiteStorageEngine) async throws {
+    try await engine.write(Data(value.utf8), key: CacheKey(verbatim: "key"))
+  }
+
+  @Test("On a backup, which has no log, it sees what an engine writes that is opened after it")
+  func backup() async throws {
+    let original = try SQLiteStorageEngine(directory: place.directory)
+    try await set("1", on: original)
+    let copy = FileManager.Directory(url: place.parent.appending(path: "backup"))
+    try await original.backUp(to: copy)
+    try await original.close()
+    let reader = try SQLiteStorageEngine(directory: copy, access: .readOnly)
+    #expect(try await reader.read(key: CacheKey(verbatim: "key")) == Data("1".utf8))
+    for value in ["2", "3"] {
+      let writer = try SQLiteStorageEngine(directory: copy)
+      try await set(value, on: writer)
+      #expect(try await reader.read(key: CacheKey(verbatim: "key")) == Data(value.utf8))
+      try await writer.close()
+      #expect(try await reader.read(key: CacheKey(verbatim: "key")) == Data(value.utf8))
+    }
+    try await reader.close()
+  }
+
+  @Test("Closed last, it moves nothing from the log into the database")
+  func closedLast() async throws {
+    try await SQLiteStorageEngine(directory: place.directory).close()
+    let reader = try open()
+    _ = try await reader.allKeys()
+    let writer = try SQLiteStorageEngine(directory: place.directory)
+    try await set("1", on: writer)
+    try await writer.close()
+    let log = place.database + "-wal"
+    let before = FileManager.default.contents(atPath: place.database)
+    let hasLog = FileManager.default.contents(atPath: log)?.isEmpty == false
+    try #require(hasLog, "The engine that writes has left nothing in the log.")
+    try await reader.close()
+    #expect(FileManager.default.contents(atPath: place.database) == before)
+    #expect(try await open().read(key: CacheKey(verbatim: "key")) == Data("1".utf8))
+  }
+
+  @Test("Closed alone, it leaves no file behind")
+  func closedAlone() async throws {
+    try await SQLiteStorageEngine(directory: place.directory).close()
+    let before = try FileManager.default.contentsOfDirectory(atPath: place.directory.path).sorted()
+    let reader = try open()
+    _ = try await reader.allKeys()
+    try await reader.close()
+    #expect(try FileManager.default.contentsOfDirectory(atPath: place.directory.path).sorted() == before)
+  }
 }

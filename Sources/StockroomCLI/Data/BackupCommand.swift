@@ -54,7 +54,7 @@ struct BackupCommand: AsyncParsableCommand {
             .unsupported,
             "A place of this engine is backed up by the server's own means, or by stockroom dump.")
         }
-        try await engine.backUp(to: FileManager.Directory(url: url))
+        try await CleaningUp.awaited { try await engine.backUp(to: FileManager.Directory(url: url)) }
       }
     }
     try writeToStandardOutput(

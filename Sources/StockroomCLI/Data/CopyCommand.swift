@@ -41,7 +41,9 @@ struct CopyCommand: AsyncParsableCommand {
       try await source.withEngine(for: .reading) { from in
         try await target.withEngine(for: .creating) { to in
           do {
-            return try await from.copy(to: to, options: options) { line.show($0.text) }
+            return try await IncompletePlace.orWhole(target.place, completedBy: "the same command") {
+              try await from.copy(to: to, options: options) { line.show($0.text) }
+            }
           } catch let error as StorageError {
             // It says which of the two it is about.
             throw CopyFailure(source: source.place, target: target.place, cause: error)

@@ -64,9 +64,11 @@ struct DumpCommand: AsyncParsableCommand {
             throw Interrupted(signal: SIGPIPE)
           }
         }
-        return try await engine.dump(
-          to: URL(filePath: file, directoryHint: .notDirectory), replacing: replace,
-          requiringOneMoment: !anyMoment, progress: progress)
+        return try await CleaningUp.awaited {
+          try await engine.dump(
+            to: URL(filePath: file, directoryHint: .notDirectory), replacing: replace,
+            requiringOneMoment: !anyMoment, progress: progress)
+        }
       }
     }
     guard let file else { return }

@@ -1,11 +1,22 @@
 import Foundation
 import StockroomCore
 
-/// One JSON object in one line, its keys in alphabetical order.
+/// One JSON object in one line, its keys in alphabetical order. What a terminal would act upon is escaped, as JSON allows.
 func jsonLine(_ value: some Encodable) throws -> String {
   let encoder = JSONEncoder()
   encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-  return String(decoding: try encoder.encode(value), as: UTF8.self) + "\n"
+  var line = String.UnicodeScalarView()
+  for scalar in String(decoding: try encoder.encode(value), as: UTF8.self).unicodeScalars {
+    // The encoder escapes those below a space only. All of these can only be in texts.
+    switch scalar.value {
+    case 0x7F...0x9F, 0x2028, 0x2029:
+      let digits = String(scalar.value, radix: 16)
+      line.append(
+        contentsOf: (#"\u"# + String(repeating: "0", count: 4 - digits.count) + digits).unicodeScalars)
+    default: line.append(scalar)
+    }
+  }
+  return String(line) + "\n"
 }
 
 /// An entry in JSON. The value is `value`, a text, if its bytes are UTF-8, and otherwise `base64`.

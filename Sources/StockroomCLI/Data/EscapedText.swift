@@ -5,11 +5,16 @@ extension String {
   /// be invisible is written as an escape, such as `\n` or `\u{1B}`, and a backslash as two.
   ///
   /// Different texts stay different.
-  var escaped: String {
-    guard unicodeScalars.contains(where: \.needsEscape) else { return self }
+  var escaped: String { escaping(\.needsEscape) }
+
+  /// The text with such escapes, but a backslash as it is: for a message in which parts are ``escaped`` already.
+  var withoutControls: String { escaping { $0 != "\\" && $0.needsEscape } }
+
+  private func escaping(_ needsEscape: (Unicode.Scalar) -> Bool) -> String {
+    guard unicodeScalars.contains(where: needsEscape) else { return self }
     var text = String.UnicodeScalarView()
     for scalar in unicodeScalars {
-      if scalar.needsEscape {
+      if needsEscape(scalar) {
         text.append(contentsOf: scalar.escape.unicodeScalars)
       } else {
         text.append(scalar)

@@ -67,20 +67,10 @@ struct ImportCommand: AsyncParsableCommand {
     let target = try targetOptions.layered
     let url = URL(filePath: source)
     let report = try await ActivityLine.whileShown("Importing \(source.escaped)") { line in
-      let found = if let kind { kind } else { try await ImportSourceKind.detect(at: url) }
-      guard found != .persistentCache || keys == .stored else {
-        throw StorageError(
-          .unsupported,
-          "\(source.escaped) is a cache of PersistentCacheKit. A PersistentCache reads it if a program imports it with "
-            + "PersistentCacheSource.import(into:namespace:); --keys stored copies what is stored as it is.")
-      }
+      // Before its database is copied.
       try refuseTarget(target.place, inside: url)
-      let opened = try await OpenedSource(found.source(at: url))
-      return try await target.withEngine(for: .creating) { engine in
-        try await opened.import(into: engine, keys: keys.keys, merging: merge) {
-          line.show("\($0.completed) of \($0.total) entries")
-        }
-      }
+      // A copy of a database is removed with the last reference to it.
+      return try await CleaningUp.awaited { try await copy(url, to: target, line) }
     }
     switch format {
     case .json:
@@ -90,6 +80,27 @@ struct ImportCommand: AsyncParsableCommand {
             imported: report.imported, bytes: report.bytes, alreadyPresent: report.alreadyPresent,
             unresolvedHashes: report.unresolvedHashes, omissions: report.omissions)))
     case .text: try writeToStandardOutput(Self.text(report, target.place))
+    }
+  }
+
+  private func copy(
+    _ url: URL, to target: LayeredPlace, _ line: ActivityLine
+  ) async throws -> ImportReport {
+    let found =
+      if let kind { DetectedSource(kind, at: url) } else { try await ImportSourceKind.source(at: url) }
+    guard found.kind != .persistentCache || keys == .stored else {
+      throw StorageError(
+        .unsupported,
+        "\(source.escaped) is a cache of PersistentCacheKit. A PersistentCache reads it if a program imports it with "
+          + "PersistentCacheSource.import(into:namespace:); --keys stored copies what is stored as it is.")
+    }
+    let opened = try await OpenedSource(found.source)
+    return try await target.withEngine(for: .creating) { engine in
+      try await IncompletePlace.orWhole(target.place, completedBy: "importing again with --merge") {
+        try await opened.import(into: engine, keys: keys.keys, merging: merge) {
+          line.show("\($0.completed) of \($0.total) entries")
+        }
+      }
     }
   }
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import StockroomCore
+import StockroomMemory
 
 /// A place with the layers in front of it.
 struct LayeredPlace: Sendable {
@@ -33,18 +34,21 @@ struct LayeredPlace: Sendable {
 
   /// Opens the place with its layers, lets `body` work with it, and closes it.
   ///
+  /// What the layers need is read and checked first, so that no place is made for nothing.
+  ///
   /// - Throws: ``PlaceFailure``, which names the place, for what the engine throws.
   func withEngine<Result>(
     for use: Place.Use, _ body: (any StorageEngine) async throws -> Result
   ) async throws -> Result {
     try await PlaceFailure.naming(place) {
+      let keys = layers.contains(where: \.needsKeys) ? try keys.read() : nil
+      // In front of any engine, which says whether they can be used at all.
+      _ = try layered(MemoryStorageEngine(), keys)
       let needsMore = place.isPostgreSQL && layers.contains(where: \.needsTransactions)
       let base = try await place.open(for: use == .reading && needsMore ? .writing : use)
       let result: Result
       do {
-        var engine = base
-        for layer in layers { engine = try layer.inFront(of: engine, keys) }
-        result = try await body(engine)
+        result = try await body(layered(base, keys))
       } catch {
         // The first error is the cause.
         try? await base.close()
@@ -53,5 +57,13 @@ struct LayeredPlace: Sendable {
       try await base.close()
       return result
     }
+  }
+
+  private func layered(
+    _ base: any StorageEngine, _ keys: PlaceKeys.Contents?
+  ) throws -> any StorageEngine {
+    var engine = base
+    for layer in layers { engine = try layer.inFront(of: engine, keys) }
+    return engine
   }
 }

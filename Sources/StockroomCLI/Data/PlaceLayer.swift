@@ -87,7 +87,9 @@ extension PlaceLayer {
   #endif
 
   /// The layer in front of an engine.
-  func inFront(of base: some StorageEngine, _ keys: PlaceKeys) throws -> any StorageEngine {
+  ///
+  /// - Parameter keys: Needed by layers that encrypt.
+  func inFront(of base: some StorageEngine, _ keys: PlaceKeys.Contents?) throws -> any StorageEngine {
     switch self {
     case .compressed: return base.compressed()
     case .checksummed: return base.checksummed()
@@ -96,9 +98,9 @@ extension PlaceLayer {
     case .expiring(let lifetime): return base.expiring(after: lifetime)
     case .encrypted, .hidden:
       #if canImport(CryptoKit) || Encryption
-        let keyring = try keys.keyring
-        guard self == .hidden, let names = keys.names else { return base.encrypted(with: keyring) }
-        return base.encrypted(with: keyring, hidingKeysWith: try names.key)
+        guard let keys else { throw StorageError(.unsupported, "There is no key to encrypt with.") }
+        guard self == .hidden, let names = keys.names else { return base.encrypted(with: keys.keyring) }
+        return base.encrypted(with: keys.keyring, hidingKeysWith: names)
       #else
         throw StorageError(.unsupported, "This command was built without the trait Encryption.")
       #endif
@@ -108,13 +110,20 @@ extension PlaceLayer {
 
 #if canImport(CryptoKit) || Encryption
   extension PlaceKeys {
-    fileprivate var keyring: Keyring {
-      get throws {
-        guard let first = values.first else {
-          throw StorageError(.unsupported, "There is no key to encrypt with.")
-        }
-        return try Keyring(first.key, previous: values.dropFirst().map { try $0.key })
+    /// What is in the files.
+    struct Contents: Sendable {
+      let keyring: Keyring
+      let names: EncryptionKey?
+    }
+
+    /// Reads every file once, which may be a pipe.
+    func read() throws -> Contents {
+      guard let first = values.first else {
+        throw StorageError(.unsupported, "There is no key to encrypt with.")
       }
+      return Contents(
+        keyring: try Keyring(first.key, previous: values.dropFirst().map { try $0.key }),
+        names: try names?.key)
     }
   }
 
@@ -123,6 +132,14 @@ extension PlaceLayer {
       get throws {
         try EncryptionKey(identifier: name, contentsOf: URL(filePath: path, directoryHint: .notDirectory))
       }
+    }
+  }
+#else
+  extension PlaceKeys {
+    struct Contents: Sendable {}
+
+    func read() throws -> Contents {
+      throw StorageError(.unsupported, "This command was built without the trait Encryption.")
     }
   }
 #endif

@@ -20,6 +20,8 @@ struct RestoreCommand: AsyncParsableCommand {
       The archive comes from standard input, unless a file is named. All of it is verified before the place is touched or made. The \
       place must be empty, unless --merge is given: then entries whose keys are in the archive are replaced, and the others stay.
 
+      Ctrl-C takes back what has been written. With --merge that stays, and restoring again completes it.
+
       Example:
         stockroom restore notes.archive --to lmdb:notes
       """)
@@ -53,7 +55,11 @@ struct RestoreCommand: AsyncParsableCommand {
           try await ArchiveReader(descriptor: STDIN_FILENO)
         }
       return try await target.withEngine(for: .creating) { engine in
-        try await engine.restore(reader, merging: merge) { line.show($0.text) }
+        try await IncompletePlace.orWhole(
+          target.place, completedBy: merge ? "restoring again with --merge" : nil
+        ) {
+          try await engine.restore(reader, merging: merge) { line.show($0.text) }
+        }
       }
     }
     try writeToStandardOutput(

@@ -42,6 +42,15 @@ struct WatchCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
+    do {
+      try await watch()
+    } catch is CancellationError where Task.isCancelled {
+      // Before there was anything to print.
+      throw EndedBySignal()
+    }
+  }
+
+  private func watch() async throws {
     let place = try placeOptions.place
     let pipe = ClosedPipe()
     try await placeOptions.withEngine(for: .writing) { engine in

@@ -30,8 +30,8 @@ final class DatabaseCopy: Sendable {
   /// Copies the database at the path, which may be a symbolic link.
   ///
   /// - Throws: `StorageError` with code `corrupted` if it is no database, `unsupported` if it is no file, `locked` if another program
-  ///   keeps writing to it, `io` or `permissionDenied`.
-  init(of path: String) throws {
+  ///   keeps writing to it, `io` or `permissionDenied`; `CancellationError`.
+  init(of path: String, _ flag: CancellationFlag) throws {
     guard let resolved = realpath(path, nil) else {
       throw StorageError.posix(errno, "Opening \(path) failed.")
     }
@@ -43,7 +43,7 @@ final class DatabaseCopy: Sendable {
     file = directory + "/copy.sqlite3"
     do {
       for _ in 0..<Self.attempts {
-        if try Self.copyAll(original, to: file) { return }
+        if try Self.copyAll(original, to: file, flag) { return }
       }
       throw StorageError(
         .locked, "Another program keeps writing to \(path). Quit that first, then import it.")
@@ -84,7 +84,7 @@ final class DatabaseCopy: Sendable {
   }
 
   /// Copies the files. Returns false if one of them changed meanwhile, so that they may not belong together.
-  private static func copyAll(_ original: String, to copy: String) throws -> Bool {
+  private static func copyAll(_ original: String, to copy: String, _ flag: CancellationFlag) throws -> Bool {
     let before = try suffixes.map { try FileVersion(atPath: original + $0) }
     for (suffix, version) in zip(suffixes, before) {
       unlink(copy + suffix)
@@ -97,17 +97,20 @@ final class DatabaseCopy: Sendable {
         let target = try FileDescriptor.makeFile(atPath: copy + suffix, .owner)
       else { return false }
       if suffix == "-journal" { try refuseSuperJournal(source, size: version.size) }
-      try copyBytes(of: source, to: target)
+      try copyBytes(of: source, to: target, flag)
     }
     return try before == suffixes.map { try FileVersion(atPath: original + $0) }
   }
 
-  private static func copyBytes(of source: FileDescriptor, to target: FileDescriptor) throws {
+  private static func copyBytes(
+    of source: FileDescriptor, to target: FileDescriptor, _ flag: CancellationFlag
+  ) throws {
     var buffer = [UInt8](repeating: 0, count: 1 << 20)
     var offset = 0
     while case let count = try buffer.withUnsafeMutableBytes({ try source.read(into: $0, at: offset) }),
       count > 0
     {
+      try flag.check()
       try buffer.withUnsafeBytes {
         try target.write(UnsafeRawBufferPointer(rebasing: $0[..<count]), at: offset)
       }

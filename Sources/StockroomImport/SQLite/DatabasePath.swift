@@ -9,12 +9,14 @@ import StockroomCore
 enum DatabasePath {
   /// The path of the database at a URL, or of the only one in the directory there.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if there is none, or more than one.
+  /// - Throws: `StorageError` with code `unsupported` if there is none, or more than one, or if what has its name is no file: a
+  ///   symbolic link in the directory would lead out of it.
   static func find(at url: URL, isDatabase: (_ name: String) -> Bool) throws -> String {
     let path = url.path(percentEncoded: false)
     guard try isDirectory(path) else { return path }
     var names: [String] = []
-    try FileDescriptor.openDirectory(atPath: path).forEachName { name, _ in
+    let directory = try FileDescriptor.openDirectory(atPath: path)
+    try directory.forEachName { name, _ in
       let name = String(cString: name)
       if isDatabase(name) { names.append(name) }
     }
@@ -25,6 +27,10 @@ enum DatabasePath {
           ? "There is no database in the directory \(path)."
           : "There are several databases in the directory \(path): \(names.sorted().joined(separator: ", ")). Say which."
       )
+    }
+    guard try directory.status(of: name)?.isRegularFile == true else {
+      throw StorageError(
+        .unsupported, "\(directory.path(of: name)) is not a file. If it leads to the database, name that.")
     }
     return path.hasSuffix("/") ? path + name : "\(path)/\(name)"
   }
@@ -39,13 +45,4 @@ enum DatabasePath {
     }
     return isDirectory
   }
-}
-
-/// Does work that waits for the disk on a thread that may wait (rule C5).
-func onDedicatedThread<Result: Sendable>(
-  _ work: @escaping @Sendable () throws -> Result
-) async throws -> Result {
-  let thread = DedicatedThread()
-  defer { thread.stop() }
-  return try await thread.run(work)
 }

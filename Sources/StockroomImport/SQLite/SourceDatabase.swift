@@ -16,11 +16,16 @@ final class SourceDatabase: @unchecked Sendable {
   private let copy: DatabaseCopy
   private let handle: OpaquePointer
   private let lock = MutexProtected(())
+  /// Alive as long as the connection, which looks at it.
+  private let flag: CancellationFlag
 
   /// Opens a copy of the database at the path. Trusts nothing in it: https://sqlite.org/security.html
-  init(path: String) throws {
+  ///
+  /// - Parameter flag: Ends statements, once the task has been cancelled, with `CancellationError`.
+  init(path: String, _ flag: CancellationFlag) throws {
     self.path = path
-    copy = try DatabaseCopy(of: path)
+    self.flag = flag
+    copy = try DatabaseCopy(of: path, flag)
     var handle: OpaquePointer?
     let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW
     let result = sqlite3_open_v2(copy.file, &handle, flags, nil)
@@ -30,6 +35,16 @@ final class SourceDatabase: @unchecked Sendable {
     }
     self.handle = handle
     sqlite3_extended_result_codes(handle, 1)
+    let isCancelled: @convention(c) (UnsafeMutableRawPointer?) -> Int32 = { flag in
+      guard let flag else { return 0 }
+      do {
+        try Unmanaged<CancellationFlag>.fromOpaque(flag).takeUnretainedValue().check()
+        return 0
+      } catch {
+        return 1
+      }
+    }
+    sqlite3_progress_handler(handle, 10_000, isCancelled, Unmanaged.passUnretained(flag).toOpaque())
     for setting in ["trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"] {
       try rows("PRAGMA \(setting)") { _ in }
     }
@@ -91,7 +106,9 @@ final class SourceDatabase: @unchecked Sendable {
         switch sqlite3_step(statement) {
         case SQLITE_ROW: try body(SourceRow(statement: statement))
         case SQLITE_DONE: return
-        case let failure: throw Self.error(failure, handle, path)
+        case let failure:
+          if failure & 0xff == SQLITE_INTERRUPT { try flag.check() }
+          throw Self.error(failure, handle, path)
         }
       }
     }

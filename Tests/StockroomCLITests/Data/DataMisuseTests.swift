@@ -3,6 +3,8 @@ import StockroomCore
 import StockroomKitSupport
 import Testing
 
+@testable import StockroomCLI
+
 @Suite("Misuse of the commands about data") struct DataMisuseTests {
   @Test(
     "Wrong usage has status 64, one line, and touches nothing",
@@ -53,6 +55,40 @@ import Testing
       #expect(output.status == 64)
       #expect(output.standardError.contains("is not UTF-8"))
       #expect(try contents(of: directory) == [])
+    }
+  }
+
+  @Test("What is wrong with its layers is found before a place is made", arguments: DataPlace.engines)
+  func layersBeforePlace(_ engine: String) async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace(engine, in: directory)
+      let long = String(repeating: "n", count: 600)
+      _ = try await place.failure("put", "--create", "k", "--value", "1", "--layer", "namespaced=\(long)")
+      if PlaceLayer.canEncrypt {
+        let missing = directory.appending(path: "missing").path
+        _ = try await place.failure(
+          "put", "--create", "k", "--value", "1", "--layer", "encrypted", "--key-file", "a=\(missing)")
+      }
+      #expect(try contents(of: directory) == [])
+    }
+  }
+
+  @Test("Messages have no control characters")
+  func controlCharacters() async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace("files", in: directory)
+      try await place.run("put", "--create", "k", "--value", "1")
+      for output in [
+        try await CommandLineTool.run("count", place.url, "\u{1B}[2J\u{9B}1m"),
+        try await CommandLineTool.run("put", place.url, "k", "--file", directory.path + "/\u{1B}[2J\u{9B}1m"),
+      ] {
+        #expect(output.errorLines.count == 1)
+        #expect(output.standardError.contains(#"\u{1B}[2J\u{9B}1m"#), "\(output.standardError)")
+        #expect(
+          !output.standardError.dropLast().unicodeScalars.contains {
+            $0.properties.generalCategory == .control
+          })
+      }
     }
   }
 

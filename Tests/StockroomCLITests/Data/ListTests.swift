@@ -87,4 +87,44 @@ import Testing
       #expect(entry["createdAt"] as? String == created.formatted(style))
     }
   }
+
+  @Test("JSON has no control characters, and keys exactly")
+  func controlCharacters() async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace("sqlite", in: directory)
+      let key = "a\u{1B}\u{7F}\u{9B}\u{2028}\u{85}é"
+      try await place.run("put", "--create", key, "--value", "1")
+      let output = try await place.run("list", "--format", "json")
+      #expect(output.lines.count == 1)
+      #expect(
+        output.standardOutput.dropLast().unicodeScalars.allSatisfy {
+          !$0.properties.isWhitespace && $0.properties.generalCategory != .control
+        })
+      #expect(try objects(output).first?["key"] as? String == key)
+    }
+  }
+
+  @Test("A pipe that does not block gets everything")
+  func nonblockingPipe() async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace("sqlite", in: directory)
+      let value = String(repeating: "v", count: 1 << 20)
+      let file = directory.appending(path: "value")
+      try Data(value.utf8).write(to: file)
+      try await place.run("put", "--create", "k", "--file", file.path)
+      let pipe = Pipe()
+      let descriptor = pipe.fileHandleForWriting.fileDescriptor
+      #expect(fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) == 0)
+      let process = Process()
+      process.executableURL = CommandLineTool.url
+      process.arguments = ["list", place.url, "--values"]
+      process.standardOutput = pipe
+      try process.run()
+      try pipe.fileHandleForWriting.close()
+      let output = try pipe.fileHandleForReading.readToEnd()
+      process.waitUntilExit()
+      #expect(process.terminationStatus == 0)
+      #expect(output == Data("k\t\(value)\n".utf8))
+    }
+  }
 }

@@ -77,6 +77,18 @@ import Testing
     }
 
     @Test(
+      "A log with nothing in it hinders nothing on read-only media",
+      .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
+    func emptyLogOnMedia() async throws {
+      let disk = try SmallDisk("size=16m")
+      let place = DataPlace("sqlite", in: disk.url)
+      try await fill(place)
+      try Data().write(to: place.directory.appending(path: "data.sqlite3-wal"))
+      try disk.makeReadOnly()
+      try await read(place)
+    }
+
+    @Test(
       "A log that was left on read-only media is an error, and not left out",
       .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
     func logOnMedia() async throws {

@@ -1,0 +1,36 @@
+import StockroomCore
+
+/// A command was interrupted after it had begun to write to a place.
+struct IncompletePlace: Error, CustomStringConvertible {
+  let place: Place
+  /// How what was written is completed. Nil if it was to be taken back.
+  let completion: String?
+  /// What else has failed meanwhile, such as to take it back.
+  let cause: StorageError?
+
+  var description: String {
+    let texts = [
+      "interrupted", completion.map { "What has been written stays: \($0) completes it" },
+      cause.map { "\($0)" },
+    ]
+    return "\(place): " + texts.compactMap(\.self).joined(separator: ". ") + (cause == nil ? "." : "")
+  }
+
+  /// Calls `body`, for the end of which an interrupted command waits.
+  ///
+  /// - Parameter completion: What completes the place. Nil: `body` removes what it has written when its task is cancelled.
+  /// - Throws: ``IncompletePlace`` if the task was cancelled and entries may be left; what `body` throws.
+  static func orWhole<Result>(
+    _ place: Place, completedBy completion: String?, _ body: () async throws -> Result
+  ) async throws -> Result {
+    try await CleaningUp.awaited {
+      do {
+        return try await body()
+      } catch let error as StorageError where Task.isCancelled {
+        throw IncompletePlace(place: place, completion: completion, cause: error)
+      } catch is CancellationError where completion != nil {
+        throw IncompletePlace(place: place, completion: completion, cause: nil)
+      }
+    }
+  }
+}
