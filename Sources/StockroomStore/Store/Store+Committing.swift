@@ -32,6 +32,7 @@ extension Store {
       if !isFollowing { await followIfNeeded() }
       do {
         try await ensureLoaded()
+        beginTurn()
         let changes = takeNext()
         guard let plan = undoPlan(for: changes) else {
           for change in changes { change.continuation.resume() }
@@ -44,6 +45,17 @@ extension Store {
       }
     }
     isCommitting = false
+    beginTurn()
+  }
+
+  /// Waits until the next changes are being made, or none are left.
+  func waitForNextTurn() async {
+    if !isCommitting { return }
+    await withCheckedContinuation { nextTurn.append($0) }
+  }
+
+  private func beginTurn() {
+    for continuation in exchange(&nextTurn, with: []) { continuation.resume() }
   }
 
   /// Writes the changes to the engine as one batch, then applies those that it has acknowledged to the items.

@@ -83,6 +83,8 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var pendingChange = PendingChange.none
   @ObservationIgnored var waiting = Queue<Change>()
   @ObservationIgnored var isCommitting = false
+  /// Those that wait for the next changes to be taken.
+  @ObservationIgnored var nextTurn: [CheckedContinuation<Void, Never>] = []
   /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
   @ObservationIgnored var history = UndoHistory()

@@ -45,6 +45,8 @@ extension Store where Item: VersionedItem {
           rewritten += batch.operations.count
           failed += batch.unreadable.filter(\.isReadable)
           if !Task.isCancelled { self?.showRewritten(completed) }
+          // A store that nobody has any more ends here: it is retained as long as there are changes.
+          await self?.waitForNextTurn()
         }
         end = failed.first.map { .failed($0.error) } ?? .rewritten(rewritten)
       } catch is CancellationError {
@@ -64,8 +66,8 @@ extension Store where Item: VersionedItem {
 
   /// Waits until rewriting has ended, if it was started.
   ///
-  /// - Throws: the error of ``rewritingState``: what the engine threw if a batch failed; `StorageError` with code `encodingFailed`. `CancellationError` as soon as the caller
-  ///   is cancelled; rewriting continues.
+  /// - Throws: the error of ``rewritingState``: what the engine threw if a batch failed; `StorageError` with code `encodingFailed`.
+  ///   `CancellationError` as soon as the caller is cancelled; rewriting continues.
   public func oldVersionsHaveBeenRewritten() async throws {
     try await rewriting?.waitUntilEnded()
     if case .failed(let error) = rewritingState { throw error }
