@@ -54,6 +54,8 @@ public struct BodegaSQLiteSource: ImportSource {
       let database =
         try detected
         ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite3") }), flag)
+      // One that has been detected follows the task that did so.
+      database.follow(flag)
       try database.checkIntegrity()
       let candidates = try Self.tables(in: database)
       let chosen = candidates.filter { table == nil || $0 == table }

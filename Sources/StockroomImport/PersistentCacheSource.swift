@@ -46,6 +46,8 @@ public struct PersistentCacheSource: ImportSource {
       let database =
         try detected
         ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite") }), flag)
+      // One that has been detected follows the task that did so.
+      database.follow(flag)
       try database.checkIntegrity()
       guard try Self.isPresent(in: database) else {
         throw StorageError(

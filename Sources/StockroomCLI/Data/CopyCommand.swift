@@ -39,14 +39,17 @@ struct CopyCommand: AsyncParsableCommand {
     let options = CopyOptions(target: merge ? .merge : .resume)
     let summary = try await ActivityLine.whileShown("Copying \(source.place)") { line in
       try await source.withEngine(for: .reading) { from in
-        try await target.withEngine(for: .creating) { to in
-          do {
-            return try await IncompletePlace.orWhole(target.place, completedBy: "the same command") {
-              try await from.copy(to: to, options: options) { line.show($0.text) }
+        // Closing the engine is waited for, too.
+        try await CleaningUp.awaited {
+          try await target.withEngine(for: .creating) { to in
+            do {
+              return try await IncompletePlace.orWhole(target.place, completedBy: "the same command") {
+                try await from.copy(to: to, options: options) { line.show($0.text) }
+              }
+            } catch let error as StorageError {
+              // It says which of the two it is about.
+              throw CopyFailure(source: source.place, target: target.place, cause: error)
             }
-          } catch let error as StorageError {
-            // It says which of the two it is about.
-            throw CopyFailure(source: source.place, target: target.place, cause: error)
           }
         }
       }

@@ -10,7 +10,7 @@ struct IncompletePlace: Error, CustomStringConvertible {
 
   var description: String {
     let texts = [
-      "interrupted", completion.map { "What has been written stays: \($0) completes it" },
+      "interrupted", completion.map { "What may have been written stays: \($0) completes it" },
       cause.map { "\($0)" },
     ]
     return "\(place): " + texts.compactMap(\.self).joined(separator: ". ") + (cause == nil ? "." : "")

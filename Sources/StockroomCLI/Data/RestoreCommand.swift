@@ -54,11 +54,14 @@ struct RestoreCommand: AsyncParsableCommand {
         } else {
           try await ArchiveReader(descriptor: STDIN_FILENO)
         }
-      return try await target.withEngine(for: .creating) { engine in
-        try await IncompletePlace.orWhole(
-          target.place, completedBy: merge ? "restoring again with --merge" : nil
-        ) {
-          try await engine.restore(reader, merging: merge) { line.show($0.text) }
+      // Closing the engine is waited for, too.
+      return try await CleaningUp.awaited {
+        try await target.withEngine(for: .creating) { engine in
+          try await IncompletePlace.orWhole(
+            target.place, completedBy: merge ? "restoring again with --merge" : nil
+          ) {
+            try await engine.restore(reader, merging: merge) { line.show($0.text) }
+          }
         }
       }
     }

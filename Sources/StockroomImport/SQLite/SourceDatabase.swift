@@ -9,15 +9,15 @@ import StockroomCore
 
 /// A database of another library, of which a copy is open.
 final class SourceDatabase: @unchecked Sendable {
-  // Safe to share: only `rows` and `row` use the connection, under the lock.
+  // Safe to share: only `rows` and `follow` use the connection, and what is alive as long as it, under the lock.
 
   /// By which people know it.
   let path: String
   private let copy: DatabaseCopy
   private let handle: OpaquePointer
   private let lock = MutexProtected(())
-  /// Alive as long as the connection, which looks at it.
-  private let flag: CancellationFlag
+  /// The connection looks at it.
+  private var flag: CancellationFlag
 
   /// Opens a copy of the database at the path. Trusts nothing in it: https://sqlite.org/security.html
   ///
@@ -35,6 +35,16 @@ final class SourceDatabase: @unchecked Sendable {
     }
     self.handle = handle
     sqlite3_extended_result_codes(handle, 1)
+    follow(flag)
+    for setting in ["trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"] {
+      try rows("PRAGMA \(setting)") { _ in }
+    }
+  }
+
+  deinit { sqlite3_close_v2(handle) }
+
+  /// Ends statements from now on once the task of this flag has been cancelled.
+  func follow(_ flag: CancellationFlag) {
     let isCancelled: @convention(c) (UnsafeMutableRawPointer?) -> Int32 = { flag in
       guard let flag else { return 0 }
       do {
@@ -44,13 +54,11 @@ final class SourceDatabase: @unchecked Sendable {
         return 1
       }
     }
-    sqlite3_progress_handler(handle, 10_000, isCancelled, Unmanaged.passUnretained(flag).toOpaque())
-    for setting in ["trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"] {
-      try rows("PRAGMA \(setting)") { _ in }
+    lock.withLock { _ in
+      sqlite3_progress_handler(handle, 10_000, isCancelled, Unmanaged.passUnretained(flag).toOpaque())
+      self.flag = flag
     }
   }
-
-  deinit { sqlite3_close_v2(handle) }
 
   /// Reads every page. O(size of the database).
   ///

@@ -33,6 +33,6 @@
     return inUse().map { $0.update() }
   }
 
-  /// The store has its table again.
+  /// The store has its new table.
   mutating func endUpdates() { isTableReplaced = false }
 }

@@ -26,7 +26,7 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
   typealias State = QueryState<Item, SectionID>
 
   enum Progress {
-    /// The store has no table at the moment.
+    /// The store's table is being changed or loaded.
     case waiting
     /// Another thread filters and sorts. With the changes since.
     case computing([ItemDelta<Item>])

@@ -19,10 +19,10 @@ extension StoreBackend {
     guard let engine else { return state }
     let others = provisional.map { CacheKey(identifier: identifier($0)) }.filter { !keys.contains($0) }
     provisional = []
-    // Those that have one are noted again.
-    versions.forgetOld(keys)
     let identifiers = Dictionary(others.map { ($0, $0) }) { first, _ in first }
     let entries = try await engine.readEntries(keys: Array(keys) + others)
+    // Those that have an old version are noted again.
+    versions.forgetOld(keys)
     for entry in entries {
       if let key = identifiers[entry.key] {
         state.sequences.append((key, Self.place(entry.sequence ?? 0)))

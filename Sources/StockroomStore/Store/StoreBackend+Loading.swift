@@ -32,8 +32,9 @@ extension StoreBackend {
   ) async throws -> ItemTable<Item> {
     var loaded = ItemTable<Item>()
     guard let engine else { return loaded }
-    versions.forgetOld()
     var entries = try await engine.readAllEntries()
+    // Entries of old versions are noted again.
+    versions.forgetOld()
     loaded.hasEngineOrder = Self.numberIfNeeded(&entries)
     let total = entries.count
     // With spare capacity, so that the first insertion does not copy all of them.

@@ -25,7 +25,9 @@ extension StoreBackend {
           do {
             return .success(try perform(batch.get(), in: transaction))
           } catch {
-            if case .success(let batch) = batch, batch.operations.count > 1 { throw error }
+            if case .success(let batch) = batch, batch.operations.count > 1 || batch.rewriting != nil {
+              throw error
+            }
             return .failure(error)
           }
         }

@@ -38,8 +38,8 @@ import StockroomCore
 /// `CancellationError` and does nothing. Values are encoded and decoded off the caller's actor.
 ///
 /// What others change under the key, in this process or in another one, becomes the value if the engine has
-/// `EngineCapabilities.changeFeed`. If it cannot be read, the value stays what it was, ``failure`` is the error, and the next
-/// operation throws it, as after loading. An ``update(_:)`` is a step of its own only with regard to this object: where several processes
+/// `EngineCapabilities.changeFeed`. If the engine cannot read it, the value stays what it was, ``failure`` is the error, and the next
+/// operation throws it, as after loading. If the bytes are no value of this type, the value is the default one, as after loading. An ``update(_:)`` is a step of its own only with regard to this object: where several processes
 /// change the same value, use a `Store` and its `update`.
 ///
 /// ## Observation

@@ -79,6 +79,8 @@ struct UndoRecorder {
   private var before: [(key: CacheKey, data: Data?)] = []
   private var recorded: Set<CacheKey> = []
   private var byteCount = 0
+  /// The most values that are read at a time.
+  private static let mostAtOnce = 64
 
   /// - Parameter record: What must be unchanged since. The operations name all of its keys.
   init(of operations: [StorageOperation], expecting record: UndoRecord?, limit: Int) {
@@ -96,8 +98,8 @@ struct UndoRecorder {
     // What is expected has to be verified in any case.
     if isTooLarge, expected.isEmpty { return nil }
     if let range { return .page(range) }
-    // As many as have been read before: few reads are needed, and not many more bytes are read than the limit allows.
-    let next = keys.dropFirst(readCount).prefix(max(1, readCount))
+    // As many as have been read before, up to a limit: few reads are needed, and few large values are read beyond `limit`.
+    let next = keys.dropFirst(readCount).prefix(min(max(1, readCount), Self.mostAtOnce))
     return next.isEmpty ? nil : .values(Array(next))
   }
 

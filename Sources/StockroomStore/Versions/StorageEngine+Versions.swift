@@ -49,12 +49,15 @@ extension StorageTransaction {
 
   /// The values of those keys that exist.
   ///
-  /// One read if all of them exist, or none. If some do, each half of the keys is read separately, since a read of many does not
-  /// say which are absent.
+  /// One read if all of them exist, or none. Otherwise several, since a read of many does not say which are absent: of each half of the
+  /// keys if few are absent or few exist, else of each key.
   func values(of keys: [CacheKey]) throws -> [CacheKey: Data] {
     let values = try read(keys: keys)
     if values.isEmpty { return [:] }
     if values.count == keys.count { return Dictionary(zip(keys, values)) { first, _ in first } }
+    if min(values.count, keys.count - values.count) * 4 >= keys.count {
+      return try keys.reduce(into: [:]) { $0[$1] = try read(key: $1) }
+    }
     let half = keys.count / 2
     return try self.values(of: Array(keys[..<half])).merging(self.values(of: Array(keys[half...]))) {
       first, _ in
@@ -105,6 +108,8 @@ struct RewritingBatch: Sendable {
   static let keyLimit = 1_000
   /// A batch is complete when so many bytes have been read.
   private static let byteLimit = 1 << 20
+  /// The most entries that are read at a time.
+  private static let mostAtOnce = 64
 
   private let keys: ArraySlice<CacheKey>
   /// The number of entries that have been read.
@@ -120,9 +125,10 @@ struct RewritingBatch: Sendable {
 
   /// The keys to be read next; none once the batch is complete.
   ///
-  /// As many as have been read before: few reads are needed, and not many more bytes are read than a batch has.
+  /// As many as have been read before, up to a limit: few reads are needed, and large values are not read for another batch.
   var next: [CacheKey] {
-    byteCount >= Self.byteLimit ? [] : Array(keys.dropFirst(examined).prefix(max(1, examined)))
+    byteCount >= Self.byteLimit
+      ? [] : Array(keys.dropFirst(examined).prefix(min(max(1, examined), Self.mostAtOnce)))
   }
 
   /// Adds entries that have been read, to be written if their version is an older one.

@@ -40,6 +40,8 @@ extension Store where Item: VersionedItem {
       let end: StoreRewritingState
       do {
         try await load?.value
+        // What others have just changed is being read, and is noted then if it has an old version.
+        await self?.waitForNextTurn()
         while let batch = try await self?.rewriteBatch() {
           completed += batch.examined
           rewritten += batch.operations.count
