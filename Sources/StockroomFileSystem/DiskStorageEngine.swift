@@ -65,7 +65,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   ///   - permissions: Who may open the files and directories that the engine makes.
   ///   - lockTimeout: How long to wait for another process before throwing `locked`.
   ///   - access: Whether the engine may write. One that only reads makes nothing, and works on read-only media too; it throws `readOnly` if a
-  ///     process that died has left a batch, and has no change feed.
+  ///     process that died has left a batch, may throw `locked` at once while another engine makes the place, and has no change feed.
   /// - Throws: `StorageError` with code `unsupported` if a newer version has written the directory, `corrupted`
   ///   if what is in `.stockroom` is corrupted, `permissionDenied`, `readOnly`, `locked`, `diskFull` or `io` (rules O1, O2).
   public convenience init(

@@ -87,7 +87,8 @@ final class ArchiveFile: ArchiveOutput {
     guard [EEXIST, EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK].contains(error) else {
       throw StorageError.posix(error, "Giving the archive the name \(path) failed.")
     }
-    // Not every file system has hard links. An empty file then keeps others away until it is replaced.
+    // Not every file system has hard links. An empty file then keeps others away until it is replaced; it stays if the process dies
+    // in between.
     guard error != EEXIST, try directory.makeFile(name, .owner) != nil else {
       throw StorageError(.unsupported, "\(path) has been made by another program.")
     }
@@ -134,10 +135,10 @@ final class ArchiveStream: ArchiveOutput {
         let count = retrying { Musl.write(file.number, rest.baseAddress, size) }
       #endif
       if count == 0 {
-        throw StorageError(.diskFull, "Writing the archive to \(file.path) failed: it takes nothing more.")
+        throw StorageError(.diskFull, "Writing the archive \(file.path) failed: it takes nothing more.")
       } else if count < 0 {
         guard errno == EAGAIN else {
-          throw StorageError.posix(errno, "Writing the archive to \(file.path) failed.")
+          throw StorageError.posix(errno, "Writing the archive \(file.path) failed.")
         }
       } else {
         rest = UnsafeRawBufferPointer(rebasing: rest[count...])

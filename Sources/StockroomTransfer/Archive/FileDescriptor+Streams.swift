@@ -38,7 +38,11 @@ extension FileDescriptor {
   /// - Throws: `CancellationError` soon after the flag has been set.
   func wait(for event: some BinaryInteger, _ flag: CancellationFlag) throws {
     var wanted = pollfd(fd: number, events: Int16(event), revents: 0)
-    repeat { try flag.check() } while poll(&wanted, 1, 100) == 0
+    var count: Int32 = 0
+    repeat {
+      try flag.check()
+      count = poll(&wanted, 1, 100)
+    } while count == 0 || count < 0 && errno == EINTR
   }
 }
 

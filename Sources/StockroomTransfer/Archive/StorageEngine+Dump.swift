@@ -45,8 +45,8 @@ extension StorageEngine {
   /// Writes every entry to a descriptor, such as standard output, as an archive.
   ///
   /// As ``dump(to:replacing:requiringOneMoment:progress:)``, but that what has been written until something fails stays, and is no
-  /// archive, since it has no end. The descriptor stays the caller's, and is not synced. Writes to the engine never wait for the
-  /// reader of a pipe.
+  /// archive, since it has no end. The descriptor stays the caller's, and is not synced. Writes to the engine do not wait for the
+  /// reader of a pipe, unless a write fails meanwhile: after that, LevelDB and LMDB wait for those who read.
   @discardableResult
   public func dump(
     toDescriptor descriptor: Int32, requiringOneMoment: Bool = true,

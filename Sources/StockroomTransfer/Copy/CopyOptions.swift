@@ -3,7 +3,7 @@ public enum CopyTarget: Sendable, Hashable, CaseIterable {
   /// The target must be empty.
   case refuse
   /// The target must be empty, or hold what a copy has left that was killed, cancelled or failed: that goes on, and does not write again
-  /// what is there. If fewer than half of its entries are those of the source, it was a copy of another one, and is refused. Nothing
+  /// what is there. If most of its entries are not those of the source, it was a copy of another one, and is refused. Nothing
   /// else is ever removed from the target.
   case resume
   /// The target may hold entries, and keeps them, in their places. Of a key that both have, the entry that was updated last is kept; that

@@ -42,13 +42,17 @@ struct CopyComparison: Sendable {
   }
 
   /// Whether what is in the target is the beginning of a copy of the source: half of it is, since the source may have changed meanwhile.
+  /// Where the times tell entries apart, what the source has no more says nothing: it may have expired.
   func isBegunCopy(_ target: EntryListing, of source: EntryListing) -> Bool {
     let sources = source.byKey
-    let count = target.entries.count { entry in
-      guard let original = sources[entry.key] else { return false }
-      return isSameEntry(original, entry) && (comparesTimes || original.hasSameValue(as: entry))
+    var (same, compared) = (0, 0)
+    for entry in target.entries {
+      guard let original = sources[entry.key] else { continue }
+      compared += 1
+      if isSameEntry(original, entry), comparesTimes || original.hasSameValue(as: entry) { same += 1 }
     }
-    return 2 * count >= target.entries.count
+    if !comparesTimes { compared = target.entries.count }
+    return target.entries.isEmpty || same > 0 && 2 * same >= compared
   }
 
   private func isSame(_ source: Timestamp, _ target: Timestamp, _ entry: ListedEntry) -> Bool {
@@ -123,10 +127,10 @@ extension CopyPlan {
   ///
   /// - Parameters:
   ///   - copied: What this copy has written before. Of that, what the source has no longer is removed.
-  ///   - start: What has been written later than this was written by this copy, or by one before it that was interrupted.
+  ///   - earlier: What was written in this time was written by a merge that was interrupted.
   init(
     merging source: EntryListing, into target: EntryListing, copied: [CacheKey: ListedEntry],
-    since start: Timestamp?, _ comparison: CopyComparison
+    earlier: ClosedRange<Timestamp>?, _ comparison: CopyComparison
   ) {
     self.init()
     let targets = target.byKey
@@ -139,7 +143,8 @@ extension CopyPlan {
       }
       let isOurs =
         copied[entry.key].map { comparison.isCopy($0, old) } ?? false
-        || start.map { old.times.updatedAt > $0 } ?? false
+        || earlier.map { $0.lowerBound < old.times.updatedAt && old.times.updatedAt <= $0.upperBound }
+          ?? false
       let isLater = old.times.updatedAt > entry.times.updatedAt && !isOurs
       if !isLater, !comparison.isCopy(entry, old) { changed.append(entry) }
     }

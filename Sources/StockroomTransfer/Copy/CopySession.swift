@@ -10,7 +10,8 @@ import StockroomCore
 actor CopySession {
   /// In a target that is not finished, there is an entry under this key.
   private static let marker = CacheKey(verbatim: "stockroom: unfinished copy")
-  /// In a target whose times are its own, there is one under this key until a merge is finished. When it was created is when the merge began.
+  /// In a target whose times are its own, there is one under this key until a merge is finished that has written something. When it
+  /// was created is when the merge began to write, and when it was updated is when it wrote last.
   private static let mergeMarker = CacheKey(verbatim: "stockroom: unfinished merge")
   /// How many entries go into one batch.
   private static let mostInBatch = 1_000
@@ -27,8 +28,9 @@ actor CopySession {
   private var written = 0
   /// Whether what is in the target has to be recognized as a copy of the source yet.
   private var isResuming = false
-  /// When merging into a target whose times are its own: when that began.
-  private var start: Timestamp?
+  /// When merging into a target whose times are its own: when a merge wrote that was interrupted.
+  private var earlierMerge: ClosedRange<Timestamp>?
+  private var hasMergeMarker = false
   /// The end of the copy, under way or done.
   private var ending: Task<CopySummary, any Error>?
 
@@ -45,8 +47,14 @@ actor CopySession {
 
   /// Throws unless the target is one to copy to, and marks it.
   func begin() async throws {
-    if try await !source.keysExist([Self.marker, Self.mergeMarker]).isEmpty {
+    if try await source.keyExists(Self.marker) {
       throw StorageError(.unsupported, "The source is itself a copy that has not been finished.")
+    }
+    if try await source.keyExists(Self.mergeMarker) {
+      throw StorageError(
+        .unsupported,
+        "A merge into the source has not been finished: merge again, or remove its entry \(Self.mergeMarker.value.debugDescription)."
+      )
     }
     let isUnfinished = try await target.keyExists(Self.marker)
     if options.target == .merge {
@@ -70,19 +78,26 @@ actor CopySession {
 
   private static let markerValue = Data("This copy has not been finished.".utf8)
 
-  /// Makes a merge that goes on after this one has been interrupted know what this one has written, by the clock of the target: it is
-  /// not what has been updated last.
+  /// Finds out what a merge has written that was interrupted, by the clock of the target: it is not what was updated last.
   private func beginMerge() async throws {
-    guard !comparison.comparesTimes else { return }
-    if try await !target.keyExists(Self.mergeMarker) {
-      try await target.write(Self.markerValue, key: Self.mergeMarker)
-    }
-    start = try await target.createdAt(key: Self.mergeMarker).map { Timestamp($0) }
+    guard !comparison.comparesTimes,
+      let first = try await target.createdAt(key: Self.mergeMarker).map({ Timestamp($0) }),
+      let last = try await target.updatedAt(key: Self.mergeMarker).map({ Timestamp($0) })
+    else { return }
+    hasMergeMarker = true
+    earlierMerge = first...max(first, last)
+  }
+
+  /// Marks the target of a merge before anything is written.
+  private func markMerge() async throws {
+    guard options.target == .merge, !comparison.comparesTimes, !hasMergeMarker else { return }
+    try await target.write(Self.markerValue, key: Self.mergeMarker)
+    hasMergeMarker = true
   }
 
   /// What says in the target that it is not finished; nil if nothing needs to.
   private var currentMarker: CacheKey? {
-    options.target == .merge ? start.map { _ in Self.mergeMarker } : Self.marker
+    options.target == .merge ? hasMergeMarker ? Self.mergeMarker : nil : Self.marker
   }
 
   private static func isMarker(_ key: CacheKey) -> Bool { key == marker || key == mergeMarker }
@@ -98,7 +113,8 @@ actor CopySession {
     let target = try await EntryListing(of: keys, in: target, batchSize: options.batchSize)
     if options.target == .merge {
       let known = Dictionary(keys.compactMap { key in copied[key].map { (key, $0) } }) { $1 }
-      try await perform(CopyPlan(merging: source, into: target, copied: known, since: start, comparison))
+      try await perform(
+        CopyPlan(merging: source, into: target, copied: known, earlier: earlierMerge, comparison))
     } else {
       try await perform(CopyPlan(ofSome: source, to: target, comparison))
     }
@@ -151,10 +167,10 @@ actor CopySession {
     let source = try await list(source, .reading)
     let target = try await list(target, .verifying)
     if isResuming { try await refuseAnotherSource(source, target) }
-    let (options, comparison, copied, start) = (options, comparison, copied, start)
+    let (options, comparison, copied, earlier) = (options, comparison, copied, earlierMerge)
     let plan = try await source.working(with: target) {
       options.target == .merge
-        ? CopyPlan(merging: source, into: target, copied: copied, since: start, comparison)
+        ? CopyPlan(merging: source, into: target, copied: copied, earlier: earlier, comparison)
         : CopyPlan(from: source, to: target, comparison)
     }
     return (source, plan)
@@ -166,8 +182,8 @@ actor CopySession {
     guard try await source.working(with: target, { comparison.isBegunCopy(target, of: source) }) else {
       throw StorageError(
         .unsupported,
-        "The target holds an unfinished copy of another source: fewer than half of its \(target.entries.count) entries "
-          + "are those of this one. Copy from the other source, or call removeAllData() of the target and copy again."
+        "The target holds an unfinished copy of another source: most of its \(target.entries.count) entries are not "
+          + "those of this one. Copy from the other source, or call removeAllData() of the target and copy again."
       )
     }
     isResuming = false
@@ -192,7 +208,8 @@ actor CopySession {
     for entries in [plan.changed, plan.missing] { try await write(entries, &state) }
   }
 
-  /// The marker goes with each batch, so that it does not expire before the entries where entries expire.
+  /// The marker goes with each batch, so that it does not expire before the entries where entries expire, and says when the last one
+  /// was written.
   private func renewedMarker(for batch: [StorageEntry]) -> [StorageEntry] {
     guard !batch.isEmpty, let currentMarker else { return [] }
     let now = Timestamp.now().date
@@ -212,6 +229,7 @@ actor CopySession {
       }
       // What has been removed since is left out.
       let batch = try await source.readEntries(keys: entries[start..<end].map(\.key))
+      if !batch.isEmpty { try await markMerge() }
       try await target.writeEntries(batch + renewedMarker(for: batch))
       if options.target == .merge {
         for entry in batch { copied[entry.key] = ListedEntry(entry) }

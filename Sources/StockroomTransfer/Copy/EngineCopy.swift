@@ -32,8 +32,8 @@ public final class EngineCopy: Sendable {
   ///   - options: What to do about entries of the target, and how much memory to take.
   ///   - progress: Is called after each batch, on any thread.
   /// - Throws: `StorageError` with code `unsupported` if the target may not be copied to, as the options say, holds an unfinished copy of
-  ///   another source, or the source is itself an unfinished copy; what reading the source and writing the target throw; `CancellationError`. All but the first leave a target
-  ///   that can be resumed.
+  ///   another source, or the source is itself an unfinished copy; what reading the source and writing the target throw;
+  ///   `CancellationError`. All but the first leave a target that can be resumed.
   public init(
     from source: some StorageEngine, to target: some StorageEngine, options: CopyOptions = CopyOptions(),
     progress: @escaping @Sendable (CopyProgress) -> Void = { _ in }
@@ -79,6 +79,7 @@ extension CopySession {
   fileprivate func follow(_ changes: StorageChanges) async {
     // What is to be brought over; nil for everything.
     var wanted: Set<CacheKey>? = []
+    var pause = Self.pauses.lowerBound
     for await change in changes {
       switch change {
       case .keys(let keys): wanted?.formUnion(keys)
@@ -88,17 +89,22 @@ extension CopySession {
       do {
         if let wanted { try await copy(wanted) } else { try await copyEverything() }
         wanted = []
+        pause = Self.pauses.lowerBound
       } catch is CancellationError {
         return
       } catch {
         // It is tried again with the next change. Whatever it is, `end()` looks at every entry, brings over what is missing, and
-        // throws what keeps it from doing so.
+        // throws what keeps it from doing so. Not at once, since each may be an attempt to copy everything.
+        do { try await Task.sleep(for: pause) } catch { return }
+        pause = min(pause * 2, Self.pauses.upperBound)
       }
     }
   }
 
   /// Of how many keys it is remembered that they could not be brought over.
   private static let mostWanted = 10_000
+  /// How long nothing is tried after a failure: more and more.
+  private static let pauses = Duration.milliseconds(100)...Duration.seconds(30)
 }
 
 extension StorageEngine {
