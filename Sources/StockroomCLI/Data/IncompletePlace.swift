@@ -16,21 +16,19 @@ struct IncompletePlace: Error, CustomStringConvertible {
     return "\(place): " + texts.compactMap(\.self).joined(separator: ". ") + (cause == nil ? "." : "")
   }
 
-  /// Calls `body`, for the end of which an interrupted command waits.
+  /// Calls `body`, within ``CleaningUp/awaited(_:)``.
   ///
   /// - Parameter completion: What completes the place. Nil: `body` removes what it has written when its task is cancelled.
   /// - Throws: ``IncompletePlace`` if the task was cancelled and entries may be left; what `body` throws.
   static func orWhole<Result>(
     _ place: Place, completedBy completion: String?, _ body: () async throws -> Result
   ) async throws -> Result {
-    try await CleaningUp.awaited {
-      do {
-        return try await body()
-      } catch let error as StorageError where Task.isCancelled {
-        throw IncompletePlace(place: place, completion: completion, cause: error)
-      } catch is CancellationError where completion != nil {
-        throw IncompletePlace(place: place, completion: completion, cause: nil)
-      }
+    do {
+      return try await body()
+    } catch let error as StorageError where Task.isCancelled {
+      throw IncompletePlace(place: place, completion: completion, cause: error)
+    } catch is CancellationError where completion != nil {
+      throw IncompletePlace(place: place, completion: completion, cause: nil)
     }
   }
 }

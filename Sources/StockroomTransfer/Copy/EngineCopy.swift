@@ -54,8 +54,8 @@ public final class EngineCopy: Sendable {
   /// Brings over what has changed last, and compares every entry of the source with that of the target: keys, values, times and order.
   /// Then the target is like any other place.
   ///
-  /// Nothing may be written to the source any more when this is called. O(N). If it throws, it can be called again. Once it has returned, another call
-  /// returns the same and does nothing.
+  /// Nothing may be written to the source any more when this is called. O(N). If it throws, it can be called again. Once it has
+  /// returned, another call returns the same and does nothing.
   ///
   /// - Returns: What has been copied.
   /// - Throws: `StorageError` with code `conflict` if the source goes on to change, `corrupted` if the target returns something else than
