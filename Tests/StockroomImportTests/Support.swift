@@ -91,6 +91,17 @@ func expectRefusal(
   #expect(try await engine.keyCount() == 0, sourceLocation: sourceLocation)
 }
 
+/// The directories of temporary copies of databases in which there is this text. Other tests have copies of their own.
+func temporaryCopies(containing text: String) throws -> [String] {
+  let parent = FileManager.default.temporaryDirectory
+  return try FileManager.default.contentsOfDirectory(atPath: parent.path(percentEncoded: false))
+    .filter { $0.hasPrefix("stockroom-import-") }
+    .filter { name in
+      let copy = parent.appending(path: "\(name)/copy.sqlite3")
+      return (try? Data(contentsOf: copy))?.range(of: Data(text.utf8)) != nil
+    }
+}
+
 func date(_ text: String) throws -> Date {
   try Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true))
 }

@@ -109,22 +109,13 @@ struct UntouchedSourceTests {
 
   @Test("Nothing is left in the temporary directory, after a success and after an error")
   func temporaryFiles() async throws {
-    func leftovers() throws -> [String] {
-      try FileManager.default.contentsOfDirectory(atPath: FileManager.default.temporaryDirectory.path())
-        .filter { $0.hasPrefix("stockroom-import-") }
-        .filter { name in
-          let copy = FileManager.default.temporaryDirectory.appending(path: "\(name)/copy.sqlite3")
-          // Other tests have copies of their own.
-          return (try? Data(contentsOf: copy))?.range(of: Data("only in this test".utf8)) != nil
-        }
-    }
     let database = try LegacyDatabase(.bodega, in: place.url)
     try database.insert("a", Data("only in this test".utf8))
     try await BodegaSQLiteSource(at: place.url).import(into: MemoryStorageEngine())
     try database.execute("UPDATE data SET updatedAt = 'never'")
     database.close()
     try await expectRefusal(of: BodegaSQLiteSource(at: place.url), .corrupted)
-    #expect(try leftovers() == [])
+    #expect(try temporaryCopies(containing: "only in this test") == [])
   }
 
   /// A database of which a transaction has replaced pages in the file, as it is if the process dies then.

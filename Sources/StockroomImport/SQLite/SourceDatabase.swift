@@ -114,16 +114,17 @@ final class SourceDatabase: @unchecked Sendable {
         switch sqlite3_step(statement) {
         case SQLITE_ROW: try body(SourceRow(statement: statement))
         case SQLITE_DONE: return
-        case let failure:
-          if failure & 0xff == SQLITE_INTERRUPT { try flag.check() }
-          throw Self.error(failure, handle, path)
+        case let failure: try check(failure)
         }
       }
     }
   }
 
   private func check(_ result: Int32) throws {
-    guard result == SQLITE_OK else { throw Self.error(result, handle, path) }
+    if result == SQLITE_OK { return }
+    // Also while a statement is prepared, for which the schema is read.
+    if result & 0xff == SQLITE_INTERRUPT { try flag.check() }
+    throw Self.error(result, handle, path)
   }
 
   private static func error(_ result: Int32, _ handle: OpaquePointer?, _ path: String) -> StorageError {
