@@ -57,6 +57,48 @@ import Testing
     }
   }
 
+  @Test(
+    "A body reads hundreds of keys at once, its own changes among them, in the order of the request",
+    arguments: engines + EngineCatalogue.layers.map { "memory+\($0.name)" })
+  func bulkReads(name: String) async throws {
+    try await withEngine(name) { engine in
+      let keys = (0..<300).map { CacheKey(verbatim: "key \($0)") }
+      let request = keys.reversed() + [CacheKey(verbatim: "absent")] + keys
+      try await engine.write(keys.prefix(250).map { (key: $0, data: Data("old \($0)".utf8)) })
+      let after = try await engine.withTransaction { transaction in
+        var model = Dictionary(uniqueKeysWithValues: keys.prefix(250).map { ($0, Data("old \($0)".utf8)) })
+        for (number, key) in keys.enumerated() where number % 3 != 0 {
+          if number % 2 == 0 {
+            try transaction.remove(key: key)
+            model[key] = nil
+          }
+          if number % 5 < 3 {
+            model[key] = Data("new \(key)".utf8)
+            try transaction.write(Data("new \(key)".utf8), key: key)
+          }
+        }
+        let sorted = model.sorted { $0.key < $1.key }
+        #expect(try transaction.read(keys: request) == request.compactMap { model[$0] })
+        let existing = try request.filter { try transaction.keyExists($0) }
+        #expect(existing == request.filter { model[$0] != nil })
+        #expect(try transaction.scan(.all, limit: 150).map(\.data) == sorted.prefix(150).map(\.value))
+        #expect(try transaction.scan(.all, limit: nil).map(\.key) == sorted.map(\.key))
+        #expect(try transaction.read(keys: request) == request.compactMap { model[$0] })
+        #expect(try transaction.keyCount() == model.count)
+        return model
+      }
+      let present = request.filter { after[$0] != nil }
+      #expect(try await engine.read(keys: request) == present.compactMap { after[$0] })
+      #expect(try await engine.keysExist(request) == present)
+      #expect(try await engine.readEntries(keys: request) == engine.readAllEntries())
+      try await engine.withTransaction { transaction in
+        try transaction.removeAll()
+        for key in keys.dropFirst(100) { try transaction.write(Data(key.value.utf8), key: key) }
+        #expect(try transaction.read(keys: keys) == keys.dropFirst(100).map { Data($0.value.utf8) })
+      }
+    }
+  }
+
   @Test("A body that throws changes nothing, and its error arrives as it is", arguments: engines)
   func bodyThrows(name: String) async throws {
     try await withEngine(name) { engine in
