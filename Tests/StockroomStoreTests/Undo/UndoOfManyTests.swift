@@ -1,0 +1,36 @@
+import Foundation
+import StockroomCore
+import StockroomStore
+import Testing
+
+/// Undo reads many entries at once, of which some may be absent.
+@MainActor @Suite("Undo of calls that change many items") struct UndoOfManyTests {
+  nonisolated private static let engines = AnyEngine.all.filter { ["memory", "sqlite"].contains($0.name) }
+
+  @Test(
+    "However few or many of them were there before, all are as they were, and in the same order",
+    arguments: engines, [1, 2, 3, 50, 199])
+  func insertions(_ kind: AnyEngine, stride: Int) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try await kind.open(directory)
+    let store = try await Store<Note>(storage: engine)
+    let all = (0..<200).map { Note(id: "\($0)", text: "new") }
+    // One of so many, in the first part all but one of so many.
+    let former = all.enumerated().filter { ($0.offset.isMultiple(of: stride)) != ($0.offset < 100) }.map(
+      \.element)
+    try await store.insert(former.map { Note(id: $0.id, text: "old \($0.id)") })
+    let before = (items: store.items, entries: try await engine.readAllEntries())
+    store.undoLimit = StoreUndoLimit(calls: 10)
+
+    try await store.insert(all)
+    let after = (items: store.items, entries: try await engine.readAllEntries())
+    #expect(after.items.count == 200 && after.items.allSatisfy { $0.text == "new" })
+    #expect(try await store.undo())
+    #expect(store.items == before.items)
+    #expect(try await engine.readAllEntries().map(\.data) == before.entries.map(\.data))
+    #expect(try await store.redo())
+    #expect(store.items == after.items)
+    #expect(try await engine.readAllEntries().map(\.data) == after.entries.map(\.data))
+    try await engine.close()
+  }
+}
