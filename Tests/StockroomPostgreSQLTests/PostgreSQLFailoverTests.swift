@@ -16,21 +16,54 @@ struct PostgreSQLFailoverTests {
     for _ in 0..<Self.rounds { try await failOver() }
   }
 
-  /// Expects that an engine that only reads finds on a standby what another writes.
-  private func expectReading(of engine: PostgreSQLStorageEngine, on standby: PostgreSQLServer) async throws {
-    try await engine.write(value(0), key: CacheKey(verbatim: "standby"))
+  /// Expects that an engine that only reads uses the first of its servers, a standby or not, and never writes.
+  private func expectReading(
+    _ engine: PostgreSQLStorageEngine, _ primary: PostgreSQLServer, _ standby: PostgreSQLServer
+  ) async throws {
+    let key = CacheKey(verbatim: "standby")
+    try await engine.write(value(0), key: key)
     while true {
       do {
-        let reader = try await PostgreSQLStorageEngine(
-          standby.connection, timeLimit: .seconds(300), access: .readOnly)
-        let found = try await reader.read(key: CacheKey(verbatim: "standby"))
+        let reader = try await open([standby], .readOnly)
+        let found = try await reader.read(key: key)
         try await reader.close()
         if found == value(0) { break }
       } catch let error as StorageError where error.code == .unsupported {
         // The tables have not arrived there yet.
       }
     }
-    try await engine.remove(key: CacheKey(verbatim: "standby"))
+    let reader = try await open([standby, primary], .readOnly)
+    let other = try await open([primary, standby], .readOnly)
+    // From now on they differ.
+    try await standby.execute("SELECT pg_wal_replay_pause()")
+    try await standby.execute(
+      "DO $$ BEGIN WHILE pg_get_wal_replay_pause_state() <> 'paused' LOOP PERFORM pg_sleep(0.001); END LOOP; END $$"
+    )
+    try await engine.write(value(1), key: key)
+    #expect(try await reader.read(key: key) == value(0))
+    #expect(try await reader.readAllEntries().map(\.data) == [value(0)])
+    #expect(try await reader.scan(.all, limit: nil).map(\.key) == [key])
+    #expect(try await other.read(key: key) == value(1))
+    let calls: [() async throws -> Void] = [
+      { try await reader.write(value(2), key: key) }, { try await reader.removeAllData() },
+      { try await reader.withTransaction { try $0.remove(key: key) } },
+    ]
+    for call in calls {
+      let error = await #expect(throws: StorageError.self) { try await call() }
+      #expect(error?.code == .readOnly)
+    }
+    try await standby.execute("SELECT pg_wal_replay_resume()")
+    while try await reader.read(key: key) != value(1) {}
+    for reader in [reader, other] { try await reader.close() }
+    try await engine.remove(key: key)
+  }
+
+  private func open(_ servers: [PostgreSQLServer], _ access: StorageAccess = .readWrite) async throws
+    -> PostgreSQLStorageEngine
+  {
+    try await PostgreSQLStorageEngine(
+      "host=\(servers.map(\.directory.path).joined(separator: ",")) user=postgres dbname=postgres",
+      timeLimit: .seconds(300), access: access)
   }
 
   private func failOver() async throws {
@@ -47,10 +80,9 @@ struct PostgreSQLFailoverTests {
     }
     #expect(standbyOnly?.code == .readOnly)
 
-    let engine = try await PostgreSQLStorageEngine(
-      "host=\(first.directory.path),\(second.directory.path) user=postgres dbname=postgres",
-      timeLimit: .seconds(300))
-    try await expectReading(of: engine, on: second)
+    let engine = try await open([first, second])
+    try await expectReading(engine, first, second)
+    let reader = try await open([first, second], .readOnly)
     let counts = Counts()
     try await withThrowingTaskGroup { group in
       for task in 0..<64 {
@@ -79,7 +111,10 @@ struct PostgreSQLFailoverTests {
         try await engine.read(key: key(task)).flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
       let possible = await counts.possible(task)
       #expect(possible.contains(found), "\(found) \(possible)")
+      // It has lost its server too.
+      #expect(try await reader.read(key: key(task)) == Data(String(found).utf8))
     }
+    try await reader.close()
     // The calls that were on the way when the primary died have been answered by the standby.
     #expect(await counts.unknown == 0)
     try await engine.close()
