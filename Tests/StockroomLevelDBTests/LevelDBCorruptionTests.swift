@@ -143,16 +143,47 @@ struct LevelDBCorruptionTests {
     #expect(try await directory.open().readAllEntries().count == 1)
   }
 
-  /// Writes metadata as LevelDB itself would, with the right checksums.
+  @Test(
+    "An entry whose place in the order is out of range is corrupted for a backup, which is not made",
+    arguments: [(-1, true), (0, false), (.min / 2, false)] as [(beyond: Int64, isSound: Bool)])
+  func outOfOrder(_ place: (beyond: Int64, isSound: Bool)) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try directory.open()
+    try await engine.write(Data([1]), key: CacheKey(verbatim: "a"))
+    try await engine.close()
+    let sequence = UInt64(bitPattern: .max / 2 &+ place.beyond)
+    // The times of an entry, and its place.
+    try put([0, 0, sequence], Array("b".utf8), in: directory)
+    try putMetadata([1, 2, 2, 5], in: directory)
+    let reopened = try directory.open()
+    let backup = FileManager.Directory(url: directory.beside("backup"))
+    if place.isSound {
+      try await reopened.backUp(to: backup)
+      let copy = try LevelDBStorageEngine(directory: backup)
+      #expect(try await copy.readAllEntries().map(\.key.value) == ["a", "b"])
+      try await copy.close()
+    } else {
+      let error = await #expect(throws: StorageError.self) { try await reopened.backUp(to: backup) }
+      #expect(error?.code == .corrupted)
+      #expect(try FileManager.default.contentsOfDirectory(atPath: directory.parent.path) == ["place"])
+    }
+    try await reopened.close()
+  }
+
   private func putMetadata(_ words: [UInt64], in directory: TemporaryDirectory) throws {
+    try put(words, [0xFF] + Array("metadata".utf8), in: directory)
+  }
+
+  /// Writes a record as LevelDB itself would, with the right checksums.
+  private func put(_ words: [UInt64], _ key: [UInt8], in directory: TemporaryDirectory) throws {
     // What the engine looks for after it has closed a database would see the change.
-    try FileManager.default.removeItem(at: directory.database.appending(path: "STOCKROOM.closed"))
+    let marker = directory.database.appending(path: "STOCKROOM.closed").path
+    if FileManager.default.fileExists(atPath: marker) { try FileManager.default.removeItem(atPath: marker) }
     let options = leveldb_options_create()
     defer { leveldb_options_destroy(options) }
     var message: UnsafeMutablePointer<CChar>?
     let database = try #require(leveldb_open(options, directory.database.path, &message))
     defer { leveldb_close(database) }
-    let key = [0xFF] + Array("metadata".utf8)
     let value = words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) } }
     let writeOptions = leveldb_writeoptions_create()
     defer { leveldb_writeoptions_destroy(writeOptions) }

@@ -58,6 +58,32 @@ struct LevelDBReplacedDirectoryTests {
     #expect(try await directory.open().readAllData() == [Data("three".utf8)])
   }
 
+  @Test(
+    "A long read throws .io at its end if the directory was moved meanwhile, even with another in its place")
+  func movedDuringLongRead() async throws {
+    let keys = (0..<3).map { CacheKey(verbatim: "\($0)") }
+    let engine = try directory.open()
+    for key in keys { try await engine.write(Data(key.value.utf8), key: key) }
+    let (database, elsewhere) = (directory.database, directory.url.appending(path: "elsewhere"))
+    let found = MutexProtected<[CacheKey]>([])
+    await expectIO {
+      try await engine.forEachEntry { entry in
+        if entry.key == keys[1] {
+          try FileManager.default.moveItem(at: database, to: elsewhere)
+          try FileManager.default.copyItem(at: elsewhere, to: database)
+        }
+        found.withLock { $0.append(entry.key) }
+      }
+    }
+    #expect(found.withLock { $0 } == keys)
+    try FileManager.default.removeItem(at: database)
+    try FileManager.default.moveItem(at: elsewhere, to: database)
+    found.withLock { $0 = [] }
+    try await engine.forEachEntry { entry in found.withLock { $0.append(entry.key) } }
+    #expect(found.withLock { $0 } == keys)
+    try await engine.close()
+  }
+
   enum Change: CaseIterable { case removed, replaced }
 
   @Test(
