@@ -23,8 +23,8 @@ struct InterruptedMergeTests {
   private let source = MemoryStorageEngine()
   private let target = OwnClock()
 
-  /// Merges the source into the target until the first two entries are there.
-  private func interrupt(by interruption: Interruption) async throws {
+  /// Merges the source into the target until two more entries are written, after which it has as many of the keys.
+  private func interrupt(by interruption: Interruption, leaving count: Int = 2) async throws {
     let failing = FailingStorageEngine(target)
     let error = StorageError(.io, "A fault of the test.")
     switch interruption {
@@ -40,7 +40,7 @@ struct InterruptedMergeTests {
       }
     }
     await #expect(throws: (any Error).self) { try await merge.value }
-    #expect(try await target.allKeys().sorted() == keys.prefix(2) + [Self.marker])
+    #expect(try await target.allKeys().sorted() == keys.prefix(count) + [Self.marker])
   }
 
   private func write(_ text: String, _ keys: ArraySlice<CacheKey>, to engine: some StorageEngine) async throws
@@ -66,6 +66,36 @@ struct InterruptedMergeTests {
     // Once it is finished, nothing is known any more of what it has written.
     try await write("newer", keys[...], to: source)
     #expect(try await source.copy(to: target, options: Self.options).written == 0)
+  }
+
+  @Test("What others have written between two merges that are both interrupted stays")
+  func interruptedTwice() async throws {
+    try await write("old", keys[...], to: source)
+    try await interrupt(by: .thirdBatchFails)
+    try await write("theirs", keys[1...1], to: target)
+    try await write("new", keys[0...1], to: source)
+    // Writes the first one again, and the third one.
+    try await interrupt(by: .thirdBatchFails, leaving: 3)
+    #expect(try await texts() == ["new", "theirs", "old"])
+    try await write("theirs", keys[2...2], to: target)
+    try await write("newer", keys[...], to: source)
+    try await source.copy(to: target, options: Self.options)
+    #expect(try await texts() == ["newer", "theirs", "theirs", "newer"])
+    #expect(try await target.allKeys().sorted() == keys)
+  }
+
+  @Test("What a merge has written is known after any number of interruptions")
+  func interruptedOften() async throws {
+    try await write("old", keys[...], to: source)
+    try await interrupt(by: .isCancelledAfterSecondBatch)
+    for _ in 0..<3 {
+      let failing = FailingStorageEngine(target)
+      failing.failCall { $0.method == .writeEntries }
+      await #expect(throws: StorageError.self) { try await source.copy(to: failing, options: Self.options) }
+    }
+    try await write("new", keys[...], to: source)
+    try await source.copy(to: target, options: Self.options)
+    #expect(try await texts() == ["new", "new", "new", "new"])
   }
 
   @Test("What others have written before a merge that is interrupted stays")
@@ -129,6 +159,16 @@ private final class OwnClock: StorageLayer {
 
   func writeEntries(_ entries: [StorageEntry]) async throws {
     try await write(entries.map { ($0.key, $0.data) })
+  }
+
+  func apply(_ operations: [StorageOperation]) async throws {
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key): try await write(data, key: key)
+      case .remove(let key): try await base.remove(key: key)
+      case .removeAll: try await base.removeAllData()
+      }
+    }
   }
 
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
