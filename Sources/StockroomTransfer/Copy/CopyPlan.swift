@@ -127,10 +127,10 @@ extension CopyPlan {
   ///
   /// - Parameters:
   ///   - copied: What this copy has written before. Of that, what the source has no longer is removed.
-  ///   - earlier: What was written in this time was written by a merge that was interrupted.
+  ///   - interrupted: What was updated then was written by a merge, and not by others.
   init(
     merging source: EntryListing, into target: EntryListing, copied: [CacheKey: ListedEntry],
-    earlier: ClosedRange<Timestamp>?, _ comparison: CopyComparison
+    _ interrupted: InterruptedMerges, _ comparison: CopyComparison
   ) {
     self.init()
     let targets = target.byKey
@@ -143,8 +143,7 @@ extension CopyPlan {
       }
       let isOurs =
         copied[entry.key].map { comparison.isCopy($0, old) } ?? false
-        || earlier.map { $0.lowerBound < old.times.updatedAt && old.times.updatedAt <= $0.upperBound }
-          ?? false
+        || interrupted.contain(old.times.updatedAt)
       let isLater = old.times.updatedAt > entry.times.updatedAt && !isOurs
       if !isLater, !comparison.isCopy(entry, old) { changed.append(entry) }
     }

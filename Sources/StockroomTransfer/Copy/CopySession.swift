@@ -11,7 +11,8 @@ actor CopySession {
   /// In a target that is not finished, there is an entry under this key.
   private static let marker = CacheKey(verbatim: "stockroom: unfinished copy")
   /// In a target whose times are its own, there is one under this key until a merge is finished that has written something. When it
-  /// was created is when the merge began to write, and when it was updated is when it wrote last.
+  /// was created is when the merge began to write, and when it was updated is when it wrote last. Its value says that of merges that
+  /// were interrupted before.
   private static let mergeMarker = CacheKey(verbatim: "stockroom: unfinished merge")
   /// How many entries go into one batch.
   private static let mostInBatch = 1_000
@@ -28,9 +29,12 @@ actor CopySession {
   private var written = 0
   /// Whether what is in the target has to be recognized as a copy of the source yet.
   private var isResuming = false
-  /// When merging into a target whose times are its own: when a merge wrote that was interrupted.
-  private var earlierMerge: ClosedRange<Timestamp>?
+  /// When merging into a target whose times are its own.
+  private var interrupted = InterruptedMerges()
+  /// Whether there is a marker of a merge, of whichever.
   private var hasMergeMarker = false
+  /// Whether it is that of this one.
+  private var isMergeMarked = false
   /// The end of the copy, under way or done.
   private var ending: Task<CopySummary, any Error>?
 
@@ -73,26 +77,26 @@ actor CopySession {
           ? "The target holds a copy that has not been finished, and is not to be resumed."
           : "The target is not empty: it has \(count) entries.")
     }
-    try await target.write(Self.markerValue, key: Self.marker)
+    try await target.write(markerValue, key: Self.marker)
   }
 
-  private static let markerValue = Data("This copy has not been finished.".utf8)
+  private var markerValue: Data { Data(("This copy has not been finished." + interrupted.lines).utf8) }
 
-  /// Finds out what a merge has written that was interrupted, by the clock of the target: it is not what was updated last.
+  /// Finds out what merges have written that were interrupted, by the clock of the target: it is not what was updated last.
   private func beginMerge() async throws {
-    guard !comparison.comparesTimes,
-      let first = try await target.createdAt(key: Self.mergeMarker).map({ Timestamp($0) }),
-      let last = try await target.updatedAt(key: Self.mergeMarker).map({ Timestamp($0) })
+    guard !comparison.comparesTimes, let marker = try await target.readEntries(keys: [Self.mergeMarker]).first
     else { return }
     hasMergeMarker = true
-    earlierMerge = first...max(first, last)
+    interrupted = InterruptedMerges(marker.data, createdAt: marker.createdAt, updatedAt: marker.updatedAt)
   }
 
-  /// Marks the target of a merge before anything is written.
+  /// Marks the target of a merge before anything is written. The marker of an interrupted one is replaced by a new one: what others
+  /// have written in between was not written by a merge.
   private func markMerge() async throws {
-    guard options.target == .merge, !comparison.comparesTimes, !hasMergeMarker else { return }
-    try await target.write(Self.markerValue, key: Self.mergeMarker)
-    hasMergeMarker = true
+    guard options.target == .merge, !comparison.comparesTimes, !isMergeMarked else { return }
+    let marking = StorageOperation.write(markerValue, key: Self.mergeMarker)
+    try await target.apply(hasMergeMarker ? [.remove(key: Self.mergeMarker), marking] : [marking])
+    (hasMergeMarker, isMergeMarked) = (true, true)
   }
 
   /// What says in the target that it is not finished; nil if nothing needs to.
@@ -114,7 +118,7 @@ actor CopySession {
     if options.target == .merge {
       let known = Dictionary(keys.compactMap { key in copied[key].map { (key, $0) } }) { $1 }
       try await perform(
-        CopyPlan(merging: source, into: target, copied: known, earlier: earlierMerge, comparison))
+        CopyPlan(merging: source, into: target, copied: known, interrupted, comparison))
     } else {
       try await perform(CopyPlan(ofSome: source, to: target, comparison))
     }
@@ -167,10 +171,10 @@ actor CopySession {
     let source = try await list(source, .reading)
     let target = try await list(target, .verifying)
     if isResuming { try await refuseAnotherSource(source, target) }
-    let (options, comparison, copied, earlier) = (options, comparison, copied, earlierMerge)
+    let (options, comparison, copied, interrupted) = (options, comparison, copied, interrupted)
     let plan = try await source.working(with: target) {
       options.target == .merge
-        ? CopyPlan(merging: source, into: target, copied: copied, earlier: earlier, comparison)
+        ? CopyPlan(merging: source, into: target, copied: copied, interrupted, comparison)
         : CopyPlan(from: source, to: target, comparison)
     }
     return (source, plan)
@@ -213,7 +217,7 @@ actor CopySession {
   private func renewedMarker(for batch: [StorageEntry]) -> [StorageEntry] {
     guard !batch.isEmpty, let currentMarker else { return [] }
     let now = Timestamp.now().date
-    return [StorageEntry(key: currentMarker, data: Self.markerValue, createdAt: now, updatedAt: now)]
+    return [StorageEntry(key: currentMarker, data: markerValue, createdAt: now, updatedAt: now)]
   }
 
   private func write(_ entries: [ListedEntry], _ state: inout CopyProgress) async throws {

@@ -9,6 +9,8 @@ import Testing
 
 @Suite("Copies of what is in use")
 struct FollowingTests {
+  typealias Method = FailingStorageEngine.Call.Method
+
   /// Each engine is a source and a target.
   private static let pairs = [
     ("memory", "sqlite"), ("sqlite", "files"), ("files", "lmdb"), ("lmdb", "leveldb"), ("leveldb", "memory"),
@@ -102,10 +104,67 @@ struct FollowingTests {
     // Until it has failed.
     while new.calls.count(where: { $0.isWrite }) == writesBefore { await Task.yield() }
     try await old.write(Data("second".utf8), key: keys[4])
-    for (key, value) in [(keys[3], "first"), (keys[4], "second")] {
-      while try await new.read(key: key) != Data(value.utf8) { try #require(await changes.next() != nil) }
+    while try await base.read(key: keys[4]) != Data("second".utf8) {
+      try #require(await changes.next() != nil)
     }
+    #expect(try await base.read(key: keys[3]) == Data("first".utf8))
     try await copy.finish()
+    #expect(try await base.readAllEntries() == old.readAllEntries())
+  }
+
+  @Test("A change that could not be written, and after which none came, is in the copy once it is finished")
+  func lastChangeFails() async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let new = FailingStorageEngine(base)
+    let keys = hostileKeys(10)
+    try await fill(old, keys)
+    let copy = try await EngineCopy(from: old, to: new)
+    new.failEveryCall { $0.isWrite }
+    let writesBefore = new.calls.count { $0.isWrite }
+    try await old.write([(keys[3], Data("changed".utf8)), (CacheKey(verbatim: "new"), Data())])
+    while new.calls.count(where: { $0.isWrite }) == writesBefore { await Task.yield() }
+    new.clearFaults()
+    #expect(try await copy.finish().entries == 11)
+    #expect(try await base.readAllEntries() == old.readAllEntries())
+  }
+
+  @Test("The removal of everything that could not be done in the target is done with the next change")
+  func removalOfEverythingFails() async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let new = FailingStorageEngine(base)
+    try await fill(old, hostileKeys(10))
+    var changes = try await base.changes().makeAsyncIterator()
+    let copy = try await EngineCopy(from: old, to: new)
+    new.failCall(1, with: StorageError(.io, "Once")) { $0.isWrite }
+    let writesBefore = new.calls.count { $0.isWrite }
+    try await old.removeAllData()
+    while new.calls.count(where: { $0.isWrite }) == writesBefore { await Task.yield() }
+    let last = CacheKey(verbatim: "last")
+    try await old.write(Data(), key: last)
+    while try await !base.keyExists(last) { try #require(await changes.next() != nil) }
+    // The other one says that the copy is unfinished.
+    #expect(try await base.keyCount() == 2)
+    #expect(try await copy.finish().entries == 1)
+    #expect(try await base.readAllEntries() == old.readAllEntries())
+  }
+
+  @Test(
+    "Finishing that fails is done again, whatever has failed",
+    arguments: [Method.allKeys, .writeEntries, .remove])
+  func finishingFails(method: Method) async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let new = FailingStorageEngine(base)
+    let keys = hostileKeys(10)
+    try await fill(old, keys)
+    let copy = try await EngineCopy(from: old, to: new)
+    await copy.cancel()
+    try await old.write(Data("changed".utf8), key: keys[3])
+    new.failCall(1, with: StorageError(.diskFull, "Once")) { $0.method == method }
+    let error = await #expect(throws: StorageError.self) { try await copy.finish() }
+    #expect(error?.code == .diskFull)
+    // It is unfinished until then.
+    await #expect(throws: StorageError.self) { try await base.copy(to: MemoryStorageEngine()) }
+    #expect(try await copy.finish().entries == 10)
     #expect(try await base.readAllEntries() == old.readAllEntries())
   }
 

@@ -106,6 +106,59 @@ struct ResumingTests {
     #expect(try await new.readAllEntries().map(\.data) == old.readAllEntries().map(\.data))
   }
 
+  @Test(
+    "A begun copy whose source has lost most of its entries since is resumed, where times tell entries apart",
+    arguments: [true, false])
+  func expiredSource(storesTimes: Bool) async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let new: any StorageEngine = storesTimes ? base : WithoutTimes(base: base)
+    let keys = hostileKeys(100)
+    try await fill(old, keys)
+    try await begin(copying: old, to: new, entries: 50)
+    try await old.remove(keys: keys.enumerated().filter { !$0.offset.isMultiple(of: 20) }.map(\.element))
+    try await old.write(Data("later".utf8), key: CacheKey(verbatim: "later"))
+    let before = try await new.readAllEntries()
+    if storesTimes {
+      // Two of those that are left had not been copied yet.
+      #expect(try await old.copy(to: new).written == 3)
+      #expect(try await new.readAllEntries() == old.readAllEntries())
+    } else {
+      // Most of what is there could be from anywhere.
+      let error = await #expect(throws: StorageError.self) { try await old.copy(to: new) }
+      #expect(error?.code == .unsupported)
+      #expect(try await new.readAllEntries() == before)
+    }
+  }
+
+  @Test(
+    "An unfinished copy is not completed as one of a source that has none of its entries",
+    arguments: [true, false])
+  func sourceWithOtherKeys(storesTimes: Bool) async throws {
+    let (old, another, base) = (MemoryStorageEngine(), MemoryStorageEngine(), MemoryStorageEngine())
+    let new: any StorageEngine = storesTimes ? base : WithoutTimes(base: base)
+    try await fill(old, hostileKeys(100))
+    try await fill(another, hostileKeys(100).map { CacheKey(verbatim: "\($0.value.prefix(100)) of another") })
+    try await begin(copying: old, to: new, entries: 50)
+    let before = try await new.readAllEntries()
+    let error = await #expect(throws: StorageError.self) { try await another.copy(to: new) }
+    #expect(error?.code == .unsupported)
+    #expect(try await new.readAllEntries() == before)
+  }
+
+  /// Copies until so many entries are in the target.
+  private func begin(
+    copying source: MemoryStorageEngine, to target: any StorageEngine, entries count: Int
+  ) async throws {
+    let task = Task {
+      // One entry in each batch.
+      try await source.copy(to: target, options: CopyOptions(batchSize: 1)) { state in
+        if state.entries == count, state.phase == .copying { withUnsafeCurrentTask { $0?.cancel() } }
+      }
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(try await target.keyCount() == count + 1)
+  }
+
   @Test("A merge that was interrupted brings what has changed since into a target with times of its own")
   func mergeWithoutTimes() async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
