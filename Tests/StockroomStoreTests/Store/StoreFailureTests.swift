@@ -2,7 +2,6 @@ import Foundation
 import Observation
 import StockroomCore
 import StockroomTestSupport
-import StockroomLayers
 import StockroomMemory
 import StockroomStore
 import Testing
@@ -191,28 +190,6 @@ import Testing
       try await store.insert(Note(id: "x"))
       #expect(try await agree(store, base))
     }
-  }
-
-  @Test("Of a call that fails beside an update nothing has been done, and the update has")
-  func besideUpdate() async throws {
-    let base = MemoryStorageEngine()
-    let engine = FailingStorageEngine(base.compressed(level: .fast, maximumValueSize: 1_000))
-    let store = try await Store<Note>(storage: engine)
-    try await store.insert(Note(id: "a"))
-    engine.hold()
-    let first = Task { try await store.insert(Note(id: "b")) }
-    try await engine.waitForHeldCalls()
-    let update = Task { try await store.update(Note(id: "a")) { $0.text = "new" } }
-    let large = Note(id: "d", text: String(repeating: "x", count: 2_000))
-    let insertion = Task { try await store.insert([Note(id: "c"), large]) }
-    for _ in 0..<20 { await Task.yield() }
-    engine.release()
-    try await first.value
-    _ = try await update.value
-    let error = await #expect(throws: StorageError.self) { try await insertion.value }
-    #expect(error?.code == .valueTooLarge)
-    #expect(store.items == [Note(id: "a", text: "new"), Note(id: "b")])
-    #expect(try await agree(store, engine))
   }
 
   @Test("The error of a background load is thrown once, and the next call loads again")
