@@ -153,4 +153,31 @@ import Testing
     #expect(store.rewritingState.rewrittenCount == 3 && store.items.map(\.id) == ["0", "1", "2", "new"])
     #expect(Set(try await versions(in: base).values) == ["2"])
   }
+
+  @Test("An item that is loaded again while its batch waits is counted once")
+  func loadedAgain() async throws {
+    try await writeFirstNotes(3, to: base)
+    let engine = FailingStorageEngine(base)
+    let store = try await Store<SecondNote>(storage: engine)
+    engine.hold { $0.method == .withTransaction }
+    let first = Task { try await store.insert(SecondNote(id: "first", text: "")) }
+    try await engine.waitForHeldCalls()
+    store.startRewritingOldVersions()
+    for _ in 0..<20 { await Task.yield() }
+    engine.failCall(1, .afterwards) { $0.method == .withTransaction }
+    let second = Task { try await store.insert(SecondNote(id: "second", text: "")) }
+    for _ in 0..<20 { await Task.yield() }
+    engine.release()
+    try await first.value
+    await #expect(throws: StorageError.self) { try await second.value }
+    // Three entries are read, then none.
+    try await store.oldVersionsHaveBeenRewritten()
+    store.startRewritingOldVersions()
+    guard case .rewriting(completed: 0, total: 0) = store.rewritingState else {
+      Issue.record("\(store.rewritingState)")
+      return
+    }
+    try await store.oldVersionsHaveBeenRewritten()
+    #expect(engine.calls.count { $0.method == .withTransaction } == 3)
+  }
 }
