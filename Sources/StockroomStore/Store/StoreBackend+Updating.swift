@@ -8,30 +8,41 @@ import StockroomCore
 
 // Changes that depend on what an item is (rule S10).
 
+/// The body of a transaction has thrown, so that nothing has happened (rule T3).
+struct AbandonedTransaction: Error {
+  /// Why the change that was being made could not be made.
+  let cause: any Error
+}
+
 extension StoreBackend {
   var hasTransactions: Bool { engine?.capabilities.contains(.transactions) ?? false }
 
   /// Reads and writes in one transaction of the engine, together with the other changes of the group.
   ///
   /// - Returns: For each change, what was done or why not.
-  /// - Throws: what the engine threw; what a change threw that may have been done in part. Nothing has happened then.
+  /// - Throws: `AbandonedTransaction` if a change threw that may have been done in part; otherwise what the engine threw.
   func commitAsTransaction(
     _ batches: [Result<Batch, any Error>]
   ) async throws -> [Result<[KeyedStep<Item>], any Error>] {
     guard let engine else { return batches.map { $0.map(\.steps) } }
-    return try await asOrigin {
-      try await engine.withTransaction { transaction in
-        try batches.map { batch in
-          do {
-            return .success(try perform(batch.get(), in: transaction))
-          } catch {
-            if case .success(let batch) = batch, batch.operations.count > 1 || batch.rewriting != nil {
+    let isAbandoned = MutexProtected(false)
+    do {
+      return try await asOrigin {
+        try await engine.withTransaction { transaction in
+          isAbandoned.withLock { $0 = false }
+          return try batches.map { batch in
+            do {
+              return .success(try perform(batch.get(), in: transaction))
+            } catch {
+              guard case .success(let batch) = batch, batch.mayBeDoneInPart else { return .failure(error) }
+              isAbandoned.withLock { $0 = true }
               throw error
             }
-            return .failure(error)
           }
         }
       }
+    } catch {
+      throw isAbandoned.withLock { $0 } ? AbandonedTransaction(cause: error) : error
     }
   }
 

@@ -50,6 +50,9 @@ extension StoreBackend {
     var rewriting: StoreRewriting?
 
     var readsFirst: Bool { update != nil || rewriting != nil }
+
+    /// Whether some of it may have been done if it throws within a transaction.
+    var mayBeDoneInPart: Bool { rewriting != nil || operations.mayBeAppliedInPart }
   }
 
   /// Encodes the inserted items, in parallel, and applies all changes to the engine in order, as one batch.
@@ -77,6 +80,9 @@ extension StoreBackend {
       do {
         return CommitResult(
           outcomes: try await commitAsTransaction(batches), isIdentityVerified: isIdentityVerified)
+      } catch let abandoned as AbandonedTransaction {
+        let cause = abandoned.cause
+        if batches.count == 1 || cause.affectsEveryCall { blockingError = cause }
       } catch {
         isOutcomeKnown = error.guaranteesNoChange
         // An update must not be made twice.
@@ -106,6 +112,9 @@ extension StoreBackend {
           if let update = batch.update { batch = try await self.batch(for: update) }
           if let rewriting = batch.rewriting { batch = try await self.batch(for: rewriting) }
           if !batch.operations.isEmpty { try await apply(batch.operations) }
+        } catch let abandoned as AbandonedTransaction {
+          if abandoned.cause.affectsEveryCall { blockingError = abandoned.cause }
+          throw abandoned.cause
         } catch {
           isOutcomeKnown = isOutcomeKnown && wasDefinitelyNotApplied(batch.operations, error)
           if error.affectsEveryCall { blockingError = error }

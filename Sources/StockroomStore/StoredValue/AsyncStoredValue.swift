@@ -46,8 +46,8 @@ import StockroomCore
 ///
 /// The value and ``failure`` are observable and change once per operation, after it took effect. In a class that is
 /// `@Observable` itself, mark the property with `@ObservationIgnored`; the value stays observable. Storing
-/// the same bytes again is not a change. Observation can miss a change that another thread makes while the value
-/// is read; ``values`` cannot.
+/// the same bytes again is not a change, and neither is reading them again after an error. Observation can miss a change that
+/// another thread makes while the value is read; ``values`` cannot.
 @propertyWrapper
 public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private enum Loading: Sendable {

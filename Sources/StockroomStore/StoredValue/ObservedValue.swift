@@ -18,6 +18,8 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     var content: StoredContent?
     /// Nil if the default applies.
     var item: Item?
+    /// What ``item`` has been decoded from: an earlier content if the present one could not be read.
+    var source: StoredContent?
     var failure: StorageError?
   }
 
@@ -115,10 +117,12 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     }
     let earlier = state
     state = decoded
-    if keepsValue { state.item = earlier.item }
+    // The same bytes are the same value, also after contents that could not be read.
+    let isSame = earlier.item != nil && state.item != nil && earlier.source?.isSame(as: content) == true
+    if keepsValue || isSame { (state.item, state.source) = (earlier.item, earlier.source) }
     guard earlier.content != nil else { return .done(Change(), earlier: earlier) }
     let change = Change(
-      affectsValue: !keepsValue && (earlier.item != nil || state.item != nil),
+      affectsValue: !keepsValue && !isSame && (earlier.item != nil || state.item != nil),
       affectsFailure: earlier.failure != nil || state.failure != nil)
     if change.affectsValue { broadcaster.send(state.item ?? defaultValue) }
     return .done(change, earlier: earlier)
@@ -136,7 +140,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     case .unreadable(let failure): return State(content: content, failure: failure)
     case .bytes(let bytes):
       do {
-        return State(content: content, item: try codec.decode(bytes, of: key))
+        return State(content: content, item: try codec.decode(bytes, of: key), source: content)
       } catch {
         return State(content: content, failure: StorageError(reading: key, error))
       }

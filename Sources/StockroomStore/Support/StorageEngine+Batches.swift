@@ -4,12 +4,15 @@ extension StorageEngine {
   /// Whether operations that failed with this error have certainly changed nothing (rules W4, F1).
   func wasDefinitelyNotApplied(_ operations: [StorageOperation], after error: any Error) -> Bool {
     guard error.guaranteesNoChange else { return false }
-    if capabilities.contains(.atomicBatches) { return true }
-    guard operations.count == 1, let operation = operations.first else { return operations.isEmpty }
-    // Without a method of its own for that, an engine removes all entries one by one.
-    if case .removeAll = operation { return false }
-    return true
+    return capabilities.contains(.atomicBatches) || !operations.mayBeAppliedInPart
   }
+}
+
+extension [StorageOperation] {
+  /// Whether some of it may have been done if it fails, unless that is excluded.
+  ///
+  /// Without a method of its own for that, an engine removes all entries one by one.
+  var mayBeAppliedInPart: Bool { count > 1 || contains(.removeAll) }
 }
 
 extension Error {

@@ -113,12 +113,15 @@ extension Store {
     }
   }
 
-  /// Notes what a change has rewritten in the newest version, if it does that, so that it is no conflict for undo and redo.
+  /// Notes what a change has rewritten in the newest version, if it does that, so that it is not rewritten again, and is
+  /// no conflict for undo and redo.
   func noteRewriting(by change: Change) {
-    guard history.isRecording, case .rewrite(let rewriting)? = change.steps.first,
+    guard case .rewrite(let rewriting)? = change.steps.first,
       let replaced = rewriting.result.withLock({ $0?.replaced }), !replaced.isEmpty
     else { return }
-    changeHistory { $0.note(replaced) }
+    // They have been noted again if they have been read while the change waited.
+    backend.versions.forgetOld(replaced.keys)
+    if history.isRecording { changeHistory { $0.note(replaced) } }
   }
 
   /// Notes what a call has changed; nil if that is too much to be held.

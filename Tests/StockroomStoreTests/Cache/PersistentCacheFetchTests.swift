@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import StockroomCore
 import StockroomMemory
@@ -95,92 +94,6 @@ struct PersistentCacheFetchTests {
     #expect(loads.withLock { $0 } < 100)
     #expect(try await cache["key"] == nil)
     #expect(try await cache.fetch("key") { 7 } == 7)
-  }
-
-  @Test("A cancelled caller throws at once, and the load continues for the others")
-  func oneCancelled() async throws {
-    let cache = Cache(storage: nil)
-    let (latch, started) = (Latch(), Latch())
-    let loader: @Sendable () async throws -> Int = {
-      started.open()
-      await latch.wait()
-      try Task.checkCancellation()
-      return 5
-    }
-    let staying = Task { try await cache.fetch("key", fallback: loader) }
-    await started.wait()
-    let going = Task { try await cache.fetch("key") { 6 } }
-    going.cancel()
-    await #expect(throws: CancellationError.self) { try await going.value }
-    latch.open()
-    #expect(try await staying.value == 5)
-    #expect(try await cache["key"] == 5)
-  }
-
-  @Test("Cancelling the caller whose loader runs does not cancel the load")
-  func firstCancelled() async throws {
-    let cache = Cache(storage: nil)
-    let (latch, started) = (Latch(), Latch())
-    let first = Task {
-      try await cache.fetch("key") {
-        started.open()
-        await latch.wait()
-        try Task.checkCancellation()
-        return 5
-      }
-    }
-    await started.wait()
-    let joined = Shared(false)
-    let second = Task {
-      joined.withLock { $0 = true }
-      return try await cache.fetch("key") {
-        await latch.wait()
-        return 5
-      }
-    }
-    while !joined.withLock({ $0 }) { await Task.yield() }
-    first.cancel()
-    await #expect(throws: CancellationError.self) { try await first.value }
-    latch.open()
-    #expect(try await second.value == 5)
-  }
-
-  @Test("When all waiting calls are cancelled the load is too, and the next call starts a new one")
-  func allCancelled() async throws {
-    let cache = Cache(storage: MemoryStorageEngine())
-    let (started, cancelled, release) = (Latch(), Latch(), Latch())
-    let callers = (0..<10).map { _ in
-      Task {
-        try await cache.fetch("key") {
-          started.open()
-          await withTaskCancellationHandler {
-            await release.wait()
-          } onCancel: {
-            cancelled.open()
-          }
-          return 1
-        }
-      }
-    }
-    await started.wait()
-    for caller in callers { caller.cancel() }
-    for caller in callers { await #expect(throws: CancellationError.self) { try await caller.value } }
-    await cancelled.wait()
-    #expect(try await cache.fetch("key") { 2 } == 2)
-    release.open()
-    #expect(try await cache["key"] == 2)
-  }
-
-  @Test("A task that is cancelled already loads nothing")
-  func cancelledBefore() async throws {
-    let cache = Cache(storage: nil)
-    let task = Task {
-      while !Task.isCancelled { await Task.yield() }
-      return try await cache.fetch("key") { 1 }
-    }
-    task.cancel()
-    await #expect(throws: CancellationError.self) { try await task.value }
-    #expect(try await cache["key"] == nil)
   }
 
   @Test(
@@ -325,63 +238,5 @@ struct PersistentCacheFetchTests {
         }
       }
     }
-  }
-}
-
-@Suite("PersistentCache: callbacks", .timeLimit(.minutes(10)))
-struct PersistentCacheCallbackTests {
-  private let queue = DispatchQueue(label: "PersistentCacheCallbackTests")
-
-  @Test("A value in memory is delivered before the call returns")
-  func atOnce() throws {
-    let cache = PersistentCache<Int, String>(storage: MemoryStorageEngine())
-    cache[1] = "one"
-    let answers = Shared<[String?]>([])
-    cache.fetch(1, queue: queue) { result in answers.withLock { $0.append(try? result.get()) } }
-    cache.fetch(1, queue: queue, fallback: { "two" }) { result in
-      answers.withLock { $0.append(try? result.get()) }
-    }
-    #expect(answers.withLock { $0 } == ["one", "one"])
-  }
-
-  @Test("A stored, missing or loaded value is delivered on the queue")
-  func onQueue() async throws {
-    let storage = MemoryStorageEngine()
-    try await PersistentCache<Int, String>(storage: storage).store("one", forKey: 1)
-    let cache = PersistentCache<Int, String>(storage: storage)
-    let found = try await withCheckedThrowingContinuation { continuation in
-      cache.fetch(1, queue: queue) { [queue] result in
-        dispatchPrecondition(condition: .onQueue(queue))
-        continuation.resume(with: result)
-      }
-    }
-    #expect(found == "one")
-    let missing = try await withCheckedThrowingContinuation { continuation in
-      cache.fetch(2, queue: queue) { continuation.resume(with: $0) }
-    }
-    #expect(missing == nil)
-    let loaded = try await withCheckedThrowingContinuation { continuation in
-      cache.fetch(2, queue: queue, fallback: { "two" }) { continuation.resume(with: $0) }
-    }
-    #expect(loaded == "two")
-    #expect(try await cache[2] == "two")
-  }
-
-  @Test("A failure is delivered, and nil is a value where values are optional")
-  func failures() async throws {
-    let storage = MemoryStorageEngine()
-    let cache = PersistentCache<Int, Int?>(storage: storage)
-    cache[1] = .some(nil)
-    let answer = Shared<Int???>(nil)
-    cache.fetch(1, queue: queue) { result in answer.withLock { $0 = try? result.get() } }
-    #expect(answer.withLock { $0 } == .some(.some(nil)))
-    try await cache.sync()
-    try await storage.close()
-    let error = await withCheckedContinuation { continuation in
-      cache.fetch(2, queue: queue) { result in
-        if case .failure(let error) = result { continuation.resume(returning: error as? StorageError) }
-      }
-    }
-    #expect(error?.code == .closed)
   }
 }

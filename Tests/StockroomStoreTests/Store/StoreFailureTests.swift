@@ -1,10 +1,8 @@
 import Foundation
-import Observation
 import StockroomCore
-import StockroomTestSupport
-import StockroomLayers
 import StockroomMemory
 import StockroomStore
+import StockroomTestSupport
 import Testing
 
 @MainActor @Suite("A store whose engine fails") struct StoreFailureTests {
@@ -108,63 +106,6 @@ import Testing
     try await base.close()
   }
 
-  @Test("After a failed load every write throws and nothing is overwritten, and loading again succeeds")
-  func load() async throws {
-    let base = MemoryStorageEngine()
-    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
-    let engine = FailingStorageEngine(base)
-    engine.failEveryCall(with: StorageError(.corrupted, "As told."))
-    await #expect(throws: StorageError.self) { try await Store<Note>(storage: engine) }
-
-    let store = Store<Note>(loadingInBackground: engine)
-    for _ in 0..<2 {
-      let error = await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
-      #expect(error?.code == .corrupted)
-    }
-    for _ in 0..<2 {
-      let error = await #expect(throws: StorageError.self) { try await store.insert(Note(id: "note 1")) }
-      #expect(error?.code == .corrupted)
-      #expect(error?.description.contains("As told.") == true)
-    }
-    await #expect(throws: StorageError.self) { try await store.removeAll() }
-    #expect(try await notes(in: base) == Note.numbered(0..<5))
-    engine.clearFaults()
-
-    try await store.itemsHaveLoaded()
-    try await store.insert(Note(id: "note 1", text: "new"))
-    #expect(store.items.count == 5)
-    #expect(try await agree(store, base))
-  }
-
-  @Test("A change loads the items itself if that has failed before, once for each call")
-  func changeLoads() async throws {
-    let base = MemoryStorageEngine()
-    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
-    let engine = FailingStorageEngine(base)
-    engine.failEveryCall { $0.method == .readAllEntries }
-    let store = Store<Note>(loadingInBackground: engine)
-    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
-    engine.resetCalls()
-    await #expect(throws: StorageError.self) { try await store.insert(Note(id: "x")) }
-    #expect(engine.callCount == 1)
-    engine.clearFaults()
-    try await store.insert(Note(id: "x"))
-    #expect(store.items == Note.numbered(0..<5) + [Note(id: "x")])
-    #expect(try await agree(store, base))
-  }
-
-  @Test("A change that waits for a load that fails retries the load")
-  func changeLoadsAgain() async throws {
-    let base = MemoryStorageEngine()
-    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
-    let engine = FailingStorageEngine(base)
-    engine.failCall { $0.method == .readAllEntries }
-    let store = Store<Note>(loadingInBackground: engine)
-    try await store.remove(Note(id: "note 1"))
-    #expect(store.items.map(\.id) == ["note 0", "note 2", "note 3", "note 4"])
-    #expect(try await agree(store, base))
-  }
-
   @Test(
     "A batch that fails with .locked, or of which the outcome is unknown, is not retried for each of its calls"
   )
@@ -191,71 +132,6 @@ import Testing
       try await store.insert(Note(id: "x"))
       #expect(try await agree(store, base))
     }
-  }
-
-  @Test("Of a call that fails beside an update nothing has been done, and the update has")
-  func besideUpdate() async throws {
-    let base = MemoryStorageEngine()
-    let engine = FailingStorageEngine(base.compressed(level: .fast, maximumValueSize: 1_000))
-    let store = try await Store<Note>(storage: engine)
-    try await store.insert(Note(id: "a"))
-    engine.hold()
-    let first = Task { try await store.insert(Note(id: "b")) }
-    try await engine.waitForHeldCalls()
-    let update = Task { try await store.update(Note(id: "a")) { $0.text = "new" } }
-    let large = Note(id: "d", text: String(repeating: "x", count: 2_000))
-    let insertion = Task { try await store.insert([Note(id: "c"), large]) }
-    for _ in 0..<20 { await Task.yield() }
-    engine.release()
-    try await first.value
-    _ = try await update.value
-    let error = await #expect(throws: StorageError.self) { try await insertion.value }
-    #expect(error?.code == .valueTooLarge)
-    #expect(store.items == [Note(id: "a", text: "new"), Note(id: "b")])
-    #expect(try await agree(store, engine))
-  }
-
-  @Test("The error of a background load is thrown once, and the next call loads again")
-  func failedOnce() async throws {
-    let engine = FailingStorageEngine(MemoryStorageEngine())
-    engine.failCall()
-    let store = Store<Note>(loadingInBackground: engine)
-    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
-    try await store.itemsHaveLoaded()
-    try await store.insert(Note(id: "a"))
-    #expect(store.items.count == 1)
-  }
-
-  @Test("An entry that cannot be decoded hides no other, is reported, and stays", arguments: AnyEngine.all)
-  func undecodable(_ kind: AnyEngine) async throws {
-    let directory = try TemporaryDirectory()
-    let engine = try await kind.open(directory)
-    try await Store<Note>(storage: engine).insert(Note.numbered(0..<5))
-    let broken = CacheKey(verbatim: "note 2")
-    let foreign = CacheKey(verbatim: "foreign")
-    try await engine.write(Data("{".utf8), key: broken)
-    // Another program's entry: an item, but under another key than its own.
-    try await engine.write(JSONEncoder().encode(Note(id: "other")), key: foreign)
-
-    let store = try await Store<Note>(storage: engine)
-    #expect(store.items.map(\.id) == ["note 0", "note 1", "note 3", "note 4"])
-    #expect(store.unreadableEntries.map(\.key) == [broken, foreign])
-    #expect(store.unreadableEntries.allSatisfy { $0.error.code == .decodingFailed })
-    #expect(store.unreadableEntries[0].error.description.contains("note 2"))
-    try await store.insert(Note(id: "x"))
-    try await store.remove(Note(id: "note 0"))
-    #expect(try await engine.read(key: broken) == Data("{".utf8))
-    #expect(store.unreadableEntries.count == 2)
-
-    try await store.insert(Note(id: "note 2"))
-    #expect(store.unreadableEntries.map(\.key) == [foreign])
-    // In the place that it has in the engine, so that a restart does not move it.
-    #expect(store.items.map(\.id) == ["note 1", "note 2", "note 3", "note 4", "x"])
-    #expect(try await Store<Note>(storage: engine).items == store.items)
-    try await store.removeAll()
-    #expect(store.unreadableEntries.isEmpty)
-    #expect(try await engine.keyCount() == 0)
-    try await engine.close()
   }
 
   @Test("Items are there only when the engine has acknowledged them")
@@ -306,54 +182,6 @@ import Testing
     #expect(engine.callCount == 3)
   }
 
-  @Test("A change that waits for a load also waits for the one that follows it")
-  func changeDuringSecondLoad() async throws {
-    for _ in 0..<30 {
-      let base = MemoryStorageEngine()
-      try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
-      let engine = FailingStorageEngine(base)
-      engine.failCall()
-      engine.hold()
-      let store = Store<Note>(loadingInBackground: engine)
-      try await engine.waitForHeldCalls()
-      let insertion = Task { try await store.insert(Note(id: "x")) }
-      let loading = Task {
-        do { try await store.itemsHaveLoaded() } catch { try await store.itemsHaveLoaded() }
-      }
-      await Task.yield()
-      engine.release()
-      // It fails with the first load, or waits for the second, whichever comes first.
-      let isInserted = if case .success = await insertion.result { true } else { false }
-      try await loading.value
-      try #require(store.items.contains(Note(id: "x")) == isInserted)
-      try #require(try await agree(store, base))
-    }
-  }
-
-  @Test("There is never more than one load at a time")
-  func oneLoad() async throws {
-    let base = MemoryStorageEngine()
-    let engine = FailingStorageEngine(base)
-    let store = try await Store<Note>(storage: engine)
-    engine.failEveryCall()
-    await #expect(throws: StorageError.self) { try await store.insert(Note(id: "a")) }
-    // The load that the failure has begun is over before the engine works again.
-    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
-    engine.clearFaults()
-    engine.resetCalls()
-    engine.hold { $0.method == .readAllEntries }
-    async let first: Void = { try? await store.itemsHaveLoaded() }()
-    async let second: Void = store.itemsHaveLoaded()
-    try await engine.waitForHeldCalls()
-    async let insertion: Void = store.insert(Note(id: "b"))
-    for _ in 0..<10 { await Task.yield() }
-    engine.release()
-    _ = try await (first, second, insertion)
-    #expect(engine.calls.count { $0.method == .readAllEntries } == 1)
-    #expect(store.items.map(\.id) == ["b"])
-    #expect(try await agree(store, base))
-  }
-
   @Test(
     "After a batch fails and its calls fail again one by one, the items agree with the engine")
   func failedTogether() async throws {
@@ -379,65 +207,6 @@ import Testing
       }
     }
     #expect(try await agree(store, base))
-  }
-
-  @Test("Unreadable entries keep their places until they are replaced")
-  func places() async throws {
-    let engine = MemoryStorageEngine()
-    func damaged(_ ids: [String]) async throws -> Store<Note> {
-      for id in ids { try await engine.write(Data("{".utf8), key: CacheKey(verbatim: id)) }
-      return try await Store<Note>(storage: engine)
-    }
-    try await Store<Note>(storage: engine).insert(["a", "b", "c"].map { Note(id: $0) })
-    var store = try await damaged(["b"])
-    try await store.remove(Note(id: "b"))
-    #expect(store.unreadableEntries.isEmpty)
-    try await store.insert(Note(id: "b"))
-    #expect(store.items.map(\.id) == ["a", "c", "b"])
-    #expect(try await agree(store, engine))
-
-    store = try await damaged(["a", "b", "c"])
-    #expect(store.items.isEmpty)
-    try await store.removeAll()
-    try await store.insert(Note(id: "c"))
-    try await store.insert(Note(id: "a"))
-    #expect(store.items.map(\.id) == ["c", "a"])
-    #expect(try await agree(store, engine))
-  }
-
-  @Test("Thousands of entries that could not be decoded are replaced at once, whatever the order")
-  func migration() async throws {
-    let engine = MemoryStorageEngine()
-    let notes = Note.numbered(0..<5_000)
-    try await engine.write(
-      notes.enumerated().map { index, note in
-        let data = index % 3 == 0 ? try JSONEncoder().encode(note) : Data("old".utf8)
-        return (key: CacheKey(verbatim: note.id), data: data)
-      })
-    let store = try await Store<Note>(storage: engine)
-    #expect(store.items.count == 1_667)
-    try await store.remove(Array(store.items.prefix(100)))
-    try await store.insert(notes.reversed() + [Note(id: "new")])
-    #expect(store.items.count == 5_001)
-    #expect(store.unreadableEntries.isEmpty)
-    #expect(try await agree(store, engine))
-  }
-
-  @Test("Changes of items do not notify observers of unreadable entries")
-  func unreadableObservation() async throws {
-    let engine = MemoryStorageEngine()
-    try await engine.write(Data("{".utf8), key: CacheKey(verbatim: "a"))
-    let store = try await Store<Note>(storage: engine)
-    let changes = Counter()
-    withObservationTracking {
-      _ = store.unreadableEntries
-    } onChange: {
-      changes.increment()
-    }
-    try await store.insert(Note(id: "b"))
-    #expect(changes.count == 0)
-    try await store.insert(Note(id: "a"))
-    #expect(changes.count == 1)
   }
 
   @Test("After a partial batch of an engine without atomic batches the store agrees with it")

@@ -199,4 +199,47 @@ import Testing
     try await value.update { $0.append("c") }
     #expect(value.wrappedValue == ["b", "c"] && value.failure == nil)
   }
+
+  @Test("A value that is the same after a failed read is no change, for observers and in a stream")
+  func sameAfterFailedRead() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await value.set(["a"])
+    let stream = value.values
+    let (changes, failures) = (ChangeCounter { _ = value.wrappedValue }, ChangeCounter { _ = value.failure })
+    // Twice, with different errors.
+    for number in 1...2 {
+      engine.failCall(with: StorageError(.io, "Fault \(number) of the test.")) { $0.method == .read }
+      try await base.write(Data(#"["a"]"#.utf8), key: key)
+      while value.failure?.message != "Fault \(number) of the test." { await Task.yield() }
+    }
+    await #expect(throws: StorageError.self) { try await value.valueHasLoaded() }
+    try await value.valueHasLoaded()
+    #expect(value.wrappedValue == ["a"] && value.failure == nil)
+    #expect(changes.count == 0 && failures.count == 3)
+    try await value.set(["b"])
+    #expect(changes.count == 1)
+    let seen = await stream.prefix(2).reduce(into: []) { $0.append($1) }
+    #expect(seen == [["a"], ["b"]])
+  }
+
+  @Test("A value that has become another one during a failed read is a change")
+  func otherAfterFailedRead() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await value.set(["a"])
+    let stream = value.values
+    for next in [Data(#"["b"]"#.utf8), Data("?".utf8), Data(#"["b"]"#.utf8), nil] {
+      engine.failCall { $0.method == .read }
+      if let next { try await base.write(next, key: key) } else { try await base.remove(key: key) }
+      while value.failure?.code != .io { await Task.yield() }
+      await #expect(throws: StorageError.self) { try await value.valueHasLoaded() }
+      _ = try? await value.valueHasLoaded()
+    }
+    try await value.set(["end"])
+    let seen = await stream.prefix { $0 != ["end"] }.reduce(into: []) { $0.append($1) }
+    #expect(seen == [["a"], ["b"], ["default"], ["b"], ["default"]])
+  }
 }

@@ -4,7 +4,9 @@ import StockroomMemory
 
 /// An engine with the six required methods and no capabilities.
 struct MinimalEngine: StorageEngine {
-  private let base = MemoryStorageEngine()
+  private let base: any StorageEngine
+
+  init(_ base: any StorageEngine = MemoryStorageEngine()) { self.base = base }
 
   func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: key) }
   func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }

@@ -7,18 +7,11 @@ import StockroomTestSupport
 import Testing
 
 @MainActor @Suite("Undo of the calls of a store") struct UndoTests {
-  private func store(_ engine: any StorageEngine, _ ids: String...) async throws -> Store<Note> {
-    let store = try await Store<Note>(storage: engine)
-    try await store.insert(ids.map { Note(id: $0, text: "first") })
-    store.undoLimit = StoreUndoLimit(calls: 100)
-    return store
-  }
-
   @Test("Each kind of call is undone and redone, in the engine too", arguments: AnyEngine.all)
   func kinds(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await kind.open(directory)
-    let store = try await store(engine, "a", "b", "c")
+    let store = try await recordingStore(engine, "a", "b", "c")
     let before = store.items
     let calls: [(after: [String], undone: [String], make: () async throws -> Void)] = [
       (["a", "b", "c"], ["a", "b", "c"], { try await store.insert(Note(id: "b", text: "second")) }),
@@ -58,7 +51,7 @@ import Testing
   @Test("What has been removed between others is inserted at the end, in its former order")
   func places() async throws {
     let engine = MemoryStorageEngine()
-    let store = try await store(engine, "a", "b", "c", "d")
+    let store = try await recordingStore(engine, "a", "b", "c", "d")
     try await store.remove([Note(id: "c"), Note(id: "a")])
     try await store.undo()
     #expect(store.items.map(\.id) == ["b", "d", "a", "c"])
@@ -71,7 +64,7 @@ import Testing
   func model(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await kind.open(directory)
-    let store = try await store(engine, "0", "1", "2")
+    let store = try await recordingStore(engine, "0", "1", "2")
     func contents() -> [String: String] {
       Dictionary(uniqueKeysWithValues: store.items.map { ($0.id, $0.text) })
     }
@@ -114,78 +107,10 @@ import Testing
     try await engine.close()
   }
 
-  @Test(
-    "What others have changed since is not overwritten: the call can no longer be undone, the one before can")
-  func conflict() async throws {
-    let engine = MemoryStorageEngine()
-    let store = try await store(engine, "a", "b", "c")
-    let other = try await Store<Note>(storage: engine)
-    try await store.insert(Note(id: "c", text: "second"))
-    try await store.insert(Note(id: "a", text: "second")).remove(Note(id: "b")).run()
-    try await other.insert(Note(id: "b", text: "other"))
-    let error = await #expect(throws: StorageError.self) { try await store.undo() }
-    #expect(error?.code == .conflict)
-    #expect(try await notes(in: engine).map(\.text) == ["second", "second", "other"])
-    #expect(store.canUndo && !store.canRedo)
-    #expect(try await store.undo())
-    #expect(try await notes(in: engine).map(\.text) == ["second", "first", "other"])
-    try await other.remove(Note(id: "c"))
-    await #expect(throws: StorageError.self) { try await store.redo() }
-    #expect(!store.canRedo && !store.canUndo)
-  }
-
-  @Test("What others have changed elsewhere stays")
-  func others() async throws {
-    let engine = MemoryStorageEngine()
-    let store = try await store(engine, "a", "b")
-    try await store.removeAll()
-    try await Store<Note>(storage: engine).insert(Note(id: "c", text: "other"))
-    #expect(try await store.undo())
-    #expect(try await notes(in: engine).map(\.id) == ["c", "a", "b"])
-  }
-
-  @Test("An undo restores what the engine held, though the store had not seen it")
-  func unseen() async throws {
-    let engine = MemoryStorageEngine()
-    let store = try await store(engine, "a")
-    let written = Note(id: "a", text: "unseen")
-    try await engine.write(try JSONEncoder().encode(written), key: CacheKey(verbatim: "a"))
-    try await store.insert(Note(id: "a", text: "second"))
-    try await store.undo()
-    #expect(try await notes(in: engine) == [written])
-    #expect(store.items == [written])
-  }
-
-  @Test("Entries that cannot be decoded come back too", arguments: AnyEngine.all)
-  func unreadable(_ kind: AnyEngine) async throws {
-    let directory = try TemporaryDirectory()
-    let engine = try await kind.open(directory)
-    for id in ["a", "b", "c"] {
-      let data = id == "b" ? Data("?".utf8) : try JSONEncoder().encode(Note(id: id))
-      try await engine.write(data, key: CacheKey(verbatim: id))
-    }
-    let store = try await Store<Note>(storage: engine)
-    store.undoLimit = StoreUndoLimit(calls: 10)
-    try await store.insert(Note(id: "b"))
-    try await store.removeAll()
-    for _ in 0..<2 {
-      try await store.undo()
-      #expect(store.items.map(\.id) == ["a", "b", "c"] && store.unreadableEntries.isEmpty)
-      try await store.undo()
-      #expect(store.items.map(\.id) == ["a", "c"])
-      #expect(store.unreadableEntries.map(\.key) == [CacheKey(verbatim: "b")])
-      #expect(try await engine.read(key: CacheKey(verbatim: "b")) == Data("?".utf8))
-      try await store.redo()
-      try await store.redo()
-      #expect(store.items.isEmpty && store.unreadableEntries.isEmpty)
-    }
-    try await engine.close()
-  }
-
   @Test("An undo that fails changes nothing and can be tried again")
   func failure() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
-    let store = try await store(engine, "a", "b")
+    let store = try await recordingStore(engine, "a", "b")
     try await store.removeAll()
     engine.failCall(with: StorageError(.unavailable, "away")) { $0.method == .withTransaction }
     let error = await #expect(throws: StorageError.self) { try await store.undo() }
@@ -196,7 +121,7 @@ import Testing
 
   @Test("An undo is for the last call that was made before it, under way or not")
   func concurrent() async throws {
-    let store = try await store(MemoryStorageEngine(), "a")
+    let store = try await recordingStore(MemoryStorageEngine(), "a")
     async let first: Void = store.insert(Note(id: "b"))
     await Task.yield()
     async let second: Void = store.insert(Note(id: "c"))
@@ -211,7 +136,7 @@ import Testing
   @Test("No more is held than the limit says, and nothing without one")
   func limits() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
-    let store = try await store(engine)
+    let store = try await recordingStore(engine)
     store.undoLimit = StoreUndoLimit(calls: 3, bytes: 10_000)
     for id in 0..<5 { try await store.insert(Note(id: "\(id)")) }
     while try await store.undo() {}
@@ -232,7 +157,7 @@ import Testing
 
   @Test("An undo is a change as any other: events, observers and queries see it")
   func observed() async throws {
-    let store = try await store(MemoryStorageEngine(), "a", "b")
+    let store = try await recordingStore(MemoryStorageEngine(), "a", "b")
     let query = store.query(where: { $0.text == "second" })
     let events = store.events
     let changes = Counter()
@@ -272,39 +197,5 @@ import Testing
       try await store.redo()
       #expect(store.items.isEmpty)
     }
-  }
-
-  @Test("Entries that the store did not know are inserted again in the order of their keys")
-  func unknownEntries() async throws {
-    let engine = MinimalEngine()
-    let store = try await store(engine, "a")
-    let unknown = (10..<30).map { Note(id: "b \($0)") }
-    for note in unknown.shuffled() {
-      try await engine.write(JSONEncoder().encode(note), key: CacheKey(verbatim: note.id))
-    }
-    try await store.removeAll()
-    #expect(try await engine.allKeys().isEmpty)
-    try await store.undo()
-    #expect(store.items == [Note(id: "a", text: "first")] + unknown)
-  }
-
-  @Test("An unreadable entry that is inserted again does not share the place of what others insert")
-  func sharedPlace() async throws {
-    let base = MemoryStorageEngine()
-    try await base.write(Data("junk".utf8), key: CacheKey(verbatim: "bad"))
-    let engine = FailingStorageEngine(base)
-    let store = try await store(engine, "a")
-    try await store.remove(Note(id: "bad"))
-    engine.hold()
-    async let undone = store.undo()
-    try await engine.waitForHeldCalls()
-    // Before the entry, and known to the store after it.
-    try await base.write(JSONEncoder().encode(Note(id: "other")), key: CacheKey(verbatim: "other"))
-    engine.release()
-    #expect(try await undone)
-    try await wait { store.contains(id: "other") }
-    try await store.insert(Note(id: "bad"))
-    #expect(store["other"]?.id == "other" && store["bad"]?.id == "bad")
-    #expect(try await agree(store, engine))
   }
 }

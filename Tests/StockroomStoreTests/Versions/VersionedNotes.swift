@@ -83,6 +83,12 @@ func writeEveryVersion(
   return numbers.map { FourthNote(id: "note \($0)", lines: ["text \($0)"]) }
 }
 
+/// Writes so many notes of the first version, with their numbers as identifiers.
+func writeFirstNotes(_ count: Int, to engine: some StorageEngine) async throws {
+  try await ObjectStorage<FirstNote>(storage: engine)
+    .store((0..<count).map { (key("\($0)"), FirstNote(id: "\($0)", text: "text \($0)")) })
+}
+
 /// The versions that the entries say, by key; 1 for those that say none.
 func versions(in engine: some StorageEngine) async throws -> [String: String] {
   let entries = try await engine.readAllDataAndKeys().map { key, data in
@@ -92,6 +98,11 @@ func versions(in engine: some StorageEngine) async throws -> [String: String] {
     return (key.value, String(decoding: data[..<end].dropFirst("?version ".count), as: UTF8.self))
   }
   return Dictionary(uniqueKeysWithValues: entries)
+}
+
+extension StoreRewritingState {
+  /// How many entries have been rewritten; nil if that has not ended, or has failed.
+  var rewrittenCount: Int? { if case .rewritten(let count) = self { count } else { nil } }
 }
 
 /// What an error says about a version that is newer than those that a program knows.

@@ -1,0 +1,124 @@
+import Foundation
+import StockroomCore
+import StockroomMemory
+import StockroomStore
+import StockroomTestSupport
+import Testing
+
+@MainActor @Suite("A store that cannot be loaded") struct StoreLoadFailureTests {
+  @Test("After a failed load every write throws and nothing is overwritten, and loading again succeeds")
+  func load() async throws {
+    let base = MemoryStorageEngine()
+    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
+    let engine = FailingStorageEngine(base)
+    engine.failEveryCall(with: StorageError(.corrupted, "As told."))
+    await #expect(throws: StorageError.self) { try await Store<Note>(storage: engine) }
+
+    let store = Store<Note>(loadingInBackground: engine)
+    for _ in 0..<2 {
+      let error = await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+      #expect(error?.code == .corrupted)
+    }
+    for _ in 0..<2 {
+      let error = await #expect(throws: StorageError.self) { try await store.insert(Note(id: "note 1")) }
+      #expect(error?.code == .corrupted)
+      #expect(error?.description.contains("As told.") == true)
+    }
+    await #expect(throws: StorageError.self) { try await store.removeAll() }
+    #expect(try await notes(in: base) == Note.numbered(0..<5))
+    engine.clearFaults()
+
+    try await store.itemsHaveLoaded()
+    try await store.insert(Note(id: "note 1", text: "new"))
+    #expect(store.items.count == 5)
+    #expect(try await agree(store, base))
+  }
+
+  @Test("A change loads the items itself if that has failed before, once for each call")
+  func changeLoads() async throws {
+    let base = MemoryStorageEngine()
+    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
+    let engine = FailingStorageEngine(base)
+    engine.failEveryCall { $0.method == .readAllEntries }
+    let store = Store<Note>(loadingInBackground: engine)
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    engine.resetCalls()
+    await #expect(throws: StorageError.self) { try await store.insert(Note(id: "x")) }
+    #expect(engine.callCount == 1)
+    engine.clearFaults()
+    try await store.insert(Note(id: "x"))
+    #expect(store.items == Note.numbered(0..<5) + [Note(id: "x")])
+    #expect(try await agree(store, base))
+  }
+
+  @Test("A change that waits for a load that fails retries the load")
+  func changeLoadsAgain() async throws {
+    let base = MemoryStorageEngine()
+    try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
+    let engine = FailingStorageEngine(base)
+    engine.failCall { $0.method == .readAllEntries }
+    let store = Store<Note>(loadingInBackground: engine)
+    try await store.remove(Note(id: "note 1"))
+    #expect(store.items.map(\.id) == ["note 0", "note 2", "note 3", "note 4"])
+    #expect(try await agree(store, base))
+  }
+
+  @Test("The error of a background load is thrown once, and the next call loads again")
+  func failedOnce() async throws {
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    engine.failCall()
+    let store = Store<Note>(loadingInBackground: engine)
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    try await store.itemsHaveLoaded()
+    try await store.insert(Note(id: "a"))
+    #expect(store.items.count == 1)
+  }
+
+  @Test("A change that waits for a load also waits for the one that follows it")
+  func changeDuringSecondLoad() async throws {
+    for _ in 0..<30 {
+      let base = MemoryStorageEngine()
+      try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
+      let engine = FailingStorageEngine(base)
+      engine.failCall()
+      engine.hold()
+      let store = Store<Note>(loadingInBackground: engine)
+      try await engine.waitForHeldCalls()
+      let insertion = Task { try await store.insert(Note(id: "x")) }
+      let loading = Task {
+        do { try await store.itemsHaveLoaded() } catch { try await store.itemsHaveLoaded() }
+      }
+      await Task.yield()
+      engine.release()
+      // It fails with the first load, or waits for the second, whichever comes first.
+      let isInserted = if case .success = await insertion.result { true } else { false }
+      try await loading.value
+      try #require(store.items.contains(Note(id: "x")) == isInserted)
+      try #require(try await agree(store, base))
+    }
+  }
+
+  @Test("There is never more than one load at a time")
+  func oneLoad() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    let store = try await Store<Note>(storage: engine)
+    engine.failEveryCall()
+    await #expect(throws: StorageError.self) { try await store.insert(Note(id: "a")) }
+    // The load that the failure has begun is over before the engine works again.
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    engine.clearFaults()
+    engine.resetCalls()
+    engine.hold { $0.method == .readAllEntries }
+    async let first: Void = { try? await store.itemsHaveLoaded() }()
+    async let second: Void = store.itemsHaveLoaded()
+    try await engine.waitForHeldCalls()
+    async let insertion: Void = store.insert(Note(id: "b"))
+    for _ in 0..<10 { await Task.yield() }
+    engine.release()
+    _ = try await (first, second, insertion)
+    #expect(engine.calls.count { $0.method == .readAllEntries } == 1)
+    #expect(store.items.map(\.id) == ["b"])
+    #expect(try await agree(store, base))
+  }
+}

@@ -1,0 +1,10 @@
+import StockroomCore
+import StockroomStore
+
+/// A store with these notes, of which what is done next can be undone.
+@MainActor func recordingStore(_ engine: any StorageEngine, _ ids: String...) async throws -> Store<Note> {
+  let store = try await Store<Note>(storage: engine)
+  try await store.insert(ids.map { Note(id: $0, text: "first") })
+  store.undoLimit = StoreUndoLimit(calls: 100)
+  return store
+}
