@@ -8,7 +8,7 @@ public import StockroomCore
 
 /// Stores each value with a checksum: what ``StockroomCore/StorageEngine/checksummed()`` returns.
 ///
-/// The checksum, CRC-32C, is that of the key and the value, in 4 bytes in front of the value. Found, by every call that reads the value and by
+/// The checksum, CRC-32C, is that of the key and the value, in 4 bytes (little-endian) behind the value. Found, by every call that reads the value and by
 /// ``verify()``, with the code `corrupted`:
 ///
 /// - every value in which up to 32 bits in a row, or up to 3 bits anywhere in 250 MB, have changed, and of all other changes all but one in
@@ -26,12 +26,12 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
 
   init(base: Base) { self.base = base }
 
-  /// The checksum and the value.
+  /// The value and the checksum.
   public func encode(_ value: Data, key: CacheKey) -> Data {
-    var stored = Data(capacity: Self.checksumSize + value.count)
+    var stored = Data(capacity: value.count + Self.checksumSize)
+    stored.append(value)
     let checksum = value.withUnsafeBytes { Self.checksum($0, key) }
     withUnsafeBytes(of: checksum.littleEndian) { stored.append(contentsOf: $0) }
-    stored.append(value)
     return stored
   }
 
@@ -39,15 +39,17 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
   ///
   /// - Throws: `StorageError` with code `corrupted` if the checksum is that of another value or key.
   public func decode(_ stored: Data, key: CacheKey) throws -> Data {
+    let count = stored.count - Self.checksumSize
     let isRight = stored.withUnsafeBytes { bytes in
-      guard bytes.count >= Self.checksumSize else { return false }
-      let checksum = UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self))
-      return checksum == Self.checksum(UnsafeRawBufferPointer(rebasing: bytes[Self.checksumSize...]), key)
+      guard count >= 0 else { return false }
+      let checksum = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: count, as: UInt32.self))
+      return checksum == Self.checksum(UnsafeRawBufferPointer(rebasing: bytes[..<count]), key)
     }
     guard isRight else {
       throw StorageError(.corrupted, "The checksum of \(key) is not that of its value.")
     }
-    return stored.subdata(in: (stored.startIndex + Self.checksumSize)..<stored.endIndex)
+    // Without a copy of the value, which is why the checksum is behind it.
+    return stored.startIndex == 0 ? stored.prefix(count) : Data(stored.prefix(count))
   }
 
   private static func checksum(_ value: UnsafeRawBufferPointer, _ key: CacheKey) -> UInt32 {
