@@ -32,6 +32,12 @@ let isDependency =
     Context.packageDirectory.contains($0)
   } || Context.packageDirectory == "/"
 
+/// What all tests call millions of times: in CI it is optimized in debug builds, too. A dependency may not have such flags.
+let optimizedSettings =
+  settings
+  + (isDependency || Context.environment["STOCKROOM_OPTIMIZED_CORE"] == nil
+    ? [] : [SwiftSetting.unsafeFlags(["-O"])])
+
 let package = Package(
   name: "stockroom",
   platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
@@ -71,7 +77,7 @@ let package = Package(
   ],
   targets: [
     .target(name: "StockroomCChecksum"),
-    .target(name: "StockroomCore", dependencies: ["StockroomCChecksum"], swiftSettings: settings),
+    .target(name: "StockroomCore", dependencies: ["StockroomCChecksum"], swiftSettings: optimizedSettings),
     .target(name: "StockroomStore", dependencies: ["StockroomCore"], swiftSettings: settings),
     .target(
       name: "Stockroom", dependencies: ["StockroomCore", "StockroomStore", "StockroomSQLite"],
@@ -122,7 +128,7 @@ let package = Package(
     .target(name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
 
     // What both kits share.
-    .target(name: "StockroomKitSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
+    .target(name: "StockroomKitSupport", dependencies: ["StockroomCore"], swiftSettings: optimizedSettings),
     .target(
       name: "ConformanceKit",
       dependencies: ["StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport"],
