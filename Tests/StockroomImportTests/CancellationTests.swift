@@ -49,10 +49,10 @@ import Testing
     await #expect(throws: CancellationError.self, sourceLocation: sourceLocation) { try await task.value }
   }
 
-  /// A sound database whose check compares each of 20,000 rows with 3,000 texts.
+  /// A sound database whose check compares each of 200,000 rows with 10,000 texts, which takes many seconds.
   private func makeSlowDatabase(_ layout: LegacyDatabase.Layout) throws -> URL {
     let database = try LegacyDatabase(at: place.appending(layout.fileName))
-    let cases = (0..<3_000).map { "WHEN '\($0)' THEN 0" }.joined(separator: " ")
+    let cases = (0..<10_000).map { "WHEN '\($0)' THEN 0" }.joined(separator: " ")
     let creation = layout.creation.dropLast()
     try database.execute("\(creation), CHECK (CASE \"key\" \(cases) ELSE 1 END))")
     // Or it takes as long to write them.
@@ -61,7 +61,7 @@ import Testing
     try database.execute(
       """
       INSERT INTO \(layout == .bodega ? "data" : "cache_storage") ("key", \(value), createdAt)
-      WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000)
+      WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 200000)
       SELECT '\(marker)' || i, x'01', \(createdAt) FROM n
       """)
     database.close()
