@@ -42,3 +42,19 @@ extension [(key: CacheKey, data: Data)] {
     return Array(sorted.prefix(Swift.max(0, limit ?? .max)))
   }
 }
+
+extension StorageLayer {
+  /// What `transform` returns for each element, with a turn for others in between (rule C5).
+  func mapping<Element, Mapped>(
+    _ elements: [Element], _ transform: (Element) async throws -> Mapped
+  ) async throws -> [Mapped] {
+    var timer = YieldTimer()
+    var mapped: [Mapped] = []
+    mapped.reserveCapacity(elements.count)
+    for element in elements {
+      try await timer.yieldIfDue()
+      mapped.append(try await transform(element))
+    }
+    return mapped
+  }
+}

@@ -1,3 +1,4 @@
+import Dispatch
 public import StockroomCore
 
 #if canImport(FoundationEssentials)
@@ -40,17 +41,16 @@ extension ValueLayer {
   /// Encodes the values, and has them written as one batch by the engine below.
   @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     for (key, _) in dataAndKeys { try key.validate() }
-    try await base.write(
-      mapping(dataAndKeys, isLong: { isLong($0.data) }) { ($0.key, try encode($0.data, key: $0.key)) })
+    try await base.write(mapping(dataAndKeys) { ($0.key, try await encoded($0.data, $0.key)) })
   }
 
   /// Encodes the values, and has the entries written as one batch by the engine below.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     for entry in entries { try entry.key.validate() }
     try await base.writeEntries(
-      mapping(entries, isLong: { isLong($0.data) }) { entry in
+      mapping(entries) { entry in
         var stored = entry
-        stored.data = try encode(entry.data, key: entry.key)
+        stored.data = try await encoded(entry.data, entry.key)
         return stored
       })
   }
@@ -59,9 +59,9 @@ extension ValueLayer {
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     try await base.apply(
-      mapping(operations, isLong: isLong) { operation in
+      mapping(operations) { operation in
         guard case .write(let data, let key) = operation else { return operation }
-        return .write(try encode(data, key: key), key: key)
+        return .write(try await encoded(data, key), key: key)
       })
   }
 
@@ -128,37 +128,32 @@ extension ValueLayer {
 private let longestValueInPlace = 128 << 10
 
 extension ValueLayer {
-  private func isLong(_ value: Data) -> Bool { value.count > longestValueInPlace }
-
-  private func isLong(_ operation: StorageOperation) -> Bool {
-    guard case .write(let data, _) = operation else { return false }
-    return isLong(data)
-  }
-
-  private func isLongDecoded(_ stored: Data) -> Bool { decodedCount(of: stored) > longestValueInPlace }
-
   private func encoded(_ value: Data, _ key: CacheKey) async throws -> Data {
-    guard isLong(value) else { return try encode(value, key: key) }
+    if value.count <= longestValueInPlace { return try encode(value, key: key) }
     return try await onAnotherThread { try encode(value, key: key) }
   }
 
   private func decoded(_ stored: Data, _ key: CacheKey) async throws -> Data {
-    guard isLongDecoded(stored) else { return try decode(stored, key: key) }
+    if decodedCount(of: stored) <= longestValueInPlace { return try decode(stored, key: key) }
     return try await onAnotherThread { try decode(stored, key: key) }
   }
 
   private func decoded(_ stored: [(key: CacheKey, data: Data)]) async throws -> [(key: CacheKey, data: Data)]
   {
-    try await mapping(stored, isLong: { isLongDecoded($0.data) }) {
-      ($0.key, try decode($0.data, key: $0.key))
-    }
+    try await mapping(stored) { ($0.key, try await decoded($0.data, $0.key)) }
   }
 
   private func decoded(_ stored: [StorageEntry]) async throws -> [StorageEntry] {
-    try await mapping(stored, isLong: { isLongDecoded($0.data) }) {
+    try await mapping(stored) {
       var entry = $0
-      entry.data = try decode(entry.data, key: entry.key)
+      entry.data = try await decoded(entry.data, entry.key)
       return entry
+    }
+  }
+
+  private func onAnotherThread(_ work: @escaping @Sendable () throws -> Data) async throws -> Data {
+    try await ThreadResult.wait { finish in
+      DispatchQueue.global().async { finish(Result { try work() }) }
     }
   }
 }
