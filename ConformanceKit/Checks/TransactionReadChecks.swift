@@ -104,7 +104,7 @@ private func checkOwnWrites(_ context: CheckContext, _ read: ReadInBody) async t
       var expected = before
       try read.compare(transaction, expected)
       for change in changes {
-        try transaction.apply(change)
+        try transaction.apply([change])
         switch change {
         case .write(let data, let key): expected[key] = data
         case .remove(let key): expected[key] = nil
@@ -117,17 +117,6 @@ private func checkOwnWrites(_ context: CheckContext, _ read: ReadInBody) async t
     try await expectStored(
       expected.map { ($0.key, $0.value) }, absent: ReadInBody.keys.filter { expected[$0] == nil }, in: engine)
     try expect(try await engine.keyCount(), is: expected.count, "keyCount() after a transaction")
-  }
-}
-
-extension StorageTransaction {
-  /// Does the operation.
-  func apply(_ operation: StorageOperation) throws {
-    switch operation {
-    case .write(let data, let key): try write(data, key: key)
-    case .remove(let key): try remove(key: key)
-    case .removeAll: try removeAll()
-    }
   }
 }
 

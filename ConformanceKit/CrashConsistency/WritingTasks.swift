@@ -100,7 +100,7 @@ struct NumberedSteps: Codable, Sendable {
       guard last < number else {
         throw Violation("before step \(number) a transaction read that step \(last) had been done", rule: .t1)
       }
-      for operation in operations { try transaction.apply(operation) }
+      try transaction.apply(operations)
       let own = try transaction.number(NumberedBatches.marker)
       try expect(own, is: number, "the number that a transaction had written")
     }

@@ -41,7 +41,7 @@ extension [BodyStep] {
     var answers: [CommandAnswer] = []
     for step in self {
       switch step {
-      case .change(let change): try transaction.apply(change.operation)
+      case .change(let change): try transaction.apply([change.operation])
       case .ask(let question): answers.append(try question.ask(transaction))
       }
     }

@@ -55,4 +55,15 @@ public protocol StorageTransaction: AnyObject {
 extension StorageTransaction {
   /// Writes the value, with the times of the transaction.
   public func writeEntry(_ entry: StorageEntry) throws { try write(entry.data, key: entry.key) }
+
+  /// Does the operations, one after another.
+  package func apply(_ operations: [StorageOperation]) throws {
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key): try write(data, key: key)
+      case .remove(let key): try remove(key: key)
+      case .removeAll: try removeAll()
+      }
+    }
+  }
 }

@@ -84,15 +84,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   /// Does the operations, and writes the inventory, in one transaction.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
-    try await withTransaction { transaction in
-      for operation in operations {
-        switch operation {
-        case .write(let data, let key): try transaction.write(data, key: key)
-        case .remove(let key): try transaction.remove(key: key)
-        case .removeAll: try transaction.removeAll()
-        }
-      }
-    }
+    try await withTransaction { try $0.apply(operations) }
   }
 
   /// Writes the entries with their times, and the inventory, in one transaction.

@@ -75,15 +75,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
       return try await base.apply(mapping(operations) { try keys.stored($0) })
     }
     try operations.validate()
-    try await withTransaction { transaction in
-      for operation in operations {
-        switch operation {
-        case .write(let data, let key): try transaction.write(data, key: key)
-        case .remove(let key): try transaction.remove(key: key)
-        case .removeAll: try transaction.removeAll()
-        }
-      }
-    }
+    try await withTransaction { try $0.apply(operations) }
   }
 
   /// Read under the name.

@@ -32,19 +32,13 @@ extension StorageEngine {
 }
 
 extension StorageTransaction {
-  /// Applies operations in order, unless one of them would replace a value of a version that is newer than `version`, if that is
-  /// given.
+  /// Does the operations, one after another, unless one of them would replace a value of a version that is newer than `version`, if
+  /// that is given.
   ///
   /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
-  func apply(_ operations: [StorageOperation], keepingNewerThan version: Int? = nil) throws {
+  func apply(_ operations: [StorageOperation], keepingNewerThan version: Int?) throws {
     if let version { try rejectReplacing(operations.keysWrittenOver, newerThan: version) }
-    for operation in operations {
-      switch operation {
-      case .write(let data, let key): try write(data, key: key)
-      case .remove(let key): try remove(key: key)
-      case .removeAll: try removeAll()
-      }
-    }
+    try apply(operations)
   }
 
   /// The values of those keys that exist.

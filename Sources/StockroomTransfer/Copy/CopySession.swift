@@ -11,8 +11,7 @@ actor CopySession {
   /// In a target that is not finished, there is an entry under this key.
   private static let marker = CacheKey(verbatim: "stockroom: unfinished copy")
   /// In a target whose times are its own, there is one under this key until a merge is finished that has written something. When it
-  /// was created is when the merge began to write, and when it was updated is when it wrote last. Its value says that of merges that
-  /// were interrupted before.
+  /// was updated is when the merge wrote last. Its value says when it began to, and when merges wrote that were interrupted before.
   private static let mergeMarker = CacheKey(verbatim: "stockroom: unfinished merge")
   /// How many entries go into one batch.
   private static let mostInBatch = 1_000
@@ -33,8 +32,8 @@ actor CopySession {
   private var interrupted = InterruptedMerges()
   /// Whether there is a marker of a merge, of whichever.
   private var hasMergeMarker = false
-  /// Whether it is that of this one.
-  private var isMergeMarked = false
+  /// When this one wrote the marker; nil before.
+  private var mergeStart: Timestamp?
   /// The end of the copy, under way or done.
   private var ending: Task<CopySummary, any Error>?
 
@@ -80,23 +79,25 @@ actor CopySession {
     try await target.write(markerValue, key: Self.marker)
   }
 
-  private var markerValue: Data { Data(("This copy has not been finished." + interrupted.lines).utf8) }
+  private var markerValue: Data {
+    Data(("This copy has not been finished." + interrupted.lines(startingAt: mergeStart)).utf8)
+  }
 
   /// Finds out what merges have written that were interrupted, by the clock of the target: it is not what was updated last.
   private func beginMerge() async throws {
     guard !comparison.comparesTimes, let marker = try await target.readEntries(keys: [Self.mergeMarker]).first
     else { return }
     hasMergeMarker = true
-    interrupted = InterruptedMerges(marker.data, createdAt: marker.createdAt, updatedAt: marker.updatedAt)
+    interrupted = InterruptedMerges(marker.data, updatedAt: marker.updatedAt)
   }
 
-  /// Marks the target of a merge before anything is written. The marker of an interrupted one is replaced by a new one: what others
-  /// have written in between was not written by a merge.
+  /// Marks the target of a merge before anything is written. The marker of an interrupted one is overwritten, so that there always is
+  /// one: it says that nothing of this merge is written yet, until the next batch renews it.
   private func markMerge() async throws {
-    guard options.target == .merge, !comparison.comparesTimes, !isMergeMarked else { return }
-    let marking = StorageOperation.write(markerValue, key: Self.mergeMarker)
-    try await target.apply(hasMergeMarker ? [.remove(key: Self.mergeMarker), marking] : [marking])
-    (hasMergeMarker, isMergeMarked) = (true, true)
+    guard options.target == .merge, !comparison.comparesTimes, mergeStart == nil else { return }
+    try await target.write(markerValue, key: Self.mergeMarker)
+    hasMergeMarker = true
+    mergeStart = try await target.updatedAt(key: Self.mergeMarker).map { Timestamp($0) }
   }
 
   /// What says in the target that it is not finished; nil if nothing needs to.

@@ -6,25 +6,22 @@ import StockroomCore
   import Foundation
 #endif
 
-/// When merges wrote that were interrupted, by the clock of the target: each from the creation of its marker to the last update of it.
+/// When merges wrote that were interrupted, by the clock of the target.
 struct InterruptedMerges: Sendable {
   private var times: [ClosedRange<Timestamp>] = []
 
   /// None.
   init() {}
 
-  /// That of a marker, and those that had been interrupted before it.
-  init(_ marker: Data, createdAt: Date, updatedAt: Date) {
+  /// Those that a marker says: a line of two numbers for each, and one number for when the merge began that updated it last.
+  init(_ marker: Data, updatedAt: Date) {
     // What cannot be read says nothing: what was written then counts as written by others.
-    times = String(decoding: marker, as: UTF8.self).split(separator: "\n").compactMap { line in
-      let numbers = line.split(separator: " ").map { Int64($0) }
-      guard numbers.count == 2, let first = numbers[0], let last = numbers[1], first <= last else {
-        return nil
-      }
-      return Timestamp(nanoseconds: first)...Timestamp(nanoseconds: last)
+    for line in String(decoding: marker, as: UTF8.self).split(separator: "\n") {
+      let numbers = line.split(separator: " ").map { Int64($0).map(Timestamp.init(nanoseconds:)) }
+      guard 1...2 ~= numbers.count, let first = numbers[0] else { continue }
+      guard let last = numbers.count == 2 ? numbers[1] : Timestamp(updatedAt), first < last else { continue }
+      times.append(first...last)
     }
-    let (first, last) = (Timestamp(createdAt), Timestamp(updatedAt))
-    if first < last { times.append(first...last) }
   }
 
   /// Whether what was updated at this time was written by one of them.
@@ -32,8 +29,11 @@ struct InterruptedMerges: Sendable {
     times.contains { $0.lowerBound < time && time <= $0.upperBound }
   }
 
-  /// What the next marker has besides its text: a line for each.
-  var lines: String {
-    times.map { "\n\($0.lowerBound.nanoseconds) \($0.upperBound.nanoseconds)" }.joined()
+  /// What a marker has besides its text.
+  ///
+  /// - Parameter start: When the merge began that writes the marker; nil if it has written nothing yet.
+  func lines(startingAt start: Timestamp?) -> String {
+    let times = times.map { "\n\($0.lowerBound.nanoseconds) \($0.upperBound.nanoseconds)" }.joined()
+    return times + (start.map { "\n\($0.nanoseconds)" } ?? "")
   }
 }

@@ -2,25 +2,9 @@ import ConformanceKit
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import TestFixtures
 
 // Engines whose bodies do not see, or do not do, what they have written.
-
-/// Passes every call on.
-class ForwardingTransaction: StorageTransaction {
-  let base: any StorageTransaction
-  init(_ base: any StorageTransaction) { self.base = base }
-  func read(key: CacheKey) throws -> Data? { try base.read(key: key) }
-  func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys) }
-  func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) }
-  func keyCount() throws -> Int { try base.keyCount() }
-  func allKeys() throws -> [CacheKey] { try base.allKeys() }
-  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
-    try base.scan(range, limit: limit)
-  }
-  func write(_ data: Data, key: CacheKey) throws { try base.write(data, key: key) }
-  func remove(key: CacheKey) throws { try base.remove(key: key) }
-  func removeAll() throws { try base.removeAll() }
-}
 
 /// One kind of read shows what there was when the body began.
 final class HidesOwnWrites: ForwardingTransaction {

@@ -2,6 +2,7 @@ import ConformanceKit
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import TestFixtures
 
 // Engines whose transactions go wrong by themselves: in what a body reads, how it ends, and whom it holds up. Those whose
 // transactions get into each other's way are in FaultyIsolation.swift.
@@ -147,13 +148,7 @@ struct NeverEnds: FaultyEngine {
       let entries = try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) }
       let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: entries))
       let result = try body(copy)
-      for operation in copy.operations {
-        switch operation {
-        case .write(let data, let key): try transaction.write(data, key: key)
-        case .remove(let key): try transaction.remove(key: key)
-        case .removeAll: try transaction.removeAll()
-        }
-      }
+      try transaction.apply(copy.operations)
       return result
     }
   }

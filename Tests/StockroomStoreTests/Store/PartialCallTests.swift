@@ -4,6 +4,7 @@ import StockroomLayers
 import StockroomMemory
 import StockroomStore
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 @MainActor @Suite("Calls that fail half way within a transaction", .timeLimit(.minutes(10)))
@@ -63,38 +64,22 @@ private struct OneByOneLayer: StorageLayer {
   }
 
   func apply(_ operations: [StorageOperation]) async throws {
-    try await withTransaction { transaction in
-      for operation in operations {
-        switch operation {
-        case .write(let data, let key): try transaction.write(data, key: key)
-        case .remove(let key): try transaction.remove(key: key)
-        case .removeAll: try transaction.removeAll()
-        }
-      }
-    }
+    try await withTransaction { try $0.apply(operations) }
   }
 }
 
-private final class OneByOneTransaction: StorageTransaction {
-  private let base: any StorageTransaction
+private final class OneByOneTransaction: ForwardingTransaction {
   private let refused: String
 
-  init(_ base: any StorageTransaction, refused: String) { (self.base, self.refused) = (base, refused) }
+  init(_ base: any StorageTransaction, refused: String) {
+    self.refused = refused
+    super.init(base)
+  }
 
-  func removeAll() throws { for key in try allKeys().sorted() { try remove(key: key) } }
+  override func removeAll() throws { for key in try allKeys().sorted() { try remove(key: key) } }
 
-  func remove(key: CacheKey) throws {
+  override func remove(key: CacheKey) throws {
     if key.value == refused { throw StorageError(.diskFull, "This one stays.") }
-    try base.remove(key: key)
+    try super.remove(key: key)
   }
-
-  func read(key: CacheKey) throws -> Data? { try base.read(key: key) }
-  func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys) }
-  func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) }
-  func keyCount() throws -> Int { try base.keyCount() }
-  func allKeys() throws -> [CacheKey] { try base.allKeys() }
-  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
-    try base.scan(range, limit: limit)
-  }
-  func write(_ data: Data, key: CacheKey) throws { try base.write(data, key: key) }
 }

@@ -60,17 +60,17 @@ private func expectOneWinner(in directory: URL) async throws {
 /// Dumps two engines to one file: both have found nothing in their way and have written their entries when the first one may
 /// give the file its name.
 private func dumpTwice(to archive: URL, replacing: Bool) async -> [Result<ArchiveSummary, any Error>] {
-  let barrier = Barrier()
+  let gate = ThreadGate()
   let dumps = (0..<2).map { number in
     Task {
-      defer { barrier.giveUp() }
+      defer { gate.finish() }
       let engine = MemoryStorageEngine()
       try await engine.write(Data("\(number)".utf8), key: key("of \(number)"))
-      return try await engine.dump(to: archive, replacing: replacing) { _ in barrier.wait() }
+      return try await engine.dump(to: archive, replacing: replacing) { _ in gate.wait() }
     }
   }
-  await barrier.waitForArrivals(2)
-  barrier.open()
+  await gate.waitForArrivals(2)
+  gate.open()
   var results: [Result<ArchiveSummary, any Error>] = []
   for dump in dumps { results.append(await dump.result) }
   return results

@@ -26,7 +26,7 @@
       return systemCall?(seccomp, availability, 0, &answer, 0, 0) == 0
     }
 
-    /// Makes `linkat` fail with `EPERM` in all threads of this process, for ever.
+    /// Makes `linkat` fail with `EPERM` in all threads of this process, permanently.
     static func forbid() throws {
       // Each instruction of the filter is a code (16 bits), where to go on if a comparison holds, and if not (8 bits each), and
       // a number (32 bits). See seccomp(2).

@@ -19,15 +19,15 @@ import Testing
     let before = try isReplacing ? Data(contentsOf: archive) : nil
     // More than one block.
     try await engine.write(Data(count: 2 << 20), key: key("2"))
-    let barrier = Barrier()
+    let gate = ThreadGate()
     let dump = Task {
-      defer { barrier.giveUp() }
-      return try await engine.dump(to: archive, replacing: isReplacing) { _ in barrier.wait() }
+      defer { gate.finish() }
+      return try await engine.dump(to: archive, replacing: isReplacing) { _ in gate.wait() }
     }
-    await barrier.waitForArrivals(1)
+    await gate.waitForArrivals(1)
     #expect(try names(in: archives.url).count { $0.contains(".partial-") } == 1)
     dump.cancel()
-    barrier.open()
+    gate.open()
     await #expect(throws: CancellationError.self) { try await dump.value }
     #expect(try names(in: archives.url) == (isReplacing ? ["archive"] : []))
     if isReplacing { #expect(try Data(contentsOf: archive) == before) }
@@ -37,15 +37,15 @@ import Testing
   }
 
   /// What cancels a restore of two batches.
-  enum Moment: CaseIterable { case betweenBatches, duringSecondBatch }
+  enum Timing: CaseIterable { case betweenBatches, duringSecondBatch }
 
-  @Test("A restore that is cancelled on the way leaves the engine empty", arguments: Moment.allCases)
-  func restore(moment: Moment) async throws {
+  @Test("A restore that is cancelled on the way leaves the engine empty", arguments: Timing.allCases)
+  func restore(timing: Timing) async throws {
     let place = try TemporaryDirectory()
     let archive = place.beside("archive")
     let summary = try await makeArchiveOfTwoBatches(at: archive)
     let engine = MemoryStorageEngine()
-    try await restore(archive, to: engine, merging: false, cancelledAt: moment)
+    try await restore(archive, to: engine, merging: false, cancelledAt: timing)
     #expect(try await engine.keyCount() == 0)
     #expect(try await engine.restore(from: archive) == summary)
     #expect(try await engine.keyCount() == 2)
@@ -53,14 +53,14 @@ import Testing
 
   @Test(
     "A merging restore that is cancelled on the way keeps the batches before, and is completed by another one",
-    arguments: Moment.allCases)
-  func mergingRestore(moment: Moment) async throws {
+    arguments: Timing.allCases)
+  func mergingRestore(timing: Timing) async throws {
     let place = try TemporaryDirectory()
     let archive = place.beside("archive")
     try await makeArchiveOfTwoBatches(at: archive)
     let engine = MemoryStorageEngine()
     try await engine.write(Data("mine".utf8), key: key("mine"))
-    try await restore(archive, to: engine, merging: true, cancelledAt: moment)
+    try await restore(archive, to: engine, merging: true, cancelledAt: timing)
     #expect(try await engine.allKeys().sorted() == [key("first"), key("mine")])
     try await engine.restore(from: archive, merging: true)
     #expect(try await engine.allKeys().sorted() == [key("first"), key("mine"), key("second")])
@@ -76,23 +76,23 @@ import Testing
   }
 
   private func restore(
-    _ archive: URL, to engine: MemoryStorageEngine, merging: Bool, cancelledAt moment: Moment
+    _ archive: URL, to engine: MemoryStorageEngine, merging: Bool, cancelledAt timing: Timing
   ) async throws {
     let held = FailingStorageEngine(engine)
-    if moment == .duringSecondBatch {
+    if timing == .duringSecondBatch {
       held.hold { $0.method == .writeEntries && $0.keys.contains(key("second")) }
     }
     let restore = Task {
       try await held.restore(from: archive, merging: merging) { _ in
-        if moment == .betweenBatches { withUnsafeCurrentTask { $0?.cancel() } }
+        if timing == .betweenBatches { withUnsafeCurrentTask { $0?.cancel() } }
       }
     }
-    if moment == .duringSecondBatch {
+    if timing == .duringSecondBatch {
       try await held.waitForHeldCalls()
       restore.cancel()
     }
     await #expect(throws: CancellationError.self) { try await restore.value }
     let batches = held.calls.filter { $0.method == .writeEntries }.map(\.keys)
-    #expect(batches == [[key("first")]] + (moment == .duringSecondBatch ? [[key("second")]] : []))
+    #expect(batches == [[key("first")]] + (timing == .duringSecondBatch ? [[key("second")]] : []))
   }
 }

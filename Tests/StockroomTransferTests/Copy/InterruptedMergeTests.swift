@@ -98,6 +98,23 @@ struct InterruptedMergeTests {
     #expect(try await texts() == ["new", "new", "new", "new"])
   }
 
+  @Test(
+    "What a merge has written is known if the next one ends as soon as it has marked the target, or cannot do that",
+    arguments: [FailingStorageEngine.Timing.beforehand, .afterwards])
+  func interruptedByMarking(timing: FailingStorageEngine.Timing) async throws {
+    try await write("old", keys[...], to: source)
+    try await interrupt(by: .thirdBatchFails)
+    try await write("new", keys[...], to: source)
+    target.base.failCall(1, timing) { $0.method == .writeEntries }
+    await #expect(throws: StorageError.self) { try await source.copy(to: target, options: Self.options) }
+    #expect(try await target.allKeys().sorted() == keys.prefix(2) + [Self.marker])
+    // What comes now is not the merge's.
+    try await write("theirs", keys[2...2], to: target)
+    try await source.copy(to: target, options: Self.options)
+    #expect(try await texts() == ["new", "new", "theirs", "new"])
+    #expect(try await target.allKeys().sorted() == keys)
+  }
+
   @Test("What others have written before a merge that is interrupted stays")
   func writtenBefore() async throws {
     try await write("old", keys[...], to: source)
@@ -150,7 +167,7 @@ struct InterruptedMergeTests {
 
 /// An engine that gives its own times, by a clock that is an hour ahead and is a second later for each batch.
 private final class OwnClock: StorageLayer {
-  let base = MemoryStorageEngine()
+  let base = FailingStorageEngine(MemoryStorageEngine())
   private let time = MutexProtected(Date.now + 3_600)
 
   var capabilities: EngineCapabilities { base.capabilities.subtracting(.preservesTimestamps) }

@@ -1,14 +1,14 @@
 import Foundation
 
 /// Keeps threads waiting, those in which a dump reports its progress, until a test has done something.
-final class Barrier: Sendable {
+final class ThreadGate: Sendable {
   private let isOpen = DispatchSemaphore(value: 0)
   private let arrivals: AsyncStream<Void>
   private let arrival: AsyncStream<Void>.Continuation
 
   init() { (arrivals, arrival) = AsyncStream.makeStream() }
 
-  /// Waits until the barrier is open.
+  /// Waits until the gate is open.
   func wait() {
     arrival.yield()
     isOpen.wait()
@@ -28,5 +28,5 @@ final class Barrier: Sendable {
   func open() { isOpen.signal() }
 
   /// Says that nobody will come any more.
-  func giveUp() { arrival.finish() }
+  func finish() { arrival.finish() }
 }

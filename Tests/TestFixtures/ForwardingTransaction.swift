@@ -1,0 +1,21 @@
+public import Foundation
+public import StockroomCore
+
+/// A transaction that has every call done by another one. What is to be different is overridden.
+open class ForwardingTransaction: StorageTransaction {
+  public let base: any StorageTransaction
+
+  public init(_ base: any StorageTransaction) { self.base = base }
+
+  open func read(key: CacheKey) throws -> Data? { try base.read(key: key) }
+  open func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys) }
+  open func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) }
+  open func keyCount() throws -> Int { try base.keyCount() }
+  open func allKeys() throws -> [CacheKey] { try base.allKeys() }
+  open func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try base.scan(range, limit: limit)
+  }
+  open func write(_ data: Data, key: CacheKey) throws { try base.write(data, key: key) }
+  open func remove(key: CacheKey) throws { try base.remove(key: key) }
+  open func removeAll() throws { try base.removeAll() }
+}
