@@ -128,7 +128,7 @@ struct NetworkUnderTest: Sendable {
       "\(call.phrase) had happened, although each was cancelled before")
   }
 
-  /// Many tasks count, each under a key of its own, while something happens to the network again and again.
+  /// Many tasks count, each under keys of its own, while something happens to the network again and again.
   func checkLoad(
     rounds: Int, _ fault: @escaping @Sendable (NetworkUnderTest) async throws -> Void
   ) async throws {
@@ -148,29 +148,22 @@ struct NetworkUnderTest: Sendable {
         }
       }, readerCount: 64
     ) { task in
-      var counter = counters.withLock { $0[task, default: NetworkCounter()] }
+      var counter = counters.withLock { $0[task] } ?? NetworkCounter(task: task)
       do {
-        try await engine.count(counter.next, under: NetworkCounter.key(of: task))
+        try await engine.count(counter.next, under: counter.key)
         counter.acknowledge()
         acknowledged.increment()
       } catch let failure as CallFailure {
         switch (failure.error as? StorageError)?.code {
         case .outcomeUnknown?: counter.doubt()
-        case .unavailable?, .conflict?: break
+        case .unavailable?, .conflict?: counter.fail()
         default: throw failure
         }
       }
       counters.withLock { [counter] in $0[task] = counter }
     }
     let contents = try await contents()
-    for (task, counter) in counters.withLock({ $0 }) {
-      let found =
-        contents[NetworkCounter.key(of: task)].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
-      try expect(
-        counter.possible.contains(found),
-        "the number under \(NetworkCounter.key(of: task)) was \(found) instead of one of \(counter.possible), of which the first has been "
-          + "acknowledged and the last was tried")
-    }
+    for counter in counters.withLock(\.values) { try counter.check(contents) }
   }
 
   func check(_ refusal: ConformanceServer.Refusal) async throws {
@@ -190,18 +183,48 @@ struct NetworkUnderTest: Sendable {
   }
 }
 
-/// What one task knows of the number under its key.
+/// What one task knows of the numbers under its keys.
 private struct NetworkCounter: Sendable {
-  /// From the last number that was acknowledged to the last that may have been written.
-  private(set) var possible = 0...0
+  let task: Int
+  /// The number to write next.
+  private(set) var next = 1
+  /// For each key, from the last number that was acknowledged to the last that may have been written.
+  private(set) var possible: [CacheKey: ClosedRange<Int>] = [:]
 
-  var next: Int { possible.upperBound + 1 }
+  init(task: Int) { self.task = task }
 
-  mutating func acknowledge() { possible = next...next }
+  /// Where to write the next number. Every second one has the same key: what is written late is seen there, over what came after
+  /// it. The others have eight keys in turn: what is lost is seen there, although the task has gone on.
+  var key: CacheKey {
+    StockroomCore.CacheKey(
+      verbatim: next.isMultiple(of: 2) ? "counter-\(task)" : "counter-\(task)-\(next / 2 % 8)")
+  }
 
-  mutating func doubt() { possible = possible.lowerBound...next }
+  mutating func acknowledge() {
+    possible[key] = next...next
+    next += 1
+  }
 
-  static func key(of task: Int) -> CacheKey { StockroomCore.CacheKey(verbatim: "counter-\(task)") }
+  mutating func doubt() {
+    possible[key] = (possible[key]?.lowerBound ?? 0)...next
+    next += 1
+  }
+
+  mutating func fail() {
+    possible[key] = possible[key] ?? 0...0
+    next += 1
+  }
+
+  /// Whether all that was acknowledged is there, and nothing that cannot be.
+  func check(_ contents: [CacheKey: Data]) throws {
+    for (key, possible) in possible {
+      let found = contents[key].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
+      try expect(
+        possible.contains(found),
+        "the number under \(key) was \(found) instead of one of \(possible), of which the first was "
+          + "acknowledged and the last was tried")
+    }
+  }
 }
 
 extension EngineUnderTest {

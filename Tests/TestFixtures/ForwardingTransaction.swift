@@ -3,8 +3,10 @@ public import StockroomCore
 
 /// A transaction that has every call done by another one. What is to be different is overridden.
 open class ForwardingTransaction: StorageTransaction {
+  /// The one that does the calls.
   public let base: any StorageTransaction
 
+  /// Makes one that has its calls done by `base`.
   public init(_ base: any StorageTransaction) { self.base = base }
 
   open func read(key: CacheKey) throws -> Data? { try base.read(key: key) }

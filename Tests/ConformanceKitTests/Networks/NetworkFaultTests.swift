@@ -38,7 +38,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
 
   /// The checks of networks for an engine with the fault.
   func checks(_ level: ConformanceBudget.Level = .standard) throws -> [ConformanceCheck] {
-    let server = try WireServer(replicatesLate: replicatesLate)
+    let server = try WireServer(lag: replicatesLate ? 100 : 0)
     let fault = fault
     let suite = ConformanceSuite(
       "Wire", capabilities: [.networked, .atomicBatches, .persistent],

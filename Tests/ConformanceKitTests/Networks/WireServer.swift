@@ -52,6 +52,8 @@ final class WireServer: Sendable {
     var contents = Contents()
     /// What another server would have if it took this one's place.
     var replica = Contents()
+    /// What it would not have.
+    var unreplicated: [Request] = []
     var isAlive = false
     var connections: Set<Int32> = []
   }
@@ -59,11 +61,11 @@ final class WireServer: Sendable {
   let address: ConformanceServer.Address
   private let listener: Int32
   private let state = MutexProtected(State())
-  private let replicatesLate: Bool
+  private let lag: Int
 
-  /// - Parameter replicatesLate: Whether the replica is one change behind.
-  init(replicatesLate: Bool = false) throws {
-    self.replicatesLate = replicatesLate
+  /// - Parameter lag: How many changes the replica is behind.
+  init(lag: Int = 0) throws {
+    self.lag = lag
     let (listener, port) = try NetworkSocket.listen()
     (self.listener, address) = (listener, .loopback(port: port))
     Thread.detachNewThread { [self] in
@@ -95,7 +97,10 @@ final class WireServer: Sendable {
   /// The replica takes the place.
   func failOver() -> ConformanceServer.Address {
     kill()
-    state.withLock { $0.contents = $0.replica }
+    state.withLock {
+      $0.contents = $0.replica
+      $0.unreplicated = []
+    }
     start()
     return address
   }
@@ -107,10 +112,11 @@ final class WireServer: Sendable {
     {
       let answer = state.withLock { state -> Answer? in
         guard state.isAlive else { return nil }
-        let before = state.contents
-        let answer = state.contents.answer(request)
-        state.replica = replicatesLate ? before : state.contents
-        return answer
+        if request.kind == .change || request.kind == .settle {
+          state.unreplicated.append(request)
+          if state.unreplicated.count > lag { _ = state.replica.answer(state.unreplicated.removeFirst()) }
+        }
+        return state.contents.answer(request)
       }
       guard let answer, let data = try? JSONEncoder().encode(answer),
         NetworkSocket.send(ArraySlice(data + Data("\n".utf8)), to: client)
