@@ -186,6 +186,11 @@ public final class DiskStorageEngine: BatchWritingEngine {
   }
 }
 
+extension DiskStorageEngine: CustomStringConvertible {
+  /// The type of the engine, and the directory.
+  public var description: String { "DiskStorageEngine on \(gate.path)" }
+}
+
 extension StorageEngine where Self == DiskStorageEngine {
   /// An engine that keeps each entry in a file in the directory. See ``DiskStorageEngine``. Throws as its initialiser does.
   public static func disk(

@@ -153,6 +153,11 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   }
 }
 
+extension LMDBStorageEngine: CustomStringConvertible {
+  /// The type of the engine, and the directory.
+  public var description: String { "LMDBStorageEngine on \(gate.path)" }
+}
+
 extension StorageEngine where Self == LMDBStorageEngine {
   /// An LMDB database in a directory. See
   /// ``LMDBStorageEngine/init(directory:durability:permissions:lockTimeout:verifiesOnOpening:)``.

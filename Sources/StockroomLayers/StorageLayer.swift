@@ -117,3 +117,25 @@ extension StorageLayer {
   /// Closes the engine below.
   public func close() async throws { try await base.close() }
 }
+
+// MARK: - Errors
+
+extension StorageLayer {
+  /// The engine that is below all layers, as it describes itself.
+  var place: String? { StockroomLayers.place(of: base) }
+}
+
+/// The engine, or what is below all layers if it is one, as it describes itself.
+func place(of engine: some StorageEngine) -> String? {
+  (engine as? any StorageLayer)?.place ?? (engine as? any CustomStringConvertible)?.description
+}
+
+/// Calls `body`, and adds to what it finds corrupted in which place that is.
+func naming<Result>(_ place: @autoclosure () -> String?, _ body: () throws -> Result) throws -> Result {
+  do {
+    return try body()
+  } catch var error as StorageError where error.code == .corrupted {
+    if let place = place() { error.message = "\(place): \(error.message)" }
+    throw error
+  }
+}

@@ -133,9 +133,13 @@ extension ValueLayer {
     return try await onAnotherThread { try encode(value, key: key) }
   }
 
+  fileprivate func decoding(_ stored: Data, _ key: CacheKey) throws -> Data {
+    try naming(place) { try decode(stored, key: key) }
+  }
+
   private func decoded(_ stored: Data, _ key: CacheKey) async throws -> Data {
-    if decodedCount(of: stored) <= longestValueInPlace { return try decode(stored, key: key) }
-    return try await onAnotherThread { try decode(stored, key: key) }
+    if decodedCount(of: stored) <= longestValueInPlace { return try decoding(stored, key) }
+    return try await onAnotherThread { try decoding(stored, key) }
   }
 
   private func decoded(_ stored: [(key: CacheKey, data: Data)]) async throws -> [(key: CacheKey, data: Data)]
@@ -165,7 +169,7 @@ private final class ValueTransaction<Layer: ValueLayer>: StorageTransaction {
 
   init(base: any StorageTransaction, layer: Layer) { (self.base, self.layer) = (base, layer) }
 
-  func read(key: CacheKey) throws -> Data? { try base.read(key: key).map { try layer.decode($0, key: key) } }
+  func read(key: CacheKey) throws -> Data? { try base.read(key: key).map { try layer.decoding($0, key) } }
 
   func read(keys: [CacheKey]) throws -> [Data] {
     try keys.validate()
@@ -179,7 +183,7 @@ private final class ValueTransaction<Layer: ValueLayer>: StorageTransaction {
   func allKeys() throws -> [CacheKey] { try base.allKeys() }
 
   func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
-    try base.scan(range, limit: limit).map { ($0.key, try layer.decode($0.data, key: $0.key)) }
+    try base.scan(range, limit: limit).map { ($0.key, try layer.decoding($0.data, $0.key)) }
   }
 
   func write(_ data: Data, key: CacheKey) throws {

@@ -121,6 +121,11 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   }
 }
 
+extension LevelDBStorageEngine: CustomStringConvertible {
+  /// The type of the engine, and the directory.
+  public var description: String { "LevelDBStorageEngine on \(gate.path)" }
+}
+
 extension StorageEngine where Self == LevelDBStorageEngine {
   /// A LevelDB engine. See ``LevelDBStorageEngine/init(directory:durability:permissions:)``.
   ///

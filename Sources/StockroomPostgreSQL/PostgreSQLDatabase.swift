@@ -2,7 +2,7 @@ import StockroomCore
 
 /// A place in a database: one connection that writes, one that listens while anybody subscribes, and those that read.
 final class PostgreSQLDatabase: Sendable {
-  private let gate: Gate
+  let gate: Gate
   private let connector: PostgreSQLConnector
   private let committer: PostgreSQLCommitter
   private let writers: PostgreSQLWriters

@@ -131,6 +131,11 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   }
 }
 
+extension PostgreSQLStorageEngine: CustomStringConvertible {
+  /// The type of the engine, and the database with its hosts, without user and password.
+  public var description: String { "PostgreSQLStorageEngine on \(database.gate.path)" }
+}
+
 extension StorageEngine where Self == PostgreSQLStorageEngine {
   /// The engine on a PostgreSQL database. Takes what its initialiser takes, and throws as that does.
   public static func postgreSQL(

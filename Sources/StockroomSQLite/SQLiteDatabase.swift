@@ -4,7 +4,7 @@ import StockroomCore
 ///
 /// With a write-ahead log readers never wait for the writer, nor it for them: https://sqlite.org/wal.html
 final class SQLiteDatabase: Sendable {
-  private let gate: Gate
+  let gate: Gate
   private let thread = DedicatedThread()
   private let file: SQLiteFile
   private let files: SQLiteFiles

@@ -197,6 +197,14 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   }
 }
 
+extension SQLiteStorageEngine: CustomStringConvertible {
+  /// The type of the engine, and the path of the database if it could be opened.
+  public var description: String {
+    let path = (try? opened.get())?.gate.path
+    return "SQLiteStorageEngine" + (path.map { " on \($0)" } ?? "")
+  }
+}
+
 extension StorageEngine where Self == SQLiteStorageEngine {
   /// The engine on the SQLite database in a directory. Takes what its initialiser takes, and throws as that does.
   public static func sqlite(

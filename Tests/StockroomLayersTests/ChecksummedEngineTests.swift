@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomFileSystem
 import StockroomKitSupport
 import StockroomLayers
 import StockroomMemory
@@ -140,7 +141,54 @@ struct InventoryEngineTests {
     }
   }
 
-  @Test("A body that throws, or only reads, leaves the inventory as it is; a refused key does too")
+  @Test("A key like that of the inventory is one like any other")
+  func likeInventory() async throws {
+    let engine = try base.checksummedWithInventory()
+    try await engine.write(value, key: keys[0])
+    let own = try #require(try await base.allKeys().first { $0 != keys[0] })
+    #expect(try await engine.read(key: own) == nil)
+    #expect(try await engine.keysExist([own, keys[0]]) == [keys[0]])
+    try await engine.remove(key: own)
+    try await engine.verify()
+
+    let like = ["", "+", "++", "-", "~", "\u{301}", "/0"].map { CacheKey(verbatim: own.value + $0) }
+    let all = (like + [keys[0], CacheKey(verbatim: "z"), CacheKey(verbatim: String(own.value.dropLast()))])
+      .sorted()
+    let changes = try await engine.changes()
+    try await engine.write(all.map { ($0, Data($0.value.utf8)) })
+    #expect(await changes.first { _ in true } == .keys(Set(all)))
+    #expect(try await engine.allKeys().sorted() == all)
+    #expect(try await engine.keyCount() == all.count)
+    #expect(try await engine.readAllEntries().map(\.key).sorted() == all)
+    for key in all {
+      #expect(try await engine.read(key: key) == Data(key.value.utf8))
+      #expect(try await engine.createdAt(key: key) != nil)
+      for limit in [1, 3, nil] {
+        var (expected, range) = (all.filter { $0 > key }, KeyRange(after: key, upTo: nil))
+        if let limit { expected = Array(expected.prefix(limit)) }
+        #expect(try await engine.scan(range, limit: limit).map(\.key) == expected)
+        range = .prefix(key.value)
+        expected = all.filter { $0.value.utf8.starts(with: key.value.utf8) }
+        if let limit { expected = Array(expected.prefix(limit)) }
+        #expect(try await engine.scan(range, limit: limit).map(\.key) == expected)
+        let found = try await engine.withTransaction { [range] in try $0.scan(range, limit: limit).map(\.key)
+        }
+        #expect(found == expected)
+      }
+    }
+    let entries = try await engine.readEntries(keys: like)
+    try await engine.remove(keys: like)
+    try await engine.verify()
+    #expect(try await engine.allKeys().sorted() == all.filter { !like.contains($0) })
+    try await engine.writeEntries(entries)
+    #expect(try await engine.readDataAndKeys(keys: like).map(\.key) == like)
+    let longest = CacheKey(verbatim: own.value + String(repeating: "l", count: 511 - own.value.utf8.count))
+    let error = await #expect(throws: StorageError.self) { try await engine.write(value, key: longest) }
+    #expect(error?.code == .invalidKey)
+    try await base.checksummedWithInventory().verify()
+  }
+
+  @Test("A body that throws, or only reads, leaves the inventory as it is")
   func undone() async throws {
     struct Undone: Error {}
     let engine = try base.checksummedWithInventory()
@@ -153,12 +201,6 @@ struct InventoryEngineTests {
       }
     }
     #expect(try await engine.withTransaction { try $0.keyCount() } == 1)
-    let own = try #require(try await base.allKeys().first { $0 != keys[0] })
-    let error = await #expect(throws: StorageError.self) { try await engine.write(value, key: own) }
-    #expect(error?.code == .invalidKey)
-    try await engine.remove(key: own)
-    #expect(try await engine.read(key: own) == nil)
-    #expect(try await engine.keysExist([own, keys[0]]) == [keys[0]])
     #expect(try await base.readAllDataAndKeys().map(\.data) == before)
   }
 

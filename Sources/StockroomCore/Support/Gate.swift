@@ -9,7 +9,8 @@ package final class Gate: Sendable {
   }
 
   private let state = MutexProtected(State())
-  private let path: String
+  /// What the engine is open on.
+  package let path: String
 
   /// A gate in front of an engine that is open on `path`.
   package init(path: String) { self.path = path }

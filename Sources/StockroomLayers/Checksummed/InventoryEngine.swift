@@ -13,8 +13,9 @@ public import StockroomCore
 /// missing, or came, without this layer, while the place was closed; together with ``ChecksummedEngine`` below, the capability
 /// `detectsCorruption`. Not found: the whole place as it was at an earlier time, and times and the order of entries that are not right.
 ///
-/// Costs: every write is a transaction, which looks for the key and writes two entries. The first call lists all keys. One key is taken:
-/// writing it throws `invalidKey`, and it is absent otherwise.
+/// Costs: every write is a transaction, which looks for the key and writes two entries. The first call lists all keys. Keys that begin with
+/// that of the inventory, 52 bytes of which nobody thinks by chance, have a byte more in the engine below: such a key of 511 bytes is too
+/// long (`invalidKey`).
 public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the entries and the inventory.
   public let base: Base
@@ -49,8 +50,9 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
 
   private func verifyInventory() async throws {
     try await base.withTransaction { base in
-      let found = Inventory(of: try base.allKeys().lazy.filter { $0 != Inventory.key })
-      try Inventory(stored: base.read(key: Inventory.key)).verify(found)
+      let found = Inventory(of: try base.allKeys().lazy.compactMap(\.aboveInventory))
+      let stored = try base.read(key: Inventory.key)
+      try naming(place) { try Inventory(stored: stored).verify(found) }
     }
   }
 
@@ -111,18 +113,17 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
 
   /// Read by the engine below.
   public func read(key: CacheKey) async throws -> Data? {
-    let data = try await verified.read(key: key)
-    return key == Inventory.key ? nil : data
+    try await verified.read(key: key.belowInventory)
   }
 
   /// Read by the engine below.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
-    try await verified.read(keys: keys.filter { $0 != Inventory.key })
+    try await verified.read(keys: keys.map(\.belowInventory))
   }
 
   /// Read by the engine below.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-    try await verified.readDataAndKeys(keys: keys.filter { $0 != Inventory.key })
+    try await verified.readDataAndKeys(keys: keys.map(\.belowInventory)).aboveInventory
   }
 
   /// Read by the engine below.
@@ -130,17 +131,17 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
 
   /// Read by the engine below.
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try await verified.readAllDataAndKeys().filter { $0.key != Inventory.key }
+    try await verified.readAllDataAndKeys().aboveInventory
   }
 
   /// Asks the engine below.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
-    try await verified.keyExists(key) && key != Inventory.key
+    try await verified.keyExists(key.belowInventory)
   }
 
   /// Asks the engine below.
   @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
-    try await verified.keysExist(keys.filter { $0 != Inventory.key })
+    try await verified.keysExist(keys.map(\.belowInventory)).compactMap(\.aboveInventory)
   }
 
   /// What the inventory says. O(1).
@@ -150,41 +151,40 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
 
   /// Listed by the engine below.
   @concurrent public func allKeys() async throws -> [CacheKey] {
-    try await verified.allKeys().filter { $0 != Inventory.key }
+    try await verified.allKeys().compactMap(\.aboveInventory)
   }
 
   /// The time of the entry below.
   public func createdAt(key: CacheKey) async throws -> Date? {
-    let date = try await verified.createdAt(key: key)
-    return key == Inventory.key ? nil : date
+    try await verified.createdAt(key: key.belowInventory)
   }
 
   /// The time of the entry below.
   public func updatedAt(key: CacheKey) async throws -> Date? {
-    let date = try await verified.updatedAt(key: key)
-    return key == Inventory.key ? nil : date
+    try await verified.updatedAt(key: key.belowInventory)
   }
 
   /// Read by the engine below.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    try await verified.readAllEntries().filter { $0.key != Inventory.key }
+    try await verified.readAllEntries().aboveInventory
   }
 
   /// Read by the engine below.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-    try await verified.readEntries(keys: keys.filter { $0 != Inventory.key })
+    try await verified.readEntries(keys: keys.map(\.belowInventory)).aboveInventory
   }
 
   /// Read by the engine below.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
-    let page = try await verified.scan(range, limit: limit.map(Inventory.oneMore))
-    return page.withoutInventory(limit: limit)
+    try await verified.scan(range.belowInventory, limit: limit.map(Inventory.oneMore)).aboveInventory(
+      limit: limit)
   }
 
   /// The changes of the engine below, without those of the inventory.
   public func changes() async throws -> StorageChanges {
     try await verified.changes().mapping { change in
-      guard case .keys(var keys) = change, keys.remove(Inventory.key) != nil else { return change }
+      guard case .keys(let below) = change else { return change }
+      let keys = Set(below.compactMap(\.aboveInventory))
       return keys.isEmpty ? nil : .keys(keys)
     }
   }
@@ -196,80 +196,5 @@ extension StorageEngine {
   /// - Throws: `StorageError` with code `unsupported` if the engine has no transactions.
   public func checksummedWithInventory() throws -> InventoryEngine<ChecksummedEngine<Self>> {
     try InventoryEngine(base: checksummed())
-  }
-}
-
-extension Inventory {
-  /// The limit for a scan of the engine below, which may meet the inventory.
-  fileprivate static func oneMore(_ limit: Int) -> Int { limit <= 0 || limit == .max ? limit : limit + 1 }
-}
-
-extension [(key: CacheKey, data: Data)] {
-  fileprivate func withoutInventory(limit: Int?) -> Self {
-    Array(filter { $0.key != Inventory.key }.prefix(Swift.max(0, limit ?? .max)))
-  }
-}
-
-/// A transaction of the engine below, and the inventory as it will be at its end.
-private final class InventoryTransaction: StorageTransaction {
-  private let base: any StorageTransaction
-  /// What the engine below has.
-  private var stored: Inventory
-  private var inventory: Inventory
-
-  init(base: any StorageTransaction) throws {
-    self.base = base
-    stored = try Inventory(stored: base.read(key: Inventory.key))
-    inventory = stored
-  }
-
-  func writeInventory() throws {
-    if inventory != stored { try base.write(inventory.stored, key: Inventory.key) }
-  }
-
-  func read(key: CacheKey) throws -> Data? {
-    let data = try base.read(key: key)
-    return key == Inventory.key ? nil : data
-  }
-
-  func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys.filter { $0 != Inventory.key }) }
-
-  func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) && key != Inventory.key }
-
-  func keyCount() throws -> Int {
-    // The transaction refuses to be used once its body has returned.
-    _ = try base.keyExists(Inventory.key)
-    return inventory.count
-  }
-
-  func allKeys() throws -> [CacheKey] { try base.allKeys().filter { $0 != Inventory.key } }
-
-  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
-    try base.scan(range, limit: limit.map(Inventory.oneMore)).withoutInventory(limit: limit)
-  }
-
-  func write(_ data: Data, key: CacheKey) throws { try insert(key) { try base.write(data, key: key) } }
-
-  func writeEntry(_ entry: StorageEntry) throws { try insert(entry.key) { try base.writeEntry(entry) } }
-
-  /// Takes note of a key that is written.
-  private func insert(_ key: CacheKey, _ write: () throws -> Void) throws {
-    if key == Inventory.key {
-      throw StorageError(.invalidKey, "The key \(key) is that of the place's inventory.")
-    }
-    let isNew = try !base.keyExists(key)
-    try write()
-    if isNew { inventory.insert(key) }
-  }
-
-  func remove(key: CacheKey) throws {
-    guard try keyExists(key) else { return }
-    try base.remove(key: key)
-    inventory.remove(key)
-  }
-
-  func removeAll() throws {
-    try base.removeAll()
-    (stored, inventory) = (Inventory(), Inventory())
   }
 }

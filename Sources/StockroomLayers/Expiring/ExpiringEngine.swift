@@ -28,7 +28,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   init(base: Base, lifetime: Duration?, clock: ExpiryClock) {
     self.base = base
-    lifetimes = Lifetimes(time: ExpiryTime(clock), default: lifetime)
+    lifetimes = Lifetimes(time: ExpiryTime(clock), default: lifetime, place: StockroomLayers.place(of: base))
     sweeper = ExpirySweeper(base: base, lifetimes: lifetimes)
   }
 

@@ -11,6 +11,8 @@ struct Lifetimes: Sendable {
   let time: ExpiryTime
   /// How long a value lives whose writer does not say; nil if for ever.
   let `default`: Duration?
+  /// Where the values are, for errors.
+  let place: String?
 
   /// What is stored for a value that is written now.
   func stored(_ data: Data, livingFor lifetime: Duration?) -> Data {
@@ -34,12 +36,12 @@ struct Lifetimes: Sendable {
   }
 
   /// A look at several entries at one moment.
-  func look() -> Look { Look(time: time, now: time.now()) }
+  func look() -> Look { Look(time: time, place: place, now: time.now()) }
 
   /// Whether the value is there no longer.
   func isExpired(_ stored: Data, key: CacheKey) throws -> Bool {
     var look = look()
-    return try look.isExpired(ExpiringValue.times(of: stored, key: key))
+    return try look.isExpired(naming(place) { try ExpiringValue.times(of: stored, key: key) })
   }
 
   /// The value; nil if it is there no longer.
@@ -50,6 +52,7 @@ struct Lifetimes: Sendable {
 
   struct Look {
     let time: ExpiryTime
+    let place: String?
     private(set) var now: Timestamp
 
     mutating func isExpired(_ times: ExpiringValue.Times?) -> Bool {
@@ -64,7 +67,7 @@ struct Lifetimes: Sendable {
 
     /// The value; nil if it is there no longer.
     mutating func value(_ stored: Data, key: CacheKey) throws -> Data? {
-      let value = try ExpiringValue(stored, key: key)
+      let value = try naming(place) { try ExpiringValue(stored, key: key) }
       return isExpired(value.times) ? nil : value.data
     }
   }

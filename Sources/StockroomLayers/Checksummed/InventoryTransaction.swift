@@ -1,0 +1,77 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// A transaction of the engine below, and the inventory as it will be at its end.
+final class InventoryTransaction: StorageTransaction {
+  private let base: any StorageTransaction
+  /// What the engine below has.
+  private var stored: Inventory
+  private var inventory: Inventory
+
+  init(base: any StorageTransaction) throws {
+    self.base = base
+    stored = try Inventory(stored: base.read(key: Inventory.key))
+    inventory = stored
+  }
+
+  func writeInventory() throws {
+    if inventory != stored { try base.write(inventory.stored, key: Inventory.key) }
+  }
+
+  func read(key: CacheKey) throws -> Data? {
+    try base.read(key: key.belowInventory)
+  }
+
+  func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys.map(\.belowInventory)) }
+
+  func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key.belowInventory) }
+
+  func keyCount() throws -> Int {
+    // The transaction refuses to be used once its body has returned.
+    _ = try base.keyExists(Inventory.key)
+    return inventory.count
+  }
+
+  func allKeys() throws -> [CacheKey] { try base.allKeys().compactMap(\.aboveInventory) }
+
+  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try base.scan(range.belowInventory, limit: limit.map(Inventory.oneMore)).aboveInventory(limit: limit)
+  }
+
+  func write(_ data: Data, key: CacheKey) throws {
+    try insert(key) { try base.write(data, key: $0) }
+  }
+
+  func writeEntry(_ entry: StorageEntry) throws {
+    try insert(entry.key) { key in
+      var entry = entry
+      entry.key = key
+      try base.writeEntry(entry)
+    }
+  }
+
+  /// Takes note of a key that is written, under that of the engine below.
+  private func insert(_ key: CacheKey, _ write: (CacheKey) throws -> Void) throws {
+    let below = key.belowInventory
+    let isNew = try !base.keyExists(below)
+    try write(below)
+    if isNew { inventory.insert(key) }
+  }
+
+  func remove(key: CacheKey) throws {
+    let below = key.belowInventory
+    guard try base.keyExists(below) else { return }
+    try base.remove(key: below)
+    inventory.remove(key)
+  }
+
+  func removeAll() throws {
+    try base.removeAll()
+    (stored, inventory) = (Inventory(), Inventory())
+  }
+}

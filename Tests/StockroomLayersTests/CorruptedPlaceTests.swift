@@ -1,0 +1,38 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomLayers
+import TestFixtures
+import Testing
+
+@Suite("Errors of layers")
+struct CorruptedPlaceTests {
+  private static let key = CacheKey(verbatim: "k")
+
+  @Test(
+    "What a layer finds corrupted is reported with the place",
+    arguments: ["files", "sqlite", "lmdb", "leveldb"])
+  func place(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    func open(_ layers: String) async throws -> any StorageEngine {
+      try await EngineCatalogue.select([name + layers])[0].open(directory.url, .full)
+    }
+    let plain = try await open("")
+    let own = try #require((plain as? any CustomStringConvertible)?.description)
+    #expect(own.contains(directory.directory.path))
+    try await plain.write(Data("neither".utf8), key: Self.key)
+    try await plain.close()
+    for layers in [
+      "+checksummed", "+compressed", "+inventory", "+expiring", "+expiring+checksummed+instrumented",
+    ] {
+      let engine = try await open(layers)
+      let error = await #expect(throws: StorageError.self) {
+        _ = try await engine.read(key: Self.key)
+        _ = try await engine.withTransaction { try $0.read(key: Self.key) }
+      }
+      #expect(error?.code == .corrupted)
+      #expect(error?.message.hasPrefix("\(own): ") == true, "\(String(describing: error))")
+      try await engine.close()
+    }
+  }
+}
