@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
+import TestFixtures
 import Testing
 
 @Suite("PersistentCache: access")

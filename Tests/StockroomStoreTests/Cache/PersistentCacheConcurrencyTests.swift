@@ -3,6 +3,7 @@ import Foundation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
+import TestFixtures
 import Testing
 
 private let isMain = DispatchSpecificKey<Bool>()

@@ -3,6 +3,7 @@ import Foundation
 import StockroomCore
 import StockroomTestSupport
 import StockroomStore
+import TestFixtures
 import Testing
 
 @Suite("ObjectStorage when something fails")

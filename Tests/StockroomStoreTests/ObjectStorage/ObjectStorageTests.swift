@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomTestSupport
 import StockroomStore
+import TestFixtures
 import Testing
 
 @Suite("ObjectStorage")

@@ -1,6 +1,7 @@
 import StockroomCore
 import StockroomMemory
 import StockroomStore
+import TestFixtures
 import Testing
 
 @MainActor @Suite("A chain of changes") struct ChainTests {

@@ -3,6 +3,7 @@ import StockroomCore
 import StockroomEngines
 import StockroomMemory
 import StockroomStore
+import TestFixtures
 import Testing
 
 /// Stores that follow what others change (rule S9), and updates (rule S10).

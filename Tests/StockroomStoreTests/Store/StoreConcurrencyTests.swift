@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
+import TestFixtures
 import Testing
 
 @MainActor @Suite("A store that many tasks use") struct StoreConcurrencyTests {

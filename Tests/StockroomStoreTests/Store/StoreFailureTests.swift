@@ -3,6 +3,7 @@ import StockroomCore
 import StockroomMemory
 import StockroomStore
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 @MainActor @Suite("A store whose engine fails") struct StoreFailureTests {

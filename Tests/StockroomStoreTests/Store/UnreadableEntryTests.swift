@@ -3,6 +3,7 @@ import Observation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
+import TestFixtures
 import Testing
 
 @MainActor @Suite("Entries of a store that cannot be decoded") struct UnreadableEntryTests {

@@ -3,6 +3,7 @@ import StockroomCore
 import StockroomTestSupport
 import StockroomMemory
 import StockroomStore
+import TestFixtures
 import Testing
 
 @Suite struct AsyncStoredValueFailureTests {

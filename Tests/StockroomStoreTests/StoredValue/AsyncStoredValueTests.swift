@@ -3,6 +3,7 @@ import Observation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
+import TestFixtures
 import Testing
 
 private let engine = MemoryStorageEngine()

@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomEngines
+import TestFixtures
 import Testing
 
 /// One of the built-in engines, as an argument of tests that run on each.

@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomStore
+import TestFixtures
 import Testing
 
 /// Undo reads many entries at once, of which some may be absent.

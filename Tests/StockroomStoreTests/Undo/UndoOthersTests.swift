@@ -3,6 +3,7 @@ import StockroomCore
 import StockroomMemory
 import StockroomStore
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 @MainActor @Suite("Undo of calls whose entries others change, or that the store does not know")

@@ -4,6 +4,7 @@ import StockroomCore
 import StockroomMemory
 import StockroomStore
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 @MainActor @Suite("Undo of the calls of a store") struct UndoTests {

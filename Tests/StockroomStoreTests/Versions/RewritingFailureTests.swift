@@ -4,6 +4,7 @@ import StockroomMemory
 import StockroomSQLite
 import StockroomStore
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 /// Rewriting that fails, and what is left to the next one.

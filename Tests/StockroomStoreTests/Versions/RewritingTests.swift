@@ -4,6 +4,7 @@ import StockroomMemory
 import StockroomSQLite
 import StockroomStore
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 /// Rewriting beside calls and the changes of others.

@@ -4,6 +4,7 @@ import StockroomEngines
 import StockroomMemory
 import StockroomStore
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 /// Stores of a type that was changed three times over.
