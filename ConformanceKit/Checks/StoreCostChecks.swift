@@ -73,20 +73,25 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
     try await store.itemsHaveLoaded()
     try await store.perform(.insert((0..<count).map { CheckedItem($0) }))
   }
-  var best: [Duration] = [.seconds(1_000), .seconds(1_000)]
-  for round in 1...60 {
-    let change = CheckedChange.insert([
-      round % 2 == 0 ? CheckedItem("new \(round)") : CheckedItem(50, version: Double(round))
-    ])
-    for (index, store) in stores.enumerated() {
-      let time = try await ContinuousClock().measure { try await store.perform(change) }
-      best[index] = min(best[index], time)
+  let kinds: [(name: String, change: (Int) -> CheckedChange)] = [
+    ("an insertion", { .insert([CheckedItem("new \($0)")]) }),
+    ("a replacement", { .insert([CheckedItem(50, version: Double($0))]) }),
+  ]
+  for kind in kinds {
+    var best: [Duration] = [.seconds(1_000), .seconds(1_000)]
+    for round in 1... {
+      for (index, store) in stores.enumerated() {
+        let time = try await ContinuousClock().measure { try await store.perform(kind.change(round)) }
+        best[index] = min(best[index], time)
+      }
+      if round >= 12, best[1] < best[0] * 3 || best[1] < best[0] + .microseconds(500) { break }
+      guard round < 60 else {
+        throw Violation(
+          "\(kind.name) took \(best[0].inSeconds * 1e6) µs among 100 items and \(best[1].inSeconds * 1e6) µs among 20,000"
+        )
+      }
     }
-    if round >= 24, best[1] < best[0] * 3 || best[1] < best[0] + .microseconds(500) { return }
   }
-  throw Violation(
-    "an insertion took \(best[0].inSeconds * 1e6) µs among 100 items and \(best[1].inSeconds * 1e6) µs among 20,000"
-  )
 }
 
 /// An engine of the kit's own that does as little as possible.

@@ -188,7 +188,7 @@ private struct NetworkCounter: Sendable {
   let task: Int
   /// The number to write next.
   private(set) var next = 1
-  /// For each key, from the last number that was acknowledged to the last that may have been written.
+  /// For each key, from the last number that was acknowledged to the last that may have been written; 0 stands for none.
   private(set) var possible: [CacheKey: ClosedRange<Int>] = [:]
 
   init(task: Int) { self.task = task }
@@ -221,8 +221,8 @@ private struct NetworkCounter: Sendable {
       let found = contents[key].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
       try expect(
         possible.contains(found),
-        "the number under \(key) was \(found) instead of one of \(possible), of which the first was "
-          + "acknowledged and the last was tried")
+        "the number under \(key) was \(found); \(possible.lowerBound) was acknowledged last, and up to "
+          + "\(possible.upperBound) may have been written (0 stands for none)")
     }
   }
 }

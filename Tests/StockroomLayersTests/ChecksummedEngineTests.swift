@@ -186,6 +186,13 @@ struct InventoryEngineTests {
     let error = await #expect(throws: StorageError.self) { try await engine.write(value, key: longest) }
     #expect(error?.code == .invalidKey)
     try await base.checksummedWithInventory().verify()
+
+    let other = try #require(try await base.read(key: CacheKey(verbatim: own.value + "++")))
+    try await base.apply([
+      .remove(key: CacheKey(verbatim: own.value + "++")),
+      .write(other, key: CacheKey(verbatim: own.value + "*+")),
+    ])
+    await expectCorrupted { _ = try await base.checksummedWithInventory().allKeys() }
   }
 
   @Test("A body that throws, or only reads, leaves the inventory as it is")

@@ -26,11 +26,24 @@ struct CorruptedPlaceTests {
       "+checksummed", "+compressed", "+inventory", "+expiring", "+expiring+checksummed+instrumented",
     ] {
       let engine = try await open(layers)
-      let error = await #expect(throws: StorageError.self) {
-        _ = try await engine.read(key: Self.key)
-        _ = try await engine.withTransaction { try $0.read(key: Self.key) }
+      let transaction: @Sendable (any StorageTransaction) throws -> Void = { _ = try $0.read(key: Self.key) }
+      let calls: [() async throws -> Void] = [
+        { _ = try await engine.read(key: Self.key) },
+        { _ = try await engine.scan(.all, limit: 1) },
+        { try await engine.withTransaction(transaction) },
+      ]
+      for call in calls {
+        let error = await #expect(throws: StorageError.self) { try await call() }
+        #expect(error?.code == .corrupted)
+        #expect(error?.message.hasPrefix("\(own): ") == true, "\(String(describing: error))")
       }
-      #expect(error?.code == .corrupted)
+      guard layers == "+expiring" else {
+        try await engine.close()
+        continue
+      }
+      let error = await #expect(throws: StorageError.self) {
+        try await engine.write([(Self.key, Data()), (CacheKey(verbatim: "l"), Data())])
+      }
       #expect(error?.message.hasPrefix("\(own): ") == true, "\(String(describing: error))")
       try await engine.close()
     }

@@ -18,6 +18,7 @@ open class ForwardingTransaction: StorageTransaction {
     try base.scan(range, limit: limit)
   }
   open func write(_ data: Data, key: CacheKey) throws { try base.write(data, key: key) }
+  open func writeEntry(_ entry: StorageEntry) throws { try base.writeEntry(entry) }
   open func remove(key: CacheKey) throws { try base.remove(key: key) }
   open func removeAll() throws { try base.removeAll() }
 }

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Which keys a place has: their number, and the sum of their digests, whatever their order.
+/// Which keys a place has, as they are stored there: their number, and the sum of their digests, whatever their order.
 struct Inventory: Equatable {
   private(set) var count = 0
   /// The sums of the halves of the keys' MD5 digests, modulo 2^64.

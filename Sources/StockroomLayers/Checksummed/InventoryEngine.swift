@@ -15,7 +15,7 @@ public import StockroomCore
 ///
 /// Costs: every write is a transaction, which looks for the key and writes two entries. The first call lists all keys. Keys that begin with
 /// that of the inventory, 52 bytes of which nobody thinks by chance, have a byte more in the engine below: such a key of 511 bytes is too
-/// long (`invalidKey`).
+/// long, for reads and scans as well (`invalidKey`).
 public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the entries and the inventory.
   public let base: Base
@@ -48,11 +48,15 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
+  private func inventory(stored: Data?) throws -> Inventory {
+    try naming(place) { try Inventory(stored: stored) }
+  }
+
   private func verifyInventory() async throws {
     try await base.withTransaction { base in
-      let found = Inventory(of: try base.allKeys().lazy.compactMap(\.aboveInventory))
-      let stored = try base.read(key: Inventory.key)
-      try naming(place) { try Inventory(stored: stored).verify(found) }
+      let found = Inventory(of: try base.allKeys().lazy.filter { $0 != Inventory.key })
+      let inventory = try inventory(stored: base.read(key: Inventory.key))
+      try naming(place) { try inventory.verify(found) }
     }
   }
 
@@ -102,7 +106,8 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try await verified.withTransaction { base in
-      let transaction = try InventoryTransaction(base: base)
+      let inventory = try inventory(stored: base.read(key: Inventory.key))
+      let transaction = InventoryTransaction(base: base, inventory)
       let result = try body(transaction)
       try transaction.writeInventory()
       return result
@@ -146,7 +151,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
 
   /// What the inventory says. O(1).
   public func keyCount() async throws -> Int {
-    try await Inventory(stored: verified.read(key: Inventory.key)).count
+    try await inventory(stored: verified.read(key: Inventory.key)).count
   }
 
   /// Listed by the engine below.

@@ -13,10 +13,9 @@ final class InventoryTransaction: StorageTransaction {
   private var stored: Inventory
   private var inventory: Inventory
 
-  init(base: any StorageTransaction) throws {
-    self.base = base
-    stored = try Inventory(stored: base.read(key: Inventory.key))
-    inventory = stored
+  /// - Parameter inventory: What the engine below has.
+  init(base: any StorageTransaction, _ inventory: Inventory) {
+    (self.base, stored, self.inventory) = (base, inventory, inventory)
   }
 
   func writeInventory() throws {
@@ -60,14 +59,14 @@ final class InventoryTransaction: StorageTransaction {
     let below = key.belowInventory
     let isNew = try !base.keyExists(below)
     try write(below)
-    if isNew { inventory.insert(key) }
+    if isNew { inventory.insert(below) }
   }
 
   func remove(key: CacheKey) throws {
     let below = key.belowInventory
     guard try base.keyExists(below) else { return }
     try base.remove(key: below)
-    inventory.remove(key)
+    inventory.remove(below)
   }
 
   func removeAll() throws {

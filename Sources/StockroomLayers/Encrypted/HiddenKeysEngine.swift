@@ -25,7 +25,8 @@
 
     init(base: Base, secret: EncryptionKey) {
       self.base = base
-      names = HiddenNames(secret: secret.derived(for: "names of entries"))
+      names = HiddenNames(
+        secret: secret.derived(for: "names of entries"), place: StockroomLayers.place(of: base))
     }
 
     /// Those of the engine below, without `orderedScans` and `changeFeed`.
@@ -64,17 +65,17 @@
 
     /// Reads one value.
     public func read(key: CacheKey) async throws -> Data? {
-      try await base.read(key: names.hidden(key)).map { try NamedValue.separated($0).data }
+      try await base.read(key: names.hidden(key)).map { try names.separated($0).data }
     }
 
     /// Reads the values.
     @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
-      try await mapping(base.read(keys: hidden(keys))) { try NamedValue.separated($0).data }
+      try await mapping(base.read(keys: hidden(keys))) { try names.separated($0).data }
     }
 
     /// Reads the values, and with each the key.
     @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-      try await mapping(base.read(keys: hidden(keys))) { try NamedValue.separated($0) }
+      try await mapping(base.read(keys: hidden(keys))) { try names.separated($0) }
     }
 
     /// Reads every value.
@@ -84,7 +85,7 @@
 
     /// Reads every value, and with each the key.
     @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-      try await mapping(base.readAllData()) { try NamedValue.separated($0) }
+      try await mapping(base.readAllData()) { try names.separated($0) }
     }
 
     /// Removes one entry.
@@ -156,7 +157,7 @@
 
     private func shown(_ entry: StorageEntry) throws -> StorageEntry {
       var entry = entry
-      (entry.key, entry.data) = try NamedValue.separated(entry.data)
+      (entry.key, entry.data) = try names.separated(entry.data)
       return entry
     }
   }
@@ -164,6 +165,13 @@
   /// Hides keys.
   private struct HiddenNames: Sendable {
     let secret: SymmetricKey
+    /// The engine below, for errors.
+    let place: String?
+
+    /// What the entry was made of.
+    func separated(_ combined: Data) throws -> (key: CacheKey, data: Data) {
+      try NamedValue.separated(combined, in: place)
+    }
 
     /// What the entry is stored under: 43 letters, digits, `-` and `_`.
     func hidden(_ key: CacheKey) throws -> CacheKey {
@@ -190,11 +198,11 @@
     init(base: any StorageTransaction, names: HiddenNames) { (self.base, self.names) = (base, names) }
 
     func read(key: CacheKey) throws -> Data? {
-      try base.read(key: names.hidden(key)).map { try NamedValue.separated($0).data }
+      try base.read(key: names.hidden(key)).map { try names.separated($0).data }
     }
 
     func read(keys: [CacheKey]) throws -> [Data] {
-      try base.read(keys: keys.map(names.hidden)).map { try NamedValue.separated($0).data }
+      try base.read(keys: keys.map(names.hidden)).map { try names.separated($0).data }
     }
 
     func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(names.hidden(key)) }
@@ -205,7 +213,7 @@
 
     func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
       try range.validate()
-      return try base.scan(.all, limit: nil).map { try NamedValue.separated($0.data) }.inside(
+      return try base.scan(.all, limit: nil).map { try names.separated($0.data) }.inside(
         range, limit: limit)
     }
 

@@ -57,7 +57,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   public func expiration(of key: CacheKey) async throws -> Date? {
     guard let stored = try await base.read(key: key) else { return nil }
     var look = lifetimes.look()
-    let times = try ExpiringValue.times(of: stored, key: key)
+    let times = try look.times(of: stored, key: key)
     return look.isExpired(times) ? nil : times?.expires.date
   }
 
@@ -133,7 +133,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
     var look = lifetimes.look()
     return try await base.readDataAndKeys(keys: keys)
-      .filter { look.isExpired(try ExpiringValue.times(of: $0.data, key: $0.key)) }.map(\.key)
+      .filter { try look.isExpired($0.data, key: $0.key) }.map(\.key)
   }
 
   /// What is written in place of an expired entry is a new one, with a time and a place in the order of its own.

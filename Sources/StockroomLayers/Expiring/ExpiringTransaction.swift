@@ -73,7 +73,7 @@ final class ExpiringTransaction: StorageTransaction {
   }
 
   private func removeIfExpired(_ key: CacheKey) throws {
-    if let old = try base.read(key: key), look.isExpired(try ExpiringValue.times(of: old, key: key)) {
+    if let old = try base.read(key: key), try look.isExpired(old, key: key) {
       try base.remove(key: key)
     }
   }

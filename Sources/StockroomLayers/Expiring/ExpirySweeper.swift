@@ -78,7 +78,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     var bytes = 0
     let expired = try page.filter { key, stored in
       bytes += stored.count
-      return try look.isExpired(ExpiringValue.times(of: stored, key: key))
+      return try look.isExpired(stored, key: key)
     }
     pass.stepSize =
       bytes > Self.mostBytes ? max(1, pass.stepSize / 2) : min(Self.largestStep, pass.stepSize * 2)

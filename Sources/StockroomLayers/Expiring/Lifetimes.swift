@@ -41,7 +41,7 @@ struct Lifetimes: Sendable {
   /// Whether the value is there no longer.
   func isExpired(_ stored: Data, key: CacheKey) throws -> Bool {
     var look = look()
-    return try look.isExpired(naming(place) { try ExpiringValue.times(of: stored, key: key) })
+    return try look.isExpired(stored, key: key)
   }
 
   /// The value; nil if it is there no longer.
@@ -63,6 +63,16 @@ struct Lifetimes: Sendable {
         now = times.written
       }
       return times.expires <= now
+    }
+
+    /// The times of the value; nil if it does not expire.
+    func times(of stored: Data, key: CacheKey) throws -> ExpiringValue.Times? {
+      try naming(place) { try ExpiringValue.times(of: stored, key: key) }
+    }
+
+    /// Whether the value is there no longer.
+    mutating func isExpired(_ stored: Data, key: CacheKey) throws -> Bool {
+      isExpired(try times(of: stored, key: key))
     }
 
     /// The value; nil if it is there no longer.

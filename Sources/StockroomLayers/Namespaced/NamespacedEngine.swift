@@ -35,7 +35,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
       throw StorageError(.unsupported, "Namespaces need transactions, which a \(Base.self) does not have.")
     }
     self.base = base
-    keys = try NamespacedKeys(name: name)
+    keys = try NamespacedKeys(name: name, place: StockroomLayers.place(of: base))
   }
 
   // MARK: Several namespaces

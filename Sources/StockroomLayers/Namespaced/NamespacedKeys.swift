@@ -13,6 +13,8 @@ import StockroomCore
 struct NamespacedKeys: Sendable {
   /// The name and the slash.
   let prefix: String
+  /// The engine below, for errors.
+  private let place: String?
   /// The longest key in bytes that is stored as it is.
   private let longestWhole: Int
   /// How much of a longer one is stored, in bytes.
@@ -23,7 +25,7 @@ struct NamespacedKeys: Sendable {
   static let maximumNameLength = 32
   private static let digestLength = 36
 
-  init(name: String) throws {
+  init(name: String, place: String?) throws {
     guard 1...Self.maximumNameLength ~= name.utf8.count, !name.utf8.contains(UInt8(ascii: "/"))
     else {
       throw StorageError(
@@ -31,7 +33,7 @@ struct NamespacedKeys: Sendable {
         "The name of a namespace has 1 to \(Self.maximumNameLength) bytes, and no slash: \(name.prefix(40).debugDescription)."
       )
     }
-    prefix = name + "/"
+    (prefix, self.place) = (name + "/", place)
     let rest = CacheKey.maximumLength - prefix.utf8.count
     longestWhole = rest - 1
     cutLength = rest - Self.digestLength
@@ -77,7 +79,7 @@ struct NamespacedKeys: Sendable {
 
   /// The value of a key, of what is stored for it.
   func value(_ stored: Data, of key: CacheKey) throws -> Data {
-    isCut(key) ? try NamedValue.separated(stored).data : stored
+    isCut(key) ? try NamedValue.separated(stored, in: place).data : stored
   }
 
   func contains(below stored: CacheKey) -> Bool { stored.value.utf8.starts(with: prefix.utf8) }
@@ -92,7 +94,7 @@ struct NamespacedKeys: Sendable {
   func entry(_ stored: (key: CacheKey, data: Data)) throws -> (key: CacheKey, data: Data)? {
     guard contains(below: stored.key) else { return nil }
     if let key = key(below: stored.key) { return (key, stored.data) }
-    return try NamedValue.separated(stored.data)
+    return try NamedValue.separated(stored.data, in: place)
   }
 
   func entry(_ stored: StorageEntry) throws -> StorageEntry? {

@@ -60,6 +60,8 @@ struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
     .init(.s7, .writesEverything),
     .init(.s7, .readsEverything),
     .init(.s7, .copiesItems),
+    .init(.s7, .copiesItemsToAppend),
+    .init(.s7, .copiesItemsToReplace),
     .init(.s8, .cutsIdentifiers),
     .init(.s8, .composesIdentifiers),
     .init(.s8, .hashesBeginnings),

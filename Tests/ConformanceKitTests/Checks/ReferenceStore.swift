@@ -18,7 +18,7 @@ final class ReferenceStore: CheckedStore {
       waitsForSubscribers, forgetsForSlowSubscribers
     case tellsOnlyChanges, loadsInSilence
     case hidesUnreadable, deletesUnreadable, failsOnUnreadable, stopsAtUnreadable
-    case writesEverything, readsEverything, copiesItems
+    case writesEverything, readsEverything, copiesItems, copiesItemsToAppend, copiesItemsToReplace
     case cutsIdentifiers, composesIdentifiers, hashesBeginnings, refusesLongIdentifiers, replacesByHash
     case followsNobody, followsWithoutRemovals, appendsWhatOthersInsert
     case updatesWithoutTransaction, updatesBeforeRefusing
@@ -261,7 +261,10 @@ extension ReferenceStore {
     case .remove(let items):
       table.remove(items.filter { !isStranger($0) }.map(key))
     case .insert(let items):
-      if fault == .copiesItems { table.remove([]) }
+      let isNew = items.first.map { table[key(of: $0)] == nil } ?? false
+      if fault == .copiesItems || fault == (isNew ? .copiesItemsToAppend : .copiesItemsToReplace) {
+        table.remove([])
+      }
       for item in items {
         let key = key(of: item)
         if fault == .replacesAtTheEnd, table[key] != nil { table.remove([key]) }
