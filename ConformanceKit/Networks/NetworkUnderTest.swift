@@ -183,7 +183,7 @@ struct NetworkUnderTest: Sendable {
   }
 }
 
-/// What one task knows of the numbers under its keys.
+/// The numbers that one task has written under its keys, or may have written.
 private struct NetworkCounter: Sendable {
   let task: Int
   /// The number to write next.
