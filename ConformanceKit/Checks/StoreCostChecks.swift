@@ -64,7 +64,7 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
 ]
 
 /// Compares the best of many changes among few items with the best of as many among two hundred times as many: the best, because
-/// the machine may be busy with something else at any time, and of more changes as long as there is a doubt.
+/// the machine may be busy with something else at any time, and of more changes as long as it looks as if the cost grew.
 ///
 /// The engine is left out of it, since how long an entry takes is its own affair.
 @MainActor private func checkTime(_ context: CheckContext) async throws {
@@ -79,18 +79,30 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
   ]
   for kind in kinds {
     var best: [Duration] = [.seconds(1_000), .seconds(1_000)]
+    var bestCopy = Duration.seconds(1_000)
     for round in 1... {
       for (index, store) in stores.enumerated() {
         let time = try await ContinuousClock().measure { try await store.perform(kind.change(round)) }
         best[index] = min(best[index], time)
       }
-      if round >= 12, best[1] < best[0] * 3 || best[1] < best[0] + .microseconds(500) { break }
-      guard round < 60 else {
+      bestCopy = min(bestCopy, timeOfCopying(stores[1].items))
+      let grows = best[1] > best[0] * 3 && best[1] > best[0] + bestCopy
+      if round >= 60, !grows { break }
+      guard round < 120 else {
         throw Violation(
           "\(kind.name) took \(best[0].inSeconds * 1e6) µs among 100 items and \(best[1].inSeconds * 1e6) µs among 20,000"
         )
       }
     }
+  }
+}
+
+/// How long it takes to copy all items, than which nothing that is done with all of them is faster.
+private func timeOfCopying(_ items: [CheckedItem]) -> Duration {
+  ContinuousClock().measure {
+    var copy = items
+    copy.append(CheckedItem("copy"))
+    withExtendedLifetime(copy) {}
   }
 }
 
