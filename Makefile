@@ -56,7 +56,8 @@ EXAMPLE = $(PLANNED) --scratch-path .build --package-path Examples
 
 # Traits become arguments of the compiler in an order that differs from run to run unless hashing is deterministic, and with another order
 # everything is built again. The tests themselves run without it.
-BUILD_TESTS = SWIFT_DETERMINISTIC_HASHING=1 swift build --build-tests $(SWIFT_FLAGS)
+BUILD = SWIFT_DETERMINISTIC_HASHING=1 swift build $(SWIFT_FLAGS)
+BUILD_TESTS = $(BUILD) --build-tests
 RUN_TESTS = swift test --skip-build $(SWIFT_FLAGS)
 
 test: tests
@@ -95,7 +96,7 @@ format:
 	swift format --in-place --parallel --recursive $(SOURCES)
 
 check-apple: libraries
-	SWIFT_DETERMINISTIC_HASHING=1 swift build $(SWIFT_FLAGS) $(EVERYTHING)
+	$(BUILD) $(EVERYTHING)
 	Scripts/check-apple
 
 docs: libraries

@@ -86,7 +86,7 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
         best[index] = min(best[index], time)
       }
       bestCopy = min(bestCopy, timeOfCopying(stores[1].items))
-      let grows = best[1] > best[0] * 3 && best[1] > best[0] + bestCopy
+      let grows = best[1] > best[0] * 3 && best[1] > best[0] + bestCopy / 2
       if round >= 60, !grows { break }
       guard round < 120 else {
         throw Violation(

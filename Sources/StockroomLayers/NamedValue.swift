@@ -21,18 +21,21 @@ enum NamedValue {
   /// - Parameter place: Where it is stored, for the error.
   /// - Throws: `StorageError` with code `corrupted` if there is no key in front.
   static func separated(_ combined: Data, in place: String?) throws -> (key: CacheKey, data: Data) {
+    try naming(place) { try separated(combined) }
+  }
+
+  private static func separated(_ combined: Data) throws -> (key: CacheKey, data: Data) {
     let start = combined.startIndex
-    guard combined.count > 2 else { throw malformed(place) }
+    guard combined.count > 2 else { throw malformed }
     let length = Int(combined[start]) | Int(combined[start + 1]) << 8
     guard 1...CacheKey.maximumLength ~= length, combined.count >= 2 + length,
       let name = String(validating: combined[(start + 2)..<(start + 2 + length)], as: UTF8.self)
-    else { throw malformed(place) }
+    else { throw malformed }
     return (CacheKey(verbatim: name), combined.subdata(in: (start + 2 + length)..<combined.endIndex))
   }
 
-  private static func malformed(_ place: String?) -> any Error {
-    StorageError(
-      .corrupted, (place.map { "\($0): " } ?? "") + "A value does not begin with the key of its entry.")
+  private static var malformed: StorageError {
+    StorageError(.corrupted, "A value does not begin with the key of its entry.")
   }
 }
 
