@@ -28,7 +28,7 @@ endif
 
 # Otherwise Swift Testing starts all tests at once, and each of them has files open and gets a thousandth of the time that it
 # should take.
-export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 12
+export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 16
 
 # Options for building what `make test` and `make check-apple` need, as CI has them.
 SWIFT_FLAGS ?=

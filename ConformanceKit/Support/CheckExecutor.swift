@@ -65,10 +65,7 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
     }
     defer {
       next += 1
-      if next == jobs.count {
-        jobs.removeAll(keepingCapacity: true)
-        next = 0
-      }
+      if next == jobs.count { (jobs, next) = ([], 0) }
     }
     return jobs[next]
   }

@@ -35,22 +35,14 @@ func entries(_ keys: [CacheKey], version: Int = 1) -> [(key: CacheKey, data: Dat
 /// Bytes that nobody can make fewer of, neither by compression nor by keeping what is equal once.
 func incompressible(_ count: Int, seed: UInt64) -> Data {
   var random = SeededRandom(seed: seed)
-  var data = Data(capacity: count + 8)
-  while data.count < count { withUnsafeBytes(of: random.next()) { data.append(contentsOf: $0) } }
-  return data.prefix(count)
+  return random.bytes(count)
 }
 
 /// Bytes that repeat nowhere: a block of noise, again and again, each time with its number.
 func noise(_ count: Int, seed: UInt64 = 1) -> Data {
   let blockSize = min(count, 16_384)
-  var state = seed &* 0x9E37_79B9_7F4A_7C15 | 1
-  var block = [UInt8](repeating: 0, count: blockSize)
-  for index in block.indices {
-    state ^= state << 13
-    state ^= state >> 7
-    state ^= state << 17
-    block[index] = UInt8(truncatingIfNeeded: state >> 32)
-  }
+  var random = SeededRandom(seed: seed)
+  var block = random.bytes(blockSize)
   var data = Data(capacity: count)
   var number = 0
   while data.count < count {

@@ -1,6 +1,7 @@
 import ConformanceKit
 import StockroomCore
 import StockroomFileSystem
+import TestFixtures
 import Testing
 
 @Suite struct FileSystemConformanceTests {
@@ -25,6 +26,6 @@ import Testing
     }
   }
 
-  @Test("The file-system engine keeps the contract", arguments: checks)
+  @Test("The file-system engine keeps the contract", arguments: checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

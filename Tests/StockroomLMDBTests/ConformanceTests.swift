@@ -2,6 +2,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomLMDB
+import TestFixtures
 import Testing
 
 @Suite struct LMDBConformanceTests {
@@ -15,6 +16,6 @@ import Testing
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "lmdb"])
   ) { try LMDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
-  @Test("The LMDB engine keeps the contract", arguments: suite.checks)
+  @Test("The LMDB engine keeps the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

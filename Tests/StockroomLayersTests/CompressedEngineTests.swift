@@ -16,8 +16,8 @@ struct CompressedEngineTests {
   private static let text = Data(String(repeating: "All work and no play. ", count: 2_000).utf8)
 
   private static func random(_ count: Int) -> Data {
-    var generator = SystemRandomNumberGenerator()
-    return Data((0..<count).map { _ in UInt8.random(in: .min ... .max, using: &generator) })
+    var random = SeededRandom(seed: 1)
+    return random.bytes(count)
   }
 
   @Test("Values of every kind come back", arguments: CompressionLevel.allCases)

@@ -2,6 +2,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomEngines
+import TestFixtures
 import Testing
 
 /// Layers in front of engines keep the contract: a sample, of which `stockroom conformance --layer` makes all.
@@ -41,7 +42,7 @@ import Testing
     return checks.contains(check.id) || kinds.contains { check.id.hasPrefix($0) }
   }
 
-  @Test("A layer keeps the contract of the engine below", arguments: try checks())
+  @Test("A layer keeps the contract of the engine below", arguments: try checks().spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test("A name may have layers, and an unknown one is reported with those that there are")

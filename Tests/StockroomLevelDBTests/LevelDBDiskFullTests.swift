@@ -31,14 +31,14 @@ import Testing
       for round in 0..<3 {
         for number in 0..<20 {
           let key = CacheKey(verbatim: "\(round)/\(number)")
-          expected[key] = random(3000)
+          expected[key] = noise(3000)
           try await engine.write(expected[key] ?? Data(), key: key)
         }
         try disk.fill(leaving: count)
         var failures = 0
         for number in 0..<30 {
           let batch = (0..<3).map {
-            (key: CacheKey(verbatim: "\(round)/full/\(number)/\($0)"), data: random(3000))
+            (key: CacheKey(verbatim: "\(round)/full/\(number)/\($0)"), data: noise(3000))
           }
           do {
             try await engine.write(batch)
@@ -90,12 +90,11 @@ import Testing
     func fullDiskWhileCompacting() async throws {
       // In a process of its own: LevelDB may end it.
       await #expect(processExitsWith: .success) {
-        let tests = LevelDBDiskFullTests()
         let disk = try SmallDisk("size=64m")
         for round in 0..<3 {
           let engine = try disk.open()
           let entries = (0..<28).map {
-            (key: CacheKey(verbatim: "\(round)/\($0)"), data: tests.random(1 << 20))
+            (key: CacheKey(verbatim: "\(round)/\($0)"), data: noise(1 << 20))
           }
           try await engine.write(entries)
           try await engine.removeAllData()
@@ -113,16 +112,6 @@ import Testing
           try FileManager.default.removeItem(at: disk.directory.url)
         }
       }
-    }
-
-    private func random(_ count: Int) -> Data {
-      var data = Data(count: count)
-      data.withUnsafeMutableBytes { bytes in
-        for offset in bytes.indices.dropLast(7) where offset.isMultiple(of: 8) {
-          bytes.storeBytes(of: UInt64.random(in: 0 ... .max), toByteOffset: offset, as: UInt64.self)
-        }
-      }
-      return data
     }
   }
 #endif

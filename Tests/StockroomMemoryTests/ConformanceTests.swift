@@ -1,5 +1,6 @@
 import ConformanceKit
 import StockroomMemory
+import TestFixtures
 import Testing
 
 @Suite struct MemoryConformanceTests {
@@ -11,6 +12,6 @@ import Testing
     budget: .quick
   ) { _ in MemoryStorageEngine() }
 
-  @Test("The memory engine keeps the contract", arguments: suite.checks)
+  @Test("The memory engine keeps the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

@@ -3,6 +3,7 @@ import Foundation
 import StockroomCore
 import StockroomEngines
 import StockroomPostgreSQL
+import TestFixtures
 import Testing
 
 @Suite(.enabled(if: PostgreSQLServer.installedPrograms() != nil, "No PostgreSQL server is installed."))
@@ -20,7 +21,7 @@ struct PostgreSQLConformanceTests {
     server: .postgreSQL
   ) { directory in try await EngineCatalogue.postgreSQL().open(directory, .full) }
 
-  @Test("The PostgreSQL engine keeps the contract", arguments: suite.checks)
+  @Test("The PostgreSQL engine keeps the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws {
     // Some checks begin in another process.
     try await PostgreSQLServer.shared.start()

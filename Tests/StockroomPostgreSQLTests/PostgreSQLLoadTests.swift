@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomEngines
+import StockroomKitSupport
 import StockroomPostgreSQL
 import TestFixtures
 import Testing
@@ -110,8 +111,8 @@ struct PostgreSQLLoadTests {
       let engine = try await PostgreSQLStorageEngine(
         server.connection + " options='-c default_tablespace=small'", namespace: "room")
       try await engine.write(value(1), key: key(1))
-      var random = SystemRandomNumberGenerator()
-      let megabyte = Data((0..<1 << 20).map { _ in UInt8.random(in: 0...255, using: &random) })
+      var random = SeededRandom(seed: 1)
+      let megabyte = random.bytes(1 << 20)
       var written = 0
       let error = await #expect(throws: StorageError.self) {
         while written < 200 {

@@ -2,6 +2,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 import StockroomSQLite
+import TestFixtures
 import Testing
 
 @Suite struct SQLiteConformanceTests {
@@ -15,6 +16,6 @@ import Testing
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "sqlite"])
   ) { try SQLiteStorageEngine(directory: FileManager.Directory(url: $0)) }
 
-  @Test("The SQLite engine keeps the contract", arguments: suite.checks)
+  @Test("The SQLite engine keeps the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 /// What the kit says about each engine, which is examined once, however many tests ask.
@@ -100,7 +101,7 @@ extension FaultyEngineCase {
 struct FaultyEngineTests {
   @Test(
     "Each faulty engine fails a check of its rule, and none of a rule that it keeps",
-    arguments: FaultyEngineCase.all)
+    arguments: FaultyEngineCase.all.spread)
   func failsForItsRule(_ engineCase: FaultyEngineCase) async throws {
     let outcomes = await CheckOutcomes.shared.outcomes(of: engineCase)
     let failures = outcomes.values.compactMap(\.failure)
