@@ -166,8 +166,11 @@ public final class PostgreSQLServer: Sendable {
       """
     let arguments =
       [try Self.program("postgres"), "-D", data.path]
-      + (["port=\(port)", "listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C"]
-      + settings)
+      // What a server leaves that is killed is in its own directory, not in the system's shared memory.
+      + ([
+        "port=\(port)", "listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C",
+        "dynamic_shared_memory_type=mmap",
+      ] + settings)
       .flatMap { ["-c", $0] }
     let process = try LineProcess(Self.asUser(["/bin/sh", "-c", script, "sh"] + arguments))
     var lines: [String] = []
