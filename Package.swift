@@ -197,7 +197,7 @@ let package = Package(
         "StockroomCore", "StockroomStore", "StockroomImport", "StockroomMemory", "StockroomSQLite",
         "StockroomCSQLite", "StockroomTestSupport", "TestFixtures",
       ],
-      swiftSettings: settings),
+      resources: [.copy("Golden")], swiftSettings: settings),
     .testTarget(
       name: "AllEnginesTests",
       dependencies: ["StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures"],
