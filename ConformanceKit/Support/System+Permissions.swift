@@ -68,6 +68,23 @@ extension System {
     }
   }
 
+  /// Whether who has opened a file before it was made immutable can still write to it, as in a file system in memory.
+  ///
+  /// - Throws: ``Skip`` where files cannot be made immutable.
+  static func canWriteImmutableFiles(in directory: URL) throws -> Bool {
+    let url = directory.appending(path: "immutable-\(UUID().uuidString)")
+    let file = open(url.systemPath, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    guard file >= 0 else { throw StorageError.posix(errno, "Making \(url.systemPath) failed") }
+    defer {
+      close(file)
+      unlink(url.systemPath)
+    }
+    try setImmutable(true, url)
+    let written = write(file, "x", 1)
+    try setImmutable(false, url)
+    return written == 1
+  }
+
   /// Gives everything below a directory, and itself, to the user that ``becomeNobody()`` makes of this process.
   static func giveToNobody(_ directory: URL) throws {
     for url in try contents(of: directory) + [directory] {

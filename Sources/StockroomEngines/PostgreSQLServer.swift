@@ -36,7 +36,8 @@ public final class PostgreSQLServer: Sendable {
   /// of them, and leaves nothing behind.
   public static let shared = PostgreSQLServer(
     directory: FileManager.default.temporaryDirectory.appending(
-      path: "stockroom-server-\(UUID().uuidString)"),
+      // Short, since the path of a socket may have some 100 bytes.
+      path: "stockroom-server-\(UUID().uuidString.prefix(8))"),
     isTemporary: true)
 
   /// Where the data and the socket are.
@@ -116,12 +117,17 @@ public final class PostgreSQLServer: Sendable {
   }
 
   private func makeAndLaunch() async throws {
-    if !FileManager.default.fileExists(atPath: directory.path) {
+    if FileManager.default.fileExists(atPath: directory.path) { return try await launch() }
+    do {
       try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
       try Self.giveToUser(directory)
       try await makeData()
+      try await launch()
+    } catch {
+      // Whether or not that can be removed, why there is no server is what matters.
+      if isTemporary { try? FileManager.default.removeItem(at: directory) }
+      throw error
     }
-    try await launch()
   }
 
   private func makeData() async throws {
@@ -153,7 +159,8 @@ public final class PostgreSQLServer: Sendable {
   }
 
   private func launch() async throws {
-    // The shell ends the server when its own input ends, as it does with this process.
+    // The shell ends the server when its own input ends, as it does with this process. It says nothing any more then: who writes to a
+    // pipe that nobody reads is killed.
     let ended = directory.appending(path: "ended").path
     let script = """
       exec 3<&0
@@ -161,7 +168,7 @@ public final class PostgreSQLServer: Sendable {
       echo "server $server"
       (while read -r line; do :; done; : > '\(ended)'; kill -QUIT $server) <&3 & watcher=$!
       wait $server
-      kill $watcher
+      kill $watcher 2> /dev/null
       if [ -e '\(ended)' ]; then \(isTemporary ? "rm -rf '\(directory.path)'" : "rm '\(ended)'"); fi
       """
     let arguments =

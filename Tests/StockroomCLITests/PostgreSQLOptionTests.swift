@@ -35,6 +35,28 @@ struct PostgreSQLOptionTests {
     }
   }
 
+  #if os(Linux)
+    // Apple's systems have the temporary directory elsewhere, whatever TMPDIR is.
+    @Test(
+      "A server that the command has started for itself ends after it, and leaves nothing",
+      .timeLimit(.minutes(10)))
+    func ownServer() async throws {
+      // A short path, since there will be a socket.
+      let directory = FileManager.default.temporaryDirectory.appending(
+        path: "own-\(UUID().uuidString.prefix(8))")
+      // As the system's own, since the server may have another user.
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
+      try FileManager.default.setAttributes([.posixPermissions: 0o1777], ofItemAtPath: directory.path)
+      defer { try? FileManager.default.removeItem(at: directory) }
+      let output = try await CommandLineTool.run(
+        ["conformance", "--engine", "postgresql", "--check", "keys.case"],
+        by: "TMPDIR='\(directory.path)' exec \"$@\"")
+      #expect(output.status == 0, "\(output.standardOutput)\(output.standardError)")
+      // It notices a moment later that nobody needs it any more.
+      while try !contents(of: directory).isEmpty { await Task.yield() }
+    }
+  #endif
+
   @Test("A database that cannot be reached is an error of one line")
   func reportsWrongDatabase() async throws {
     for command in ["bench", "conformance", "compare"] {
