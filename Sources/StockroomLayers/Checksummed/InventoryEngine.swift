@@ -53,11 +53,19 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   }
 
   private func verifyInventory() async throws {
-    try await base.withTransaction { base in
-      let found = Inventory(of: try base.allKeys().lazy.filter { $0 != Inventory.key })
-      let inventory = try inventory(stored: base.read(key: Inventory.key))
-      try naming(place) { try inventory.verify(found) }
+    do {
+      return try verify(try await base.allKeys(), stored: try await base.read(key: Inventory.key))
+    } catch let error as StorageError where error.code == .corrupted {
+      // Others may have changed the place between the two reads. A transaction decides, which needs the right to write in some engines.
+      try await base.withTransaction { base in
+        try verify(try base.allKeys(), stored: try base.read(key: Inventory.key))
+      }
     }
+  }
+
+  private func verify(_ keys: [CacheKey], stored: Data?) throws {
+    let inventory = try inventory(stored: stored)
+    try naming(place) { try inventory.verify(Inventory(of: keys.lazy.filter { $0 != Inventory.key })) }
   }
 
   /// Has the engine below verify what it stores, then compares the inventory with the keys that are there.
