@@ -82,6 +82,20 @@ extension CheckDefinition {
       }
     }
     Check(
+      .o4, "dropping.after-transactions",
+      "when the last reference is dropped after a transaction whose body held one, the place can be opened at once",
+      needs: [.persistent, .transactions]
+    ) { context in
+      for round in 0..<25 {
+        try await context.openAndDrop { engine in
+          try await engine.withTransaction { transaction in
+            guard engine.capabilities.contains(.transactions) else { return }
+            try transaction.write(data("v"), key: key("round \(round)"))
+          }
+        }
+      }
+    }
+    Check(
       .o4, "dropping.after-failed-opening", "an opening that throws leaves no file open", needs: .persistent
     ) { context in
       let store = try await ClosedStore(in: context)

@@ -27,13 +27,21 @@ final class LMDBFile: Sendable {
   var descriptor: Int32 { file.number }
 
   /// Opens the file in the directory, and makes it if need be (rule O1).
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if the lock file is all that is left of a database (rule F2).
   init(directory: FileManager.Directory, permissions: FilePermissions) throws {
     try directory.create(permissions)
     self.directory = directory.path
     let path = directory.path + "/data.mdb"
+    // Looked at first: another process that makes the database now makes the lock file last.
+    let hasBeenOpened = try LMDBLockFile.isThere(in: directory.path)
     if let existing = try FileDescriptor.openFile(atPath: path) {
       file = existing
     } else {
+      guard !hasBeenOpened else {
+        throw StorageError(
+          .corrupted, "\(path) is gone: the lock file beside it says that there has been a database.")
+      }
       try Self.make(path, in: directory.path, permissions)
       guard let made = try FileDescriptor.openFile(atPath: path) else {
         throw StorageError.posix(ENOENT, "Opening \(path) failed.")

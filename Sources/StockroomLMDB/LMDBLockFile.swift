@@ -66,6 +66,13 @@ final class LMDBLockFile: Sendable {
 
   deinit { close() }
 
+  /// Whether the file is in the directory as an engine makes it, of a database that was there before it. Opens nothing, since
+  /// an engine of this process may have it open.
+  static func isThere(in directory: String) throws -> Bool {
+    guard let status = try FileStatus(atPath: directory + "/lock.mdb") else { return false }
+    return status.isRegularFile && status.size == size
+  }
+
   /// Closes the file. Only once LMDB has closed it.
   func close() { file.release() }
 

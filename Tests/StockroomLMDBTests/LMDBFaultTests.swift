@@ -190,6 +190,19 @@ import Testing
     #expect(try Data(contentsOf: place.dataFile) == Data())
   }
 
+  @Test("A lock file without its database is all that is left of one, not a new place")
+  func lostDatabase() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write(value(1), key: key(1))
+    try await engine.close()
+    try FileManager.default.moveItem(at: place.dataFile, to: place.neighbour)
+    #expect(await code { _ = try place.engine() } == .corrupted)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["lock.mdb"])
+    try FileManager.default.moveItem(at: place.neighbour, to: place.dataFile)
+    #expect(try await place.engine().read(key: key(1)) == value(1))
+  }
+
   @Test("A new database does not mind what the lock file holds")
   func damagedLockFile() async throws {
     let place = try TemporaryDirectory()

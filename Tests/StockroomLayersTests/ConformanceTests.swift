@@ -29,7 +29,8 @@ import Testing
     return try single + stack.checks.filter { !$0.rule.isForStores && !isLong($0) }
       + suite("lmdb+namespaced+compressed").checks.filter { [.w4, .w6, .t1, .x1].contains($0.rule) }
       + suite("sqlite+inventory").checks.filter { $0.rule == .f2 }
-      + suite("lmdb+inventory").checks.filter { $0.rule == .f4 }
+      + suite("lmdb+inventory").checks.filter { [.f2, .f4].contains($0.rule) }
+      + suite("leveldb+inventory").checks.filter { [.f2, .f4, .o4].contains($0.rule) }
   }
 
   /// Searches, and places of thousands of entries or megabytes: they are about an engine's own structures.

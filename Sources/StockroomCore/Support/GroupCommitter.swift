@@ -57,18 +57,26 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     }
   }
 
-  /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
-  /// done fails no other; but not if the error would be the same for each.
   private func commitGroup() {
     waitForCommitSiblings()
-    let group = takeGroup()
+    for (continuation, result) in results(of: takeGroup()) { continuation.resume(with: result) }
+  }
+
+  /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
+  /// done fails no other; but not if the error would be the same for each.
+  ///
+  /// Lets go of the requests. A transaction's body may hold the engine, whose last reference a task that is resumed may
+  /// drop (rule O4).
+  private func results(
+    of group: consuming [Waiting]
+  ) -> [(continuation: CheckedContinuation<Void, any Error>, result: Result<Void, any Error>)] {
     lastCount.store(group.count, ordering: .relaxed)
     let result = Result { try commit(group.map(\.request)) }
     let isEachTried =
       if case .failure(let error) = result { group.count > 1 && !affectsWholeGroup(error) } else { false }
-    for waiting in group {
-      waiting.continuation.resume(
-        with: isEachTried ? Result { try commit([waiting.request]) } : result)
+    return group.map {
+      let request = $0.request
+      return ($0.continuation, isEachTried ? Result { try commit([request]) } : result)
     }
   }
 
