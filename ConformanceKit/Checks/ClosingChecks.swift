@@ -83,7 +83,7 @@ extension CheckDefinition {
     }
     Check(
       .o4, "dropping.after-transactions",
-      "when the last reference is dropped after a transaction whose body held one, the place can be opened at once",
+      "when the last reference is dropped after a transaction whose body held one, the place can be opened at once and no file is open",
       needs: [.persistent, .transactions]
     ) { context in
       for round in 0..<25 {
@@ -94,6 +94,7 @@ extension CheckDefinition {
           }
         }
       }
+      try await expectNoOpenFiles(context, after: "the last reference was dropped")
     }
     Check(
       .o4, "dropping.after-failed-opening", "an opening that throws leaves no file open", needs: .persistent

@@ -133,9 +133,14 @@ package final class DedicatedThread: @unchecked Sendable {
 extension DedicatedThread {
   /// Does the work on the thread, and suspends the caller, without holding its thread, until it is done.
   package func run<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
-    try await ThreadResult.wait { finish in
+    // The thread lets go of the work before the caller goes on, who may then drop the last reference to what it holds (rule O4).
+    let work = MutexProtected<(@Sendable () throws -> Result)?>(work)
+    return try await ThreadResult.wait { finish in
       do {
-        try enqueue { finish(Swift.Result { try work() }) }
+        try enqueue {
+          let result = work.withLock { $0.take() }.map { work in Swift.Result { try work() } }
+          if let result { finish(result) }
+        }
       } catch {
         finish(.failure(error))
       }

@@ -50,6 +50,10 @@ extension FaultyEngineCase {
         claiming: ReferenceEngine.promises.union(.transactions)
       ) { base, _ in RunsBodiesWhenClosed(base: base) },
       .init(
+        persistent: .o4, "keeps the body of its last transaction",
+        claiming: ReferenceEngine.promises.union(.transactions)
+      ) { base, _ in KeepsBodies(base: base) },
+      .init(
         persistent: .t1, "writes an empty batch for a transaction that writes nothing",
         claiming: ReferenceEngine.promises.union(.transactions)
       ) { base, _ in WritesEmptyBatches(base: base) },
@@ -151,6 +155,19 @@ struct NeverEnds: FaultyEngine {
       try transaction.apply(copy.operations)
       return result
     }
+  }
+}
+
+/// Has the body of its last transaction for as long as it is there itself, and so for ever if the body holds the engine.
+final class KeepsBodies: FaultyEngine {
+  let base: ReferenceEngine
+  private let last = MutexProtected<(any Sendable)?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    last.withLock { $0 = body }
+    return try await base.withTransaction(body)
   }
 }
 
