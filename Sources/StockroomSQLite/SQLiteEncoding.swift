@@ -47,15 +47,26 @@ enum SQLiteEncoding {
     guard header[18...19].allSatisfy({ (1...2).contains($0) }) else {
       throw StorageError(.corrupted, "\(path) is corrupted: its header has an unknown version.")
     }
-    func number(at offset: Int) -> UInt32 { header[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) } }
-    guard number(at: 68) == applicationID else {
+    guard number(header[68..<72]) == applicationID else {
       throw StorageError(.unsupported, "\(path) is an SQLite database of another program.")
     }
-    let version = number(at: 60)
+    let version = number(header[60..<64])
     guard version <= formatVersion else {
       throw StorageError(
         .unsupported,
         "\(path) has format \(version), and this version of Stockroom reads up to \(formatVersion).")
     }
+  }
+
+  /// How many bytes the pages of a database have, if its header says so.
+  static func size(header: [UInt8]) -> Int? {
+    // Another program's SQLite may have changed the database without counting its pages.
+    guard header[92..<96] == header[24..<28] else { return nil }
+    let pageSize = number(header[16..<18])
+    return Int(number(header[28..<32])) * Int(pageSize == 1 ? 65_536 : pageSize)
+  }
+
+  private static func number(_ bytes: ArraySlice<UInt8>) -> UInt32 {
+    bytes.reduce(0) { $0 << 8 | UInt32($1) }
   }
 }

@@ -67,8 +67,7 @@ struct SQLiteFile: Sendable {
     let size = try size() ?? make()
     try refuseWhatIsPlanted()
     let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
-    try SQLiteEncoding.recognise(
-      header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
+    try recognise(connection, size: size)
     if connection.isReadOnly {
       let reason = access(path, W_OK) == 0 ? EACCES : errno
       throw StorageError.posix(reason, "The database \(path) can only be read.")
@@ -81,7 +80,7 @@ struct SQLiteFile: Sendable {
   private func openOnlyReader() throws -> SQLiteConnection {
     guard let size = try size() else { throw StorageError.posix(ENOENT, "There is no database \(path).") }
     try refuseWhatIsPlanted()
-    let hasLog = try status(path + "-wal").map { $0.size > 0 } ?? false
+    let hasLog = try hasLog()
     if hasLog, try !Self.isWritable(file), try status(path + "-shm") == nil {
       throw StorageError(
         .readOnly,
@@ -90,14 +89,29 @@ struct SQLiteFile: Sendable {
     }
     let connection = try SQLiteConnection(
       file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)
-    try SQLiteEncoding.recognise(
-      header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
+    try recognise(connection, size: size)
     // Otherwise the last connection to close moves it into the database. What is written from now on is looked at then.
     if hasLog { try connection.keepLogWhenClosing() }
     try connection.execute("PRAGMA query_only = ON")
     try connection.setCacheSize(options.cacheSize)
     try findTables(connection)
     return connection
+  }
+
+  /// Throws if the file is no database of ours, or has lost its end.
+  private func recognise(_ connection: SQLiteConnection, size: Int) throws {
+    try SQLiteEncoding.recognise(
+      header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
+    // SQLite takes a last page of which a part is missing for one that ends with zeros. Twice, since another process may be making the
+    // database shorter.
+    var (expected, found) = (0, 0)
+    for _ in 0..<2 {
+      expected = SQLiteEncoding.size(header: try connection.header(length: SQLiteEncoding.headerLength)) ?? 0
+      found = try status(path)?.size ?? 0
+      // What is missing may be on its way from the log.
+      if try found >= expected || hasLog() { return }
+    }
+    throw StorageError(.corrupted, "\(path) has been truncated: it has \(found) bytes of \(expected).")
   }
 
   /// Whether SQLite can write the database and make files beside it.
@@ -132,6 +146,8 @@ struct SQLiteFile: Sendable {
   private func size() throws -> Int? {
     try status(path)?.size
   }
+
+  private func hasLog() throws -> Bool { try status(path + "-wal").map { $0.size > 0 } ?? false }
 
   /// Throws if what SQLite opens beside the database is anything but files, such as a pipe, which would make it wait.
   private func refuseWhatIsPlanted() throws {

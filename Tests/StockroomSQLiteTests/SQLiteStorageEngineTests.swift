@@ -115,6 +115,27 @@ import Testing
     }
   }
 
+  @Test("A database that lacks bytes of its last page is corrupted, and one that has too many is not")
+  func lengthWithinAPage() async throws {
+    try await cleaningUp {
+      let data = Data((0..<70_000).map { UInt8(truncatingIfNeeded: $0 / 7) })
+      let engine = try SQLiteStorageEngine(directory: directory)
+      try await engine.write(data, key: CacheKey(verbatim: "large"))
+      try await engine.close()
+      let whole = try Data(contentsOf: URL(filePath: file))
+      for missing in [1, 100, 4_095] {
+        try whole.dropLast(missing).write(to: URL(filePath: file))
+        #expect(try openingFails() == .corrupted)
+        #expect(throws: StorageError.self) {
+          try SQLiteStorageEngine(directory: directory, access: .readOnly)
+        }
+      }
+      try (whole + Data(count: 5_000)).write(to: URL(filePath: file))
+      let longer = try SQLiteStorageEngine(directory: directory)
+      #expect(try await longer.read(key: CacheKey(verbatim: "large")) == data)
+    }
+  }
+
   @Test(
     "A header that asks for a way of reading or writing that does not exist is corrupted",
     arguments: [18, 19])
