@@ -71,6 +71,7 @@ extension CheckDefinition {
 /// What rule F2 names.
 private enum NamedCorruption: String, CaseIterable, Sendable {
   case truncatedFile = "truncated-file"
+  case shortenedFile = "shortened-file"
   case emptiedFile = "emptied-file"
   case zeroedHeader = "zeroed-header"
   case replacedFile = "replaced-file"
@@ -78,18 +79,21 @@ private enum NamedCorruption: String, CaseIterable, Sendable {
   var what: String {
     switch self {
     case .truncatedFile: "cut to half its length"
+    case .shortenedFile: "that lacks its last hundred bytes"
     case .emptiedFile: "cut to no bytes at all"
     case .zeroedHeader: "whose first bytes are zero"
     case .replacedFile: "that is a text"
     }
   }
 
-  var isCut: Bool { self == .truncatedFile || self == .emptiedFile }
+  var isCut: Bool { [.truncatedFile, .shortenedFile, .emptiedFile].contains(self) }
 
   func corruption(to file: String, size: Int) -> Corruption {
     let kind: Corruption.Kind =
       switch self {
       case .truncatedFile: .cut(to: size / 2)
+      // Less than a page.
+      case .shortenedFile: .cut(to: max(0, size - 100))
       case .emptiedFile: .cut(to: 0)
       case .zeroedHeader: .zeroed(at: 0, count: 512)
       case .replacedFile: .replaced(by: Corruption.text, name: "a text")

@@ -26,6 +26,9 @@ extension FaultyEngineCase {
     .init(
       persistent: .f2, "takes a torn tail for the end", fault: .takesTornTails,
       claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)),
+    .init(
+      persistent: .f2, "takes what its last page lacks for zeros", fault: .fillsTornTails,
+      claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)),
     .init(persistent: .f2, "verifies nothing") { base, _ in VerifiesNothing(base: base) },
     .init(persistent: .o3, "refuses only writes when closed", fault: .refusesOnlyWrites),
     .init(persistent: .o3, "acknowledges what comes too late", fault: .acknowledgesWhenClosed),

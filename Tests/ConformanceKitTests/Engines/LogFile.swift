@@ -171,7 +171,7 @@ struct LogFile: ~Copyable {
 
   /// Every batch with its time.
   func records(ignoringChecksums: Bool) throws -> [(Date, [StorageOperation])] {
-    let bytes = try Data(contentsOf: URL(filePath: path))
+    var bytes = try Data(contentsOf: URL(filePath: path))
     guard bytes.starts(with: Self.magic) else {
       if fault == .leaksWhenCorrupted { _ = open(path, O_RDONLY | O_CLOEXEC) }
       throw StorageError(.corrupted, "\(path) is no log of this engine.")
@@ -184,10 +184,20 @@ struct LogFile: ~Copyable {
         var ahead = reader
         guard rest >= 16, try ahead.number() <= rest - 16 else { break }
       }
+      var isFilled = false
+      if fault == .fillsTornTails, rest >= 16 {
+        var ahead = reader
+        let missing = try Int(clamping: ahead.number()) - (rest - 16)
+        isFilled = 1..<4_096 ~= missing
+        if isFilled {
+          bytes += Data(count: missing)
+          reader = Reader(bytes: bytes, position: reader.position, path: path)
+        }
+      }
       let count = try reader.number()
       let sum = try reader.number()
       let payload = try reader.data(count)
-      guard ignoringChecksums || Self.sum(payload) == sum else {
+      guard ignoringChecksums || isFilled || Self.sum(payload) == sum else {
         throw StorageError(.corrupted, "\(path) is corrupted.")
       }
       var inner = Reader(bytes: payload, position: 0, path: path)

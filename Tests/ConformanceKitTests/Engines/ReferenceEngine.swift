@@ -19,7 +19,7 @@ final class ReferenceEngine: ApplyingEngine {
     case makesPublicFiles, makesPublicDirectories, followsForeignLinks, followsLinksToNowhere
     case followsLinksToItsFiles, waitsForFIFOs, clearsDirectoriesAway
     case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly
-    case takesTornTails, remembersRefusedWrites, repeatsRefusedWrites
+    case takesTornTails, fillsTornTails, remembersRefusedWrites, repeatsRefusedWrites
   }
 
   static let promises: EngineCapabilities = [
