@@ -27,7 +27,7 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
     .init(.f2, "hangs on corruption", .hangsOnCorruption, by: "corruption.replaced-file"),
     .init(
       .f2, "starts empty when corrupted", .emptiesOnCorruption, by: "corruption.at-random",
-      "corruption.truncated-file"),
+      "corruption.truncated-file", "corruption.shortened-file"),
     .init(.f2, "does not look at sums", .ignoresSums, by: "corruption.at-random"),
     .init(
       .f2, "calls corruption an input/output error", .callsCorruptionIO, by: "corruption.at-random",
