@@ -3,8 +3,7 @@
 # make peers     measure the engines against the C libraries and against others, and hold them to the limits
 # make results   measure everything that RESULTS.md shows, and write it again
 # make test      everything CI tests
-# make tests     builds what make test runs, except for the examples
-# make examples  builds those, which need more packages
+# make tests     builds what make test runs
 # make lint      formatting
 # make check-apple  whether every module compiles for Apple's systems, on any system
 # make format    puts formatting right
@@ -14,7 +13,7 @@
 # make test-threads   the tests under the thread sanitizer
 # make test-peers     the tests of what the engines are measured against
 
-.PHONY: demo compare peers results tests examples test test-exhaustive test-layers test-threads test-peers lint format check-apple docs libraries test-tools
+.PHONY: demo compare peers results tests test test-exhaustive test-layers test-threads test-peers lint format check-apple docs libraries test-tools
 
 SOURCES = Package.swift Sources ConformanceKit Benchmarks Tests Examples
 
@@ -63,16 +62,13 @@ RUN_TESTS = swift test --skip-build $(SWIFT_FLAGS)
 
 test: tests
 	$(RUN_TESTS) $(EVERYTHING) $(PLANNED)
-	$(MAKE) examples
+	$(BUILD_TESTS) $(EXAMPLE)/CustomEngine
 	$(RUN_TESTS) $(EXAMPLE)/CustomEngine
+	$(BUILD_TESTS) $(EXAMPLE)/LiveNotes
 	$(RUN_TESTS) $(EXAMPLE)/LiveNotes
 
 tests: libraries test-tools
 	$(BUILD_TESTS) $(EVERYTHING) $(PLANNED)
-
-examples: libraries
-	$(BUILD_TESTS) $(EXAMPLE)/CustomEngine
-	$(BUILD_TESTS) $(EXAMPLE)/LiveNotes
 
 test-exhaustive: tests
 	STOCKROOM_EXHAUSTIVE_TESTS=1 $(RUN_TESTS) $(EVERYTHING) $(PLANNED) --filter ConformanceKitTests
