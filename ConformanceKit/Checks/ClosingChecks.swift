@@ -83,12 +83,14 @@ extension CheckDefinition {
     }
     Check(
       .o4, "dropping.after-transactions",
-      "when the last reference is dropped after a transaction whose body held one, the place can be opened at once and no file is open",
+      "when the last reference is dropped after a transaction whose body held one, the place can be opened at once and no "
+        + "file is open",
       needs: [.persistent, .transactions]
     ) { context in
       for round in 0..<25 {
         try await context.openAndDrop { engine in
           try await engine.withTransaction { transaction in
+            // Has the body hold the engine.
             guard engine.capabilities.contains(.transactions) else { return }
             try transaction.write(data("v"), key: key("round \(round)"))
           }

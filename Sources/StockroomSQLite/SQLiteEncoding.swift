@@ -59,11 +59,11 @@ enum SQLiteEncoding {
   }
 
   /// How many bytes the pages of a database have, if its header says so.
-  static func size(header: [UInt8]) -> Int? {
+  static func size(header: [UInt8]) -> Int64? {
     // Another program's SQLite may have changed the database without counting its pages.
     guard header[92..<96] == header[24..<28] else { return nil }
     let pageSize = number(header[16..<18])
-    return Int(number(header[28..<32])) * Int(pageSize == 1 ? 65_536 : pageSize)
+    return Int64(number(header[28..<32])) * Int64(pageSize == 1 ? 65_536 : pageSize)
   }
 
   private static func number(_ bytes: ArraySlice<UInt8>) -> UInt32 {

@@ -100,16 +100,16 @@ struct SQLiteFile: Sendable {
 
   /// Throws if the file is no database of ours, or has lost its end.
   private func recognise(_ connection: SQLiteConnection, size: Int) throws {
-    try SQLiteEncoding.recognise(
-      header: connection.header(length: min(size, SQLiteEncoding.headerLength)), path: path)
+    var header = try connection.header(length: min(size, SQLiteEncoding.headerLength))
+    try SQLiteEncoding.recognise(header: header, path: path)
     // SQLite takes a last page of which a part is missing for one that ends with zeros. Twice, since another process may be making the
     // database shorter.
-    var (expected, found) = (0, 0)
+    var (expected, found): (Int64, Int64) = (0, 0)
     for _ in 0..<2 {
-      expected = SQLiteEncoding.size(header: try connection.header(length: SQLiteEncoding.headerLength)) ?? 0
-      found = try status(path)?.size ?? 0
+      (expected, found) = (SQLiteEncoding.size(header: header) ?? 0, Int64(try self.size() ?? 0))
       // What is missing may be on its way from the log.
       if try found >= expected || hasLog() { return }
+      header = try connection.header(length: SQLiteEncoding.headerLength)
     }
     throw StorageError(.corrupted, "\(path) has been truncated: it has \(found) bytes of \(expected).")
   }

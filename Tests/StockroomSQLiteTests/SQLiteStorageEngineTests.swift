@@ -126,8 +126,10 @@ import Testing
       for missing in [1, 100, 4_095] {
         try whole.dropLast(missing).write(to: URL(filePath: file))
         #expect(try openingFails() == .corrupted)
-        #expect(throws: StorageError.self) {
+        #expect {
           try SQLiteStorageEngine(directory: directory, access: .readOnly)
+        } throws: {
+          ($0 as? StorageError)?.code == .corrupted
         }
       }
       try (whole + Data(count: 5_000)).write(to: URL(filePath: file))
