@@ -25,9 +25,10 @@ struct PostgreSQLAddress: Sendable {
 
   /// - Parameter connection: A connection string or URL as libpq takes it:
   ///   https://www.postgresql.org/docs/15/libpq-connect.html#LIBPQ-CONNSTRING
-  /// - Throws: `StorageError` with code `unsupported` that does not repeat the string, which may contain a password.
+  /// - Throws: `StorageError` with code `unsupported` that does not repeat the string, which may contain a password; also for a URL
+  ///   in which it is not certain where a password ends.
   init(_ connection: String) throws {
-    guard !connection.utf8.contains(0) else { throw Self.malformed }
+    guard !connection.utf8.contains(0), !Self.isAmbiguous(connection) else { throw Self.malformed }
     guard let options = PQconninfoParse(connection, nil) else { throw Self.malformed }
     defer { PQconninfoFree(options) }
     var given: [String: String] = [:]
@@ -49,6 +50,17 @@ struct PostgreSQLAddress: Sendable {
     hosts = try Self.hosts(given)
   }
 
+  /// Whether libpq could take a part of a password in a URL for a host or a database: one with an @ or / that is not written %40 or %2F.
+  private static func isAmbiguous(_ connection: String) -> Bool {
+    guard let scheme = ["postgresql://", "postgres://"].first(where: connection.hasPrefix) else {
+      return false
+    }
+    let place = connection.dropFirst(scheme.count).prefix { $0 != "?" }
+    let signs = place.indices.filter { place[$0] == "@" }
+    guard let last = signs.last else { return false }
+    return signs.count > 1 || place[..<last].contains("/")
+  }
+
   private static func hosts(_ given: [String: String]) throws -> [Host] {
     func list(_ keyword: String) -> [String] {
       given[keyword].map { $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init) } ?? []
@@ -68,7 +80,9 @@ struct PostgreSQLAddress: Sendable {
   }
 
   private static let malformed = StorageError(
-    .unsupported, "The connection string is malformed. It is not shown, since it may contain a password.")
+    .unsupported,
+    "The connection string is malformed. In a URL, @ and / in a password or name are written %40 and %2F. It is not shown, since it may contain a password."
+  )
 
   /// What libpq needs to connect to one host.
   ///

@@ -42,9 +42,10 @@ struct PostgreSQLBatch {
       }
   }
 
-  /// Whether it is one statement that says by itself if it has been fenced off.
+  /// Whether it is one statement that says by itself if it has been fenced off. Removals are not: such a statement sees what there was before
+  /// it had the lock, and would miss a row that a transaction has renewed meanwhile.
   func isFencedItself(isOpen: Bool) -> Bool {
-    !isOpen && isShared && !hasTimes && (removed.isEmpty || written.isEmpty)
+    !isOpen && isShared && !hasTimes && removed.isEmpty && !written.isEmpty
       && writtenSize <= Self.statementSize
   }
 
@@ -57,13 +58,6 @@ struct PostgreSQLBatch {
     _ writer: UUID, _ epoch: Int64, _ announcement: String, isOpen: Bool
   ) -> [PostgreSQLConnection.Step] {
     if isFencedItself(isOpen: isOpen) {
-      if written.isEmpty {
-        return [
-          .init(
-            .fencedRemove, writer.parameter, .number(epoch), PostgreSQLArray.keys(removed),
-            .text(announcement))
-        ]
-      }
       if written.count == 1 {
         let entry = written[0]
         return [

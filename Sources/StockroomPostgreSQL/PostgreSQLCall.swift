@@ -20,6 +20,8 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
   private enum Stage {
     case new
     case waiting(Finish)
+    /// Its turn has come, and nothing has been sent.
+    case connecting(Finish)
     case underWay(Finish, cancelledAt: ContinuousClock.Instant?)
     case ended
   }
@@ -69,7 +71,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
       switch stage {
       case .new: stage = .ended
       case .underWay(let finish, nil) where !isRead: stage = .underWay(finish, cancelledAt: .now)
-      case .waiting(let finish):
+      case .waiting(let finish), .connecting(let finish):
         stage = .ended
         return finish
       case .underWay(let finish, _) where isRead:
@@ -82,12 +84,25 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
     finish?(.failure(CancellationError()))
   }
 
-  func begin() -> Bool {
+  /// Its turn has come, unless nobody waits for it any more. It can still be cancelled, until it begins.
+  func takeTurn() -> Bool {
     endIfDue()
     return stage.withLock { stage in
       guard case .waiting(let finish) = stage else { return false }
-      stage = .underWay(finish, cancelledAt: nil)
+      stage = .connecting(finish)
       return true
+    }
+  }
+
+  func begin() -> Bool {
+    endIfDue()
+    return stage.withLock { stage in
+      switch stage {
+      case .waiting(let finish), .connecting(let finish):
+        stage = .underWay(finish, cancelledAt: nil)
+        return true
+      case .new, .underWay, .ended: return false
+      }
     }
   }
 
@@ -95,7 +110,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
     let finish = stage.withLock { stage -> Finish? in
       defer { stage = .ended }
       return switch stage {
-      case .waiting(let finish), .underWay(let finish, _): finish
+      case .waiting(let finish), .connecting(let finish), .underWay(let finish, _): finish
       case .new, .ended: nil
       }
     }

@@ -71,20 +71,29 @@ final class PostgreSQLCommitter: Sendable {
   /// Tells all subscribers that anything may have changed.
   func reportUnknownChanges() { hub.send(.everything) }
 
+  /// Returns once there is a connection to write on, on which nothing has been sent for a write.
+  func connect(
+    until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void
+  ) throws {
+    _ = try connected(until: deadline, meanwhile)
+  }
+
   /// Commits the requests, in this order, together, or throws with nothing done.
   ///
   /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been done.
   func commit(
-    _ requests: [WriteRequest], until deadline: ContinuousClock.Instant, meanwhile: @escaping () -> Void
+    _ requests: [WriteRequest], until deadline: ContinuousClock.Instant,
+    meanwhile: @escaping () throws -> Void
   ) throws {
     let known = requests.knownOperations.map { Group(requests, $0) }
     var attempt = 0
     while true {
+      var answer = deadline
       do {
         let connection = try connected(until: deadline, meanwhile)
         let group = try known ?? run(requests, on: connection, until: deadline)
         // What the bodies took is not the server's.
-        let answer = max(deadline, known == nil ? .now + limit / 2 : deadline)
+        if known == nil { answer = max(deadline, .now + limit / 2) }
         // A quarter is left to find out what has become of a commit of which the answer does not come.
         try commit(group, isOpen: known == nil, on: connection, until: .now + (answer - .now) * 0.75)
         hub.send(group.requests, group.operations)
@@ -96,7 +105,7 @@ final class PostgreSQLCommitter: Sendable {
         guard ContinuousClock.now < deadline else { throw error }
       } catch Setback.lostDuring(let error) {
         drop()
-        if try isCommitted(until: deadline, after: error, meanwhile) { return hub.send(.everything) }
+        if try isCommitted(until: answer, after: error, meanwhile) { return hub.send(.everything) }
       } catch Setback.conflict(let failure) {
         attempt += 1
         guard attempt < Self.maximumAttempts, ContinuousClock.now < deadline else {
@@ -156,6 +165,8 @@ final class PostgreSQLCommitter: Sendable {
         throw Setback.fencedOff
       }
     } catch let failure as PostgreSQLFailure {
+      // `read_only_sql_transaction`: the server has refused it, and another one may take it.
+      if failure.sqlState == "25006" { throw Setback.lostBefore(error(failure)) }
       if failure.isConnectionLost { throw Setback.lostDuring(error(failure)) }
       if isOpen { drop() }
       // `division_by_zero`: see ``PostgreSQLStatement/fence``.
@@ -180,7 +191,8 @@ final class PostgreSQLCommitter: Sendable {
 
   /// Whether the commit has happened of which the answer was lost. If not, it never will.
   private func isCommitted(
-    until deadline: ContinuousClock.Instant, after cause: any Error, _ meanwhile: @escaping () -> Void
+    until deadline: ContinuousClock.Instant, after cause: any Error,
+    _ meanwhile: @escaping () throws -> Void
   ) throws -> Bool {
     let expected = state.withLock { $0.epoch } + 1
     do {
@@ -199,13 +211,14 @@ final class PostgreSQLCommitter: Sendable {
 
   /// The connection, on which the row has been claimed.
   private func connected(
-    until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () -> Void
+    until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     let (current, epoch) = state.withLock { ($0.connection, $0.epoch) }
-    if let current {
+    if let current, !current.hasEnded {
       current.meanwhile = meanwhile
       return current
     }
+    drop()
     while true {
       let connection = try connector.connect(until: deadline, meanwhile: meanwhile)
       do {
@@ -213,7 +226,9 @@ final class PostgreSQLCommitter: Sendable {
           [.init(.claim, writer.parameter, .number(epoch))]
             + (epoch == 0 ? [.init(.forgetOthers, writer.parameter)] : []),
           until: deadline)
-        guard let claimed = try results.first?.number(0, 0) else { throw Setback.fencedOff }
+        guard let claimed = try results.first?.number(0, 0) else {
+          throw StorageError(.io, "\(connector.address) has not said what the epoch is.")
+        }
         state.withLock { ($0.connection, $0.epoch) = (connection, claimed) }
         return connection
       } catch let failure as PostgreSQLFailure {
@@ -234,8 +249,8 @@ final class PostgreSQLCommitter: Sendable {
   /// Makes the place if it is not there.
   ///
   /// - Throws: `StorageError` with code `unsupported` if it is another program's, and others.
-  func open(until deadline: ContinuousClock.Instant) throws {
-    let connection = try connector.connect(until: deadline, isPatient: false)
+  func open(until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void) throws {
+    let connection = try connector.connect(until: deadline, isPatient: false, meanwhile: meanwhile)
     do {
       let place = connector.place
       guard try !isThere(place, connection, until: deadline) else { return }

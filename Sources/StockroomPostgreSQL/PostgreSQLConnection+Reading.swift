@@ -111,13 +111,15 @@ extension PostgreSQLConnection {
 }
 
 extension KeyRange {
-  /// A cursor over the range. What has another prefix comes behind it.
+  /// A cursor over the range.
   func declaration(limit: Int) -> PostgreSQLConnection.Step {
-    // Behind every key, of which the bytes are UTF-8.
-    let end = PostgreSQLParameter(bytes: [0xFF])
+    let start = Array((prefix ?? "").utf8)
+    // Behind every key that begins so: the byte is in no UTF-8.
+    let end = start + [0xFF]
+    let last = upTo.map { Array($0.value.utf8) }.flatMap { $0.lexicographicallyPrecedes(end) ? $0 : nil }
     return PostgreSQLConnection.Step(
-      .declareRange, PostgreSQLParameter(bytes: Array((prefix ?? "").utf8)),
-      after.map { .key($0) } ?? PostgreSQLParameter(bytes: []), upTo.map { .key($0) } ?? end,
+      .declareRange, PostgreSQLParameter(bytes: start),
+      after.map { .key($0) } ?? PostgreSQLParameter(bytes: []), PostgreSQLParameter(bytes: last ?? end),
       .number(Int64(limit)))
   }
 }

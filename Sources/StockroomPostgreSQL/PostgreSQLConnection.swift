@@ -195,6 +195,16 @@ final class PostgreSQLConnection: @unchecked Sendable {
     return ready
   }
 
+  /// Whether the server has ended the connection while nothing was asked of it. Does not wait.
+  var hasEnded: Bool {
+    // The first call may take in the server's farewell, the second one finds the end behind it.
+    for _ in 0..<2 where !isLost {
+      guard PostgreSQLSocket.isReadable(PQsocket(handle)) else { return false }
+      if PQconsumeInput(handle) == 0 { isLost = true }
+    }
+    return isLost
+  }
+
   /// Does without the connection from now on: it is in the middle of something.
   func discard() { isLost = true }
 

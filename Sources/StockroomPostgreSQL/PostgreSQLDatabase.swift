@@ -29,7 +29,7 @@ final class PostgreSQLDatabase: Sendable {
   func open() async throws {
     try Task.checkCancellation()
     let deadline = ContinuousClock.now + connector.settings.timeLimit
-    try await writers.run { [committer] in try committer.open(until: deadline) }
+    try await writers.run { [committer] flag in try committer.open(until: deadline, meanwhile: flag.check) }
   }
 
   /// Lets `body` read while the database is open.
@@ -72,10 +72,9 @@ final class PostgreSQLDatabase: Sendable {
   func close() async throws {
     try await gate.close {
       hub.finish()
-      try await DedicatedThread.runOnce { [self] in
-        committer.forget()
-        release()
-      }
+      // Behind a write whose caller has given up, and which still has the connection.
+      try await writers.run { [committer] _ in committer.forget() }
+      try await DedicatedThread.runOnce { [self] in release() }
     }
   }
 

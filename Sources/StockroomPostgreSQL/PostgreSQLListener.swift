@@ -35,7 +35,13 @@ final class PostgreSQLListener: Sendable {
         return (false, !state.isRunning)
       }
       if isListening { call.end(.success(())) }
-      if isFirst { try thread.enqueue { self.run() } }
+      guard isFirst else { return }
+      do {
+        try thread.enqueue { self.run() }
+      } catch {
+        state.withLock { $0.isRunning = false }
+        failWaiting(error)
+      }
     }
   }
 
@@ -71,7 +77,8 @@ final class PostgreSQLListener: Sendable {
         defer { state.withLock { $0.isListening = false } }
         try receive(on: connection)
       } catch {
-        failWaiting(error)
+        // One who subscribes at the moment at which nobody wanted the connection any more waits for the next.
+        if !(error is CancellationError) { failWaiting(error) }
         signal.wait(for: nil, atMost: .milliseconds(250))
       }
     }

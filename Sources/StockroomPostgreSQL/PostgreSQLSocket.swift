@@ -13,6 +13,12 @@ enum PostgreSQLSocket {
   /// How long a wait lasts before the calls that wait too are looked at.
   private static let slice = Duration.milliseconds(50)
 
+  /// Whether something has come on the socket, its end included. Does not wait.
+  static func isReadable(_ socket: Int32) -> Bool {
+    var descriptor = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+    return poll(&descriptor, 1, 0) > 0
+  }
+
   /// Waits until the socket can be read, or written too.
   ///
   /// - Parameters:

@@ -10,7 +10,7 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   // Writers: see ``PostgreSQLCommitter``.
   case claim, forget, forgetOthers, fence, lockShared, lockExclusively
   // Changes.
-  case removeAll, lockRows, remove, write, writeWithTimes, fencedRemove, fencedWrite, fencedWriteOfOne, notify
+  case removeAll, lockRows, remove, write, writeWithTimes, fencedWrite, fencedWriteOfOne, notify
   // Reads.
   case value, values, times, existing, entriesOfKeys, count
   // Reads of many rows, in portions.
@@ -25,8 +25,7 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   /// Whether it is used so often that it is worth preparing.
   var isPrepared: Bool {
     switch self {
-    case .fence, .lockShared, .lockExclusively, .lockRows, .remove, .write, .writeWithTimes, .fencedRemove,
-      .fencedWrite,
+    case .fence, .lockShared, .lockExclusively, .lockRows, .remove, .write, .writeWithTimes, .fencedWrite,
       .fencedWriteOfOne, .notify, .value, .values, .times, .existing, .entriesOfKeys:
       true
     default: false
@@ -93,7 +92,8 @@ struct PostgreSQLStatements: Sendable {
       """
       INSERT INTO \(commits) AS writer (writer, epoch, used) VALUES ($1::bytea, $2::bigint + 2, now())
       ON CONFLICT (writer) DO UPDATE
-      SET epoch = CASE WHEN writer.epoch = $2::bigint + 1 THEN writer.epoch ELSE $2::bigint + 2 END, used = now()
+      SET epoch = CASE WHEN writer.epoch = $2::bigint + 1 THEN writer.epoch
+        ELSE greatest(writer.epoch, $2::bigint + 2) END, used = now()
       RETURNING epoch
       """
     case .forget: "DELETE FROM \(commits) WHERE writer = $1::bytea"
@@ -111,7 +111,13 @@ struct PostgreSQLStatements: Sendable {
 
     case .removeAll: "DELETE FROM \(entries)"
     case .lockRows: "SELECT FROM \(entries) WHERE key = ANY ($1::bytea[]) ORDER BY key FOR UPDATE"
-    case .remove: remove("$1", fencedBy: nil, place)
+    case .remove:
+      // In byte order of keys too.
+      """
+      DELETE FROM \(entries) AS entry USING (
+        SELECT old.key FROM \(entries) AS old WHERE old.key = ANY ($1::bytea[]) ORDER BY old.key FOR UPDATE
+      ) AS locked WHERE entry.key = locked.key
+      """
     case .write: write("$1", "$2", fencedBy: nil, place)
     case .writeWithTimes:
       // As `write`, but with the times given, or that of the commit where they are null. Of rows that are there already, those
@@ -128,11 +134,6 @@ struct PostgreSQLStatements: Sendable {
         created = CASE WHEN excluded.key = ANY ($5::bytea[]) THEN entry.created ELSE excluded.created END,
         updated = CASE WHEN excluded.key = ANY ($5::bytea[]) THEN greatest(entry.updated, excluded.updated)
           ELSE excluded.updated END
-      """
-    case .fencedRemove:
-      """
-      WITH \(fence(place)), removed AS (\(remove("$3", fencedBy: "fence", place)))
-      SELECT (SELECT count(*) FROM fence), \(notify("$4", place))
       """
     case .fencedWrite:
       """
@@ -236,19 +237,6 @@ struct PostgreSQLStatements: Sendable {
     ON CONFLICT (key) DO UPDATE
     SET value = excluded.value, updated = greatest(entry.updated, excluded.updated)
     """
-
-  /// In byte order of keys too.
-  private static func remove(
-    _ keys: String, fencedBy fence: String?, _ place: PostgreSQLNamespace
-  ) -> String {
-    let entries = place.table("entries")
-    return """
-      DELETE FROM \(entries) AS entry USING (
-        SELECT old.key FROM \(entries) AS old\(fence.map { ", \($0)" } ?? "")
-        WHERE old.key = ANY (\(keys)::bytea[]) ORDER BY old.key FOR UPDATE OF old
-      ) AS locked WHERE entry.key = locked.key
-      """
-  }
 }
 
 /// How many rows are fetched at a time, so that they take little memory, and few of them need few round trips.

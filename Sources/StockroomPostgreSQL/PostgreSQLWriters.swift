@@ -11,9 +11,10 @@ final class PostgreSQLWriters: Sendable {
   private struct State {
     var waiting: [Write] = []
     var isBusy = false
-    /// Those that are being committed.
+    /// Those that are being committed, or wait for the connection.
     var underWay: [PostgreSQLCall<Void>] = []
     var lastCount = 1
+    var isStopped = false
   }
 
   private let committer: PostgreSQLCommitter
@@ -45,24 +46,44 @@ final class PostgreSQLWriters: Sendable {
     }
   }
 
-  /// Does the work on the writing thread.
-  func run<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
-    try await thread.run(work)
+  /// Does the work on the writing thread. It looks at the flag now and then.
+  func run<Result: Sendable>(
+    _ work: @escaping @Sendable (CancellationFlag) throws -> Result
+  ) async throws -> Result {
+    try await thread.runCancellably(work)
   }
 
-  /// Ends the thread. Nobody waits for a write any more.
-  func close() { thread.stop() }
+  /// Ends the thread, and what it does: nobody waits for a write any more.
+  func close() {
+    state.withLock { $0.isStopped = true }
+    thread.stop()
+  }
 
   // MARK: On the thread
 
   private func commitAll() {
-    while let group = nextGroup() {
-      let writes = group.filter { $0.call.begin() }
-      if writes.isEmpty { continue }
-      state.withLock { $0.underWay = writes.map(\.call) }
-      commit(writes)
+    while let next = nextGroup() {
+      let group = next.filter { $0.call.takeTurn() }
+      if group.isEmpty { continue }
+      state.withLock { $0.underWay = group.map(\.call) }
+      connectAndCommit(group)
       state.withLock { $0.underWay = [] }
     }
+  }
+
+  private func connectAndCommit(_ group: [Write]) {
+    do {
+      // A call that ends before there is a connection has sent nothing, and is left out.
+      try committer.connect(until: group.map(\.call.deadline).min() ?? .now) { [self] in
+        try lookAround()
+        if !group.contains(where: { $0.call.isWanted }) { throw CancellationError() }
+      }
+    } catch {
+      for write in group { write.call.fail(error) }
+      return
+    }
+    let writes = group.filter { $0.call.begin() }
+    if !writes.isEmpty { commit(writes) }
   }
 
   private func nextGroup() -> [Write]? {
@@ -92,7 +113,7 @@ final class PostgreSQLWriters: Sendable {
 
   private func commit(_ requests: [WriteRequest], before writes: [Write]) throws {
     let deadline = writes.map(\.call.deadline).min() ?? .now
-    try committer.commit(requests, until: deadline) { [self] in endOverdueCalls() }
+    try committer.commit(requests, until: deadline) { [self] in try lookAround() }
     // The caller of one that was given up does not know of its change, though it is the origin.
     if writes.contains(where: { !$0.call.isWanted }) { committer.reportUnknownChanges() }
   }
@@ -103,8 +124,12 @@ final class PostgreSQLWriters: Sendable {
     return ![.valueTooLarge, .diskFull, .io, .unsupported].contains(code)
   }
 
-  private func endOverdueCalls() {
-    let (waiting, underWay) = state.withLock { ($0.waiting, $0.underWay) }
+  /// Ends overdue calls.
+  ///
+  /// - Throws: `CancellationError` if nobody waits for a write any more.
+  private func lookAround() throws {
+    let (waiting, underWay, isStopped) = state.withLock { ($0.waiting, $0.underWay, $0.isStopped) }
+    if isStopped { throw CancellationError() }
     for write in waiting { write.call.endIfDue() }
     for call in underWay { call.endIfDue() }
   }

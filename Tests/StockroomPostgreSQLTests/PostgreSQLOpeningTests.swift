@@ -37,8 +37,10 @@ struct PostgreSQLOpeningTests {
     "A connection string that cannot be read is refused, and not shown",
     arguments: [
       "password=secret host", "postgresql://me:secret@[::1/db", "nonsense=secret",
-      "host=a,b port=1,2,3 password=secret",
-      "secret\0",
+      "host=a,b port=1,2,3 password=secret", "secret\0",
+      // libpq would take a part of the password for the host, the port or the database.
+      "postgresql://me:a@secret@localhost/db", "postgresql://me:a/secret@localhost/db",
+      "postgres://me:secret/a@localhost/db?sslmode=disable",
     ])
   func malformed(connection: String) async throws {
     let error = try #require(await error(connection))
