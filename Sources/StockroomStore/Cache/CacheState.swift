@@ -32,6 +32,8 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
   /// Keys, or all of them, whose stored value is being changed without an assignment.
   private var changing: Set<EncodedKey> = []
   private var allAreChanging = false
+  /// Keys that others have changed while a change of them was being written.
+  var overtaken: Set<EncodedKey> = []
   private var reads: [EncodedKey: Reads] = [:]
 
   var loads = SingleFlightLoads<Value>()
@@ -129,6 +131,7 @@ extension CacheState {
   mutating func forget(_ keys: [EncodedKey]) {
     for key in keys {
       reads[key]?.changes += 1
+      if isBeingWritten(key) { overtaken.insert(key) }
       if !unwritten.contains(key) { memory.remove(key) }
     }
   }
@@ -136,7 +139,13 @@ extension CacheState {
   /// Forgets all stored values. O(N).
   mutating func forgetAll() {
     noteChangeOfAll()
+    overtaken.formUnion(changing)
+    for key in assigned.keys where isBeingWritten(key) { overtaken.insert(key) }
     clearMemory()
+  }
+
+  private func isBeingWritten(_ key: EncodedKey) -> Bool {
+    changing.contains(key) || assigned[key]?.isQueued == false
   }
 
   /// Queues the failed writes again.

@@ -60,13 +60,16 @@ extension PersistentCache {
   }
 
   private func write(_ batch: [QueuedWrite<Item>]) async {
+    if batch.isEmpty { return }
+    // Before anything is written, so that no later change of others is missed.
+    await core.followIfNeeded()
     var changes = withState { state in batch.compactMap { state.begin($0) } }
     guard !changes.isEmpty else { return }
     for index in changes.indices { encode(&changes[index]) }
     await apply(&changes)
     await enforceStorageLimit(after: changes)
     let ended = changes
-    withState { state in for change in ended { state.end(change) } }
+    withState { $0.end(ended) }
     for change in ended {
       guard let acknowledgement = change.acknowledgement else { continue }
       if let failure = change.failure {

@@ -57,8 +57,15 @@ extension CacheState {
     }
   }
 
-  /// Ends a change that succeeded or failed.
-  mutating func end(_ change: CacheChange<Item>) {
+  /// Ends the changes of a batch, which succeeded or failed.
+  mutating func end(_ changes: [CacheChange<Item>]) {
+    for change in changes { end(change) }
+    // What others have written over them is in storage only.
+    for key in overtaken where !unwritten.contains(key) { memory.remove(key) }
+    overtaken = []
+  }
+
+  private mutating func end(_ change: CacheChange<Item>) {
     let key = change.key
     if change.acknowledgement != nil {
       endChanging(key)

@@ -61,8 +61,12 @@ extension Store {
   func readPendingChange() async {
     let pending = exchange(&pendingChange, with: .none)
     do {
-      // What is loaded now contains it.
-      if itemsState != .current { return try await ensureLoaded() }
+      if itemsState != .current {
+        // A load that begins now contains it. One that is under way may have read what was before.
+        let mayLackIt = load != nil
+        try await ensureLoaded()
+        if !mayLackIt { return }
+      }
       switch pending {
       case .none: break
       case .keys(let keys): try await apply(stateOf: keys)
@@ -70,7 +74,7 @@ extension Store {
       }
     } catch {
       // `loadingState` reports it if loading fails. The next change of anybody tries again.
-      itemsState = .stale
+      if itemsState == .current { itemsState = .stale }
     }
   }
 

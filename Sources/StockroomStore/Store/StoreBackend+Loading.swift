@@ -89,12 +89,16 @@ extension StoreBackend {
   func item(in entry: StorageEntry) throws(StorageError) -> (key: CacheKey, item: Item) {
     let item = try decoded(entry)
     let key = CacheKey(identifier: identifier(item))
-    guard key == entry.key else {
-      throw StorageError(
-        .decodingFailed, "The entry \(entry.key) contains an item whose identifier has the key \(key).")
-    }
+    try verify(key, in: entry.key)
     if codec.isOld(entry.data) { versions.noteOld(key) }
     return (key, item)
+  }
+
+  /// Throws unless the key of an item is that of the entry in which it is.
+  func verify(_ key: CacheKey, in entry: CacheKey) throws(StorageError) {
+    if key == entry { return }
+    throw StorageError(
+      .decodingFailed, "The entry \(entry) contains an item whose identifier has the key \(key).")
   }
 
   /// Numbers the entries if the engine does not, or not in ascending order. Returns whether the engine has.

@@ -67,6 +67,7 @@ extension StoreBackend {
     guard let stored else { return Batch() }
     var item = try decoded(stored, of: update.key)
     let before = identifier(item)
+    try verify(CacheKey(identifier: before), in: update.key)
     try update.change(&item)
     let after = identifier(item)
     guard after.utf8.elementsEqual(before.utf8) else {

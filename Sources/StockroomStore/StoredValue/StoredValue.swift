@@ -180,6 +180,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
 
   /// As ``update(_:)``, for a closure that returns false if it has changed nothing.
   func updateIfNeeded(_ body: (inout Item) throws -> Bool) throws {
+    watchIfNeeded()
     var change = ObservedValue<Item>.Change()
     defer { observed.report(change) }
     try UserDefaultsWriter.shared.write(entry) {
@@ -191,8 +192,13 @@ public final class StoredValue<Item: StorableItem>: Sendable {
 
   /// Updates the value to the stored content, which other code may have changed.
   private func refreshAndReport() {
-    if !observed.hasBeenRead { entry.watch { UserDefaultsWriter.shared.refreshAll() } }
+    watchIfNeeded()
     observed.report(observed.take { entry.content })
+  }
+
+  /// From the first use on, others' changes are heard of.
+  private func watchIfNeeded() {
+    if !observed.hasBeenRead { entry.watch { UserDefaultsWriter.shared.refreshAll() } }
   }
 }
 

@@ -3,6 +3,7 @@ import StockroomCore
 import StockroomEngines
 import StockroomMemory
 @testable import StockroomStore
+import StockroomTestSupport
 import TestFixtures
 import Testing
 
@@ -50,6 +51,43 @@ import Testing
     // Without telling the cache: were its own write forgotten, it would be read again.
     try await ChangeOrigin.$current.withValue(cache.core.origin) { try await engine.removeAllData() }
     #expect(try await cache["a"] == 1)
+  }
+
+  @Test("A cache that has only written follows as well", .timeLimit(.minutes(10)))
+  func onlyWritten() async throws {
+    let engine = MemoryStorageEngine()
+    let one = PersistentCache<String, Int>(storage: engine)
+    let two = PersistentCache<String, Int>(storage: engine)
+    try await one.store(1, forKey: "a")
+    try await two.store(2, forKey: "a")
+    try await wait { try await one["a"] == 2 }
+  }
+
+  @Test(
+    "What others write before a cache has ended its own write does not come back", .timeLimit(.minutes(10)),
+    arguments: [true, false])
+  func overtaken(assigning: Bool) async throws {
+    let engine = MemoryStorageEngine()
+    let held = FailingStorageEngine(engine)
+    let one = PersistentCache<String, Int>(storage: held, storageLimit: CacheLimit(entries: 100))
+    let two = PersistentCache<String, Int>(storage: engine)
+    try await two.store(0, forKey: "other")
+    #expect(try await one["other"] == 0)
+    // The first write of all reads how much is stored, once it has been committed.
+    held.hold { ![.apply, .read, .changes].contains($0.method) }
+    let write = Task {
+      if assigning { one.assign(1, forKey: "a") } else { try await one.store(1, forKey: "a") }
+      try await one.sync()
+    }
+    try await held.waitForHeldCalls()
+    try await two.store(2, forKey: "a")
+    try await two.removeValue(forKey: "other")
+    // That is told after the change of "a".
+    let other = try EncodedKey("other")
+    try await wait { one.valueInMemory(other) == nil }
+    held.release()
+    try await write.value
+    #expect(try await one["a"] == 2)
   }
 
   @Test("A stored value becomes what others store", .timeLimit(.minutes(10)), arguments: engines)

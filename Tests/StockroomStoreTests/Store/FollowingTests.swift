@@ -1,8 +1,9 @@
 import Foundation
 import StockroomCore
 import StockroomEngines
+import StockroomLayers
 import StockroomMemory
-import StockroomStore
+@testable import StockroomStore
 import TestFixtures
 import Testing
 
@@ -154,6 +155,22 @@ import Testing
     #expect(store.items.map(\.id) == ["a", "b"])
   }
 
+  @Test("What others change while the items are being loaded is not lost", .timeLimit(.minutes(10)))
+  func changeWhileLoading() async throws {
+    let engine = HeldAfterReading(base: MemoryStorageEngine())
+    let store = Store<Note>(loadingInBackground: engine)
+    await engine.waitUntilRead()
+    let (key, data) = (CacheKey(verbatim: "a"), try JSONEncoder().encode(Note(id: "a")))
+    // Told here, so that it is certain when: the feed leaves it out.
+    try await ChangeOrigin.$current.withValue(store.backend.origin) {
+      try await engine.base.write(data, key: key)
+    }
+    store.note(.keys([key]))
+    try await wait { if case .none = store.pendingChange { true } else { false } }
+    engine.release()
+    try await wait { store.items.map(\.id) == ["a"] }
+  }
+
   @Test("The key of a hashed identifier is free once others have removed the entry")
   func hashedIdentifier() async throws {
     let engine = MemoryStorageEngine()
@@ -165,4 +182,24 @@ import Testing
     try await store.insert(Note(id: key.value))
     #expect(store.items.map(\.id) == [key.value])
   }
+}
+
+/// An engine that holds what it has read until it is released.
+private struct HeldAfterReading: StorageLayer {
+  let base: MemoryStorageEngine
+  private let hasRead = AsyncStream.makeStream(of: Never.self)
+  private let isReleased = AsyncStream.makeStream(of: Never.self)
+
+  init(base: MemoryStorageEngine) { self.base = base }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try await base.readAllEntries()
+    hasRead.continuation.finish()
+    for await _ in isReleased.stream {}
+    return entries
+  }
+
+  func waitUntilRead() async { for await _ in hasRead.stream {} }
+
+  func release() { isReleased.continuation.finish() }
 }

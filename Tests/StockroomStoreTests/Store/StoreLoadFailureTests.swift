@@ -51,6 +51,23 @@ import Testing
     #expect(try await agree(store, base))
   }
 
+  @Test(
+    "As long as nothing has been loaded events begin with that, whatever others change",
+    .timeLimit(.minutes(10)))
+  func eventsBeforeLoading() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    engine.failEveryCall(where: { $0.method == .readAllEntries })
+    let store = Store<Note>(loadingInBackground: engine)
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    engine.resetCalls()
+    try await Store<Note>(storage: base).insert(Note(id: "a"))
+    while !engine.calls.contains(where: { $0.method == .readAllEntries }) { await Task.yield() }
+    // The load that the change has begun ends after that.
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    #expect(await first(1, of: store.events).map(\.operation) == [.initialized])
+  }
+
   @Test("A change that waits for a load that fails retries the load")
   func changeLoadsAgain() async throws {
     let base = MemoryStorageEngine()

@@ -23,6 +23,12 @@ import Testing
     #expect(store.unreadableEntries.map(\.key) == [broken, foreign])
     #expect(store.unreadableEntries.allSatisfy { $0.error.code == .decodingFailed })
     #expect(store.unreadableEntries[0].error.description.contains("note 2"))
+    // Nor does an update of it write over the item.
+    let error = await #expect(throws: StorageError.self) {
+      try await store.update("foreign") { $0.text = "!" }
+    }
+    #expect(error?.code == .decodingFailed)
+    #expect(try await engine.keyExists(CacheKey(verbatim: "other")) == false)
     try await store.insert(Note(id: "x"))
     try await store.remove(Note(id: "note 0"))
     #expect(try await engine.read(key: broken) == Data("{".utf8))

@@ -73,6 +73,16 @@
       #expect(await values.next() == 2)
     }
 
+    @Test("So does one whose first use was an update", .timeLimit(.minutes(10)))
+    func doorbellAfterUpdate() async throws {
+      let value = try number()
+      try value.update { $0 = 1 }
+      var values = value.values.makeAsyncIterator()
+      #expect(await values.next() == 1)
+      await set(2)
+      #expect(await values.next() == 2)
+    }
+
     private func set(_ number: Int) async {
       await #expect(processExitsWith: .success) {
         [suiteName = defaults.suiteName as String, number = number as Int] in
