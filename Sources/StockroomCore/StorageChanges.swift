@@ -25,6 +25,15 @@ public struct StorageChanges: AsyncSequence, Sendable {
   private let subscription: Subscription
   /// Whose changes the stream leaves out.
   package let origin: ChangeOrigin?
+  /// What a change becomes when it is received.
+  private let transform: Transform?
+
+  fileprivate typealias Transform = @Sendable (StorageChange) -> StorageChange?
+
+  private init(_ subscription: Subscription, leavingOut origin: ChangeOrigin?, _ transform: Transform? = nil)
+  {
+    (self.subscription, self.origin, self.transform) = (subscription, origin, transform)
+  }
 
   /// A stream and what feeds it, for engines of your own.
   ///
@@ -35,29 +44,50 @@ public struct StorageChanges: AsyncSequence, Sendable {
     keyLimit: Int = defaultKeyLimit, leavingOut origin: ChangeOrigin? = nil
   ) -> (changes: StorageChanges, continuation: Continuation) {
     let buffer = ChangeBuffer(keyLimit: keyLimit)
-    let changes = StorageChanges(subscription: Subscription(buffer), origin: origin)
+    let changes = StorageChanges(Subscription(buffer), leavingOut: origin)
     return (changes, Continuation(buffer: buffer))
   }
 
+  /// The stream of what `transform` makes of each change when it is received; without those of which it makes nil. It takes the place
+  /// of this one.
+  package func mapping(_ transform: @escaping @Sendable (StorageChange) -> StorageChange?) -> StorageChanges {
+    let first = self.transform
+    return StorageChanges(subscription, leavingOut: origin) { change in
+      (first.map { $0(change) } ?? change).flatMap(transform)
+    }
+  }
+
   /// What has come and has not been received, without waiting for more: nil if there is nothing.
-  package func takePending() -> StorageChange? { subscription.buffer.takePending() }
+  package func takePending() -> StorageChange? {
+    let change = subscription.buffer.takePending()
+    return transform.map { change.flatMap($0) } ?? change
+  }
 
   /// Whether nothing more comes, and all that came has been received.
   package var hasEnded: Bool { subscription.buffer.hasEnded }
 
   /// An iterator over the changes since the stream was made, or since another iterator of it has received the last one.
-  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
+  public func makeAsyncIterator() -> AsyncIterator {
+    AsyncIterator(subscription: subscription, transform: transform)
+  }
 
   /// Waits for changes.
   public struct AsyncIterator: AsyncIteratorProtocol {
     fileprivate let subscription: Subscription
+    fileprivate let transform: Transform?
 
     /// The next change, or nil once the stream has ended or the task has been cancelled.
-    public mutating func next() async -> StorageChange? { await subscription.buffer.next() }
+    public mutating func next() async -> StorageChange? {
+      while let change = await subscription.buffer.next() {
+        guard let transform else { return change }
+        if let mapped = transform(change) { return mapped }
+      }
+      return nil
+    }
 
     /// As ``next()``.
     public mutating func next(isolation actor: isolated (any Actor)?) async -> StorageChange? {
-      await subscription.buffer.next()
+      await next()
     }
   }
 

@@ -68,7 +68,8 @@ extension ValueLayer {
   /// Reads and decodes one value.
   public func read(key: CacheKey) async throws -> Data? {
     guard let stored = try await base.read(key: key) else { return nil }
-    return try await decoded(stored, key)
+    // Without a call that could suspend: in front of a fast engine that costs as much as decoding some hundred bytes.
+    return isShort(stored) ? try decoding(stored, key) : try await decoded(stored, key)
   }
 
   /// Reads and decodes the values.
@@ -137,8 +138,10 @@ extension ValueLayer {
     try naming(place) { try decode(stored, key: key) }
   }
 
+  private func isShort(_ stored: Data) -> Bool { decodedCount(of: stored) <= longestValueInPlace }
+
   private func decoded(_ stored: Data, _ key: CacheKey) async throws -> Data {
-    if decodedCount(of: stored) <= longestValueInPlace { return try decoding(stored, key) }
+    if isShort(stored) { return try decoding(stored, key) }
     return try await onAnotherThread { try decoding(stored, key) }
   }
 

@@ -28,6 +28,9 @@ struct CachedEngineTests {
   func keeps() async throws {
     try await base.write(value, key: key)
     let engine = base.cached(limit: .unlimited)
+    // Nothing is kept before the first read has subscribed.
+    _ = try await engine.read(key: .init("first"))
+    base.resetCalls()
     for _ in 0..<3 {
       #expect(try await engine.read(key: key) == value)
       #expect(try await engine.read(key: .init("absent")) == nil)
@@ -154,7 +157,7 @@ struct CachedEngineTests {
   func limits() async throws {
     let keys = (0..<4).map { CacheKey(verbatim: "\($0)") }
     try await base.write(keys.map { ($0, Data(repeating: 1, count: 100)) })
-    for limit in [CacheLimit(entries: 2), CacheLimit(bytes: 250)] {
+    for limit in [CacheLimit(entries: 2), CacheLimit(bytes: 500)] {
       let engine = base.cached(limit: limit)
       for key in keys { _ = try await engine.read(key: key) }
       base.resetCalls()
@@ -164,6 +167,57 @@ struct CachedEngineTests {
     let engine = base.cached(limit: CacheLimit(bytes: 99))
     for _ in 0..<2 { _ = try await engine.read(key: keys[0]) }
     #expect(base.calls.count { $0.keys == [keys[0]] && $0.method == .read } >= 3)
+  }
+
+  @Test("A limit of bytes bounds the number of absent keys and empty values too")
+  func limitsAbsent() async throws {
+    let keys = (0..<1_000).map { CacheKey(verbatim: "\($0)") }
+    try await base.write(keys.prefix(500).map { ($0, Data()) })
+    let engine = base.cached(limit: CacheLimit(bytes: 10_000))
+    for key in keys { _ = try await engine.read(key: key) }
+    base.resetCalls()
+    for key in keys.reversed() { _ = try await engine.read(key: key) }
+    #expect(900..<1_000 ~= readCount)
+  }
+
+  @Test(
+    "In front of a layer with a feed of its own, what the layer acknowledged is read, and after its end nothing"
+  )
+  func mappedFeeds() async throws {
+    let layers: [any StorageEngine] = [
+      try MemoryStorageEngine().namespaced("n"), try MemoryStorageEngine().checksummedWithInventory(),
+      MemoryStorageEngine().cached(limit: .unlimited),
+    ]
+    for layer in layers { try await readsNothingOld(layer) }
+    let error = await #expect(throws: StorageError.self) {
+      let layer = try MemoryStorageEngine().namespaced("n")
+      let engine = layer.cached(limit: .unlimited)
+      for _ in 0..<2 { _ = try await engine.read(key: key) }
+      try await layer.close()
+      _ = try await engine.read(key: key)
+    }
+    #expect(error?.code == .closed)
+  }
+
+  private func readsNothingOld(_ layer: some StorageEngine) async throws {
+    let engine = layer.cached(limit: .unlimited)
+    for number in 0..<100 {
+      let value = Data("\(number)".utf8)
+      try await layer.write(value, key: key)
+      #expect(try await engine.read(key: key) == value)
+    }
+  }
+
+  @Test("A read does not wait for the feed to begin before it asks the engine below")
+  func subscribesMeanwhile() async throws {
+    try await base.write(value, key: key)
+    let engine = base.cached(limit: .unlimited)
+    base.hold { $0.method == .changes }
+    async let first = engine.read(key: key)
+    try await base.waitForHeldCalls()
+    while readCount == 0 { await Task.yield() }
+    base.release()
+    #expect(try await first == value)
   }
 
   @Test("Without a feed nothing is kept; once it has failed to begin it is tried again")

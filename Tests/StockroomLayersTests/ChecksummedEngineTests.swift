@@ -195,6 +195,26 @@ struct InventoryEngineTests {
     await expectCorrupted { _ = try await base.checksummedWithInventory().allKeys() }
   }
 
+  @Test("What was written beside the inventory makes it corrupted, and traps nothing")
+  func countsBeyondItsRange() async throws {
+    let engine = try base.checksummedWithInventory()
+    #expect(try await engine.read(key: keys[0]) == nil)
+    try await base.write(value, key: keys[0])
+    await expectCorrupted { try await engine.remove(key: keys[0]) }
+
+    let most = withUnsafeBytes(of: (Int64.max.littleEndian, Int64(0), Int64(0))) { Data("I".utf8) + $0 }
+    try await base.checksummed().write(most, key: inventoryKey())
+    await expectCorrupted { try await engine.write(value, key: keys[1]) }
+    #expect(try await base.keyExists(keys[1]) == false)
+  }
+
+  /// Where an inventory is kept in a place.
+  private func inventoryKey() async throws -> CacheKey {
+    let base = MemoryStorageEngine()
+    try await base.checksummedWithInventory().write(value, key: keys[0])
+    return try #require(try await base.allKeys().first { $0 != keys[0] })
+  }
+
   @Test("A body that throws, or only reads, leaves the inventory as it is")
   func undone() async throws {
     struct Undone: Error {}

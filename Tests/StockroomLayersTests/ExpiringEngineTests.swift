@@ -199,7 +199,7 @@ struct ExpiringEngineTests {
       let directory = try TemporaryDirectory()
       try await sweep(SQLiteStorageEngine(directory: directory.directory))
     case "memory": try await sweep(base)
-    default: try await sweep(WithoutScans(base: base))
+    default: try await sweep(Lacking(base: base, capabilities: .orderedScans))
     }
   }
 
@@ -227,6 +227,35 @@ struct ExpiringEngineTests {
     #expect(try await Set(base.allKeys()) == Set(keys.prefix(100)))
     var changes = feed.makeAsyncIterator()
     #expect(await changes.next() == .keys(Set(keys.dropFirst(100))))
+  }
+
+  @Test("Without transactions what is alive is overwritten, and only what has expired is written as new")
+  func withoutTransactions() async throws {
+    let engine = Lacking(base: base, capabilities: .transactions)
+      .expiring(after: .seconds(60), clock: clock.clock)
+    let other = CacheKey(verbatim: "other")
+    try await engine.write(value, key: key)
+    try await engine.write(value, key: other, expiresAfter: nil)
+    let before = try #require(try await engine.createdAt(key: other))
+    clock.advance(60)
+    try await engine.write([(key, value), (other, value), (key, Data("last".utf8))], expiresAfter: nil)
+    #expect(try await engine.createdAt(key: other) == before)
+    #expect(try await engine.readAllEntries().map(\.key) == [other, key])
+    #expect(try await engine.read(key: key) == Data("last".utf8))
+  }
+
+  @Test("Who has expired entries removed hears of it, as everybody does: it is nobody's change")
+  func feedOfExpired() async throws {
+    let (engine, origin) = (engine(), ChangeOrigin())
+    let old = (0..<100).map { CacheKey(verbatim: "old\($0)") }
+    try await ChangeOrigin.$current.withValue(origin) {
+      var changes = try await engine.changes().makeAsyncIterator()
+      try await engine.write(old.map { ($0, value) })
+      clock.advance(60)
+      try await engine.removeExpired()
+      try await ChangeOrigin.$current.withValue(nil) { try await engine.write(value, key: key) }
+      #expect(await changes.next() == .keys(Set(old + [key])))
+    }
   }
 
   @Test("What cannot be removed at the moment fails no write")
@@ -266,8 +295,12 @@ struct ExpiringEngineTests {
   }
 }
 
-/// An engine without ordered scans.
-private struct WithoutScans<Base: StorageEngine>: StorageLayer {
+/// An engine without some of the capabilities of another.
+private struct Lacking<Base: StorageEngine>: StorageLayer {
   let base: Base
-  var capabilities: EngineCapabilities { base.capabilities.subtracting(.orderedScans) }
+  let capabilities: EngineCapabilities
+
+  init(base: Base, capabilities missing: EngineCapabilities) {
+    (self.base, capabilities) = (base, base.capabilities.subtracting(missing))
+  }
 }

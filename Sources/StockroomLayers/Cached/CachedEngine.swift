@@ -43,7 +43,13 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
 
   /// The value in memory, or that of the engine below, which is kept then.
   public func read(key: CacheKey) async throws -> Data? {
-    await followIfNeeded()
+    if cache.claimSubscription() {
+      // Both at once, since an engine that is away keeps each of them waiting for its time limit (rule N1).
+      async let following: Void = follow()
+      let data = try await base.read(key: key)
+      await following
+      return data
+    }
     switch cache.beginRead(of: key) {
     case .known(let value): return value
     case .unknown(let ticket):
@@ -62,15 +68,14 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
   }
 
   /// Subscribes to the feed before the first value is kept.
-  private func followIfNeeded() async {
-    guard cache.claimSubscription() else { return }
+  private func follow() async {
     do {
       // What this cache has written itself it knows.
       cache.follow(try await ChangeOrigin.$current.withValue(cache.origin) { try await base.changes() })
     } catch let error as StorageError where error.code == .unsupported {
       cache.follow(nil)
     } catch {
-      // The read that comes next says what is wrong, and a later one tries again.
+      // The read says what is wrong, and a later one tries again.
       cache.subscriptionFailed()
     }
   }
@@ -168,7 +173,8 @@ extension StorageEngine {
   ///
   /// For an engine far away, such as PostgreSQL. One on this machine reads its values from memory already.
   ///
-  /// - Parameter limit: How many entries, and bytes of values, are in memory. A key takes its own bytes and some hundred more.
+  /// - Parameter limit: How many entries, and bytes, are in memory. An entry counts with its value, its key and 128 bytes more, and so does
+  ///   one that is known to be absent.
   public func cached(limit: CacheLimit) -> CachedEngine<Self> { CachedEngine(base: self, limit: limit) }
 }
 

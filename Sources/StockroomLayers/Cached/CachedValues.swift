@@ -215,8 +215,12 @@ extension CachedValues.State {
     }
   }
 
+  /// What an entry takes beside its key and value, in bytes.
+  private static let overhead = 128
+
   fileprivate mutating func keep(_ value: Data?, for key: CacheKey, _ limit: CacheLimit) {
-    let size = value?.count ?? 0
+    // An entry that is known to be absent, or empty, takes memory as well.
+    let size = (value?.count ?? 0) + key.value.utf8.count + Self.overhead
     guard limit.admits(bytes: size) else { return }
     values.put(value, size: size, for: key)
     while limit.isExceeded(entries: values.count, bytes: values.size) { _ = values.removeOldest() }

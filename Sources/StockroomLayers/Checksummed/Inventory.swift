@@ -17,18 +17,26 @@ struct Inventory: Equatable {
 
   init() {}
 
-  init(of keys: some Sequence<CacheKey>) { for key in keys { insert(key) } }
+  init(of keys: some Sequence<CacheKey>) throws { for key in keys { try insert(key) } }
 
-  mutating func insert(_ key: CacheKey) {
+  /// - Throws: `StorageError` with code `corrupted` if no place has so many keys.
+  mutating func insert(_ key: CacheKey) throws {
     let digest = Self.digest(key)
+    guard count < .max else { throw Self.malformed }
     count += 1
     sums = (sums.0 &+ digest.0, sums.1 &+ digest.1)
   }
 
-  mutating func remove(_ key: CacheKey) {
+  /// - Throws: `StorageError` with code `corrupted` if there is no key left to remove.
+  mutating func remove(_ key: CacheKey) throws {
     let digest = Self.digest(key)
+    guard count > 0 else { throw Self.malformed }
     count -= 1
     sums = (sums.0 &- digest.0, sums.1 &- digest.1)
+  }
+
+  private static var malformed: StorageError {
+    StorageError(.corrupted, "What should be the inventory of a place is none, or not that of its keys.")
   }
 
   private static func digest(_ key: CacheKey) -> (UInt64, UInt64) {
@@ -64,7 +72,7 @@ struct Inventory: Equatable {
       }
     }
     guard let numbers, let count = Int(exactly: numbers[0]) else {
-      throw StorageError(.corrupted, "What should be the inventory of a place is none.")
+      throw Self.malformed
     }
     (self.count, sums) = (count, (numbers[1], numbers[2]))
   }

@@ -115,7 +115,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   ) async throws -> Result {
     try await verified.withTransaction { base in
       let inventory = try inventory(stored: base.read(key: Inventory.key))
-      let transaction = InventoryTransaction(base: base, inventory)
+      let transaction = InventoryTransaction(base: base, inventory, place: place)
       let result = try body(transaction)
       try transaction.writeInventory()
       return result

@@ -9,13 +9,15 @@ import StockroomCore
 /// A transaction of the engine below, and the inventory as it will be at its end.
 final class InventoryTransaction: StorageTransaction {
   private let base: any StorageTransaction
+  /// The engine below, for errors.
+  private let place: String?
   /// What the engine below has.
   private var stored: Inventory
   private var inventory: Inventory
 
   /// - Parameter inventory: What the engine below has.
-  init(base: any StorageTransaction, _ inventory: Inventory) {
-    (self.base, stored, self.inventory) = (base, inventory, inventory)
+  init(base: any StorageTransaction, _ inventory: Inventory, place: String?) {
+    (self.base, stored, self.inventory, self.place) = (base, inventory, inventory, place)
   }
 
   func writeInventory() throws {
@@ -59,14 +61,14 @@ final class InventoryTransaction: StorageTransaction {
     let below = key.belowInventory
     let isNew = try !base.keyExists(below)
     try write(below)
-    if isNew { inventory.insert(below) }
+    if isNew { try naming(place) { try inventory.insert(below) } }
   }
 
   func remove(key: CacheKey) throws {
     let below = key.belowInventory
     guard try base.keyExists(below) else { return }
     try base.remove(key: below)
-    inventory.remove(below)
+    try naming(place) { try inventory.remove(below) }
   }
 
   func removeAll() throws {

@@ -12,6 +12,14 @@
     import Foundation
   #endif
 
+  #if canImport(Darwin)
+    import Darwin
+  #elseif canImport(Glibc)
+    import Glibc
+  #elseif canImport(Musl)
+    import Musl
+  #endif
+
   /// Encrypts and decrypts single values.
   ///
   /// A stored value is
@@ -40,17 +48,25 @@
     private static let mostRemembered = 1_024
 
     private struct DataKey {
-      let header: Data
+      let header: [UInt8]
       let key: SymmetricKey
-      var uses: UInt64 = 0
+
+      /// Whether the value begins with this key's header, and has room for the rest.
+      func isKey(of stored: UnsafeRawBufferPointer) -> Bool {
+        guard let start = stored.baseAddress, stored.count >= header.count + nonceLength + tagLength
+        else { return false }
+        return memcmp(start, header, header.count) == 0
+      }
     }
 
     private struct State {
       var current: DataKey?
-      /// What was decrypted last.
-      var last: (header: Data, key: SymmetricKey)?
+      /// How many values the current data key has encrypted.
+      var uses: UInt64 = 0
+      /// That of the value which was decrypted last.
+      var last: DataKey?
       /// Data keys by their headers.
-      var known: [Data: SymmetricKey] = [:]
+      var known: [[UInt8]: DataKey] = [:]
     }
 
     private let keyring: Keyring
@@ -63,72 +79,81 @@
 
     func encrypt(_ value: Data, key: CacheKey) throws -> Data {
       let dataKey = try state.withLock { state in
-        var dataKey = try state.current ?? makeDataKey()
-        if dataKey.uses == mostUses { dataKey = try makeDataKey() }
-        dataKey.uses += 1
-        state.current = dataKey
-        return dataKey
+        if let current = state.current, state.uses < mostUses {
+          state.uses += 1
+          return current
+        }
+        let new = try makeDataKey()
+        (state.current, state.uses) = (new, 1)
+        return new
       }
-      let box = try AES.GCM.seal(
-        value, using: dataKey.key, authenticating: Self.authenticated(dataKey.header, key))
-      var stored = dataKey.header
-      stored.reserveCapacity(Self.overhead(of: dataKey.header) + value.count)
-      stored.append(contentsOf: box.nonce)
-      stored.append(box.ciphertext)
-      stored.append(box.tag)
+      let nonce = try Self.makeNonce()
+      let box = try Self.withAuthenticated(dataKey, key) {
+        try AES.GCM.seal(value, using: dataKey.key, nonce: nonce, authenticating: $0)
+      }
+      // Nil only for a nonce of another length.
+      guard let combined = box.combined else { throw CryptoKitError.incorrectParameterSize }
+      var stored = Data(capacity: dataKey.header.count + combined.count)
+      stored.append(contentsOf: dataKey.header)
+      stored.append(combined)
       return stored
     }
 
     func decrypt(_ stored: Data, key: CacheKey) throws -> Data {
-      let header = try Self.header(of: stored, key)
-      let dataKey = try dataKey(of: header)
-      do {
-        let box = try AES.GCM.SealedBox(combined: stored.dropFirst(header.count))
-        let value = try AES.GCM.open(
-          box, using: dataKey, authenticating: Self.authenticated(header, key))
-        return value.startIndex == 0 ? value : Data(value)
-      } catch {
-        throw Self.corrupted(key, "it is not authentic", error)
+      try stored.withUnsafeBytes { stored in
+        let dataKey = try dataKey(of: stored, key)
+        do {
+          let combined = UnsafeRawBufferPointer(rebasing: stored[dataKey.header.count...])
+          let box = try AES.GCM.SealedBox(combined: combined)
+          let value = try Self.withAuthenticated(dataKey, key) {
+            try AES.GCM.open(box, using: dataKey.key, authenticating: $0)
+          }
+          return value.startIndex == 0 ? value : Data(value)
+        } catch {
+          throw Self.corrupted(key, "it is not authentic", error)
+        }
       }
     }
 
     /// Whether the value was encrypted with the key that encrypts now.
     func isCurrent(_ stored: Data, key: CacheKey) throws -> Bool {
-      Self.identifier(in: try Self.header(of: stored, key)) == keyring.current
+      try stored.withUnsafeBytes { try Self.identifier(in: Self.header(of: $0, key)) } == keyring.current
     }
 
     // MARK: Headers
 
-    private static func overhead(of header: Data) -> Int { header.count + nonceLength + tagLength }
-
-    private static func authenticated(_ header: Data, _ key: CacheKey) -> Data {
+    /// Calls `body` with what is authenticated beside the value.
+    private static func withAuthenticated<Result>(
+      _ dataKey: DataKey, _ key: CacheKey, _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) throws -> Result {
       var name = key.value
-      return name.withUTF8 { name in
-        var data = Data(capacity: header.count + name.count)
-        data.append(header)
-        data.append(name)
-        return data
+      return try name.withUTF8 { name in
+        let count = dataKey.header.count + name.count
+        return try withUnsafeTemporaryAllocation(byteCount: count, alignment: 1) { bytes in
+          bytes.copyBytes(from: dataKey.header)
+          UnsafeMutableRawBufferPointer(rebasing: bytes[dataKey.header.count...]).copyBytes(from: name)
+          return try body(UnsafeRawBufferPointer(bytes))
+        }
       }
     }
 
-    /// The header of a stored value, as a slice of it.
-    private static func header(of stored: Data, _ key: CacheKey) throws -> Data {
+    /// The header of a stored value.
+    private static func header(of stored: UnsafeRawBufferPointer, _ key: CacheKey) throws
+      -> UnsafeRawBufferPointer
+    {
       guard stored.count > 2 else { throw corrupted(key, "it is too short") }
-      let start = stored.startIndex
-      guard stored[start] == version else { throw corrupted(key, "its format is not known") }
-      let checked = 2 + Int(stored[start + 1]) + wrappedLength
+      guard stored[0] == version else { throw corrupted(key, "its format is not known") }
+      let checked = 2 + Int(stored[1]) + wrappedLength
       let length = checked + checksumLength
       guard stored.count >= length + nonceLength + tagLength else { throw corrupted(key, "it is too short") }
-      let isIntact = stored.withUnsafeBytes { bytes in
-        CRC32C.checksum(UnsafeRawBufferPointer(rebasing: bytes[..<checked]))
-          == UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: checked, as: UInt32.self))
-      }
-      guard isIntact else { throw corrupted(key, "its header has another checksum") }
-      return stored.prefix(length)
+      let checksum = CRC32C.checksum(UnsafeRawBufferPointer(rebasing: stored[..<checked]))
+      guard checksum == UInt32(littleEndian: stored.loadUnaligned(fromByteOffset: checked, as: UInt32.self))
+      else { throw corrupted(key, "its header has another checksum") }
+      return UnsafeRawBufferPointer(rebasing: stored[..<length])
     }
 
-    private static func identifier(in header: Data) -> String {
-      String(decoding: header.dropFirst(2).prefix(Int(header[header.startIndex + 1])), as: UTF8.self)
+    private static func identifier(in header: UnsafeRawBufferPointer) -> String {
+      String(decoding: header[2..<2 + Int(header[1])], as: UTF8.self)
     }
 
     private static func corrupted(
@@ -141,31 +166,47 @@
 
     private func makeDataKey() throws -> DataKey {
       let key = SymmetricKey(size: .bits256)
-      var header = Data([Self.version, UInt8(keyring.current.utf8.count)])
+      var header = [Self.version, UInt8(keyring.current.utf8.count)]
       header.append(contentsOf: keyring.current.utf8)
-      header.append(try keyring.wrap(key))
+      header.append(contentsOf: try keyring.wrap(key))
       let checksum = header.withUnsafeBytes { CRC32C.checksum($0) }
       withUnsafeBytes(of: checksum.littleEndian) { header.append(contentsOf: $0) }
       return DataKey(header: header, key: key)
     }
 
-    private func dataKey(of header: Data) throws -> SymmetricKey {
-      let known = state.withLock { state -> SymmetricKey? in
-        // Most values are of the same opening as the one before.
-        if let last = state.last, last.header == header { return last.key }
-        let known = state.known[header]
-        if let known { state.last = (Data(header), known) }
-        return known
+    private static func makeNonce() throws -> AES.GCM.Nonce {
+      #if canImport(CryptoKit)
+        return AES.GCM.Nonce()
+      #else
+        // By one call of the system, where the library makes two, each of which takes as long as encrypting a kilobyte.
+        return try withUnsafeTemporaryAllocation(byteCount: nonceLength, alignment: 1) { bytes in
+          if let start = bytes.baseAddress, getentropy(start, bytes.count) != 0 {
+            throw StorageError.posix(errno, "The system has no random bytes for a nonce.")
+          }
+          return try AES.GCM.Nonce(data: UnsafeRawBufferPointer(bytes))
+        }
+      #endif
+    }
+
+    private func dataKey(of stored: UnsafeRawBufferPointer, _ key: CacheKey) throws -> DataKey {
+      // Most values are of the same opening as the one before, whose header has been found intact.
+      if let last = state.withLock({ $0.last }), last.isKey(of: stored) { return last }
+      let header = try Self.header(of: stored, key)
+      let bytes = Array(header)
+      let known = state.withLock { state in
+        state.last = state.known[bytes] ?? state.last
+        return state.known[bytes]
       }
       if let known { return known }
-      let key = try keyring.unwrap(
-        Data(header.dropLast(Self.checksumLength).suffix(Self.wrappedLength)),
-        withKey: Self.identifier(in: header))
+      let wrapped = header.dropLast(Self.checksumLength).suffix(Self.wrappedLength)
+      let unwrapped = try keyring.unwrap(Data(wrapped), withKey: Self.identifier(in: header))
+      let dataKey = DataKey(header: bytes, key: unwrapped)
       state.withLock { state in
         if state.known.count == Self.mostRemembered { state.known = [:] }
-        state.known[Data(header)] = key
+        state.known[bytes] = dataKey
+        state.last = dataKey
       }
-      return key
+      return dataKey
     }
   }
 #endif

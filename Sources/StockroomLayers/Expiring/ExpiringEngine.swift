@@ -115,8 +115,9 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   private func put(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     let keys = operations.compactMap { if case .write(_, let key) = $0 { key } else { nil } }
-    if try await !expiredKeys(of: keys).isEmpty {
-      try await replaceExpired(operations)
+    let expired = try await expiredKeys(of: keys)
+    if !expired.isEmpty {
+      try await replace(expired, by: operations)
     } else if operations.count == 1, case .write(let data, let key) = operations[0] {
       try await base.write(data, key: key)
     } else {
@@ -137,13 +138,9 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   }
 
   /// What is written in place of an expired entry is a new one, with a time and a place in the order of its own.
-  private func replaceExpired(_ operations: [StorageOperation]) async throws {
+  private func replace(_ expired: [CacheKey], by operations: [StorageOperation]) async throws {
     guard capabilities.contains(.transactions) else {
-      return try await base.apply(
-        operations.flatMap { operation -> [StorageOperation] in
-          guard case .write(_, let key) = operation else { return [operation] }
-          return [.remove(key: key), operation]
-        })
+      return try await base.apply(expired.map { .remove(key: $0) } + operations)
     }
     try await base.withTransaction { [lifetimes] base in
       let transaction = ExpiringTransaction(base: base, lifetimes: lifetimes)

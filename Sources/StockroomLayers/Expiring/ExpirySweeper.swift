@@ -83,14 +83,16 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     pass.stepSize =
       bytes > Self.mostBytes ? max(1, pass.stepSize / 2) : min(Self.largestStep, pass.stepSize * 2)
     if expired.isEmpty { return 0 }
-    // Some of them may have been written again.
-    return try await base.withTransaction { [lifetimes] transaction in
-      try expired.count { key, _ in
-        guard let stored = try transaction.read(key: key), try lifetimes.isExpired(stored, key: key) else {
-          return false
+    // Some of them may have been written again. That their time is over is no change of the caller's own, who has to hear of it.
+    return try await ChangeOrigin.$current.withValue(nil) {
+      try await base.withTransaction { [lifetimes] transaction in
+        try expired.count { key, _ in
+          guard let stored = try transaction.read(key: key), try lifetimes.isExpired(stored, key: key) else {
+            return false
+          }
+          try transaction.remove(key: key)
+          return true
         }
-        try transaction.remove(key: key)
-        return true
       }
     }
   }

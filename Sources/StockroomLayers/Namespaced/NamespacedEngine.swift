@@ -237,10 +237,12 @@ private final class NamespacedTransaction: StorageTransaction {
   func remove(key: CacheKey) throws { try base.remove(key: keys.stored(key)) }
 
   func removeAll() throws {
+    var range = KeyRange.prefix(keys.prefix)
     while true {
-      let page = try base.scan(.prefix(keys.prefix), limit: Self.pageSize)
+      let page = try base.scan(range, limit: Self.pageSize)
       for (key, _) in page { try base.remove(key: key) }
       if page.count < Self.pageSize { return }
+      range.after = page.last?.key
     }
   }
 }
