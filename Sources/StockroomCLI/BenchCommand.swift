@@ -39,7 +39,6 @@ struct BenchCommand: AsyncParsableCommand {
 
   func validate() throws {
     if failIfSlower, baseline == nil { throw ValidationError("--fail-if-slower needs a --baseline.") }
-    _ = try earlierReport()
   }
 
   func run() async throws {

@@ -108,7 +108,11 @@ struct ConformanceCommand: AsyncParsableCommand {
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
-      try await run(of: suites(of: engineOptions.usableEngines, in: directory)).results(
+      let run = run(of: suites(of: try engineOptions.usableEngines, in: directory))
+      if run.listedChecks.isEmpty {
+        throw StorageError(.unsupported, "No check of these rules can be made on this machine.")
+      }
+      return try await run.results(
         reproduction: engineOptions.reproduction(budgetOptions), jobs: jobs ?? 1,
         processes: jobs == nil ? nil : ConformanceProcesses(arguments: settings),
         resume: resume.map { try ResumeFile(OutputFile($0), settings: settings.joined(separator: " ")) })

@@ -27,13 +27,18 @@ final class ResumeFile: Sendable {
     // A line that was being written when a run was interrupted has no end.
     let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast().map(String.init)
     let decoder = JSONDecoder()
-    if let first = lines.first, (try? decoder.decode(String.self, from: Data(first.utf8))) != settings {
+    let start = try Self.text(Self.json(settings))
+    // The first line may have been interrupted too.
+    let isOwn =
+      lines.first.map { (try? decoder.decode(String.self, from: Data($0.utf8))) == settings }
+      ?? start.hasPrefix(text)
+    if !isOwn {
       throw StorageError(
         .unsupported,
         "\(file.path) is not from a run with these options, which are: \(settings). Name another file, or remove it."
       )
     }
-    let whole = lines.isEmpty ? [Self.text(try Self.json(settings))] : lines
+    let whole = lines.isEmpty ? [start] : lines
     try file.write(whole.map { $0 + "\n" }.joined())
     let handle = try FileHandle(forWritingTo: file.url)
     try handle.seekToEnd()

@@ -93,6 +93,7 @@ import Testing
     arguments: [
       ("\"valueSize\" : 1536", "\"valueSize\" : -1536"), ("\"operations\" : 1000", "\"operations\" : 0"),
       ("\"median\" : 0.011", "\"median\" : -0.011"), ("\"median\" : 0.011", "\"median\" : 1e300"),
+      ("\"median\" : 0.011", "\"median\" : 100"),
     ])
   func impossible(figure: String, instead: String) throws {
     let json = String(decoding: try report.json(), as: UTF8.self)

@@ -14,9 +14,12 @@ struct Postcard: Codable, Sendable, Identifiable {
 @MainActor
 func openPostcards() async throws -> Store<Postcard> {
   let engine = try SQLiteStorageEngine(directory: .documents(appendingPath: "Stockroom/Postcards"))
-  if try await engine.keyCount() == 0 {
-    let source = BodegaSQLiteSource(at: FileManager.Directory.documents(appendingPath: "Postcards").url)
-    try await source.import(into: engine)
+  let old = FileManager.Directory.documents(appendingPath: "Postcards").url
+  let isImported = "isPostcardsImported"
+  if !UserDefaults.standard.bool(forKey: isImported), FileManager.default.fileExists(atPath: old.path) {
+    // Merging, so that an import which was interrupted is completed by the next.
+    try await BodegaSQLiteSource(at: old).import(into: engine, merging: true)
+    UserDefaults.standard.set(true, forKey: isImported)
   }
   return try await Store<Postcard>(storage: engine)
 }

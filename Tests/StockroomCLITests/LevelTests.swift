@@ -71,6 +71,11 @@ import Testing
       let other = try await run("--rule", "R1", "--seed", "5")
       #expect(other.status != 0)
       #expect(other.standardError.contains("is not from a run with these options"))
+      for foreign in ["precious", "\"other", "\n"] {
+        try foreign.write(toFile: file, atomically: true, encoding: .utf8)
+        #expect(try await run("--rule", "R1").status != 0)
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == foreign)
+      }
     }
   }
 }

@@ -72,10 +72,11 @@ extension BenchmarkReport {
 
   /// Whether the figures that others are calculated from are possible.
   private var isPossible: Bool {
-    ([valueSize] + workloads.map(\.valueSize)).allSatisfy { $0 >= 0 }
+    Set(subjects).count == subjects.count
+      && ([valueSize] + workloads.map(\.valueSize)).allSatisfy { $0 >= 0 }
       && results.allSatisfy { result in
         let seconds = [result.seconds.minimum, result.seconds.median, result.seconds.maximum]
-        return result.operations > 0 && !result.samples.isEmpty
+        return result.operations > 0 && !result.samples.isEmpty && seconds == seconds.sorted()
           && (seconds + result.samples).allSatisfy { (1e-12...1e12).contains($0) }
       }
   }
@@ -115,7 +116,10 @@ extension BenchmarkReport {
   /// The quantities other than time, as every report shows them.
   static var quantities: [(name: String, definition: String, cell: KeyPath<BenchmarkResult, String>)] {
     [
-      ("processors", "The time of all processors for one operation.", \.processorTime),
+      (
+        "processors", "The time of all processors for one operation, without that of a server.",
+        \.processorTime
+      ),
       ("memory", "The growth of the process's memory at its peak, with the pages of mapped files.", \.memory),
       ("disk", "The bytes on disk for each byte of keys and values.", \.bytesPerByte),
       (

@@ -50,7 +50,10 @@ enum Units {
   }
 
   /// A fraction, such as `5%`.
-  static func percent(_ fraction: Double) -> String { "\(Int((fraction * 100).rounded()))%" }
+  static func percent(_ fraction: Double) -> String {
+    let percent = (fraction * 100).rounded()
+    return percent.magnitude < 1e15 ? "\(Int(percent))%" : "\(percent)%"
+  }
 
   /// Three significant digits, or all digits of a greater integer.
   static func digits(_ value: Double) -> String {
