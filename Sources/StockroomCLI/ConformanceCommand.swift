@@ -114,7 +114,11 @@ struct ConformanceCommand: AsyncParsableCommand {
       }
       return try await run.results(
         reproduction: engineOptions.reproduction(budgetOptions), jobs: jobs ?? 1,
-        processes: jobs == nil ? nil : ConformanceProcesses(arguments: settings),
+        // What a process leaves behind that is ended in the middle of a check is removed with this directory.
+        processes: jobs == nil
+          ? nil
+          : ConformanceProcesses(
+            arguments: settings + ["--directory", directory.path(percentEncoded: false)]),
         resume: resume.map { try ResumeFile(OutputFile($0), settings: settings.joined(separator: " ")) })
     }
     try writeToStandardOutput(try results.rendered(as: format))

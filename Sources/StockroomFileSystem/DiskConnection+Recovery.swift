@@ -42,9 +42,10 @@ extension DiskConnection {
       // If this fails, the transaction is in the journal, and must not be found there later.
       try setUnstable(true)
       let names = try perform(transaction, isReplay: isReplay)
-      try setUnstable(false)
-      // The journal may reach the disk first, at every durability, and forget what is only half there.
+      // The journal may reach the disk first, at every durability, and forget what is only half there. Before anybody reads the batch,
+      // since it is undone if this fails.
       try synchronizeDirectories(of: names)
+      try setUnstable(false)
     } catch {
       if isReplay, try !isUnfinished(transaction) { throw error }
       guard try isReversible(transaction) else { throw error }
@@ -91,6 +92,7 @@ extension DiskConnection {
   /// Those that create files come first, since they are the ones that can fail for want of room.
   private func perform(_ transaction: Transaction, isReplay: Bool) throws -> [FileName] {
     var names: [FileName] = []
+    var withoutRoom: [FileName] = []
     for case .create(let key, let number) in transaction.steps {
       let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
       names.append(name)
@@ -106,15 +108,17 @@ extension DiskConnection {
     for case .remove(let key) in transaction.steps {
       let name = FileName(key)
       names.append(name)
-      if try !isReplay || !isLater(name, transaction) { try moveOutOrRemove(name) }
+      if try !isReplay || !isLater(name, transaction) { try moveOut(name, orNote: &withoutRoom) }
     }
     if transaction.removesAll {
       let written = Set(names)
       for name in try entryNames() where !written.contains(name) {
         names.append(name)
-        if try !isReplay || !isLater(name, transaction) { try moveOutOrRemove(name) }
+        if try !isReplay || !isLater(name, transaction) { try moveOut(name, orNote: &withoutRoom) }
       }
     }
+    // Last, as nothing brings them back if another step is refused.
+    for name in withoutRoom { try removeEntry(name) }
     return names
   }
 
@@ -125,11 +129,11 @@ extension DiskConnection {
   }
 
   /// On a full disk there may be no room for another name. Removing must work all the same, as it makes room.
-  private func moveOutOrRemove(_ name: FileName) throws {
+  private func moveOut(_ name: FileName, orNote withoutRoom: inout [FileName]) throws {
     do {
       try moveOut(name)
     } catch let error as StorageError where error.code == .diskFull {
-      try removeEntry(name)
+      withoutRoom.append(name)
     }
   }
 
@@ -158,7 +162,11 @@ extension DiskConnection {
       case .remove(let key):
         let name = FileName(key)
         if try entries.status(of: name) != nil, try !isLater(name, transaction) { return true }
-      case .removeAll: break
+      case .removeAll:
+        // Files that other programs have put there since say nothing.
+        for name in try entryNames() where !transaction.writes(name) {
+          if let sequence = try recordedSequence(of: name), sequence <= transaction.boundary { return true }
+        }
       }
     }
     return false
@@ -226,5 +234,14 @@ extension DiskConnection {
 extension Transaction {
   fileprivate var removesAll: Bool {
     steps.contains { if case .removeAll = $0 { true } else { false } }
+  }
+
+  fileprivate func writes(_ name: FileName) -> Bool {
+    steps.contains { step in
+      switch step {
+      case .create(let key, _), .replace(let key, _): FileName(key) == name
+      case .remove, .removeAll: false
+      }
+    }
   }
 }

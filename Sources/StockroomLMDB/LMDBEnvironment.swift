@@ -173,7 +173,9 @@ extension LMDBEnvironment {
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
       try writer.perform(batch)
       if !batch.operations.isEmpty {
-        announcement = feed.announce(requests.map(\.request), group.operations) {
+        announcement = feed.announce(
+          requests.map(\.request), group.operations, hasNumber: writer.hasChanged
+        ) {
           UInt64(clamping: mdb_txn_id(transaction))
         }
       }

@@ -164,5 +164,7 @@ struct LMDBTreeRecord: Sendable, Hashable {
   func isPossible(pageCount: UInt64) -> Bool {
     if root == LMDBPage.none { return entries == 0 }
     return root >= 2 && root < pageCount && depth >= 1 && depth <= LMDBPage.maximumDepth && entries >= 1
+      // An entry takes more than a byte of a page.
+      && entries >> 16 < pageCount
   }
 }

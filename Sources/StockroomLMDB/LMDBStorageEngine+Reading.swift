@@ -165,7 +165,8 @@ extension LMDBStorageEngine {
   ) async throws -> [Element] {
     try await readingLong { snapshot, timer in
       var elements: [Element] = []
-      elements.reserveCapacity(snapshot.count)
+      // The number may be corrupted, so it does not decide how much memory is taken.
+      elements.reserveCapacity(min(snapshot.count, 1 << 20))
       try await snapshot.forEach(timer: &timer) { key, entry in
         elements.append(try element(key, entry))
         return true

@@ -27,7 +27,7 @@ import StockroomCore
 /// values is not.
 ///
 /// If the files are deleted, moved or replaced while the engine is open, its calls throw `io`. It notices this at every
-/// write and every read of many, and within 50 microseconds at reads of single keys. Files that another program cuts off in
+/// write and every read of many, and within a fraction of a millisecond at reads of single keys, which go on if only `lock.mdb` is missing. Files that another program cuts off in
 /// the very moment in which they are being read end the process with a signal (SIGBUS), as in every database that maps its
 /// files into memory: restore a backup by giving it the place of the file, not by writing over it.
 ///

@@ -44,6 +44,8 @@ struct LMDBWriter {
   private let now: Timestamp
   private var metadata: LMDBMetadata
   private let metadataAtStart: LMDBMetadata
+  /// Whether anything has been changed: LMDB counts no transaction of which that is not so.
+  private(set) var hasChanged = false
 
   init(transaction: OpaquePointer, main: MDB_dbi, entries: MDB_dbi, now: Timestamp) throws {
     self.transaction = transaction
@@ -63,7 +65,10 @@ struct LMDBWriter {
 
   /// Each operation has a sequence of its own, so that those on keys which are there already leave gaps.
   mutating func perform(_ batch: SortedBatch) throws {
-    if batch.removesAll { try LMDBError.check(mdb_drop(transaction, entries, 0)) }
+    if batch.removesAll {
+      try LMDBError.check(mdb_drop(transaction, entries, 0))
+      hasChanged = true
+    }
     let sequence = metadata.lastSequence + 1
     try batch.forEachKey { key, positions in
       for position in positions {
@@ -97,6 +102,7 @@ struct LMDBWriter {
       metadata.lastSequence = max(metadata.lastSequence, sequence)
     }
     try LMDBError.check(result)
+    hasChanged = true
     header.replaceTimes(by: times)
     let bytes = UnsafeMutableRawBufferPointer(start: room.mv_data, count: size)
     header.encode(into: bytes)
@@ -105,10 +111,12 @@ struct LMDBWriter {
     }
   }
 
-  private func remove(key: MDB_val) throws {
+  private mutating func remove(key: MDB_val) throws {
     var key = key
     let result = mdb_del(transaction, entries, &key, nil)
-    if result != MDB_NOTFOUND { try LMDBError.check(result) }
+    if result == MDB_NOTFOUND { return }
+    try LMDBError.check(result)
+    hasChanged = true
   }
 }
 

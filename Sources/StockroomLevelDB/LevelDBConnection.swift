@@ -126,12 +126,16 @@ final class LevelDBConnection: Sendable {
   ) throws -> [[UInt8]] {
     var transaction = LevelDBTransaction(on: try handleLock.current.get(), metadata: state.metadata)
     try fill(&transaction)
+    // The body of a transaction may have taken its time.
+    try monitor.check(transaction.handle)
     var isVisible = false
     do {
       let metadata = try transaction.commit()
       if metadata.generation != state.metadata.generation {
         isVisible = true
         try state.directorySync.followLog(in: files, syncing: durability == .full)
+        // What no opening will find is not acknowledged (rule C6).
+        try monitor.check(transaction.handle)
       }
       state.metadata = metadata
       return transaction.removedKeys

@@ -128,7 +128,7 @@ extension LevelDBLog {
     for name in try LevelDBFileList(in: files).logs {
       guard let number = LevelDBFileList.number(ofLog: name), number >= first else { continue }
       if number > expected, expected == first, first > 0 { isComplete = false }
-      expected = number + 1
+      expected = number &+ 1
 
       let bytes = try files.read(name)
       let log = bytes.withUnsafeBytes {

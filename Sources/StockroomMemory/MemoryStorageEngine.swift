@@ -107,8 +107,8 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 
   /// Every change is made by this engine, so that all elements name their keys, as long as they are not too many.
   public func changes() async throws -> StorageChanges {
-    try look { _ in }
-    return changeHub.subscribe(without: ChangeOrigin.current)
+    // Before `close()` ends all streams, or not at all.
+    try look { _ in changeHub.subscribe(without: ChangeOrigin.current) }
   }
 
   /// Does the operations at once. For the task that has the turn.

@@ -63,11 +63,16 @@ final class SQLiteCommitter: Sendable {
             knownBatch?.operations
             ?? requests.operations(reading: SQLiteEntryReader(connection: connection), nil)
           let batch = knownBatch?.batch ?? SortedBatch(joining: operations, requests.times(of: operations))
+          let changesBefore = connection.changeCount
           let left = try transaction.perform(batch)
           // Not to write where others write by now, or where no opening will look.
           try files.check()
           if !batch.operations.isEmpty {
-            announcement = feed.announce(requests, operations) { try connection.commitNumber() + 1 }
+            // SQLite counts no transaction that changes nothing.
+            let hasChanged = batch.removesAll || connection.changeCount != changesBefore
+            announcement = feed.announce(requests, operations, hasNumber: hasChanged) {
+              try connection.commitNumber() + 1
+            }
           }
           return (left, batch.removesAll)
         }

@@ -247,6 +247,9 @@ extension SQLiteConnection {
 // MARK: - Commits
 
 extension SQLiteConnection {
+  /// How many rows have been changed on this connection, in a number that begins again some time.
+  var changeCount: Int32 { sqlite3_total_changes(handle) }
+
   /// A number that grows by one with each commit, by whomever, as long as anybody has the database open; after a crash of another
   /// process it may begin again. Reads two words of shared memory.
   ///

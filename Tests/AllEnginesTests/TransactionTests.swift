@@ -20,6 +20,30 @@ import Testing
 
   private static let engines = EngineCatalogue.onThisMachine.map(\.name)
 
+  @Test(
+    "What a body reads begins at index 0, also of a slice that another task has just written (rule V3)",
+    arguments: engines)
+  func slices(name: String) async throws {
+    try await withEngine(name) { engine in
+      let key = CacheKey(verbatim: "key")
+      try await engine.write(Data(), key: key)
+      let slice = Data(0..<100)[10..<20]
+      try await withThrowingTaskGroup { group in
+        for _ in 0..<100 {
+          group.addTask { try await engine.write(slice, key: key) }
+          group.addTask {
+            let found = try await engine.withTransaction { transaction in
+              [try transaction.read(key: key)?.startIndex]
+                + (try transaction.scan(.all, limit: nil).map(\.data.startIndex))
+            }
+            #expect(found == [0, 0])
+          }
+        }
+        try await group.waitForAll()
+      }
+    }
+  }
+
   @Test("A body reads what there is and what it has changed, in every kind of read", arguments: engines)
   func ownWrites(name: String) async throws {
     try await withEngine(name) { engine in

@@ -48,6 +48,27 @@ import Testing
     }
   }
 
+  @Test("Checks in processes of their own leave nothing behind either")
+  func interruptedProcesses() async throws {
+    try await withTemporaryDirectory { directory in
+      let terminal = try Terminal()
+      let process = try terminal.start([
+        "conformance", "--engine", "sqlite", "--check", "model.everything", "--operations", "1000000",
+        "--jobs", "2", "--directory", directory.path(),
+      ])
+      // The command's own, and that of the check.
+      func scratchDirectories() throws -> Int {
+        try FileManager.default.subpathsOfDirectory(atPath: directory.path()).count {
+          $0.split(separator: "/").last?.hasPrefix("stockroom-") ?? false
+        }
+      }
+      while try scratchDirectories() < 2 { await Task.yield() }
+      #expect(kill(process.identifier, SIGTERM) == 0)
+      #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGTERM))
+      #expect(try contents(of: directory) == [])
+    }
+  }
+
   @Test("A command that is blocked cleans up and exits at a signal")
   func hanging() async throws {
     try await withTemporaryDirectory { directory in

@@ -132,15 +132,17 @@ struct RefusalTests {
 
     @Test(
       "A batch that a process could not complete because of a file that is immutable by now is undone",
-      .enabled(if: ImmutableFile.isPossible, "this user or this file system has no immutable files"))
-    func recovery() async throws {
+      .enabled(if: ImmutableFile.isPossible, "this user or this file system has no immutable files"),
+      arguments: [false, true])
+    func recovery(removesAll: Bool) async throws {
       var engine: DiskStorageEngine? = try place.open()
       for key in ["a", "b"] as [CacheKey] { try await engine?.write(data("1"), key: key) }
       engine = nil
       let connection = try DiskConnection(directory: place.url.path, durability: .full)
       try connection.withLock {
         let boundary = try connection.moveClock(to: .now(), by: 0)
-        try connection.journal.begin(Transaction(boundary: boundary, steps: [.remove("b"), .remove("a")]))
+        let steps: [Transaction.Step] = removesAll ? [.removeAll] : [.remove("b"), .remove("a")]
+        try connection.journal.begin(Transaction(boundary: boundary, steps: steps))
         try connection.entries.move(FileName("b"), to: connection.undo)
       }
       connection.release()

@@ -47,6 +47,24 @@ struct LMDBCorruptionTests {
     #expect(try await engine.read(key: key(4_999)) == value(1))
   }
 
+  @Test(
+    "A number of entries that cannot be is corruption, and takes no memory",
+    arguments: [1 << 40, 1 << 56, Int.max])
+  func impossibleCount(count: Int) async throws {
+    let place = try await filled()
+    var bytes = try Data(contentsOf: place.dataFile)
+    // The record of the tree follows its name; its number of entries is 32 bytes behind its beginning.
+    var start = 0
+    while let name = bytes[start...].range(of: Data("entries".utf8)) {
+      withUnsafeBytes(of: count.littleEndian) {
+        bytes.replaceSubrange(name.upperBound + 32..<name.upperBound + 40, with: $0)
+      }
+      start = name.upperBound
+    }
+    try bytes.write(to: place.dataFile)
+    #expect(await code { _ = try await place.engine().readAllData() } == .corrupted)
+  }
+
   @Test("A sound database passes verify(), also while it is written")
   func sound() async throws {
     let place = try await filled()

@@ -58,6 +58,24 @@ struct LevelDBReplacedDirectoryTests {
     #expect(try await directory.open().readAllData() == [Data("three".utf8)])
   }
 
+  @Test("What a transaction has written whose body moved the directory is not acknowledged (rule C6)")
+  func movedDuringTransaction() async throws {
+    let key = CacheKey(verbatim: "key")
+    let engine = try directory.open(durability: .full)
+    try await engine.write(Data("one".utf8), key: key)
+    let (database, elsewhere) = (directory.database, directory.url.appending(path: "elsewhere"))
+    await expectIO {
+      try await engine.withTransaction { transaction in
+        try FileManager.default.moveItem(at: database, to: elsewhere)
+        try transaction.write(Data("two".utf8), key: key)
+      }
+    }
+    try FileManager.default.moveItem(at: elsewhere, to: database)
+    #expect(try await engine.read(key: key) == Data("one".utf8))
+    try await engine.close()
+    #expect(try await directory.open().readAllData() == [Data("one".utf8)])
+  }
+
   @Test(
     "A long read throws .io at its end if the directory was moved meanwhile, even with another in its place")
   func movedDuringLongRead() async throws {

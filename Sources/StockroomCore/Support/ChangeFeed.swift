@@ -67,6 +67,8 @@ package final class ChangeFeed: Sendable {
   }
 
   private func stopWatchingIfUnused() {
+    // One who is about to subscribe counts, and has the lock for as long as other processes commit.
+    if hub.hasSubscribers { return }
     // Within the lock: a subscriber that comes next must not get what this watcher still finds.
     let watcher = state.withLock { state in
       let watcher = hub.hasSubscribers ? nil : state.watcher.take()
@@ -91,6 +93,8 @@ package final class ChangeFeed: Sendable {
     fileprivate let operations: [[StorageOperation]]
     /// What was written down, if it could be.
     fileprivate let entry: Entry?
+    /// Whether it should have been, and could not.
+    fileprivate var isGap = false
   }
 
   /// A record in the log.
@@ -105,27 +109,38 @@ package final class ChangeFeed: Sendable {
   /// Writes down what a commit is about to change, if anybody subscribes. Under the lock of the place, before the commit; costs one
   /// look at a path if nobody does. It ends with ``publish(_:)`` or ``withdraw(_:)``.
   ///
-  /// - Parameter number: That of the commit.
+  /// - Parameters:
+  ///   - hasNumber: Whether the commit gets a number. A database counts none that changes nothing, and another program's may be the
+  ///     next.
+  ///   - number: That of the commit.
   package func announce(
-    _ requests: [WriteRequest], _ operations: [[StorageOperation]], as number: () throws -> UInt64
+    _ requests: [WriteRequest], _ operations: [[StorageOperation]], hasNumber: Bool = true,
+    as number: () throws -> UInt64
   ) -> Announcement {
-    // What cannot be written down leaves a gap, which subscribers take for a change of everything.
-    let entry = try? state.withLock { state -> Entry? in
-      state.log = try ChangeLog.find(atPath: path, known: state.log)
-      guard let log = state.log, let change = StorageChange(operations) else { return nil }
-      if state.watcher == nil { dropIfUnused(log, &state) }
-      let number = try number()
-      let position = try log.append(ChangeLog.Record(commit: number, writer: writer, change: change))
-      return Entry(log: log, number: number, position: position)
+    guard hasNumber else { return Announcement(requests: requests, operations: operations, entry: nil) }
+    do {
+      let entry = try state.withLock { state -> Entry? in
+        state.log = try ChangeLog.find(atPath: path, known: state.log)
+        guard let log = state.log, let change = StorageChange(operations) else { return nil }
+        if state.watcher == nil { dropIfUnused(log, &state) }
+        let number = try number()
+        let position = try log.append(ChangeLog.Record(commit: number, writer: writer, change: change))
+        return Entry(log: log, number: number, position: position)
+      }
+      return Announcement(requests: requests, operations: operations, entry: entry)
+    } catch {
+      // What cannot be written down leaves a gap, which subscribers take for a change of everything.
+      return Announcement(requests: requests, operations: operations, entry: nil, isGap: true)
     }
-    return Announcement(requests: requests, operations: operations, entry: entry)
   }
 
   /// A commit has failed that was announced. The next one may have its number, and be made by a program that announces nothing.
   package func withdraw(_ announcement: Announcement) {
     // If this fails too, subscribers may miss a commit of such a program that comes next.
     guard let entry = announcement.entry else { return }
-    _ = try? entry.log.append(ChangeLog.Record(commit: entry.number, writer: writer, change: .everything))
+    // As nobody's, so that the subscribers of this process take note of it too.
+    _ = try? entry.log.append(
+      ChangeLog.Record(commit: entry.number, writer: ~writer, change: .everything))
   }
 
   /// Tells the subscribers, here and elsewhere, of what has been committed.
@@ -133,6 +148,7 @@ package final class ChangeFeed: Sendable {
     if let entry = announcement.entry, state.withLock({ $0.watcher })?.noteOwnCommit(entry) ?? true {
       entry.log.notify()
     }
+    if announcement.isGap { state.withLock { $0.log }?.notify() }
     hub.send(announcement.requests, announcement.operations)
   }
 

@@ -64,17 +64,33 @@ extension ChangeLog {
   }
 
   /// Makes the file if there is none, and keeps it there until ``leave()``.
+  ///
+  /// - Throws: ``StorageError`` with code `locked` if another process keeps the file locked, and others.
   static func join(atPath path: String, _ permissions: FilePermissions) throws -> ChangeLog {
+    let deadline = ContinuousClock.now + FileLock.defaultTimeout
     while true {
       guard let file = try FileDescriptor.openFile(atPath: path) else {
         try make(atPath: path, permissions)
         continue
       }
+      if try isEmpty(file) {
+        // After a power cut. It is in the way of one that can be used.
+        try FileLock.acquire(file.number, path: path, timeout: FileLock.defaultTimeout)
+        defer { FileLock.release(file.number) }
+        if try FileIdentity(path: path) == file.status().identity, unlink(path) != 0, errno != ENOENT {
+          throw StorageError.posix(errno, "Removing \(path), which is empty, failed.")
+        }
+        continue
+      }
       let log = try ChangeLog(file)
-      // Only for a moment does anybody have the exclusive lock.
+      // Only for a moment does anybody have the exclusive lock, but every process that may read the file can take it (rule O5).
       while flock(file.number, LOCK_SH | LOCK_NB) != 0 {
         guard errno == EWOULDBLOCK || errno == EINTR else {
           throw StorageError.posix(errno, "Locking \(path) failed.")
+        }
+        guard ContinuousClock.now < deadline else {
+          throw StorageError(
+            .locked, "Another process has kept \(path) locked for \(FileLock.defaultTimeout).")
         }
         usleep(100)
       }
@@ -84,6 +100,13 @@ extension ChangeLog {
         return log
       }
     }
+  }
+
+  /// Whether the machine has died before what was written to the file was on the disk.
+  private static func isEmpty(_ file: FileDescriptor) throws -> Bool {
+    let header = try file.readBytes(headerSize)
+    return header.count < headerSize && signature.starts(with: header.prefix(signature.count))
+      || header.count == headerSize && header.allSatisfy { $0 == 0 }
   }
 
   private static func make(atPath path: String, _ permissions: FilePermissions) throws {
@@ -216,7 +239,9 @@ extension ChangeLog {
   func end() throws -> UInt64 {
     let bytes = try file.readBytes(8, at: Self.signature.count)
     guard bytes.count == 8 else { throw StorageError(.corrupted, "\(path) has been truncated.") }
-    return bytes.withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }
+    let end = bytes.withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }
+    // No number that can be: readers take it for a gap, and the next record puts it right.
+    return end <= UInt64(Int64.max) ? end : 0
   }
 
   /// The records from a position on, each with the position behind it. Nil if they are not there any more.

@@ -78,9 +78,7 @@ final class OverlayTransaction: StorageTransaction {
   private func write(_ data: Data, key: CacheKey, _ times: EntryTimes?) throws {
     try key.validate()
     try valueLimit?.check(data, key)
-    // A slice would be read back as one (rule V3).
-    let value = data.startIndex == 0 ? data : data.withUnsafeBytes { Data($0) }
-    try withOverlay { $0.write(value, key: key, times) }
+    try withOverlay { $0.write(data, key: key, times) }
   }
 
   func remove(key: CacheKey) throws {

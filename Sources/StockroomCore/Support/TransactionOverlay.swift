@@ -38,7 +38,9 @@ struct TransactionOverlay: EntryReader {
 
 extension TransactionOverlay {
   mutating func write(_ data: Data, key: CacheKey, _ times: EntryTimes? = nil) {
-    if merged.write(data, key: key, times: times) { sortedKeys.insert(key) }
+    // A slice would be read back as one (rule V3).
+    let value = data.startIndex == 0 ? data : data.withUnsafeBytes { Data($0) }
+    if merged.write(value, key: key, times: times) { sortedKeys.insert(key) }
   }
 
   mutating func remove(_ key: CacheKey) {

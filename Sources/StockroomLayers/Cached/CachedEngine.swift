@@ -25,7 +25,8 @@ public import StockroomStore
 /// - Transactions, batches and reads of many keys never look at the memory, so no update is lost. The streams of ``changes()`` are in step with
 ///   it: who has received an element reads the change (rule X2).
 ///
-/// An engine without the capability `changeFeed` has nothing kept for it.
+/// An engine without the capability `changeFeed` has nothing kept for it. No feed tells when the time of an entry is over: put
+/// an ``ExpiringEngine`` in front of this one, not behind it.
 public struct CachedEngine<Base: StorageEngine>: StorageLayer {
   /// The engine below.
   public let base: Base
