@@ -38,17 +38,18 @@ extension DiskConnection {
   ///
   /// - Parameter isReplay: Whether some of it may have been done already, and written over by others since.
   func complete(_ transaction: Transaction, isReplay: Bool) throws {
+    var isIrreversible = false
     do {
       // If this fails, the transaction is in the journal, and must not be found there later.
       try setUnstable(true)
-      let names = try perform(transaction, isReplay: isReplay)
+      let names = try perform(transaction, isReplay: isReplay, &isIrreversible)
       // The journal may reach the disk first, at every durability, and forget what is only half there. Before anybody reads the batch,
       // since it is undone if this fails.
       try synchronizeDirectories(of: names)
       try setUnstable(false)
     } catch {
       if isReplay, try !isUnfinished(transaction) { throw error }
-      guard try isReversible(transaction) else { throw error }
+      guard try !isIrreversible && isReversible(transaction) else { throw error }
       try journal.abort()
       try rollBack(transaction)
       throw error
@@ -90,7 +91,11 @@ extension DiskConnection {
   /// Does every step that has not been done. Returns the names that the transaction is about.
   ///
   /// Those that create files come first, since they are the ones that can fail for want of room.
-  private func perform(_ transaction: Transaction, isReplay: Bool) throws -> [FileName] {
+  ///
+  /// - Parameter isIrreversible: Becomes true if there was no room to keep what has been removed.
+  private func perform(
+    _ transaction: Transaction, isReplay: Bool, _ isIrreversible: inout Bool
+  ) throws -> [FileName] {
     var names: [FileName] = []
     var withoutRoom: [FileName] = []
     for case .create(let key, let number) in transaction.steps {
@@ -118,7 +123,10 @@ extension DiskConnection {
       }
     }
     // Last, as nothing brings them back if another step is refused.
-    for name in withoutRoom { try removeEntry(name) }
+    for name in withoutRoom {
+      try removeEntry(name)
+      isIrreversible = true
+    }
     return names
   }
 
@@ -164,7 +172,8 @@ extension DiskConnection {
         if try entries.status(of: name) != nil, try !isLater(name, transaction) { return true }
       case .removeAll:
         // Files that other programs have put there since say nothing.
-        for name in try entryNames() where !transaction.writes(name) {
+        let written = transaction.writtenNames
+        for name in try entryNames() where !written.contains(name) {
           if let sequence = try recordedSequence(of: name), sequence <= transaction.boundary { return true }
         }
       }
@@ -236,12 +245,13 @@ extension Transaction {
     steps.contains { if case .removeAll = $0 { true } else { false } }
   }
 
-  fileprivate func writes(_ name: FileName) -> Bool {
-    steps.contains { step in
-      switch step {
-      case .create(let key, _), .replace(let key, _): FileName(key) == name
-      case .remove, .removeAll: false
-      }
-    }
+  fileprivate var writtenNames: Set<FileName> {
+    Set(
+      steps.compactMap { step in
+        switch step {
+        case .create(let key, _), .replace(let key, _): FileName(key)
+        case .remove, .removeAll: nil
+        }
+      })
   }
 }

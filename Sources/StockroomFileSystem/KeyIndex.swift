@@ -8,7 +8,8 @@ import StockroomCore
 /// remove. The engine's own writes keep it right at a cost of O(log N).
 ///
 /// A file that another program puts beside long keys, into a directory `….more` that is there already, is noticed with the next
-/// change of any other kind.
+/// change of any other kind. So is one that it puts there or removes in the very milliseconds of a commit, of which the directory does
+/// not tell it.
 final class KeyIndex: Sendable {
   /// What a commit does to the keys.
   struct Changes {
