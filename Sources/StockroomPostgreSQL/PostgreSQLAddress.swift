@@ -55,7 +55,11 @@ struct PostgreSQLAddress: Sendable {
     guard let scheme = ["postgresql://", "postgres://"].first(where: connection.hasPrefix) else {
       return false
     }
-    let place = connection.dropFirst(scheme.count).prefix { $0 != "?" }
+    let rest = connection.dropFirst(scheme.count)
+    // The first @ ends a password, in which there may be a question mark, unless there is a / before it.
+    let first = rest.firstIndex { $0 == "@" || $0 == "/" } ?? rest.startIndex
+    let start = rest[first...].first == "@" ? first : rest.startIndex
+    let place = rest[..<(rest[start...].firstIndex(of: "?") ?? rest.endIndex)]
     let signs = place.indices.filter { place[$0] == "@" }
     guard let last = signs.last else { return false }
     return signs.count > 1 || place[..<last].contains("/")

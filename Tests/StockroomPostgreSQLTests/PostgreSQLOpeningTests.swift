@@ -40,7 +40,7 @@ struct PostgreSQLOpeningTests {
       "host=a,b port=1,2,3 password=secret", "secret\0",
       // libpq would take a part of the password for the host, the port or the database.
       "postgresql://me:a@secret@localhost/db", "postgresql://me:a/secret@localhost/db",
-      "postgres://me:secret/a@localhost/db?sslmode=disable",
+      "postgres://me:secret/a@localhost/db?sslmode=disable", "postgresql://me:a?b@secret@localhost/db",
     ])
   func malformed(connection: String) async throws {
     let error = try #require(await error(connection))

@@ -10,8 +10,8 @@ public import StockroomStore
 /// Keeps values in memory for an engine that is far away: what ``StockroomCore/StorageEngine/cached(limit:)`` returns.
 ///
 /// ``read(key:)`` and ``keyExists(_:)`` are answered from memory where they can be; every other call goes to the engine below. A value, or
-/// that there is none, is kept once it has been read, or once a single write or removal has been acknowledged. The least recently used go
-/// first. O(1) for each call.
+/// that there is none, is kept once it has been read, or once a single write or removal has been acknowledged; the first read of all only
+/// subscribes to the feed. The least recently used go first. O(1) for each call.
 ///
 /// A change removes the value from memory before it begins, and what was read while a change was under way is not kept. So whatever is
 /// done through this engine and its copies, or was acknowledged by ``base``, a read returns what it would return without the cache.
@@ -47,7 +47,13 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     if cache.claimSubscription() {
       // Both at once, since an engine that is away keeps each of them waiting for its time limit (rule N1).
       async let following: Void = follow()
-      let data = try await base.read(key: key)
+      let data: Data?
+      do {
+        data = try await base.read(key: key)
+      } catch {
+        await following
+        throw error
+      }
       await following
       return data
     }

@@ -168,7 +168,8 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await base.withTransaction { try body(transaction(in: $0)) }
   }
 
-  /// The changes under the name, and `everything` for those of keys that are too long to be stored whole.
+  /// The changes under the name, and `everything` for those of keys that are too long to be stored whole, and where more keys of the whole
+  /// place have changed than the stream holds for a slow subscriber.
   public func changes() async throws -> StorageChanges {
     try await base.changes().mapping { [keys] in keys.change($0) }
   }
