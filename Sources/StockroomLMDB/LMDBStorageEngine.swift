@@ -27,9 +27,10 @@ import StockroomCore
 /// values is not.
 ///
 /// If the files are deleted, moved or replaced while the engine is open, its calls throw `io`. It notices this at every
-/// write and every read of many, and within a fraction of a millisecond at reads of single keys, which go on if only `lock.mdb` is missing. Files that another program cuts off in
-/// the very moment in which they are being read end the process with a signal (SIGBUS), as in every database that maps its
-/// files into memory: restore a backup by giving it the place of the file, not by writing over it.
+/// write and every read of many, and within a fraction of a millisecond at reads of single keys, which go on if only
+/// `lock.mdb` is missing. Files that another program cuts off in the very moment in which they are being read end the
+/// process with a signal (SIGBUS), as in every database that maps its files into memory: restore a backup by giving it
+/// the place of the file, not by writing over it.
 ///
 /// A process that stops in the middle of a write, in a debugger perhaps, keeps all others from writing until it goes on or
 /// ends: LMDB's own lock has no time limit.

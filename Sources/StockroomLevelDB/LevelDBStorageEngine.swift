@@ -22,12 +22,12 @@ import StockroomCore
 /// database while it is closed; what they write is not counted. LevelDB makes its files with the process's `umask`; the
 /// engine corrects their permissions, and the directory keeps others out from the beginning.
 ///
-/// **While it is open** the directory belongs to the engine. If it is moved, deleted or replaced, or one of its files is,
-/// every call throws `StorageError` with code `io`, and no other database is touched; moved back, it works again. A
-/// read of up to eight keys notices within a few milliseconds, and within a fraction of one if it is the directory. Tables are mapped into memory, where a page that a file does not have any
-/// more ends the process. A table that is truncated, as by copying a backup over it, is found before everything is read, and
-/// by other calls when they look at the files again, some milliseconds later; not in the middle of a read. To restore a
-/// backup, close the engine first.
+/// **While it is open** the directory belongs to the engine. If it is moved, deleted or replaced, or one of its files
+/// is, every call throws `StorageError` with code `io`, and no other database is touched; moved back, it works again. A
+/// read of up to eight keys notices within a few milliseconds, and within a fraction of one if it is the directory.
+/// Tables are mapped into memory, where a page that a file does not have any more ends the process. A table that is
+/// truncated, as by copying a backup over it, is found before everything is read, and by other calls when they look at
+/// the files again, some milliseconds later; not in the middle of a read. To restore a backup, close the engine first.
 ///
 /// **Corruption.** Opening finds what is missing, truncated or of the wrong size; a read, corruption in what it reads; ``verify()``,
 /// all of it. What an engine wrote that was not closed is looked at as after a crash: the end of the log may be lost at

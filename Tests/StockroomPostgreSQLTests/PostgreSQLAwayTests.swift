@@ -75,7 +75,7 @@ struct PostgreSQLAwayTests {
     #expect(try await engine.allKeys() == [key(0)])
   }
 
-  @Test("A removal that waits for a transaction also removes what that has written anew (rule T1)")
+  @Test("A removal that waits for a transaction also removes what that has removed and written (rule T1)")
   func removalBehindTransaction() async throws {
     let name = newNamespace()
     let writer = try await newEngine(name)

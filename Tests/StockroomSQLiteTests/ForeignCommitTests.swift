@@ -5,7 +5,7 @@ import Testing
 
 @Suite("SQLite: commits of other programs in the feed")
 struct ForeignCommitTests {
-  @Test("One that comes after a commit which changed nothing is told of (rule X1)", .timeLimit(.minutes(10)))
+  @Test("One that comes after a commit which changed nothing is reported (rule X1)", .timeLimit(.minutes(10)))
   func afterNoChange() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)

@@ -82,7 +82,7 @@ import Testing
     try await held.waitForHeldCalls()
     try await two.store(2, forKey: "a")
     try await two.removeValue(forKey: "other")
-    // That is told after the change of "a".
+    // The feed reports that after the change of "a".
     let other = try EncodedKey("other")
     try await wait { one.valueInMemory(other) == nil }
     held.release()
