@@ -133,8 +133,9 @@ private enum HashedText {
     if CacheKey(nameOfSingleValue) == key { return .found(nameOfSingleValue) }
     // What is not JSON contains no identifier.
     guard let texts = try? JSONDecoder().decode(JSONScalars.self, from: data).texts else { return .notFound }
-    if texts.contains(where: { CacheKey(verbatim: $0) == key }) { return .keyItself }
-    return texts.first { CacheKey($0) == key }.map { .found($0) } ?? .notFound
+    // In this order, since an item may also contain its own hash, as the name of a file that belongs to it.
+    if let text = texts.first(where: { CacheKey($0) == key }) { return .found(text) }
+    return texts.contains { CacheKey(verbatim: $0) == key } ? .keyItself : .notFound
   }
 }
 

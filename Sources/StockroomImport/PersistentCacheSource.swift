@@ -19,6 +19,8 @@ import StockroomStore
 /// was removed have no data, and are ignored. As with ``BodegaSQLiteSource`` a copy of the database is read.
 public struct PersistentCacheSource: ImportSource {
   private static let table = "cache_storage"
+  /// How many values are in memory at most because they are not written yet, and how large they are together.
+  private static let (unwrittenCount, unwrittenBytes) = (100, 8 << 20)
   private let url: URL
   /// A copy that is open already, since it had to be found out what it is.
   private let detected: SourceDatabase?
@@ -64,7 +66,7 @@ public struct PersistentCacheSource: ImportSource {
 
   /// Copies the values of one cache there into a cache here, with their expiry, those that were written first in front.
   ///
-  /// A value that the cache has already stays. The cache must have storage, or its memory must be large enough for all of them.
+  /// A value that the cache has already stays, unless it has expired; so does one that the program stores meanwhile. The cache must have storage, or its memory must be large enough for all of them.
   ///
   /// - Parameters:
   ///   - cache: The target.
@@ -84,6 +86,7 @@ public struct PersistentCacheSource: ImportSource {
     let now = Date()
     let namespace = Array((namespace ?? "").utf8)
     var timer = YieldTimer()
+    var unwritten = (count: 0, bytes: 0)
     for index in 0..<content.count {
       try await timer.yieldIfDue()
       let name = try content.key(at: index).value
@@ -97,14 +100,20 @@ public struct PersistentCacheSource: ImportSource {
       let item = try CachedItem<Value>(entry)
       if let expiration = item.expiration, expiration <= now {
         report.omissions.append("\(name.prefix(40).debugDescription) has expired.")
-      } else if try await cache[item: key] != nil {
-        report.alreadyPresent += 1
-      } else {
-        cache.assign(item: CacheItem(item.value, expiresAt: item.expiration), forKey: key)
+      } else if try await cache.assign(
+        item: CacheItem(item.value, expiresAt: item.expiration), forAbsentKey: key)
+      {
         report.imported += 1
         report.bytes += entry.data.count
+        unwritten.count += 1
+        unwritten.bytes += entry.data.count
         // Values that are not written yet are in memory.
-        if report.imported.isMultiple(of: 100) { try await cache.sync() }
+        if unwritten.count >= Self.unwrittenCount || unwritten.bytes >= Self.unwrittenBytes {
+          try await cache.sync()
+          unwritten = (0, 0)
+        }
+      } else {
+        report.alreadyPresent += 1
       }
     }
     try await cache.sync()
@@ -119,7 +128,7 @@ private struct CachedItem<Value: Decodable>: Decodable {
 
   init(_ entry: StorageEntry) throws {
     do {
-      self = try PropertyListDecoder().decode(CachedItem.self, from: entry.data)
+      self = try PropertyListDecoder().decode(untrusted: CachedItem.self, from: entry.data)
     } catch {
       throw StorageError(
         .decodingFailed, "The \(entry.data.count) bytes of \(entry.key) are not a cached \(Value.self).",

@@ -28,7 +28,7 @@ public struct UserDefaultsSource: ImportSource {
   private let place: Place
   private let keys: Set<String>?
 
-  /// The property list at a URL, in any format.
+  /// The property list at a URL, binary or XML.
   ///
   /// - Parameter keys: The keys to import, each of which must have a value of Boutique's. Nil: all that have one.
   public init(at url: URL, keys: [String]? = nil) {
@@ -117,7 +117,7 @@ public struct UserDefaultsSource: ImportSource {
     }
     do {
       let values = try PropertyListDecoder().decode(
-        [String: PropertyListValue].self, from: file.readData(size: status.size))
+        untrusted: [String: PropertyListValue].self, from: file.readData(size: status.size))
       return (values.mapValues(\.data), SourceDate.date(status.modified))
     } catch let error as DecodingError {
       throw StorageError(

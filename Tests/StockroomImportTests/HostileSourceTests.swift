@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomImport
+import StockroomStore
 import TestFixtures
 import Testing
 
@@ -25,6 +26,31 @@ struct HostileSourceTests {
     try Data(content.utf8).write(to: database)
     try await expectRefusal(of: BodegaSQLiteSource(at: database), .corrupted, "data.sqlite3")
     try await expectRefusal(of: PersistentCacheSource(at: database), .corrupted, "data.sqlite3")
+  }
+
+  @Test("A property list that is nested deeper than the stack is refused, in a file and in a cache")
+  func nestedLists() async throws {
+    let head = #"<?xml version="1.0"?><plist version="1.0">"#
+    let file = place.appending("evil.plist")
+    // With what could make the elements look as if they were not in each other.
+    for (beginning, hidden) in [
+      ("", ""), ("", "<!-- </array> -->"), ("", "<![CDATA[</array>]]>"), ("<array><?>", ""),
+      ("", "<dict><key/></key>"),
+    ] {
+      let list = Data((head + beginning + String(repeating: "<array>" + hidden, count: 100_000)).utf8)
+      try list.write(to: file)
+      try await expectRefusal(of: UserDefaultsSource(at: file), .corrupted, "evil.plist")
+
+      let cache = try LegacyDatabase(.persistentCache, in: place.url)
+      try cache.execute("INSERT OR REPLACE INTO cache_storage VALUES ('key', ?, 1600000000)", .blob(list))
+      cache.close()
+      let error = await #expect(throws: StorageError.self) {
+        try await PersistentCacheSource(at: place.url).import(
+          into: PersistentCache<String, String>(storage: nil)
+        ) { $0 }
+      }
+      #expect(error?.code == .decodingFailed)
+    }
   }
 
   @Test("A path that leads nowhere, to nothing in a directory, or to several databases is refused")

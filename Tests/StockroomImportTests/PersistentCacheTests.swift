@@ -3,6 +3,7 @@ import StockroomCore
 import StockroomImport
 import StockroomMemory
 import StockroomStore
+import StockroomTestSupport
 import TestFixtures
 import Testing
 
@@ -58,6 +59,35 @@ struct PersistentCacheTests {
     #expect(try await reopened[item: second] == CacheItem(Array(Note.all[1...]), expiresAt: later))
     #expect(try await reopened[item: expired] == nil)
     #expect(try await reopened[present] == [])
+  }
+
+  @Test("What the cache stores while it is looked at stays; what has expired there is replaced")
+  func meanwhile() async throws {
+    let (busy, expired) = (UUID(), UUID())
+    try insert("\(busy)", "old")
+    try insert("\(expired)", "old")
+    database.close()
+
+    let engine = FailingStorageEngine(MemoryStorageEngine())
+    let before = PersistentCache<UUID, String>(storage: engine)
+    before.assign(
+      item: CacheItem("expired", expiresAt: Date(timeIntervalSinceReferenceDate: 1)), forKey: expired)
+    try await before.sync()
+
+    let cache = PersistentCache<UUID, String>(storage: engine)
+    let source = PersistentCacheSource(at: place.url)
+    engine.hold { $0.method == .read }
+    async let report = source.import(into: cache) { UUID(uuidString: $0) }
+    try await engine.waitForHeldCalls()
+    // Only the memory of the cache has it, so that the read that is under way does not see it.
+    engine.failEveryCall { $0.isWrite }
+    cache.assign("new", forKey: busy)
+    await #expect(throws: StorageError.self) { try await cache.sync() }
+    engine.clearFaults()
+    engine.release()
+    #expect(try await report.imported == 1)
+    #expect(try await cache[busy] == "new")
+    #expect(try await cache[expired] == "old")
   }
 
   @Test("A value of another type is refused with its key")

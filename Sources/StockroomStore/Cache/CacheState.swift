@@ -28,6 +28,8 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 
   var queue: [QueuedWrite<Item>] = []
   var isWriting = false
+  /// How many queued changes somebody waits for.
+  var changesUnderWay = 0
 
   /// Keys, or all of them, whose stored value is being changed without an assignment.
   private var changing: Set<EncodedKey> = []
@@ -66,9 +68,16 @@ extension CacheState {
   mutating func beginRead(of key: EncodedKey) -> Lookup {
     if let item = lookUp(key) { return .known(item) }
     if allAreChanging || changing.contains(key) { return .inStorage(version: nil) }
-    reads[key, default: Reads()].count += 1
-    return .inStorage(version: reads[key]?.changes)
+    return .inStorage(version: beginWatching(key))
   }
+
+  /// Counts the changes of a key from now on, until ``endRead(of:version:found:size:)``. Returns how many there have been.
+  mutating func beginWatching(_ key: EncodedKey) -> Int {
+    reads[key, default: Reads()].count += 1
+    return reads[key, default: Reads()].changes
+  }
+
+  func isUnchanged(_ key: EncodedKey, since version: Int) -> Bool { reads[key]?.changes == version }
 
   /// Ends a read from storage. The result is kept in memory if the key has not changed since.
   mutating func endRead(of key: EncodedKey, version: Int?, found item: Item?, size: Int) {
@@ -91,6 +100,13 @@ extension CacheState {
       if previous.isQueued { return }
     }
     queue.append(.assignment(key))
+  }
+
+  /// Queues a change that somebody waits for.
+  mutating func enqueue(_ change: CacheChange<Item>) {
+    noteChange(of: change.key)
+    changesUnderWay += 1
+    queue.append(.change(change))
   }
 
   /// Sets the item of a key in memory only.

@@ -50,6 +50,28 @@ extension PersistentCache {
     }
   }
 
+  /// Sets an item unless there is one that has not expired, also one that is stored while this looks. Returns whether it was set.
+  ///
+  /// Costs one read. Written and failing as ``assign(item:forKey:)``, and throws what a regular read throws.
+  package func assign(item: Item, forAbsentKey key: Key) async throws -> Bool {
+    let item = item.startingLifetime(at: now())
+    let encodedKey = try EncodedKey(key)
+    var result: Bool?
+    while result == nil {
+      let version = withState { $0.beginWatching(encodedKey) }
+      defer { withState { $0.endRead(of: encodedKey, version: version, found: nil, size: 0) } }
+      // What others store is in the queue until it is known, and what they store from now on changes the version.
+      if withState({ $0.changesUnderWay > 0 }) { try await inOrder {} }
+      if try await self[key] != nil { return false }
+      schedule { state in
+        guard state.isUnchanged(encodedKey, since: version) else { return }
+        assign(item, to: encodedKey, in: &state)
+        result = true
+      }
+    }
+    return result ?? false
+  }
+
   /// Sets a value that expires `lifetime` seconds from now, or never if that is nil. Returns when the engine has
   /// acknowledged the write.
   ///
@@ -82,9 +104,10 @@ extension PersistentCache {
     try Task.checkCancellation()
     guard isWrittenBehind else { return withState { $0.set(item, size: 0, for: key) } }
     let value = try item.map { try encoded($0.value, for: key) }
+    defer { withState { $0.changesUnderWay -= 1 } }
     try await withCheckedThrowingContinuation { continuation in
       let change = CacheChange(key: key, item: item, value: value, acknowledgement: continuation)
-      schedule { $0.queue.append(.change(change)) }
+      schedule { $0.enqueue(change) }
     }
   }
 }

@@ -1,0 +1,86 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension PropertyListDecoder {
+  /// How deep elements may be nested in a list written as XML. Foundation reads these with one call inside another, so that a hostile list
+  /// would use up the stack.
+  private static let maximumNesting = 256
+
+  /// Decodes a property list that others have written: binary or XML in UTF-8, as all programs of these formats write.
+  ///
+  /// - Throws: `DecodingError`, also for lists that are nested deeper than any real one.
+  func decode<Value: Decodable>(untrusted type: Value.Type, from data: Data) throws -> Value {
+    if !data.starts(with: Data("bplist".utf8)) {
+      let nesting = data.withUnsafeBytes { XMLNesting.depth(of: $0, limit: Self.maximumNesting) }
+      guard let nesting, nesting <= Self.maximumNesting else {
+        let reason =
+          nesting == nil ? "It is neither binary nor XML in UTF-8." : "Its elements are nested too deep."
+        throw DecodingError.dataCorrupted(.init(codingPath: [], debugDescription: reason))
+      }
+    }
+    return try decode(type, from: data)
+  }
+}
+
+/// How deep the elements of a text in XML are nested.
+private enum XMLNesting {
+  /// What contains no elements, whatever is in it: its beginning and its end.
+  private static let opaque = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>"), ("<!", ">")].map {
+    (begin: Array($0.0.utf8), end: Array($0.1.utf8))
+  }
+
+  private static let ambiguous = ["<?>", "<!-->", "<!--->"].map { Array($0.utf8) }
+  /// How the names of elements begin that contain others: with these, Foundation is content.
+  private static let containers = ["plist", "array", "dict"].map { Array($0.utf8) }
+
+  /// The depth, or one more than the limit if it is greater than that. Nil if the text is not XML. O(bytes).
+  static func depth(of text: UnsafeRawBufferPointer, limit: Int) -> Int? {
+    var rest = text[...]
+    if rest.starts(with: [0xEF, 0xBB, 0xBF]) { rest = rest.dropFirst(3) }
+    rest = rest.drop { [0x20, 0x09, 0x0A, 0x0D].contains($0) }
+    guard rest.first == UInt8(ascii: "<"), rest.dropFirst().first != 0, isInUTF8(rest) else { return nil }
+    var (depth, greatest) = (0, 0)
+    while let start = rest.firstIndex(of: UInt8(ascii: "<")), greatest <= limit {
+      rest = rest[start...]
+      // Nobody agrees where these end.
+      if ambiguous.contains(where: rest.starts) { return nil }
+      if let part = opaque.first(where: { rest.starts(with: $0.begin) }) {
+        rest = after(part.end, in: rest.dropFirst(part.begin.count))
+        continue
+      }
+      let tag = rest.dropFirst().prefix { $0 != UInt8(ascii: ">") }
+      rest = rest[tag.endIndex...]
+      let isEnd = tag.first == UInt8(ascii: "/")
+      guard containers.contains(where: tag.dropFirst(isEnd ? 1 : 0).starts) else { continue }
+      if isEnd {
+        depth = max(0, depth - 1)
+      } else if tag.last != UInt8(ascii: "/") {
+        depth += 1
+        greatest = max(greatest, depth)
+      }
+    }
+    return greatest
+  }
+
+  /// Whether the declaration at the beginning, if there is one, says nothing else.
+  private static func isInUTF8(_ text: Slice<UnsafeRawBufferPointer>) -> Bool {
+    guard text.starts(with: "<?xml".utf8) else { return true }
+    let declaration = String(decoding: text.prefix { $0 != UInt8(ascii: ">") }, as: UTF8.self).lowercased()
+    return !declaration.contains("encoding") || declaration.contains("utf-8")
+  }
+
+  private static func after(
+    _ end: [UInt8], in text: Slice<UnsafeRawBufferPointer>
+  ) -> Slice<UnsafeRawBufferPointer> {
+    var rest = text
+    while let start = rest.firstIndex(of: end[0]) {
+      rest = rest[start...]
+      if rest.starts(with: end) { return rest.dropFirst(end.count) }
+      rest = rest.dropFirst()
+    }
+    return rest[rest.endIndex...]
+  }
+}
