@@ -34,7 +34,8 @@ struct ResourceUsage: Sendable {
     return peak > memoryAtStart ? peak - memoryAtStart : 0
   }
 
-  private static var processorTime: Double {
+  /// That of all threads since the process began, in seconds.
+  static var processorTime: Double {
     var time = timespec()
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
     return Double(time.tv_sec) + Double(time.tv_nsec) * 1e-9

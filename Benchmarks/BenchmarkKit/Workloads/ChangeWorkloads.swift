@@ -84,10 +84,9 @@ extension Workload {
   try await worker.waitForAnswer()
   try await run.measure(operations: changes) { latencies in
     for number in 0..<changes {
-      latencies.start()
       try await change(number)
       latencies.record()
-      try await worker.waitForAnswer()
+      try await latencies.exclude { try await worker.waitForAnswer() }
     }
   }
   try await worker.end()

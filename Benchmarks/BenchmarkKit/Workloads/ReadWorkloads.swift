@@ -54,7 +54,9 @@ extension Workload {
     ) { run in
       let records = run.records
       try await run.measure(records.shuffled, by: tasks) { engine, index in
-        try records.verify(try await engine.read(key: records.all[index].key), isRecord: index)
+        try await engine.read(key: records.all[index].key)
+      } verify: { value, index in
+        try records.verify(value, isRecord: index)
       }
     }
   }

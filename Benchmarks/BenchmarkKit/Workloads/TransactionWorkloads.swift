@@ -20,11 +20,12 @@ extension Workload {
       let records = run.records
       try await run.measure(changed, by: tasks) { engine, index in
         let (key, data) = values[index]
-        let before = try await engine.withTransaction { transaction in
+        return try await engine.withTransaction { transaction in
           let before = try transaction.read(key: key)
           try transaction.write(data, key: key)
           return before
         }
+      } verify: { before, index in
         try records.verify(before, isRecord: index)
       }
       var expected = run.records.all

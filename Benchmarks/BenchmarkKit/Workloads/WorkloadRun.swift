@@ -40,7 +40,7 @@ public final class WorkloadRun: Sendable {
   func startWorker() async throws -> BenchmarkWorkerProcess { try await subject.startWorker() }
 
   /// Runs `work` and measures its time, the processor time, the memory, the latency of each call, and the longest stall
-  /// of the cooperative pool. Nothing outside of `work` is measured.
+  /// of the cooperative pool. Nothing outside of `work` is measured, nor the time of what it excludes (see ``LatencyRecorder/exclude(_:)``).
   ///
   /// - Parameters:
   ///   - operations: The number of operations in the work, by which its time is divided.
@@ -60,9 +60,9 @@ public final class WorkloadRun: Sendable {
       _ = await heartbeat.stop()
       throw error
     }
-    let seconds = (ContinuousClock.now - start).inSeconds
+    let seconds = (ContinuousClock.now - start - latencies.excluded).inSeconds
+    let processorSeconds = usage.processorSeconds - latencies.excludedProcessorSeconds
     let histogram = latencies.finished()
-    let processorSeconds = usage.processorSeconds
     let stall = await heartbeat.stop()
     let merged = latenciesOfTasks.withLock { $0.merging(histogram) }
     outcome.withLock {
@@ -75,25 +75,36 @@ public final class WorkloadRun: Sendable {
 
   /// Measures one call for each element, made by so many tasks at the same time.
   ///
-  /// - Parameter call: One operation, with the engine.
-  func measure<Element: Sendable>(
+  /// - Parameters:
+  ///   - call: One operation, with the engine.
+  ///   - verify: Looks at what it gave, when the time has been taken.
+  func measure<Element: Sendable, Value: Sendable>(
     _ elements: [Element], by tasks: Int,
-    _ call: @escaping @Sendable (any StorageEngine, Element) async throws -> Void
+    _ call: @escaping @Sendable (any StorageEngine, Element) async throws -> Value,
+    verify: (Value, Element) throws -> Void
   ) async throws {
-    try await measure(operations: elements.count) { _ in
+    let values = try await measure(operations: elements.count) { _ in
       let engine = engine
-      try await withThrowingTaskGroup { group in
+      return try await withThrowingTaskGroup { group in
         for task in 0..<tasks {
           group.addTask { [self] in
             var latencies = latencyRecorder()
+            var values: [Value] = []
+            values.reserveCapacity(elements.count / tasks + 1)
             for index in stride(from: task, to: elements.count, by: tasks) {
-              try await call(engine, elements[index])
+              values.append(try await call(engine, elements[index]))
               latencies.record()
             }
             add(latencies)
+            return (task, values)
           }
         }
-        try await group.waitForAll()
+        return try await group.reduce(into: []) { $0.append($1) }
+      }
+    }
+    for (task, values) in values {
+      for (value, index) in zip(values, stride(from: task, to: elements.count, by: tasks)) {
+        try verify(value, elements[index])
       }
     }
   }
@@ -115,6 +126,8 @@ public struct LatencyRecorder: Sendable {
   private let callsPerSample: Int
   private var calls = 0
   private var last = ContinuousClock.now
+  private(set) var excluded = Duration.zero
+  private(set) var excludedProcessorSeconds = 0.0
   private var histogram = LatencyHistogram()
 
   init(callsPerSample: Int) { self.callsPerSample = max(1, callsPerSample) }
@@ -127,6 +140,17 @@ public struct LatencyRecorder: Sendable {
   public mutating func record() {
     calls += 1
     if calls == callsPerSample { addSample() }
+  }
+
+  /// Does something between two calls that is not measured, such as waiting or comparing results.
+  public mutating func exclude<Result>(_ work: () async throws -> Result) async rethrows -> Result {
+    if calls > 0 { addSample() }
+    let (start, processorTime) = (ContinuousClock.now, ResourceUsage.processorTime)
+    let result = try await work()
+    excludedProcessorSeconds += ResourceUsage.processorTime - processorTime
+    last = .now
+    excluded += last - start
+    return result
   }
 
   private mutating func addSample() {

@@ -26,21 +26,25 @@ extension Workload {
       var client = YCSB(shares, count: run.records.count, seed: run.seed)
       try await run.engine.write(client.initialRecords)
       let steps = client.steps(max(1, run.records.count / 5))
-      var answers: [[Data]] = []
-      answers.reserveCapacity(steps.count)
-      answers = try await run.measure(operations: steps.count) { latencies in
+      var expectation = client.expectation
+      try await run.measure(operations: steps.count) { latencies in
         let engine = run.engine
         var answers: [[Data]] = []
-        answers.reserveCapacity(steps.count)
-        for step in steps {
-          answers.append(try await step.perform(engine))
-          latencies.record()
+        for slice in steps.chunks(of: valuesInMemory / shares.valuesPerStep) {
+          answers.removeAll(keepingCapacity: true)
+          for step in slice {
+            answers.append(try await step.perform(engine))
+            latencies.record()
+          }
+          // What scans return together is ten times as much as there is.
+          try await latencies.exclude { try expectation.verify(answers, of: slice) }
         }
-        return answers
       }
-      try client.verify(answers, of: steps)
     }
   }
+
+  /// How many values are kept until they are compared, about.
+  private static let valuesInMemory = 50_000
 }
 
 /// The client of the benchmark: its operations and the results expected.
@@ -53,6 +57,9 @@ struct YCSB: Sendable {
     var scan = 0
     var modify = 0
     var readsLatest = false
+
+    /// How many values a step returns at most.
+    fileprivate var valuesPerStep: Int { scan > 0 ? YCSB.longestScan : 1 }
   }
 
   /// One operation.
@@ -111,7 +118,7 @@ struct YCSB: Sendable {
     if isDrawn(shares.scan) {
       // The start of a range is exclusive, so it is the chosen key without its last byte.
       let start = CacheKey(verbatim: String(choose().value.dropLast()))
-      return .scan(KeyRange(after: start, upTo: nil), limit: 1 + random.next(upTo: 100))
+      return .scan(KeyRange(after: start, upTo: nil), limit: 1 + random.next(upTo: Self.longestScan))
     }
     return .modify(choose(), Self.record(&random))
   }
@@ -122,31 +129,11 @@ struct YCSB: Sendable {
     return Self.key(number)
   }
 
-  /// Throws unless these are the results of an engine that loses nothing.
-  func verify(_ answers: [[Data]], of steps: [Step]) throws {
-    var values = Dictionary(uniqueKeysWithValues: initialRecords.map { ($0.key, $0.data) })
-    var sortedKeys = shares.scan > 0 ? initialRecords.map(\.key).sorted() : []
-    for (answer, step) in zip(answers, steps) {
-      switch step {
-      case .read(let key): try Self.compare(answer, [values[key]].compactMap { $0 }, step)
-      case .modify(let key, let data):
-        try Self.compare(answer, [values[key]].compactMap { $0 }, step)
-        values[key] = data
-      case .write(let key, let data):
-        if shares.scan > 0 { sortedKeys.insert(key, at: sortedKeys.partitioningIndex { $0 > key }) }
-        values[key] = data
-      case .scan(let range, let limit):
-        let first = sortedKeys.partitioningIndex { key in range.after.map { key > $0 } ?? true }
-        let expected = sortedKeys[first...].prefix(limit).compactMap { values[$0] }
-        try Self.compare(answer, expected, step)
-      }
-    }
-  }
-
-  private static func compare(_ answer: [Data], _ expected: [Data], _ step: Step) throws {
-    guard answer == expected else {
-      throw WrongAnswer("\(step.name) returned other values than were written")
-    }
+  /// What an engine should answer that loses nothing.
+  var expectation: Expectation {
+    Expectation(
+      values: Dictionary(uniqueKeysWithValues: initialRecords.map { ($0.key, $0.data) }),
+      sortedKeys: shares.scan > 0 ? initialRecords.map(\.key).sorted() : nil)
   }
 
   /// Numbers are hashed, so that consecutive ones are not adjacent in key order.
@@ -156,6 +143,8 @@ struct YCSB: Sendable {
 
   /// Ten fields of a hundred bytes.
   static let recordSize = 1_000
+  /// In records.
+  private static let longestScan = 100
 
   private static func record(_ random: inout SeededRandom) -> Data {
     var bytes: [UInt8] = []
@@ -165,6 +154,42 @@ struct YCSB: Sendable {
       withUnsafeBytes(of: random.next() & 0x3f3f_3f3f_3f3f_3f3f &+ 0x2020_2020_2020_2020) { bytes += $0 }
     }
     return Data(bytes)
+  }
+}
+
+extension YCSB {
+  /// The records as they are after some of the steps.
+  struct Expectation {
+    fileprivate var values: [CacheKey: Data]
+    /// Nil if nothing is scanned.
+    fileprivate var sortedKeys: [CacheKey]?
+
+    /// Throws unless these are the answers to the next steps.
+    mutating func verify(_ answers: [[Data]], of steps: some Collection<Step>) throws {
+      for (answer, step) in zip(answers, steps) {
+        switch step {
+        case .read(let key): try Self.compare(answer, [values[key]].compactMap { $0 }, step)
+        case .modify(let key, let data):
+          try Self.compare(answer, [values[key]].compactMap { $0 }, step)
+          values[key] = data
+        case .write(let key, let data):
+          if let place = sortedKeys?.partitioningIndex(where: { $0 > key }) {
+            sortedKeys?.insert(key, at: place)
+          }
+          values[key] = data
+        case .scan(let range, let limit):
+          let keys = sortedKeys ?? []
+          let first = keys.partitioningIndex { key in range.after.map { key > $0 } ?? true }
+          try Self.compare(answer, keys[first...].prefix(limit).compactMap { values[$0] }, step)
+        }
+      }
+    }
+
+    private static func compare(_ answer: [Data], _ expected: [Data], _ step: Step) throws {
+      guard answer == expected else {
+        throw WrongAnswer("\(step.name) returned other values than were written")
+      }
+    }
   }
 }
 
