@@ -72,7 +72,7 @@ final class ChangeLog {
       length = end + 1
       lineCount += 1
     }
-    if lineCount > 2 * entries.count + 100 { try rewrite(entries) }
+    if lineCount > 2 * entries.count + 100 { try rewriteIfAllowed(entries) }
     return entries
   }
 
@@ -83,13 +83,23 @@ final class ChangeLog {
   /// - Throws: `StorageError` with code `io` if the path leads to another file now, or to none.
   func expectInPlace() throws { try file.expectInPlace() }
 
-  /// Rewrites the file if most of it is about entries that have been overwritten or removed since. Without room for another
-  /// file, this one goes on growing.
+  /// Rewrites the file if most of it is about entries that have been overwritten or removed since.
   func rewriteIfMostlyOld(_ entries: [CacheKey: Entry]) throws {
-    guard length > 2 * rewrittenLength + (16 << 20) else { return }
+    if length > 2 * rewrittenLength + (16 << 20) { try rewriteIfAllowed(entries) }
+  }
+
+  /// Without room for another file, or the right to make one, this one goes on growing.
+  private func rewriteIfAllowed(_ entries: [CacheKey: Entry]) throws {
+    let new: (file: OwnedFile, length: Int)
     do {
-      try rewrite(entries)
-    } catch let error as StorageError where error.code == .diskFull {}
+      new = try written(entries)
+    } catch let error as StorageError where [.diskFull, .permissionDenied, .readOnly].contains(error.code) {
+      return
+    }
+    try new.file.rename(to: file.path)
+    file.close()
+    (file, length, rewrittenLength) = (new.file, new.length, new.length)
+    try OwnedFile.sync(directory)
   }
 
   /// Adds a line. If that fails, for lack of room for instance, none of it stays in the file.
@@ -128,22 +138,19 @@ final class ChangeLog {
   /// By which the file is recognised.
   private static let firstLine = Data("JSONStorageEngine, format 1\n".utf8)
 
-  /// Puts a file without removed and overwritten entries in the place of the old one, as a whole.
-  private func rewrite(_ entries: [CacheKey: Entry]) throws {
+  /// Writes another file, without removed and overwritten entries, which is to take the place of this one as a whole.
+  private func written(_ entries: [CacheKey: Entry]) throws -> (file: OwnedFile, length: Int) {
     try file.expectInPlace()
     try removeMark()
+    let new = try OwnedFile(directory.appending(path: "changes.new"))
     var bytes = Self.firstLine
     for (key, entry) in entries {
       bytes += try JSONEncoder().encode(Change(key: key, entry: entry)) + [Self.newline]
     }
-    let new = try OwnedFile(directory.appending(path: "changes.new"))
     try new.truncate()
     try new.write(bytes, at: 0)
     try new.sync()
-    try new.rename(to: file.path)
-    try OwnedFile.sync(directory)
-    file.close()
-    (file, length, rewrittenLength) = (new, bytes.count, bytes.count)
+    return (new, bytes.count)
   }
 
   /// Turns what Foundation throws into what the contract asks for.

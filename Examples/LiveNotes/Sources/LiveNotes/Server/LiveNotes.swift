@@ -110,7 +110,7 @@ struct LiveNotes: AsyncParsableCommand {
 
   /// The names by which browsers may call this server: those of this machine, and `--allowed-host`.
   private var hosts: Set<String> {
-    Set([host, "localhost", "127.0.0.1", "[::1]", "[\(host)]"] + allowedHosts.map { $0.lowercased() })
+    Set(([host, "localhost", "127.0.0.1", "[::1]", "[\(host)]"] + allowedHosts).map { $0.lowercased() })
   }
 }
 
