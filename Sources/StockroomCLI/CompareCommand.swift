@@ -17,6 +17,11 @@ struct CompareCommand: AsyncParsableCommand {
   @OptionGroup var engineOptions: EngineOptions
   @OptionGroup var benchmarkOptions: BenchmarkOptions
 
+  @Option(
+    help: ArgumentHelp(
+      "Which checks are made, as of 'stockroom conformance'.", valueName: "quick|standard|exhaustive"))
+  var level = ConformanceBudget.Level.standard
+
   @Option(help: "The format of the results.")
   var format = OutputFormat.text
 
@@ -28,11 +33,13 @@ struct CompareCommand: AsyncParsableCommand {
 
   func run() async throws {
     let format = format
+    let budgetOptions = try BudgetOptions.parse(["--level", "\(level)"])
     let conformance = try await engineOptions.withScratchDirectory { directory in
       let conformance = try await ConformanceRun(
-        engineOptions.suites(of: try engineOptions.usableEngines, in: directory)
+        engineOptions.suites(
+          of: try engineOptions.usableEngines, budget: budgetOptions.budget, in: directory)
       )
-      .results(reproduction: engineOptions.reproduction())
+      .results(reproduction: engineOptions.reproduction(budgetOptions))
       try writeToStandardOutput(Self.conformanceText(conformance, format))
 
       let benchmark: BenchmarkReport

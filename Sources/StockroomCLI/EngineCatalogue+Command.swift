@@ -42,16 +42,27 @@ extension EngineCatalogue.Entry {
 extension ConformanceServer {
   /// The server of this process.
   fileprivate static func postgreSQL(for entry: EngineCatalogue.Entry) -> ConformanceServer {
-    ConformanceServer(
-      address: .unixSocket(PostgreSQLServer.shared.socket), timeLimit: .seconds(3), maximumConnections: 5,
-      start: { try await PostgreSQLServer.shared.start() },
-      kill: { await PostgreSQLServer.shared.stop(.immediate) }
-    ) { directory, port in
+    @Sendable func engine(
+      _ directory: URL, _ port: UInt16, _ parameters: String = "user=postgres dbname=postgres"
+    ) async throws -> any StorageEngine {
       try entry.inFront(
         of: try await PostgreSQLStorageEngine(
-          "host=127.0.0.1 port=\(port) user=postgres dbname=postgres sslmode=disable",
+          "host=127.0.0.1 port=\(port) sslmode=disable \(parameters)",
           namespace: EngineCatalogue.Database.shared.namespace(for: directory), maximumConnections: 5,
           timeLimit: .seconds(3)))
     }
+    return ConformanceServer(
+      address: .unixSocket(PostgreSQLServer.shared.socket), timeLimit: .seconds(3), maximumConnections: 5,
+      refusals: [
+        Refusal("a user who does not exist", secret: "not-the-password") {
+          try await engine($0, $1, "user=nobody dbname=postgres password=not-the-password")
+        },
+        Refusal("a database that does not exist", code: .unsupported) {
+          try await engine($0, $1, "user=postgres dbname=nowhere")
+        },
+      ],
+      start: { try await PostgreSQLServer.shared.start() },
+      kill: { await PostgreSQLServer.shared.stop(.immediate) }
+    ) { try await engine($0, $1) }
   }
 }

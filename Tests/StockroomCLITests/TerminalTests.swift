@@ -36,7 +36,8 @@ import Testing
       let file = directory.appending(path: "out")
       let process = try terminal.start(
         [
-          "compare", "--engine", "memory", "--format", "json", "--entries", "100", "--repetitions", "1000",
+          "compare", "--engine", "memory", "--level", "quick", "--format", "json", "--entries", "100",
+          "--repetitions", "1000",
           "--directory", directory.path(),
         ], output: file.path)
       _ = terminal.show { $0.contains("repetition 1 of 1000: ") }
