@@ -60,13 +60,17 @@ public struct ConformanceCheck: Sendable, Identifiable {
     if let reasonLeftOut { return (.skipped(reasonLeftOut), nil) }
     // A check that ends before anybody looks would otherwise pass or not, as fast as the machine is.
     if Task.isCancelled { return (.skipped(Self.cancelled), nil) }
-    return await AsyncSemaphore.shared.pass {
+    // Before it takes a place, so that those that wait for the server do not hold up the others.
+    await suite.server?.enter(definition)
+    let ending = await AsyncSemaphore.shared.pass { () -> (ConformanceOutcome, String?) in
       let context = CheckContext(suite: suite)
       return (await make(in: context), context.shortfall)
     }
+    await suite.server?.leave(definition)
+    return ending
   }
 
-  private static let cancelled = "The task was cancelled."
+  static let cancelled = "The task was cancelled."
 
   private func make(in context: CheckContext) async -> ConformanceOutcome {
     let result = await withStallTimeout(

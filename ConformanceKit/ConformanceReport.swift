@@ -83,8 +83,12 @@ public struct ConformanceReport: Sendable, Hashable {
   /// Whether the engine failed no check, and no check failed itself.
   public var isConforming: Bool { failures.isEmpty && checkErrors.isEmpty }
 
-  /// Whether no check of the level was left out that applies to the engine, by request or for lack of a worker process.
-  public var isCompleteForLevel: Bool { results.count == applicableCount && leftOutCount == 0 }
+  /// Whether no check of the level was left out that applies to the engine, by request, for lack of a worker process or because the
+  /// task was cancelled.
+  public var isCompleteForLevel: Bool {
+    results.count == applicableCount && leftOutCount == 0
+      && !results.contains { $0.outcome == .skipped(ConformanceCheck.cancelled) }
+  }
 
   /// Whether no check of the level was left out that applies to the engine, and the level is at least
   /// ``ConformanceBudget/Level/standard``. Only then does ``isConforming`` say that the engine keeps the contract.

@@ -37,11 +37,15 @@ extension CheckDefinition {
     }
     Check(
       .w4, "batches.of-any-size",
-      "a reader never sees a part of a batch of 100,000 entries, or of as many as the engine writes in two seconds",
+      "a reader never sees a part of a batch of 100,000 entries, or of as many as the engine writes in a moment",
       needs: .atomicBatches
     ) { context in
       let engine = try await context.open()
-      let keys = keys(try await context.largeCount(for: engine, in: .seconds(2), atLeast: 10_000))
+      let count = try await context.largeCount(
+        for: engine,
+        in: context.byLevel(quick: .milliseconds(250), standard: .seconds(2), exhaustive: .seconds(2)),
+        atLeast: context.byLevel(quick: 1_500, standard: 10_000, exhaustive: 10_000))
+      let keys = keys(count)
       let samples = stride(from: 0, to: keys.count, by: 9_999).map { keys[$0] } + [keys[keys.count - 1]]
       try await whileRunning {
         try await engine.write(keys.map { (key: $0, data: data("v")) })

@@ -52,7 +52,7 @@ extension CheckDefinition {
     Check(
       .n3, "network.server-restarts",
       "after the server was killed under many tasks and started again, nothing acknowledged is lost, and the same engine goes on by "
-        + "itself", needs: .networked
+        + "itself", needs: .networked, killsServer: true
     ) { context in
       try await context.throughProxy { network in
         try await network.checkLoad(rounds: context.networkRounds) {
@@ -64,7 +64,7 @@ extension CheckDefinition {
     Check(
       .n4, "network.failover",
       "after another server has taken the place of one that died under many tasks, nothing acknowledged is lost",
-      needs: .networked
+      needs: .networked, killsServer: true
     ) { context in
       try await context.throughProxy { network in
         guard let failOver = network.server.failOver else {
@@ -96,6 +96,10 @@ extension CheckDefinition {
       needs: .networked
     ) { context in
       try await context.throughProxy { network in
+        if network.server.refusals.isEmpty {
+          throw Skip(
+            reason: "The suite was given no way in which the server refuses (see ConformanceServer).")
+        }
         for refusal in network.server.refusals { try await network.check(refusal) }
       }
     }
@@ -129,7 +133,7 @@ extension CheckContext {
     try await withServer { server in
       let proxy = try NetworkProxy(to: server.address)
       defer { proxy.close() }
-      let engine = EngineUnderTest(try await server.makeEngine(place, proxy.port))
+      let engine = try await open(through: proxy.port, to: server)
       let network = NetworkUnderTest(context: self, server: server, proxy: proxy, engine: engine)
       do {
         try await body(network)

@@ -18,7 +18,10 @@ extension CheckDefinition {
         context.root.appending(path: $0, directoryHint: .isDirectory)
       }
       let large = try await context.open(directories[1])
-      let count = try await context.largeCount(for: large, in: .seconds(1), atLeast: 5_000)
+      let count = try await context.largeCount(
+        for: large,
+        in: context.byLevel(quick: .milliseconds(250), standard: .seconds(1), exhaustive: .seconds(1)),
+        atLeast: context.byLevel(quick: 2_000, standard: 5_000, exhaustive: 5_000))
       try await large.write(keys(count).map { (key: $0, data: noise(100)) })
       let small = try await context.open(directories[0])
       try await small.write(keys(count / 100).map { (key: $0, data: noise(100)) })

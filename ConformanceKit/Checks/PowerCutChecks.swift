@@ -24,6 +24,7 @@ extension CheckDefinition {
       let limit = context.budget.powerCuts
       let recorder = try PowerCutRecorder(context, PowerCutScenario(context.budget))
       let samples = try await recorder.recordScenario().samples(limit.map { min(30, 1 + $0 / 60) } ?? 30)
+      if samples.isEmpty { throw Skip(reason: "Nothing was acknowledged while the engine was recorded.") }
       let searches = try await recorder.recordRecoveries(from: samples)
       for search in searches { try await search.run(limit: limit.map { $0 / 2 / searches.count }) }
     }

@@ -169,6 +169,7 @@ private func namesOfFiles(_ context: CheckContext) async throws -> [String] {
   let place = context.root.appending(path: "names", directoryHint: .isDirectory)
   var names: Set<String> = []
   func look() throws {
+    guard FileManager.default.fileExists(atPath: place.systemPath) else { return }
     names.formUnion(try DirectoryContents(of: place).files.filter { $0.value != nil }.keys)
   }
   for _ in 0..<2 {
@@ -179,6 +180,7 @@ private func namesOfFiles(_ context: CheckContext) async throws -> [String] {
     try await context.close(engine)
     try look()
   }
+  if names.isEmpty { throw Skip.noFiles }
   let sorted = names.sorted()
   let count = min(sorted.count, 10)
   return (0..<count).map { sorted[$0 * sorted.count / count] }

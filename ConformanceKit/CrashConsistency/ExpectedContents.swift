@@ -91,7 +91,7 @@ struct ExpectedContents: Sendable {
   /// Waits until a server has done what a client had asked for that is gone.
   ///
   /// Nothing says when that is, so it waits until nothing has changed for a while.
-  private static func settle(_ engine: any StorageEngine) async throws {
+  static func settle(_ engine: any StorageEngine) async throws {
     var last = try await engine.readAllEntries()
     var quietCount = 0
     while quietCount < 10 {

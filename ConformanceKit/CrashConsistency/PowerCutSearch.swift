@@ -36,7 +36,7 @@ struct PowerCutSearch {
     try await checkFinal(inspector)
     var random = SeededRandom(seed: context.budget.seed)
     var chosen: [Int: Int]?
-    if let limit { chosen = picks(limit, &random) }
+    if let limit { chosen = picks(limit, from: 0, &random) }
     var seen: Set<[Int]> = []
     try await forEachMoment { moment in
       let wanted = chosen?[moment.index]
@@ -65,7 +65,7 @@ struct PowerCutSearch {
     let inspector = PowerCutInspector(self)
     var random = SeededRandom(seed: context.budget.seed &+ 1)
     var samples: [(DiskTree, Int)] = []
-    let picks = picks(count, &random)
+    let picks = picks(count, from: acknowledgements.first ?? 0, &random)
     try await forEachMoment { moment in
       guard picks[moment.index] != nil, let acknowledged = moment.acknowledged, samples.count < count else {
         return
@@ -115,20 +115,23 @@ extension PowerCutSearch {
     return latest.allSatisfy { $0.change.file == file }
   }
 
-  /// How many states to look at at which moments: those at which something has just been acknowledged, and others that
-  /// are spread over the whole recording.
-  private func picks(_ limit: Int, _ random: inout SeededRandom) -> [Int: Int] {
-    var picks: [Int: Int] = [:]
-    let count = recording.events.count
-    guard count > 0 else { return picks }
-    let acknowledgements = recording.events.indices.filter {
+  private var acknowledgements: [Int] {
+    recording.events.indices.filter {
       if case .acknowledgement = recording.events[$0].event { true } else { false }
     }
+  }
+
+  /// How many states to look at at which moments: those at which something has just been acknowledged, and others that
+  /// are spread over the whole recording from the first moment on.
+  private func picks(_ limit: Int, from first: Int, _ random: inout SeededRandom) -> [Int: Int] {
+    var picks: [Int: Int] = [:]
+    let count = recording.events.count - first
+    guard count > 0 else { return picks }
     for index in acknowledgements.prefix(limit / 2) { picks[index, default: 0] += 1 }
     let rest = limit - picks.count
     for number in 0..<rest {
       let index = (number * count + random.next(upTo: count)) / rest
-      picks[min(index, count - 1), default: 0] += 1
+      picks[first + min(index, count - 1), default: 0] += 1
     }
     return picks
   }

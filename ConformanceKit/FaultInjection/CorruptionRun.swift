@@ -82,7 +82,8 @@ struct CorruptionRun {
   private mutating func check(_ reading: CorruptedStoreCheck) async throws {
     let context = store.context
     guard hasWorker else {
-      return try await reading.check(makeEngine: { try await context.openUnkept($0) }, note: { _ in })
+      return try await reading.check(
+        makeEngine: { try await context.openUnkept($0) }, note: { _ in context.noteProgress() })
     }
     let worker = try self.worker ?? context.startWorker()
     self.worker = nil

@@ -52,7 +52,9 @@ struct HistoryCall: Sendable, Hashable, Codable {
     case cancelled
     /// It says that it was cancelled, which it was not.
     case cancelledByNobody
-    /// Something else: what it was to do may have happened, or may yet.
+    /// It says that what it was to do may have happened, or may yet.
+    case outcomeUnknown
+    /// Something else, so that nobody knows either.
     case unclear
   }
 
@@ -116,7 +118,7 @@ extension HistoryCall: CustomStringConvertible {
     case .rolledBack: text += " threw"
     case .nonsense: text += " → what nobody wrote"
     case .threw(.cancelled), .threw(.cancelledByNobody): text += " threw CancellationError"
-    case .threw(.refused), .threw(.unclear): text += " threw"
+    case .threw(.refused), .threw(.outcomeUnknown), .threw(.unclear): text += " threw"
     }
     return text
   }

@@ -81,9 +81,13 @@ extension HistoryCall.Failure {
         .cancelledByNobody
       } else if error is CancellationError {
         .cancelled
-      } else if (error as? StorageError)?.code == .invalidKey {
-        .refused
-      } else { .unclear }
+      } else {
+        switch (error as? StorageError)?.code {
+        case .invalidKey?, .conflict?: .refused
+        case .outcomeUnknown?: .outcomeUnknown
+        default: .unclear
+        }
+      }
   }
 }
 

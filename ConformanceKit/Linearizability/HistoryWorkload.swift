@@ -34,7 +34,7 @@ struct HistoryWorkload: Sendable {
     let clock = StepClock()
     let history = await record(
       number, on: engine, by: Array(1...tasks), calls: calls, seed: seed, clock, until: deadline)
-    return await history + audit(engine, clock)
+    return await history + audit(engine, clock, after: history)
   }
 
   /// Makes the calls of some of the tasks of a round.
@@ -67,7 +67,13 @@ struct HistoryWorkload: Sendable {
   }
 
   /// Looks at every key when nothing else is under way, so that the next round begins with what is known.
-  func audit(_ engine: EngineUnderTest, _ clock: any HistoryClock) async -> [HistoryCall] {
+  func audit(
+    _ engine: EngineUnderTest, _ clock: any HistoryClock, after history: [HistoryCall]
+  ) async -> [HistoryCall] {
+    if history.contains(where: { $0.answer == .threw(.outcomeUnknown) }) {
+      // What goes wrong here goes wrong below, too.
+      try? await ExpectedContents.settle(engine)
+    }
     let entries = HistoryEntries(count: keyCount)
     var recorder = HistoryRecorder(task: 0, clock: clock)
     for number in 0..<keyCount {

@@ -59,8 +59,10 @@ public struct ConformanceServer: Sendable {
   /// Ways to open the engine that the server refuses.
   public let refusals: [Refusal]
 
-  /// One check at a time, since some of them kill the server.
-  let turn = AsyncSemaphore(width: 1)
+  /// One check at a time does something to the network.
+  private let turn = AsyncSemaphore(width: 1)
+  /// The checks that use the server: any number of them, or one that kills it.
+  private let users = AsyncSemaphore(width: 1_000)
 
   let start: @Sendable () async throws -> Void
   let kill: @Sendable () async throws -> Void
@@ -112,5 +114,19 @@ public struct ConformanceServer: Sendable {
     self.start = start
     self.kill = kill
     self.makeEngine = makeEngine
+  }
+
+  /// Waits until the check may use the server, together with others or alone.
+  func enter(_ check: CheckDefinition) async {
+    if check.actsOnNetwork { await turn.enter() }
+    await users.enter(check.killsServer ? users.width : 1)
+  }
+
+  /// Lets others use it, however the check has ended.
+  func leave(_ check: CheckDefinition) async {
+    // If it does not start, the next check says so.
+    if check.killsServer { try? await start() }
+    users.leave(check.killsServer ? users.width : 1)
+    if check.actsOnNetwork { turn.leave() }
   }
 }

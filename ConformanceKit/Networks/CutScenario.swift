@@ -27,6 +27,8 @@ struct CutScenario: Sendable {
       }
     }
 
+    var isRead: Bool { if case .readAll = self { true } else { false } }
+
     /// What the step makes of the contents.
     func changed(_ contents: Contents) -> Contents {
       var contents = contents
@@ -61,7 +63,7 @@ struct CutScenario: Sendable {
           try transaction.write(Self.next(try transaction.read(key: key)), key: key)
         }
       case .readAll:
-        return Contents(uniqueKeysWithValues: try await engine.readAllDataAndKeys().map { ($0.key, $0.data) })
+        return try contentsByKey(try await engine.readAllDataAndKeys())
       }
       return nil
     }

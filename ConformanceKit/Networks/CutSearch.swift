@@ -23,7 +23,7 @@ struct CutSearch: Sendable {
     defer { proxy.close() }
     let passage = try NetworkProxy(to: server.address)
     defer { passage.close() }
-    let direct = EngineUnderTest(try await server.makeEngine(context.place, passage.port))
+    let direct = try await context.open(through: passage.port, to: server)
     defer { direct.release() }
     let lengths = try await measure(proxy, direct)
     let cuts = NetworkProxy.Direction.allCases.flatMap { direction in
@@ -32,11 +32,16 @@ struct CutSearch: Sendable {
     // A part of them, spread over all, unless there is time for all.
     var random = SeededRandom(seed: context.budget.seed)
     let order = context.budget.level == .exhaustive ? cuts : cuts.shuffled(using: &random)
+    var cutReads = CutReads()
     for number in context.rounds(quick: 24, standard: 400, exhaustive: order.count, of: "cuts") {
       guard number < order.count else { break }
       context.noteProgress()
-      try await check(order[number], proxy, direct)
+      try await check(order[number], proxy, direct, &cutReads)
     }
+    try expect(
+      cutReads.threw < 3 || cutReads.returned > cutReads.threw,
+      "\(cutReads.threw) of \(cutReads.threw + cutReads.returned) reads whose connection was cut threw unavailable, "
+        + "although the server could be reached")
   }
 
   /// How many bytes the whole scenario takes each way.
@@ -44,15 +49,15 @@ struct CutSearch: Sendable {
     _ proxy: NetworkProxy, _ direct: EngineUnderTest
   ) async throws -> [NetworkProxy.Direction: Int] {
     _ = proxy.takeCounts()
-    let engine = try await server.makeEngine(context.place, proxy.port)
+    let engine = try await context.open(through: proxy.port, to: server)
     for step in scenario.steps { _ = try await step.perform(on: engine) }
-    try await engine.close()
+    try await context.close(engine)
     try await direct.removeAllData()
     return proxy.takeCounts()
   }
 
   private func check(
-    _ cut: NetworkProxy.Cut, _ proxy: NetworkProxy, _ direct: EngineUnderTest
+    _ cut: NetworkProxy.Cut, _ proxy: NetworkProxy, _ direct: EngineUnderTest, _ cutReads: inout CutReads
   ) async throws {
     let intruder = Intruder(direct)
     proxy.cut(after: cut.bytes, cut.direction, willCut: intruder.prepare, onCut: intruder.act)
@@ -60,11 +65,15 @@ struct CutSearch: Sendable {
     let place = "with the connection cut after byte \(cut.bytes) \(cut.direction.rawValue)"
     var possible = PossibleContents()
     do {
-      let engine = try await server.makeEngine(context.place, proxy.port)
-      for step in scenario.steps { try await perform(step, on: engine, intruder, &possible, place) }
-      try await engine.close()
-    } catch let error as StorageError where error.code == .unavailable {
+      let engine = try await context.open(through: proxy.port, to: server)
+      for step in scenario.steps {
+        try await perform(step, on: engine, intruder, &possible, &cutReads, place)
+      }
+      try await context.close(engine)
+    } catch let failure as CallFailure {
       // The opening was cut, or the closing.
+      let isUnavailable = (failure.error as? StorageError)?.code == .unavailable
+      try expect(isUnavailable, "\(place), \(failure)")
     }
     if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
     let contents = try await contents(of: direct)
@@ -76,8 +85,8 @@ struct CutSearch: Sendable {
   }
 
   private func perform(
-    _ step: CutScenario.Step, on engine: any StorageEngine, _ intruder: Intruder,
-    _ possible: inout PossibleContents, _ place: String
+    _ step: CutScenario.Step, on engine: EngineUnderTest, _ intruder: Intruder,
+    _ possible: inout PossibleContents, _ cutReads: inout CutReads, _ place: String
   ) async throws {
     // What the end of the last step has brought about.
     if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
@@ -88,28 +97,35 @@ struct CutSearch: Sendable {
       let change = try await intruder.takeChange()
       if let change { possible.set(change.data, for: change.key) }
       if let read {
+        if intruder.hasBeenCut { cutReads.returned += 1 }
         let expected = possible.description
         try expect(
           possible.observe(read),
           "\(place), \(step.phrase) gave \(PossibleContents.describe(read)) instead of \(expected)")
       }
-    } catch let error as StorageError {
+    } catch let failure as CallFailure {
       let change = try await intruder.takeChange()
-      switch error.code {
-      case .outcomeUnknown: possible.addMaybe(step)
-      case .unavailable:
+      switch (failure.error as? StorageError)?.code {
+      case .outcomeUnknown?: possible.addMaybe(step)
+      case .unavailable?:
+        if step.isRead, intruder.hasBeenCut { cutReads.threw += 1 }
         try expect(
           change == nil, "\(place), \(step.phrase) threw unavailable although it had happened")
-      default: throw Violation("\(place), \(step.phrase) threw \(error)", rule: .n2)
+      default: throw Violation("\(place), \(failure)")
       }
       if let change { possible.set(change.data, for: change.key) }
     }
   }
 
   private func contents(of engine: EngineUnderTest) async throws -> CutScenario.Contents {
-    CutScenario.Contents(
-      uniqueKeysWithValues: try await engine.readAllDataAndKeys().map { ($0.key, $0.data) })
+    try contentsByKey(try await engine.readAllDataAndKeys())
   }
+}
+
+/// What became of the reads that were under way when the connection was cut.
+private struct CutReads {
+  var returned = 0
+  var threw = 0
 }
 
 /// Somebody else, who changes what a step has written at the moment in which its answer is lost.
@@ -119,6 +135,7 @@ private final class Intruder: Sendable {
     /// What it waits for.
     var cut: AsyncStream<Never>.Continuation?
     var task: Task<(key: CacheKey, data: Data)?, any Error>?
+    var hasBeenCut = false
   }
 
   private let engine: EngineUnderTest
@@ -127,7 +144,10 @@ private final class Intruder: Sendable {
   init(_ engine: EngineUnderTest) { self.engine = engine }
 
   /// The step that is about to begin.
-  func watch(_ step: CutScenario.Step) { state.withLock { $0.step = step } }
+  func watch(_ step: CutScenario.Step) { state.withLock { ($0.step, $0.hasBeenCut) = (step, false) } }
+
+  /// Whether the connection has been cut since the step began.
+  var hasBeenCut: Bool { state.withLock { $0.hasBeenCut } }
 
   /// The connection is about to be cut. From now on ``takeChange()`` waits for what is done then.
   func prepare() {
@@ -136,7 +156,7 @@ private final class Intruder: Sendable {
       for await _ in cut {}
       return try await change()
     }
-    state.withLock { ($0.cut, $0.task) = (continuation, task) }
+    state.withLock { ($0.cut, $0.task, $0.hasBeenCut) = (continuation, task, true) }
   }
 
   /// The connection has been cut. Called on a thread of the proxy, which waits.
@@ -162,7 +182,13 @@ private final class Intruder: Sendable {
   }
 
   /// What has been changed, if the connection was cut since this was last asked.
+  ///
+  /// - Throws: ``CheckFailure``, since the calls of the other engine are none of the one under test.
   func takeChange() async throws -> (key: CacheKey, data: Data)? {
-    try await state.withLock { $0.task.take() }?.value
+    do {
+      return try await state.withLock { $0.task.take() }?.value
+    } catch let failure as CallFailure {
+      throw CheckFailure(description: "beside the connection that was cut, \(failure)")
+    }
   }
 }

@@ -43,7 +43,9 @@ final class NetworkProxy: Sendable {
     /// Called when the cut has been made, before another connection is taken.
     var onCut: (@Sendable () -> Void)?
     var counts: [Direction: Int] = [:]
+    /// Both ends of every connection, and of these those to engines.
     var connections: Set<Int32> = []
+    var clients: Set<Int32> = []
     var mostConnections = 0
     var isClosed = false
   }
@@ -133,11 +135,17 @@ final class NetworkProxy: Sendable {
       }
       state.withLock { state in
         state.connections.formUnion([client, target])
-        state.mostConnections = max(state.mostConnections, state.connections.count / 2)
+        state.clients.insert(client)
+        // One that the engine has closed may be here still, as long as its thread has not noticed.
+        state.mostConnections = max(
+          state.mostConnections, state.clients.count { !NetworkSocket.isEndedByPeer($0) })
       }
       Thread.detachNewThread { [self] in
         relay(client, target)
-        state.withLock { $0.connections.subtract([client, target]) }
+        state.withLock { state in
+          state.connections.subtract([client, target])
+          state.clients.remove(client)
+        }
         NetworkSocket.close(client)
         NetworkSocket.close(target)
       }
@@ -233,6 +241,17 @@ enum NetworkSocket {
       throw StorageError.posix(errno, "Listening at a port failed")
     }
     return (descriptor, UInt16(bigEndian: address.sin_port))
+  }
+
+  /// Whether the other side has closed the connection, also if there is something to be received.
+  static func isEndedByPeer(_ socket: Int32) -> Bool {
+    #if canImport(Darwin)
+      var descriptor = pollfd(fd: socket, events: 0, revents: 0)
+    #else
+      // POLLRDHUP, which not every C library declares.
+      var descriptor = pollfd(fd: socket, events: 0x2000, revents: 0)
+    #endif
+    return poll(&descriptor, 1, 0) > 0
   }
 
   static func accept(_ listener: Int32) -> Int32? {

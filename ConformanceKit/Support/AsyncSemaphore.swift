@@ -15,33 +15,53 @@ final class AsyncSemaphore: Sendable {
 
   private struct State {
     var free: Int
-    var waiting: [CheckedContinuation<Void, Never>] = []
+    /// In the order in which they came.
+    var waiting: [(places: Int, continuation: CheckedContinuation<Void, Never>)] = []
   }
 
+  /// How many places there are.
+  let width: Int
   private let state: MutexProtected<State>
 
-  init(width: Int) { state = MutexProtected(State(free: width)) }
+  init(width: Int) {
+    self.width = width
+    state = MutexProtected(State(free: width))
+  }
 
   /// Does the work as soon as it is its turn.
   func pass<Result>(_ work: () async -> Result) async -> Result {
-    await withCheckedContinuation { continuation in
-      let mayPass = state.withLock { state in
-        if state.free > 0 {
-          state.free -= 1
-          return true
-        }
-        state.waiting.append(continuation)
-        return false
-      }
-      if mayPass { continuation.resume() }
-    }
+    await enter()
     let result = await work()
-    let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
-      if !state.waiting.isEmpty { return state.waiting.removeFirst() }
-      state.free += 1
-      return nil
-    }
-    next?.resume()
+    leave()
     return result
+  }
+
+  /// Takes so many places when they are free and all who came before have had theirs.
+  func enter(_ places: Int = 1) async {
+    await withCheckedContinuation { continuation in
+      let mayEnter = state.withLock { state in
+        guard state.waiting.isEmpty, state.free >= places else {
+          state.waiting.append((places, continuation))
+          return false
+        }
+        state.free -= places
+        return true
+      }
+      if mayEnter { continuation.resume() }
+    }
+  }
+
+  /// Gives back so many places.
+  func leave(_ places: Int = 1) {
+    let next = state.withLock { state in
+      state.free += places
+      var next: [CheckedContinuation<Void, Never>] = []
+      while let first = state.waiting.first, first.places <= state.free {
+        state.free -= first.places
+        next.append(state.waiting.removeFirst().continuation)
+      }
+      return next
+    }
+    for continuation in next { continuation.resume() }
   }
 }

@@ -133,21 +133,22 @@ final class CheckContext: Sendable {
     return process
   }
 
-  /// Calls `body` with the server that the engine reaches, when no other check uses it.
+  /// Calls `body` with the server that the engine reaches, when it runs.
   func withServer(_ body: (ConformanceServer) async throws -> Void) async throws {
     guard let server else {
       throw Skip(reason: "The suite was given no server to reach (see ConformanceServer).")
     }
-    let result = await server.turn.pass { () -> Result<Void, any Error> in
-      noteProgress()
-      do {
-        try await server.start()
-        return .success(try await body(server))
-      } catch {
-        return .failure(error)
-      }
+    try await server.start()
+    try await body(server)
+  }
+
+  /// Opens an engine that reaches the server through a port of this machine.
+  func open(through port: UInt16, to server: ConformanceServer) async throws -> EngineUnderTest {
+    do {
+      return EngineUnderTest(try await server.makeEngine(place, port))
+    } catch {
+      throw CallFailure(call: "opening the engine", error: error)
     }
-    try result.get()
   }
 
   /// Closes the engine and lets go of it.

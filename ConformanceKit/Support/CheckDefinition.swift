@@ -15,13 +15,16 @@ struct CheckDefinition: Sendable {
   /// Whether the check looks at the files of a place, changes them, or sets the clock: an engine that reaches a server has its
   /// entries elsewhere.
   private(set) var isOfFiles: Bool
+  /// Whether the check kills the server that the engine reaches, which no other check may use meanwhile.
+  let killsServer: Bool
   /// The lowest level at which the check is made.
   let level: ConformanceBudget.Level
   let body: Body
 
   init(
     _ rule: ContractRule, _ id: String, _ expectation: String, needs: EngineCapabilities = [],
-    needsWorker: Bool = false, isOfFiles: Bool = false, from level: ConformanceBudget.Level = .quick,
+    needsWorker: Bool = false, isOfFiles: Bool = false, killsServer: Bool = false,
+    from level: ConformanceBudget.Level = .quick,
     body: @escaping Body
   ) {
     self.rule = rule
@@ -30,6 +33,7 @@ struct CheckDefinition: Sendable {
     self.needs = needs
     self.needsWorker = needsWorker
     self.isOfFiles = isOfFiles
+    self.killsServer = killsServer
     self.level = level
     self.body = body
   }
@@ -38,6 +42,9 @@ struct CheckDefinition: Sendable {
   func applies(to capabilities: EngineCapabilities) -> Bool {
     capabilities.isSuperset(of: needs) && !(isOfFiles && capabilities.contains(.networked))
   }
+
+  /// Whether the check does something to the network between engine and server.
+  var actsOnNetwork: Bool { id.hasPrefix("network.") }
 
   /// Every check there is, in the order of the contract.
   static let all: [CheckDefinition] = {

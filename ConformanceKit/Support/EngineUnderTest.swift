@@ -44,6 +44,12 @@ struct EngineUnderTest: StorageEngine {
 
   var capabilities: EngineCapabilities { reference.engine.withLock { $0?.capabilities } ?? [] }
 
+  /// Whether a change that threw this may have happened, as the rules of networks allow: code `outcomeUnknown`.
+  func leavesOutcomeUnknown(_ error: any Error) -> Bool {
+    let cause = (error as? CallFailure)?.error ?? error
+    return capabilities.contains(.networked) && (cause as? StorageError)?.code == .outcomeUnknown
+  }
+
   func write(_ data: Data, key: CacheKey) async throws {
     try await call("write(_:key:)") { try await engine.write(data, key: key) }
   }
@@ -130,10 +136,19 @@ struct EngineUnderTest: StorageEngine {
     try await call("scan(_:limit:)") { try await engine.scan(range, limit: limit) }
   }
 
+  /// Begins again a few times if the engine gives up with `conflict`, as rule T4 allows: nothing has been done then.
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
+    for _ in 0..<20 {
+      do {
+        return try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
+      } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .conflict {
+        try Task.checkCancellation()
+        await Task.yield()
+      }
+    }
+    return try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
   }
 
   func changes() async throws -> StorageChanges {

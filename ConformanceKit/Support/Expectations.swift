@@ -26,6 +26,8 @@ struct Violation: Error, Codable, CustomStringConvertible {
 /// The check cannot be made here.
 struct Skip: Error {
   let reason: String
+
+  static let noFiles = Skip(reason: "The engine has no files in the directory that it was opened on.")
 }
 
 /// Fails unless the condition holds.
@@ -70,6 +72,15 @@ func expect(
   try expect(entries.map(\.key), is: expected.map(\.key), "the keys of \(what)")
   for (entry, expected) in zip(entries, expected) {
     try expect(entry.data, is: expected.data, "the value of \(entry.key) in \(what)")
+  }
+}
+
+/// The entries by key. Fails if a key is listed more than once.
+func contentsByKey(_ entries: [(key: CacheKey, data: Data)]) throws -> [CacheKey: Data] {
+  try Dictionary(entries.map { ($0.key, $0.data) }) { first, second in
+    throw Violation(
+      "readAllDataAndKeys() listed a key twice, with \(describe(first)) and with \(describe(second))",
+      rule: .r3)
   }
 }
 

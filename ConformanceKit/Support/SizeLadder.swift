@@ -74,7 +74,7 @@ extension CheckContext {
     let directory = root.appending(path: "costs-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
     let engine = try await open(directory)
     let keys = keys(50)
-    let seconds = budget.level == .quick ? 0.5 : 4
+    let seconds = budget.level == .quick ? 0.25 : 4
     func affordable(_ call: () async throws -> Void) async throws -> Int {
       var best = Duration.seconds(1_000)
       for _ in 0..<4 { best = min(best, try await ContinuousClock().measure { try await call() }) }

@@ -64,10 +64,16 @@ struct WorkerStalled: Error {
 /// How far a process had come, as a clause after "during".
 private final class LatestStep: Sendable {
   private let text = MutexProtected("the beginning")
+  private let progress: CheckProgress
 
-  var clause: String {
-    get { text.withLock { $0 } }
-    set { text.withLock { $0 = newValue } }
+  /// - Parameter progress: Is told of every step.
+  init(_ progress: CheckProgress) { self.progress = progress }
+
+  var clause: String { text.withLock { $0 } }
+
+  func begin(_ clause: String) {
+    progress.note()
+    text.withLock { $0 = clause }
   }
 }
 
@@ -78,7 +84,8 @@ extension CheckContext {
     do {
       worker = try startWorker()
     } catch is Skip {
-      return try await task.check(makeEngine: { try await self.openUnkept($0) }, note: { _ in })
+      return try await task.check(
+        makeEngine: { try await self.openUnkept($0) }, note: { _ in self.noteProgress() })
     }
     try await check(task, in: worker)
     worker.kill()
@@ -86,14 +93,14 @@ extension CheckContext {
 
   /// Makes the check in a worker process. A process that ends on the way is a violation.
   func check(_ task: some CheckTask, in worker: WorkerProcess) async throws {
-    try await worker.result(of: task, step: LatestStep())
+    try await worker.result(of: task, step: LatestStep(progress))
   }
 
   /// Makes the check in a worker process, which is killed when the limit is over.
   ///
   /// - Throws: Also ``WorkerStalled``.
   func check(_ task: some CheckTask, in worker: WorkerProcess, limit: Duration) async throws {
-    let step = LatestStep()
+    let step = LatestStep(progress)
     let outcome = await withStallTimeout(limit) { () -> Result<Void, any Error> in
       do {
         return .success(try await worker.result(of: task, step: step))
@@ -116,7 +123,7 @@ extension WorkerProcess {
     do {
       for try await message in try start(task) {
         switch message {
-        case .step(let next): step.clause = next
+        case .step(let next): step.begin(next)
         case .broken(let violation): result = violation
         case .impossible(let reason): result = Skip(reason: reason)
         case .checkFailed(let reason): result = CheckFailure(description: "in a worker process, \(reason)")

@@ -31,6 +31,9 @@ struct UnusualEngine: Sendable, CustomTestStringConvertible {
     .init("gives another order each time") { ShufflingEngine(base: try ReferenceEngine()) },
     .init("has room for 64 MiB") { LimitedEngine(base: try ReferenceEngine()) },
     .init("keeps times in milliseconds") { MillisecondEngine(base: try ReferenceEngine()) },
+    .init("gives up every other transaction", claiming: FaultyEngineCase.claimsOfTransactions) {
+      GivesUpTransactions(base: try ReferenceEngine(claiming: FaultyEngineCase.claimsOfTransactions))
+    },
     .init("claims less than it can", claiming: []) { try ReferenceEngine(claiming: []) },
   ]
 }
@@ -105,6 +108,20 @@ struct MisbehaviourTests {
     let failures = await failures(of: [.k1, .w4, .c4, .o3]) { ThrowsForeignErrors(base: $0) }
     #expect(Set(failures.map(\.rule)) == [.k1, .w4, .c4, .o3])
     #expect(failures.allSatisfy { $0.actual.utf8.count < 2_000 })
+  }
+
+  @Test("An engine that leaves no file in its directory is not said to stand what happens to files")
+  func noFiles() async {
+    let capabilities = ReferenceEngine.promises.union([.persistent, .detectsCorruption])
+    let suite = ConformanceSuite("Misbehaving", capabilities: capabilities) { _ in
+      try ReferenceEngine(claiming: capabilities)
+    }
+    let checks = suite.checks.filter { $0.id.hasPrefix("corruption.") || $0.id.hasPrefix("planted.") }
+    #expect(checks.contains { $0.id == "corruption.anywhere" })
+    for check in checks {
+      let outcome = await check.outcome()
+      #expect(outcome != .passed, "\(check.id)")
+    }
   }
 
   @Test("A CancellationError that nobody asked for is a failure, not a cancelled check")

@@ -38,15 +38,25 @@ extension FaultyEngineCase {
   ///
   /// Left out are those of stores, none of which can be better than its engine; those of rule C5, which hold up everything
   /// else in the process; those that search, which have engines of their own; and those that take long and are about
-  /// other rules.
+  /// other rules. Each is as short as it is made, unless the run is exhaustive.
   var checks: [ConformanceCheck] {
-    ConformanceSuite(name, capabilities: capabilities, stallTimeout: stallTimeout, makeEngine: makeEngine)
-      .checks
-      .filter { check in
-        if check.rule.isForStores || check.rule == .c5 || Self.isSearch(check.id) { return false }
-        if check.rule == rule { return true }
-        return (TestRun.isExhaustive || also.contains(check.rule)) && !Self.longChecks.contains(check.id)
-      }
+    let standard = checks(.standard)
+    if TestRun.isExhaustive { return standard }
+    let quick = checks(.quick)
+    let names = Set(quick.map(\.id))
+    return quick + standard.filter { !names.contains($0.id) }
+  }
+
+  /// The same at one level.
+  func checks(_ level: ConformanceBudget.Level) -> [ConformanceCheck] {
+    ConformanceSuite(
+      name, capabilities: capabilities, stallTimeout: stallTimeout, budget: ConformanceBudget(level),
+      makeEngine: makeEngine
+    ).checks.filter { check in
+      if check.rule.isForStores || check.rule == .c5 || Self.isSearch(check.id) { return false }
+      if check.rule == rule { return true }
+      return (TestRun.isExhaustive || also.contains(check.rule)) && !Self.longChecks.contains(check.id)
+    }
   }
 
   /// Whether a check looks for faults of any kind. Its tests are in folders of their own, with their faulty engines.
@@ -112,7 +122,7 @@ struct FaultyEngineTests {
     var failsForItsRule = failures.contains { $0.rule == engineCase.rule } || isUndecided
     // Where tasks have to meet, it takes another look now and then on a busy machine.
     for _ in 0..<10 where !failsForItsRule {
-      for check in engineCase.checks where check.rule == engineCase.rule && !failsForItsRule {
+      for check in engineCase.checks(.standard) where check.rule == engineCase.rule && !failsForItsRule {
         failsForItsRule = await check.outcome().failure?.rule == engineCase.rule
       }
     }
@@ -152,7 +162,8 @@ struct FaultyEngineTests {
     // Where readers have to come at the right moment, it takes another look now and then on a busy machine.
     for _ in 0..<10 where !idle.isEmpty {
       for engineCase in FaultyEngineCase.all {
-        for check in engineCase.checks where check.rule == engineCase.rule && idle.contains(check.id) {
+        for check in engineCase.checks(.standard)
+        where check.rule == engineCase.rule && idle.contains(check.id) {
           if await check.outcome().failure != nil { idle.removeAll { $0 == check.id } }
         }
       }

@@ -33,6 +33,9 @@ extension FaultyEngineCase {
       },
       inMemory(.t2, "overwrites what a body has removed and written") { OverwritesTheRemoved(base: $0) },
       inMemory(.t3, "commits what a body did before it threw", also: [.t1]) { CommitsThrownBodies(base: $0) },
+      inMemory(.t1, "gives up transactions that it has done", also: [.t2, .t3, .t4, .t5, .c4]) {
+        GivesUpTransactions(base: $0, afterwards: true)
+      },
       inMemory(.t3, "throws an error of its own for a body's", also: [.t1, .t4]) { ReplacesErrors(base: $0) },
       inMemory(.t3, "takes back what others did when a body throws", also: [.t1]) {
         TakesBackTooMuch(base: $0)

@@ -207,3 +207,26 @@ struct ThrowsCancellation: FaultyEngine {
   let base: ReferenceEngine
   func read(key: CacheKey) async throws -> Data? { throw CancellationError() }
 }
+
+/// Gives every other transaction up, as rule T4 allows; if it does so afterwards, it has done it, which no rule allows.
+final class GivesUpTransactions: FaultyEngine {
+  let base: ReferenceEngine
+  private let afterwards: Bool
+  private let count = MutexProtected(0)
+
+  init(base: ReferenceEngine, afterwards: Bool = false) { (self.base, self.afterwards) = (base, afterwards) }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let givesUp = count.withLock { count in
+      count += 1
+      return count.isMultiple(of: 2)
+    }
+    let conflict = StorageError(.conflict, "Others have changed what the transaction has read.")
+    if givesUp, !afterwards { throw conflict }
+    let result = try await base.withTransaction(body)
+    if givesUp { throw conflict }
+    return result
+  }
+}

@@ -58,7 +58,9 @@ struct LinearizabilityCheckTests {
       guard let failure = outcome.failure else { continue }
       #expect(failure.rule == engineCase.rule || engineCase.also.contains(failure.rule), "\(failure)")
       #expect(failure.evidence.map { $0.contains("task ") && $0.contains("|-") } ?? false, "\(failure)")
-      if failure.rule == engineCase.rule { return }
+      // Three others are enough: a longer look shows the same.
+      let failureCount = outcomes.count { $0.failure != nil }
+      if failure.rule == engineCase.rule || failureCount == 3 && !TestRun.isExhaustive { return }
     }
     #expect(outcomes.contains { $0.failure != nil }, "No history shows it: \(outcomes)")
   }

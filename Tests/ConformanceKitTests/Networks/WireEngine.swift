@@ -8,8 +8,9 @@ final class WireEngine: StorageEngine {
   enum Fault: String, CaseIterable, Sendable {
     case none
     case waitsForEver, takesLongerThanItsLimit, takesOneReadForAMessage, ignoresCancellation,
-      saysNothingIsThere, takesSilenceForSuccess
-    case repeatsBlindly, callsLostAnswersFailures, callsLostAnswersSuccesses, givesUpReads, neverKnows
+      isCancelledAtItsLimit, saysNothingIsThere, takesSilenceForSuccess
+    case repeatsBlindly, callsLostAnswersFailures, callsLostAnswersSuccesses, givesUpReads,
+      neverReadsAgain, neverKnows
     case staysDisconnected
     case showsThePassword, callsARefusalAnError
     case connectsForEachCall
@@ -120,7 +121,11 @@ final class WireEngine: StorageEngine {
           return .failure(error)
         }
       } onCancel: {
-        if fault != .ignoresCancellation { shared.cancel() }
+        switch fault {
+        case .ignoresCancellation: break
+        case .isCancelledAtItsLimit: shared.cancelLater()
+        default: shared.cancel()
+        }
       }
     }
     return try result.get()
@@ -131,6 +136,8 @@ final class WireEngine: StorageEngine {
     init(_ state: consuming MutexProtected<(socket: Int32?, isCancelled: Bool)>) { self.state = state }
 
     var isCancelled: Bool { state.withLock { $0.isCancelled } }
+
+    func cancelLater() { state.withLock { $0.isCancelled = true } }
 
     func use(_ socket: Int32?) { state.withLock { $0.socket = socket } }
 
@@ -174,6 +181,7 @@ final class WireEngine: StorageEngine {
         if fault == .staysDisconnected { state.withLock { $0.hasLost = true } }
         guard request.kind == .change else {
           if fault == .givesUpReads { throw StorageError(.io, "The connection has been lost.") }
+          if fault == .neverReadsAgain { throw unavailable }
           continue
         }
         switch fault {

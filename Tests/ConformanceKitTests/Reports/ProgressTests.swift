@@ -109,6 +109,7 @@ struct ProgressTests {
     #expect(cancelled.results.count == cancelled.applicableCount)
     #expect(cancelled.skipped.count == cancelled.results.count)
     #expect(cancelled.isConforming)
+    #expect(!cancelled.isComplete && !cancelled.isCompleteForLevel)
   }
 }
 
