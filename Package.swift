@@ -125,7 +125,8 @@ let package = Package(
         "StockroomCore", "StockroomLayers", "StockroomStore", "StockroomKitSupport",
       ],
       swiftSettings: settings),
-    .target(name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: settings),
+    .target(
+      name: "StockroomTestSupport", dependencies: ["StockroomCore"], swiftSettings: optimizedSettings),
 
     // What both kits share.
     .target(name: "StockroomKitSupport", dependencies: ["StockroomCore"], swiftSettings: optimizedSettings),
@@ -219,7 +220,7 @@ let package = Package(
     .executableTarget(
       name: "FaultyEngineWorker", dependencies: ["StockroomCore", "ConformanceKit"],
       path: "Tests/FaultyEngineWorker",
-      swiftSettings: settings),
+      swiftSettings: optimizedSettings),
     .testTarget(
       name: "ConformanceKitTests",
       dependencies: [

@@ -16,15 +16,19 @@ import Testing
     ) { try await engine.open($0, .full) }
   }
 
-  /// Of each layer what is about keys and values, and what becomes of them when a process is killed or the power fails; of all of
-  /// them together, in front of one another, everything but what is about the Store.
+  /// Of each layer what is about keys and values. Of layers that keep something of their own, and of a stack of those that change
+  /// values, what a killed process and a power cut leave. Of all layers in front of one another everything but what is about the Store.
   static func checks() throws -> [ConformanceCheck] {
     let names = EngineCatalogue.layers.map(\.name)
-    let single = try names.flatMap { layer in
-      try suite("memory+\(layer)").checks.filter {
-        "KVWRDLTX".contains($0.rule.rawValue.prefix(1)) && !isLong($0)
-      } + suite("sqlite+\(layer)").checks.filter { $0.rule == .w6 && !isLong($0) }
-    }
+    let single =
+      try names.flatMap { layer in
+        try suite("memory+\(layer)").checks.filter {
+          "KVWRDLTX".contains($0.rule.rawValue.prefix(1)) && !isLong($0)
+        }
+      }
+      + ["inventory", "expiring", "hidden", "encrypted+compressed+checksummed"].flatMap { layers in
+        try suite("sqlite+\(layers)").checks.filter { $0.rule == .w6 && !isLong($0) }
+      }
     let stack = try suite((["memory"] + names.filter { $0 != "encrypted" }).joined(separator: "+"))
     return try single + stack.checks.filter { !$0.rule.isForStores && !isLong($0) }
       + suite("lmdb+namespaced+compressed").checks.filter { [.w4, .w6, .t1, .x1].contains($0.rule) }
