@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 /// A correct engine that is like no other.

@@ -1,6 +1,7 @@
 import ConformanceKit
 import StockroomCore
 import StockroomEngines
+import TestFixtures
 import Testing
 
 @testable import StockroomCLI
@@ -19,7 +20,7 @@ import Testing
     engine in
     var budget = ConformanceBudget(.quick)
     budget.seed = 2_026
-    budget.kills = 10
+    budget.kills = TestRun.count(4, exhaustive: 10)
     return ConformanceSuite(
       engine.name, capabilities: engine.capabilities(at: .process), stallTimeout: .seconds(600),
       budget: budget,

@@ -88,12 +88,6 @@ extension FaultyEngineCase {
   ]
 }
 
-/// How much the tests of this process do.
-enum TestRun {
-  /// Whether every faulty engine meets every check, as `make test-exhaustive` has it: it takes minutes.
-  static let isExhaustive = ProcessInfo.processInfo.environment["STOCKROOM_EXHAUSTIVE_TESTS"] != nil
-}
-
 extension FaultyEngineCase {
   /// What the kit says about the engine that is made for a check of rule C5.
   static func failureOfCooperation(_ id: String) async -> ConformanceFailure? {

@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 /// A faulty store, and which rules it breaks.

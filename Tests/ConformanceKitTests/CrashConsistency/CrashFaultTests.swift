@@ -1,6 +1,7 @@
 import Foundation
 import FaultyEngineWorker
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -154,19 +155,24 @@ struct CrashFaultTests {
 
   @Test(
     "A correct engine passes, for one process",
-    arguments: ConformanceSuite.crashFault("Log", isShared: false, kills: 10).checksOfProcesses)
+    arguments: ConformanceSuite.crashFault("Log", isShared: false, kills: TestRun.count(4, exhaustive: 10))
+      .checksOfProcesses)
   func passesAlone(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
     "A correct engine passes, for several processes, even if it prints",
-    arguments: ConformanceSuite.crashFault("Shared log", isShared: true, fault: .prints, kills: 10)
-      .checksOfProcesses)
+    arguments: ConformanceSuite.crashFault(
+      "Shared log", isShared: true, fault: .prints, kills: TestRun.count(4, exhaustive: 10)
+    )
+    .checksOfProcesses)
   func passesShared(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test("An engine with six methods passes, whose batches may be half there")
   func passesWithoutBatches() async throws {
+    var budget = ConformanceBudget()
+    budget.kills = TestRun.count(4, exhaustive: budget.kills)
     let suite = ConformanceSuite(
-      "Entry by entry", capabilities: .persistent,
+      "Entry by entry", capabilities: .persistent, budget: budget,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker", arguments: [CrashFaultEngine.Fault.logsEntryByEntry.rawValue])
     ) { try CrashFaultEngine(directory: $0, fault: .logsEntryByEntry) }

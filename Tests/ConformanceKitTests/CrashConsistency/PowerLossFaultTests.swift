@@ -1,6 +1,7 @@
 import Foundation
 import FaultyEngineWorker
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -63,8 +64,11 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     let arguments =
       ["powerLossFault", keepsLog ? "log" : "copy", isDurable ? "durable" : "fast"]
       + [fault?.rawValue].compactMap { $0 }
+    var budget = ConformanceBudget()
+    // What is found is found soon.
+    if fault == nil, !TestRun.isExhaustive { budget.powerCuts = 60 }
     return ConformanceSuite(
-      name, capabilities: PowerLossFaultEngine.promises(isDurable: isDurable),
+      name, capabilities: PowerLossFaultEngine.promises(isDurable: isDurable), budget: budget,
       worker: ConformanceWorker(product: "FaultyEngineWorker", arguments: arguments)
     ) { [keepsLog, isDurable, fault] in
       wrap(try PowerLossFaultEngine(directory: $0, keepsLog: keepsLog, isDurable: isDurable, fault: fault))

@@ -1,6 +1,7 @@
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit

@@ -1,6 +1,7 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 // Correct engines that do large things, names and ways in a manner of their own.

@@ -9,7 +9,8 @@ import Testing
 @Suite("Damaged archives") struct DamagedArchiveTests {
   /// How many are tried: `STOCKROOM_DAMAGED_ARCHIVES` says so for runs by hand.
   private static let count =
-    ProcessInfo.processInfo.environment["STOCKROOM_DAMAGED_ARCHIVES"].flatMap { Int($0) } ?? 400
+    ProcessInfo.processInfo.environment["STOCKROOM_DAMAGED_ARCHIVES"].flatMap { Int($0) }
+    ?? TestRun.count(120, exhaustive: 4_000)
 
   private let place: TemporaryDirectory
   private var file: URL { place.appending("archive") }
