@@ -179,16 +179,9 @@ private func expectMostlyAnswers(_ history: [HistoryCall], _ capabilities: Engin
   func mayBeUnknown(_ call: HistoryCall) -> Bool {
     capabilities.contains(.networked) && !call.changes.isEmpty && call.answer == .threw(.outcomeUnknown)
   }
-  let failures = history.count { call in
-    switch call.answer {
-    case .threw(.unclear), .threw(.refused), .threw(.outcomeUnknown): !mayBeUnknown(call)
-    default: false
-    }
-  }
   let unknown = history.count(where: mayBeUnknown)
-  let audit = history.contains {
-    $0.task == 0 && ($0.answer == .threw(.unclear) || $0.answer == .threw(.outcomeUnknown))
-  }
+  let failures = history.count { $0.answer.isUncertain || $0.answer == .threw(.refused) } - unknown
+  let audit = history.contains { $0.task == 0 && $0.answer.isUncertain }
   try expect(
     failures * 8 <= history.count && failures <= 40 && unknown * 2 <= history.count && !audit,
     "\(failures + unknown) of \(history.count) calls of many tasks threw although nothing was wrong")

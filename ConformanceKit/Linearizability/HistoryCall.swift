@@ -42,6 +42,9 @@ struct HistoryCall: Sendable, Hashable, Codable {
     case nonsense
     /// The call threw.
     case threw(Failure)
+
+    /// Whether nobody knows if the call has happened, or will yet.
+    var isUncertain: Bool { self == .threw(.outcomeUnknown) || self == .threw(.unclear) }
   }
 
   /// Why a call threw.

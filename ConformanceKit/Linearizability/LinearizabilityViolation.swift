@@ -78,10 +78,7 @@ struct LinearizabilityViolation {
     if LinearizabilityChecker(model: model, initial: checker.initial).isLegal(calls) { return true }
     // Nor would they without the transactions that have been done.
     return !calls.contains { $0.answer == .threw(.cancelled) }
-      && checker.isLegal(
-        calls.filter {
-          $0.method != .transaction || $0.answer == .threw(.unclear) || $0.answer == .threw(.outcomeUnknown)
-        })
+      && checker.isLegal(calls.filter { $0.method != .transaction || $0.answer.isUncertain })
   }
 
   /// The rule about batches or reads of many without which the calls could be explained, if there is one.

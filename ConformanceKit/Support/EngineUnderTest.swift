@@ -140,15 +140,18 @@ struct EngineUnderTest: StorageEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    for _ in 0..<20 {
+    var conflicts = 0
+    while true {
       do {
         return try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
-      } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .conflict {
+      } catch let failure as CallFailure
+        where (failure.error as? StorageError)?.code == .conflict && conflicts < 20
+      {
+        conflicts += 1
         try Task.checkCancellation()
         await Task.yield()
       }
     }
-    return try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
   }
 
   func changes() async throws -> StorageChanges {

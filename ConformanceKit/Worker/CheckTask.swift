@@ -66,7 +66,7 @@ private final class LatestStep: Sendable {
   private let text = MutexProtected("the beginning")
   private let progress: CheckProgress
 
-  /// - Parameter progress: Is told of every step.
+  /// - Parameter progress: Notes every step.
   init(_ progress: CheckProgress) { self.progress = progress }
 
   var clause: String { text.withLock { $0 } }

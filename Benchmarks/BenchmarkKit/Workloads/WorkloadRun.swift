@@ -81,7 +81,7 @@ public final class WorkloadRun: Sendable {
   func measure<Element: Sendable, Value: Sendable>(
     _ elements: [Element], by tasks: Int,
     _ call: @escaping @Sendable (any StorageEngine, Element) async throws -> Value,
-    verify: (Value, Element) throws -> Void
+    verify: (Value, Element) throws -> Void = { _, _ in }
   ) async throws {
     let values = try await measure(operations: elements.count) { _ in
       let engine = engine
