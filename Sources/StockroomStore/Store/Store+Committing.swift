@@ -82,6 +82,8 @@ extension Store {
       let previous = await publish(
         consume table, change.events, ofItems, ofUnreadable, publications, result, of: changes)
       deferredRelease.retain(previous.table.withoutKeys, previous.queries)
+      // Otherwise an optimized build releases them where they are used last, on the main actor.
+      withExtendedLifetime((change, publications)) {}
     }
     // If loading fails too, `loadingState` reports it, and the next change tries again.
     if !result.isOutcomeKnown { _ = await startLoading().result }

@@ -120,6 +120,8 @@ extension Store {
     queries = []
     let previous = await publishFollowed(consume whole, change.events, ofUnreadable, publications)
     deferredRelease.retain(previous.table.withoutKeys, previous.queries)
+    // As in `commit`.
+    withExtendedLifetime((change, publications)) {}
   }
 
   private func publishFollowed(

@@ -19,6 +19,7 @@ extension Store {
           let publications = await beginQueryUpdates().map { $0(loaded, nil) }
           let previous = await adopt(consume loaded, publications)
           deferredRelease.retain(previous.table.withoutKeys, previous.queries)
+          withExtendedLifetime(publications) {}
         }
       } catch {
         await self?.loadHasFailed(error)
