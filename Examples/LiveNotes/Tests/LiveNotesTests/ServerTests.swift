@@ -148,6 +148,13 @@ struct ServerTests {
       let answer = try await server.ask("HEAD", path)
       #expect(answer.status == status && answer.body.isEmpty, "\(path)")
     }
+    // None of them is under way for ever. The last may be for a moment after its answer.
+    let number = "http_server_active_requests{http_request_method=\"HEAD\"} "
+    var metrics = ""
+    for _ in 0..<1_000 where !metrics.contains(number + "0.0\n") {
+      metrics = String(decoding: try await server.ask("GET", "/metrics").body, as: UTF8.self)
+    }
+    #expect(metrics.contains(number + "0.0\n"))
   }
 
   @Test(

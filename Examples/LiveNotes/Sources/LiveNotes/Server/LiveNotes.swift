@@ -73,10 +73,10 @@ struct LiveNotes: AsyncParsableCommand {
 
     let router = Router(context: NotesContext.self)
     router.add(middleware: LogRequestsMiddleware(.info))
-    router.add(middleware: HeadWithoutBody())
     router.add(middleware: SecurityHeaders())
     router.add(middleware: ErrorsAsJSON())
     router.add(middleware: MetricsMiddleware())
+    router.add(middleware: HeadWithoutBody())
     router.add(middleware: SameOriginOnly(hosts: hosts))
     Routes(
       notes: notes, favourites: favourites, panels: panels, page: try PageFiles(), metrics: metrics

@@ -15,14 +15,19 @@ struct NotesContext: RequestContext {
 }
 
 /// Answers `HEAD` without a body, which nobody expects there.
+///
+/// Within those that act once a body has been sent: this one never is.
 struct HeadWithoutBody: RouterMiddleware {
   func handle(
     _ request: Request, context: NotesContext,
     next: (Request, NotesContext) async throws -> Response
-  ) async throws -> Response {
-    let response = try await next(request, context)
-    guard request.method == .head else { return response }
-    return Response(status: response.status, headers: response.headers)
+  ) async throws -> Response { try await next(request, context).answering(request) }
+}
+
+extension Response {
+  /// Without the body if the request is a `HEAD`.
+  fileprivate func answering(_ request: Request) -> Response {
+    request.method == .head ? Response(status: status, headers: headers) : self
   }
 }
 
@@ -50,7 +55,7 @@ struct ErrorsAsJSON: RouterMiddleware {
       }
       var response = try Response.json(Body(error: .init(code: code, message: message)), status: status)
       response.headers.append(contentsOf: headers)
-      return response
+      return response.answering(request)
     }
   }
 
