@@ -1,3 +1,4 @@
+import FaultyEngineWorker
 import Foundation
 import StockroomCore
 import Testing

@@ -1,3 +1,4 @@
+import FaultyEngineWorker
 import ConformanceKit
 import StockroomCore
 import Testing

@@ -1,3 +1,4 @@
+import FaultyEngineWorker
 import ConformanceKit
 import Foundation
 import StockroomCore

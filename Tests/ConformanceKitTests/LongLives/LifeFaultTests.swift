@@ -48,7 +48,7 @@ struct LifeFaultTests {
 
   @Test("A failure of many entries names how many were complete")
   func firstEntry() async throws {
-    let suite = ConformanceSuite("Evicts", capabilities: [], budget: .quick) { _ in
+    let suite = ConformanceSuite("Evicts", capabilities: [], budget: .exhaustive) { _ in
       EvictsTheOldest(base: try ReferenceEngine(), count: 3_000)
     }
     let check = try #require(suite.checks.first { $0.id == "life.many-entries" })

@@ -90,7 +90,7 @@ final class WireEngine: StorageEngine {
   func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
 
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try await call(.init(kind: .readAll)).entries.filter { $0.key.hasPrefix(place) }.map {
+    try await call(.init(kind: .readAll, key: place)).entries.map {
       (CacheKey(verbatim: String($0.key.dropFirst(place.count))), $0.data)
     }
   }

@@ -16,6 +16,7 @@ final class WireServer: Sendable {
     /// The number of a change.
     var change: UUID?
     var operations: [Operation] = []
+    /// The key to be read, or what all keys to be read begin with.
     var key = ""
     var password = WireServer.password
   }
@@ -130,7 +131,7 @@ extension WireServer.Contents {
     guard request.password == WireServer.password else { return .init(refusal: "That is not the password.") }
     switch request.kind {
     case .read: return .init(entries: [entries[request.key]].compactMap { $0 })
-    case .readAll: return .init(entries: Array(entries.values))
+    case .readAll: return .init(entries: entries.values.filter { $0.key.hasPrefix(request.key) })
     case .settle:
       guard let change = request.change else { return .init() }
       if !done.contains(change) { forbidden.insert(change) }

@@ -1,3 +1,4 @@
+import FaultyEngineWorker
 import Dispatch
 import Foundation
 import StockroomCore

@@ -1,0 +1,190 @@
+import Foundation
+import StockroomCore
+
+/// A correct engine that keeps every promise a single process can check: the stock from which the broken ones
+/// among the tests are made.
+///
+/// Without a directory it keeps its entries in memory; with one also in a log, of which see ``LogFile``.
+package final class ReferenceEngine: ApplyingEngine {
+  /// How the engine is broken on purpose.
+  package enum Fault: Sendable {
+    case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
+    case remembersFailedWrites, startsAnewWhenCorrupted, ignoresChecksums, reportsReadOnlyAsIO,
+      refusesOnlyWrites, forgetsRemovals, forgetsRemoveAll, savesWholeSeconds, savesLittle, rotatesAway,
+      keepsLock
+    case acknowledgesWhenClosed, closesOnce, leaksWhenCorrupted, knowsPathsByName, ordersByKeyWhenOpened
+    case countsWritesWhenOpened
+    case closesNothing, keepsFileOpenUntilDropped, keepsLockUntilDropped
+    case makesPublicFiles, makesPublicDirectories, followsForeignLinks, followsLinksToNowhere
+    case followsLinksToItsFiles, waitsForFIFOs, clearsDirectoriesAway
+    case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly
+    case takesTornTails, fillsTornTails, remembersRefusedWrites, repeatsRefusedWrites
+  }
+
+  package static let promises: EngineCapabilities = [
+    .persistent, .atomicBatches, .snapshotReads, .orderedScans, .detectsCorruption,
+  ]
+
+  private let shared: MutexProtected<SharedContents?>
+  /// What a fault keeps of an engine that has been closed.
+  private let remains = MutexProtected<SharedContents?>(nil)
+  private let refusesWrites = MutexProtected(false)
+  private let fault: Fault?
+  private let transactions = DedicatedThread()
+  private let hasTransactions = MutexProtected(false)
+  package let capabilities: EngineCapabilities
+
+  package init(directory: URL? = nil, fault: Fault? = nil, claiming claims: EngineCapabilities? = nil) throws
+  {
+    self.fault = fault
+    capabilities =
+      claims
+      ?? (directory == nil ? Self.promises.subtracting([.persistent, .detectsCorruption]) : Self.promises)
+    shared = MutexProtected(
+      try directory.map { try SharedContents.shared(at: $0, fault: fault) }
+        ?? SharedContents(log: nil, fault: fault))
+  }
+
+  deinit {
+    transactions.stop()
+    shared.withLock { $0 }?.feed.finish(of: ObjectIdentifier(self))
+    if fault == .keepsLockUntilDropped { (remains.withLock { $0 } ?? shared.withLock { $0 })?.unlock() }
+  }
+
+  private func open() throws -> SharedContents {
+    guard let shared = shared.withLock({ $0 }) else {
+      throw StorageError(.closed, "The engine has been closed.")
+    }
+    return shared
+  }
+
+  /// All entries, on the thread of the caller.
+  package func everything() throws -> [(key: CacheKey, data: Data)] {
+    try look { $0.entries.map { ($0.key, $0.value.data) } }
+  }
+
+  private func look<Value>(_ body: (borrowing Contents) throws -> Value) throws -> Value {
+    try open().look(body)
+  }
+
+  package func read(key: CacheKey) async throws -> Data? {
+    try key.validate()
+    return try look { $0.entries[key]?.data }
+  }
+
+  package func read(keys: [CacheKey]) async throws -> [Data] {
+    try await readDataAndKeys(keys: keys).map(\.data)
+  }
+
+  package func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try keys.validate()
+    await Task.yield()
+    return try look { contents in keys.compactMap { key in contents.entries[key].map { (key, $0.data) } } }
+  }
+
+  package func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
+
+  package func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    await Task.yield()
+    return try everything()
+  }
+
+  package func keyExists(_ key: CacheKey) async throws -> Bool { try await read(key: key) != nil }
+
+  package func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try keys.validate()
+    return try look { contents in keys.filter { contents.entries[$0] != nil } }
+  }
+
+  package func keyCount() async throws -> Int { try look { $0.sortedKeys.count + $0.surplus } }
+
+  package func allKeys() async throws -> [CacheKey] { try look { $0.sortedKeys } }
+
+  package func createdAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try look { $0.entries[key]?.createdAt }
+  }
+
+  package func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try look { $0.entries[key]?.updatedAt }
+  }
+
+  package func readAllEntries() async throws -> [StorageEntry] {
+    await Task.yield()
+    return try entries()
+  }
+
+  /// All entries in order, on the thread of the caller.
+  package func entries() throws -> [StorageEntry] {
+    try look { contents in
+      contents.entries.sorted { $0.value.sequence < $1.value.sequence }.map { key, entry in
+        StorageEntry(key: key, data: entry.data, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
+      }
+    }
+  }
+
+  package func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    try Task.checkCancellation()
+    if fault == .acknowledgesWhenClosed, shared.withLock({ $0 == nil }) { return }
+    if refusesWrites.withLock({ $0 }) { throw StorageError(.closed, "The engine has been closed.") }
+    if !operations.isEmpty { try open().commit(operations) }
+  }
+
+  package func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    let cursor = KeyRangeCursor(range)
+    await Task.yield()
+    return try look { contents in
+      var found: [(key: CacheKey, data: Data)] = []
+      let start = contents.sortedKeys.bisect { cursor.position(of: $0) != .before }
+      for key in contents.sortedKeys[start...] {
+        let position = cursor.position(of: key)
+        if found.count >= max(0, limit ?? .max) || position == .behind { break }
+        if position == .inside, let entry = contents.entries[key] { found.append((key, entry.data)) }
+      }
+      return found
+    }
+  }
+
+  package func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    let shared = try open()
+    hasTransactions.withLock { $0 = true }
+    let origin = ChangeOrigin.current
+    return try await transactions.run { try shared.transact(body, from: origin) }
+  }
+
+  /// Does what ``withTransaction(_:)`` does, on the thread of the caller.
+  package func transact<Result>(_ body: (any StorageTransaction) throws -> Result) throws -> Result {
+    try open().transact(body, from: ChangeOrigin.current)
+  }
+
+  /// Does what ``apply(_:)`` does, on the thread of the caller.
+  package func commit(_ operations: [StorageOperation]) throws { try open().commit(operations) }
+
+  package func changes() async throws -> StorageChanges {
+    try Task.checkCancellation()
+    return try open().subscribe(ObjectIdentifier(self))
+  }
+
+  package func close() async throws {
+    if fault == .closesNothing { return }
+    // Transactions that are under way are completed.
+    if hasTransactions.withLock({ $0 }) { try await transactions.run {} }
+    guard let shared = shared.withLock({ fault == .refusesOnlyWrites ? $0 : $0.take() }) else {
+      if fault == .closesOnce { throw StorageError(.io, "The engine cannot be closed again.") }
+      return
+    }
+    shared.feed.finish(of: ObjectIdentifier(self))
+    if fault == .keepsLock { shared.unlock() }
+    if fault == .keepsFileOpenUntilDropped || fault == .keepsLockUntilDropped {
+      remains.withLock { $0 = shared }
+    }
+    if fault == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
+    try shared.flush()
+  }
+}
