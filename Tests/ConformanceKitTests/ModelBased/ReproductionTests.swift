@@ -104,7 +104,7 @@ struct ReproductionTests {
     /// What an author of an engine does: puts the own engine in its place, and here also renames the test to that none
     /// of the others has.
     private func paste(_ source: Substring, forCase index: Int) -> String {
-      "@testable import ConformanceKitTests\n"
+      "@testable import ConformanceKitTests\n@testable import FaultyEngineWorker\n"
         + source
         .replacing(
           "try MyEngine(directory: directory)",

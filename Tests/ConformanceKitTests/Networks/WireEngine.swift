@@ -63,10 +63,10 @@ final class WireEngine: StorageEngine {
 
   func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
 
-  func removeAllData() async throws { try await remove(keys: try await allKeys()) }
+  func removeAllData() async throws { try await apply([.removeAll]) }
 
   func apply(_ operations: [StorageOperation]) async throws {
-    var request = WireServer.Request(kind: .change, change: UUID())
+    var request = WireServer.Request(kind: .change, change: UUID(), key: place)
     for operation in operations {
       switch operation {
       case .write(let data, let key):
@@ -75,8 +75,7 @@ final class WireEngine: StorageEngine {
       case .remove(let key):
         try key.validate()
         request.operations.append(.init(key: place + key.value, data: nil))
-      case .removeAll:
-        for key in try await allKeys() { request.operations.append(.init(key: place + key.value, data: nil)) }
+      case .removeAll: request.operations.append(.init(key: nil, data: nil))
       }
     }
     if operations.isEmpty { return }

@@ -16,13 +16,13 @@ final class WireServer: Sendable {
     /// The number of a change.
     var change: UUID?
     var operations: [Operation] = []
-    /// The key to be read, or what all keys to be read begin with.
+    /// The key to be read, or what all keys begin with that are to be read or removed.
     var key = ""
     var password = WireServer.password
   }
 
   struct Operation: Codable {
-    /// Nil stands for every key.
+    /// Nil stands for every key that begins with that of the request.
     var key: String?
     /// Nil removes.
     var data: Data?
@@ -141,14 +141,14 @@ extension WireServer.Contents {
         guard !forbidden.contains(change) else { return .init(refusal: "The change has been given up.") }
         done.insert(change)
       }
-      for operation in request.operations { perform(operation) }
+      for operation in request.operations { perform(operation, in: request.key) }
       return .init(hasHappened: true)
     }
   }
 
-  private mutating func perform(_ operation: WireServer.Operation) {
+  private mutating func perform(_ operation: WireServer.Operation, in place: String) {
     guard let key = operation.key else {
-      entries = [:]
+      entries = entries.filter { !$0.key.hasPrefix(place) }
       return
     }
     guard let data = operation.data else {
