@@ -60,7 +60,8 @@ import Testing
       tasks.append(Task { try await store.insert(Note(id: "last", text: "\(number)")) })
     }
     for task in tasks { try await task.value }
-    #expect(store.items.filter { $0.id != "last" }.map(\.id) == (0..<200).map(String.init))
+    let numbers: [String] = (0..<200).map { "\($0)" }
+    #expect(store.items.map(\.id).filter { $0 != "last" } == numbers)
     #expect(store.items.first { $0.id == "last" }?.text == "199")
     #expect(try await agree(store, engine))
   }

@@ -166,7 +166,8 @@ import Testing
     for other in others { try await other.value }
     try await last.value
     #expect(engine.callCount < 20)
-    #expect(store.items.map(\.id) == ["first"] + (0..<100).map(String.init) + ["last"])
+    let numbers: [String] = (0..<100).map { "\($0)" }
+    #expect(store.items.map(\.id) == ["first"] + numbers + ["last"])
   }
 
   @Test("A chain is one batch in the engine, and so is a call with many items")
