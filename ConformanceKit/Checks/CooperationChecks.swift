@@ -102,8 +102,7 @@ private func checkHeartbeat(_ call: @escaping @Sendable (_ index: Int) async thr
   try expect(
     pause <= allowed,
     "a task that only wanted to run again and again could not for \(pause.inSeconds) s in which the process "
-      + "computed next to nothing, while \(allowed.inSeconds) s is the most that the load of the machine explains"
-  )
+      + "computed nothing, while \(allowed.inSeconds) s is the most that the load of the machine explains")
 }
 
 /// Makes many calls at the same time, and meanwhile lets a task beat on the same threads.
@@ -159,8 +158,7 @@ private final class HeartbeatMonitor: Sendable {
 
   /// Watches from a thread outside the pool until the end. Gives the longest pause and the longest excusable one.
   ///
-  /// Time in which the process computed is no part of a pause: a thread that computes does not wait for a disk. On a busy machine
-  /// it computes for a part of the time only, and is given three times what it has computed.
+  /// Time in which the process computed is no part of a pause: a thread that computes does not wait for a disk.
   /// How late this thread wakes up shows how busy the machine is.
   func observe() -> (pause: Duration, allowed: Duration) {
     var (pause, lateness) = (Duration.zero, Duration.zero)
@@ -175,7 +173,7 @@ private final class HeartbeatMonitor: Sendable {
       if count != lastCount {
         (lastCount, lastBeat, lastBeatTime) = (count, now, System.processorTime)
       } else {
-        pause = max(pause, now - lastBeat - (System.processorTime - lastBeatTime) * 3)
+        pause = max(pause, now - lastBeat - (System.processorTime - lastBeatTime))
       }
       if pause > allowed { stop() }
     }
