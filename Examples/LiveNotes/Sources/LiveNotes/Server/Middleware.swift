@@ -16,7 +16,8 @@ struct NotesContext: RequestContext {
 
 /// Answers `HEAD` without a body, which nobody expects there.
 ///
-/// Within those that act once a body has been sent: this one never is.
+/// It belongs inside `MetricsMiddleware`, which counts a request as under way until its body has been written: taken away outside,
+/// the body never is.
 struct HeadWithoutBody: RouterMiddleware {
   func handle(
     _ request: Request, context: NotesContext,
