@@ -33,21 +33,30 @@ struct PostgreSQLAddress: Sendable {
     defer { PQconninfoFree(options) }
     var given: [String: String] = [:]
     var parameters: [(keyword: String, value: String)] = []
+    for (keyword, value) in Self.values(of: options) {
+      switch keyword {
+      case "host", "hostaddr", "port": given[keyword] = value
+      // What the engine sees to itself: it needs the primary.
+      case "target_session_attrs", "connect_timeout": break
+      default: parameters.append((keyword, value))
+      }
+    }
+    guard let hosts = Self.hosts(given) else { throw Self.malformed }
+    self.parameters = parameters
+    self.hosts = hosts
+  }
+
+  /// The options that have a value.
+  private static func values(
+    of options: UnsafeMutablePointer<PQconninfoOption>
+  ) -> [(keyword: String, value: String)] {
+    var values: [(keyword: String, value: String)] = []
     var option = options
     while let keyword = option.pointee.keyword {
-      if let value = option.pointee.val {
-        let (keyword, value) = (String(cString: keyword), String(cString: value))
-        switch keyword {
-        case "host", "hostaddr", "port": given[keyword] = value
-        // What the engine sees to itself: it needs the primary.
-        case "target_session_attrs", "connect_timeout": break
-        default: parameters.append((keyword, value))
-        }
-      }
+      if let value = option.pointee.val { values.append((String(cString: keyword), String(cString: value))) }
       option += 1
     }
-    self.parameters = parameters
-    hosts = try Self.hosts(given)
+    return values
   }
 
   /// Whether libpq could take a part of a password in a URL for a host or a database: one with an @ or / that is not written %40 or %2F.
@@ -65,7 +74,15 @@ struct PostgreSQLAddress: Sendable {
     return signs.count > 1 || place[..<last].contains("/")
   }
 
-  private static func hosts(_ given: [String: String]) throws -> [Host] {
+  /// Whether the connection string says where the servers are.
+  var namesHosts: Bool { hosts.contains { $0.name != nil || $0.address != nil } }
+
+  /// The hosts that the options name, at least one; nil if there are not as many names as addresses or ports.
+  static func hosts(of options: UnsafeMutablePointer<PQconninfoOption>) -> [Host]? {
+    Self.hosts(Dictionary(values(of: options).map { ($0.keyword, $0.value) }, uniquingKeysWith: { $1 }))
+  }
+
+  private static func hosts(_ given: [String: String]) -> [Host]? {
     func list(_ keyword: String) -> [String] {
       given[keyword].map { $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init) } ?? []
     }
@@ -73,7 +90,7 @@ struct PostgreSQLAddress: Sendable {
     let count = max(names.count, addresses.count, 1)
     guard [0, count].contains(names.count), [0, count].contains(addresses.count),
       [0, 1, count].contains(ports.count)
-    else { throw Self.malformed }
+    else { return nil }
     func element(_ index: Int, of list: [String]) -> String? {
       let value = list.count == 1 ? list[0] : index < list.count ? list[index] : ""
       return value.isEmpty ? nil : value

@@ -14,7 +14,9 @@ struct PostgreSQLBatch {
   private let written: [(key: CacheKey, data: Data, times: EntryTimes?)]
   /// Whether any of them gets the times that it comes with.
   private let hasTimes: Bool
-  /// Whether rows are enough to keep concurrent writers apart: see ``steps(_:_:_:isOpen:)``.
+  /// Which of the written entries go into one statement each.
+  private let portions: [Range<Int>]
+  /// Whether rows are enough to keep concurrent writers apart: see ``steps(_:_:_:isOpen:isPooled:)``.
   private let isShared: Bool
 
   var isEmpty: Bool { !removesAll && removed.isEmpty && written.isEmpty }
@@ -34,6 +36,7 @@ struct PostgreSQLBatch {
     removed = merged.changes.filter { $0.value.isRenewed }.keys.sorted()
     written = merged.inOrder.compactMap { key, change in change.data.map { (key, $0, change.times) } }
     hasTimes = !times.isEmpty && written.contains { $0.times != nil }
+    portions = Self.portions(of: written)
     isShared =
       !removesAll
       && requests.allSatisfy { request in
@@ -44,9 +47,8 @@ struct PostgreSQLBatch {
 
   /// Whether it is one statement that says by itself if it has been fenced off. Removals are not: such a statement sees what there was before
   /// it had the lock, and would miss a row that a transaction has renewed meanwhile.
-  func isFencedItself(isOpen: Bool) -> Bool {
-    !isOpen && isShared && !hasTimes && removed.isEmpty && !written.isEmpty
-      && writtenSize <= Self.statementSize
+  private func isFencedItself(isOpen: Bool) -> Bool {
+    !isOpen && isShared && !hasTimes && removed.isEmpty && portions.count == 1
   }
 
   /// What is to be sent.
@@ -54,24 +56,42 @@ struct PostgreSQLBatch {
   /// Writers share a lock, and the rows keep them apart, with which writes of many keys at once are atomic, and removals of single keys.
   /// Not so batches that remove: a row that another transaction is about to insert cannot be removed, so that half of what it wrote could
   /// stay. They take the lock alone, as transactions have done that have been begun.
+  ///
+  /// - Parameters:
+  ///   - isOpen: Whether the transaction has been begun.
+  ///   - isPooled: Whether the session may have another level of isolation than `READ COMMITTED`, at which a statement would not see
+  ///     what was committed while the one before it waited for the lock.
   func steps(
+    _ writer: UUID, _ epoch: Int64, _ announcement: String, isOpen: Bool, isPooled: Bool
+  ) -> [PostgreSQLConnection.Step] {
+    var steps =
+      isFencedItself(isOpen: isOpen)
+      ? [fencedWrite(writer, epoch, announcement)]
+      : separateSteps(writer, epoch, announcement, isOpen: isOpen)
+    let begins = isPooled && !isOpen
+    if begins { steps.insert(.init(.beginWriting), at: 0) }
+    if isOpen || begins { steps.append(.init(.commit)) }
+    return steps
+  }
+
+  private func fencedWrite(
+    _ writer: UUID, _ epoch: Int64, _ announcement: String
+  ) -> PostgreSQLConnection.Step {
+    if written.count == 1 {
+      let entry = written[0]
+      return .init(
+        .fencedWriteOfOne, writer.parameter, .number(epoch), .key(entry.key), .bytes(entry.data),
+        .text(announcement))
+    }
+    let portion = portion(written.indices)
+    return .init(
+      .fencedWrite, writer.parameter, .number(epoch), portion.keys.parameter, portion.values.parameter,
+      .text(announcement))
+  }
+
+  private func separateSteps(
     _ writer: UUID, _ epoch: Int64, _ announcement: String, isOpen: Bool
   ) -> [PostgreSQLConnection.Step] {
-    if isFencedItself(isOpen: isOpen) {
-      if written.count == 1 {
-        let entry = written[0]
-        return [
-          .init(
-            .fencedWriteOfOne, writer.parameter, .number(epoch), .key(entry.key), .bytes(entry.data),
-            .text(announcement))
-        ]
-      }
-      return portions.map { portion in
-        .init(
-          .fencedWrite, writer.parameter, .number(epoch), portion.keys.parameter,
-          portion.values.parameter, .text(announcement))
-      }
-    }
     var steps: [PostgreSQLConnection.Step] = []
     if !isOpen { steps.append(.init(isShared ? .lockShared : .lockExclusively)) }
     steps.append(.init(.fence, writer.parameter, .number(epoch)))
@@ -83,30 +103,37 @@ struct PostgreSQLBatch {
       }
       steps.append(.init(.remove, PostgreSQLArray.keys(removed)))
     }
-    steps += portions.map(\.step)
+    steps += portions.map { portion($0).step }
     steps.append(.init(.notify, .text(announcement)))
-    if isOpen { steps.append(.init(.commit)) }
     return steps
   }
 
-  /// How many bytes of values go into one statement.
-  private static let statementSize = 64 << 20
+  /// How many bytes of keys and values go into one statement, unless it writes one entry.
+  static let statementSize = 64 << 20
 
-  private var writtenSize: Int { written.reduce(0) { $0 + $1.data.count } }
-
-  /// The entries as arrays, of which each goes into one statement.
-  private var portions: [Portion] {
-    var portions: [Portion] = []
-    var portion = Portion(hasTimes: hasTimes)
-    for entry in written {
-      if portion.values.count > 0, portion.values.size + entry.data.count > Self.statementSize {
-        portions.append(portion)
-        portion = Portion(hasTimes: hasTimes)
+  private static func portions(
+    of written: [(key: CacheKey, data: Data, times: EntryTimes?)]
+  ) -> [Range<Int>] {
+    var portions: [Range<Int>] = []
+    var (start, size) = (0, 0)
+    for (index, entry) in written.enumerated() {
+      // Each element of an array has its length in front.
+      let added = entry.key.value.utf8.count + entry.data.count + 8
+      if index > start, size + added > statementSize {
+        portions.append(start..<index)
+        (start, size) = (index, 0)
       }
-      portion.append(entry.key, entry.data, entry.times)
+      size += added
     }
-    if portion.keys.count > 0 { portions.append(portion) }
+    if start < written.count { portions.append(start..<written.count) }
     return portions
+  }
+
+  /// Some of the entries as arrays.
+  private func portion(_ indices: Range<Int>) -> Portion {
+    var portion = Portion(hasTimes: hasTimes)
+    for entry in written[indices] { portion.append(entry.key, entry.data, entry.times) }
+    return portion
   }
 }
 

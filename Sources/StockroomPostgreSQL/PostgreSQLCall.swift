@@ -20,7 +20,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
   private enum Stage {
     case new
     case waiting(Finish)
-    /// Its turn has come, and nothing has been sent.
+    /// Its turn has come, and nothing has been sent that could change anything.
     case connecting(Finish)
     case underWay(Finish, cancelledAt: ContinuousClock.Instant?)
     case ended
@@ -104,6 +104,17 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
       case .new, .underWay, .ended: return false
       }
     }
+  }
+
+  /// What has been sent has not happened, and never will. The call can be cancelled at once again, and ends if its task has
+  /// been cancelled.
+  func retract() {
+    let finish = stage.withLock { stage -> Finish? in
+      guard case .underWay(let finish, let cancelledAt) = stage else { return nil }
+      stage = cancelledAt == nil ? .connecting(finish) : .ended
+      return cancelledAt == nil ? nil : finish
+    }
+    finish?(.failure(CancellationError()))
   }
 
   func end(_ result: Result<Answer, any Error>) {

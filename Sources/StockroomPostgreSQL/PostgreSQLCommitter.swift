@@ -27,7 +27,7 @@ final class PostgreSQLCommitter: Sendable {
     var epoch: Int64 = 0
   }
 
-  private let connector: PostgreSQLConnector
+  let connector: PostgreSQLConnector
   private let hub: ChangeHub
   /// Names the row, and the changes that are announced.
   let writer = UUID()
@@ -68,8 +68,8 @@ final class PostgreSQLCommitter: Sendable {
     case conflict(PostgreSQLFailure)
   }
 
-  /// Tells all subscribers that anything may have changed.
-  func reportUnknownChanges() { hub.send(.everything) }
+  /// One of several transactions could not read, so that each of them has to be committed alone.
+  struct FailedRead: Error {}
 
   /// Returns once there is a connection to write on, on which nothing has been sent for a write.
   func connect(
@@ -78,25 +78,47 @@ final class PostgreSQLCommitter: Sendable {
     _ = try connected(until: deadline, meanwhile)
   }
 
-  /// Commits the requests, in this order, together, or throws with nothing done.
+  /// Commits the writes, in this order, together, or throws with nothing done. Those whose calls end before the commit is sent
+  /// are left out.
   ///
-  /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been done.
+  /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been done; ``FailedRead``; `CancellationError` if all
+  ///   calls have ended.
   func commit(
-    _ requests: [WriteRequest], until deadline: ContinuousClock.Instant,
+    _ writes: [PostgreSQLWrite], until deadline: ContinuousClock.Instant,
     meanwhile: @escaping () throws -> Void
   ) throws {
-    let known = requests.knownOperations.map { Group(requests, $0) }
+    let isOpen = writes.contains { $0.request.knownOperations == nil }
     var attempt = 0
     while true {
+      // What an earlier attempt has sent has not happened.
+      for write in writes { write.call.retract() }
       var answer = deadline
       do {
-        let connection = try connected(until: deadline, meanwhile)
-        let group = try known ?? run(requests, on: connection, until: deadline)
+        let connection = try connected(until: deadline) {
+          try meanwhile()
+          if !writes.contains(where: \.call.isWanted) { throw CancellationError() }
+        }
+        if isOpen { try begin(on: connection, until: deadline) }
+        let wanted = writes.filter(\.call.isWanted)
+        guard let group = try prepare(wanted.map(\.request), isOpen: isOpen, on: connection) else { return }
+        // All of them or none: each body has seen what those before it come to.
+        let begun = wanted.filter { $0.call.begin() }
+        guard !begun.isEmpty, begun.count == wanted.count else {
+          if isOpen { drop() }
+          if begun.isEmpty { throw CancellationError() }
+          continue
+        }
+        connection.meanwhile = meanwhile
         // What the bodies took is not the server's.
-        if known == nil { answer = max(deadline, .now + limit / 2) }
+        if isOpen { answer = max(deadline, .now + limit / 2) }
         // A quarter is left to find out what has become of a commit of which the answer does not come.
-        try commit(group, isOpen: known == nil, on: connection, until: .now + (answer - .now) * 0.75)
-        hub.send(group.requests, group.operations)
+        try commit(group, isOpen: isOpen, on: connection, until: .now + (answer - .now) * 0.75)
+        if wanted.allSatisfy(\.call.isWanted) {
+          hub.send(group.requests, group.operations)
+        } else {
+          // The caller of one that was given up does not know of its change, though it is the origin.
+          hub.send(.everything)
+        }
         return
       } catch Setback.fencedOff {
         drop()
@@ -122,30 +144,37 @@ final class PostgreSQLCommitter: Sendable {
 
   private var limit: Duration { connector.settings.timeLimit }
 
-  /// Runs the bodies of transactions while nobody else writes. What they come to remains to be committed.
-  private func run(
-    _ requests: [WriteRequest], on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
-  ) throws -> Group {
+  /// Begins a transaction while which nobody else writes.
+  private func begin(on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant) throws {
     do {
       _ = try connection.run([.init(.beginWriting), .init(.lockExclusively)], until: deadline)
-      let reader = PostgreSQLEntryReader(connection, waiting: limit / 4)
-      let operations = requests.operations(reading: reader, PostgreSQLStorageEngine.valueLimit)
-      // A body may have thrown the error that it got.
-      if connection.isLost {
-        throw PostgreSQLFailure(
-          sqlState: nil, text: "the connection was lost in a transaction", isConnectionLost: true)
-      }
-      return Group(requests, operations)
-    } catch let failure as PostgreSQLFailure {
-      connection.discard()
-      if failure.isConnectionLost { throw Setback.lostBefore(error(failure)) }
-      if failure.isConcurrency {
-        drop()
-        throw Setback.conflict(failure)
-      }
+    } catch {
+      // Otherwise it would get the lock later, and keep it.
       drop()
-      throw error(failure)
+      guard let failure = error as? PostgreSQLFailure else { throw error }
+      if failure.isConnectionLost { throw Setback.lostBefore(self.error(failure)) }
+      if failure.isConcurrency { throw Setback.conflict(failure) }
+      throw self.error(failure)
     }
+  }
+
+  /// What the requests come to, which remains to be committed. Runs the bodies of transactions.
+  ///
+  /// - Returns: Nil if there is nothing to commit, since the body of a transaction could not read, and has the error.
+  private func prepare(
+    _ requests: [WriteRequest], isOpen: Bool, on connection: PostgreSQLConnection
+  ) throws -> Group? {
+    guard isOpen else { return Group(requests, requests.compactMap(\.knownOperations)) }
+    let reader = PostgreSQLEntryReader(connection, waiting: limit / 4)
+    let group = Group(requests, requests.operations(reading: reader, PostgreSQLStorageEngine.valueLimit))
+    guard let failure = reader.failure else { return group }
+    drop()
+    // Nobody waits any more.
+    if failure is CancellationError { throw failure }
+    if connection.isLost { throw Setback.lostBefore(failure) }
+    if requests.count > 1 { throw FailedRead() }
+    guard group.batch.isEmpty else { throw failure }
+    return nil
   }
 
   /// - Parameter isOpen: Whether the transaction has been begun.
@@ -153,26 +182,34 @@ final class PostgreSQLCommitter: Sendable {
     _ group: Group, isOpen: Bool, on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
   ) throws {
     let epoch = state.withLock { $0.epoch }
+    let isPooled = connector.settings.isPooled
     let announcement = PostgreSQLAnnouncement(of: writer, epoch, group.operations).text
     do {
       if isOpen, group.batch.isEmpty {
         _ = try connection.run([.init(.commit)], until: deadline)
         return
       }
-      let steps = group.batch.steps(writer, epoch, announcement, isOpen: isOpen)
+      let steps = group.batch.steps(writer, epoch, announcement, isOpen: isOpen, isPooled: isPooled)
       let results = try connection.run(steps, until: deadline)
-      if group.batch.isFencedItself(isOpen: isOpen), try results.first?.number(0, 0) != 1 {
-        throw Setback.fencedOff
+      for (step, result) in zip(steps, results) where step.statement.reportsFence {
+        guard try result.number(0, 0) == 1 else { throw Setback.fencedOff }
       }
     } catch let failure as PostgreSQLFailure {
       // `read_only_sql_transaction`: the server has refused it, and another one may take it.
       if failure.sqlState == "25006" { throw Setback.lostBefore(error(failure)) }
-      if failure.isConnectionLost { throw Setback.lostDuring(error(failure)) }
-      if isOpen { drop() }
+      if failure.isConnectionLost {
+        let error = error(failure)
+        throw group.batch.isEmpty ? Setback.lostBefore(error) : Setback.lostDuring(error)
+      }
+      // The transaction has been begun with a statement of its own, which would have to be ended so.
+      if isOpen || isPooled { drop() }
       // `division_by_zero`: see ``PostgreSQLStatement/fence``.
       if failure.sqlState == "22012" { throw Setback.fencedOff }
       if failure.isConcurrency { throw Setback.conflict(failure) }
       throw error(failure)
+    } catch let cause where connection.isLost {
+      // The wait for the answer has been given up, or has failed.
+      throw Setback.lostDuring(cause)
     }
     state.withLock { $0.epoch += 1 }
     if connection.hasGivenUpReplication {
@@ -229,6 +266,13 @@ final class PostgreSQLCommitter: Sendable {
         guard let claimed = try results.first?.number(0, 0) else {
           throw StorageError(.io, "\(connector.address) has not said what the epoch is.")
         }
+        // The next claim finds the same. Until then a failover could undo it, and what it says of a commit.
+        guard !connection.hasGivenUpReplication else {
+          throw StorageError(
+            .unavailable,
+            "\(connector.address) has given up to wait until another server has what was committed. Nothing has been written."
+          )
+        }
         state.withLock { ($0.connection, $0.epoch) = (connection, claimed) }
         return connection
       } catch let failure as PostgreSQLFailure {
@@ -244,54 +288,7 @@ final class PostgreSQLCommitter: Sendable {
   /// Whether an announcement of this engine speaks of what its own subscribers know.
   func isKnown(epoch: Int64) -> Bool { unknownEpochs.withLock { !$0.contains(epoch) } }
 
-  // MARK: Making and leaving the place
-
-  /// Makes the place if it is not there.
-  ///
-  /// - Throws: `StorageError` with code `unsupported` if it is another program's, and others.
-  func open(until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void) throws {
-    let connection = try connector.connect(until: deadline, isPatient: false, meanwhile: meanwhile)
-    do {
-      let place = connector.place
-      guard try !isThere(place, connection, until: deadline) else { return }
-      guard connector.settings.access == .readWrite else {
-        throw StorageError(
-          .unsupported, "There are no entries in the schema \(place.schema) of \(connector.address).")
-      }
-      // Once more, when nobody else makes it.
-      _ = try connection.run([.init(.beginWriting), .init(.lockCreation)], until: deadline)
-      if try isThere(place, connection, until: deadline) { return }
-      let hasSchema = try look(place, connection, until: deadline).hasSchema
-      var steps: [PostgreSQLConnection.Step] = hasSchema ? [] : [.init(.makeSchema)]
-      steps += [
-        .init(.makeEntries), .init(.storeValuesOutside), .init(.makeSequence), .init(.makeCommits),
-        .init(.mark),
-        .init(.commit),
-      ]
-      _ = try connection.run(steps, until: deadline)
-    } catch let failure as PostgreSQLFailure {
-      throw StorageError.postgreSQL(
-        failure, "Making the tables in the schema \(connector.place.schema) of \(connector.address) failed")
-    }
-  }
-
-  private func look(
-    _ place: PostgreSQLNamespace, _ connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
-  ) throws -> (hasSchema: Bool, tables: Int, comment: String?) {
-    guard let result = try connection.run([.init(.recognise, .text(place.name))], until: deadline).first,
-      result.rowCount == 1
-    else { return (false, 0, nil) }
-    return (result.bytes(0, 0).first == 1, Int(try result.number(0, 1)), result.text(0, 2))
-  }
-
-  private func isThere(
-    _ place: PostgreSQLNamespace, _ connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
-  ) throws -> Bool {
-    let (_, tables, comment) = try look(place, connection, until: deadline)
-    if tables == 0 { return false }
-    try place.recognise(comment: comment)
-    return true
-  }
+  // MARK: Leaving the place
 
   /// Gives up the row. If that fails, others remove it after a week.
   func forget() {

@@ -23,35 +23,47 @@ extension PostgreSQLConnection {
 
   /// Calls `body` with each row of a cursor until it returns false.
   ///
-  /// - Parameters:
-  ///   - isWhole: Whether the whole table is read, for which the server need not look into the index.
-  ///   - isInTransaction: Whether a transaction is under way, which goes on.
-  func forEachRow(
-    of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool = true,
-    isInTransaction: Bool = false, _ body: (PostgreSQLResult, Int) throws -> Bool
+  /// - Parameter isWhole: Whether the whole table is read, for which the server need not look into the index.
+  private func forEachRow(
+    of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool,
+    _ body: (PostgreSQLResult, Int) throws -> Bool
   ) throws {
     var portion = PostgreSQLPortion.some
-    var opening: [Step] = isInTransaction ? [] : [Step(.beginReading)]
+    var opening = [Step(.beginReading)]
     if isWhole { opening.append(Step(.allowSequentialScans)) }
     try discardingOnFailure {
       var result = try run(opening + [declaration, Step(portion.statement)], until: deadline).last
       while let current = result, current.rowCount > 0 {
         let isLast = current.rowCount < portion.rows
         portion = PostgreSQLPortion(rowSize: current.averageRowSize)
-        // The server makes the next portion while this one is looked at, unless that takes statements too.
-        var next: Sent?
-        if !isLast, !isInTransaction { next = try send([Step(portion.statement)], until: deadline) }
+        // The server makes the next portion while this one is looked at.
+        let next: Sent? = try isLast ? nil : send([Step(portion.statement)], until: deadline)
         var goesOn = true
         for row in 0..<current.rowCount where goesOn { goesOn = try body(current, row) }
-        if let next {
-          result = try receive(next, until: deadline).last
-        } else {
-          result = isLast || !goesOn ? nil : try run([Step(portion.statement)], until: deadline).last
-        }
+        result = try next.flatMap { try receive($0, until: deadline).last }
         if !goesOn { break }
       }
-      _ = try run([Step(isInTransaction ? .closeRows : .commit)], until: deadline)
+      _ = try run([Step(.commit)], until: deadline)
     }
+  }
+
+  /// Calls `body`, which may run statements too, with each row of a cursor until it returns false, in the transaction that is
+  /// under way. If this throws, that transaction cannot be used any more.
+  ///
+  /// - Parameter patience: How long each answer may take.
+  func forEachRowInTransaction(
+    of declaration: Step, waiting patience: Duration, _ body: (PostgreSQLResult, Int) throws -> Bool
+  ) throws {
+    var portion = PostgreSQLPortion.some
+    var steps = [declaration, Step(portion.statement)]
+    var goesOn = true
+    while goesOn, let result = try run(steps, until: .now + patience).last {
+      for row in 0..<result.rowCount where goesOn { goesOn = try body(result, row) }
+      if result.rowCount < portion.rows { break }
+      portion = PostgreSQLPortion(rowSize: result.averageRowSize)
+      steps = [Step(portion.statement)]
+    }
+    _ = try run([Step(.closeRows)], until: .now + patience)
   }
 
   /// What fails in the middle of a transaction leaves nothing that can be used.

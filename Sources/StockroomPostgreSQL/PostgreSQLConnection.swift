@@ -26,7 +26,9 @@ final class PostgreSQLConnection: @unchecked Sendable {
   /// What the notices said that came since the last statement was sent.
   private let notices: NoticeBox
   /// Called now and then while a call waits for the server. What it throws ends the wait, and the connection.
-  var meanwhile: () throws -> Void
+  var meanwhile: () throws -> Void { didSet { nextLook = .now + PostgreSQLSocket.slice } }
+  /// When it is called next, even if the server never keeps the call waiting.
+  private var nextLook = ContinuousClock.now + PostgreSQLSocket.slice
   /// Whether anything more can be done with the connection.
   private(set) var isLost = false
 
@@ -72,6 +74,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     notices.clear()
     var sent = Sent()
     var new: Set<PostgreSQLStatement> = []
+    var unsent = 0
     for (index, step) in steps.enumerated() {
       if isPrepared(step.statement), !prepared.contains(step.statement), new.insert(step.statement).inserted {
         let result = PQsendPrepare(handle, step.statement.name, statements[step.statement], 0, nil)
@@ -84,11 +87,20 @@ final class PostgreSQLConnection: @unchecked Sendable {
       try send(step)
       sent.parts.append(.step)
       if index == 0, !settings.isSessionKept, beginsTransaction { try sendSettings(&sent) }
+      unsent += step.parameters.reduce(0) { $0 + $1.bytes.count }
+      // libpq holds 2 GiB at most, and need not hold what is large.
+      if unsent >= Self.largestBuffer {
+        try flush(until: deadline)
+        unsent = 0
+      }
     }
     guard PQpipelineSync(handle) == 1 else { throw lost() }
     try flush(until: deadline)
     return sent
   }
+
+  /// How many bytes of parameters libpq holds before they are sent.
+  private static let largestBuffer = 16 << 20
 
   private func sendSettings(_ sent: inout Sent) throws {
     try send(settings.step(isLocal: true))
@@ -149,9 +161,17 @@ final class PostgreSQLConnection: @unchecked Sendable {
       isLost = true
       throw failure
     }
-    // The end of the pipeline.
-    guard try next(until: deadline)?.status == PGRES_PIPELINE_SYNC else { throw lost() }
-    if let failure { throw failure }
+    var end = try next(until: deadline)
+    // What goes wrong at the commit comes in front of the end of the pipeline, with none behind it.
+    while let result = end, result.status == PGRES_FATAL_ERROR {
+      failure = failure ?? result.failure
+      end = try next(until: deadline) ?? next(until: deadline)
+    }
+    guard end?.status == PGRES_PIPELINE_SYNC else { throw lost() }
+    if let failure {
+      if failure.isConnectionLost { isLost = true }
+      throw failure
+    }
     return results
   }
 
@@ -180,6 +200,11 @@ final class PostgreSQLConnection: @unchecked Sendable {
   ) {
     let ready: (reading: Bool, writing: Bool)
     do {
+      let now = ContinuousClock.now
+      if now >= nextLook {
+        nextLook = now + PostgreSQLSocket.slice
+        try meanwhile()
+      }
       ready = try PostgreSQLSocket.wait(
         for: PQsocket(handle), writing: writing, until: deadline, meanwhile: meanwhile)
     } catch {

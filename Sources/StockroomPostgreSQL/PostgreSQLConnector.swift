@@ -67,14 +67,15 @@ final class PostgreSQLConnector: Sendable {
     until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     let first = lastHost.withLock { $0 }
-    let count = address.hosts.count
+    let hosts = hosts()
+    let count = hosts.count
     var worst: PostgreSQLFailure?
     for offset in 0..<count {
       let index = (first + offset) % count
       let left = deadline - ContinuousClock.now
       let share = offset == count - 1 ? left : max(left / (count - offset), min(left, .seconds(1)))
       do {
-        let connection = try attempt(address.hosts[index], until: .now + share, meanwhile)
+        let connection = try attempt(hosts[index], until: .now + share, meanwhile)
         lastHost.withLock { $0 = index }
         return connection
       } catch let failure as PostgreSQLFailure {
@@ -84,6 +85,19 @@ final class PostgreSQLConnector: Sendable {
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
     throw StorageError.postgreSQL(failure, "Connecting to \(address) failed")
+  }
+
+  /// The hosts to try: those of the connection string, or else those of its service or of the environment. Reads files.
+  private func hosts() -> [PostgreSQLAddress.Host] {
+    guard !address.namesHosts, let host = address.hosts.first else { return address.hosts }
+    var parameters = address.parameters(for: host, at: nil)
+    // libpq refuses this once it has found out everything else, and connects to nobody.
+    parameters.append((keyword: "target_session_attrs", value: "none"))
+    guard let handle = Self.start(parameters) else { return address.hosts }
+    defer { PQfinish(handle) }
+    guard let options = PQconninfo(handle) else { return address.hosts }
+    defer { PQconninfoFree(options) }
+    return PostgreSQLAddress.hosts(of: options) ?? address.hosts
   }
 
   private func attempt(

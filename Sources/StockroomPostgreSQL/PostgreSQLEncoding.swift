@@ -31,7 +31,7 @@ struct PostgreSQLArray {
     case numbers = 20
   }
 
-  private(set) var count = 0
+  private var count = 0
   private var hasNulls = false
   private var bytes: [UInt8]
 
@@ -43,9 +43,6 @@ struct PostgreSQLArray {
     // at the end.
     for word in [1, 0, elements.rawValue, 0, 1] { append(word) }
   }
-
-  /// How many bytes the array has.
-  var size: Int { bytes.count }
 
   mutating func append(_ element: UnsafeRawBufferPointer) {
     append(Int32(element.count))

@@ -18,6 +18,7 @@ final class PostgreSQLEntryReader: EntryReader {
   private let connection: PostgreSQLConnection
   private let patience: Duration
   private let scan = MutexProtected(Scan())
+  private let firstFailure = MutexProtected<(any Error)?>(nil)
 
   /// - Parameter patience: How long each answer may take: the body's own time does not count.
   init(_ connection: PostgreSQLConnection, waiting patience: Duration) {
@@ -25,13 +26,22 @@ final class PostgreSQLEntryReader: EntryReader {
     self.patience = patience
   }
 
+  /// What went wrong first. The transaction cannot be used any more then, and whatever it reads throws the same.
+  var failure: (any Error)? { firstFailure.withLock { $0 } }
+
   private func withConnection<Result>(
     _ body: (PostgreSQLConnection, ContinuousClock.Instant) throws -> Result
   ) throws -> Result {
+    if let failure { throw failure }
     do {
       return try body(connection, .now + patience)
-    } catch let failure as PostgreSQLFailure {
-      throw StorageError.postgreSQL(failure, "Reading in a transaction failed")
+    } catch {
+      let error: any Error =
+        (error as? PostgreSQLFailure).map {
+          StorageError.postgreSQL($0, "Reading in a transaction failed")
+        } ?? error
+      firstFailure.withLock { $0 = $0 ?? error }
+      throw error
     }
   }
 
@@ -76,9 +86,9 @@ final class PostgreSQLEntryReader: EntryReader {
 
   func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws {
     defer { scan.withLock { $0 = Scan() } }
-    try withConnection { connection, deadline in
-      try connection.forEachRow(
-        of: .init(.declareKeysFrom, .key(start)), until: deadline, isWhole: false, isInTransaction: true
+    try withConnection { connection, _ in
+      try connection.forEachRowInTransaction(
+        of: .init(.declareKeysFrom, .key(start)), waiting: patience
       ) { result, row in
         if row == 0 {
           let keys = try (0..<result.rowCount).map { try result.key($0, 0) }

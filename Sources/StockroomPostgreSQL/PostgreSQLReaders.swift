@@ -28,6 +28,10 @@ final class PostgreSQLReaders: Sendable {
     var readers: [PostgreSQLReader] = []
     /// How many readers are busy with large reads.
     var largeUnderWay = 0
+    var isStopped = false
+
+    /// Keeps a reader for the next read, unless there will be none.
+    mutating func rest(_ reader: PostgreSQLReader) { if !isStopped { idle.append(reader) } }
   }
 
   private let connector: PostgreSQLConnector
@@ -78,7 +82,7 @@ final class PostgreSQLReaders: Sendable {
       try reader.start { [self] in serve(reader) }
     } catch {
       // The next read tries again to have a thread.
-      state.withLock { $0.idle.append(reader) }
+      state.withLock { $0.rest(reader) }
       throw error
     }
   }
@@ -119,7 +123,7 @@ final class PostgreSQLReaders: Sendable {
         state.largeUnderWay += 1
         return .large(state.large.removeFirst())
       }
-      state.idle.append(reader)
+      state.rest(reader)
       return nil
     }
   }
@@ -136,6 +140,7 @@ final class PostgreSQLReaders: Sendable {
   /// Ends the threads and the connections. Nobody waits for a read any more.
   func close() {
     let readers = state.withLock { state in
+      state.isStopped = true
       defer { (state.readers, state.idle) = ([], []) }
       return state.readers
     }

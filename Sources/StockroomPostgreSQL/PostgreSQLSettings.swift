@@ -13,14 +13,13 @@ struct PostgreSQLSettings: Sendable {
 
   /// Sets everything, for the session or for the transaction.
   func step(isLocal: Bool) -> PostgreSQLConnection.Step {
-    let milliseconds =
-      timeLimit.components.seconds * 1_000
-      + timeLimit.components.attoseconds / 1_000_000_000_000_000
+    // The server takes no more milliseconds than that.
+    let milliseconds = min(timeLimit, .milliseconds(Int32.max)).roundedMilliseconds
     let settings: [(name: String, value: String)] = [
       ("synchronous_commit", durability == .full ? "on" : "off"),
       ("default_transaction_isolation", "read committed"),
       // A call that has been given up here ends there too.
-      ("statement_timeout", String(max(1, milliseconds))),
+      ("statement_timeout", String(milliseconds)),
       ("lock_timeout", String(max(1, milliseconds / 2))),
       // A process that stands still in the middle of a transaction, or has lost its machine, does not hold up the others for ever.
       ("idle_in_transaction_session_timeout", "60000"),

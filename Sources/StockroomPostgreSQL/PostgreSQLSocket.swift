@@ -11,7 +11,7 @@ import StockroomCore
 /// Waiting for sockets, on a thread that may wait.
 enum PostgreSQLSocket {
   /// How long a wait lasts before the calls that wait too are looked at.
-  private static let slice = Duration.milliseconds(50)
+  static let slice = Duration.milliseconds(50)
 
   /// Whether something has come on the socket, its end included. Does not wait.
   static func isReadable(_ socket: Int32) -> Bool {

@@ -33,6 +33,12 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   }
 }
 
+extension PostgreSQLStatement {
+  /// Whether it returns how many rows with the expected epoch it has found, and writes nothing if there is none. ``fence`` fails
+  /// then.
+  var reportsFence: Bool { self == .fencedWrite || self == .fencedWriteOfOne }
+}
+
 /// The statements for one namespace.
 struct PostgreSQLStatements: Sendable {
   private let texts: [String]

@@ -1,15 +1,25 @@
 import StockroomCore
 
+/// A write, and the call that waits for it.
+struct PostgreSQLWrite: Sendable {
+  let request: WriteRequest
+  let call: PostgreSQLCall<Void>
+  /// How many bytes of values it has, as far as that is known.
+  let size: Int
+
+  init(_ request: WriteRequest, _ call: PostgreSQLCall<Void>) {
+    (self.request, self.call) = (request, call)
+    size = (request.knownOperations ?? []).reduce(0) { size, operation in
+      if case .write(let data, _) = operation { size + data.count } else { size }
+    }
+  }
+}
+
 /// Writes of many tasks on their way to the one connection that writes. While one group is committed, those that arrive make up the next
 /// one: group commit.
 final class PostgreSQLWriters: Sendable {
-  private struct Write {
-    let request: WriteRequest
-    let call: PostgreSQLCall<Void>
-  }
-
   private struct State {
-    var waiting: [Write] = []
+    var waiting: [PostgreSQLWrite] = []
     var isBusy = false
     /// Those that are being committed, or wait for the connection.
     var underWay: [PostgreSQLCall<Void>] = []
@@ -30,9 +40,10 @@ final class PostgreSQLWriters: Sendable {
   /// Returns once the request has been committed.
   func submit(_ request: WriteRequest) async throws {
     let call = PostgreSQLCall<Void>(isRead: false, within: timeLimit)
+    let write = PostgreSQLWrite(request, call)
     try await call.wait {
       let isFirst = state.withLock { state in
-        state.waiting.append(Write(request: request, call: call))
+        state.waiting.append(write)
         defer { state.isBusy = true }
         return !state.isBusy
       }
@@ -71,9 +82,8 @@ final class PostgreSQLWriters: Sendable {
     }
   }
 
-  private func connectAndCommit(_ group: [Write]) {
+  private func connectAndCommit(_ group: [PostgreSQLWrite]) {
     do {
-      // A call that ends before there is a connection has sent nothing, and is left out.
       try committer.connect(until: group.map(\.call.deadline).min() ?? .now) { [self] in
         try lookAround()
         if !group.contains(where: { $0.call.isWanted }) { throw CancellationError() }
@@ -82,11 +92,13 @@ final class PostgreSQLWriters: Sendable {
       for write in group { write.call.fail(error) }
       return
     }
-    let writes = group.filter { $0.call.begin() }
-    if !writes.isEmpty { commit(writes) }
+    commit(group)
   }
 
-  private func nextGroup() -> [Write]? {
+  /// How many bytes of values are committed together, unless one write has more.
+  private static let largestGroup = PostgreSQLBatch.statementSize
+
+  private func nextGroup() -> [PostgreSQLWrite]? {
     // The tasks whose writes have just been committed are about to write again.
     let expected = state.withLock { $0.waiting.isEmpty && $0.lastCount == 1 ? 0 : $0.lastCount }
     if expected > 1 { DedicatedThread.spin { state.withLock { $0.waiting.count } >= expected } }
@@ -95,32 +107,38 @@ final class PostgreSQLWriters: Sendable {
         state.isBusy = false
         return nil
       }
-      defer { state.waiting = [] }
-      state.lastCount = state.waiting.count
-      return state.waiting
+      var size = 0
+      let group = state.waiting.prefix { write in
+        let isFitting = size == 0 || size + write.size <= Self.largestGroup
+        size += write.size
+        return isFitting
+      }
+      state.waiting.removeFirst(group.count)
+      state.lastCount = group.count
+      return Array(group)
     }
   }
 
-  private func commit(_ writes: [Write]) {
-    let result = Result { try commit(writes.map(\.request), before: writes) }
+  private func commit(_ writes: [PostgreSQLWrite]) {
+    let result = Result { try commitTogether(writes) }
     guard case .failure(let error) = result, writes.count > 1, !Self.affectsAll(error) else {
       for write in writes { write.call.end(result) }
       return
     }
-    // One that cannot be done fails no other.
-    for write in writes { write.call.end(Result { try commit([write.request], before: [write]) }) }
+    // Nothing has been done. One that cannot be done fails no other.
+    for write in writes { write.call.retract() }
+    for write in writes { write.call.end(Result { try commitTogether([write]) }) }
   }
 
-  private func commit(_ requests: [WriteRequest], before writes: [Write]) throws {
+  private func commitTogether(_ writes: [PostgreSQLWrite]) throws {
     let deadline = writes.map(\.call.deadline).min() ?? .now
-    try committer.commit(requests, until: deadline) { [self] in try lookAround() }
-    // The caller of one that was given up does not know of its change, though it is the origin.
-    if writes.contains(where: { !$0.call.isWanted }) { committer.reportUnknownChanges() }
+    try committer.commit(writes, until: deadline) { [self] in try lookAround() }
   }
 
   /// Whether each request alone would meet with the same.
   private static func affectsAll(_ error: any Error) -> Bool {
-    guard let code = (error as? StorageError)?.code else { return false }
+    if error is PostgreSQLCommitter.FailedRead { return false }
+    guard let code = (error as? StorageError)?.code else { return true }
     return ![.valueTooLarge, .diskFull, .io, .unsupported].contains(code)
   }
 

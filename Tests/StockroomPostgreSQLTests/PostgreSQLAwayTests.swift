@@ -95,17 +95,7 @@ struct PostgreSQLAwayTests {
     }
     for await _ in beginning {}
     async let removal: Void = remover.remove(key: key(0))
-    let waits =
-      "SELECT 1 / count(*) FROM pg_stat_activity WHERE application_name = '\(name)' AND wait_event_type = 'Lock'"
-    while true {
-      do {
-        try await PostgreSQLServer.shared.execute(waits)
-        break
-      } catch {
-        // Not yet: division by zero.
-        try Task.checkCancellation()
-      }
-    }
+    try await PostgreSQLServer.shared.waitForLock(of: name)
     isWaiting.signal()
     try await transaction
     try await removal

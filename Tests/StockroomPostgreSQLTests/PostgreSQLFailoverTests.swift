@@ -58,6 +58,58 @@ struct PostgreSQLFailoverTests {
     try await engine.remove(key: key)
   }
 
+  @Test("Of the hosts that a service or PGHOST names, an engine uses the one that can be written to")
+  func hostsOfEnvironment() async throws {
+    let place = try TemporaryDirectory()
+    let first = PostgreSQLServer(
+      directory: place.parent.appending(path: "1"),
+      settings: PostgreSQLServer.clusterSettings + ["default_transaction_read_only=on"])
+    try await first.start()
+    try await PostgreSQLServer.shared.start()
+    let hosts = "\(first.directory.path),\(PostgreSQLServer.shared.directory.path)"
+    let services = place.parent.appending(path: "services")
+    try Data("[shop]\nhost=\(hosts)\nuser=postgres\ndbname=postgres\n".utf8).write(to: services)
+    // The environment belongs to the whole process, so another one is asked.
+    await #expect(processExitsWith: .success) { [hosts = hosts as String, file = services.path as String] in
+      let namespace = newNamespace()
+      setenv("PGSERVICEFILE", file, 1)
+      let served = try await PostgreSQLStorageEngine(
+        "service=shop", namespace: namespace, timeLimit: .seconds(60))
+      try await served.write(value(1), key: key(1))
+      try await served.close()
+      setenv("PGHOST", hosts, 1)
+      let engine = try await PostgreSQLStorageEngine(
+        "user=postgres dbname=postgres", namespace: namespace, timeLimit: .seconds(60))
+      let found = try await engine.read(key: key(1))
+      precondition(found == value(1))
+      try await engine.write(value(2), key: key(2))
+      try await engine.close()
+    }
+    await first.stop(.fast)
+  }
+
+  @Test(
+    "A write has not happened if the server gives up to replicate what the engine needs before it (rule N4)"
+  )
+  func unreplicatedClaim() async throws {
+    let place = try TemporaryDirectory()
+    let server = PostgreSQLServer(
+      directory: place.parent.appending(path: "1"),
+      settings: PostgreSQLServer.clusterSettings + ["synchronous_standby_names=nobody"])
+    try await server.start()
+    // Makes the tables without another server.
+    try await PostgreSQLStorageEngine(server.connection, durability: .process).close()
+    let engine = try await PostgreSQLStorageEngine(server.connection, timeLimit: .seconds(20))
+    let write = Task { try await engine.write(value(1), key: key(1)) }
+    let waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'"
+    try await server.wait(until: "EXISTS (SELECT \(waiting))")
+    try await server.execute("SELECT pg_cancel_backend(pid) \(waiting)")
+    let error = await #expect(throws: StorageError.self) { try await write.value }
+    #expect(error?.code == .unavailable, "\(String(describing: error))")
+    #expect(try await engine.read(key: key(1)) == nil)
+    await server.stop(.immediate)
+  }
+
   private func open(_ servers: [PostgreSQLServer], _ access: StorageAccess = .readWrite) async throws
     -> PostgreSQLStorageEngine
   {

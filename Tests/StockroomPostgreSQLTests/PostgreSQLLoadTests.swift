@@ -42,6 +42,98 @@ struct PostgreSQLLoadTests {
     #expect(try await engine.readAllEntries().map(\.key) == (0..<100_000).map(key))
   }
 
+  @Test(
+    "A batch is written as a whole, whether its values just fit into one statement or just do not (rule W4)",
+    arguments: [(2, 32 << 20), (2, (32 << 20) - 10), (2, (32 << 20) - 100), (65_536, 1 << 10)])
+  func statementSize(count: Int, size: Int) async throws {
+    let engine = try await newEngine(newNamespace())
+    let data = Data(repeating: 1, count: size)
+    try await engine.write((0..<count).map { (key($0), data) })
+    #expect(try await engine.keyCount() == count)
+    #expect(try await engine.read(key: key(0)) == data)
+    #expect(try await engine.read(key: key(count - 1)) == data)
+    try await engine.removeAllData()
+    try await engine.close()
+  }
+
+  @Test("Large writes at the same time are several commits, of 64 MiB of values at most")
+  func largeGroups() async throws {
+    let namespace = newNamespace()
+    let engine = try await newEngine(namespace)
+    let data = Data(count: 33 << 20)
+    try await withThrowingTaskGroup { group in
+      for number in 0..<4 { group.addTask { try await engine.write(data, key: key(number)) } }
+      try await group.waitForAll()
+    }
+    #expect(try await engine.keyCount() == 4)
+    // An engine begins with epoch 2, and each commit advances it by one.
+    try await PostgreSQLServer.shared.execute(
+      "DO $$ BEGIN ASSERT (SELECT max(epoch) FROM \"\(namespace)\".commits) >= 6; END $$")
+    try await engine.removeAllData()
+    try await engine.close()
+  }
+
+  @Test("More than 2 GiB are one batch", .enabled(if: TestRun.isExhaustive))
+  func hugeBatch() async throws {
+    let engine = try await newEngine(newNamespace())
+    let data = Data(count: 64 << 20)
+    try await engine.write((0..<34).map { (key($0), data) })
+    #expect(try await engine.keyCount() == 34)
+    #expect(try await engine.read(key: key(33)) == data)
+    try await engine.removeAllData()
+    try await engine.close()
+  }
+
+  @Test("What the server finds wrong at the commit is thrown as it is, and nothing has been done")
+  func failingCommit() async throws {
+    let namespace = newNamespace()
+    let engine = try await newEngine(namespace, timeLimit: .seconds(20))
+    try await PostgreSQLServer.shared.execute(
+      """
+      CREATE FUNCTION "\(namespace)".refuse() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN RAISE EXCEPTION ''no room'' USING ERRCODE = ''53100''; END';
+      CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "\(namespace)".entries DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.key = 'key-1'::bytea) EXECUTE FUNCTION "\(namespace)".refuse()
+      """)
+    let error = await #expect(throws: StorageError.self) { try await engine.write(value(1), key: key(1)) }
+    #expect(error?.code == .diskFull, "\(String(describing: error))")
+    try await engine.write(value(2), key: key(2))
+    #expect(try await engine.allKeys() == [key(2)])
+    try await engine.close()
+  }
+
+  @Test(
+    "A cancelled read ends while its rows still arrive, and close() leaves no connection behind (rule O4)"
+  )
+  func cancelledRead() async throws {
+    let namespace = newNamespace()
+    let server = PostgreSQLServer.shared
+    try await server.start()
+    let engine = try await PostgreSQLStorageEngine(
+      server.connection + " application_name=\(namespace)", namespace: namespace, timeLimit: .seconds(300))
+    // Ten seconds of rows, of which each comes soon after the one before.
+    try await server.execute(
+      """
+      ALTER TABLE "\(namespace)".entries RENAME TO stored;
+      CREATE FUNCTION "\(namespace)".slow() RETURNS bytea LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_sleep(0.01); RETURN convert_to(repeat(''v'', 8192), ''UTF8''); END';
+      CREATE VIEW "\(namespace)".entries AS
+        SELECT number AS sequence, number AS created, number AS updated,
+          convert_to(number::text, 'UTF8') AS key, "\(namespace)".slow() AS value
+        FROM generate_series(1::bigint, 1000::bigint) AS number
+      """)
+    let read = Task { try await engine.readAllEntries() }
+    let sessions = "SELECT FROM pg_stat_activity WHERE application_name = '\(namespace)'"
+    try await server.wait(until: "EXISTS (\(sessions) AND state = 'active' AND query LIKE 'FETCH%')")
+    read.cancel()
+    await #expect(throws: CancellationError.self) { try await read.value }
+    try await engine.close()
+    try await server.wait(until: "NOT EXISTS (\(sessions))")
+    // The engine is still there.
+    let error = await #expect(throws: StorageError.self) { try await engine.keyCount() }
+    #expect(error?.code == .closed)
+  }
+
   @Test("A value beyond the engine's maximum throws .valueTooLarge")
   func tooLarge() async throws {
     let engine = try await newEngine(newNamespace())

@@ -132,6 +132,14 @@ struct PostgreSQLOpeningTests {
     await #expect(throws: StorageError.self) { try await engine.changes() }
   }
 
+  @Test("A time limit may be longer than any that the server takes")
+  func longTimeLimit() async throws {
+    let engine = try await newEngine(newNamespace(), timeLimit: .seconds(100 * 86_400))
+    try await engine.write(value(1), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(1))
+    try await engine.close()
+  }
+
   @Test("An engine that only reads works for a role that may only read")
   func readOnlyRole() async throws {
     let namespace = newNamespace()

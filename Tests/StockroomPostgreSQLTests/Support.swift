@@ -14,6 +14,30 @@ func newEngine(_ namespace: String, timeLimit: Duration = .seconds(300)) async t
     PostgreSQLServer.shared.connection, namespace: namespace, timeLimit: timeLimit)
 }
 
+extension PostgreSQLServer {
+  /// Returns once the condition holds, and throws if it does not within a minute.
+  func wait(until condition: String) async throws {
+    try await execute(
+      """
+      DO $$ BEGIN
+        FOR attempt IN 1..60000 LOOP
+          EXIT WHEN \(condition);
+          PERFORM pg_sleep(0.001), pg_stat_clear_snapshot();
+        END LOOP;
+        ASSERT \(condition);
+      END $$
+      """)
+  }
+
+  /// Returns once a session of that name waits for a lock.
+  func waitForLock(of name: String) async throws {
+    try await wait(
+      until: """
+        EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '\(name)' AND wait_event_type = 'Lock')
+        """)
+  }
+}
+
 /// A namespace that nothing else uses.
 func newNamespace() -> String { "test_" + UUID().uuidString }
 

@@ -1,0 +1,165 @@
+import Dispatch
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomPostgreSQL
+import Testing
+
+@Suite(
+  "PostgreSQL: transactions", .timeLimit(.minutes(10)),
+  .enabled(if: PostgreSQLServer.installedPrograms() != nil))
+struct PostgreSQLTransactionTests {
+  /// Calls `body` while a transaction is open that has read entry 0, and writes entry 1 afterwards.
+  private func whileTransactionIsOpen<Result>(
+    of engine: PostgreSQLStorageEngine, _ body: () async throws -> Result
+  ) async throws -> Result {
+    let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
+    let isWaiting = DispatchSemaphore(value: 0)
+    async let transaction: Void = engine.withTransaction { transaction in
+      #expect(try transaction.read(key: key(0)) == value(0))
+      hasBegun.finish()
+      isWaiting.wait()
+      try transaction.write(value(1), key: key(1))
+    }
+    for await _ in beginning {}
+    let result: Result
+    do {
+      result = try await body()
+    } catch {
+      isWaiting.signal()
+      throw error
+    }
+    isWaiting.signal()
+    try await transaction
+    return result
+  }
+
+  @Test(
+    "A transaction that is cancelled while it waits for another ends at once, and is not done later (rule N1)"
+  )
+  func cancelledBeforehand() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name)
+    let other = try await PostgreSQLStorageEngine(
+      PostgreSQLServer.shared.connection + " application_name=\(name)", namespace: name,
+      timeLimit: .seconds(300))
+    try await engine.write(value(0), key: key(0))
+    try await whileTransactionIsOpen(of: engine) {
+      let cancelled = Task { try await other.withTransaction { try $0.write(value(2), key: key(2)) } }
+      try await PostgreSQLServer.shared.waitForLock(of: name)
+      cancelled.cancel()
+      await #expect(throws: CancellationError.self) { try await cancelled.value }
+    }
+    try await other.write(value(3), key: key(3))
+    #expect(try await engine.allKeys().sorted() == [key(0), key(1), key(3)])
+    try await engine.close()
+    try await other.close()
+  }
+
+  @Test(
+    "Behind a pooler, a removal sees what it has waited for, whatever the default isolation (rule T1)"
+  )
+  func isolation() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name)
+    let pooled = try await PostgreSQLStorageEngine(
+      PostgreSQLServer.shared.connection
+        + " application_name=\(name) options='-c default_transaction_isolation=serializable'",
+      namespace: name, timeLimit: .seconds(300), isPooled: true)
+    try await engine.write(value(0), key: key(0))
+    let removal = try await whileTransactionIsOpen(of: engine) { () async throws -> Task<Void, any Error> in
+      let removal = Task { try await pooled.removeAllData() }
+      try await PostgreSQLServer.shared.waitForLock(of: name)
+      return removal
+    }
+    try await removal.value
+    #expect(try await engine.keyCount() == 0)
+    try await pooled.write(value(4), key: key(4))
+    #expect(try await engine.allKeys() == [key(4)])
+    try await engine.close()
+    try await pooled.close()
+  }
+
+  @Test("A scan that the server refuses in a transaction throws the reason, and the engine goes on (rule N5)")
+  func refusedScan() async throws {
+    let server = PostgreSQLServer.shared
+    try await server.start()
+    let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
+    try await server.execute("CREATE ROLE \(name) LOGIN; CREATE SCHEMA \(name) AUTHORIZATION \(name)")
+    let engine = try await PostgreSQLStorageEngine(
+      "host=\(server.directory.path) dbname=postgres user=\(name)", namespace: name, timeLimit: .seconds(20))
+    try await engine.write(value(1), key: key(1))
+    try await server.execute("REVOKE SELECT ON \(name).entries FROM \(name)")
+    let error = await #expect(throws: StorageError.self) {
+      try await engine.withTransaction { try $0.allKeys() }
+    }
+    #expect(error?.code == .permissionDenied, "\(String(describing: error))")
+    try await server.execute("GRANT SELECT ON \(name).entries TO \(name)")
+    #expect(try await engine.withTransaction { try $0.allKeys() } == [key(1)])
+    try await engine.close()
+  }
+
+  @Test(
+    "A key that is not UTF-8 makes a scan in a transaction throw .corrupted, and fails no other transaction"
+  )
+  func corruptedKey() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name, timeLimit: .seconds(20))
+    try await engine.write(value(1), key: key(1))
+    try await PostgreSQLServer.shared.execute(
+      "INSERT INTO \"\(name)\".entries VALUES (99, 0, 0, '\\xff', '')")
+    let error = await #expect(throws: StorageError.self) {
+      try await engine.withTransaction { try $0.allKeys() }
+    }
+    #expect(error?.code == .corrupted, "\(String(describing: error))")
+    let afterwards = await #expect(throws: StorageError.self) {
+      try await engine.withTransaction { transaction in
+        do {
+          _ = try transaction.allKeys()
+        } catch {
+          try transaction.write(value(2), key: key(2))
+        }
+      }
+    }
+    #expect(afterwards?.code == .corrupted, "\(String(describing: afterwards))")
+    #expect(try await engine.read(key: key(2)) == nil)
+    #expect(try await engine.withTransaction { try $0.read(key: key(1)) } == value(1))
+    // Those that wait at the same time are committed together.
+    try await withThrowingTaskGroup { group in
+      for number in 10..<20 {
+        group.addTask {
+          try await engine.withTransaction { try $0.write(value(number), key: key(number)) }
+        }
+        group.addTask {
+          let error = await #expect(throws: StorageError.self) {
+            try await engine.withTransaction { try $0.allKeys() }
+          }
+          #expect(error?.code == .corrupted, "\(String(describing: error))")
+        }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try await engine.keyCount() == 12)
+    try await engine.close()
+  }
+
+  @Test("A scan in a transaction takes as long as it needs, as long as each answer comes in time")
+  func longScan() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name, timeLimit: .seconds(12))
+    // Reading all values takes longer than a quarter of that.
+    try await PostgreSQLServer.shared.execute(
+      """
+      ALTER TABLE "\(name)".entries RENAME TO stored;
+      INSERT INTO "\(name)".stored
+        SELECT number, 0, 0, convert_to('key-' || number, 'UTF8'), ''::bytea
+        FROM generate_series(1, 640) AS number;
+      CREATE FUNCTION "\(name)".slow(value bytea) RETURNS bytea STABLE LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_sleep(0.006); RETURN value; END';
+      CREATE VIEW "\(name)".entries AS
+        SELECT sequence, created, updated, key, "\(name)".slow(value) AS value FROM "\(name)".stored
+      """)
+    #expect(try await engine.withTransaction { try $0.scan(.all, limit: nil).count } == 640)
+    try await engine.close()
+  }
+}
