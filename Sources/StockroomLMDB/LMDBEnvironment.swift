@@ -92,6 +92,8 @@ final class LMDBEnvironment: @unchecked Sendable {
 
 extension LMDBEnvironment {
   /// Commits the requests as one transaction, or none of them.
+  ///
+  /// - Throws: `StorageError`; `AfterCommitError` if the files were found replaced only after the commit (rule C6).
   func commit(_ requests: [LMDBRequest]) throws {
     do {
       // What transactions come to is known only once they have the write lock.
@@ -195,7 +197,7 @@ extension LMDBEnvironment {
       mdb_txn_abort(transaction)
     }
     // What was committed to files that no opening will find is not acknowledged, and nor is what was read of them.
-    try checkFiles()
+    try AfterCommitError.marking { try checkFiles() }
   }
 
   /// Commits a transaction that changes nothing, after which LMDB can use the pages that the one before it has left.
@@ -239,9 +241,14 @@ extension LMDBEnvironment {
 
   private func growMap(of handle: LMDBHandle, to size: Int) throws {
     // Multiples of every size that a page can have.
-    let size = (size + 0xFFFF) & ~0xFFFF
+    var size = (size + 0xFFFF) & ~0xFFFF
     try handle.checkAddresses(forMapsOf: size)
-    try handle.extendFile(to: size)
+    do {
+      try handle.growFile(to: size)
+    } catch let error as LMDBError where error.code == MDB_MAP_RESIZED {
+      // Another process has made the database larger than the map, which has to cover that first.
+      size = 0
+    }
     moveMap(of: handle, to: max(size, try handle.fileSize()))
     _ = try self.handle.get()
   }

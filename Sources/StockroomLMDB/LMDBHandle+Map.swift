@@ -53,7 +53,8 @@ extension LMDBHandle {
     return Int(status.st_size)
   }
 
-  /// Makes the file as long as the map, without taking room on the disk.
+  /// Makes the file as long as the map, without taking room on the disk. Only in a write transaction: what another process
+  /// adds between the look at the size and the change of it would be cut off.
   ///
   /// LMDB does not write every page that it counts as used, so that a sound file could end before the last of
   /// them. A file kept this long never does, and one that does has been truncated.
@@ -63,6 +64,15 @@ extension LMDBHandle {
       // A file system that cannot have so long a file has no room left for this one.
       throw LMDBError(code: errno == EFBIG ? ENOSPC : errno)
     }
+  }
+
+  /// Makes the file as long as a map that is to be made, in a transaction of its own.
+  ///
+  /// - Throws: ``LMDBError``, with `MDB_MAP_RESIZED` if the database has become larger than the map that there is.
+  func growFile(to size: Int) throws {
+    let transaction = try beginWriting()
+    defer { mdb_txn_abort(transaction) }
+    try extendFile(to: size)
   }
 
   /// How many bytes of the disk are kept behind the map for the removal of entries on a full disk, which needs pages too.

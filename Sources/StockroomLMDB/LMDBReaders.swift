@@ -38,9 +38,6 @@ final class LMDBReaders: Sendable {
     var inMap = 0
     var pause: Pause?
     var waiting: [CheckedContinuation<Void, Never>] = []
-    /// How many long reads are under way, and those that wait for one of them to end.
-    var longReads = 0
-    var waitingForLongRead: [CheckedContinuation<Void, Never>] = []
 
     /// Whether the writer waits for readers to leave.
     var isAwaited = false
@@ -68,13 +65,13 @@ final class LMDBReaders: Sendable {
     case transactions
   }
 
+  /// Those that yield to one another, each with a place in LMDB's table of readers.
+  let longReads = LongReadLimiter()
   private let state = MutexProtected(State())
   private let isPausedFully = DispatchSemaphore(value: 0)
   /// As many as run at the same time. A place in the table of readers, of which all processes together have 1023, is not
   /// kept for more.
   private static let maximumIdle = max(4, min(16, ProcessInfo.processInfo.activeProcessorCount))
-  /// Those that have to wait longer would finish no earlier if they had begun.
-  private static let maximumLongReads = 32
 
   /// Counts the caller in, with a transaction to renew if one is idle. Every turn that is not paused ends with
   /// ``leave(_:isInMap:)``.
@@ -154,37 +151,5 @@ final class LMDBReaders: Sendable {
       return state.idle
     }
     for reader in idle { mdb_txn_abort(reader.transaction) }
-  }
-}
-
-// MARK: Long reads
-
-extension LMDBReaders {
-  /// Suspends until few enough long reads are under way, and counts the caller in. Since they give way to one another,
-  /// there could otherwise be as many as there are tasks, each with a place in LMDB's table of readers.
-  func beginLongRead() async {
-    await withCheckedContinuation { continuation in
-      let mayBegin = state.withLock { state in
-        if state.longReads < Self.maximumLongReads {
-          state.longReads += 1
-          return true
-        }
-        state.waitingForLongRead.append(continuation)
-        return false
-      }
-      if mayBegin { continuation.resume() }
-    }
-  }
-
-  /// Counts the caller out, in whose stead the next one begins.
-  func endLongRead() {
-    let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
-      if state.waitingForLongRead.isEmpty {
-        state.longReads -= 1
-        return nil
-      }
-      return state.waitingForLongRead.removeFirst()
-    }
-    next?.resume()
   }
 }

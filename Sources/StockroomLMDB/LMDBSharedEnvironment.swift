@@ -27,8 +27,8 @@ final class LMDBSharedEnvironment: Sendable {
 
   /// Lets `body` read one moment, for as long as it takes and giving way to others.
   func readLong<Value>(_ body: (LMDBLongRead) async throws -> Value) async throws -> Value {
-    await environment.readers.beginLongRead()
-    defer { environment.readers.endLongRead() }
+    try await environment.readers.longReads.enter()
+    defer { environment.readers.longReads.leave() }
     let read = try await repeating { try environment.begin() }
     defer { environment.end(read) }
     do {

@@ -152,8 +152,8 @@ extension LMDBStorageEngine {
       var portion = LMDBPortion()
       for key in keys {
         if portion.isOver { try await timer.yieldIfDue() }
-        guard let entry = try snapshot.entry(of: key) else { continue }
-        elements.append(try element(key, entry))
+        let entry = try snapshot.entry(of: key)
+        if let entry { elements.append(try element(key, entry)) }
         portion.add(entry)
       }
       return elements

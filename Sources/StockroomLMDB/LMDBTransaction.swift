@@ -59,7 +59,8 @@ struct LMDBPortion {
   /// What finding an entry costs, in bytes copied.
   private static let entryCost = 1 << 10
 
-  mutating func add(_ entry: LMDBEntry) { left -= Self.entryCost + entry.size }
+  /// - Parameter entry: Nil for a key that was looked for and is absent.
+  mutating func add(_ entry: LMDBEntry?) { left -= Self.entryCost + (entry?.size ?? 0) }
 
   /// Whether the portion is over. Then the next one begins.
   var isOver: Bool {

@@ -18,7 +18,8 @@ struct LMDBWriteCheck {
 
   init(pageCount: UInt64) { self.pageCount = pageCount }
 
-  /// O(n log N) for a batch of n operations; O(N), once, for one that removes everything. In addition O(free pages), once.
+  /// O(n log N) for a batch of n operations, times log N for removals; O(N), once, for one that removes everything. In addition
+  /// O(free pages), once.
   mutating func check(
     _ batch: SortedBatch, in transaction: OpaquePointer, of handle: LMDBHandle, _ file: LMDBFile
   ) throws {
@@ -39,35 +40,59 @@ struct LMDBWriteCheck {
       areFreePagesChecked = true
     }
     let tree = try handle.tree(in: transaction, pageCount: handle.pageCount)
+    var lastRemoval: [UInt64] = []
     try batch.forEachKey { key, positions in
       let isRemoved = positions.contains { position in
         if case .remove = batch.operations[position] { true } else { false }
       }
-      try checkPath(to: key, in: tree, isRemoved: isRemoved)
+      let path = try checkPath(to: key, in: tree, isRemoved: isRemoved, after: lastRemoval)
+      if isRemoved { lastRemoval = path }
     }
   }
 
+  /// - Parameter lastRemoval: The path to the key before this one that is removed, whose neighbours have been checked.
+  /// - Returns: The path to a key that is removed, from the child of the root to the leaf.
   private mutating func checkPath(
-    to key: UnsafeRawBufferPointer, in tree: LMDBTree, isRemoved: Bool
-  ) throws(LMDBError) {
-    if tree.record.root == LMDBPage.none { return }
+    to key: UnsafeRawBufferPointer, in tree: LMDBTree, isRemoved: Bool, after lastRemoval: [UInt64]
+  ) throws(LMDBError) -> [UInt64] {
+    var path: [UInt64] = []
+    if tree.record.root == LMDBPage.none { return path }
     var (number, level) = (tree.record.root, tree.record.depth)
     while level > 1 {
       let page = try check(number, isLeaf: false, in: tree)
       let index = try page.child(for: key)
-      if isRemoved {
-        // A page that becomes too empty is joined with a neighbour, and that may be joined with the next one.
-        for neighbour in max(0, index - 2)...min(page.count - 1, index + 2) where neighbour != index {
-          _ = try check(page.node(neighbour).child, isLeaf: level == 2, in: tree)
-        }
-      }
       number = try page.node(index).child
       level -= 1
+      if isRemoved, !lastRemoval.indices.contains(path.count) || lastRemoval[path.count] != number {
+        // A page that becomes too empty is joined with a neighbour, and that may be joined with the next one.
+        for neighbour in max(0, index - 2)...min(page.count - 1, index + 2) {
+          try checkEdges(of: page.node(neighbour).child, level: level, in: tree)
+        }
+      }
+      if isRemoved { path.append(number) }
     }
     let leaf = try check(number, isLeaf: true, in: tree)
     let (index, isSame) = try leaf.firstIndex(notBefore: key)
     // Of a large value, its pages become free.
     if isSame { _ = try tree.value(leaf.node(index), in: leaf) }
+    return path
+  }
+
+  /// Checks a page with the first and the last pages below it. LMDB follows the first ones to the leaf behind the one that loses
+  /// its last key, and to the key with which a branch begins that it joins with another. What is last in a branch can thereby
+  /// become the neighbour of the next page that becomes too empty.
+  private mutating func checkEdges(
+    of root: UInt64, level: UInt16, in tree: LMDBTree
+  ) throws(LMDBError) {
+    for isLast in [false, true] {
+      var (number, level) = (root, level)
+      while level > 1 {
+        let page = try check(number, isLeaf: false, in: tree)
+        number = try page.node(isLast ? page.count - 1 : 0).child
+        level -= 1
+      }
+      _ = try check(number, isLeaf: true, in: tree)
+    }
   }
 
   private mutating func check(

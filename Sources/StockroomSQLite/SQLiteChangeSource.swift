@@ -5,9 +5,10 @@ final class SQLiteChangeSource: ChangeSource {
   private let connection: SQLiteConnection
   let writtenFiles: [String]
 
-  init(_ file: SQLiteFile) throws {
-    connection = try file.openReader()
-    writtenFiles = [file.path + "-wal"]
+  /// - Parameter connection: One of its own, which reads.
+  init(on connection: SQLiteConnection) throws {
+    self.connection = connection
+    writtenFiles = [connection.path + "-wal"]
     // Maps the index of the log into memory.
     try connection.run(.metadata) { _ = try $0.step() }
   }

@@ -33,8 +33,8 @@ final class SQLiteCommitter: Sendable {
   /// Commits the requests, in this order, together. What fails for want of room is tried once more from the beginning of
   /// the log, whose own room may do: removals work on a full disk that way, unless the database has to grow first.
   ///
-  /// - Throws: `StorageError`. Only with code `io`, if the files have been replaced in this very moment, may the
-  ///   transaction have been committed, to files that are not there any more (rule C6).
+  /// - Throws: `StorageError`; `AfterCommitError` if the files have been replaced in this very moment, so that the
+  ///   transaction has been committed to files that are not there any more (rule C6).
   func commit(_ requests: [WriteRequest]) throws {
     // Put in order before the database is locked, if there are no transactions that have to look at it first.
     let known = requests.knownOperations.map { ($0, SortedBatch(joining: $0, requests.times(of: $0))) }
@@ -56,8 +56,10 @@ final class SQLiteCommitter: Sendable {
       // Forgotten if the transaction fails, since it is not known then what was kept.
       let known = state.metadata.take()
       var announcement: ChangeFeed.Announcement?
+      var left: SQLiteMetadata
+      let removesAll: Bool
       do {
-        var (left, removesAll) = try connection.transaction(.beginWriting) {
+        (left, removesAll) = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
           let operations =
             knownBatch?.operations
@@ -76,20 +78,20 @@ final class SQLiteCommitter: Sendable {
           }
           return (left, batch.removesAll)
         }
-        if let announcement = announcement.take() { feed.publish(announcement) }
-        // Not to acknowledge it either, if it happened in between.
-        try files.check(isThorough: true)
-        // The transaction has been committed, and an error here must not say otherwise.
-        if let version = try? connection.dataVersion() {
-          left.version = version
-          state.metadata = left
-        }
-        return removesAll
       } catch {
         if let announcement { feed.withdraw(announcement) }
         try files.check(isThorough: true)
         throw error
       }
+      if let announcement { feed.publish(announcement) }
+      // Not to acknowledge it either, if it happened in between.
+      try AfterCommitError.marking { try files.check(isThorough: true) }
+      // The transaction has been committed, and an error here must not say otherwise.
+      if let version = try? connection.dataVersion() {
+        left.version = version
+        state.metadata = left
+      }
+      return removesAll
     }
   }
 

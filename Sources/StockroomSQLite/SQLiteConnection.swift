@@ -216,6 +216,11 @@ extension SQLiteConnection {
     return hasMoved != 0
   }
 
+  /// - Throws: `StorageError` with code `io` if ``hasMoved()``.
+  func checkPlace() throws {
+    if try hasMoved() { throw StorageError.posix(ESTALE, "The database \(path) has been replaced.") }
+  }
+
   /// The first bytes of the database file, of which there must be as many.
   ///
   /// Read through SQLite's own descriptor: when a process closes another descriptor of the file, it loses every

@@ -51,8 +51,8 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Lets `body` read much, with pauses in which others have their turn (rule C5). It may be called again from the
-  /// beginning.
+  /// Lets `body` read much, with pauses in which others have their turn (rule C5), as one of a few at a time. It may be called
+  /// again from the beginning.
   func readMuch<Result>(
     _ body: (SQLiteConnection, inout YieldTimer) async throws -> Result
   ) async throws -> Result {
@@ -60,6 +60,8 @@ final class SQLiteDatabase: Sendable {
     defer { gate.leave() }
     var timer = YieldTimer()
     try await timer.yield()
+    try await readers.longReads.enter()
+    defer { readers.longReads.leave() }
     do {
       return try await readers.withReader { try await body($0, &timer) }
     } catch let error as StorageError where error.code == .locked {
@@ -79,15 +81,16 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Lets `body` read on a connection and a thread of their own, for what takes long and cannot pause. If the task is
-  /// cancelled, the statement that is under way throws `CancellationError`.
+  /// Lets `body` read on a connection and a thread of their own, for what takes long and cannot pause, as one of a few at a
+  /// time. If the task is cancelled, the statement that is under way throws `CancellationError`.
   func readApart(_ body: @escaping @Sendable (SQLiteConnection) throws -> Void) async throws {
     try gate.enter()
     defer { gate.leave() }
-    try Task.checkCancellation()
+    try await readers.longReads.enter()
+    defer { readers.longReads.leave() }
     let thread = DedicatedThread()
     defer { thread.stop() }
-    let reader = try await thread.run { [file] in try file.openReader(isWaiting: true) }
+    let reader = try await thread.run { [readers] in try readers.open(isWaiting: true) }
     defer { reader.close() }
     try await withTaskCancellationHandler {
       try await thread.run { [files] in
@@ -119,9 +122,9 @@ final class SQLiteDatabase: Sendable {
     }
     try Task.checkCancellation()
     let (owner, origin) = (ObjectIdentifier(self), ChangeOrigin.current)
-    return try await thread.run { [feed, file, committer] in
+    return try await thread.run { [feed, readers, committer] in
       try feed.subscribe(without: origin, of: owner) {
-        try SQLiteChangeSource(file)
+        try SQLiteChangeSource(on: readers.open())
       } afterCommits: {
         try committer.waitForCommits()
       }

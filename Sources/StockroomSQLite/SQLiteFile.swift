@@ -135,9 +135,7 @@ struct SQLiteFile: Sendable {
       file: file, path: path, lockTimeout: lockTimeout, isImmutable: isImmutable)
     // The file may be another one by now, whose log is none of our business.
     try connection.keepLogWhenClosing()
-    if try connection.hasMoved() {
-      throw StorageError.posix(ESTALE, "The database \(path) has been replaced.")
-    }
+    try connection.checkPlace()
     try connection.setCacheSize(options.cacheSize)
     return connection
   }

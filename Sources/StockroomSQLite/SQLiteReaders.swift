@@ -1,7 +1,7 @@
 import StockroomCore
 
-/// The connections of one database that only read. There are never more than callers at the same time, and no caller
-/// ever waits for another.
+/// The connections of one database that only read. There are never more than callers at the same time, and only long reads
+/// wait for one another, of which no more than ``LongReadLimiter/defaultLimit`` are under way.
 final class SQLiteReaders: Sendable {
   /// How many are kept while they are not in use.
   static let mostIdle = 8
@@ -9,6 +9,8 @@ final class SQLiteReaders: Sendable {
   private let file: SQLiteFile
   private let files: SQLiteFiles
   private let idle = MutexProtected<[SQLiteConnection]>([])
+  /// Those that yield to one another, or go on beside all others, each with a connection.
+  let longReads = LongReadLimiter()
 
   init(of file: SQLiteFile, _ files: SQLiteFiles) {
     self.file = file
@@ -20,14 +22,17 @@ final class SQLiteReaders: Sendable {
   /// - Throws: `StorageError` with code `io` if the database is not there any more (rule C6).
   func withReader<Result>(_ body: (SQLiteConnection) throws -> Result) throws -> Result {
     let reader = try take()
-    defer { giveBack(reader) }
+    var isKept = false
+    defer { isKept ? giveBack(reader) : reader.close() }
     do {
       let result = try body(reader)
       try files.check()
+      isKept = true
       return result
     } catch {
       // What comes of reading something else would be misleading.
       try files.check(isThorough: true)
+      isKept = true
       throw error
     }
   }
@@ -37,13 +42,16 @@ final class SQLiteReaders: Sendable {
     pausing body: (SQLiteConnection) async throws -> Result
   ) async throws -> Result {
     let reader = try take()
-    defer { giveBack(reader) }
+    var isKept = false
+    defer { isKept ? giveBack(reader) : reader.close() }
     do {
       let result = try await body(reader)
       try files.check()
+      isKept = true
       return result
     } catch {
       try files.check(isThorough: true)
+      isKept = true
       throw error
     }
   }
@@ -59,8 +67,21 @@ final class SQLiteReaders: Sendable {
 
   private func take() throws -> SQLiteConnection {
     if let reader = idle.withLock({ $0.popLast() }) { return reader }
+    return try open()
+  }
+
+  /// Opens a connection of the caller's own.
+  ///
+  /// - Parameter isWaiting: Whether the connection waits while another process keeps everybody out.
+  /// - Throws: `StorageError` with code `io` if the path leads to another database by now (rule C6).
+  func open(isWaiting: Bool = false) throws -> SQLiteConnection {
     do {
-      return try file.openReader()
+      let reader = try file.openReader(isWaiting: isWaiting)
+      // It has what the path led to a moment ago. That it is what the engine has opened follows only if the path leads there,
+      // and does so still when the two are compared.
+      try files.check(isThorough: true)
+      try reader.checkPlace()
+      return reader
     } catch {
       try files.check()
       throw error

@@ -65,6 +65,25 @@ private struct Refused: Error {}
     #expect(committed.withLock { $0.sorted() } == (0..<64).filter { $0 != 13 })
   }
 
+  @Test("A group that throws after it has been committed is not committed again, and each request fails")
+  func failureAfterCommit() async throws {
+    let thread = DedicatedThread()
+    defer { thread.stop() }
+    let committed = MutexProtected<[Int]>([])
+    let committer = GroupCommitter<Int>(on: thread) { group in
+      committed.withLock { $0 += group }
+      throw AfterCommitError(Refused())
+    }
+    let isReleased = DispatchSemaphore(value: 0)
+    try thread.enqueue { isReleased.wait() }
+    let submissions = (0..<64).map { number in Task { try await committer.submit(number) } }
+    isReleased.signal()
+    for submission in submissions {
+      await #expect(throws: Refused.self) { try await submission.value }
+    }
+    #expect(committed.withLock { $0.sorted() } == Array(0..<64))
+  }
+
   @Test("A cancelled task submits nothing")
   func cancellation() async {
     let thread = DedicatedThread()

@@ -80,6 +80,38 @@ struct LMDBCorruptionTests {
     #expect(await code { try await engine.verify() } == .closed)
   }
 
+  @Test("A removal that meets a corrupted page on the way to the next leaf throws, and does not trap")
+  func nextLeaf() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    // A tree of four levels or more: few keys of this length fit into a page.
+    let keys = (0..<1_000).map { CacheKey(verbatim: String(1_000 + $0) + String(repeating: "k", count: 496)) }
+    try await engine.write(keys.map { ($0, Data([1])) })
+    try await engine.close()
+
+    var file = try Data(contentsOf: place.dataFile)
+    let rootNumber = try #require(RawPage.rootOfEntries(in: file))
+    let root = RawPage(rootNumber, of: file)
+    let next = RawPage(root.child(1), of: file)
+    let corrupted = next.child(0)
+    try #require(!root.isLeaf && !next.isLeaf && !RawPage(corrupted, of: file).isLeaf)
+    var leaf = RawPage(root.child(0), of: file)
+    while !leaf.isLeaf { leaf = RawPage(leaf.child(leaf.count - 1), of: file) }
+    let lastKey = String(decoding: leaf.key(leaf.count - 1), as: UTF8.self)
+    let start = corrupted * Self.page
+    file.replaceSubrange(start..<start + Self.page, with: Data(count: Self.page))
+    try file.write(to: place.dataFile)
+
+    await #expect(processExitsWith: .success) {
+      [path = place.url.path as String, key = lastKey as String] in
+      let engine = try LMDBStorageEngine(directory: .init(url: URL(filePath: path)), durability: .process)
+      let removed = await code { try await engine.remove(key: CacheKey(verbatim: key)) }
+      try #require(removed == .corrupted)
+      try #require(try await engine.read(key: CacheKey(verbatim: key)) == Data([1]))
+      try await engine.close()
+    }
+  }
+
   @Test(
     "Whatever is done to a page, calls return what is there or throw, and the process does not trap",
     arguments: 0..<2
@@ -131,5 +163,39 @@ struct LMDBCorruptionTests {
         for code in codes { try #require(code == nil || code == .corrupted || code == .unsupported) }
       }
     }
+  }
+}
+
+/// A page of 4,096 bytes, as LMDB lays it out.
+private struct RawPage {
+  private let bytes: [UInt8]
+
+  init(_ number: Int, of file: Data) { bytes = Array(file[4_096 * number..<4_096 * (number + 1)]) }
+
+  /// The number of the page with which the tree of entries begins.
+  static func rootOfEntries(in file: Data) -> Int? {
+    let metas = [RawPage(0, of: file), RawPage(1, of: file)]
+    // Of the two, that of the later transaction.
+    guard let meta = metas.max(by: { $0.number(144, 8) < $1.number(144, 8) }) else { return nil }
+    let main = RawPage(meta.number(128, 8), of: file)
+    let name = Array("entries".utf8)
+    guard let index = (0..<main.count).first(where: { main.key($0) == name }) else { return nil }
+    return main.number(main.offset(index) + 8 + name.count + 40, 8)
+  }
+
+  var isLeaf: Bool { bytes[10] & 2 != 0 }
+  var count: Int { (number(12, 2) - 16) / 2 }
+
+  func key(_ index: Int) -> [UInt8] {
+    let start = offset(index) + 8
+    return Array(bytes[start..<start + number(offset(index) + 6, 2)])
+  }
+
+  func child(_ index: Int) -> Int { number(offset(index), 6) }
+
+  private func offset(_ index: Int) -> Int { number(16 + 2 * index, 2) }
+
+  private func number(_ offset: Int, _ count: Int) -> Int {
+    bytes[offset..<offset + count].reversed().reduce(0) { $0 << 8 | Int($1) }
   }
 }

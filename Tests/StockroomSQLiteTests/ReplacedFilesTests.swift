@@ -160,6 +160,30 @@ import Testing
     try await again.close()
   }
 
+  @Test("Nothing opened while another database had the place is used once the place is back")
+  func openedMeanwhile() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("old"), key: key(0))
+    let elsewhere = place.parent.appending(path: "elsewhere")
+    try FileManager.default.moveItem(at: place.url, to: elsewhere)
+    let other = try SQLiteStorageEngine(directory: place.directory)
+    try await other.write(data("other"), key: key(0))
+    await expectError(.io, naming: place.database) { try await engine.read(key: key(0)) }
+    await expectError(.io, naming: place.database) { try await engine.readAllData() }
+    await expectError(.io, naming: place.database) { try await engine.verify() }
+    await expectError(.io, naming: place.database) { _ = try await engine.changes() }
+    try await other.close()
+    try FileManager.default.removeItem(at: place.url)
+    try FileManager.default.moveItem(at: elsewhere, to: place.url)
+    #expect(try await engine.read(key: key(0)) == data("old"))
+    #expect(try await engine.readAllData() == [data("old")])
+    try await engine.write(data("new"), key: key(0))
+    #expect(try await engine.read(key: key(0)) == data("new"))
+    #expect(try await engine.readAllData() == [data("new")])
+    try await engine.close()
+  }
+
   @Test("Other files in the directory come and go without disturbing reads and writes")
   func otherFiles() async throws {
     let place = try TestPlace()

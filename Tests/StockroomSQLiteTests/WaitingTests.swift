@@ -96,6 +96,47 @@ import Testing
     try await engine.close()
   }
 
+  @Test("Of long reads 32 are under way at the same time, and one that waits ends once its task is cancelled")
+  func longReadsWait() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)
+    try await engine.write(data("x"), key: key(0))
+    // Twice, since a read that was cancelled must leave room for others.
+    for _ in 0..<2 {
+      let (underWay, begun, done) = (Counter(), Counter(), Counter())
+      let isReleased = DispatchSemaphore(value: 0)
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for _ in 0..<32 {
+          group.addTask {
+            try await engine.forEachEntry { _ in
+              underWay.increment()
+              isReleased.wait()
+            }
+          }
+        }
+        while underWay.count < 32 { await Task.yield() }
+        let waiting = (0..<2).map { _ in
+          Task { () async throws -> [Data] in
+            begun.increment()
+            let all = try await engine.readAllData()
+            done.increment()
+            return all
+          }
+        }
+        while begun.count < 2 { await Task.yield() }
+        for _ in 0..<1_000 { await Task.yield() }
+        #expect(done.count == 0)
+        #expect(try await engine.read(key: key(0)) == data("x"))
+        waiting[0].cancel()
+        for _ in 0..<32 { isReleased.signal() }
+        await #expect(throws: CancellationError.self) { try await waiting[0].value }
+        #expect(try await waiting[1].value == [data("x")])
+        try await group.waitForAll()
+      }
+    }
+    try await engine.close()
+  }
+
   @Test("A bulk read shows one moment, although others write in its pauses")
   func oneMoment() async throws {
     let place = try TestPlace()

@@ -17,7 +17,7 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   private let commit: @Sendable ([Request]) throws -> Void
 
   /// - Parameter commit: Makes the requests durable, in this order, each as a whole. If it throws, it is called again with
-  ///   each request alone, and does nothing for those that have been done.
+  ///   each request alone, and does nothing for those that have been done; but not if it throws an ``AfterCommitError``.
   package init(on thread: DedicatedThread, commit: @escaping @Sendable ([Request]) throws -> Void) {
     self.thread = thread
     self.commit = commit
@@ -63,7 +63,7 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   }
 
   /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
-  /// done fails no other; but not if the error would be the same for each.
+  /// done fails no other; but not if the error would be the same for each, or came after the commit.
   ///
   /// Lets go of the requests. A transaction's body may hold the engine, whose last reference a task that is resumed may
   /// drop (rule O4).
@@ -71,12 +71,23 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     of group: consuming [Waiting]
   ) -> [(continuation: CheckedContinuation<Void, any Error>, result: Result<Void, any Error>)] {
     lastCount.store(group.count, ordering: .relaxed)
-    let result = Result { try commit(group.map(\.request)) }
-    let isEachTried =
-      if case .failure(let error) = result { group.count > 1 && !affectsWholeGroup(error) } else { false }
+    let (result, affectsAll) = attempt(group.map(\.request))
+    let isEachTried = group.count > 1 && !affectsAll
     return group.map {
       let request = $0.request
-      return ($0.continuation, isEachTried ? Result { try commit([request]) } : result)
+      return ($0.continuation, isEachTried ? attempt([request]).result : result)
+    }
+  }
+
+  /// Commits the requests once, and returns whether the result is that of each of them.
+  private func attempt(_ requests: [Request]) -> (result: Result<Void, any Error>, affectsAll: Bool) {
+    do {
+      try commit(requests)
+      return (.success(()), true)
+    } catch let error as AfterCommitError {
+      return (.failure(error.underlying), true)
+    } catch {
+      return (.failure(error), affectsWholeGroup(error))
     }
   }
 
@@ -84,5 +95,20 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   private func affectsWholeGroup(_ error: any Error) -> Bool {
     let code = (error as? StorageError)?.code
     return code == .locked || code == .closed
+  }
+}
+
+/// An error that a ``GroupCommitter``'s `commit` has met after all of its requests were committed, such as that the files
+/// have been replaced meanwhile. The requests must not be committed again. Their callers get the underlying error.
+package struct AfterCommitError: Error {
+  package let underlying: any Error
+
+  package init(_ underlying: any Error) { self.underlying = underlying }
+
+  /// Does `work` after a commit.
+  ///
+  /// - Throws: ``AfterCommitError`` with what `work` throws.
+  package static func marking(_ work: () throws -> Void) throws {
+    do { try work() } catch { throw AfterCommitError(error) }
   }
 }
