@@ -279,33 +279,4 @@ extension DiskConnection {
     }
     try result.get()
   }
-
-  func synchronizeFileSystem() throws {
-    let error = SystemCalls.synchronizeFileSystem(staging.directory.number)
-    guard error == 0 else { throw StorageError.posix(error, "Writing \(entries.path) to the disk failed") }
-  }
-
-  /// Puts the names of these entries on the disk, or that they are gone.
-  func synchronizeDirectories(of names: [FileName]) throws {
-    let deep = names.filter { $0.directoryCount > 0 }
-    if deep.count > Self.mostSingleSyncs, SystemCalls.canSynchronizeFileSystem {
-      return try synchronizeFileSystem()
-    }
-    for directory in [entries, sidecars].compactMap({ $0 }) {
-      try directory.root.synchronizeNames()
-      for name in deep { try directory.synchronizeDirectories(of: name) }
-    }
-  }
-}
-
-extension EntryDirectory {
-  /// Syncs those directories below the root that the file's path goes through, as far as they exist.
-  fileprivate func synchronizeDirectories(of name: FileName) throws {
-    var parent = root
-    for index in 0..<name.directoryCount {
-      guard let next = try name.withComponent(index, parent.openDirectory) else { return }
-      try next.synchronizeNames()
-      parent = next
-    }
-  }
 }

@@ -82,10 +82,12 @@ extension EntryMetadata {
   /// With the time that the file says it was written at, after which it may have been edited.
   fileprivate func adjusted(to status: FileStatus) -> EntryMetadata {
     var result = self
-    // Some file systems keep whole seconds, or every other one. Then ours is the better one.
-    let difference = header.updatedAt.nanoseconds &- status.modified.nanoseconds
+    // Some file systems keep whole seconds, or every other one, or as exFAT hundredths. Then ours is the better one.
+    let modified = status.modified.nanoseconds
+    let difference = header.updatedAt.nanoseconds &- modified
     let isRounded =
-      status.modified.nanoseconds % 1_000_000_000 == 0 && (0..<2_000_000_000).contains(difference)
+      modified % 1_000_000_000 == 0 && (0..<2_000_000_000).contains(difference)
+      || modified % 10_000_000 == 0 && (0..<10_000_000).contains(difference)
     if !isRounded { result.header.updatedAt = status.modified }
     result.header.createdAt = min(header.createdAt, result.header.updatedAt)
     return result

@@ -49,7 +49,12 @@ extension DiskConnection {
       try setUnstable(false)
     } catch {
       if isReplay, try !isUnfinished(transaction) { throw error }
-      guard try !isIrreversible && isReversible(transaction) else { throw error }
+      guard !isIrreversible else { throw error }
+      // What made a step fail may make the look fail, too. Unless this is a replay, after an attempt that may have been irreversible,
+      // all that has been moved out is in ``undo``.
+      guard try isReplay ? isReversible(transaction) : (try? isReversible(transaction)) ?? true else {
+        throw error
+      }
       try journal.abort()
       try rollBack(transaction)
       throw error
@@ -151,10 +156,11 @@ extension DiskConnection {
     return names
   }
 
-  /// Whether the entry has been created since the transaction.
+  /// Whether an engine has created the entry since the transaction. One that another program has put there, out of another
+  /// engine's directory, may have a number that has not been given out here yet.
   private func isLater(_ name: FileName, _ transaction: Transaction) throws -> Bool {
-    guard let sequence = try recordedSequence(of: name) else { return false }
-    return sequence > transaction.boundary
+    guard let sequence = try recordedSequence(of: name), sequence > transaction.boundary else { return false }
+    return try sequence <= state.read().reservedSequence
   }
 }
 
@@ -201,17 +207,27 @@ extension DiskConnection {
   /// dies meanwhile, it can be done again.
   private func rollBack(_ transaction: Transaction) throws {
     try setUnstable(true)
+    // Where nothing is moved there is nothing to sync, and the directory may be one that cannot be opened. An attempt before
+    // this one may have moved what is found in its place now.
+    let syncsAll = transaction.isAborted || sidecars != nil
     var names: [FileName] = []
     for step in transaction.steps {
       switch step {
       case .create(let key, let number), .replace(let key, let number):
         let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
-        names.append(name)
-        if try !staging.contains(staged) { try entries.moveOut(name, to: staged, in: staging.directory) }
-        if case .create = step { try sidecars?.remove(name) } else { try moveBack(name) }
+        var isMoved = false
+        if try !staging.contains(staged) {
+          isMoved = try entries.moveOut(name, to: staged, in: staging.directory)
+        }
+        if case .create = step {
+          try sidecars?.remove(name)
+        } else if try moveBack(name) {
+          isMoved = true
+        }
+        if isMoved || syncsAll { names.append(name) }
       case .remove(let key):
-        names.append(FileName(key))
-        try moveBack(FileName(key))
+        let name = FileName(key)
+        if try moveBack(name) || syncsAll { names.append(name) }
       case .removeAll:
         var removed: [FileName] = []
         try undo.forEachKey { if let key = CacheKey(utf8: $0) { removed.append(FileName(key)) } }
@@ -233,10 +249,12 @@ extension DiskConnection {
     }
   }
 
-  /// Moves the entry back from ``undo``. Does nothing if it is not there.
-  private func moveBack(_ name: FileName) throws {
-    try undo.move(name, to: entries)
+  /// Moves the entry back from ``undo``. False if it is not there.
+  @discardableResult
+  private func moveBack(_ name: FileName) throws -> Bool {
+    let isMoved = try undo.move(name, to: entries)
     if let sidecars { try undoSidecars?.move(name, to: sidecars) }
+    return isMoved
   }
 }
 

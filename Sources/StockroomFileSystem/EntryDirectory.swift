@@ -18,13 +18,22 @@ struct EntryDirectory: Sendable {
   func path(of name: FileName) -> String { "\(path)/\(name.path)" }
 
   /// Calls `body` with the directory that the file is in and the file's name there. Nil if there is no such
-  /// directory.
+  /// directory. Has two directories open at a time.
   func withParent<Result>(
     of name: FileName, makingDirectories: Bool = false,
     _ body: (FileDescriptor, UnsafePointer<CChar>) throws -> Result?
   ) throws -> Result? {
+    try withParent(
+      ofComponent: name.directoryCount, of: name, makingDirectories: makingDirectories, body)
+  }
+
+  /// The same for any component of the file's path.
+  private func withParent<Result>(
+    ofComponent last: Int, of name: FileName, makingDirectories: Bool = false,
+    _ body: (FileDescriptor, UnsafePointer<CChar>) throws -> Result?
+  ) throws -> Result? {
     var parent = root
-    for index in 0..<name.directoryCount {
+    for index in 0..<last {
       let next = try name.withComponent(index) { component in
         if makingDirectories { _ = try parent.makeDirectory(component, permissions) }
         return try parent.openDirectory(component)
@@ -32,7 +41,7 @@ struct EntryDirectory: Sendable {
       guard let next else { return nil }
       parent = next
     }
-    return try name.withComponent(name.directoryCount) { try body(parent, $0) }
+    return try name.withComponent(last) { try body(parent, $0) }
   }
 
   /// The file of the entry with its status. Nil if the entry is absent.
@@ -61,7 +70,7 @@ extension EntryDirectory {
   @discardableResult
   func moveIn(_ staged: StagedName, from staging: FileDescriptor, to name: FileName) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name, makingDirectories: true) { parent, file in
-      try staged.withName { try staging.rename($0, to: file, in: parent) }
+      try staged.withName { try staging.move($0, to: file, in: parent) }
     }
     return isMoved ?? false
   }
@@ -70,9 +79,9 @@ extension EntryDirectory {
   @discardableResult
   func moveOut(_ name: FileName, to staged: StagedName, in staging: FileDescriptor) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name) { parent, file in
-      try staged.withName { try parent.rename(file, to: $0, in: staging) }
+      try staged.withName { try parent.move(file, to: $0, in: staging) }
     }
-    try removeEmptyDirectories(of: name)
+    removeEmptyDirectories(of: name)
     return isMoved ?? false
   }
 
@@ -83,33 +92,43 @@ extension EntryDirectory {
       // No directories are made for what is absent.
       if name.directoryCount > 0, try parent.status(of: file) == nil { return false }
       return try other.withParent(of: name, makingDirectories: true) { otherParent, otherFile in
-        try parent.rename(file, to: otherFile, in: otherParent)
+        try parent.move(file, to: otherFile, in: otherParent)
       }
     }
-    try removeEmptyDirectories(of: name)
+    removeEmptyDirectories(of: name)
     return isMoved ?? false
   }
 
   /// Removes the entry's file, and the directories that held nothing else.
   func remove(_ name: FileName) throws {
     let _: Bool? = try withParent(of: name) { try $0.removeFile($1) }
-    try removeEmptyDirectories(of: name)
+    removeEmptyDirectories(of: name)
   }
 
-  private func removeEmptyDirectories(of name: FileName) throws {
-    guard name.directoryCount > 0 else { return }
-    var parents = [root]
-    for index in 0..<name.directoryCount - 1 {
-      guard let last = parents.last, let next = try name.withComponent(index, last.openDirectory) else {
-        break
+  /// Removes the directories of the file's path that hold nothing, from the innermost on.
+  private func removeEmptyDirectories(of name: FileName) {
+    for index in (0..<name.directoryCount).reversed() {
+      // Something else is in it, or it has gone, or there is no descriptor to look with. An empty directory is not in the way,
+      // and what has been done to the file is not to fail because of it.
+      let isRemoved = try? withParent(ofComponent: index, of: name) { parent, directory -> Bool? in
+        unlinkat(parent.number, directory, AT_REMOVEDIR) == 0
       }
-      parents.append(next)
+      if isRemoved != true { break }
     }
-    for (index, parent) in parents.enumerated().reversed() {
-      let isRemoved = name.withComponent(index) { unlinkat(parent.number, $0, AT_REMOVEDIR) == 0 }
-      // Something else is in it, or it has gone. Either way it is not in the way.
-      if !isRemoved { break }
-    }
+  }
+}
+
+extension FileDescriptor {
+  /// Renames a file of this directory, over what is there. False if it is absent.
+  ///
+  /// - Throws: `StorageError` with code `io` if the other directory has been removed, which the system reports as it does
+  ///   the absence of the file.
+  fileprivate func move(
+    _ name: UnsafePointer<CChar>, to new: UnsafePointer<CChar>, in directory: FileDescriptor
+  ) throws -> Bool {
+    if try rename(name, to: new, in: directory) { return true }
+    if try status(of: name) != nil { throw StorageError.directoryRemoved(directory.path) }
+    return false
   }
 }
 

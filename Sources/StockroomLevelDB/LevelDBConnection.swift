@@ -63,8 +63,13 @@ final class LevelDBConnection: Sendable {
   }
 
   /// Calls `body` with the open database. Suspends while a failed write is being mended.
-  func read<Value>(_ check: Check, _ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
-    try await handleLock.withHandle { handle in
+  ///
+  /// - Parameter thread: The engine's own, on which the database is reopened if that has failed before.
+  func read<Value>(
+    _ check: Check, on thread: DedicatedThread, _ body: (LevelDBHandle) async throws -> Value
+  ) async throws -> Value {
+    let reopen: () async throws -> Void = { try await thread.run { [self] in try self.reopen() } }
+    return try await handleLock.withHandle(reopening: reopen) { handle in
       switch check {
       case .fewKeys: try monitor.checkForFewKeys(handle)
       case .once: try monitor.check(handle)
@@ -77,9 +82,11 @@ final class LevelDBConnection: Sendable {
     }
   }
 
-  /// As ``read(_:_:)``, for a body that takes long: looks at each file again once it has returned (rule C6).
-  func readLong<Value>(_ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
-    try await read(.eachFile) { handle in
+  /// As ``read(_:on:_:)``, for a body that takes long: looks at each file again once it has returned (rule C6).
+  func readLong<Value>(
+    on thread: DedicatedThread, _ body: (LevelDBHandle) async throws -> Value
+  ) async throws -> Value {
+    try await read(.eachFile, on: thread) { handle in
       let value = try await body(handle)
       try monitor.checkEverything(handle)
       return value
@@ -218,7 +225,8 @@ extension LevelDBConnection {
 extension LevelDBConnection {
   /// Takes a batch back that is not going to be acknowledged.
   ///
-  /// As long as this does not succeed, nothing is written; the next commit tries it again.
+  /// As long as this does not succeed, nothing is written; the next commit tries it again, and the next read too if the
+  /// database is not open.
   private func withdraw(_ isVisible: Bool, _ state: inout State) {
     guard isVisible else {
       try? dropUnacknowledged(state.metadata)
@@ -239,6 +247,19 @@ extension LevelDBConnection {
     }
   }
 
+  /// Opens the database that is not open because mending it has failed: what kept it from being opened may have gone. Does
+  /// nothing if it is open.
+  ///
+  /// - Throws: what keeps it from being opened now.
+  private func reopen() throws {
+    try state.withLock { state in
+      guard case .failure(let failure) = handleLock.current else { return }
+      if state.isClosed { throw failure }
+      try monitor.check(nil)
+      try mend(&state)
+    }
+  }
+
   /// Closes the database and reopens it, which is the only way to make LevelDB write again.
   ///
   /// Opening needs room, so the database stays as it is, and can be read, until there is some.
@@ -250,6 +271,7 @@ extension LevelDBConnection {
     }
     try files.reserve(needed)
     try handleLock.exchange {
+      monitor.expectNewManifest()
       let handle = try LevelDBHandle(paths, writeBufferSize: writeBufferSize, durability: durability)
       try monitor.begin()
       return handle

@@ -14,8 +14,8 @@ import StockroomCore
 /// so one look at the directory tells that all is as it was.
 final class LevelDBDirectoryMonitor: Sendable {
   private struct State {
-    /// What CURRENT says, which only LevelDB changes, and only when it opens the database.
-    var manifest = ""
+    /// What CURRENT says, which only LevelDB changes, and only when it opens the database. Nil if it may have done so since.
+    var manifest: String?
     /// The files that LevelDB keeps open as long as it has the database open.
     var lasting: [(name: String, identity: FileIdentity)] = []
     /// The newest log that has been seen. LevelDB removes it only when there is a newer one.
@@ -46,14 +46,26 @@ final class LevelDBDirectoryMonitor: Sendable {
 
   /// Takes the files that are there, now that LevelDB has opened them, for the right ones.
   func begin() throws {
+    let manifest = try LevelDBManifest.currentName(in: files)
     var new = State()
-    new.manifest = try LevelDBManifest.currentName(in: files)
-    for name in ["LOCK", new.manifest] {
+    new.manifest = manifest
+    for name in ["LOCK", manifest] {
       guard let status = try files.status(of: name) else { throw missing(name) }
       new.lasting.append((name, status.identity))
     }
     let state = new
     self.state.withLock { $0 = state }
+  }
+
+  /// Lets CURRENT name another manifest until ``begin()``, as LevelDB is about to open the database again. If it does and
+  /// ``begin()`` fails then, the database can be opened once more.
+  func expectNewManifest() {
+    state.withLock { state in
+      let manifest = state.manifest
+      state.lasting.removeAll { $0.name == manifest }
+      state.manifest = nil
+      state.changeTime = nil
+    }
   }
 
   /// Makes sure that the directory is where it was, with the files in it.
@@ -132,7 +144,9 @@ final class LevelDBDirectoryMonitor: Sendable {
 
   private func inspectFiles(_ handle: LevelDBHandle?, _ verifyingEnds: Bool) throws {
     let (manifest, lasting) = state.withLock { ($0.manifest, $0.lasting) }
-    guard try LevelDBManifest.currentName(in: files) == manifest else { throw missing("CURRENT") }
+    let current = try LevelDBManifest.currentName(in: files)
+    if let manifest, current != manifest { throw missing("CURRENT") }
+    if manifest == nil, try !files.exists(current) { throw missing(current) }
     for (name, identity) in lasting {
       guard let status = try files.status(of: name), status.identity == identity else {
         throw missing(name)

@@ -36,22 +36,30 @@ final class LevelDBHandleLock: @unchecked Sendable {
 
   /// Calls `body` with the open database.
   ///
-  /// - Throws: what `body` throws; why the database could not be reopened, if that is so.
-  func withHandle<Value>(_ body: (LevelDBHandle) async throws -> Value) async throws -> Value {
+  /// - Parameter reopen: Exchanges the database, for one that is not open because opening it has failed. Throws if that
+  ///   fails again.
+  /// - Throws: what `body` and `reopen` throw.
+  func withHandle<Value>(
+    reopening reopen: () async throws -> Void, _ body: (LevelDBHandle) async throws -> Value
+  ) async throws -> Value {
     while true {
-      if let handle = try enter() {
+      switch enter() {
+      case .success(let handle)?:
         defer { leave() }
         return try await body(handle)
-      }
-      await withCheckedContinuation { continuation in
-        if !enqueue(continuation) { continuation.resume() }
+      case .failure?:
+        try await reopen()
+      case nil:
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+          if !enqueue(continuation) { continuation.resume() }
+        }
       }
     }
   }
 
   /// Calls `body` with the open database, unless that is being exchanged or is not open.
   func ifOpen(_ body: (LevelDBHandle) -> Void) {
-    guard let handle = try? enter() else { return }
+    guard case .success(let handle)? = enter() else { return }
     defer { leave() }
     body(handle)
   }
@@ -79,11 +87,11 @@ final class LevelDBHandleLock: @unchecked Sendable {
     _ = try new.get()
   }
 
-  private func enter() throws -> LevelDBHandle? {
-    try locked {
+  /// Counts a reader in if the database is open. Nil while it is being exchanged.
+  private func enter() -> Result<LevelDBHandle, any Error>? {
+    locked {
       if isExchanging { return nil }
-      let handle = try handle.get()
-      readers += 1
+      if case .success = handle { readers += 1 }
       return handle
     }
   }

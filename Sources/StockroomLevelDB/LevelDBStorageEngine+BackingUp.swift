@@ -56,7 +56,7 @@ extension LevelDBStorageEngine: SnapshotStreamingEngine {
     _ work: @escaping @Sendable (LevelDBHandle, CancellationFlag) throws -> Void
   ) async throws {
     try await gate.whileOpen {
-      try await connection.readLong { handle in
+      try await connection.readLong(on: thread) { handle in
         try await DedicatedThread.runApart { flag in try work(handle, flag) }
       }
     }

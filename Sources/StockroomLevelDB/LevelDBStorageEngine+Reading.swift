@@ -152,7 +152,7 @@ extension LevelDBStorageEngine {
   ) async throws -> Value {
     try gate.enter()
     defer { gate.leave() }
-    return try await connection.read(check, body)
+    return try await connection.read(check, on: thread, body)
   }
 
   /// What `read` returns for each key, all from one moment.

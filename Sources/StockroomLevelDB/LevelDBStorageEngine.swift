@@ -53,7 +53,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   let connection: LevelDBConnection
   package var changeHub: ChangeHub { connection.changeHub }
   private let committer: GroupCommitter<WriteRequest>
-  private let thread = DedicatedThread()
+  let thread = DedicatedThread()
 
   /// Opens the database below the directory, and makes both if they are missing (rule O1).
   ///

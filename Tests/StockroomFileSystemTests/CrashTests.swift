@@ -136,6 +136,29 @@ struct CrashTests {
     #expect(try await place.open().read(key: "kept") == data("later"))
   }
 
+  @Test("It is completed for an entry, too, that comes from another place with a number not given out here")
+  func entryOfAnotherPlace() async throws {
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let staged = StagedName(boundary: boundary, number: 0)
+      // As its file is after `mv`, if the clock was an hour ahead there.
+      let header = EntryHeader(createdAt: .now(), sequence: boundary + 3_600_000_000_000)
+      try connection.stage(
+        data("1"), EntryMetadata(header: header, size: 1), as: staged, synchronized: false)
+      try connection.moveIn(staged, to: FileName("x"))
+    }
+    let engine = try place.open()
+    try await engine.write(data("1"), key: "y")
+    #expect(try await Set(engine.allKeys()) == ["x", "y"])
+    try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 0)
+      try connection.journal.begin(Transaction(boundary: boundary, steps: [.remove("x"), .remove("y")]))
+    }
+    connection.release()
+    #expect(try await place.open().allKeys() == [])
+  }
+
   #if os(Linux)
     @Test(
       "One that comes back takes nothing back for which there is no room any more",

@@ -57,4 +57,18 @@ struct EntryFileTests {
     try await again.apply([.remove(key: "x"), .write(data("3"), key: "x")])
     #expect(try await again.readAllEntries().map(\.key) == ["b", "a", "x"])
   }
+
+  @Test("An entry keeps its own time if the file system has cut that of the file to hundredths of a second")
+  func cutTime() async throws {
+    let engine = try place.open()
+    try await engine.write(data("1"), key: "a")
+    let updated = try await engine.updatedAt(key: "a")
+    let file = try #require(try FileDescriptor.openFile(atPath: place.file("a.entry").path))
+    let time = try file.status().modified.nanoseconds
+    try file.setModificationTime(Timestamp(nanoseconds: time - time % 10_000_000))
+    #expect(try await engine.updatedAt(key: "a") == updated)
+    // An edit is not a matter of precision.
+    try file.setModificationTime(Timestamp(nanoseconds: time + 20_000_000))
+    #expect(try await engine.updatedAt(key: "a") != updated)
+  }
 }

@@ -97,6 +97,93 @@ struct RefusalTests {
     try expectNothingLeft()
   }
 
+  /// What a batch does to a key so long that its file is in a directory of its own.
+  enum DeepStep: CaseIterable { case creation, replacement, removal }
+
+  @Test(
+    "A batch is undone, and other entries stay readable, if a directory of long keys cannot be opened any more",
+    arguments: DeepStep.allCases)
+  func deepDirectory(_ deepStep: DeepStep) async throws {
+    let engine = try place.open()
+    let old: [CacheKey] = ["x", "removed", Self.long]
+    for key in old { try await engine.write(data("old"), key: key) }
+    let inner = place.file(try #require(try place.visibleFiles().first { $0.hasSuffix(".more") }))
+    let elsewhere = place.beside("elsewhere")
+
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 2)
+      for number in 0..<(deepStep == .removal ? 1 : 2) {
+        let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
+        try connection.stage(
+          data("new"), EntryMetadata(header: header, size: 3),
+          as: StagedName(boundary: boundary, number: number), synchronized: false)
+      }
+      let step: Transaction.Step =
+        switch deepStep {
+        case .creation: .create(CacheKey(verbatim: Self.long.value + "2"), staged: 1)
+        case .replacement: .replace(Self.long, staged: 1)
+        case .removal: .remove(Self.long)
+        }
+      let transaction = Transaction(
+        boundary: boundary, steps: [.replace("x", staged: 0), .remove("removed"), step])
+      try connection.journal.begin(transaction)
+      try FileManager.default.moveItem(at: inner, to: elsewhere)
+      try Data().write(to: inner)
+      #expect(throws: StorageError.self) { try connection.complete(transaction, isReplay: false) }
+    }
+    connection.release()
+    for key in ["x", "removed"] as [CacheKey] { #expect(try await engine.read(key: key) == data("old")) }
+    try expectNothingLeft()
+
+    try FileManager.default.removeItem(at: inner)
+    try FileManager.default.moveItem(at: elsewhere, to: inner)
+    for engine in [engine, try place.open()] {
+      #expect(try await engine.readAllEntries().map(\.key) == old)
+      #expect(try await Set(engine.readAllData()) == [data("old")])
+    }
+    try await engine.remove(keys: old)
+    #expect(try await engine.keyCount() == 0)
+  }
+
+  @Test(
+    "A directory that cannot be opened to be synced is synced with its file system, and the engine goes on",
+    .enabled(if: SystemCalls.canSynchronizeFileSystem, "this system syncs no file system as a whole"))
+  func unopenedDirectory() async throws {
+    try await place.open().write(data("1"), key: Self.long)
+    let inner = place.file(try #require(try place.visibleFiles().first { $0.hasSuffix(".more") }))
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try FileManager.default.moveItem(at: inner, to: place.beside("elsewhere"))
+    try Data().write(to: inner)
+    try connection.withLock {
+      try connection.expectingSuccess { try connection.synchronizeDirectories(of: [FileName(Self.long)]) }
+    }
+    let metadata = try connection.withLock { try connection.metadata(of: FileName("absent")) }
+    #expect(metadata == nil)
+    connection.release()
+  }
+
+  @Test(
+    "A batch throws, and removes nothing, if the directory has gone that keeps what batches remove",
+    arguments: [false, true])
+  func undoGone(removesAll: Bool) async throws {
+    let engine = try place.open()
+    for key in ["x", "y"] as [CacheKey] { try await engine.write(data("old"), key: key) }
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let steps: [Transaction.Step] = removesAll ? [.removeAll] : [.remove("x"), .remove("y")]
+      let transaction = Transaction(boundary: try connection.moveClock(to: .now(), by: 0), steps: steps)
+      try connection.journal.begin(transaction)
+      try FileManager.default.removeItem(at: place.file(".stockroom/undo"))
+      #expect(throws: StorageError.self) { try connection.complete(transaction, isReplay: false) }
+    }
+    connection.release()
+    #expect(try await engine.readAllEntries().map(\.key) == ["x", "y"])
+    let again = try place.open()
+    try await again.remove(keys: ["x", "y"])
+    #expect(try await again.keyCount() == 0)
+  }
+
   #if os(Linux)
     @Test(
       "An immutable file makes only those calls fail that would change it",

@@ -86,6 +86,38 @@ import Testing
       #expect(try await disk.open().read(key: key) == Data("a".utf8))
     }
 
+    @Test("A database that could not be reopened after a failed write is reopened by the next read that can")
+    func reopenedByRead() async throws {
+      let disk = try SmallDisk("size=8m")
+      let engine = try disk.open()
+      let (key, later) = (CacheKey(verbatim: "key"), CacheKey(verbatim: "later"))
+      try await engine.write(Data("kept".utf8), key: key)
+      try disk.fill()
+      await #expect {
+        try await engine.write(noise(9000), key: key)
+      } throws: {
+        ($0 as? StorageError)?.code == .diskFull
+      }
+      try disk.makeRoom()
+
+      // LevelDB makes a manifest when it opens a database, which it cannot where a directory has the name.
+      let database = disk.directory.url.appending(path: "Stockroom.leveldb")
+      let obstacles = (1..<100).map { database.appending(path: String(format: "MANIFEST-%06d", $0)) }
+        .filter { !FileManager.default.fileExists(atPath: $0.path) }
+      for obstacle in obstacles {
+        try FileManager.default.createDirectory(at: obstacle, withIntermediateDirectories: false)
+      }
+      await #expect(throws: StorageError.self) { try await engine.write(Data("later".utf8), key: later) }
+      await #expect(throws: StorageError.self) { try await engine.read(key: key) }
+      for obstacle in obstacles { try FileManager.default.removeItem(at: obstacle) }
+
+      #expect(try await engine.read(key: key) == Data("kept".utf8))
+      #expect(try await engine.allKeys() == [key])
+      try await engine.write(Data("later".utf8), key: later)
+      try await engine.close()
+      #expect(try await disk.open().readAllData() == [Data("kept".utf8), Data("later".utf8)])
+    }
+
     @Test("Writes that find no room while removed entries are compacted throw", .timeLimit(.minutes(10)))
     func fullDiskWhileCompacting() async throws {
       // In a process of its own: LevelDB may end it.

@@ -1,8 +1,9 @@
 import Foundation
 import StockroomCore
 import TestFixtures
-import StockroomLevelDB
 import Testing
+
+@testable import StockroomLevelDB
 
 @Suite("LevelDB: a directory that changes under an open engine")
 struct LevelDBReplacedDirectoryTests {
@@ -128,6 +129,27 @@ struct LevelDBReplacedDirectoryTests {
     await expectIO(file) { try await engine.readAllData() }
     await expectIO(file) { try await engine.allKeys() }
     try await engine.close()
+  }
+
+  @Test("A manifest that is switched to when the database is to be reopened does not count as replaced")
+  func switchedManifest() async throws {
+    let engine = try directory.open()
+    try await engine.write(noise(5000), key: CacheKey(verbatim: "a"))
+    try await engine.close()
+    let files = LevelDBFiles(
+      directory: try FileDescriptor.openDirectory(atPath: directory.database.path), permissions: .owner)
+    let monitor = try LevelDBDirectoryMonitor(files, below: directory.url.path)
+    try monitor.begin()
+    try monitor.check(nil)
+
+    monitor.expectNewManifest()
+    try await directory.open().close()
+    try monitor.check(nil)
+    try monitor.begin()
+    try monitor.check(nil)
+    try FileManager.default.removeItem(at: directory.database.appending(path: "CURRENT"))
+    monitor.expectNewManifest()
+    #expect(throws: StorageError.self) { try monitor.check(nil) }
   }
 
   @Test(

@@ -56,12 +56,16 @@ extension FileDescriptor {
     }
   }
 
+  /// The most bytes that one call reads or writes. Apple's systems refuse calls for more than `INT_MAX` bytes, with EINVAL.
+  private static let mostBytesOfCall = 1 << 30
+
   /// Fills the buffer from an offset in the file. Returns how much there was.
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int = 0) throws -> Int {
     var done = 0
     while done < buffer.count {
       let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
-      let count = retrying { pread(number, rest.baseAddress, rest.count, off_t(offset + done)) }
+      let size = min(rest.count, Self.mostBytesOfCall)
+      let count = retrying { pread(number, rest.baseAddress, size, off_t(offset + done)) }
       guard count >= 0 else { throw StorageError.posix(errno, "Reading \(path) failed.") }
       if count == 0 { break }
       done += count
@@ -74,7 +78,8 @@ extension FileDescriptor {
     var done = 0
     while done < bytes.count {
       let rest = UnsafeRawBufferPointer(rebasing: bytes[done...])
-      let count = retrying { pwrite(number, rest.baseAddress, rest.count, off_t(offset + done)) }
+      let size = min(rest.count, Self.mostBytesOfCall)
+      let count = retrying { pwrite(number, rest.baseAddress, size, off_t(offset + done)) }
       guard count > 0 else {
         throw StorageError.posix(count == 0 ? ENOSPC : errno, "Writing \(path) failed.")
       }
