@@ -141,8 +141,8 @@ extension PersistentCache {
     var size = 0
     defer { withState { $0.endRead(of: key, version: version, found: found, size: size) } }
     var hasExpired = false
-    // Before the entry is read, so that no later change is missed.
-    await core.followIfNeeded()
+    // What is read before the subscription is forgotten with it.
+    core.startFollowing()
     do {
       guard let entry = try await storage.read(key) else { return nil }
       hasExpired = entry.isExpired(at: now())

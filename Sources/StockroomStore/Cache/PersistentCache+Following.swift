@@ -3,25 +3,38 @@ import StockroomCore
 /// Whether a cache is told of what others change in storage.
 enum CacheFeed {
   case notWatched
-  /// Nil while it is being subscribed to, and if the engine has no feed.
+  case subscribing(Task<Void, Never>)
+  /// Nil if the engine has no feed that tells whose a change is.
   case watched(Task<Void, Never>?)
 }
 
 extension PersistentCache.Core {
   /// Sees to it that an entry which others change leaves memory, from now on. If the engine cannot be watched at the moment, the next
   /// read of storage tries again.
-  func followIfNeeded() async {
-    guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return }
-    let isNeeded = feed.withLock { feed in
-      guard case .notWatched = feed else { return false }
-      feed = .watched(nil)
-      return true
+  func followIfNeeded() async { await startFollowing()?.value }
+
+  /// As ``followIfNeeded()``, without waiting: subscribing may have to wait for writers, for which reads need not wait.
+  ///
+  /// - Returns: Nil if there is nothing to wait for.
+  @discardableResult func startFollowing() -> Task<Void, Never>? {
+    guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return nil }
+    return feed.withLock { feed in
+      switch feed {
+      case .notWatched:
+        let subscription = Task { await self.follow(storage.engine) }
+        feed = .subscribing(subscription)
+        return subscription
+      case .subscribing(let subscription): return subscription
+      case .watched: return nil
+      }
     }
-    guard isNeeded else { return }
+  }
+
+  private func follow(_ engine: any StorageEngine) async {
     do {
-      let changes = try await ChangeOrigin.$current.withValue(origin) { try await storage.engine.changes() }
+      let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
       // Of all changes it would be told of its own, and keep nothing in memory.
-      guard changes.origin === origin else { return }
+      guard changes.origin === origin else { return feed.withLock { $0 = .watched(nil) } }
       // What has been read before may have been changed since.
       withState { $0.forgetAll() }
       let task = Task { [weak self] in

@@ -114,9 +114,12 @@ extension PersistentCache {
     } catch  where changes.count > 1 {
       // One by one, so that a change that fails does not prevent the others.
       let mayHaveHappened = !storage.engine.wasDefinitelyNotApplied(operations, after: error)
+      var blockingError = error.affectsEveryCall ? error : nil
       for index in changes.indices {
         changes[index].mayHaveHappened = mayHaveHappened
-        await apply(&changes[index], operations[index], in: storage)
+        if blockingError == nil { await apply(&changes[index], operations[index], in: storage) }
+        if let failure = changes[index].failure, failure.affectsEveryCall { blockingError = failure }
+        if let blockingError { changes[index].failure = changes[index].failure ?? blockingError }
       }
     } catch {
       await handleFailure(of: &changes[0], error, in: storage)

@@ -5,8 +5,7 @@ struct EngineState<Item: StorableItem>: Sendable {
   struct Entry: Sendable {
     /// With the identifier of the item as its raw value, if there is one.
     let key: CacheKey
-    /// Nil if the engine does not tell.
-    let sequence: Int?
+    let sequence: Int
     let content: Result<Item, StorageError>
   }
 
@@ -16,6 +15,8 @@ struct EngineState<Item: StorableItem>: Sendable {
   var absent: [CacheKey] = []
   /// The sequence numbers of other items, of which only provisional ones were known.
   var sequences: [(key: CacheKey, sequence: Int)] = []
+  /// Whether the engine tells the sequence numbers. Those here say nothing otherwise.
+  var hasSequences = true
 
   /// The number of items that it may change.
   var count: Int { changed.count + absent.count + sequences.count }
@@ -27,26 +28,37 @@ extension ItemTable {
     case nothing
     /// The sequence numbers of these items too, since others have been inserted beside them.
     case sequences(of: ArraySlice<Item>)
-    /// Everything: the engine does not tell in which order its entries are.
+    /// Everything: the engine does not tell in which order its entries are, at least not of all of them.
     case everything
   }
 
   /// What is missing in a state, to apply it. O(1) for each entry.
   func need(for state: EngineState<Item>) -> Need {
+    if state.changed.isEmpty, state.sequences.isEmpty { return .nothing }
+    guard hasEngineOrder, state.hasSequences else { return .everything }
     // One that becomes readable is put among the items, too.
-    let moved = state.changed.filter { entry in
-      guard let sequence = entry.sequence else { return true }
-      return sequence != (entry.isReadable ? table.sequence(of: entry.key) : self.sequence(of: entry.key))
+    let isMoved = state.changed.contains { entry in
+      entry.sequence != (entry.isReadable ? table.sequence(of: entry.key) : self.sequence(of: entry.key))
     }
-    if moved.isEmpty { return .nothing }
-    guard hasEngineOrder, moved.allSatisfy({ $0.sequence != nil }) else {
-      return moved.allSatisfy { sequence(of: $0.key) != nil } ? .nothing : .everything
-    }
+    if !isMoved, state.sequences.isEmpty { return .nothing }
+    if sharesPlaces(state) { return .everything }
     // Their sequence numbers may be those of what others have inserted. Rare: undo has put them back.
     if !unreadableTable.elements(from: provisionalStart).isEmpty { return .everything }
     if !state.sequences.isEmpty { return .nothing }
     let provisional = table.elements(from: provisionalStart)
     return provisional.isEmpty ? .nothing : .sequences(of: provisional)
+  }
+
+  /// Whether two entries would have the same place: files that have been copied may have the same time.
+  private func sharesPlaces(_ state: EngineState<Item>) -> Bool {
+    let left = Set((state.absent + state.changed.map(\.key)).compactMap { sequence(of: $0) })
+    var taken: Set<Int> = []
+    return (state.changed.map(\.sequence) + state.sequences.map(\.sequence)).contains { place in
+      if !taken.insert(place).inserted { return true }
+      // The items at provisional places get others, or have changed.
+      if place >= provisionalStart || left.contains(place) { return false }
+      return table.hasElement(at: place) || unreadableTable.hasElement(at: place)
+    }
   }
 
   /// Whether a state can be applied on the main actor, in a few milliseconds.
@@ -57,7 +69,8 @@ extension ItemTable {
     return isAtEnd && state.changed.count <= 1_000
   }
 
-  /// Makes the items what the engine holds. O(log N) for each entry that has kept its place; O(N) once if others move.
+  /// Makes the items what the engine holds. Call it once nothing is missing in the state. O(log N) for each entry that has kept
+  /// its place; O(N) once if others move.
   mutating func apply(_ state: EngineState<Item>, forQueries: Bool = false) -> Change {
     var change = Change(forQueries: forQueries)
     var (inserted, removed): ([Item], [Item]) = ([], [])
@@ -71,7 +84,7 @@ extension ItemTable {
       items.append((key, sequence, item))
     }
     for entry in state.changed {
-      let place = entry.sequence ?? sequence(of: entry.key) ?? nextSequence
+      let place = entry.sequence
       if place != sequence(of: entry.key) { isMoved = true }
       switch entry.content {
       case .success(let item):
@@ -96,7 +109,7 @@ extension ItemTable {
     let last = max(items.map(\.sequence).max() ?? -1, unreadable.map(\.sequence).max() ?? -1)
     nextSequence = max(nextSequence, last + 1)
     // All that were provisional have been put where they belong.
-    if !items.isEmpty || isMoved, hasEngineOrder { provisionalStart = nextSequence }
+    if !items.isEmpty || isMoved { provisionalStart = nextSequence }
     if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
     if !inserted.isEmpty { change.events.append(StoreEvent(.insert, inserted)) }
     return change

@@ -172,6 +172,9 @@ extension OrderedTable {
   /// The sequence number of the element with this key. O(1).
   func sequence(of key: CacheKey) -> Int? { sequenceOfKey[key] }
 
+  /// Whether there is an element with this sequence number. O(log N).
+  func hasElement(at sequence: Int) -> Bool { position(of: sequence) != nil }
+
   /// The element with this key. O(log N).
   func element(of key: CacheKey) -> Element? {
     sequenceOfKey[key].flatMap(position).map { elements[$0] }

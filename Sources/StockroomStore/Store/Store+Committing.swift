@@ -29,7 +29,7 @@ extension Store {
         if case .none = pendingChange { break }
         continue
       }
-      if !isFollowing { await followIfNeeded() }
+      await startFollowing()?.value
       do {
         try await ensureLoaded()
         beginTurn()
@@ -116,8 +116,9 @@ extension Store {
       following = queries.inUse()
       change = table.apply(steps, forQueries: !following.isEmpty)
     }
+    send(change.events)
     update(following, change.delta)
-    acknowledge(result, of: changes, change.events)
+    acknowledge(result, of: changes)
     return nil
   }
 
@@ -129,19 +130,17 @@ extension Store {
   ) -> (table: ItemTable<Item>, queries: [any Sendable]) {
     let previous = table
     withMutations(ofItems: ofItems, ofUnreadableEntries: ofUnreadable) { table = changed }
+    send(events)
     let shown = publish(queries)
-    acknowledge(result, of: changes, events)
+    acknowledge(result, of: changes)
     return (previous, shown)
   }
 
-  /// Sends the events, and resumes the callers of successful changes.
-  private func acknowledge(
-    _ result: StoreBackend<Item>.CommitResult, of changes: [Change], _ events: [StoreEvent<Item>]
-  ) {
+  /// Records what can be undone, and resumes the callers of successful changes.
+  private func acknowledge(_ result: StoreBackend<Item>.CommitResult, of changes: [Change]) {
     // Only now: an observer of the items may start to load them again.
     if !result.isOutcomeKnown { itemsState = .stale }
     record(result.undo, of: changes)
-    for event in events { broadcaster.send(event) }
     for (change, outcome) in zip(changes, result.outcomes) {
       guard case .success = outcome else { continue }
       noteRewriting(by: change)

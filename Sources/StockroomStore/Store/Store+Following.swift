@@ -10,31 +10,33 @@ extension Store {
     case everything
   }
 
-  /// Follows the engine from now on, unless this store does so already or the engine has no feed. If the engine cannot be
-  /// watched at the moment, the next change of this store tries again.
-  nonisolated func followIfNeeded() async {
-    guard await isFeedNeeded() else { return }
-    let changes: StorageChanges?
-    do {
-      changes = try await backend.changes()
-    } catch {
-      return await feedHasFailed()
+  /// Subscribes to the changes of others, unless this store has done so or a subscription is in progress. If the engine cannot
+  /// be watched at the moment, the next change of this store tries again.
+  ///
+  /// - Returns: The subscription in progress, nil if there is none. Wait for its end before reading, so that nothing is missed.
+  func startFollowing() -> Task<Void, Never>? {
+    if isFollowing { return nil }
+    if let subscription { return subscription }
+    let started = Task<Void, Never> { @concurrent [weak self, backend] in
+      do {
+        let changes = try await backend.changes()
+        await self?.follow(changes)
+      } catch {
+        await self?.subscriptionHasFailed()
+      }
     }
-    await follow(changes)
+    subscription = started
+    return started
   }
 
-  /// Whether the engine is to be watched. The caller does it then.
-  private func isFeedNeeded() -> Bool {
-    defer { isFollowing = true }
-    return !isFollowing
-  }
-
-  private func feedHasFailed() {
-    isFollowing = false
+  private func subscriptionHasFailed() {
+    subscription = nil
     mayHaveMissedChanges = true
   }
 
   private func follow(_ changes: StorageChanges?) {
+    subscription = nil
+    isFollowing = true
     guard let changes else { return }
     if mayHaveMissedChanges {
       mayHaveMissedChanges = false
@@ -73,8 +75,11 @@ extension Store {
       case .everything: try await reload()
       }
     } catch {
-      // `loadingState` reports it if loading fails. The next change of anybody tries again.
-      if itemsState == .current { itemsState = .stale }
+      // A load that fails is reported in `loadingState`, and the next change of anybody tries again.
+      if itemsState != .current { return }
+      // A failed read would be reported nowhere. So everything is loaded once, which succeeds or is reported.
+      itemsState = .stale
+      _ = await startLoading().result
     }
   }
 
@@ -106,8 +111,8 @@ extension Store {
       following = queries.inUse()
       change = table.apply(state, forQueries: !following.isEmpty)
     }
+    send(change.events)
     update(following, change.delta)
-    for event in change.events { broadcaster.send(event) }
   }
 
   @concurrent
@@ -130,9 +135,8 @@ extension Store {
   ) -> (table: ItemTable<Item>, queries: [any Sendable]) {
     let previous = table
     withMutations(ofItems: true, ofUnreadableEntries: ofUnreadable) { table = changed }
-    let shown = publish(queries)
-    for event in events { broadcaster.send(event) }
-    return (previous, shown)
+    send(events)
+    return (previous, publish(queries))
   }
 }
 

@@ -5,13 +5,12 @@ extension Store {
   @discardableResult
   func startLoading() -> Task<Void, any Error> {
     if let load { return load }
-    loadingState = .loading(completed: 0, total: nil)
     let claim = Result { try claimEngine() }
     let started = Task { @concurrent [weak self, backend] in
       do {
         try claim.get()
         // Before anything is read, so that nothing is missed.
-        await self?.followIfNeeded()
+        await self?.startFollowing()?.value
         let loaded = try await backend.load { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
         }
@@ -27,6 +26,8 @@ extension Store {
       }
     }
     load = started
+    // Only now: an observer may call this method.
+    loadingState = .loading(completed: 0, total: nil)
     return started
   }
 
@@ -42,23 +43,24 @@ extension Store {
     _ loaded: consuming ItemTable<Item>, _ queries: [QueryPublication]
   ) -> (table: ItemTable<Item>, queries: [any Sendable]) {
     let previous = table
-    load = nil
-    itemsState = .current
     withMutations(
       ofItems: true, ofUnreadableEntries: !(previous.unreadable.isEmpty && loaded.unreadable.isEmpty)
     ) {
+      // Not before the observers of the items are notified, who still see the previous ones.
+      load = nil
+      loadFailure = nil
+      itemsState = .current
       table = loaded
     }
+    send([StoreEvent(.loaded, loaded.items)])
     let shown = publish(queries)
     loadingState = .loaded
-    broadcaster.send(StoreEvent(.loaded, loaded.items))
     return (previous, shown)
   }
 
   private func loadHasFailed(_ error: any Error) {
     load = nil
     loadFailure = error
-    isLoadFailureReported = false
     loadingState = .failed(error)
   }
 
@@ -71,8 +73,8 @@ extension Store {
     if itemsState == .current { return }
     let result = await startLoading().result
     if itemsState == .current { return }
-    isLoadFailureReported = true
-    var cause = loadFailure
+    loadFailure = nil
+    var cause: (any Error)?
     if case .failure(let error) = result { cause = error }
     throw StorageError(
       (cause as? StorageError)?.code ?? .io,

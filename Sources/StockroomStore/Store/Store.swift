@@ -34,7 +34,9 @@ import StockroomCore
 /// - S9: What others change in the engine appears in ``items``, in the engine's order and with events, if the engine has
 ///   `EngineCapabilities.changeFeed`: other stores in front of it, other processes, other programs. A store that is alone on
 ///   its engine pays nothing for that. Where the system does not let the engine be watched, such as on a full disk, the store
-///   tries again with each of its own changes.
+///   tries again with each of its own changes. Only the built-in engines number their entries in the order of insertion. With
+///   any other, and with files that were copied into a `DiskStorageEngine` with the same time, what others insert or replace
+///   makes the store load all items again, O(N), and is reported as `loaded`.
 /// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, by whomever it is made.
 ///
 /// Queries show some of the items, sorted, and follow what changes: ``query(where:sortedBy:limit:)``. With an
@@ -68,14 +70,14 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var itemsState = ItemsState.notLoaded
   /// The load in progress.
   @ObservationIgnored var load: Task<Void, any Error>?
-  /// The error of the last load.
+  /// The error of the last load, until it has been thrown to a caller.
   @ObservationIgnored var loadFailure: (any Error)?
-  /// Whether it has been thrown to a caller.
-  @ObservationIgnored var isLoadFailureReported = true
   /// Excludes stores of other types of items from the engine.
   @ObservationIgnored var engineClaim: EngineClaim?
-  /// Whether the changes of others are noticed.
+  /// Whether the changes of others are noticed, if the engine has a feed of them.
   @ObservationIgnored var isFollowing = false
+  /// The subscription in progress.
+  @ObservationIgnored var subscription: Task<Void, Never>?
   /// Whether others may have changed something while the engine could not be watched.
   @ObservationIgnored var mayHaveMissedChanges = false
   /// Receives the changes of others.
@@ -109,6 +111,7 @@ public final class Store<Item: StorableItem> {
 
   deinit {
     load?.cancel()
+    subscription?.cancel()
     feed?.cancel()
     rewriting?.cancel()
     // Releasing many items takes long.
@@ -164,16 +167,16 @@ public final class Store<Item: StorableItem> {
   ///   again. `CancellationError` as soon as the caller is cancelled; the load continues.
   public func itemsHaveLoaded() async throws {
     if itemsState == .current { return }
-    if load == nil, !isLoadFailureReported, let loadFailure {
-      isLoadFailureReported = true
-      throw loadFailure
+    if load == nil, let failure = loadFailure {
+      loadFailure = nil
+      throw failure
     }
     let load = startLoading()
     try await load.waitUntilEnded()
     do {
       try await load.value
     } catch {
-      isLoadFailureReported = true
+      loadFailure = nil
       throw error
     }
   }
@@ -192,6 +195,10 @@ public final class Store<Item: StorableItem> {
       itemsState == .notLoaded ? StoreEvent<Item>(.initialized, []) : StoreEvent(.loaded, table.items)
     return broadcaster.stream(startingWith: present, bufferingPolicy: bufferingPolicy)
   }
+
+  /// Sends the events of a change. Call it right after the change of the items, before other observers are notified: they may
+  /// subscribe, and their streams begin with items that contain the change.
+  func send(_ events: [StoreEvent<Item>]) { for event in events { broadcaster.send(event) } }
 
   /// Makes one change of each observable property that the mutation affects.
   func withMutations(ofItems: Bool, ofUnreadableEntries: Bool, _ mutation: () -> Void) {

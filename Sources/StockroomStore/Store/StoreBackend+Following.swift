@@ -24,22 +24,20 @@ extension StoreBackend {
     // Those that have an old version are noted again.
     versions.forgetOld(keys)
     for entry in entries {
+      let sequence = Self.sequence(of: entry)
+      if sequence == nil { state.hasSequences = false }
       if let key = identifiers[entry.key] {
-        state.sequences.append((key, Self.place(entry.sequence ?? 0)))
-        continue
+        state.sequences.append((key, sequence ?? 0))
+      } else {
+        state.changed.append(decoded(entry, sequence ?? 0))
       }
-      state.changed.append(decoded(entry))
     }
     let found = Set(entries.map(\.key))
     state.absent = keys.filter { !found.contains($0) } + others.filter { !found.contains($0) }
     return state
   }
 
-  /// Half of what fits, so that numbers can be added to one that is damaged.
-  private static func place(_ sequence: UInt64) -> Int { Int(min(sequence, UInt64(Int.max / 2))) }
-
-  private func decoded(_ entry: StorageEntry) -> EngineState<Item>.Entry {
-    let sequence = entry.sequence.map(Self.place)
+  private func decoded(_ entry: StorageEntry, _ sequence: Int) -> EngineState<Item>.Entry {
     do throws(StorageError) {
       let (key, item) = try item(in: entry)
       return EngineState.Entry(key: key, sequence: sequence, content: .success(item))

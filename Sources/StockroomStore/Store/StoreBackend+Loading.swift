@@ -101,13 +101,17 @@ extension StoreBackend {
       .decodingFailed, "The entry \(entry) contains an item whose identifier has the key \(key).")
   }
 
+  /// The sequence number of an entry; nil if the engine tells none, or one that is damaged: so large that no numbers can be
+  /// added to it.
+  static func sequence(of entry: StorageEntry) -> Int? {
+    entry.sequence.flatMap { $0 < Int.max / 2 ? Int($0) : nil }
+  }
+
   /// Numbers the entries if the engine does not, or not in ascending order. Returns whether the engine has.
   private static func numberIfNeeded(_ entries: inout [StorageEntry]) -> Bool {
-    var last: UInt64?
+    var last: Int?
     let isNumbered = entries.allSatisfy { entry in
-      guard let sequence = entry.sequence, sequence < Int.max / 2, last.map({ $0 < sequence }) ?? true else {
-        return false
-      }
+      guard let sequence = Self.sequence(of: entry), last.map({ $0 < sequence }) ?? true else { return false }
       last = sequence
       return true
     }

@@ -213,12 +213,3 @@ extension StoreBackend {
     }
   }
 }
-
-extension Error {
-  /// Whether every other call would fail with the same error, after a minute each if another process holds a lock; or must not be
-  /// made, since it may have happened already, and others may have changed the same entries since.
-  fileprivate var affectsEveryCall: Bool {
-    guard let code = (self as? StorageError)?.code else { return false }
-    return [.locked, .closed, .unavailable, .outcomeUnknown].contains(code)
-  }
-}

@@ -25,4 +25,11 @@ extension Error {
     default: false
     }
   }
+
+  /// Whether every other call would fail with the same error, after a minute each if another process holds a lock; or must not be
+  /// made, since it may have happened already, and others may have changed the same entries since.
+  var affectsEveryCall: Bool {
+    guard let code = (self as? StorageError)?.code else { return false }
+    return [.locked, .closed, .unavailable, .outcomeUnknown].contains(code)
+  }
 }

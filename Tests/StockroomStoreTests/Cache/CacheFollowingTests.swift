@@ -72,6 +72,7 @@ import Testing
     let one = PersistentCache<String, Int>(storage: held, storageLimit: CacheLimit(entries: 100))
     let two = PersistentCache<String, Int>(storage: engine)
     try await two.store(0, forKey: "other")
+    await one.core.followIfNeeded()
     #expect(try await one["other"] == 0)
     // The first write of all reads how much is stored, once it has been committed.
     held.hold { ![.apply, .read, .changes].contains($0.method) }
@@ -88,6 +89,21 @@ import Testing
     held.release()
     try await write.value
     #expect(try await one["a"] == 2)
+  }
+
+  @Test("A read does not wait until the cache follows others", .timeLimit(.minutes(10)))
+  func readBeforeFollowing() async throws {
+    let engine = MemoryStorageEngine()
+    let held = FailingStorageEngine(engine)
+    let one = PersistentCache<String, Int>(storage: held)
+    let two = PersistentCache<String, Int>(storage: engine)
+    try await two.store(1, forKey: "a")
+    held.hold { $0.method == .changes }
+    #expect(try await one["a"] == 1)
+    try await held.waitForHeldCalls()
+    try await two.store(2, forKey: "a")
+    held.release()
+    try await wait { try await one["a"] == 2 }
   }
 
   @Test("A stored value becomes what others store", .timeLimit(.minutes(10)), arguments: engines)

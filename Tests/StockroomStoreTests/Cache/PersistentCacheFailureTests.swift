@@ -147,6 +147,33 @@ struct PersistentCacheFailureTests {
   }
 
   @Test(
+    "An error that every call would meet is met once for a whole batch",
+    arguments: [StorageError.Code.locked, .closed, .unavailable, .outcomeUnknown])
+  func errorOfEveryCall(_ expected: StorageError.Code) async throws {
+    let storage = HookedEngine()
+    let cache = PersistentCache<Int, Int>(storage: storage)
+    let (isWriting, mayFail) = (Latch(), Latch())
+    let calls = Shared(0)
+    storage.beforeChange { _ in
+      calls.withLock { $0 += 1 }
+      isWriting.open()
+      await mayFail.wait()
+      throw StorageError(expected, "Not now.")
+    }
+    cache[0] = 0
+    await isWriting.wait()
+    for key in 1...20 { cache[key] = key }
+    mayFail.open()
+    #expect(await code { try await cache.sync() } == expected)
+    // The first change, the others, and the first once more, which the synchronization retries.
+    #expect(calls.withLock { $0 } <= 3)
+    #expect(try await cache[20] == 20)
+    storage.beforeChange(nil)
+    try await cache.sync()
+    #expect(try await storage.keyCount() == 21)
+  }
+
+  @Test(
     "An entry that cannot be decoded throws with its key until it is assigned or removed",
     arguments: AnyEngine.all)
   func undecodable(_ engine: AnyEngine) async throws {

@@ -4,6 +4,7 @@ import StockroomEngines
 import StockroomLayers
 import StockroomMemory
 @testable import StockroomStore
+import StockroomTestSupport
 import TestFixtures
 import Testing
 
@@ -169,6 +170,50 @@ import Testing
     try await wait { if case .none = store.pendingChange { true } else { false } }
     engine.release()
     try await wait { store.items.map(\.id) == ["a"] }
+  }
+
+  @Test("A load that begins during the subscription reads after its end", .timeLimit(.minutes(10)))
+  func loadDuringSubscription() async throws {
+    struct Other: Codable, Sendable, Identifiable { var id: String }
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    // The first load of the store fails before it subscribes, so that its first change does.
+    var others: Store<Other>? = try await Store<Other>(storage: engine)
+    let store = Store<Note>(loadingInBackground: engine)
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    #expect(others?.items.isEmpty == true)
+    others = nil
+    engine.resetCalls()
+    engine.hold { $0.method == .changes }
+    let insertion = Task { try await store.insert(Note(id: "a")) }
+    try await engine.waitForHeldCalls()
+    let loading = Task { try await store.itemsHaveLoaded() }
+    // Enough for a load that does not wait.
+    for _ in 0..<1_000 { await Task.detached {}.value }
+    #expect(!engine.calls.contains { $0.method == .readAllEntries })
+    try await base.write(try JSONEncoder().encode(Note(id: "b")), key: CacheKey(verbatim: "b"))
+    engine.release()
+    try await loading.value
+    try await insertion.value
+    #expect(store.items.map(\.id) == ["b", "a"])
+  }
+
+  @Test(
+    "If what others have changed cannot be read, all items are loaded, and a failure of that is reported",
+    .timeLimit(.minutes(10)))
+  func failedRead() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    let (store, other) = (try await Store<Note>(storage: engine), try await Store<Note>(storage: base))
+    engine.failCall { $0.method == .readEntries }
+    try await other.insert(Note(id: "a"))
+    try await wait { store.items.map(\.id) == ["a"] }
+    engine.failEveryCall { [.readEntries, .readAllEntries].contains($0.method) }
+    try await other.insert(Note(id: "b"))
+    try await wait { if case .failed = store.loadingState { true } else { false } }
+    engine.clearFaults()
+    try await other.insert(Note(id: "c"))
+    try await wait { store.items.map(\.id) == ["a", "b", "c"] }
   }
 
   @Test("The key of a hashed identifier is free once others have removed the entry")

@@ -39,6 +39,83 @@ import Testing
     #expect(summary(await first(2, of: events)) == ["loaded note 0,note 1,note 2", "insert x"])
   }
 
+  /// The streams that observers have started as soon as they were notified.
+  private let started = Shared<[AsyncStream<StoreEvent<Note>>]>([])
+
+  /// Starts a stream when something changes that the closure reads.
+  private func subscribe(to store: Store<Note>, onChangeOf read: () -> Void) {
+    withObservationTracking(read) { [started] in
+      MainActor.assumeIsolated {
+        let events = store.events
+        started.withLock { $0.append(events) }
+      }
+    }
+  }
+
+  /// What each of the streams yields, up to the event of the item "last".
+  private func summariesOfStarted() async -> [[String]] {
+    var summaries: [[String]] = []
+    for stream in started.withLock({ $0 }) {
+      var summary: [String] = []
+      for await event in stream {
+        summary.append("\(event.operation) \(event.items.count)")
+        if event.items.last?.id == "last" { break }
+      }
+      summaries.append(summary)
+    }
+    return summaries
+  }
+
+  // One item is changed on the main actor, 500 are not, since there is a query.
+  @Test(
+    "A stream that an observer starts has the change that is being made once", .timeLimit(.minutes(10)),
+    arguments: [1, 500])
+  func startedByObserver(count: Int) async throws {
+    let store = try await Store<Note>(storage: .memory())
+    store.undoLimit = StoreUndoLimit(calls: 10)
+    let query = store.query()
+    subscribe(to: store) { _ = store.items }
+    subscribe(to: store) { _ = query.count }
+    subscribe(to: store) { _ = store.canUndo }
+    try await store.insert(Note.numbered(0..<count))
+    try await store.insert(Note(id: "last"))
+    let later = ["loaded \(count)", "insert 1"]
+    #expect(await summariesOfStarted() == [["loaded 0", "insert \(count)", "insert 1"], later, later])
+    #expect(query.count == count + 1)
+  }
+
+  @Test(
+    "A stream that an observer starts has a change of others that is being made once",
+    .timeLimit(.minutes(10)), arguments: [1, 500])
+  func startedDuringChangeOfOthers(count: Int) async throws {
+    let engine = MemoryStorageEngine()
+    let (store, other) = (try await Store<Note>(storage: engine), try await Store<Note>(storage: engine))
+    let query = store.query()
+    subscribe(to: store) { _ = query.count }
+    try await other.insert(Note.numbered(0..<count))
+    try await wait { store.items.count == count }
+    try await other.insert(Note(id: "last"))
+    #expect(await summariesOfStarted() == [["loaded \(count)", "insert 1"]])
+    #expect(query.count == count + 1)
+  }
+
+  @Test(
+    "A stream that an observer starts at the end of a load has the items once, and none before",
+    .timeLimit(.minutes(10)))
+  func startedAfterLoad() async throws {
+    let engine = MemoryStorageEngine()
+    try await Store<Note>(storage: engine).insert(Note.numbered(0..<3))
+    let store = Store<Note>(loadingInBackground: engine)
+    let query = store.query()
+    subscribe(to: store) { _ = store.items }
+    subscribe(to: store) { _ = query.count }
+    subscribe(to: store) { _ = store.loadingState }
+    try await store.insert(Note(id: "last"))
+    let later = ["loaded 3", "insert 1"]
+    #expect(await summariesOfStarted() == [["initialized 0", "loaded 3", "insert 1"], later, later])
+    #expect(query.count == 4)
+  }
+
   @Test("A thousand subscribers, and ones that never read or are cancelled, delay no change")
   func manySubscribers() async throws {
     let store = try await Store<Note>(storage: .memory())

@@ -1,4 +1,5 @@
 import Foundation
+import Observation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
@@ -113,6 +114,44 @@ import Testing
       try #require(store.items.contains(Note(id: "x")) == isInserted)
       try #require(try await agree(store, base))
     }
+  }
+
+  @Test("The error of a load is not thrown after a later load has succeeded", .timeLimit(.minutes(10)))
+  func outdatedFailure() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    engine.failCall(with: StorageError(.corrupted, "As told.")) { $0.method == .readAllEntries }
+    let store = Store<Note>(loadingInBackground: engine)
+    try await store.insert(Note(id: "a"))
+    // Then the items have to be loaded again.
+    engine.failCall { $0.method == .readEntries }
+    try await base.write(try JSONEncoder().encode(Note(id: "b")), key: key("b"))
+    while store.items.count < 2 {
+      try await store.itemsHaveLoaded()
+      await Task.yield()
+    }
+    #expect(try await agree(store, base))
+  }
+
+  @Test("An observer that loads the items while a load begins starts no second one")
+  func loadByObserver() async throws {
+    let base = MemoryStorageEngine()
+    try await writeFirstNotes(3, to: base)
+    let engine = FailingStorageEngine(base)
+    engine.failCall { $0.method == .readAllEntries }
+    let store = Store<SecondNote>(loadingInBackground: engine)
+    await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
+    engine.resetCalls()
+    withObservationTracking {
+      _ = store.loadingState
+    } onChange: {
+      // Loads the items first.
+      MainActor.assumeIsolated { store.startRewritingOldVersions() }
+    }
+    try await store.itemsHaveLoaded()
+    try await store.oldVersionsHaveBeenRewritten()
+    #expect(engine.calls.count { $0.method == .readAllEntries } == 1)
+    #expect(store.items.count == 3)
   }
 
   @Test("There is never more than one load at a time")

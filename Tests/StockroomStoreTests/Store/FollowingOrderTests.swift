@@ -1,0 +1,88 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomLayers
+import StockroomMemory
+import StockroomStore
+import TestFixtures
+import Testing
+
+/// The order of items that others change where the engine does not number its entries, or gives several the same number.
+@MainActor @Suite("The order of changes of others", .timeLimit(.minutes(10))) struct FollowingOrderTests {
+  private let directory: TemporaryDirectory
+  init() throws { directory = try TemporaryDirectory() }
+
+  private func openFiles() async throws -> any StorageEngine {
+    try await EngineCatalogue.select(["files"])[0].open(directory.url, .process)
+  }
+
+  /// Moves files into the directory that have the same time, as another program does that unpacks an archive.
+  private func addFiles(_ ids: [String]) throws {
+    for id in ids {
+      let file = directory.beside("\(id).entry")
+      try JSONEncoder().encode(Note(id: id)).write(to: file)
+      try FileManager.default.setAttributes(
+        [.modificationDate: Date(timeIntervalSince1970: 1_700_000_000)], ofItemAtPath: file.path)
+      try FileManager.default.moveItem(at: file, to: directory.appending("\(id).entry"))
+    }
+  }
+
+  @Test("An item that others replace keeps its place among files with the same time")
+  func replacedFile() async throws {
+    let (one, two) = (try await openFiles(), try await openFiles())
+    try addFiles(["a", "b", "c"])
+    let (first, second) = (try await Store<Note>(storage: one), try await Store<Note>(storage: two))
+    try await first.insert(Note(id: "a", text: "new"))
+    try await wait { second["a"]?.text == "new" }
+    #expect(second.items.map(\.id) == ["a", "b", "c"])
+    #expect(try await Store<Note>(storage: two).items == second.items)
+  }
+
+  @Test("Files with the same time that others add are in the order of a fresh store, and can be replaced")
+  func addedFiles() async throws {
+    let (one, two) = (try await openFiles(), try await openFiles())
+    let store = try await Store<Note>(storage: two)
+    try addFiles(["a", "b", "c"])
+    let entries = try ["b", "a", "c"].map { id in
+      (key: key(id), data: try JSONEncoder().encode(Note(id: id)))
+    }
+    try await one.write(entries)
+    try await wait { store.items.count == 3 }
+    #expect(store.items.map(\.id) == ["a", "b", "c"])
+    try await store.insert(Note(id: "b", text: "new"))
+    #expect(store.items == [Note(id: "a"), Note(id: "b", text: "new"), Note(id: "c")])
+    #expect(try await Store<Note>(storage: one).items == store.items)
+  }
+
+  @Test("What others remove and insert in a chain is at the end, and what they replace is in its place")
+  func unnumbered() async throws {
+    let engine = UnnumberedEngine(base: MemoryStorageEngine())
+    let (first, second) = (try await Store<Note>(storage: engine), try await Store<Note>(storage: engine))
+    try await first.insert(["a", "b", "c"].map { Note(id: $0) })
+    try await wait { second.items.count == 3 }
+    try await first.remove(Note(id: "a")).insert(Note(id: "a", text: "new")).run()
+    try await wait { second["a"]?.text == "new" }
+    #expect(second.items.map(\.id) == ["b", "c", "a"])
+    try await first.insert(Note(id: "c", text: "new"))
+    try await wait { second["c"]?.text == "new" }
+    #expect(second.items.map(\.id) == ["b", "c", "a"])
+    #expect(first.items == second.items)
+  }
+}
+
+/// An engine that does not number its entries, as any outside of this package.
+private struct UnnumberedEngine: StorageLayer {
+  let base: MemoryStorageEngine
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await base.readAllEntries().map(unnumbered)
+  }
+
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await base.readEntries(keys: keys).map(unnumbered)
+  }
+
+  private func unnumbered(_ entry: StorageEntry) -> StorageEntry {
+    StorageEntry(key: entry.key, data: entry.data, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
+  }
+}
