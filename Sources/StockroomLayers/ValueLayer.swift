@@ -112,13 +112,11 @@ extension ValueLayer {
     try await base.withTransaction { try body(ValueTransaction(base: $0, layer: self)) }
   }
 
-  /// Has the engine below verify what it stores, then decodes every value, some hundred at a time.
+  /// Has the engine below verify what it stores, then decodes every value, a page of entries at a time.
   @concurrent public func verify() async throws {
     try await base.verify()
-    let keys = try await allKeys()
-    for start in stride(from: 0, to: keys.count, by: 256) {
-      _ = try await read(keys: Array(keys[start..<min(start + 256, keys.count)]))
-    }
+    var cursor = EntryCursor()
+    while !cursor.isAtEnd { _ = try await cursor.next(of: self) }
   }
 }
 

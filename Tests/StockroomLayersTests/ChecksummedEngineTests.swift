@@ -12,12 +12,22 @@ struct ChecksummedEngineTests {
   private let base = MemoryStorageEngine()
   private let key = CacheKey(verbatim: "k")
 
-  @Test("What is stored is the value, and the checksum of key and value")
+  @Test("What is stored is the value, and the checksum of the key's length, the key and the value")
   func form() async throws {
-    // The checksum of "123456789" is the check value of CRC-32C.
+    // The CRC-32C of 5, 0 and "123456789".
     try await base.checksummed().write(Data("6789".utf8), key: CacheKey(verbatim: "12345"))
     let stored = try await base.read(key: CacheKey(verbatim: "12345"))
-    #expect(stored == Data("6789".utf8) + Data([0x83, 0x92, 0x06, 0xE3]))
+    #expect(stored == Data("6789".utf8) + Data([0xFF, 0x89, 0x5C, 0x33]))
+  }
+
+  @Test("A value that is shorter by what the key is longer is corrupted")
+  func separation() async throws {
+    let (short, long) = (CacheKey(verbatim: "a1"), CacheKey(verbatim: "a12"))
+    try await base.checksummed().write(Data("23".utf8), key: short)
+    let stored = try #require(try await base.read(key: short))
+    try await base.write(Data(stored.dropFirst()), key: long)
+    let error = await #expect(throws: StorageError.self) { try await base.checksummed().read(key: long) }
+    #expect(error?.code == .corrupted)
   }
 
   @Test("Values of every length come back")

@@ -1,33 +1,9 @@
 import Foundation
 import StockroomCore
-import StockroomEngines
-import StockroomKitSupport
 import StockroomLayers
 import StockroomMemory
-import StockroomSQLite
 import StockroomTestSupport
-import Synchronization
-import TestFixtures
 import Testing
-
-/// A system clock that is set by hand.
-private final class HandSetClock: Sendable {
-  private let state = Mutex((time: Date(timeIntervalSince1970: 1_800_000_000), uptime: Duration.zero))
-
-  var now: Date { state.withLock { $0.time } }
-
-  /// So many seconds pass.
-  func advance(_ seconds: Int) {
-    state.withLock { $0 = ($0.time + TimeInterval(seconds), $0.uptime + .seconds(seconds)) }
-  }
-
-  /// Sets the clock forward, or back.
-  func set(forwardBy seconds: Int) { state.withLock { $0.time += TimeInterval(seconds) } }
-
-  var clock: ExpiryClock {
-    ExpiryClock(now: { self.now }, uptime: { self.state.withLock { $0.uptime } })
-  }
-}
 
 @Suite("Values that expire")
 struct ExpiringEngineTests {
@@ -190,45 +166,6 @@ struct ExpiringEngineTests {
     #expect(try await engine.scan(.all, limit: -1).isEmpty)
   }
 
-  @Test(
-    "As writes go by, expired entries leave the place",
-    arguments: ["memory", "sqlite", "memory without scans"])
-  func sweep(_ name: String) async throws {
-    switch name {
-    case "sqlite":
-      let directory = try TemporaryDirectory()
-      try await sweep(SQLiteStorageEngine(directory: directory.directory))
-    case "memory": try await sweep(base)
-    default: try await sweep(Lacking(base: base, capabilities: .orderedScans))
-    }
-  }
-
-  private func sweep(_ base: some StorageEngine) async throws {
-    let engine = base.expiring(after: .seconds(60), clock: clock.clock)
-    let old = (0..<300).map { CacheKey(verbatim: "old\($0)") }
-    try await engine.write(old.map { ($0, value) })
-    clock.advance(60)
-    for number in 0..<400 {
-      try await engine.write(value, key: CacheKey(verbatim: "new\(number % 10)"), expiresAfter: nil)
-    }
-    #expect(try await base.keyCount() == 10)
-  }
-
-  @Test("All expired entries are removed on demand, and nothing else")
-  func removeExpired() async throws {
-    let engine = engine()
-    let keys = (0..<1_000).map { CacheKey(verbatim: "\($0)") }
-    try await engine.write(keys.map { ($0, Data(count: 5_000)) })
-    try await engine.write(keys.prefix(100).map { ($0, value) }, expiresAfter: nil)
-    clock.advance(60)
-    let feed = try await base.changes()
-    #expect(try await engine.removeExpired() == 900)
-    #expect(try await engine.removeExpired() == 0)
-    #expect(try await Set(base.allKeys()) == Set(keys.prefix(100)))
-    var changes = feed.makeAsyncIterator()
-    #expect(await changes.next() == .keys(Set(keys.dropFirst(100))))
-  }
-
   @Test("Without transactions what is alive is overwritten, and only what has expired is written as new")
   func withoutTransactions() async throws {
     let engine = Lacking(base: base, capabilities: .transactions)
@@ -244,32 +181,58 @@ struct ExpiringEngineTests {
     #expect(try await engine.read(key: key) == Data("last".utf8))
   }
 
-  @Test("Who has expired entries removed hears of it, as everybody does: it is nobody's change")
-  func feedOfExpired() async throws {
-    let (engine, origin) = (engine(), ChangeOrigin())
-    let old = (0..<100).map { CacheKey(verbatim: "old\($0)") }
-    try await ChangeOrigin.$current.withValue(origin) {
-      var changes = try await engine.changes().makeAsyncIterator()
-      try await engine.write(old.map { ($0, value) })
+  @Test("What has expired while a write waited is replaced by a new entry")
+  func expiresMeanwhile() async throws {
+    let failing = FailingStorageEngine(base)
+    let engine = failing.expiring(clock: clock.clock)
+    try await engine.write(value, key: key, expiresAfter: .seconds(60))
+    let first = try #require(try await engine.createdAt(key: key))
+    failing.hold { $0.isWrite }
+    async let write: Void = engine.write(value, key: key)
+    try await failing.waitForHeldCalls()
+    clock.advance(60)
+    #expect(try await engine.read(key: key) == nil)
+    failing.release()
+    try await write
+    #expect(try #require(try await engine.createdAt(key: key)) > first)
+  }
+
+  @Test("A lifetime begins when the write takes effect, however long it has waited")
+  func lifetimesOfWaitingWrites() async throws {
+    let failing = FailingStorageEngine(base)
+    let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
+    let (key, value) = (key, value)
+    let entry = StorageEntry(key: key, data: value, createdAt: .now, updatedAt: .now)
+    let calls: [@Sendable () async throws -> Void] = [
+      { try await engine.write(value, key: key) }, { try await engine.write([(key, value)]) },
+      { try await engine.write([(key, value), (CacheKey(verbatim: "other"), value)]) },
+      { try await engine.apply([.write(value, key: key)]) }, { try await engine.writeEntries([entry]) },
+    ]
+    for call in calls {
+      failing.hold { $0.isWrite }
+      async let write: Void = call()
+      try await failing.waitForHeldCalls()
       clock.advance(60)
-      try await engine.removeExpired()
-      try await ChangeOrigin.$current.withValue(nil) { try await engine.write(value, key: key) }
-      #expect(await changes.next() == .keys(Set(old + [key])))
+      failing.release()
+      try await write
+      #expect(try await engine.read(key: key) == value)
+      #expect(try await engine.expiration(of: key) == clock.now + 60)
+      try await engine.remove(key: key)
     }
   }
 
-  @Test("What cannot be removed at the moment fails no write")
-  func sweepFails() async throws {
-    let failing = FailingStorageEngine(base)
-    let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
-    try await engine.write((0..<100).map { (CacheKey(verbatim: "\($0)"), value) })
-    clock.advance(60)
-    failing.failEveryCall { $0.method == .withTransaction }
-    for number in 0..<200 { try await engine.write(value, key: CacheKey(verbatim: "new\(number)")) }
-    #expect(try await base.keyCount() == 300)
-    failing.clearFaults()
-    for number in 0..<400 { try await engine.write(value, key: CacheKey(verbatim: "new\(number % 200)")) }
-    #expect(try await base.keyCount() == 200)
+  @Test("A body that takes long replaces what has expired meanwhile by a new entry")
+  func longBody() async throws {
+    let (engine, clock, key, value) = (engine(), clock, key, value)
+    try await engine.write(value, key: key)
+    let first = try #require(try await engine.createdAt(key: key))
+    try await engine.withTransaction { transaction in
+      _ = try transaction.read(key: key)
+      clock.advance(60)
+      try transaction.write(value, key: key)
+    }
+    #expect(try #require(try await engine.createdAt(key: key)) > first)
+    #expect(try await engine.expiration(of: key) == clock.now + 60)
   }
 
   @Test("A value without its times is corrupted, and decides no time")
@@ -292,15 +255,5 @@ struct ExpiringEngineTests {
     #expect(try await engine.read(key: CacheKey(verbatim: "sound")) == value)
     try await engine.remove(key: key)
     try await engine.write(value, key: key)
-  }
-}
-
-/// An engine without some of the capabilities of another.
-private struct Lacking<Base: StorageEngine>: StorageLayer {
-  let base: Base
-  let capabilities: EngineCapabilities
-
-  init(base: Base, capabilities missing: EngineCapabilities) {
-    (self.base, capabilities) = (base, base.capabilities.subtracting(missing))
   }
 }

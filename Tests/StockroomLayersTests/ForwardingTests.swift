@@ -47,12 +47,23 @@ struct ForwardingTests {
   @Test("A layer that changes values takes no request apart")
   func forwardsValues() async throws {
     try await callEverything(PlainValueLayer(base: base))
-    // Values are decoded with their keys. To verify them, they are read as well.
+    // Values are decoded with their keys. To verify them, they are read as well, a page at a time.
     let others: [Method: [Method]] = [
       .readMany: [.readDataAndKeys], .readAllData: [.readAllDataAndKeys],
-      .verify: [.verify, .allKeys, .readDataAndKeys],
+      .verify: [.verify, .scan],
     ]
     #expect(base.calls.map(\.method) == Method.allCases.flatMap { others[$0] ?? [$0] })
+  }
+
+  @Test("Large values are read few at a time to be verified")
+  func verifiesLargeValues() async throws {
+    let recorder = CallRecorder()
+    let layer = PlainValueLayer(base: MemoryStorageEngine().instrumented(by: recorder))
+    try await layer.write((0..<64).map { (CacheKey(verbatim: "\($0)"), Data(count: 200_000)) })
+    try await layer.verify()
+    let sizes = recorder.take().map(\.bytesRead)
+    #expect(sizes.reduce(0, +) == 64 * 200_000)
+    #expect(sizes.allSatisfy { $0 <= 8 * 200_000 })
   }
 
   @Test("A requirement that is added to the protocol is added to the layers")

@@ -185,6 +185,18 @@ struct NamespacedEngineTests {
     #expect(try await neighbour.keyCount() == sorted.count)
   }
 
+  @Test("Large values are read few at a time, to be removed")
+  func removesLargeValues() async throws {
+    let place = ScanRecorder()
+    let engine = try place.namespaced("a")
+    try await engine.write((0..<64).map { (CacheKey(verbatim: "\($0)"), Data(count: 200_000)) })
+    try await engine.removeAllData()
+    #expect(try await place.keyCount() == 0)
+    let sizes = place.sizes.withLock { $0 }
+    #expect(sizes.reduce(0, +) == 64 * 200_000)
+    #expect(sizes.allSatisfy { $0 <= 8 * 200_000 })
+  }
+
   @Test("What somebody else has put there under a key of 511 bytes is corrupted")
   func damage() async throws {
     let engine = try place.namespaced("a")
@@ -220,4 +232,39 @@ struct NamespacedEngineTests {
       try await place.close()
     }
   }
+}
+
+/// An engine that records how many bytes of values each scan in a transaction returns.
+private final class ScanRecorder: StorageLayer {
+  let base = MemoryStorageEngine()
+  let sizes = MutexProtected<[Int]>([])
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { [self] in try body(RecordingTransaction(base: $0, recorder: self)) }
+  }
+}
+
+private final class RecordingTransaction: StorageTransaction {
+  private let base: any StorageTransaction
+  private let recorder: ScanRecorder
+
+  init(base: any StorageTransaction, recorder: ScanRecorder) { (self.base, self.recorder) = (base, recorder) }
+
+  func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    let found = try base.scan(range, limit: limit)
+    let size = found.reduce(0) { $0 + $1.data.count }
+    recorder.sizes.withLock { $0.append(size) }
+    return found
+  }
+
+  func read(key: CacheKey) throws -> Data? { try base.read(key: key) }
+  func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys) }
+  func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) }
+  func keyCount() throws -> Int { try base.keyCount() }
+  func allKeys() throws -> [CacheKey] { try base.allKeys() }
+  func write(_ data: Data, key: CacheKey) throws { try base.write(data, key: key) }
+  func remove(key: CacheKey) throws { try base.remove(key: key) }
+  func removeAll() throws { try base.removeAll() }
 }

@@ -63,6 +63,35 @@
       #expect(try await right.get() == 1234)
     }
 
+    @Test("A secret that cannot be read is replaced by another one")
+    func replacesUnreadable() async throws {
+      let (engine, key) = (base.encrypted(with: try keyring()), CacheKey(verbatim: "pin"))
+      try await base.encrypted(with: keyring(8)).write(Data("1".utf8), key: key)
+      let encrypted = try #require(try await base.read(key: key))
+      let cases = [(encrypted, StorageError.Code.permissionDenied), (Data("x".utf8), .corrupted)]
+      for (stored, code) in cases {
+        try await base.write(stored, key: key)
+        let secret = SecurelyStoredValue<Int>(key: "pin", storage: engine)
+        let error = await #expect(throws: StorageError.self) { try await secret.valueHasLoaded() }
+        #expect(error?.code == code)
+        try await secret.set(2)
+        #expect(secret.wrappedValue == 2 && secret.failure == nil)
+        #expect(try await SecurelyStoredValue<Int>(key: "pin", storage: engine).get() == 2)
+      }
+    }
+
+    @Test("An update to nil removes the secret, and one of nothing stores nothing")
+    func updateToNil() async throws {
+      let secret = SecurelyStoredValue<[String]>(key: "list", storage: base.encrypted(with: try keyring()))
+      try await secret.replace("a", with: "b")
+      #expect(try await base.keyCount() == 0)
+      try await secret.append("a")
+      #expect(try await base.keyCount() == 1)
+      try await secret.update { $0 = nil }
+      #expect(secret.wrappedValue == nil)
+      #expect(try await base.keyCount() == 0)
+    }
+
     @Test("Parts of a secret are changed, from nothing on")
     func parts() async throws {
       let engine = base.encrypted(with: try keyring())

@@ -10,8 +10,8 @@ public import StockroomStore
 /// Keeps values in memory for an engine that is far away: what ``StockroomCore/StorageEngine/cached(limit:)`` returns.
 ///
 /// ``read(key:)`` and ``keyExists(_:)`` are answered from memory where they can be; every other call goes to the engine below. A value, or
-/// that there is none, is kept once it has been read, or once a single write or removal has been acknowledged; the first read of all only
-/// subscribes to the feed. The least recently used go first. O(1) for each call.
+/// that there is none, is kept once it has been read, or once a single write or removal has been acknowledged; the first read of all
+/// begins to subscribe to the feed, and nothing is kept before that is done, for which no call waits. The least recently used go first. O(1) for each call.
 ///
 /// A change removes the value from memory before it begins, and what was read while a change was under way is not kept. So whatever is
 /// done through this engine and its copies, or was acknowledged by ``base``, a read returns what it would return without the cache.
@@ -44,19 +44,7 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
 
   /// The value in memory, or that of the engine below, which is kept then.
   public func read(key: CacheKey) async throws -> Data? {
-    if cache.claimSubscription() {
-      // Both at once, since an engine that is away keeps each of them waiting for its time limit (rule N1).
-      async let following: Void = follow()
-      let data: Data?
-      do {
-        data = try await base.read(key: key)
-      } catch {
-        await following
-        throw error
-      }
-      await following
-      return data
-    }
+    if cache.claimSubscription() { follow() }
     switch cache.beginRead(of: key) {
     case .known(let value): return value
     case .unknown(let ticket):
@@ -74,16 +62,21 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     return try await base.keyExists(key)
   }
 
-  /// Subscribes to the feed before the first value is kept.
-  private func follow() async {
-    do {
-      // What this cache has written itself it knows.
-      cache.follow(try await ChangeOrigin.$current.withValue(cache.origin) { try await base.changes() })
-    } catch let error as StorageError where error.code == .unsupported {
-      cache.follow(nil)
-    } catch {
-      // The read says what is wrong, and a later one tries again.
-      cache.subscriptionFailed()
+  /// Subscribes to the feed, before which no value is kept.
+  ///
+  /// No read waits for it: an engine may subscribe where it writes, behind a transaction of any length (rule T5), and one that is away keeps
+  /// it waiting for its time limit.
+  private func follow() {
+    Task { [base, cache] in
+      do {
+        // What this cache has written itself it knows.
+        cache.follow(try await ChangeOrigin.$current.withValue(cache.origin) { try await base.changes() })
+      } catch let error as StorageError where error.code == .unsupported {
+        cache.follow(nil)
+      } catch {
+        // A later read tries again.
+        cache.subscriptionFailed()
+      }
     }
   }
 

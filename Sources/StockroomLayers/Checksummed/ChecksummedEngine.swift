@@ -8,8 +8,8 @@ public import StockroomCore
 
 /// Stores each value with a checksum: what ``StockroomCore/StorageEngine/checksummed()`` returns.
 ///
-/// The checksum, CRC-32C, is that of the key and the value, in 4 bytes (little-endian) behind the value. Found, by every call that reads the value and by
-/// ``verify()``, with the code `corrupted`:
+/// The checksum, CRC-32C, is that of the length of the key (2 bytes, little-endian), the key and the value, in 4 bytes (little-endian) behind the
+/// value. Found, by every call that reads the value and by ``verify()``, with the code `corrupted`:
 ///
 /// - every value in which up to 32 bits in a row, or up to 3 bits anywhere in 250 MB, have changed, and of all other changes all but one in
 ///   four thousand million;
@@ -54,7 +54,13 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
 
   private static func checksum(_ value: UnsafeRawBufferPointer, _ key: CacheKey) -> UInt32 {
     var name = key.value
-    return CRC32C.checksum(value, after: name.withUTF8 { CRC32C.checksum(UnsafeRawBufferPointer($0)) })
+    return name.withUTF8 { name in
+      // The length says where the key ends and the value begins.
+      let length = withUnsafeBytes(of: UInt16(truncatingIfNeeded: name.count).littleEndian) {
+        CRC32C.checksum($0)
+      }
+      return CRC32C.checksum(value, after: CRC32C.checksum(UnsafeRawBufferPointer(name), after: length))
+    }
   }
 }
 

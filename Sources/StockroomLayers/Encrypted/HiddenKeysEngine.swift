@@ -17,7 +17,7 @@
   ///
   /// Who sees the place without the keys learns neither names nor which of them are alike, and with the same key an entry has the same
   /// hash at any time. There is no order of keys below, and no name in the feed of an entry that was removed: so the capabilities
-  /// `orderedScans` and `changeFeed` go. A scan, and ``allKeys()``, read every value.
+  /// `orderedScans` and `changeFeed` go. A scan, and ``allKeys()``, read every value, all of which are in memory together then.
   public struct HiddenKeysEngine<Base: StorageEngine>: StorageLayer {
     /// The engine that keeps the entries under their hashes.
     public let base: Base
@@ -108,7 +108,7 @@
       return zip(keys, hidden).lazy.filter { found.contains($1) }.map(\.0)
     }
 
-    /// Reads every value.
+    /// Reads every value, all of which are in memory together: the keys are those of one moment.
     @concurrent public func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
 
     /// The time of the entry below.

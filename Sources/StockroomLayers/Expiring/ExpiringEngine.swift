@@ -15,11 +15,14 @@ public import StockroomCore
 ///
 /// Time never goes back: a system clock that is set back prolongs no life, and brings nothing back. One that is set forward ends lives. After
 /// another start of the program it is at least as late as when any of the entries that are read was written; what expired
-/// after that, and has not been removed, may be seen again if the clock was set back meanwhile.
+/// after that, and has not been removed, may be seen again if the clock was set back meanwhile. Entries are removed only once they have expired by
+/// the clock of this machine alone: one whose time is corrupted, or that was written where the clock is years ahead, can hide others, and
+/// removes none.
 ///
-/// Costs beside those of the engine below: a write reads the old value, and 1 byte is stored with a value that is kept, 17 with one that
-/// expires. ``keyCount()``, ``allKeys()``, ``keyExists(_:)`` and ``keysExist(_:)`` read values. A scan with a limit that meets expired
-/// entries is repeated with a larger one.
+/// Costs beside those of the engine below: a write reads the old value, and is a transaction if that or the new one expires, so that
+/// a lifetime begins when the write takes effect, however long it has waited for others. 1 byte is stored with a value that is kept, 17
+/// with one that expires. ``keyExists(_:)`` and ``keysExist(_:)`` read values; ``keyCount()`` and ``allKeys()`` read all of them, which are in
+/// memory together then. A scan with a limit that meets expired entries is repeated with a larger one.
 public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the values and their times.
   public let base: Base
@@ -34,13 +37,12 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Lifetimes
 
-  /// Writes a value that expires after `lifetime`, or never if that is nil. It counts from the write, and one of zero or less is over at
-  /// once.
+  /// Writes a value that expires after `lifetime`, or never if that is nil. It counts from when the write takes effect, and one of zero or
+  /// less is over at once. Without the capability `transactions` it counts from the call.
   ///
   /// - Throws: as ``write(_:key:)``.
   public func write(_ data: Data, key: CacheKey, expiresAfter lifetime: Duration?) async throws {
-    try key.validate()
-    try await put([.write(lifetimes.stored(data, livingFor: lifetime), key: key)])
+    try await put([.write(data, key: key)], livingFor: lifetime)
   }
 
   /// Writes values that expire after `lifetime`, or never if that is nil, as one batch.
@@ -49,22 +51,22 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   @concurrent public func write(
     _ dataAndKeys: [(key: CacheKey, data: Data)], expiresAfter lifetime: Duration?
   ) async throws {
-    try await put(
-      mapping(dataAndKeys) { .write(lifetimes.stored($0.data, livingFor: lifetime), key: $0.key) })
+    try await put(mapping(dataAndKeys) { .write($0.data, key: $0.key) }, livingFor: lifetime)
   }
 
   /// When the entry expires; nil if it never does, or there is none. Reads the value.
   public func expiration(of key: CacheKey) async throws -> Date? {
     guard let stored = try await base.read(key: key) else { return nil }
     var look = lifetimes.look()
-    let times = try look.times(of: stored, key: key)
+    let times = try lifetimes.times(of: stored, key: key)
     return look.isExpired(times) ? nil : times?.expires.date
   }
 
-  /// Removes every entry whose time is over, in transactions of at most 128 entries. Reads every value.
+  /// Removes every entry whose time is over by the clock, in transactions of at most 128 entries. Reads every value.
   ///
   /// - Returns: How many were removed.
-  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; otherwise as a read and a write.
+  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry is, which
+  ///   stays, after all others have been looked at; otherwise as a read and a write.
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
     var pass = ExpirySweeper<Base>.Pass()
     var removed = 0
@@ -72,6 +74,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
       try Task.checkCancellation()
       removed += try await sweeper.step(&pass)
     }
+    if let failure = pass.failure { throw failure }
     return removed
   }
 
@@ -89,68 +92,100 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// Does the operations as one batch, with the lifetime of the layer.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
-    try await put(mapping(operations) { lifetimes.stored($0) })
+    try await put(operations, livingFor: lifetimes.default)
   }
 
   /// Writes the entries with their times, as one batch, and with the lifetime of the layer: it counts from now.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     for entry in entries { try entry.key.validate() }
-    let stored = try await mapping(entries) { lifetimes.stored($0) }
-    let expired = try await expiredKeys(of: entries.map(\.key))
-    if expired.isEmpty {
-      try await base.writeEntries(stored)
-    } else if capabilities.contains(.transactions) {
-      // What is written in their place are new entries.
-      try await base.withTransaction { [lifetimes] base in
-        let transaction = ExpiringTransaction(base: base, lifetimes: lifetimes)
-        for entry in stored { try transaction.put(entry) }
+    let old = try await times(of: entries.map(\.key))
+    if isTransaction(livingFor: lifetimes.default, replacing: old) {
+      try await inTransaction { transaction in
+        for entry in entries { try transaction.put(entry, isReplacing: old[entry.key] != nil) }
       }
     } else {
-      try await base.remove(keys: expired)
-      try await base.writeEntries(stored)
+      let expired = expiredKeys(of: old)
+      if !expired.isEmpty { try await base.remove(keys: expired) }
+      try await base.writeEntries(mapping(entries) { lifetimes.stored($0) })
     }
     await sweeper.entriesWereWritten(entries.count)
   }
 
-  private func put(_ operations: [StorageOperation]) async throws {
+  private func put(_ operations: [StorageOperation], livingFor lifetime: Duration?) async throws {
     try operations.validate()
     let keys = operations.compactMap { if case .write(_, let key) = $0 { key } else { nil } }
-    let expired = try await expiredKeys(of: keys)
-    if !expired.isEmpty {
-      try await replace(expired, by: operations)
-    } else if operations.count == 1, case .write(let data, let key) = operations[0] {
-      try await base.write(data, key: key)
+    if keys.isEmpty { return try await base.apply(operations) }
+    if keys.count == 1, isTransaction(livingFor: lifetime, replacing: [:]) {
+      try await write(operations, livingFor: lifetime) { _ in true }
     } else {
-      try await base.apply(operations)
+      // All at once, since in a transaction each may be a round trip to a server.
+      let old = try await times(of: keys)
+      if isTransaction(livingFor: lifetime, replacing: old) {
+        try await write(operations, livingFor: lifetime) { old[$0] != nil }
+      } else {
+        try await writeWithoutTransaction(operations, livingFor: lifetime, replacing: expiredKeys(of: old))
+      }
     }
     await sweeper.entriesWereWritten(keys.count)
   }
 
-  /// Those of the keys that have an entry which is there no longer.
-  private func expiredKeys(of keys: [CacheKey]) async throws -> [CacheKey] {
+  /// Whether a write has to be a transaction: it may wait for others, and an entry may have expired by then, and a lifetime begins only then.
+  private func isTransaction(
+    livingFor lifetime: Duration?, replacing old: [CacheKey: ExpiringValue.Times]
+  ) -> Bool {
+    capabilities.contains(.transactions) && (lifetime != nil || !old.isEmpty)
+  }
+
+  /// The times of those entries that expire, whether or not theirs is over.
+  private func times(of keys: [CacheKey]) async throws -> [CacheKey: ExpiringValue.Times] {
+    var times: [CacheKey: ExpiringValue.Times] = [:]
     if keys.count == 1 {
-      let isExpired = try await base.read(key: keys[0]).map { try lifetimes.isExpired($0, key: keys[0]) }
-      return isExpired ?? false ? keys : []
+      times[keys[0]] = try await base.read(key: keys[0]).flatMap { try lifetimes.times(of: $0, key: keys[0]) }
+      return times
     }
+    for (key, stored) in try await base.readDataAndKeys(keys: keys) {
+      times[key] = try lifetimes.times(of: stored, key: key)
+    }
+    return times
+  }
+
+  private func expiredKeys(of old: [CacheKey: ExpiringValue.Times]) -> [CacheKey] {
     var look = lifetimes.look()
-    return try await base.readDataAndKeys(keys: keys)
-      .filter { try look.isExpired($0.data, key: $0.key) }.map(\.key)
+    return Array(old.filter { look.isExpired($0.value) }.keys)
   }
 
   /// What is written in place of an expired entry is a new one, with a time and a place in the order of its own.
-  private func replace(_ expired: [CacheKey], by operations: [StorageOperation]) async throws {
-    guard capabilities.contains(.transactions) else {
-      return try await base.apply(expired.map { .remove(key: $0) } + operations)
-    }
-    try await base.withTransaction { [lifetimes] base in
-      let transaction = ExpiringTransaction(base: base, lifetimes: lifetimes)
+  private func write(
+    _ operations: [StorageOperation], livingFor lifetime: Duration?,
+    isReplacing: @escaping @Sendable (CacheKey) -> Bool
+  ) async throws {
+    try await inTransaction { transaction in
       for operation in operations {
         switch operation {
-        case .write(let stored, let key): try transaction.put(stored, key: key)
+        case .write(let data, let key):
+          try transaction.put(data, key: key, livingFor: lifetime, isReplacing: isReplacing(key))
         case .remove(let key): try transaction.remove(key: key)
         case .removeAll: try transaction.removeAll()
         }
       }
+    }
+  }
+
+  private func writeWithoutTransaction(
+    _ operations: [StorageOperation], livingFor lifetime: Duration?, replacing expired: [CacheKey]
+  ) async throws {
+    let removals = expired.map { StorageOperation.remove(key: $0) }
+    let stored = try await removals + mapping(operations) { lifetimes.stored($0, livingFor: lifetime) }
+    if stored.count == 1, case .write(let data, let key) = stored[0] {
+      try await base.write(data, key: key)
+    } else {
+      try await base.apply(stored)
+    }
+  }
+
+  private func inTransaction(_ body: @escaping @Sendable (ExpiringTransaction) throws -> Void) async throws {
+    try await base.withTransaction { [lifetimes] in
+      try body(ExpiringTransaction(base: $0, lifetimes: lifetimes))
     }
   }
 
@@ -209,10 +244,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await readDataAndKeys(keys: keys).map(\.key)
   }
 
-  /// Reads every value.
+  /// Reads every value, all of which are in memory together: the number is that of one moment.
   @concurrent public func keyCount() async throws -> Int { try await readAllDataAndKeys().count }
 
-  /// Reads every value.
+  /// Reads every value, all of which are in memory together: the keys are those of one moment.
   @concurrent public func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
 
   /// The time of the entry below. Reads the entry.
@@ -237,12 +272,12 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Has the engine below verify what it stores, then looks at the time of every value, some hundred at a time.
+  /// Has the engine below verify what it stores, then looks at the time of every value, a page of entries at a time.
   @concurrent public func verify() async throws {
     try await base.verify()
-    let keys = try await base.allKeys()
-    for start in stride(from: 0, to: keys.count, by: 256) {
-      _ = try await read(keys: Array(keys[start..<min(start + 256, keys.count)]))
+    var cursor = EntryCursor()
+    while !cursor.isAtEnd {
+      for (key, stored) in try await cursor.next(of: base) { _ = try lifetimes.times(of: stored, key: key) }
     }
   }
 

@@ -10,7 +10,7 @@ import StockroomCore
 final class ExpiringTransaction: StorageTransaction {
   private let base: any StorageTransaction
   private let lifetimes: Lifetimes
-  /// One moment for everything that the body reads.
+  /// One moment for everything that the body reads. What it writes lives from the moment of the write.
   private var look: Lifetimes.Look
   private(set) var writeCount = 0
 
@@ -49,31 +49,33 @@ final class ExpiringTransaction: StorageTransaction {
   }
 
   func write(_ data: Data, key: CacheKey) throws {
-    try key.validate()
-    try put(lifetimes.stored(data, livingFor: lifetimes.default), key: key)
+    try put(data, key: key, livingFor: lifetimes.default)
   }
 
   func writeEntry(_ entry: StorageEntry) throws {
-    try entry.key.validate()
-    try put(lifetimes.stored(entry))
+    try put(entry)
   }
 
-  /// Writes what is stored for a value. In place of an expired entry that is a new one.
-  func put(_ stored: Data, key: CacheKey) throws {
-    try removeIfExpired(key)
-    try base.write(stored, key: key)
+  /// Writes a value. In place of an expired entry that is a new one.
+  ///
+  /// - Parameter isReplacing: Whether there may be an entry that expires.
+  func put(_ data: Data, key: CacheKey, livingFor lifetime: Duration?, isReplacing: Bool = true) throws {
+    try key.validate()
+    if isReplacing { try removeIfExpired(key) }
+    try base.write(lifetimes.stored(data, livingFor: lifetime), key: key)
     writeCount += 1
   }
 
-  /// Writes what is stored for an entry.
-  func put(_ stored: StorageEntry) throws {
-    try removeIfExpired(stored.key)
-    try base.writeEntry(stored)
+  /// As ``put(_:key:livingFor:isReplacing:)``, with the times of the entry and the default lifetime.
+  func put(_ entry: StorageEntry, isReplacing: Bool = true) throws {
+    try entry.key.validate()
+    if isReplacing { try removeIfExpired(entry.key) }
+    try base.writeEntry(lifetimes.stored(entry))
     writeCount += 1
   }
 
   private func removeIfExpired(_ key: CacheKey) throws {
-    if let old = try base.read(key: key), try look.isExpired(old, key: key) {
+    if let old = try base.read(key: key), try lifetimes.isExpired(old, key: key) {
       try base.remove(key: key)
     }
   }

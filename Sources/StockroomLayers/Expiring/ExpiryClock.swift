@@ -35,8 +35,19 @@ public struct ExpiryClock: Sendable {
 /// the other one is set forward.
 final class ExpiryTime: Sendable {
   private struct State {
+    /// The time by the clock.
+    var measured: Timestamp
+    /// The time by the clock, or a later one that was noted.
     var latest: Timestamp
     var uptime: Duration
+
+    mutating func advance(to time: Timestamp, _ uptime: Duration) {
+      // Another thread may have been here in between.
+      let passed = max(.zero, uptime - self.uptime)
+      measured = max(time, measured.advanced(by: passed))
+      latest = max(measured, latest.advanced(by: passed))
+      self.uptime += passed
+    }
   }
 
   private let state: MutexProtected<State>
@@ -44,25 +55,28 @@ final class ExpiryTime: Sendable {
 
   init(_ clock: ExpiryClock) {
     self.clock = clock
-    state = MutexProtected(State(latest: clock.now(), uptime: clock.uptime()))
+    let now = clock.now()
+    state = MutexProtected(State(measured: now, latest: now, uptime: clock.uptime()))
   }
 
-  func now() -> Timestamp {
-    let (time, uptime) = (clock.now(), clock.uptime())
-    return state.withLock { state in
-      // Another thread may have been here in between.
-      let passed = max(.zero, uptime - state.uptime)
-      state.latest = max(time, state.latest.advanced(by: passed))
-      state.uptime += passed
-      return state.latest
-    }
-  }
+  /// The time that decides what is read.
+  func now() -> Timestamp { advanced().latest }
+
+  /// The time by the clock alone, which decides what is removed for good: a time that is corrupted, or from a machine whose clock is
+  /// years ahead, hides other entries at most until it is gone.
+  func measured() -> Timestamp { advanced().measured }
 
   /// It is at least so late: an entry was written then.
   func note(_ time: Timestamp) {
-    let uptime = clock.uptime()
-    state.withLock { state in
-      if state.latest < time { state = State(latest: time, uptime: max(uptime, state.uptime)) }
+    _ = advanced(noting: time)
+  }
+
+  private func advanced(noting noted: Timestamp? = nil) -> State {
+    let (time, uptime) = (clock.now(), clock.uptime())
+    return state.withLock { state in
+      state.advance(to: time, uptime)
+      if let noted { state.latest = max(state.latest, noted) }
+      return state
     }
   }
 }

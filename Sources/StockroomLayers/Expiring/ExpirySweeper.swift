@@ -8,18 +8,18 @@ import StockroomCore
 
 /// Removes expired entries, some at a time: for each entry that is written it looks at two, round and round.
 final class ExpirySweeper<Base: StorageEngine>: Sendable {
-  /// The most entries that are looked at in one step.
-  private static var largestStep: Int { 128 }
-  /// A step that reads more bytes is followed by a smaller one.
-  private static var mostBytes: Int { 1 << 20 }
-
   /// How far a pass through the place has come.
   struct Pass: Sendable {
-    fileprivate var last: CacheKey?
-    /// What is left to look at, where the engine has no ordered scans.
-    fileprivate var rest: ArraySlice<CacheKey>?
-    fileprivate var stepSize = largestStep
-    fileprivate(set) var isOver = false
+    fileprivate var cursor = EntryCursor()
+    /// What is wrong with the first entry that is corrupted. Such entries stay.
+    fileprivate(set) var failure: StorageError?
+
+    var isOver: Bool { cursor.isAtEnd }
+
+    fileprivate mutating func restart() {
+      cursor.restart()
+      failure = nil
+    }
   }
 
   private struct State {
@@ -40,20 +40,18 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
   func entriesWereWritten(_ count: Int) async {
     guard base.capabilities.contains(.transactions), var pass = begin(count) else { return }
     do {
-      while isDue(pass.stepSize) {
-        if pass.isOver { pass = Pass() }
+      while isDue(pass.cursor.pageSize) {
+        if pass.isOver { pass.restart() }
         _ = try await step(&pass)
       }
-    } catch {
-      pass = Pass()
-    }
+    } catch {}
     end(pass)
   }
 
   private func begin(_ count: Int) -> Pass? {
     state.withLock { state in
       state.due += 2 * count
-      if state.isSweeping || state.due < state.pass.stepSize { return nil }
+      if state.isSweeping || state.due < state.pass.cursor.pageSize { return nil }
       state.isSweeping = true
       return state.pass
     }
@@ -73,21 +71,17 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
   ///
   /// - Returns: How many were removed.
   @concurrent func step(_ pass: inout Pass) async throws -> Int {
-    let page = try await page(&pass)
-    var look = lifetimes.look()
-    var bytes = 0
-    let expired = try page.filter { key, stored in
-      bytes += stored.count
-      return try look.isExpired(stored, key: key)
-    }
-    pass.stepSize =
-      bytes > Self.mostBytes ? max(1, pass.stepSize / 2) : min(Self.largestStep, pass.stepSize * 2)
+    let expired = try await expiredKeys(&pass)
     if expired.isEmpty { return 0 }
     // Some of them may have been written again. That their time is over is no change of the caller's own, who has to hear of it.
     return try await ChangeOrigin.$current.withValue(nil) {
       try await base.withTransaction { [lifetimes] transaction in
-        try expired.count { key, _ in
-          guard let stored = try transaction.read(key: key), try lifetimes.isExpired(stored, key: key) else {
+        try expired.count { key in
+          do {
+            guard let stored = try transaction.read(key: key), try lifetimes.isOver(stored, key: key) else {
+              return false
+            }
+          } catch let error as StorageError where error.code == .corrupted {
             return false
           }
           try transaction.remove(key: key)
@@ -97,18 +91,25 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     }
   }
 
-  private func page(_ pass: inout Pass) async throws -> [(key: CacheKey, data: Data)] {
-    if base.capabilities.contains(.orderedScans) {
-      let page = try await base.scan(KeyRange(after: pass.last, upTo: nil), limit: pass.stepSize)
-      pass.last = page.last?.key
-      pass.isOver = page.count < pass.stepSize
-      return page
+  private func expiredKeys(_ pass: inout Pass) async throws -> [CacheKey] {
+    var expired: [CacheKey] = []
+    for (key, stored) in try await page(&pass) {
+      do {
+        if try lifetimes.isOver(stored, key: key) { expired.append(key) }
+      } catch let error as StorageError where error.code == .corrupted {
+        pass.failure = pass.failure ?? error
+      }
     }
-    var rest: ArraySlice<CacheKey>
-    if let known = pass.rest { rest = known } else { rest = try await base.allKeys()[...] }
-    let page = try await base.readDataAndKeys(keys: Array(rest.prefix(pass.stepSize)))
-    rest = rest.dropFirst(pass.stepSize)
-    (pass.rest, pass.isOver) = (rest, rest.isEmpty)
-    return page
+    return expired
+  }
+
+  private func page(_ pass: inout Pass) async throws -> [(key: CacheKey, data: Data)] {
+    do {
+      return try await pass.cursor.next(of: base)
+    } catch let error as StorageError where error.code == .corrupted {
+      // The engine below has found it. One such entry does not keep the others in the place.
+      pass.failure = pass.failure ?? error
+      return try await pass.cursor.nextReadable(of: base)
+    }
   }
 }

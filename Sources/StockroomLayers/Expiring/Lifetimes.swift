@@ -22,26 +22,37 @@ struct Lifetimes: Sendable {
       data, .init(written: now, expires: now.advanced(by: max(.zero, lifetime))))
   }
 
-  /// The operations as they are stored, with the default lifetime.
-  func stored(_ operation: StorageOperation) -> StorageOperation {
+  /// The operation as it is stored now.
+  func stored(_ operation: StorageOperation, livingFor lifetime: Duration?) -> StorageOperation {
     guard case .write(let data, let key) = operation else { return operation }
-    return .write(stored(data, livingFor: `default`), key: key)
+    return .write(stored(data, livingFor: lifetime), key: key)
   }
 
-  /// The entry as it is stored, with the default lifetime.
+  /// The entry as it is stored now, with the default lifetime.
   func stored(_ entry: StorageEntry) -> StorageEntry {
     var stored = entry
     stored.data = self.stored(entry.data, livingFor: `default`)
     return stored
   }
 
+  /// The times of the value; nil if it does not expire.
+  func times(of stored: Data, key: CacheKey) throws -> ExpiringValue.Times? {
+    try naming(place) { try ExpiringValue.times(of: stored, key: key) }
+  }
+
   /// A look at several entries at one moment.
-  func look() -> Look { Look(time: time, place: place, now: time.now()) }
+  func look() -> Look { Look(lifetimes: self, now: time.now()) }
 
   /// Whether the value is there no longer.
   func isExpired(_ stored: Data, key: CacheKey) throws -> Bool {
     var look = look()
-    return try look.isExpired(stored, key: key)
+    return look.isExpired(try times(of: stored, key: key))
+  }
+
+  /// Whether the value has expired by the clock alone, so that it may be removed.
+  func isOver(_ stored: Data, key: CacheKey) throws -> Bool {
+    guard let times = try times(of: stored, key: key) else { return false }
+    return times.expires <= time.measured()
   }
 
   /// The value; nil if it is there no longer.
@@ -51,33 +62,22 @@ struct Lifetimes: Sendable {
   }
 
   struct Look {
-    let time: ExpiryTime
-    let place: String?
-    private(set) var now: Timestamp
+    fileprivate let lifetimes: Lifetimes
+    fileprivate var now: Timestamp
 
     mutating func isExpired(_ times: ExpiringValue.Times?) -> Bool {
       guard let times else { return false }
       if times.written > now {
         // The clock has been set back since, or another machine's is ahead.
-        time.note(times.written)
+        lifetimes.time.note(times.written)
         now = times.written
       }
       return times.expires <= now
     }
 
-    /// The times of the value; nil if it does not expire.
-    func times(of stored: Data, key: CacheKey) throws -> ExpiringValue.Times? {
-      try naming(place) { try ExpiringValue.times(of: stored, key: key) }
-    }
-
-    /// Whether the value is there no longer.
-    mutating func isExpired(_ stored: Data, key: CacheKey) throws -> Bool {
-      isExpired(try times(of: stored, key: key))
-    }
-
     /// The value; nil if it is there no longer.
     mutating func value(_ stored: Data, key: CacheKey) throws -> Data? {
-      let value = try naming(place) { try ExpiringValue(stored, key: key) }
+      let value = try naming(lifetimes.place) { try ExpiringValue(stored, key: key) }
       return isExpired(value.times) ? nil : value.data
     }
   }

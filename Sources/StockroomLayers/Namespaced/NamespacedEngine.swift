@@ -197,9 +197,6 @@ extension StorageEngine {
 
 /// The part of a transaction that is about one namespace.
 private final class NamespacedTransaction: StorageTransaction {
-  /// How many entries are listed at a time to be removed.
-  private static let pageSize = 256
-
   private let base: any StorageTransaction
   private let keys: NamespacedKeys
 
@@ -238,12 +235,13 @@ private final class NamespacedTransaction: StorageTransaction {
   func remove(key: CacheKey) throws { try base.remove(key: keys.stored(key)) }
 
   func removeAll() throws {
-    var range = KeyRange.prefix(keys.prefix)
+    var (range, size) = (KeyRange.prefix(keys.prefix), PageSize())
     while true {
-      let page = try base.scan(range, limit: Self.pageSize)
+      let page = try base.scan(range, limit: size.count)
       for (key, _) in page { try base.remove(key: key) }
-      if page.count < Self.pageSize { return }
+      if page.count < size.count { return }
       range.after = page.last?.key
+      size.adjust(to: page)
     }
   }
 }

@@ -96,7 +96,7 @@
     ///
     /// - Throws: what the closure throws; as ``valueHasLoaded()`` if the present value could not be read; as ``set(_:)``.
     public func update(_ change: @Sendable (inout Item?) throws -> Void) async throws {
-      try await stored.update(change)
+      try await stored.update(change) { $0 == nil }
     }
   }
 

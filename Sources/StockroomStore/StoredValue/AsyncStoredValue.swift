@@ -27,7 +27,8 @@ import StockroomCore
 /// If it fails, because the engine fails or because the bytes cannot be decoded, the value stays the default and
 /// ``failure`` is the error; the next operation that depends on the stored value throws it, and the one after
 /// that loads again. A stored value that cannot be read is not overwritten, except by ``set(_:)`` and
-/// ``reset()``, which do not depend on it; one of a newer version only by ``reset()``.
+/// ``reset()``, which do not depend on it; one of a newer version only by ``reset()``. What the engine finds corrupted, or may not read, is
+/// not known to be of a newer version.
 ///
 /// ## Operations
 ///
@@ -142,7 +143,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   ///
   /// - Throws: what the engine throws; `CancellationError`.
   public func reset() async throws {
-    try await serialized { try await self.perform(.remove(key: self.observed.key), .absent) }
+    try await serialized { try await self.remove() }
   }
 
   /// Reads, changes and stores the value atomically with regard to other operations on this object. Stores nothing if the
@@ -163,6 +164,18 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
       try await self.load()
       var item = try self.observed.unobserved()
       if try change(&item) { try await self.write(item) }
+    }
+  }
+
+  /// As ``update(_:)``, and removes the stored value if `isNone` returns true for the new one.
+  package func update(
+    _ change: @Sendable (inout Item) throws -> Void, removingIf isNone: @Sendable (Item) -> Bool
+  ) async throws {
+    try await serialized {
+      try await self.load()
+      var item = try self.observed.unobserved()
+      try change(&item)
+      if isNone(item) { try await self.remove() } else { try await self.write(item) }
     }
   }
 }
@@ -223,7 +236,8 @@ extension AsyncStoredValue {
     do {
       try await ChangeOrigin.$current.withValue(origin) {
         if mayHoldNewer {
-          try await engine.apply([operation], keepingNewerThan: observed.codec.version)
+          try await engine.apply(
+            operation, to: observed.key, keepingReadableNewerThan: observed.codec.version)
         } else {
           try await engine.apply([operation])
         }
@@ -266,6 +280,8 @@ extension AsyncStoredValue {
     let bytes = try observed.encode(item)
     try await perform(.write(bytes, key: observed.key), .bytes(bytes))
   }
+
+  private func remove() async throws { try await perform(.remove(key: observed.key), .absent) }
 
   /// Updates the value to content that was read, or that the engine has acknowledged.
   private func take(_ content: StoredContent, keepingValue keepsValue: Bool = false) {

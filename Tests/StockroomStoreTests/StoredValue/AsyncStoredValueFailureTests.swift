@@ -1,8 +1,9 @@
 import Foundation
 import StockroomCore
-import StockroomTestSupport
+import StockroomLayers
 import StockroomMemory
 import StockroomStore
+import StockroomTestSupport
 import TestFixtures
 import Testing
 
@@ -75,6 +76,23 @@ import Testing
     try await again.reset()
     #expect(try await again.get() == ["default"])
     #expect(try await engine.read(key: key) == nil)
+  }
+
+  @Test("A value that the engine finds corrupted is replaced by set alone", arguments: [true, false])
+  func corrupted(hasTransactions: Bool) async throws {
+    let base = MemoryStorageEngine()
+    try await base.write(Data("?".utf8), key: key)
+    let checksummed = base.checksummed()
+    let engine: any StorageEngine = hasTransactions ? checksummed : MinimalEngine(checksummed)
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    for operation in operations(on: value) {
+      let error = await #expect(throws: StorageError.self) { try await operation() }
+      #expect(error?.code == .corrupted)
+    }
+    #expect(try await base.read(key: key) == Data("?".utf8))
+    try await value.set(["a"])
+    #expect(value.wrappedValue == ["a"] && value.failure == nil)
+    #expect(try await engine.read(key: key) == Data(#"["a"]"#.utf8))
   }
 
   @Test("A value that cannot be encoded throws, and nothing changes")

@@ -1,0 +1,154 @@
+import Foundation
+import StockroomCore
+import StockroomLayers
+import StockroomMemory
+import StockroomSQLite
+import StockroomTestSupport
+import TestFixtures
+import Testing
+
+@Suite("Removing values that have expired")
+struct ExpirySweepingTests {
+  private let base = MemoryStorageEngine()
+  private let clock = HandSetClock()
+  private let key = CacheKey(verbatim: "k")
+  private let value = Data("value".utf8)
+
+  private func engine(
+    after lifetime: Duration? = .seconds(60)
+  ) -> ExpiringEngine<MemoryStorageEngine> {
+    base.expiring(after: lifetime, clock: clock.clock)
+  }
+
+  @Test(
+    "As writes go by, expired entries leave the place",
+    arguments: ["memory", "sqlite", "memory without scans"])
+  func sweep(_ name: String) async throws {
+    switch name {
+    case "sqlite":
+      let directory = try TemporaryDirectory()
+      try await sweep(SQLiteStorageEngine(directory: directory.directory))
+    case "memory": try await sweep(base)
+    default: try await sweep(Lacking(base: base, capabilities: .orderedScans))
+    }
+  }
+
+  private func sweep(_ base: some StorageEngine) async throws {
+    let engine = base.expiring(after: .seconds(60), clock: clock.clock)
+    let old = (0..<300).map { CacheKey(verbatim: "old\($0)") }
+    try await engine.write(old.map { ($0, value) })
+    clock.advance(60)
+    for number in 0..<400 {
+      try await engine.write(value, key: CacheKey(verbatim: "new\(number % 10)"), expiresAfter: nil)
+    }
+    #expect(try await base.keyCount() == 10)
+  }
+
+  @Test("All expired entries are removed on demand, and nothing else")
+  func removeExpired() async throws {
+    let engine = engine()
+    let keys = (0..<1_000).map { CacheKey(verbatim: "\($0)") }
+    try await engine.write(keys.map { ($0, Data(count: 5_000)) })
+    try await engine.write(keys.prefix(100).map { ($0, value) }, expiresAfter: nil)
+    clock.advance(60)
+    let feed = try await base.changes()
+    #expect(try await engine.removeExpired() == 900)
+    #expect(try await engine.removeExpired() == 0)
+    #expect(try await Set(base.allKeys()) == Set(keys.prefix(100)))
+    var changes = feed.makeAsyncIterator()
+    #expect(await changes.next() == .keys(Set(keys.dropFirst(100))))
+  }
+
+  @Test("Who has expired entries removed hears of it, as everybody does: it is nobody's change")
+  func feedOfExpired() async throws {
+    let (engine, origin) = (engine(), ChangeOrigin())
+    let old = (0..<100).map { CacheKey(verbatim: "old\($0)") }
+    try await ChangeOrigin.$current.withValue(origin) {
+      var changes = try await engine.changes().makeAsyncIterator()
+      try await engine.write(old.map { ($0, value) })
+      clock.advance(60)
+      try await engine.removeExpired()
+      try await ChangeOrigin.$current.withValue(nil) { try await engine.write(value, key: key) }
+      #expect(await changes.next() == .keys(Set(old + [key])))
+    }
+  }
+
+  @Test("What cannot be removed at the moment fails no write")
+  func sweepFails() async throws {
+    let failing = FailingStorageEngine(base)
+    let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
+    try await engine.write((0..<100).map { (CacheKey(verbatim: "\($0)"), value) })
+    clock.advance(60)
+    failing.failEveryCall { $0.method == .scan }
+    for number in 0..<200 { try await engine.write(value, key: CacheKey(verbatim: "new\(number)")) }
+    #expect(try await base.keyCount() == 300)
+    failing.clearFaults()
+    for number in 0..<400 { try await engine.write(value, key: CacheKey(verbatim: "new\(number % 200)")) }
+    #expect(try await base.keyCount() == 200)
+  }
+
+  @Test("Large values are read few at a time, to be verified and to be removed")
+  func largeValues() async throws {
+    let recorder = CallRecorder()
+    let engine = base.instrumented(by: recorder).expiring(after: .seconds(60), clock: clock.clock)
+    let keys = (0..<64).map { CacheKey(verbatim: "\($0)") }
+    try await engine.write(keys.map { ($0, Data(count: 200_000)) })
+    clock.advance(60)
+    _ = recorder.take()
+    try await engine.verify()
+    #expect(try await engine.removeExpired() == 64)
+    let sizes = recorder.take().map(\.bytesRead)
+    #expect(sizes.reduce(0, +) >= 3 * 64 * 200_000)
+    #expect(sizes.allSatisfy { $0 <= 8 * 200_017 })
+  }
+
+  @Test(
+    "A corrupted entry stays, and keeps no expired one in the place", arguments: [true, false], [true, false])
+  func corruptedEntry(isFoundBelow: Bool, isOnDemand: Bool) async throws {
+    if isFoundBelow {
+      try await corruptedEntry(base.checksummed(), isOnDemand)
+    } else {
+      try await corruptedEntry(base, isOnDemand)
+    }
+  }
+
+  private func corruptedEntry(_ below: some StorageEngine, _ isOnDemand: Bool) async throws {
+    let engine = below.expiring(after: .seconds(60), clock: clock.clock)
+    try await engine.write((0..<100).map { (CacheKey(verbatim: "b\($0)"), value) })
+    try await base.write(Data("V".utf8), key: CacheKey(verbatim: "a"))
+    clock.advance(60)
+    if isOnDemand {
+      let error = await #expect(throws: StorageError.self) { try await engine.removeExpired() }
+      #expect(error?.code == .corrupted)
+      #expect(try await base.allKeys() == [CacheKey(verbatim: "a")])
+    } else {
+      for number in 0..<400 {
+        try await engine.write(value, key: CacheKey(verbatim: "new\(number % 10)"), expiresAfter: nil)
+      }
+      #expect(try await base.keyCount() == 11)
+    }
+  }
+
+  @Test("A time that is corrupted hides other entries, and removes none")
+  func corruptedTime() async throws {
+    let engine = engine(after: .seconds(86_400))
+    let keys = (0..<300).map { CacheKey(verbatim: "\($0)") }
+    try await engine.write(keys.map { ($0, value) })
+    try await engine.write(value, key: key, expiresAfter: .seconds(Int64.max))
+    var stored = try #require(try await base.read(key: key))
+    // When it was written is a hundred years later now.
+    stored[8] ^= 0x40
+    try await base.write(stored, key: key)
+    #expect(try await engine.read(key: key) == value)
+    #expect(try await engine.read(key: keys[0]) == nil)
+    #expect(try await engine.removeExpired() == 0)
+    for number in 0..<400 {
+      try await engine.write(value, key: CacheKey(verbatim: "new\(number % 10)"), expiresAfter: nil)
+    }
+    try await engine.remove(key: key)
+    let reopened = self.engine(after: nil)
+    #expect(try await reopened.read(keys: keys).count == keys.count)
+    clock.advance(86_400)
+    #expect(try await engine.removeExpired() == keys.count)
+  }
+}
