@@ -67,7 +67,7 @@ struct EnvironmentFaultFile: Sendable {
   private func decode(_ descriptor: Int32) throws -> [EnvironmentFaultEntry] {
     let bytes = try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).readToEnd() ?? Data()
     let (magic, sum, payload) = (bytes.prefix(8), bytes.dropFirst(8).prefix(8), bytes.dropFirst(16))
-    guard magic == Self.magic, fault == .ignoresSums || sum == Self.sum(Data(payload)) else {
+    guard magic == Self.magic, fault == .ignoresSums || sum == Self.sum(of: payload) else {
       throw StorageError(.corrupted, "The sum is wrong.")
     }
     return try PropertyListDecoder().decode([EnvironmentFaultEntry].self, from: Data(payload))
@@ -78,7 +78,7 @@ struct EnvironmentFaultFile: Sendable {
     let encoder = PropertyListEncoder()
     encoder.outputFormat = .binary
     let payload = try encoder.encode(entries)
-    let bytes = Self.magic + Self.sum(payload) + payload
+    let bytes = Self.magic + Self.sum(of: payload) + payload
     let target = fault == .writesInPlace ? path : path + ".new"
     let descriptor = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
     guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(target) failed") }
@@ -111,18 +111,8 @@ struct EnvironmentFaultFile: Sendable {
     unlink(other)
   }
 
-  private static func sum(_ data: Data) -> Data {
-    var sum: UInt64 = 0xCBF2_9CE4_8422_2325
-    data.withUnsafeBytes { bytes in
-      var offset = 0
-      while offset + 8 <= bytes.count {
-        sum = (sum ^ bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)) &* 0x100_0000_01B3
-        sum ^= sum >> 29
-        offset += 8
-      }
-      for byte in bytes[offset...] { sum = (sum ^ UInt64(byte)) &* 0x100_0000_01B3 }
-    }
-    return withUnsafeBytes(of: sum.littleEndian) { Data($0) }
+  private static func sum(of payload: Data) -> Data {
+    withUnsafeBytes(of: payload.checksum.littleEndian) { Data($0) }
   }
 }
 

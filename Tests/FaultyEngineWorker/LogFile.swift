@@ -134,7 +134,7 @@ struct LogFile: ~Copyable {
     let payload = Self.encode(saved(operations), at: fault == .savesWholeSeconds ? time.inWholeSeconds : time)
     var record = Data()
     record.append(UInt64(payload.count))
-    record.append(Self.sum(payload))
+    record.append(payload.checksum)
     record.append(payload)
     try append(record)
   }
@@ -197,7 +197,7 @@ struct LogFile: ~Copyable {
       let count = try reader.number()
       let sum = try reader.number()
       let payload = try reader.data(count)
-      guard ignoringChecksums || isFilled || Self.sum(payload) == sum else {
+      guard ignoringChecksums || isFilled || payload.checksum == sum else {
         throw StorageError(.corrupted, "\(path) is corrupted.")
       }
       var inner = Reader(bytes: payload, position: 0, path: path)
@@ -229,21 +229,11 @@ struct LogFile: ~Copyable {
     }
     return payload
   }
+}
 
-  /// Fowler, Noll and Vo's sum, over words.
-  private static func sum(_ data: Data) -> UInt64 {
-    data.withUnsafeBytes { bytes in
-      var sum: UInt64 = 0xCBF2_9CE4_8422_2325
-      var offset = 0
-      while offset + 8 <= bytes.count {
-        sum = (sum ^ bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)) &* 0x100_0000_01B3
-        sum ^= sum >> 29
-        offset += 8
-      }
-      for byte in bytes[offset...] { sum = (sum ^ UInt64(byte)) &* 0x100_0000_01B3 }
-      return sum ^ UInt64(bytes.count)
-    }
-  }
+extension Data {
+  /// Tells a torn or corrupted write from a whole one.
+  var checksum: UInt64 { withUnsafeBytes { UInt64(CRC32C.checksum($0)) } }
 }
 
 private struct Reader {
