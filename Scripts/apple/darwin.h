@@ -362,6 +362,7 @@ void tzset(void);
 #define SIGKILL 9
 #define SIGPIPE 13
 #define SIGTERM 15
+#define SIGHUP 1
 #define SIGSTOP 17
 #define SIGCONT 19
 #define EPERM 1

@@ -68,7 +68,7 @@ struct BenchCommand: AsyncParsableCommand {
   private func earlierReport() throws -> BenchmarkReport? {
     guard let baseline else { return nil }
     do {
-      return try BenchmarkReport(json: try Data(contentsOf: URL(filePath: baseline)))
+      return try BenchmarkReport(json: try Data(contentsOf: URL(commandLinePath: baseline)))
     } catch is DecodingError {
       throw ValidationError("\(baseline) is not a report of `stockroom bench --format json`.")
     } catch {

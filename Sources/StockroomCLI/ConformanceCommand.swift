@@ -119,13 +119,16 @@ struct ConformanceCommand: AsyncParsableCommand {
           ? nil
           : ConformanceProcesses(
             arguments: settings + ["--directory", directory.path(percentEncoded: false)]),
-        resume: resume.map { try ResumeFile(OutputFile($0), settings: settings.joined(separator: " ")) })
+        resume: resume.map {
+          try ResumeFile(
+            OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))
+        })
     }
     try writeToStandardOutput(try results.rendered(as: format))
     if !results.isConforming { throw ExitCode.failure }
   }
 
-  /// The options that the result of a check depends on.
+  /// The options that the result of a check depends on. A password may be among them.
   private var settings: [String] {
     budgetOptions.arguments(seed: budgetOptions.seed) + engineOptions.surroundings
   }

@@ -36,7 +36,8 @@ struct ConformanceProcesses: Sendable {
     } catch is CancellationError {
       return ended(.skipped("The task was cancelled."))
     } catch {
-      return ended(.couldNotRun("\(error)"))
+      // It may repeat the command.
+      return ended(.couldNotRun("\(error)".withoutPasswords))
     }
   }
 }

@@ -3,13 +3,14 @@ import StockroomCore
 import StockroomEngines
 
 extension EngineOptions {
-  /// The options, as they are written, but for the engines.
+  /// The options, as they are written, but for the engines. A password may be among them.
   var surroundings: [String] {
     (durability == .full ? [] : ["--durability", durability.rawValue])
       + (directory.map { ["--directory", $0] } ?? []) + (postgresql.map { ["--postgresql", $0] } ?? [])
   }
 
-  /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made.
+  /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made. In place of a
+  /// password it has `***`.
   ///
   /// - Parameter budget: How hard the checks tried; nil if as usual.
   func reproduction(_ budget: BudgetOptions? = nil) -> ConformanceResults.Reproduction {
@@ -18,7 +19,7 @@ extension EngineOptions {
       let arguments =
         ["--engine", EngineCatalogue.name(titled: report.name), "--check", failure.check]
         + (budget?.arguments(seed: failure.seed) ?? ["--seed", "\(failure.seed)"]) + surroundings
-      return "stockroom conformance " + arguments.map(\.quotedForShell).joined(separator: " ")
+      return "stockroom conformance " + arguments.map(\.hidingPasswords.quotedForShell).joined(separator: " ")
     }
   }
 }

@@ -119,7 +119,7 @@ struct EngineOptions: ParsableArguments {
   /// Calls `body` with a new directory, which is removed afterwards, also if `body` throws.
   func withScratchDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
     let parent =
-      directory.map { URL(filePath: $0, directoryHint: .isDirectory) }
+      directory.map { URL(commandLinePath: $0, directoryHint: .isDirectory) }
       ?? FileManager.default.temporaryDirectory
     let scratch = try ScratchDirectory(in: parent, named: "stockroom")
     ScratchDirectories.add(scratch)

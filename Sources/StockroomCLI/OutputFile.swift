@@ -5,7 +5,7 @@ import StockroomCore
 struct OutputFile {
   let url: URL
 
-  init(_ path: String) { url = URL(filePath: path) }
+  init(_ path: String) { url = URL(commandLinePath: path) }
 
   var path: String { url.path(percentEncoded: false) }
 

@@ -48,7 +48,7 @@ struct ReportFileOptions: ParsableArguments {
     let name = chart.url.lastPathComponent
     let headlines = report.headlinesMarkdown(
       chart: name.addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? name, unranked: unranked)
-    let command = (["stockroom"] + CommandLine.arguments.dropFirst()).map(\.quotedForShell)
+    let command = (["stockroom"] + CommandLine.arguments.dropFirst()).map(\.hidingPasswords.quotedForShell)
     try chart.write(report.headlineChart)
     try results.write(
       report.page(command: command.joined(separator: " "), headlines: headlines, unranked: unranked))

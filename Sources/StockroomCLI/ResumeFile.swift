@@ -20,7 +20,7 @@ final class ResumeFile: Sendable {
 
   /// Opens the file, or makes it.
   ///
-  /// - Parameter settings: What the results depend on. Those of another run are not used.
+  /// - Parameter settings: What the results depend on, without passwords. Those of another run are not used.
   /// - Throws: `StorageError` if the file belongs to a run with other settings, is something else, or cannot be written.
   init(_ file: OutputFile, settings: String) throws {
     let text = FileManager.default.fileExists(atPath: file.path) ? try file.read() : ""

@@ -21,7 +21,8 @@ struct Interrupted: Error {
 /// A signal ended a command that goes on until there is one, so that this is success.
 struct EndedBySignal: Error {}
 
-/// Runs the work, and cancels it at SIGINT and SIGTERM, so that it can clean up.
+/// Runs the work, and cancels it at SIGINT, SIGTERM and SIGHUP, so that it can clean up. A signal that is ignored from the start, as SIGHUP
+/// is below `nohup` and SIGINT in the background of a script, stays ignored.
 ///
 /// If the work has not ended after a second and a half, because an engine hangs or its output is not read, its scratch
 /// directories are removed and the process exits, unless the work is ``CleaningUp``: that is waited for. A second signal
@@ -31,9 +32,10 @@ struct EndedBySignal: Error {}
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
   let received = MutexProtected<Int32?>(nil)
   let task = Task { try await work() }
-  let sources = [SIGINT, SIGTERM].map { number in
+  let sources = [SIGINT, SIGTERM, SIGHUP].compactMap { number -> (any DispatchSourceSignal)? in
     // Otherwise the signal would end the process before its source sees it.
-    signal(number, SIG_IGN)
+    let earlier = signal(number, SIG_IGN)
+    if unsafeBitCast(earlier, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) { return nil }
     let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
     source.setEventHandler {
       let isFirst = received.withLock { received in

@@ -11,7 +11,7 @@ import StockroomCore
       invalid.
 
       Places are written \(Place.spellings). Commands that only read a place open it to be read only, as far as its engine can, and no \
-      command makes a place but put --create, copy, restore and import.
+      command makes a place but put --create, copy, backup, restore and import.
       """,
     version: "0.1.0",
     subcommands: [ServeCommand.self],

@@ -117,12 +117,11 @@ public final class PostgreSQLServer: Sendable {
   }
 
   private func makeAndLaunch() async throws {
-    if FileManager.default.fileExists(atPath: directory.path) { return try await launch() }
+    if FileManager.default.fileExists(atPath: directory.path) { return try await launch(makingData: false) }
     do {
       try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
       try Self.giveToUser(directory)
-      try await makeData()
-      try await launch()
+      try await launch(makingData: true)
     } catch {
       // Whether or not that can be removed, why there is no server is what matters.
       if isTemporary { try? FileManager.default.removeItem(at: directory) }
@@ -130,20 +129,32 @@ public final class PostgreSQLServer: Sendable {
     }
   }
 
-  private func makeData() async throws {
+  /// The commands of a shell that make the data, for ``launch(makingData:)``.
+  private func commandsMakingData() throws -> [String] {
     if let primary {
-      return try await run([
-        "pg_basebackup", "--pgdata=\(data.path)", "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
-        "--dbname=\(primary.connection) application_name=standby",
-      ])
+      return [
+        try Self.watched([
+          "pg_basebackup", "--pgdata=\(data.path)", "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
+          "--dbname=\(primary.connection) application_name=standby",
+        ])
+      ]
     }
-    try await run([
-      "initdb", "--pgdata", data.path, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
-      "--no-sync",
-    ])
-    let access = data.appending(path: "pg_hba.conf")
-    let rules = try String(contentsOf: access, encoding: .utf8)
-    try Data((accessRules + [rules]).joined(separator: "\n").utf8).write(to: access)
+    let access = data.appending(path: "pg_hba.conf").path
+    let (old, new) = (access.quotedForShell, "\(access).new".quotedForShell)
+    let rules = accessRules.map(\.quotedForShell).joined(separator: " ")
+    return [
+      try Self.watched([
+        "initdb", "--pgdata", data.path, "--username=postgres", "--auth=trust", "--encoding=UTF8",
+        "--locale=C", "--no-sync",
+      ]),
+      "{ printf '%s\\n' \(rules); cat \(old); } > \(new)", "mv \(new) \(old)",
+    ]
+  }
+
+  /// One of the server's programs, which is ended if nobody needs the server any more.
+  private static func watched(_ command: [String]) throws -> String {
+    let words = [try program(command[0])] + command.dropFirst()
+    return "watched TERM " + words.map(\.quotedForShell).joined(separator: " ")
   }
 
   /// What a client connects to.
@@ -158,17 +169,31 @@ public final class PostgreSQLServer: Sendable {
     ])
   }
 
-  private func launch() async throws {
-    // The shell ends the server when its own input ends, as it does with this process. It says nothing any more then: who writes to a
-    // pipe that nobody reads is killed.
+  /// - Parameter makingData: Whether the data are made before.
+  private func launch(makingData: Bool) async throws {
+    let steps = try (makingData ? commandsMakingData() : []) + [#"watched QUIT "$@""#]
+    // The shell ends what it runs when its own input ends, as it does with this process: again and again, since a signal is ignored by a
+    // program that has just been started. Nobody reads what it says then.
     let ended = directory.appending(path: "ended").path
     let script = """
       exec 3<&0
-      "$@" 2>&1 & server=$!
-      echo "server $server"
-      (while read -r line; do :; done; : > '\(ended)'; kill -QUIT $server) <&3 & watcher=$!
-      wait $server
-      kill $watcher 2> /dev/null
+      trap '' PIPE
+      watched() {
+        signal=$1
+        shift
+        "$@" 2>&1 & program=$!
+        echo "program $program"
+        (
+          while read -r line; do :; done
+          touch '\(ended)'
+          while kill -$signal $program; do sleep 0.1; done
+        ) <&3 2> /dev/null & watcher=$!
+        wait $program
+        status=$?
+        kill -KILL $watcher 2> /dev/null
+        return $status
+      }
+      \(steps.joined(separator: " && "))
       if [ -e '\(ended)' ]; then \(isTemporary ? "rm -rf '\(directory.path)'" : "rm '\(ended)'"); fi
       """
     let arguments =
@@ -183,7 +208,8 @@ public final class PostgreSQLServer: Sendable {
     var lines: [String] = []
     var identifier: Int32?
     while let line = await process.nextLine().map({ String(decoding: $0, as: UTF8.self) }) {
-      if let number = line.split(separator: " ").last, line.hasPrefix("server ") {
+      // The last one is the server.
+      if let number = line.split(separator: " ").last, line.hasPrefix("program ") {
         identifier = Int32(number)
       }
       lines.append(line)
@@ -249,4 +275,9 @@ public final class PostgreSQLServer: Sendable {
       throw StorageError.posix(errno, "Giving \(directory.path) to the user postgres failed")
     }
   }
+}
+
+extension String {
+  /// The text as one word of a command line.
+  fileprivate var quotedForShell: String { "'" + replacing("'", with: #"'\''"#) + "'" }
 }

@@ -78,4 +78,26 @@ import Testing
       }
     }
   }
+
+  @Test("The file from which a run goes on, and the error about another one, show no password")
+  func resumeWithoutPassword() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = directory.appending(path: "results").path
+      func run(seed: String) async throws -> CommandLineTool.Output {
+        // The checks need no database. That there is none is found out when its namespaces are to be removed.
+        try await CommandLineTool.run(
+          "conformance", "--engine", "memory", "--rule", "R1", "--seed", seed, "--resume", file,
+          "--postgresql", "host=/nowhere password = 'the secret'")
+      }
+      _ = try await run(seed: "1")
+      let kept = try String(contentsOfFile: file, encoding: .utf8)
+      #expect(kept.contains("host=/nowhere password = ***"))
+      #expect(!kept.contains("secret"))
+      let other = try await run(seed: "2")
+      #expect(other.status == 1)
+      #expect(other.standardError.contains("is not from a run with these options"))
+      #expect(other.standardError.contains("password = ***"))
+      #expect(!other.standardError.contains("secret"))
+    }
+  }
 }

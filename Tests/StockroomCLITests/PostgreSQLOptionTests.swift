@@ -1,5 +1,6 @@
 import Foundation
 import StockroomEngines
+import StockroomKitSupport
 import StockroomPostgreSQL
 import Testing
 
@@ -41,21 +42,67 @@ struct PostgreSQLOptionTests {
       "A server that the command has started for itself ends after it, and leaves nothing",
       .timeLimit(.minutes(10)))
     func ownServer() async throws {
+      try await withSharedDirectory { directory in
+        let output = try await CommandLineTool.run(
+          ["conformance", "--engine", "postgresql", "--check", "keys.case"],
+          by: "TMPDIR='\(directory.path)' exec \"$@\"")
+        #expect(output.status == 0, "\(output.standardOutput)\(output.standardError)")
+        // It notices a moment later that nobody needs it any more.
+        while try !contents(of: directory).isEmpty { await Task.yield() }
+      }
+    }
+
+    @Test(
+      "A command that is killed while it makes the data of its server leaves neither a server nor data",
+      .timeLimit(.minutes(10)))
+    func killedWhileStarting() async throws {
+      try await withSharedDirectory { directory in
+        func servers() throws -> [String] {
+          try contents(of: directory).filter { $0.hasPrefix("stockroom-server-") }
+        }
+        func hasData(_ server: String) -> Bool {
+          FileManager.default.fileExists(atPath: "\(directory.path)/\(server)/data")
+        }
+        let process = try LineProcess([
+          "/usr/bin/env", "TMPDIR=\(directory.path)", CommandLineTool.url.path, "conformance", "--engine",
+          "postgresql", "--check", "keys.case",
+        ])
+        while try !servers().contains(where: hasData) { await Task.yield() }
+        #expect(kill(process.identifier, SIGKILL) == 0)
+        #expect(await process.waitUntilEnd() == .killed(signal: SIGKILL))
+        while try !servers().isEmpty { await Task.yield() }
+      }
+    }
+
+    /// Calls `body` with a new directory that is as the system's own temporary one, since the server may have another user.
+    private func withSharedDirectory(_ body: (URL) async throws -> Void) async throws {
       // A short path, since there will be a socket.
       let directory = FileManager.default.temporaryDirectory.appending(
         path: "own-\(UUID().uuidString.prefix(8))")
-      // As the system's own, since the server may have another user.
       try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
       try FileManager.default.setAttributes([.posixPermissions: 0o1777], ofItemAtPath: directory.path)
       defer { try? FileManager.default.removeItem(at: directory) }
-      let output = try await CommandLineTool.run(
-        ["conformance", "--engine", "postgresql", "--check", "keys.case"],
-        by: "TMPDIR='\(directory.path)' exec \"$@\"")
-      #expect(output.status == 0, "\(output.standardOutput)\(output.standardError)")
-      // It notices a moment later that nobody needs it any more.
-      while try !contents(of: directory).isEmpty { await Task.yield() }
+      try await body(directory)
     }
   #endif
+
+  @Test("The page of a benchmark has the command without the password of the database")
+  func pageWithoutPassword() async throws {
+    try await withTemporaryDirectory { directory in
+      let server = PostgreSQLServer(directory: directory.appending(path: "s"))
+      try await server.start()
+      let page = directory.appending(path: "page.md")
+      let output = try await CommandLineTool.run(
+        "bench", "--engine", "sqlite", "--engine", "lmdb", "--entries", "50", "--repetitions", "2",
+        "--workload", "read-one", "--workload", "write-one", "--durability", "process",
+        "--write-results", page.path, "--postgresql", "\(server.connection) password = 'the secret'")
+      #expect(output.status == 0, "\(output.standardError)")
+      let text = try String(contentsOf: page, encoding: .utf8)
+      #expect(text.contains("password = ***"))
+      #expect(!text.contains("secret"))
+      await server.stop()
+    }
+  }
 
   @Test("A database that cannot be reached is an error of one line")
   func reportsWrongDatabase() async throws {

@@ -147,6 +147,9 @@ import Testing
       try await text(surroundings, budget: ["--seed", "1"] + budget).contains(
         start + " " + budget.joined(separator: " ") + #" --durability process --directory '/a place'\''s'"#
           + "\n"))
+    #expect(
+      try await text(["--postgresql", "host=h password='the secret'"], budget: []).contains(
+        start + " --postgresql 'host=h password=***'\n"))
     // The suite has found this with a seed that a long search came to later.
     #expect(try await text([], budget: ["--seed", "5", "--minutes", "2"]).contains(start + "\n"))
   }

@@ -13,7 +13,9 @@ import Testing
 #endif
 
 @Suite("Terminals, signals and pipes") struct TerminalTests {
-  @Test("On a terminal there is progress; Ctrl-C and SIGTERM clean up", arguments: [SIGINT, SIGTERM])
+  @Test(
+    "On a terminal there is progress; Ctrl-C, SIGTERM and SIGHUP clean up",
+    arguments: [SIGINT, SIGTERM, SIGHUP])
   func interruption(signal: Int32) async throws {
     try await withTemporaryDirectory { directory in
       let terminal = try Terminal()

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import StockroomCore
+import StockroomTransfer
 
 /// `stockroom backup`
 struct BackupCommand: AsyncParsableCommand {
@@ -46,9 +47,10 @@ struct BackupCommand: AsyncParsableCommand {
 
   func run() async throws {
     let place = try place
-    let url = URL(filePath: directory, directoryHint: .isDirectory)
+    let url = URL(commandLinePath: directory, directoryHint: .isDirectory)
     try await ActivityLine.whileShown("Backing up \(place.place)") { _ in
       try await place.withEngine(for: .reading) { engine in
+        try await engine.refuseUnfinishedCopy()
         guard let engine = engine as? any BackupEngine else {
           throw StorageError(
             .unsupported,

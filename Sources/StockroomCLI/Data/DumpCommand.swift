@@ -66,7 +66,7 @@ struct DumpCommand: AsyncParsableCommand {
         }
         return try await CleaningUp.awaited {
           try await engine.dump(
-            to: URL(filePath: file, directoryHint: .notDirectory), replacing: replace,
+            to: URL(commandLinePath: file, directoryHint: .notDirectory), replacing: replace,
             requiringOneMoment: !anyMoment, progress: progress)
         }
       }

@@ -65,7 +65,7 @@ struct ImportCommand: AsyncParsableCommand {
 
   func run() async throws {
     let target = try targetOptions.layered
-    let url = URL(filePath: source)
+    let url = URL(commandLinePath: source)
     let report = try await ActivityLine.whileShown("Importing \(source.escaped)") { line in
       // Before its database is copied.
       try refuseTarget(target.place, inside: url)
@@ -110,7 +110,7 @@ struct ImportCommand: AsyncParsableCommand {
     func components(_ url: URL) -> [String] {
       url.standardizedFileURL.resolvingSymlinksInPath().pathComponents
     }
-    guard components(URL(filePath: path)).starts(with: components(source)) else { return }
+    guard components(URL(commandLinePath: path)).starts(with: components(source)) else { return }
     throw StorageError(.unsupported, "\(place) is inside of the source, which is not changed.")
   }
 

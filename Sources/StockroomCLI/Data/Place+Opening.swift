@@ -39,7 +39,7 @@ extension Place.LocalEngine {
   fileprivate func open(_ path: String, for use: Place.Use) throws -> any StorageEngine {
     let access: StorageAccess = use == .reading ? .readOnly : .readWrite
     func directory(_ path: String) -> FileManager.Directory {
-      FileManager.Directory(url: URL(filePath: path, directoryHint: .isDirectory))
+      FileManager.Directory(url: URL(commandLinePath: path, directoryHint: .isDirectory))
     }
     switch self {
     case .sqlite:

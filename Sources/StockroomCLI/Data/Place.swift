@@ -92,8 +92,7 @@ enum Place: Sendable {
         "\(scheme):\(text.escaped) names a host, and \(scheme): is on this machine. Write \(scheme):PATH or "
           + "\(scheme):///PATH.")
     }
-    if text == "~" || text.hasPrefix("~/") { return NSHomeDirectory() + text.dropFirst() }
-    return text
+    return text.withHomeDirectory
   }
 }
 

@@ -86,12 +86,16 @@ extension PlaceLayer {
     static let canEncrypt = false
   #endif
 
+  /// As much as memory can hold: the limit of the program that has compressed the values is not known. A corrupted value that says that it
+  /// is longer is found before memory is taken for it.
+  private static let maximumValueSize = Int(clamping: ProcessInfo.processInfo.physicalMemory)
+
   /// The layer in front of an engine.
   ///
   /// - Parameter keys: Needed by layers that encrypt.
   func inFront(of base: some StorageEngine, _ keys: PlaceKeys.Contents?) throws -> any StorageEngine {
     switch self {
-    case .compressed: return base.compressed()
+    case .compressed: return base.compressed(maximumValueSize: Self.maximumValueSize)
     case .checksummed: return base.checksummed()
     case .inventory: return try base.checksummedWithInventory()
     case .namespaced(let name): return try base.namespaced(name)
@@ -116,7 +120,7 @@ extension PlaceLayer {
       let names: EncryptionKey?
     }
 
-    /// Reads every file once, which may be a pipe.
+    /// Reads every file once.
     func read() throws -> Contents {
       guard let first = values.first else {
         throw StorageError(.unsupported, "There is no key to encrypt with.")
@@ -130,7 +134,8 @@ extension PlaceLayer {
   extension PlaceKeys.File {
     fileprivate var key: EncryptionKey {
       get throws {
-        try EncryptionKey(identifier: name, contentsOf: URL(filePath: path, directoryHint: .notDirectory))
+        try EncryptionKey(
+          identifier: name, contentsOf: URL(commandLinePath: path, directoryHint: .notDirectory))
       }
     }
   }

@@ -5,10 +5,11 @@ import Foundation
 struct PostgreSQLURL: Sendable {
   static let defaultNamespace = "stockroom"
 
-  /// What libpq gets. It may contain a password.
-  let connection: String
   let namespace: String
+  /// The user and the password, with the @ behind them; empty if there are none.
+  private let credentials: String
   private let authorityAndPath: String
+  private let parameters: [String]
 
   /// - Parameter rest: What follows the scheme and its colon.
   /// - Throws: `ValidationError` that does not repeat the URL, which may contain a password.
@@ -45,8 +46,30 @@ struct PostgreSQLURL: Sendable {
       namespace = name
     }
     self.namespace = namespace ?? Self.defaultNamespace
+    self.credentials = String(credentials)
+    self.parameters = parameters.map(String.init)
+  }
+
+  /// What libpq gets. It may contain a password.
+  var connection: String { url(credentials, parameters) }
+
+  /// The same, with `***` in place of every password.
+  var connectionWithoutPasswords: String {
+    let user = credentials.prefix { $0 != ":" && $0 != "@" }
+    return url(
+      credentials.contains(":") ? "\(user):***@" : credentials, parameters.map(Self.hidingPassword))
+  }
+
+  private func url(_ credentials: String, _ parameters: [String]) -> String {
     let query = parameters.isEmpty ? "" : "?" + parameters.joined(separator: "&")
-    connection = "postgresql://\(credentials)\(authorityAndPath)\(query)"
+    return "postgresql://\(credentials)\(authorityAndPath)\(query)"
+  }
+
+  private static func hidingPassword(_ parameter: String) -> String {
+    let name = String(parameter.prefix { $0 != "=" })
+    // It may have percent escapes. That of a certificate's key is sslpassword.
+    let isPassword = name.removingPercentEncoding?.hasSuffix("password") ?? true
+    return isPassword ? "\(name)=***" : parameter
   }
 }
 
@@ -56,17 +79,42 @@ extension PostgreSQLURL: CustomStringConvertible {
 }
 
 extension String {
-  /// The text, in which the arguments of this process that are URLs of PostgreSQL are without their passwords. For messages of the
-  /// parser of arguments, which repeat an argument.
+  /// An argument of a command, with `***` in place of the passwords of a connection to PostgreSQL: of a URL, or of a list of settings, as libpq
+  /// takes them.
+  var hidingPasswords: String {
+    guard
+      let scheme = range(of: #"postgres(ql)?:(?=//)"#, options: [.regularExpression, .caseInsensitive])
+    else { return hidingPasswordSettings }
+    let url = try? PostgreSQLURL(String(self[scheme.upperBound...]))
+    return String(self[..<scheme.lowerBound]).hidingPasswordSettings
+      + (url?.connectionWithoutPasswords ?? "postgresql:***")
+  }
+
+  /// The text of a message without passwords, in which the arguments of this process that are URLs of PostgreSQL are as places are
+  /// shown. For messages of the parser of arguments, which repeat an argument.
   var withoutPasswords: String {
-    CommandLine.arguments.reduce(self) { text, argument in
+    let text = CommandLine.arguments.reduce(self) { text, argument in
       guard
         let start = argument.range(of: #"postgres(ql)?:"#, options: [.regularExpression, .caseInsensitive])
-      else { return text }
+      else {
+        // What is escaped is no longer written as libpq takes it.
+        let hidden = argument.hidingPasswordSettings
+        return hidden == argument ? text : text.replacing(argument.escaped, with: hidden.escaped)
+      }
       let url = argument[start.lowerBound...]
       let rest = url[start.upperBound...]
       let shown = (try? PostgreSQLURL(String(rest)).description) ?? "postgresql:"
       return text.replacing(url, with: shown)
     }
+    return text.hidingPasswordSettings
+  }
+
+  /// The text with `***` for what follows `password=`, blanks around the sign allowed: up to the next blank that has no backslash before
+  /// it, or between quotes.
+  private var hidingPasswordSettings: String {
+    let setting =
+      /(?is)(password[ \t\n\u{B}\f\r]*=[ \t\n\u{B}\f\r]*)(?:'(?:[^'\\]|\\.)*'?|(?:\\.|[^ \t\n\u{B}\f\r])*)/
+      .matchingSemantics(.unicodeScalar)
+    return replacing(setting) { "\($0.1)***" }
   }
 }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import StockroomCore
+import StockroomTransfer
 
 /// `stockroom verify`
 struct VerifyCommand: AsyncParsableCommand {
@@ -8,7 +9,8 @@ struct VerifyCommand: AsyncParsableCommand {
     abstract: "Reads everything in a place, and fails if anything of it is corrupted.",
     discussion: """
       What can be found depends on the engine and the layers: LevelDB keeps checksums, as do the layers checksummed, inventory and \
-      encrypted; the others find what is missing, truncated or does not hang together.
+      encrypted; the others find what is missing, truncated or does not hang together. The target of a copy that has not been finished \
+      is a failure too.
 
       Example:
         stockroom verify sqlite:notes
@@ -30,6 +32,7 @@ struct VerifyCommand: AsyncParsableCommand {
     let count = try await ActivityLine.whileShown("Verifying \(place)") { _ in
       try await placeOptions.withEngine(for: .reading) { engine in
         try await engine.verify()
+        try await engine.refuseUnfinishedCopy()
         return try await engine.keyCount()
       }
     }

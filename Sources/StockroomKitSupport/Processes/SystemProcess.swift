@@ -172,7 +172,8 @@ private struct Outputs: Sendable {
       var signals = sigset_t()
       sigemptyset(&signals)
       posix_spawnattr_setsigmask(&attributes, &signals)
-      sigaddset(&signals, SIGPIPE)
+      // What this process ignores, another need not.
+      for number in [SIGPIPE, SIGINT, SIGTERM, SIGHUP] { sigaddset(&signals, number) }
       posix_spawnattr_setsigdefault(&attributes, &signals)
       // A tool may start the program as a process of its own; a kill of the one is meant for the other too.
       posix_spawnattr_setpgroup(&attributes, 0)

@@ -31,9 +31,9 @@ extension StorageEngine {
   ///     own moment, and ``ArchiveSummary/isOneMoment`` is false.
   ///   - progress: Called after each block of a megabyte, on a thread of the engine's, which waits for it.
   /// - Returns: What is in the archive.
-  /// - Throws: `StorageError` with code `unsupported` if there is something at the URL that is not to be replaced, or the engine cannot show one
-  ///   moment; `diskFull`, `permissionDenied`, `readOnly` or `io` if the file cannot be written; otherwise as `readAllEntries()`;
-  ///   `CancellationError`. Nothing is left then.
+  /// - Throws: `StorageError` with code `unsupported` if there is something at the URL that is not to be replaced, the engine cannot show one
+  ///   moment, or a copy to it has not been finished (see <doc:MovingData>); `diskFull`, `permissionDenied`, `readOnly` or `io` if the
+  ///   file cannot be written; otherwise as `readAllEntries()`; `CancellationError`. Nothing is left then.
   @discardableResult
   public func dump(
     to url: URL, replacing: Bool = false, requiringOneMoment: Bool = true,
@@ -60,6 +60,7 @@ extension StorageEngine {
     _ open: @escaping @Sendable (CancellationFlag) throws -> some ArchiveOutput
   ) async throws -> ArchiveSummary {
     let source = try EntrySource(self, requiringOneMoment: requiringOneMoment)
+    try await refuseUnfinishedCopy()
     return try await CancellationFlag.following { flag in
       try await dump(source, progress) { try open(flag) }
     }
@@ -78,7 +79,13 @@ extension StorageEngine {
         SharedWriter(
           try ArchiveWriter(isOneMoment: isOneMoment, progress: progress, write: { try output.append($0) }))
       }
-      try await source.forEachEntry { entry in try writer.withLock { try $0.append(entry) } }
+      try await source.forEachEntry { entry in
+        // A copy to the engine may have begun since.
+        if UnfinishedCopy.isMarker(entry.key) {
+          throw UnfinishedCopy.error(entry.key, in: "The engine")
+        }
+        try writer.withLock { try $0.append(entry) }
+      }
       try Task.checkCancellation()
       return try await thread.run {
         let summary = try writer.withLock { try $0.finish() }

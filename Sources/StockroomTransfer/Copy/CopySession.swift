@@ -8,11 +8,6 @@ import StockroomCore
 
 /// One copy under way: it compares source and target and does what makes them alike, again and again until they are.
 actor CopySession {
-  /// In a target that is not finished, there is an entry under this key.
-  private static let marker = CacheKey(verbatim: "stockroom: unfinished copy")
-  /// In a target whose times are its own, there is one under this key until a merge is finished that has written something. When it
-  /// was updated is when the merge wrote last. Its value says when it began to, and when merges wrote that were interrupted before.
-  private static let mergeMarker = CacheKey(verbatim: "stockroom: unfinished merge")
   /// How many entries go into one batch.
   private static let mostInBatch = 1_000
   /// How often source and target are compared at the end, and made alike in between.
@@ -50,16 +45,8 @@ actor CopySession {
 
   /// Throws unless the target is one to copy to, and marks it.
   func begin() async throws {
-    if try await source.keyExists(Self.marker) {
-      throw StorageError(.unsupported, "The source is itself a copy that has not been finished.")
-    }
-    if try await source.keyExists(Self.mergeMarker) {
-      throw StorageError(
-        .unsupported,
-        "A merge into the source has not been finished: merge again, or remove its entry \(Self.mergeMarker.value.debugDescription)."
-      )
-    }
-    let isUnfinished = try await target.keyExists(Self.marker)
+    try await source.refuseUnfinishedCopy(in: "The source")
+    let isUnfinished = try await target.keyExists(UnfinishedCopy.marker)
     if options.target == .merge {
       guard isUnfinished else { return try await beginMerge() }
       throw StorageError(.unsupported, "The target holds a copy that has not been finished.")
@@ -76,7 +63,7 @@ actor CopySession {
           ? "The target holds a copy that has not been finished, and is not to be resumed."
           : "The target is not empty: it has \(count) entries.")
     }
-    try await target.write(markerValue, key: Self.marker)
+    try await target.write(markerValue, key: UnfinishedCopy.marker)
   }
 
   private var markerValue: Data {
@@ -85,7 +72,8 @@ actor CopySession {
 
   /// Finds out what merges have written that were interrupted, by the clock of the target: it is not what was updated last.
   private func beginMerge() async throws {
-    guard !comparison.comparesTimes, let marker = try await target.readEntries(keys: [Self.mergeMarker]).first
+    guard !comparison.comparesTimes,
+      let marker = try await target.readEntries(keys: [UnfinishedCopy.mergeMarker]).first
     else { return }
     hasMergeMarker = true
     interrupted = InterruptedMerges(marker.data, updatedAt: marker.updatedAt)
@@ -95,17 +83,15 @@ actor CopySession {
   /// one: it says that nothing of this merge is written yet, until the next batch renews it.
   private func markMerge() async throws {
     guard options.target == .merge, !comparison.comparesTimes, mergeStart == nil else { return }
-    try await target.write(markerValue, key: Self.mergeMarker)
+    try await target.write(markerValue, key: UnfinishedCopy.mergeMarker)
     hasMergeMarker = true
-    mergeStart = try await target.updatedAt(key: Self.mergeMarker).map { Timestamp($0) }
+    mergeStart = try await target.updatedAt(key: UnfinishedCopy.mergeMarker).map { Timestamp($0) }
   }
 
   /// What says in the target that it is not finished; nil if nothing needs to.
   private var currentMarker: CacheKey? {
-    options.target == .merge ? hasMergeMarker ? Self.mergeMarker : nil : Self.marker
+    options.target == .merge ? hasMergeMarker ? UnfinishedCopy.mergeMarker : nil : UnfinishedCopy.marker
   }
-
-  private static func isMarker(_ key: CacheKey) -> Bool { key == marker || key == mergeMarker }
 
   /// Makes the target like the source, as it is now.
   func copyEverything() async throws { try await perform(compare().plan) }
@@ -113,7 +99,7 @@ actor CopySession {
   /// Does so with some entries.
   func copy(_ keys: Set<CacheKey>) async throws {
     // That of another copy, to the source, is no entry.
-    let keys = Array(keys.filter { !Self.isMarker($0) })
+    let keys = Array(keys.filter { !UnfinishedCopy.isMarker($0) })
     let source = try await EntryListing(of: keys, in: source, batchSize: options.batchSize)
     let target = try await EntryListing(of: keys, in: target, batchSize: options.batchSize)
     if options.target == .merge {
@@ -195,7 +181,7 @@ actor CopySession {
   }
 
   private func list(_ engine: any StorageEngine, _ phase: CopyProgress.Phase) async throws -> EntryListing {
-    let keys = try await engine.allKeys().filter { !Self.isMarker($0) }
+    let keys = try await engine.allKeys().filter { !UnfinishedCopy.isMarker($0) }
     return try await EntryListing(of: keys, in: engine, batchSize: options.batchSize) {
       [progress] entries, bytes in
       progress(CopyProgress(phase: phase, entries: entries, bytes: bytes, totalEntries: keys.count))

@@ -119,6 +119,18 @@ import Testing
     }
   }
 
+  @Test("A compressed value may be larger than what a program compresses unless it says otherwise")
+  func largeCompressedValue() async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace("files", in: directory)
+      let file = try zeros(257 << 20, in: directory)
+      try await place.run("put", "--create", "k", "--file", file.path, "--layer", "compressed")
+      #expect(
+        try await place.run("verify", "--layer", "compressed").standardOutput
+          == "\(place.url): no corruption found in 1 entries\n")
+    }
+  }
+
   @Test("A value of an expiring place lives for as long as is said")
   func expiring() async throws {
     try await withTemporaryDirectory { directory in

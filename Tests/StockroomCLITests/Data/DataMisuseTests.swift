@@ -32,6 +32,8 @@ import Testing
       (["count", "sqlite:x", "--names-key-file", "nonsense"], "takes the name of a key and its file"),
       (["count", "sqlite:x", "postgresql://u:secret@h/d"], "Unexpected argument 'postgresql://h/d"),
       (["count", "sqlite:x", "--format=postgresql://u:secret@h/d"], "is invalid for '--format <format>'"),
+      (["count", "sqlite:x", "host=h password = 'a secret'"], "Unexpected argument 'host=h password = ***"),
+      (["count", "sqlite:x", #"password=a\ secret"#], "Unexpected argument 'password=***"),
     ])
   func wrongUsage(arguments: [String], message: String) async throws {
     try await withTemporaryDirectory { directory in

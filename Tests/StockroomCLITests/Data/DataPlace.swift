@@ -56,6 +56,16 @@ struct DataPlace: Sendable, CustomTestStringConvertible {
   }
 }
 
+/// Makes a file with so many zeros, which takes no room.
+func zeros(_ count: UInt64, in directory: URL) throws -> URL {
+  let url = directory.appending(path: "zeros")
+  try Data().write(to: url)
+  let file = try FileHandle(forWritingTo: url)
+  try file.truncate(atOffset: count)
+  try file.close()
+  return url
+}
+
 /// The objects in lines of JSON.
 func objects(_ output: CommandLineTool.Output) throws -> [[String: any Sendable]] {
   try output.lines.map {

@@ -21,6 +21,32 @@ import Testing
     }
   }
 
+  @Test("A path that begins with a tilde and a name is in the current directory, in every option")
+  func tilde() async throws {
+    try await withTemporaryDirectory { directory in
+      func run(_ arguments: String...) async throws {
+        let output = try await CommandLineTool.run(arguments, by: "cd '\(directory.path)' && \"$@\"")
+        #expect(output.status == 0, "\(arguments): \(output.standardError)")
+      }
+      for engine in DataPlace.engines {
+        try await run("put", "\(engine):~\(engine)", "--create", "k", "--value", "1")
+        try await run("get", "\(engine):~\(engine)", "k")
+      }
+      try await run("put", "sqlite:~file.sqlite3", "--create", "k", "--value", "1")
+      try await run("dump", "lmdb:~lmdb", "--to", "~archive")
+      try await run("restore", "~archive", "--to", "lmdb:~restored")
+      try await run("backup", "lmdb:~lmdb", "--to", "~backup")
+      try await run("put", "lmdb:~lmdb", "archive", "--file", "~archive")
+      try await run(
+        "bench", "--engine", "memory", "--entries", "10", "--repetitions", "1", "--workload", "count",
+        "--directory", "~scratch", "--html", "~page.html")
+      let made =
+        DataPlace.engines + ["file.sqlite3", "archive", "restored", "backup", "scratch", "page.html"]
+      let there = Set(try contents(of: directory))
+      #expect(there.isSuperset(of: made.map { "~" + $0 }), "\(there)")
+    }
+  }
+
   @Test(
     "An SQLite place is a directory or a file",
     arguments: [
@@ -61,6 +87,22 @@ import Testing
     #expect(url.namespace == namespace)
     #expect(url.description == shown)
   }
+
+  @Test(
+    "A connection to PostgreSQL is repeated without its passwords, in both forms that libpq takes",
+    arguments: [
+      ("postgresql://u:secret@h/d?password=secret&a=b", "postgresql://u:***@h/d?password=***&a=b"),
+      (
+        "--postgresql=postgres://u:a:secret?@h?sslpassword=secret&pass%77ord=secret",
+        "--postgresql=postgresql://u:***@h?sslpassword=***&pass%77ord=***"
+      ),
+      ("postgresql://u:a@secret@h/d", "postgresql:***"), ("postgresql://u@h/d", "postgresql://u@h/d"),
+      ("host=h password=secret user=u", "host=h password=*** user=u"),
+      (#"password = 'a \' secret' host=h"#, "password = *** host=h"),
+      (#"password=a\ secret host=h"#, "password=*** host=h"), ("password\n=\n'a secret", "password\n=\n***"),
+      ("sqlite:password", "sqlite:password"),
+    ])
+  func passwords(argument: String, shown: String) { #expect(argument.hidingPasswords == shown) }
 
   @Test(
     "Wrong places say what is wrong, and never show a password",

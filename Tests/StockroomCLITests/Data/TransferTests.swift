@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCSQLite
 import StockroomCore
+import TestFixtures
 import Testing
 
 @Suite("Commands that bring data from one place to another") struct TransferTests {
@@ -101,6 +102,47 @@ import Testing
       #expect(pipe.standardOutput == "\(piped.url): 3 entries restored\n")
       #expect(pipe.standardError == "")
       try await expect(piped, entries)
+    }
+  }
+
+  @Test(
+    "A value that was dumped is restored whatever its size",
+    .enabled(if: TestRun.isExhaustive, "This takes several gigabytes of memory."))
+  func largeValue() async throws {
+    try await withTemporaryDirectory { directory in
+      let (place, restored) = (
+        DataPlace("files", in: directory), DataPlace("files", in: directory, named: "restored")
+      )
+      let (file, archive) = (try zeros(1 << 30 + 1, in: directory), directory.appending(path: "archive").path)
+      try await place.run("put", "--create", "k", "--file", file.path, "--layer", "compressed")
+      try await place.run("dump", "--to", archive, "--layer", "compressed")
+      let output = try await CommandLineTool.run(
+        "restore", archive, "--to", restored.url, "--to-layer", "compressed")
+      #expect(output.standardError == "")
+      try await restored.run("verify", "--layer", "compressed")
+    }
+  }
+
+  @Test("The target of a copy that is not finished is neither dumped nor backed up, and verify says why")
+  func unfinishedCopy() async throws {
+    try await withTemporaryDirectory { directory in
+      let (place, marker) = (DataPlace("sqlite", in: directory), "stockroom: unfinished copy")
+      // As an interrupted copy leaves it.
+      try await place.run("put", "--create", marker, "--value", "")
+      for arguments in [
+        ["dump", "--to", directory.path + "/archive"], ["backup", "--to", directory.path + "/backup"],
+        ["verify"],
+      ] {
+        let output = try await CommandLineTool.run([arguments[0], place.url] + arguments.dropFirst())
+        #expect(output.status == 1)
+        #expect(
+          output.standardError.hasPrefix(
+            "stockroom: \(place.url): unsupported: The engine has only a part of the entries, "))
+        #expect(output.standardError.contains("\"\(marker)\""))
+      }
+      #expect(try contents(of: directory) == ["place"])
+      try await place.run("remove", marker)
+      try await place.run("verify")
     }
   }
 

@@ -48,6 +48,23 @@ import Testing
     }
   }
 
+  @Test("Signals that are ignored from the start do not end it")
+  func ignoredSignals() async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace("sqlite", in: directory)
+      try await place.run("put", "--create", "before", "--value", "1")
+      let process = try LineProcess([
+        "/bin/sh", "-c", #"trap '' INT HUP; exec "$@""#, "sh", CommandLineTool.url.path, "watch", place.url,
+      ])
+      #expect(try await line(process) == "everything")
+      for signal in [SIGINT, SIGHUP] { #expect(kill(process.identifier, signal) == 0) }
+      try await place.run("put", "after", "--value", "1")
+      #expect(try await line(process) == "key after")
+      #expect(kill(process.identifier, SIGTERM) == 0)
+      #expect(await process.waitUntilEnd() == .exited(status: 0))
+    }
+  }
+
   @Test("A closed pipe ends it without another change, and quietly")
   func closedPipe() async throws {
     try await withTemporaryDirectory { directory in

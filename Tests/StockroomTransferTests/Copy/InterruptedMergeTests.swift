@@ -4,6 +4,7 @@ import StockroomLayers
 import StockroomMemory
 import StockroomTestSupport
 import StockroomTransfer
+import TestFixtures
 import Testing
 
 /// Merges into engines that cannot store the times of others, whose clock is ahead of that of the source: by the times alone, everything
@@ -147,7 +148,7 @@ struct InterruptedMergeTests {
   }
 
   @Test(
-    "A place into which a merge is unfinished is no source, and the error names the entry that says so",
+    "A place into which a merge is unfinished is no source and is not dumped; the error names its marker",
     arguments: CopyTarget.allCases)
   func unfinishedSource(policy: CopyTarget) async throws {
     try await write("old", keys[...], to: source)
@@ -160,6 +161,9 @@ struct InterruptedMergeTests {
     #expect(error?.code == .unsupported)
     #expect(error?.message.contains("\"\(Self.marker.value)\"") == true)
     #expect(try await another.keyCount() == 0)
+    let place = try TemporaryDirectory()
+    let refusal = await expectError(.unsupported) { try await target.dump(to: place.appending("archive")) }
+    #expect(refusal?.message.contains("\"\(Self.marker.value)\"") == true)
     try await target.remove(key: Self.marker)
     #expect(try await target.copy(to: another, options: options).written == 2)
   }

@@ -145,6 +145,29 @@ struct ResumingTests {
     #expect(try await new.readAllEntries() == before)
   }
 
+  @Test("The target of an unfinished copy is not dumped, and that of a finished one is")
+  func dumped() async throws {
+    let place = try TemporaryDirectory()
+    let archive = place.appending("archive")
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    try await fill(old, hostileKeys(100))
+    try await begin(copying: old, to: new, entries: 50)
+    await expectError(.unsupported) { try await new.dump(to: archive) }
+    #expect(try names(in: place.url).isEmpty)
+    try await old.copy(to: new)
+    #expect(try await new.dump(to: archive).entryCount == 100)
+  }
+
+  @Test("A copy that begins after a dump has looked for one is not dumped either")
+  func dumpedMeanwhile() async throws {
+    let place = try TemporaryDirectory()
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    try await fill(old, hostileKeys(100))
+    let late = BegunWhenRead(base: new) { try await begin(copying: old, to: new, entries: 50) }
+    await expectError(.unsupported) { try await late.dump(to: place.appending("archive")) }
+    #expect(try names(in: place.url).isEmpty)
+  }
+
   /// Copies until so many entries are in the target.
   private func begin(
     copying source: MemoryStorageEngine, to target: any StorageEngine, entries count: Int
@@ -201,6 +224,16 @@ struct ResumingTests {
     time.withLock { $0 = 100 }
     #expect(try await new.keyCount() > 0)
     await #expect(throws: StorageError.self) { try await new.copy(to: MemoryStorageEngine()) }
+  }
+}
+
+/// An engine in which something is done before all entries are read.
+private struct BegunWhenRead: StorageLayer {
+  let base: MemoryStorageEngine
+  let begin: @Sendable () async throws -> Void
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await begin()
+    return try await base.readAllEntries()
   }
 }
 

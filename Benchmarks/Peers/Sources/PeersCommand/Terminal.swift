@@ -3,15 +3,16 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Cancels the work at SIGINT and SIGTERM, so that it removes its files, and then exits with the status of the signal. A
-/// second signal ends the process at once.
+/// Cancels the work at SIGINT, SIGTERM and SIGHUP, so that it removes its files, and then exits with the status of the signal. A
+/// second signal ends the process at once. A signal that is ignored from the start stays ignored.
 func untilInterrupted<Result: Sendable>(
   _ work: @escaping @Sendable () async throws -> Result
 ) async throws -> Result {
   let received = Mutex<Int32?>(nil)
   let task = Task { try await work() }
-  let sources = [SIGINT, SIGTERM].map { number in
-    signal(number, SIG_IGN)
+  let sources = [SIGINT, SIGTERM, SIGHUP].compactMap { number -> (any DispatchSourceSignal)? in
+    let earlier = signal(number, SIG_IGN)
+    if unsafeBitCast(earlier, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) { return nil }
     let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
     source.setEventHandler {
       if received.withLock({ $0 }) != nil { _exit(128 + number) }
