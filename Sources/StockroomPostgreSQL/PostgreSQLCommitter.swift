@@ -31,9 +31,10 @@ final class PostgreSQLCommitter: Sendable {
   private let hub: ChangeHub
   /// Names the row, and the changes that are announced.
   let writer = UUID()
-  /// Used on the writing thread only.
+  /// Used on the writing thread only, but for ``close()``.
   private let state = MutexProtected(State())
   private let unknownEpochs = MutexProtected<Set<Int64>>([])
+  private let isRunningBodies = MutexProtected(false)
 
   /// How often a commit is tried that others are in the way of.
   private static let maximumAttempts = 12
@@ -99,8 +100,7 @@ final class PostgreSQLCommitter: Sendable {
           if !writes.contains(where: \.call.isWanted) { throw CancellationError() }
         }
         if isOpen { try begin(on: connection, until: deadline) }
-        let wanted = writes.filter(\.call.isWanted)
-        guard let group = try prepare(wanted.map(\.request), isOpen: isOpen, on: connection) else { return }
+        guard let (wanted, group) = try prepare(writes, isOpen: isOpen, on: connection) else { return }
         // All of them or none: each body has seen what those before it come to.
         let begun = wanted.filter { $0.call.begin() }
         guard !begun.isEmpty, begun.count == wanted.count else {
@@ -158,16 +158,21 @@ final class PostgreSQLCommitter: Sendable {
     }
   }
 
-  /// What the requests come to, which remains to be committed. Runs the bodies of transactions.
+  /// Those writes that somebody waits for, and what they come to, which remains to be committed. Runs the bodies of transactions.
   ///
   /// - Returns: Nil if there is nothing to commit, since the body of a transaction could not read, and has the error.
   private func prepare(
-    _ requests: [WriteRequest], isOpen: Bool, on connection: PostgreSQLConnection
-  ) throws -> Group? {
-    guard isOpen else { return Group(requests, requests.compactMap(\.knownOperations)) }
+    _ writes: [PostgreSQLWrite], isOpen: Bool, on connection: PostgreSQLConnection
+  ) throws -> (wanted: [PostgreSQLWrite], group: Group)? {
+    // Before it is asked who waits, so that no body begins unseen once nobody does.
+    isRunningBodies.withLock { $0 = isOpen }
+    defer { isRunningBodies.withLock { $0 = false } }
+    let wanted = writes.filter(\.call.isWanted)
+    let requests = wanted.map(\.request)
+    guard isOpen else { return (wanted, Group(requests, requests.compactMap(\.knownOperations))) }
     let reader = PostgreSQLEntryReader(connection, waiting: limit / 4)
     let group = Group(requests, requests.operations(reading: reader, PostgreSQLStorageEngine.valueLimit))
-    guard let failure = reader.failure else { return group }
+    guard let failure = reader.failure else { return (wanted, group) }
     drop()
     // Nobody waits any more.
     if failure is CancellationError { throw failure }
@@ -176,6 +181,9 @@ final class PostgreSQLCommitter: Sendable {
     guard group.batch.isEmpty else { throw failure }
     return nil
   }
+
+  /// Whether the bodies of transactions run, each for as long as it likes, even if nobody waits for it any more.
+  var runsBodies: Bool { isRunningBodies.withLock { $0 } }
 
   /// - Parameter isOpen: Whether the transaction has been begun.
   private func commit(
@@ -296,6 +304,7 @@ final class PostgreSQLCommitter: Sendable {
     _ = try? connection.run([.init(.forget, writer.parameter)], until: .now + .seconds(1))
   }
 
+  /// Lets go of the connection, which ends at once unless the writing thread is still using it.
   func close() { drop() }
 }
 

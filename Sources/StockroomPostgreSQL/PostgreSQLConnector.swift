@@ -87,9 +87,12 @@ final class PostgreSQLConnector: Sendable {
     throw StorageError.postgreSQL(failure, "Connecting to \(address) failed")
   }
 
-  /// The hosts to try: those of the connection string, or else those of its service or of the environment. Reads files.
+  /// The hosts to try: those of the connection string, or, if it has no more than a port, those of its service or of the
+  /// environment. Reads files.
   private func hosts() -> [PostgreSQLAddress.Host] {
-    guard !address.namesHosts, let host = address.hosts.first else { return address.hosts }
+    guard !address.namesHosts, address.hosts.count == 1, let host = address.hosts.first else {
+      return address.hosts
+    }
     var parameters = address.parameters(for: host, at: nil)
     // libpq refuses this once it has found out everything else, and connects to nobody.
     parameters.append((keyword: "target_session_attrs", value: "none"))

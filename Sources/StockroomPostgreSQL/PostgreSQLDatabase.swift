@@ -78,7 +78,7 @@ final class PostgreSQLDatabase: Sendable {
     }
   }
 
-  /// Waits for threads, each for a moment.
+  /// Waits for threads, each for a moment, but for none that runs the body of a transaction.
   private func release() {
     listener.close()
     readers.close()

@@ -25,6 +25,8 @@ struct PostgreSQLSettings: Sendable {
       ("idle_in_transaction_session_timeout", "60000"),
       ("tcp_keepalives_idle", "20"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "4"),
       ("tcp_user_timeout", "40000"),
+      // A session that waits for a lock looks whether anybody is still there: see ``PostgreSQLStatement/settings``.
+      ("client_connection_check_interval", "1000"),
       // The plans do not depend on the parameters, nor on how small the table was when they were made.
       ("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("enable_bitmapscan", "off"),
       ("jit", "off"), ("client_min_messages", "warning"),

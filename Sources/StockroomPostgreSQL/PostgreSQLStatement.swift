@@ -56,9 +56,13 @@ struct PostgreSQLStatements: Sendable {
 
     return switch statement {
     case .settings, .localSettings:
+      // Servers before version 14 do not know `client_connection_check_interval`, and some systems refuse it.
       """
       SELECT set_config(convert_from(name, 'UTF8'), convert_from(value, 'UTF8'), \(statement == .localSettings))
       FROM unnest($1::bytea[], $2::bytea[]) AS setting(name, value)
+      WHERE convert_from(name, 'UTF8') <> 'client_connection_check_interval'
+        OR current_setting('server_version_num')::integer >= CASE
+          WHEN version() ~ 'linux' THEN 140000 WHEN version() ~ 'darwin|freebsd' THEN 150000 END
       """
     case .allowSequentialScans: "SELECT set_config('enable_seqscan', 'on', true)"
     case .beginWriting: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"

@@ -66,8 +66,8 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///     subscribes, and the rest read. Fewer than 3 count as 3.
   ///   - timeLimit: When a call gives up.
   ///   - isPooled: Whether there is a pooler in between that gives each transaction another session of the server, as
-  ///     pgbouncer does with `pool_mode = transaction`. Nothing is prepared then, each transaction takes one more statement, and
-  ///     there is no change feed.
+  ///     pgbouncer does with `pool_mode = transaction`. Nothing is prepared then, each read takes one more statement and
+  ///     each write three, and there is no change feed.
   ///   - access: Whether the engine may write. One that only reads makes no tables, and has neither transactions nor a change feed.
   ///     It takes a role with `USAGE` on the schema and `SELECT` on its table `entries`, and a standby will do, which may be behind. Of several
   ///     hosts it uses the first that answers.

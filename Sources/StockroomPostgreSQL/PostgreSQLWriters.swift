@@ -64,10 +64,11 @@ final class PostgreSQLWriters: Sendable {
     try await thread.runCancellably(work)
   }
 
-  /// Ends the thread, and what it does: nobody waits for a write any more.
+  /// Ends the thread, and what it does: nobody waits for a write any more. The body of a transaction that was cancelled is
+  /// not waited for: the thread, and the connection with it, ends by itself once the body has returned (rule T5).
   func close() {
     state.withLock { $0.isStopped = true }
-    thread.stop()
+    if committer.runsBodies { thread.stopWithoutWaiting() } else { thread.stop() }
   }
 
   // MARK: On the thread

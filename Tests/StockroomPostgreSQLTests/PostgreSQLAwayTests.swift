@@ -90,12 +90,19 @@ struct PostgreSQLAwayTests {
       #expect(try transaction.read(key: key(0)) == value(0))
       hasBegun.finish()
       isWaiting.wait()
+      // The body may run again.
+      isWaiting.signal()
       try transaction.remove(key: key(0))
       try transaction.write(value(1), key: key(0))
     }
     for await _ in beginning {}
     async let removal: Void = remover.remove(key: key(0))
-    try await PostgreSQLServer.shared.waitForLock(of: name)
+    do {
+      try await PostgreSQLServer.shared.waitForLock(of: name)
+    } catch {
+      isWaiting.signal()
+      throw error
+    }
     isWaiting.signal()
     try await transaction
     try await removal

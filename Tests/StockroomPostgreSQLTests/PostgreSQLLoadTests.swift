@@ -103,7 +103,7 @@ struct PostgreSQLLoadTests {
   }
 
   @Test(
-    "A cancelled read ends while its rows still arrive, and close() leaves no connection behind (rule O4)"
+    "A cancelled read ends its connection while rows still arrive, which close() need not do (rule O4)"
   )
   func cancelledRead() async throws {
     let namespace = newNamespace()
@@ -111,24 +111,25 @@ struct PostgreSQLLoadTests {
     try await server.start()
     let engine = try await PostgreSQLStorageEngine(
       server.connection + " application_name=\(namespace)", namespace: namespace, timeLimit: .seconds(300))
-    // Ten seconds of rows, of which each comes soon after the one before.
+    // More than a minute of rows. They are so large that the server sends 16 at a time, which keep nobody waiting for long.
     try await server.execute(
       """
       ALTER TABLE "\(namespace)".entries RENAME TO stored;
       CREATE FUNCTION "\(namespace)".slow() RETURNS bytea LANGUAGE plpgsql AS
-        'BEGIN PERFORM pg_sleep(0.01); RETURN convert_to(repeat(''v'', 8192), ''UTF8''); END';
+        'BEGIN PERFORM pg_sleep(0.001); RETURN convert_to(repeat(''v'', 8192), ''UTF8''); END';
       CREATE VIEW "\(namespace)".entries AS
         SELECT number AS sequence, number AS created, number AS updated,
           convert_to(number::text, 'UTF8') AS key, "\(namespace)".slow() AS value
-        FROM generate_series(1::bigint, 1000::bigint) AS number
+        FROM generate_series(1::bigint, 100000::bigint) AS number
       """)
     let read = Task { try await engine.readAllEntries() }
     let sessions = "SELECT FROM pg_stat_activity WHERE application_name = '\(namespace)'"
-    try await server.wait(until: "EXISTS (\(sessions) AND state = 'active' AND query LIKE 'FETCH%')")
+    // Behind the first 512 rows, which the server makes in silence.
+    try await server.wait(until: "EXISTS (\(sessions) AND query LIKE 'FETCH FORWARD 16 %')")
     read.cancel()
     await #expect(throws: CancellationError.self) { try await read.value }
-    try await engine.close()
     try await server.wait(until: "NOT EXISTS (\(sessions))")
+    try await engine.close()
     // The engine is still there.
     let error = await #expect(throws: StorageError.self) { try await engine.keyCount() }
     #expect(error?.code == .closed)

@@ -19,6 +19,8 @@ struct PostgreSQLTransactionTests {
       #expect(try transaction.read(key: key(0)) == value(0))
       hasBegun.finish()
       isWaiting.wait()
+      // The body may run again.
+      isWaiting.signal()
       try transaction.write(value(1), key: key(1))
     }
     for await _ in beginning {}
@@ -54,6 +56,63 @@ struct PostgreSQLTransactionTests {
     #expect(try await engine.allKeys().sorted() == [key(0), key(1), key(3)])
     try await engine.close()
     try await other.close()
+  }
+
+  @Test("Transactions that are cancelled while they wait leave no sessions of the server behind (rule N6)")
+  func cancelledOften() async throws {
+    let name = newNamespace()
+    let server = PostgreSQLServer.shared
+    let engine = try await newEngine(name)
+    let other = try await PostgreSQLStorageEngine(
+      server.connection + " application_name=\(name)", namespace: name, timeLimit: .seconds(300))
+    try await engine.write(value(0), key: key(0))
+    try await whileTransactionIsOpen(of: engine) {
+      for number in 2...4 {
+        let cancelled = Task {
+          try await other.withTransaction { try $0.write(value(number), key: key(number)) }
+        }
+        try await server.waitForLock(of: name)
+        cancelled.cancel()
+        await #expect(throws: CancellationError.self) { try await cancelled.value }
+        try await server.wait(
+          until: """
+            NOT EXISTS (
+              SELECT FROM pg_stat_activity WHERE application_name = '\(name)' AND wait_event_type = 'Lock')
+            """)
+      }
+    }
+    #expect(try await engine.allKeys().sorted() == [key(0), key(1)])
+    try await engine.close()
+    try await other.close()
+  }
+
+  @Test("An engine can be dropped while the body of a cancelled transaction still runs (rules C5, T5)")
+  func droppedDuringBody() async throws {
+    let isDropped = DispatchSemaphore(value: 0)
+    let (outcomes, hasEnded) = AsyncStream.makeStream(of: Bool.self)
+    try await cancelTransaction {
+      // Longer only if whoever drops the engine waits for this body.
+      hasEnded.yield(isDropped.wait(timeout: .now() + 30) == .success)
+      isDropped.signal()
+    }
+    isDropped.signal()
+    var iterator = outcomes.makeAsyncIterator()
+    #expect(await iterator.next() == true)
+  }
+
+  /// Returns once a transaction has been cancelled of which the body still runs, and its engine has been dropped.
+  private func cancelTransaction(while body: @escaping @Sendable () -> Void) async throws {
+    let engine = try await newEngine(newNamespace())
+    let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
+    let transaction = Task {
+      try await engine.withTransaction { _ in
+        hasBegun.finish()
+        body()
+      }
+    }
+    for await _ in beginning {}
+    transaction.cancel()
+    await #expect(throws: CancellationError.self) { try await transaction.value }
   }
 
   @Test(
@@ -104,7 +163,7 @@ struct PostgreSQLTransactionTests {
   )
   func corruptedKey() async throws {
     let name = newNamespace()
-    let engine = try await newEngine(name, timeLimit: .seconds(20))
+    let engine = try await newEngine(name, timeLimit: .seconds(120))
     try await engine.write(value(1), key: key(1))
     try await PostgreSQLServer.shared.execute(
       "INSERT INTO \"\(name)\".entries VALUES (99, 0, 0, '\\xff', '')")
@@ -146,20 +205,20 @@ struct PostgreSQLTransactionTests {
   @Test("A scan in a transaction takes as long as it needs, as long as each answer comes in time")
   func longScan() async throws {
     let name = newNamespace()
-    let engine = try await newEngine(name, timeLimit: .seconds(12))
+    let engine = try await newEngine(name, timeLimit: .seconds(40))
     // Reading all values takes longer than a quarter of that.
     try await PostgreSQLServer.shared.execute(
       """
       ALTER TABLE "\(name)".entries RENAME TO stored;
       INSERT INTO "\(name)".stored
         SELECT number, 0, 0, convert_to('key-' || number, 'UTF8'), ''::bytea
-        FROM generate_series(1, 640) AS number;
+        FROM generate_series(1, 2000) AS number;
       CREATE FUNCTION "\(name)".slow(value bytea) RETURNS bytea STABLE LANGUAGE plpgsql AS
         'BEGIN PERFORM pg_sleep(0.006); RETURN value; END';
       CREATE VIEW "\(name)".entries AS
         SELECT sequence, created, updated, key, "\(name)".slow(value) AS value FROM "\(name)".stored
       """)
-    #expect(try await engine.withTransaction { try $0.scan(.all, limit: nil).count } == 640)
+    #expect(try await engine.withTransaction { try $0.scan(.all, limit: nil).count } == 2_000)
     try await engine.close()
   }
 }

@@ -15,16 +15,18 @@ func newEngine(_ namespace: String, timeLimit: Duration = .seconds(300)) async t
 }
 
 extension PostgreSQLServer {
-  /// Returns once the condition holds, and throws if it does not within a minute.
+  /// Returns once the condition holds, and throws if it does not within half a minute.
   func wait(until condition: String) async throws {
     try await execute(
       """
-      DO $$ BEGIN
-        FOR attempt IN 1..60000 LOOP
+      DO $$ DECLARE
+        last_moment CONSTANT timestamptz := clock_timestamp() + interval '30 seconds';
+      BEGIN
+        LOOP
           EXIT WHEN \(condition);
+          ASSERT clock_timestamp() < last_moment, 'the condition does not hold';
           PERFORM pg_sleep(0.001), pg_stat_clear_snapshot();
         END LOOP;
-        ASSERT \(condition);
       END $$
       """)
   }

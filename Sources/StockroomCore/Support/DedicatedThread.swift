@@ -10,11 +10,11 @@ import Synchronization
 
 /// One thread of an engine's own, which does jobs in order and may wait for a disk (rule C5).
 ///
-/// The thread starts with the first job, so that an engine which only reads has none. ``stop()`` must be called
-/// before the last reference is dropped.
+/// The thread starts with the first job, so that an engine which only reads has none. ``stop()`` or
+/// ``stopWithoutWaiting()`` must be called before the last reference is dropped.
 package final class DedicatedThread: @unchecked Sendable {
   // Safe to share: `jobs`, `isStopping` and `thread` are touched only with `mutex` locked, except that
-  // `thread` is joined once, by the one caller of stop() that took it out.
+  // `thread` is joined or detached once, by the one caller that took it out.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
   private var jobs: [() -> Void] = []
@@ -53,20 +53,28 @@ package final class DedicatedThread: @unchecked Sendable {
 
   /// Does the jobs that are waiting, then ends the thread. Returns when it has ended.
   package func stop() {
-    pthread_mutex_lock(mutex)
-    isStopping = true
-    isWanted.store(true, ordering: .relaxed)
-    let thread = thread.take()
-    pthread_cond_signal(condition)
-    pthread_mutex_unlock(mutex)
-
-    guard let thread else { return }
+    guard let thread = takeThread() else { return }
     if pthread_equal(thread, pthread_self()) != 0 {
       // A job dropped the last reference to its engine. The thread ends by itself after this job.
       pthread_detach(thread)
     } else {
       pthread_join(thread, nil)
     }
+  }
+
+  /// As ``stop()``, but returns at once, for a job that may take as long as it likes. The thread ends by itself.
+  package func stopWithoutWaiting() {
+    if let thread = takeThread() { pthread_detach(thread) }
+  }
+
+  /// Lets no more jobs come. Returns the thread if it has been started, and nobody else has it.
+  private func takeThread() -> pthread_t? {
+    pthread_mutex_lock(mutex)
+    defer { pthread_mutex_unlock(mutex) }
+    isStopping = true
+    isWanted.store(true, ordering: .relaxed)
+    pthread_cond_signal(condition)
+    return thread.take()
   }
 
   private func start() throws -> pthread_t {
