@@ -10,9 +10,23 @@ extension DiskConnection {
   ///
   /// Requests of one operation need no journal, since renaming and removing a file is atomic; they share the
   /// syncs. If there is any other, the whole group is one transaction.
+  ///
+  /// - Throws: `StorageError`; ``AfterCommitError`` if what fails comes after the changes, such as that the place is found
+  ///   replaced only then (rule C6).
   func commit(_ requests: [DiskRequest]) throws {
     let pending = requests.filter { !$0.isDone.load(ordering: .relaxed) }
     guard !pending.isEmpty else { return }
+    var isCommitted = false
+    do {
+      try commit(pending, noting: &isCommitted)
+    } catch let error where isCommitted {
+      // Trying the requests again would do them twice.
+      throw AfterCommitError(error)
+    }
+  }
+
+  /// - Parameter isCommitted: Becomes true once all of the changes have been made.
+  private func commit(_ pending: [DiskRequest], noting isCommitted: inout Bool) throws {
     try withLock {
       let operations = pending.map(\.request).operations(reading: DiskEntryReader(connection: self), nil)
       if operations.allSatisfy(\.isEmpty) { return }
@@ -24,7 +38,12 @@ extension DiskConnection {
       let announcement = feed.announce(pending.map(\.request), operations) { try state.commitNumber() + 1 }
       // Also if it fails: some of the requests may have been done then, and are not tried again.
       defer { feed.publish(announcement) }
-      try index.update(of: self, with: { try commit.run() }, changes: commit.indexChanges)
+      try index.update(
+        of: self,
+        with: {
+          try commit.run()
+          isCommitted = true
+        }, changes: commit.indexChanges)
     }
   }
 
@@ -185,8 +204,9 @@ private struct Commit {
     if connection.durability == .full {
       try connection.expectingSuccess { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
     }
-    // Requests that have been acknowledged are not tried again.
-    try connection.checkPlace()
+    // What no opening will find is not acknowledged (rule C6), and what has been done is not tried again. Those of the group that
+    // have failed get this error, too.
+    try AfterCommitError.marking { try connection.checkPlace() }
     for step in done {
       for request in step.change.requests { request.isDone.store(true, ordering: .relaxed) }
     }

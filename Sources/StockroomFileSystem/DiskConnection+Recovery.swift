@@ -157,7 +157,8 @@ extension DiskConnection {
   }
 
   /// Whether an engine has created the entry since the transaction. One that another program has put there, out of another
-  /// engine's directory, may have a number that has not been given out here yet.
+  /// engine's directory, may have a number that has not been given out here yet. Such an entry keeps its number when an engine here
+  /// overwrites it, so that not even this write is spared by a batch that reappears in the journal after the machine died.
   private func isLater(_ name: FileName, _ transaction: Transaction) throws -> Bool {
     guard let sequence = try recordedSequence(of: name), sequence > transaction.boundary else { return false }
     return try sequence <= state.read().reservedSequence

@@ -68,7 +68,9 @@ final class LevelDBConnection: Sendable {
   func read<Value>(
     _ check: Check, on thread: DedicatedThread, _ body: (LevelDBHandle) async throws -> Value
   ) async throws -> Value {
-    let reopen: () async throws -> Void = { try await thread.run { [self] in try self.reopen() } }
+    let reopen: (Int) async throws -> Void = { failures in
+      try await thread.run { [self] in try self.reopen(after: failures) }
+    }
     return try await handleLock.withHandle(reopening: reopen) { handle in
       switch check {
       case .fewKeys: try monitor.checkForFewKeys(handle)
@@ -250,13 +252,20 @@ extension LevelDBConnection {
   /// Opens the database that is not open because mending it has failed: what kept it from being opened may have gone. Does
   /// nothing if it is open.
   ///
-  /// - Throws: what keeps it from being opened now.
-  private func reopen() throws {
+  /// - Parameter failures: What ``LevelDBHandleLock/failures`` was when the caller found that the database is not open. If an
+  ///   attempt has failed since, no other is made.
+  /// - Throws: what keeps it from being opened.
+  private func reopen(after failures: Int) throws {
     try state.withLock { state in
       guard case .failure(let failure) = handleLock.current else { return }
-      if state.isClosed { throw failure }
-      try monitor.check(nil)
-      try mend(&state)
+      if state.isClosed || handleLock.failures != failures { throw failure }
+      do {
+        try monitor.check(nil)
+        try mend(&state)
+      } catch {
+        handleLock.noteFailure(error)
+        throw error
+      }
     }
   }
 
@@ -270,18 +279,18 @@ extension LevelDBConnection {
       try $0 + (files.size(of: $1) ?? 0)
     }
     try files.reserve(needed)
+    let expected = state.metadata
     try handleLock.exchange {
       monitor.expectNewManifest()
       let handle = try LevelDBHandle(paths, writeBufferSize: writeBufferSize, durability: durability)
       try monitor.begin()
+      // Before anybody reads from it: what has lost batches is closed again (rule F2).
+      guard try Self.readMetadata(handle, isNew: expected == LevelDBMetadata()) == expected else {
+        throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its last batches.")
+      }
       return handle
     }
     state.directorySync = try LevelDBDirectorySync(syncing: files)
-    let metadata = try Self.readMetadata(
-      try handleLock.current.get(), isNew: state.metadata == LevelDBMetadata())
-    guard metadata == state.metadata else {
-      throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its last batches.")
-    }
     state.isBroken = false
   }
 }

@@ -13,10 +13,19 @@ import StockroomCore
 /// LevelDB cannot go on after some failures: the database must be closed and reopened. A reader that comes
 /// meanwhile is suspended, without holding its thread (rule C5).
 final class LevelDBHandleLock: @unchecked Sendable {
+  /// What a reader finds.
+  private enum Entrance {
+    case open(LevelDBHandle)
+    /// Opening has failed.
+    case failed(any Error, failures: Int)
+    case exchanging(failures: Int)
+  }
+
   // Safe to share: everything below is touched only with `mutex` locked.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let isIdle = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
   private var handle: Result<LevelDBHandle, any Error>
+  private var failureCount = 0
   private var readers = 0
   private var isExchanging = false
   private var waiting: [CheckedContinuation<Void, Never>] = []
@@ -37,19 +46,26 @@ final class LevelDBHandleLock: @unchecked Sendable {
   /// Calls `body` with the open database.
   ///
   /// - Parameter reopen: Exchanges the database, for one that is not open because opening it has failed. Throws if that
-  ///   fails again.
-  /// - Throws: what `body` and `reopen` throw.
+  ///   fails again. Gets ``failures`` as it is for this failure.
+  /// - Throws: what `body` and `reopen` throw; why the database could not be opened if that was tried while the caller
+  ///   waited; `CancellationError` if the task is cancelled and the database is not open.
   func withHandle<Value>(
-    reopening reopen: () async throws -> Void, _ body: (LevelDBHandle) async throws -> Value
+    reopening reopen: (_ failures: Int) async throws -> Void,
+    _ body: (LevelDBHandle) async throws -> Value
   ) async throws -> Value {
+    // The number of failures when the caller began to wait for an exchange.
+    var awaited: Int?
     while true {
       switch enter() {
-      case .success(let handle)?:
+      case .open(let handle):
         defer { leave() }
         return try await body(handle)
-      case .failure?:
-        try await reopen()
-      case nil:
+      case .failed(let failure, let failures):
+        if let awaited, awaited != failures { throw failure }
+        try Task.checkCancellation()
+        try await reopen(failures)
+      case .exchanging(let failures):
+        awaited = failures
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
           if !enqueue(continuation) { continuation.resume() }
         }
@@ -59,13 +75,26 @@ final class LevelDBHandleLock: @unchecked Sendable {
 
   /// Calls `body` with the open database, unless that is being exchanged or is not open.
   func ifOpen(_ body: (LevelDBHandle) -> Void) {
-    guard case .success(let handle)? = enter() else { return }
+    guard case .open(let handle) = enter() else { return }
     defer { leave() }
     body(handle)
   }
 
   /// The open database, for the one thread that may exchange it.
   var current: Result<LevelDBHandle, any Error> { locked { handle } }
+
+  /// How many attempts to open the database have failed. Tells a caller who waits whether one has failed meanwhile.
+  var failures: Int { locked { failureCount } }
+
+  /// Notes that the database, if it is not open, could not be opened this time either. For the one thread that may
+  /// exchange it.
+  func noteFailure(_ failure: any Error) {
+    locked {
+      guard case .failure = handle else { return }
+      handle = .failure(failure)
+      failureCount += 1
+    }
+  }
 
   /// Closes the database once no reader has it, and puts in its place what `open` returns or throws.
   ///
@@ -79,6 +108,7 @@ final class LevelDBHandleLock: @unchecked Sendable {
     let new = Result { try open() }
     let waiting = locked {
       handle = new
+      if case .failure = new { failureCount += 1 }
       isExchanging = false
       defer { self.waiting = [] }
       return self.waiting
@@ -87,12 +117,17 @@ final class LevelDBHandleLock: @unchecked Sendable {
     _ = try new.get()
   }
 
-  /// Counts a reader in if the database is open. Nil while it is being exchanged.
-  private func enter() -> Result<LevelDBHandle, any Error>? {
-    locked {
-      if isExchanging { return nil }
-      if case .success = handle { readers += 1 }
-      return handle
+  /// Counts a reader in if the database is open.
+  private func enter() -> Entrance {
+    locked { () -> Entrance in
+      if isExchanging { return .exchanging(failures: failureCount) }
+      switch handle {
+      case .success(let handle):
+        readers += 1
+        return .open(handle)
+      case .failure(let failure):
+        return .failed(failure, failures: failureCount)
+      }
     }
   }
 

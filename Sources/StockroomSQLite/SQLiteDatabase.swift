@@ -51,17 +51,19 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Lets `body` read much, with pauses in which others have their turn (rule C5), as one of a few at a time. It may be called
-  /// again from the beginning.
+  /// Lets `body` read much, with pauses in which others have their turn (rule C5). It may be called again from the beginning.
+  ///
+  /// - Parameter isLong: Whether it is to be one of a few at a time, for which it may have to wait.
   func readMuch<Result>(
+    isLong: Bool = true,
     _ body: (SQLiteConnection, inout YieldTimer) async throws -> Result
   ) async throws -> Result {
     try gate.enter()
     defer { gate.leave() }
     var timer = YieldTimer()
     try await timer.yield()
-    try await readers.longReads.enter()
-    defer { readers.longReads.leave() }
+    if isLong { try await readers.longReads.enter() }
+    defer { if isLong { readers.longReads.leave() } }
     do {
       return try await readers.withReader { try await body($0, &timer) }
     } catch let error as StorageError where error.code == .locked {

@@ -9,7 +9,7 @@ final class SQLiteReaders: Sendable {
   private let file: SQLiteFile
   private let files: SQLiteFiles
   private let idle = MutexProtected<[SQLiteConnection]>([])
-  /// Those that yield to one another, or go on beside all others, each with a connection.
+  /// Those that take long, and so yield to one another or go on beside all others, each with a connection.
   let longReads = LongReadLimiter()
 
   init(of file: SQLiteFile, _ files: SQLiteFiles) {
@@ -75,6 +75,8 @@ final class SQLiteReaders: Sendable {
   /// - Parameter isWaiting: Whether the connection waits while another process keeps everybody out.
   /// - Throws: `StorageError` with code `io` if the path leads to another database by now (rule C6).
   func open(isWaiting: Bool = false) throws -> SQLiteConnection {
+    // Opening could make files in the place of others.
+    try files.check(isThorough: true)
     do {
       let reader = try file.openReader(isWaiting: isWaiting)
       // It has what the path led to a moment ago. That it is what the engine has opened follows only if the path leads there,

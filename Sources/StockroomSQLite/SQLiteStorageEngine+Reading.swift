@@ -6,6 +6,11 @@ import StockroomCore
   import Foundation
 #endif
 
+/// Reads of up to this many keys do not wait for longer ones.
+private let mostKeysAtOnce = 8
+/// Scans for up to this many entries do not wait for longer reads.
+private let mostEntriesAtOnce = 1_000
+
 extension SQLiteStorageEngine {
   /// O(log N).
   public func read(key: CacheKey) async throws -> Data? {
@@ -16,7 +21,7 @@ extension SQLiteStorageEngine {
   /// O(K log N) for K keys.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
     try keys.validate()
-    return try await database.readMuch { reader, timer in
+    return try await database.readMuch(isLong: keys.count > mostKeysAtOnce) { reader, timer in
       try await reader.compactMap(keys, &timer) { key in try reader.value(of: key) }
     }
   }
@@ -24,7 +29,7 @@ extension SQLiteStorageEngine {
   /// O(K log N) for K keys.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try keys.validate()
-    return try await database.readMuch { reader, timer in
+    return try await database.readMuch(isLong: keys.count > mostKeysAtOnce) { reader, timer in
       try await reader.compactMap(keys, &timer) { key in try reader.value(of: key).map { (key, $0) } }
     }
   }
@@ -53,7 +58,7 @@ extension SQLiteStorageEngine {
   /// O(K log N) for K keys.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try keys.validate()
-    return try await database.readMuch { reader, timer in
+    return try await database.readMuch(isLong: keys.count > mostKeysAtOnce) { reader, timer in
       try await reader.compactMap(Array(Set(keys)), &timer) { key in
         try reader.entry(of: key)
       }
@@ -63,7 +68,7 @@ extension SQLiteStorageEngine {
   /// O(log N + R) for R entries returned.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
-    return try await database.readMuch { reader, timer in
+    return try await database.readMuch(isLong: (limit ?? .max) > mostEntriesAtOnce) { reader, timer in
       try await reader.scan(KeyRangeCursor(range), limit: max(0, limit ?? .max), &timer)
     }
   }
@@ -77,14 +82,14 @@ extension SQLiteStorageEngine {
   /// O(K log N) for K keys.
   @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try keys.validate()
-    return try await database.readMuch { reader, timer in
+    return try await database.readMuch(isLong: keys.count > mostKeysAtOnce) { reader, timer in
       try await reader.compactMap(keys, &timer) { key in try reader.exists(key) ? key : nil }
     }
   }
 
   /// O(N).
   @concurrent public func keyCount() async throws -> Int {
-    try await database.readMuch { reader, timer in try await reader.count(&timer) }
+    try await database.readMuch(isLong: false) { reader, timer in try await reader.count(&timer) }
   }
 
   /// O(N).

@@ -17,8 +17,9 @@ import StockroomCore
 /// others; ``removeAllData()`` makes the file smaller.
 ///
 /// In memory, the writer and each of the readers at the same time cache what they use of the database, up to
-/// ``defaultCacheSize`` each unless `cacheSize:` says otherwise. Of the reads of several entries no more than 32 are under way
-/// at the same time, each with a connection; the others wait. Entries of up to 512 bytes with their keys are found fastest.
+/// ``defaultCacheSize`` each unless `cacheSize:` says otherwise. Of the reads of many entries no more than 32 are under way at
+/// the same time, each with a connection; the others wait. Reads of up to 8 keys, scans for up to 1,000 entries and counting do
+/// not wait for them. Entries of up to 512 bytes with their keys are found fastest.
 ///
 /// ## Durability
 ///

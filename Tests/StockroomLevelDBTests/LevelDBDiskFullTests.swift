@@ -6,6 +6,9 @@ import Testing
 
 #if os(Linux)
   extension SmallDisk {
+    /// Where the engine has its files.
+    fileprivate var database: URL { directory.url.appending(path: "Stockroom.leveldb") }
+
     fileprivate func open(durability: Durability = .process) throws -> LevelDBStorageEngine {
       try LevelDBStorageEngine(directory: directory, durability: durability)
     }
@@ -92,6 +95,49 @@ import Testing
       let engine = try disk.open()
       let (key, later) = (CacheKey(verbatim: "key"), CacheKey(verbatim: "later"))
       try await engine.write(Data("kept".utf8), key: key)
+      let obstacles = try await failReopening(engine, on: disk, writing: key)
+      await #expect(throws: StorageError.self) { try await engine.read(key: key) }
+      for obstacle in obstacles { try FileManager.default.removeItem(at: obstacle) }
+
+      #expect(try await engine.read(key: key) == Data("kept".utf8))
+      #expect(try await engine.allKeys() == [key])
+      try await engine.write(Data("later".utf8), key: later)
+      try await engine.close()
+      #expect(try await disk.open().readAllData() == [Data("kept".utf8), Data("later".utf8)])
+    }
+
+    @Test("A database that has lost batches until it is reopened after a failed write is not read")
+    func reopenedWithoutItsLastBatch() async throws {
+      let disk = try SmallDisk("size=8m")
+      let engine = try disk.open()
+      let (key, lost) = (CacheKey(verbatim: "key"), CacheKey(verbatim: "lost"))
+      try await engine.write(Data("kept".utf8), key: key)
+      let names = try FileManager.default.contentsOfDirectory(atPath: disk.database.path)
+      let log = disk.database.appending(path: try #require(names.first { $0.hasSuffix(".log") }))
+      let end = try Data(contentsOf: log).count
+      try await engine.write(Data("lost".utf8), key: lost)
+      let obstacles = try await failReopening(engine, on: disk, writing: key)
+
+      let file = try FileHandle(forWritingTo: log)
+      try file.truncate(atOffset: UInt64(end))
+      try file.close()
+      for obstacle in obstacles { try FileManager.default.removeItem(at: obstacle) }
+      for _ in 0..<2 {
+        await #expect {
+          try await engine.read(key: lost)
+        } throws: {
+          ($0 as? StorageError)?.code == .corrupted
+        }
+      }
+      try await engine.close()
+    }
+
+    /// Lets a write fail for want of room, and keeps the database from being reopened then.
+    ///
+    /// - Returns: What keeps it from being opened: directories.
+    private func failReopening(
+      _ engine: LevelDBStorageEngine, on disk: SmallDisk, writing key: CacheKey
+    ) async throws -> [URL] {
       try disk.fill()
       await #expect {
         try await engine.write(noise(9000), key: key)
@@ -101,21 +147,14 @@ import Testing
       try disk.makeRoom()
 
       // LevelDB makes a manifest when it opens a database, which it cannot where a directory has the name.
-      let database = disk.directory.url.appending(path: "Stockroom.leveldb")
-      let obstacles = (1..<100).map { database.appending(path: String(format: "MANIFEST-%06d", $0)) }
+      let obstacles = (1..<100).map { disk.database.appending(path: String(format: "MANIFEST-%06d", $0)) }
         .filter { !FileManager.default.fileExists(atPath: $0.path) }
       for obstacle in obstacles {
         try FileManager.default.createDirectory(at: obstacle, withIntermediateDirectories: false)
       }
+      let later = CacheKey(verbatim: "later")
       await #expect(throws: StorageError.self) { try await engine.write(Data("later".utf8), key: later) }
-      await #expect(throws: StorageError.self) { try await engine.read(key: key) }
-      for obstacle in obstacles { try FileManager.default.removeItem(at: obstacle) }
-
-      #expect(try await engine.read(key: key) == Data("kept".utf8))
-      #expect(try await engine.allKeys() == [key])
-      try await engine.write(Data("later".utf8), key: later)
-      try await engine.close()
-      #expect(try await disk.open().readAllData() == [Data("kept".utf8), Data("later".utf8)])
+      return obstacles
     }
 
     @Test("Writes that find no room while removed entries are compacted throw", .timeLimit(.minutes(10)))
