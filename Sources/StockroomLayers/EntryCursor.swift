@@ -24,16 +24,26 @@ struct PageSize: Sendable {
 
 /// Reads all entries of an engine, a page at a time.
 ///
-/// Each page is what there is at one moment, and later pages are of later moments. Where the engine has no ordered scans, all keys are in
-/// memory.
+/// Each page is what there is at one moment, and later pages are of later moments. Where the engine has no ordered scans, or the cursor has
+/// been given the keys, all keys are in memory.
 struct EntryCursor: Sendable {
   /// The last key that was read, where the engine has ordered scans.
   private var last: CacheKey?
-  /// The keys that come next, where it has none.
+  /// The keys that come next, where it has none, or they were given.
   private var rest: ArraySlice<CacheKey>?
   private var size = PageSize()
   /// Whether all entries have been read.
   private(set) var isAtEnd = false
+
+  /// Reads what the engine lists itself.
+  init() {}
+
+  /// Reads the entries of these keys, which are all that the engine has. An engine such as a namespace may read its whole place for each
+  /// page of a scan.
+  init(keys: [CacheKey]) {
+    rest = keys[...]
+    isAtEnd = keys.isEmpty
+  }
 
   /// The most entries that the next page has.
   var pageSize: Int { size.count }

@@ -112,10 +112,10 @@ extension ValueLayer {
     try await base.withTransaction { try body(ValueTransaction(base: $0, layer: self)) }
   }
 
-  /// Has the engine below verify what it stores, then decodes every value, a page of entries at a time.
+  /// Has the engine below verify what it stores, then decodes every value, a page of entries at a time. All keys are in memory.
   @concurrent public func verify() async throws {
     try await base.verify()
-    var cursor = EntryCursor()
+    var cursor = EntryCursor(keys: try await allKeys())
     while !cursor.isAtEnd { _ = try await cursor.next(of: self) }
   }
 }

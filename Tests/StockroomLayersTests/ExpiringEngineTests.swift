@@ -87,16 +87,43 @@ struct ExpiringEngineTests {
     #expect(try await visible(engine) == [false])
   }
 
-  @Test("After another start it is as late as when the entries were written")
+  @Test("After another start it is as late as when the entries were written, if that is at most a day ahead")
   func setBackAcrossOpenings() async throws {
     let other = CacheKey(verbatim: "l")
     try await engine().write(value, key: key)
     clock.advance(60)
     try await engine().write(value, key: other)
-    clock.set(forwardBy: -100_000)
+    clock.set(forwardBy: -86_400)
     let reopened = engine()
     #expect(try await reopened.read(key: other) == value)
     #expect(try await reopened.read(key: key) == nil)
+    clock.set(forwardBy: -1)
+    let farBehind = engine()
+    #expect(try await farBehind.read(key: other) == value)
+    #expect(try await farBehind.read(key: key) == value)
+  }
+
+  @Test("In its transaction a batch reads the old values that have expired, and none that is alive")
+  func readsInTransactions() async throws {
+    let recorder = CallRecorder()
+    let engine = base.instrumented(by: recorder).expiring(after: .seconds(60), clock: clock.clock)
+    let entries = (0..<3).map { (key: CacheKey(verbatim: "\($0)"), data: value) }
+    let stored = entries.map {
+      StorageEntry(key: $0.key, data: $0.data, createdAt: clock.now, updatedAt: clock.now)
+    }
+    let calls: [@Sendable () async throws -> Void] = [
+      { try await engine.write(entries) }, { try await engine.writeEntries(stored) },
+    ]
+    for call in calls {
+      try await call()
+      _ = recorder.take()
+      try await call()
+      #expect(recorder.take().filter { $0.operation == .withTransaction }.map(\.entriesReturned) == [0])
+      clock.advance(60)
+      // Before the sweep that follows it, it reads each of them.
+      try await call()
+      #expect(recorder.take().first { $0.operation == .withTransaction }?.entriesReturned == 3)
+    }
   }
 
   @Test("Each write may have a lifetime, of which the last one counts; without one an entry stays for ever")

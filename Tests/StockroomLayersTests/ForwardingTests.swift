@@ -50,7 +50,7 @@ struct ForwardingTests {
     // Values are decoded with their keys. To verify them, they are read as well, a page at a time.
     let others: [Method: [Method]] = [
       .readMany: [.readDataAndKeys], .readAllData: [.readAllDataAndKeys],
-      .verify: [.verify, .scan],
+      .verify: [.verify, .allKeys, .readDataAndKeys],
     ]
     #expect(base.calls.map(\.method) == Method.allCases.flatMap { others[$0] ?? [$0] })
   }

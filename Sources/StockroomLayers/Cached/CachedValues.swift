@@ -78,6 +78,8 @@ final class CachedValues: Sendable {
     state.withLock { state in
       // It may have been closed meanwhile.
       guard case .subscribing = state.feed else { return }
+      // What others have changed during a write that began before this, the feed does not tell.
+      state.forget(.everything)
       state.feed = changes.map { .followed($0) } ?? .unavailable
     }
   }

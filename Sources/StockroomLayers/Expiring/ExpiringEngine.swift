@@ -14,10 +14,10 @@ public import StockroomCore
 /// what is written again.
 ///
 /// Time never goes back: a system clock that is set back prolongs no life, and brings nothing back. One that is set forward ends lives. After
-/// another start of the program it is at least as late as when any of the entries that are read was written; what expired
-/// after that, and has not been removed, may be seen again if the clock was set back meanwhile. Entries are removed only once they have expired by
-/// the clock of this machine alone: one whose time is corrupted, or that was written where the clock is years ahead, can hide others, and
-/// removes none.
+/// another start of the program it is at least as late as when any of the entries that are read was written, if that is at most a day ahead
+/// of the clock; what expired after that, and has not been removed, may be seen again if the clock was set back meanwhile. An entry that was
+/// written later than that, where the clock is years ahead, or whose time is corrupted, hides no other, and is there until the clock has come
+/// that close. Entries are removed only once they have expired by the clock of this machine alone.
 ///
 /// Costs beside those of the engine below: a write reads the old value, and is a transaction if that or the new one expires, so that
 /// a lifetime begins when the write takes effect, however long it has waited for others. 1 byte is stored with a value that is kept, 17
@@ -66,7 +66,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   ///
   /// - Returns: How many were removed.
   /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry is, which
-  ///   stays, after all others have been looked at; otherwise as a read and a write.
+  ///   stays, after all others that the engine below can list have been looked at, and if it cannot list its keys; otherwise as a read and
+  ///   a write.
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
     var pass = ExpirySweeper<Base>.Pass()
     var removed = 0
@@ -100,8 +101,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     for entry in entries { try entry.key.validate() }
     let old = try await times(of: entries.map(\.key))
     if isTransaction(livingFor: lifetimes.default, replacing: old) {
-      try await inTransaction { transaction in
-        for entry in entries { try transaction.put(entry, isReplacing: old[entry.key] != nil) }
+      try await inTransaction { [lifetimes] transaction in
+        for entry in entries {
+          try transaction.put(entry, isReplacing: lifetimes.isExpired(old[entry.key]))
+        }
       }
     } else {
       let expired = expiredKeys(of: old)
@@ -121,7 +124,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
       // All at once, since in a transaction each may be a round trip to a server.
       let old = try await times(of: keys)
       if isTransaction(livingFor: lifetime, replacing: old) {
-        try await write(operations, livingFor: lifetime) { old[$0] != nil }
+        // What lives still is not read again, while others wait for the transaction.
+        try await write(operations, livingFor: lifetime) { [lifetimes] in lifetimes.isExpired(old[$0]) }
       } else {
         try await writeWithoutTransaction(operations, livingFor: lifetime, replacing: expiredKeys(of: old))
       }
@@ -272,10 +276,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Has the engine below verify what it stores, then looks at the time of every value, a page of entries at a time.
+  /// Has the engine below verify what it stores, then looks at the time of every value, a page of entries at a time. All keys are in memory.
   @concurrent public func verify() async throws {
     try await base.verify()
-    var cursor = EntryCursor()
+    var cursor = EntryCursor(keys: try await base.allKeys())
     while !cursor.isAtEnd {
       for (key, stored) in try await cursor.next(of: base) { _ = try lifetimes.times(of: stored, key: key) }
     }

@@ -58,7 +58,7 @@ final class ExpiringTransaction: StorageTransaction {
 
   /// Writes a value. In place of an expired entry that is a new one.
   ///
-  /// - Parameter isReplacing: Whether there may be an entry that expires.
+  /// - Parameter isReplacing: Whether there may be an entry that has expired. Only then is the old value read.
   func put(_ data: Data, key: CacheKey, livingFor lifetime: Duration?, isReplacing: Bool = true) throws {
     try key.validate()
     if isReplacing { try removeIfExpired(key) }

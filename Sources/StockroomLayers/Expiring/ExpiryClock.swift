@@ -62,8 +62,8 @@ final class ExpiryTime: Sendable {
   /// The time that decides what is read.
   func now() -> Timestamp { advanced().latest }
 
-  /// The time by the clock alone, which decides what is removed for good: a time that is corrupted, or from a machine whose clock is
-  /// years ahead, hides other entries at most until it is gone.
+  /// The time by the clock alone, which decides what is removed for good, and how late an entry may have been written for its time to be
+  /// noted: one that is corrupted, or from a machine whose clock is years ahead, decides about no other entry.
   func measured() -> Timestamp { advanced().measured }
 
   /// It is at least so late: an entry was written then.

@@ -6,6 +6,10 @@ import StockroomCore
   import Foundation
 #endif
 
+/// After a pass through a place whose keys cannot be listed, nothing is looked at until half as many entries have been written: each attempt
+/// may read the whole place.
+private let pauseAfterUnlistedKeys = 100_000
+
 /// Removes expired entries, some at a time: for each entry that is written it looks at two, round and round.
 final class ExpirySweeper<Base: StorageEngine>: Sendable {
   /// How far a pass through the place has come.
@@ -14,11 +18,14 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     /// What is wrong with the first entry that is corrupted. Such entries stay.
     fileprivate(set) var failure: StorageError?
 
-    var isOver: Bool { cursor.isAtEnd }
+    /// Whether it has ended because the entries can be neither scanned nor listed.
+    fileprivate var isStuck = false
+
+    var isOver: Bool { cursor.isAtEnd || isStuck }
 
     fileprivate mutating func restart() {
       cursor.restart()
-      failure = nil
+      (failure, isStuck) = (nil, false)
     }
   }
 
@@ -36,7 +43,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
   init(base: Base, lifetimes: Lifetimes) { (self.base, self.lifetimes) = (base, lifetimes) }
 
   /// Looks at some entries for `count` that have been written. The write has been acknowledged: what goes wrong here is tried again
-  /// with a later one, and ``step(_:)`` throws it to who asks for it.
+  /// with a later one, much later where the keys cannot be listed, and ``step(_:)`` throws it to who asks for it.
   func entriesWereWritten(_ count: Int) async {
     guard base.capabilities.contains(.transactions), var pass = begin(count) else { return }
     do {
@@ -65,7 +72,12 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     }
   }
 
-  private func end(_ pass: Pass) { state.withLock { ($0.pass, $0.isSweeping) = (pass, false) } }
+  private func end(_ pass: Pass) {
+    state.withLock { state in
+      (state.pass, state.isSweeping) = (pass, false)
+      if pass.isStuck { state.due = -pauseAfterUnlistedKeys }
+    }
+  }
 
   /// Looks at the next entries of a pass, and removes those that have expired.
   ///
@@ -109,7 +121,12 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     } catch let error as StorageError where error.code == .corrupted {
       // The engine below has found it. One such entry does not keep the others in the place.
       pass.failure = pass.failure ?? error
-      return try await pass.cursor.nextReadable(of: base)
+      do {
+        return try await pass.cursor.nextReadable(of: base)
+      } catch let error as StorageError {
+        pass.isStuck = true
+        throw error
+      }
     }
   }
 }

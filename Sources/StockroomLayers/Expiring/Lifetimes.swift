@@ -45,8 +45,13 @@ struct Lifetimes: Sendable {
 
   /// Whether the value is there no longer.
   func isExpired(_ stored: Data, key: CacheKey) throws -> Bool {
+    try isExpired(times(of: stored, key: key))
+  }
+
+  /// Whether a value with these times is there no longer.
+  func isExpired(_ times: ExpiringValue.Times?) -> Bool {
     var look = look()
-    return look.isExpired(try times(of: stored, key: key))
+    return look.isExpired(times)
   }
 
   /// Whether the value has expired by the clock alone, so that it may be removed.
@@ -62,12 +67,20 @@ struct Lifetimes: Sendable {
   }
 
   struct Look {
+    /// How far ahead of the clock an entry may have been written to say what time it is: a day. What is farther ahead is corrupted, or of a
+    /// clock that is wrong, and every entry that was written by such a time would be stored for as long.
+    private static let farthestAhead = Duration.seconds(86_400)
+
     fileprivate let lifetimes: Lifetimes
     fileprivate var now: Timestamp
 
     mutating func isExpired(_ times: ExpiringValue.Times?) -> Bool {
       guard let times else { return false }
       if times.written > now {
+        guard times.written <= lifetimes.time.measured().advanced(by: Self.farthestAhead) else {
+          // It decides about itself alone.
+          return times.expires <= times.written
+        }
         // The clock has been set back since, or another machine's is ahead.
         lifetimes.time.note(times.written)
         now = times.written

@@ -139,10 +139,10 @@ extension PersistentCache {
   ) async throws -> Item? {
     var found: Item?
     var size = 0
-    defer { withState { $0.endRead(of: key, version: version, found: found, size: size) } }
+    // Until the cache is told of what others change, it keeps nothing that it reads.
+    let isKept = core.startFollowing() == nil
+    defer { withState { $0.endRead(of: key, version: version, found: isKept ? found : nil, size: size) } }
     var hasExpired = false
-    // What is read before the subscription is forgotten with it.
-    core.startFollowing()
     do {
       guard let entry = try await storage.read(key) else { return nil }
       hasExpired = entry.isExpired(at: now())

@@ -4,7 +4,7 @@ import StockroomCore
 enum CacheFeed {
   case notWatched
   case subscribing(Task<Void, Never>)
-  /// Nil if the engine has no feed that tells whose a change is.
+  /// Nil if the engine has no feed, or none that tells whose a change is.
   case watched(Task<Void, Never>?)
 }
 
@@ -15,7 +15,7 @@ extension PersistentCache.Core {
 
   /// As ``followIfNeeded()``, without waiting: subscribing may have to wait for writers, for which reads need not wait.
   ///
-  /// - Returns: Nil if there is nothing to wait for.
+  /// - Returns: Nil if there is nothing to wait for: what is read from now on may stay in memory.
   @discardableResult func startFollowing() -> Task<Void, Never>? {
     guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return nil }
     return feed.withLock { feed in
@@ -41,6 +41,9 @@ extension PersistentCache.Core {
         for await change in changes { self?.forget(change) }
       }
       feed.withLock { $0 = .watched(task) }
+    } catch let error as StorageError where error.code == .unsupported {
+      // It never has a feed, whatever it claims. Otherwise nothing that is read would stay in memory.
+      feed.withLock { $0 = .watched(nil) }
     } catch {
       feed.withLock { $0 = .notWatched }
     }

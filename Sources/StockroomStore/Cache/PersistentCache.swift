@@ -38,8 +38,9 @@ import StockroomCore
 /// more than about 240 bytes, and a key that would exceed `CacheKey.maximumLength`, is hashed; the entry then contains its
 /// full name, so that a hash collision is a miss and never returns another key's value. Two caches with one namespace in
 /// one place share their entries in storage, in one process or in several: an entry that another one changes leaves the memory of
-/// this one, if the engine has `EngineCapabilities.changeFeed`. Without it, a cache does not see that another one has replaced an
-/// entry that it has in memory.
+/// this one, if the engine has `EngineCapabilities.changeFeed`. The first read or write subscribes to the feed; what is read before
+/// that has succeeded does not stay in memory. Without a feed, a cache does not see that another one has replaced an entry that it has in
+/// memory.
 ///
 /// ## Limits and expiry
 ///

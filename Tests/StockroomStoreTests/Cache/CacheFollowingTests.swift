@@ -102,8 +102,22 @@ import Testing
     #expect(try await one["a"] == 1)
     try await held.waitForHeldCalls()
     try await two.store(2, forKey: "a")
+    // Nobody tells the cache of that yet.
+    #expect(try await one["a"] == 2)
     held.release()
-    try await wait { try await one["a"] == 2 }
+    await one.core.followIfNeeded()
+    try await two.store(3, forKey: "a")
+    try await wait { try await one["a"] == 3 }
+  }
+
+  @Test("What is read from an engine without the feed that it claims stays in memory")
+  func claimedFeed() async throws {
+    let engine = HookedEngine()
+    try await PersistentCache<String, Int>(storage: engine).store(1, forKey: "a")
+    let cache = PersistentCache<String, Int>(storage: engine)
+    await cache.core.followIfNeeded()
+    for _ in 0..<3 { #expect(try await cache["a"] == 1) }
+    #expect(engine.reads == 1)
   }
 
   @Test("A stored value becomes what others store", .timeLimit(.minutes(10)), arguments: engines)
