@@ -163,7 +163,7 @@ private func checkClosing(_ context: CheckContext) async throws {
     do {
       _ = try await engine.keyCount()
       return
-    } catch let error as StorageError where error.code == .closed {}
+    } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .closed {}
   }
   for collector in waiting {
     try expect(

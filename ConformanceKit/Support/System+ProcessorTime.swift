@@ -26,13 +26,13 @@ extension System {
     return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
   }
 
-  /// What ``timeOnRunQueue(_:)`` needs of a thread. Nil where the system does not tell.
-  static func openThreadStatistics(of thread: String = "thread-self") -> Int32? {
-    let file = open("/proc/\(thread)/schedstat", O_RDONLY | O_CLOEXEC)
+  /// What ``timeOnRunQueue(_:)`` needs. Nil where the system does not tell.
+  static func openThreadStatistics() -> Int32? {
+    let file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
     return file < 0 ? nil : file
   }
 
-  /// How long the thread was ready to compute while others did.
+  /// How long the thread that has opened the statistics was ready to compute while others did.
   static func timeOnRunQueue(_ statistics: Int32?) -> Duration {
     guard let statistics else { return .zero }
     var bytes = [UInt8](repeating: 0, count: 96)
@@ -40,18 +40,6 @@ extension System {
     // The time that it computed, the time that it was ready to, and how often, in nanoseconds.
     let numbers = String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: " ")
     return .nanoseconds(numbers.count > 1 ? Int64(numbers[1]) ?? 0 : 0)
-  }
-
-  /// How long each thread of this process was ready to compute while others did. O(threads). Empty where the system does not
-  /// tell.
-  static var timesOnRunQueue: [String: Duration] {
-    let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task")) ?? []
-    return threads.reduce(into: [:]) { times, thread in
-      // Some have ended meanwhile.
-      guard let statistics = openThreadStatistics(of: "self/task/\(thread)") else { return }
-      defer { closeFile(statistics) }
-      times[thread] = timeOnRunQueue(statistics)
-    }
   }
 
   /// What the process has read, and touched of its memory, until now.
