@@ -26,7 +26,7 @@ struct EndedBySignal: Error {}
 ///
 /// If the work has not ended after a second and a half, because an engine hangs or its output is not read, its scratch
 /// directories are removed and the process exits, unless the work is ``CleaningUp``: that is waited for. A second signal
-/// ends the process immediately.
+/// ends the process immediately, but not SIGHUP: a terminal that is closed may send it twice, or after SIGTERM.
 ///
 /// - Throws: ``Interrupted`` if there was a signal, unless the work ended with ``EndedBySignal``; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
@@ -42,7 +42,10 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
         defer { received = received ?? number }
         return received == nil
       }
-      guard isFirst else { _exit(128 + number) }
+      guard isFirst else {
+        if number == SIGHUP { return }
+        _exit(128 + number)
+      }
       task.cancel()
       // On a thread of its own: work that hangs may block all threads of the pool.
       Thread.detachNewThread {

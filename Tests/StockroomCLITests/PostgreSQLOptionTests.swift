@@ -48,7 +48,7 @@ struct PostgreSQLOptionTests {
           by: "TMPDIR='\(directory.path)' exec \"$@\"")
         #expect(output.status == 0, "\(output.standardOutput)\(output.standardError)")
         // It notices a moment later that nobody needs it any more.
-        while try !contents(of: directory).isEmpty { await Task.yield() }
+        try await wait { try contents(of: directory).isEmpty }
       }
     }
 
@@ -67,10 +67,17 @@ struct PostgreSQLOptionTests {
           "/usr/bin/env", "TMPDIR=\(directory.path)", CommandLineTool.url.path, "conformance", "--engine",
           "postgresql", "--check", "keys.case",
         ])
-        while try !servers().contains(where: hasData) { await Task.yield() }
+        try await wait { try servers().contains(where: hasData) }
         #expect(kill(process.identifier, SIGKILL) == 0)
         #expect(await process.waitUntilEnd() == .killed(signal: SIGKILL))
-        while try !servers().isEmpty { await Task.yield() }
+        try await wait { try servers().isEmpty }
+      }
+    }
+
+    private func wait(until isTrue: () throws -> Bool) async throws {
+      while try !isTrue() {
+        try Task.checkCancellation()
+        await Task.yield()
       }
     }
 

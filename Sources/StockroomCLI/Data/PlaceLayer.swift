@@ -3,6 +3,10 @@ import Foundation
 import StockroomCore
 import StockroomLayers
 
+/// The size in bytes of the largest value that is unpacked: two of them fit into memory. The limit of the program that has packed it is not
+/// known.
+let maximumValueSize = Int(clamping: ProcessInfo.processInfo.physicalMemory / 2)
+
 /// A layer in front of a place, as people write it: `compressed`, `namespaced=NAME`.
 enum PlaceLayer: Sendable, Equatable {
   case compressed, checksummed, inventory
@@ -86,16 +90,12 @@ extension PlaceLayer {
     static let canEncrypt = false
   #endif
 
-  /// As much as memory can hold: the limit of the program that has compressed the values is not known. A corrupted value that says that it
-  /// is longer is found before memory is taken for it.
-  private static let maximumValueSize = Int(clamping: ProcessInfo.processInfo.physicalMemory)
-
   /// The layer in front of an engine.
   ///
   /// - Parameter keys: Needed by layers that encrypt.
   func inFront(of base: some StorageEngine, _ keys: PlaceKeys.Contents?) throws -> any StorageEngine {
     switch self {
-    case .compressed: return base.compressed(maximumValueSize: Self.maximumValueSize)
+    case .compressed: return base.compressed(maximumValueSize: maximumValueSize)
     case .checksummed: return base.checksummed()
     case .inventory: return try base.checksummedWithInventory()
     case .namespaced(let name): return try base.namespaced(name)

@@ -48,13 +48,12 @@ struct RestoreCommand: AsyncParsableCommand {
     let target = try targetOptions.layered
     let summary = try await ActivityLine.whileShown("Restoring \(target.place)") { line in
       line.show("verifying the archive")
-      // The engine says what is too large for it. Reading takes memory for the bytes that are there, whatever an archive says.
       let reader =
         if let file {
           try await ArchiveReader(
-            URL(commandLinePath: file, directoryHint: .notDirectory), maximumValueSize: .max)
+            URL(commandLinePath: file, directoryHint: .notDirectory), maximumValueSize: maximumValueSize)
         } else {
-          try await ArchiveReader(descriptor: STDIN_FILENO, maximumValueSize: .max)
+          try await ArchiveReader(descriptor: STDIN_FILENO, maximumValueSize: maximumValueSize)
         }
       // Closing the engine is waited for, too.
       return try await CleaningUp.awaited {

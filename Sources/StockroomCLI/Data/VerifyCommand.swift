@@ -9,8 +9,8 @@ struct VerifyCommand: AsyncParsableCommand {
     abstract: "Reads everything in a place, and fails if anything of it is corrupted.",
     discussion: """
       What can be found depends on the engine and the layers: LevelDB keeps checksums, as do the layers checksummed, inventory and \
-      encrypted; the others find what is missing, truncated or does not hang together. The target of a copy that has not been finished \
-      is a failure too.
+      encrypted; the others find what is missing, truncated or does not hang together. The target of a copy that has not been \
+      finished is a failure too, unless the copy merges.
 
       Example:
         stockroom verify sqlite:notes
