@@ -26,7 +26,7 @@ struct EndedBySignal: Error {}
 ///
 /// If the work has not ended after a second and a half, because an engine hangs or its output is not read, its scratch
 /// directories are removed and the process exits, unless the work is ``CleaningUp``: that is waited for. A second signal
-/// ends the process immediately, but not SIGHUP: a terminal that is closed may send it twice, or after SIGTERM.
+/// ends the process immediately, SIGHUP not counted: a terminal that is closed may send it twice, or together with SIGTERM.
 ///
 /// - Throws: ``Interrupted`` if there was a signal, unless the work ended with ``EndedBySignal``; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
@@ -38,14 +38,12 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
     if unsafeBitCast(earlier, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) { return nil }
     let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
     source.setEventHandler {
-      let isFirst = received.withLock { received in
-        defer { received = received ?? number }
-        return received == nil
+      let (isFirst, isSecond) = received.withLock { received in
+        defer { if received == nil || received == SIGHUP { received = number } }
+        return (received == nil, received != nil && received != SIGHUP && number != SIGHUP)
       }
-      guard isFirst else {
-        if number == SIGHUP { return }
-        _exit(128 + number)
-      }
+      if isSecond { _exit(128 + number) }
+      guard isFirst else { return }
       task.cancel()
       // On a thread of its own: work that hangs may block all threads of the pool.
       Thread.detachNewThread {

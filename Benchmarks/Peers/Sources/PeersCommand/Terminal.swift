@@ -4,7 +4,7 @@ import Foundation
 import Synchronization
 
 /// Cancels the work at SIGINT, SIGTERM and SIGHUP, so that it removes its files, and then exits with the status of the signal. A
-/// second signal ends the process at once, but not SIGHUP, which a terminal that is closed may send twice. A signal that is ignored from the start stays ignored.
+/// second signal ends the process at once, SIGHUP not counted, which a terminal that is closed may send twice. A signal that is ignored from the start stays ignored.
 func untilInterrupted<Result: Sendable>(
   _ work: @escaping @Sendable () async throws -> Result
 ) async throws -> Result {
@@ -15,11 +15,11 @@ func untilInterrupted<Result: Sendable>(
     if unsafeBitCast(earlier, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) { return nil }
     let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
     source.setEventHandler {
-      if received.withLock({ $0 }) != nil {
-        if number == SIGHUP { return }
-        _exit(128 + number)
+      let isSecond = received.withLock { received in
+        defer { if received == nil || received == SIGHUP { received = number } }
+        return received != nil && received != SIGHUP && number != SIGHUP
       }
-      received.withLock { $0 = number }
+      if isSecond { _exit(128 + number) }
       task.cancel()
     }
     source.activate()
