@@ -21,7 +21,10 @@ struct Terminal {
     try #require(openpty(&descriptors.controller, &descriptors.terminal, nil, nil, nil) == 0)
     controller = FileHandle(fileDescriptor: descriptors.controller, closeOnDealloc: true)
     terminal = FileHandle(fileDescriptor: descriptors.terminal, closeOnDealloc: true)
-    path = String(cString: try #require(ttyname(descriptors.terminal)))
+    // Not `ttyname`, whose result the next call overwrites: tests run at the same time.
+    var name = [CChar](repeating: 0, count: 128)
+    try #require(ttyname_r(descriptors.terminal, &name, name.count) == 0)
+    path = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
   /// Starts the command with the terminal as standard error, and as standard input if that is said.
