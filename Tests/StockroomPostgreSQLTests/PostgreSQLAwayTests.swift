@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import StockroomCore
 import StockroomEngines
@@ -73,39 +72,5 @@ struct PostgreSQLAwayTests {
     try way.open()
     try await engine.write(value(0), key: key(0))
     #expect(try await engine.allKeys() == [key(0)])
-  }
-
-  @Test("A removal that waits for a transaction also removes what that has removed and written (rule T1)")
-  func removalBehindTransaction() async throws {
-    let name = newNamespace()
-    let writer = try await newEngine(name)
-    let remover = try await PostgreSQLStorageEngine(
-      PostgreSQLServer.shared.connection + " application_name=\(name)", namespace: name,
-      timeLimit: .seconds(300))
-    try await writer.write(value(0), key: key(0))
-    try await remover.remove(key: key(1))
-    let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
-    let isWaiting = DispatchSemaphore(value: 0)
-    async let transaction: Void = writer.withTransaction { transaction in
-      #expect(try transaction.read(key: key(0)) == value(0))
-      hasBegun.finish()
-      isWaiting.wait()
-      // The body may run again.
-      isWaiting.signal()
-      try transaction.remove(key: key(0))
-      try transaction.write(value(1), key: key(0))
-    }
-    for await _ in beginning {}
-    async let removal: Void = remover.remove(key: key(0))
-    do {
-      try await PostgreSQLServer.shared.waitForLock(of: name)
-    } catch {
-      isWaiting.signal()
-      throw error
-    }
-    isWaiting.signal()
-    try await transaction
-    try await removal
-    #expect(try await writer.keyCount() == 0)
   }
 }

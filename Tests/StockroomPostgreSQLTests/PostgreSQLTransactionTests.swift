@@ -9,9 +9,14 @@ import Testing
   "PostgreSQL: transactions", .timeLimit(.minutes(10)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLTransactionTests {
-  /// Calls `body` while a transaction is open that has read entry 0, and writes entry 1 afterwards.
+  /// Calls `body` while a transaction is open that has read entry 0, and makes the changes afterwards: writes entry 1, unless
+  /// others are given.
   private func whileTransactionIsOpen<Result>(
-    of engine: PostgreSQLStorageEngine, _ body: () async throws -> Result
+    of engine: PostgreSQLStorageEngine,
+    changing change: @escaping @Sendable (any StorageTransaction) throws -> Void = {
+      try $0.write(value(1), key: key(1))
+    },
+    _ body: () async throws -> Result
   ) async throws -> Result {
     let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
     let isWaiting = DispatchSemaphore(value: 0)
@@ -21,7 +26,7 @@ struct PostgreSQLTransactionTests {
       isWaiting.wait()
       // The body may run again.
       isWaiting.signal()
-      try transaction.write(value(1), key: key(1))
+      try change(transaction)
     }
     for await _ in beginning {}
     let result: Result
@@ -86,12 +91,36 @@ struct PostgreSQLTransactionTests {
     try await other.close()
   }
 
+  @Test("A removal that waits for a transaction also removes what that has removed and written (rule T1)")
+  func removalBehindTransaction() async throws {
+    let name = newNamespace()
+    let writer = try await newEngine(name)
+    let remover = try await PostgreSQLStorageEngine(
+      PostgreSQLServer.shared.connection + " application_name=\(name)", namespace: name,
+      timeLimit: .seconds(300))
+    try await writer.write(value(0), key: key(0))
+    try await remover.remove(key: key(1))
+    let removal = try await whileTransactionIsOpen(
+      of: writer,
+      changing: { transaction in
+        try transaction.remove(key: key(0))
+        try transaction.write(value(1), key: key(0))
+      },
+      { () async throws -> Task<Void, any Error> in
+        let removal = Task { try await remover.remove(key: key(0)) }
+        try await PostgreSQLServer.shared.waitForLock(of: name)
+        return removal
+      })
+    try await removal.value
+    #expect(try await writer.keyCount() == 0)
+  }
+
   @Test("An engine can be dropped while the body of a cancelled transaction still runs (rules C5, T5)")
   func droppedDuringBody() async throws {
     let isDropped = DispatchSemaphore(value: 0)
     let (outcomes, hasEnded) = AsyncStream.makeStream(of: Bool.self)
     try await cancelTransaction {
-      // Longer only if whoever drops the engine waits for this body.
+      // Longer only if dropping the engine waits for this body.
       hasEnded.yield(isDropped.wait(timeout: .now() + 30) == .success)
       isDropped.signal()
     }

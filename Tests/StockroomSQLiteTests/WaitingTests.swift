@@ -96,65 +96,6 @@ import Testing
     try await engine.close()
   }
 
-  @Test(
-    "Of long reads 32 are under way at the same time, and one that waits ends once its task is cancelled",
-    .timeLimit(.minutes(5)))
-  func longReadsWait() async throws {
-    let place = try TestPlace()
-    let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)
-    try await engine.write(data("x"), key: key(0))
-    // Twice, since a read that was cancelled must leave room for others.
-    for _ in 0..<2 {
-      let (underWay, begun, done) = (Counter(), Counter(), Counter())
-      let isReleased = DispatchSemaphore(value: 0)
-      try await withThrowingTaskGroup(of: Void.self) { group in
-        for _ in 0..<32 {
-          group.addTask {
-            try await engine.forEachEntry { _ in
-              underWay.increment()
-              isReleased.wait()
-            }
-          }
-        }
-        let waiting: [Task<[Data], any Error>]
-        do {
-          // Also after an error: the group waits for its tasks.
-          defer { for _ in 0..<32 { isReleased.signal() } }
-          while underWay.count < 32 {
-            try Task.checkCancellation()
-            await Task.yield()
-          }
-          waiting = (0..<2).map { _ in
-            Task { () async throws -> [Data] in
-              begun.increment()
-              let all = try await engine.readAllData()
-              done.increment()
-              return all
-            }
-          }
-          while begun.count < 2 {
-            try Task.checkCancellation()
-            await Task.yield()
-          }
-          for _ in 0..<1_000 { await Task.yield() }
-          #expect(done.count == 0)
-          // Short reads do not wait for long ones.
-          #expect(try await engine.read(key: key(0)) == data("x"))
-          #expect(try await engine.read(keys: [key(0), key(1)]) == [data("x")])
-          #expect(try await engine.keysExist([key(0), key(1)]) == [key(0)])
-          #expect(try await engine.readEntries(keys: [key(0)]).count == 1)
-          #expect(try await engine.scan(.all, limit: 1).count == 1)
-          #expect(try await engine.keyCount() == 1)
-          waiting[0].cancel()
-        }
-        await #expect(throws: CancellationError.self) { try await waiting[0].value }
-        #expect(try await waiting[1].value == [data("x")])
-        try await group.waitForAll()
-      }
-    }
-    try await engine.close()
-  }
-
   @Test("A bulk read shows one moment, although others write in its pauses")
   func oneMoment() async throws {
     let place = try TestPlace()

@@ -139,7 +139,7 @@ extension PersistentCache {
   ) async throws -> Item? {
     var found: Item?
     var size = 0
-    // Until the cache is told of what others change, it keeps nothing that it reads.
+    // Until the cache follows the changes of others, it keeps nothing that it reads.
     let isKept = core.startFollowing() == nil
     defer { withState { $0.endRead(of: key, version: version, found: isKept ? found : nil, size: size) } }
     var hasExpired = false
