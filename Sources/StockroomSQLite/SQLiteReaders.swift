@@ -1,7 +1,7 @@
 import StockroomCore
 
 /// The connections of one database that only read. There are never more than callers at the same time, and only long reads
-/// wait for one another, of which no more than ``LongReadLimiter/defaultLimit`` are under way.
+/// wait for one another, of which no more than ``LongReadLimiter`` are under way.
 final class SQLiteReaders: Sendable {
   /// How many are kept while they are not in use.
   static let mostIdle = 8

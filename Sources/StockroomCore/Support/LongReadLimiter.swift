@@ -14,12 +14,12 @@ package final class LongReadLimiter: Sendable {
   }
 
   /// Those that have to wait then would finish no earlier if they had begun.
-  package static let defaultLimit = 32
+  private static let limit = 32
 
-  private let state: MutexProtected<State>
+  private let state = MutexProtected(State(free: LongReadLimiter.limit))
   private let lastID = Atomic(0)
 
-  package init(limit: Int = LongReadLimiter.defaultLimit) { state = MutexProtected(State(free: limit)) }
+  package init() {}
 
   /// Suspends until few enough long reads are under way, and counts the caller in, who calls ``leave()`` afterwards.
   ///
