@@ -39,7 +39,7 @@ final class LevelDBConnection: Sendable {
     self.durability = durability
     writeBufferSize = Self.writeBufferSize(at: place.path)
     let isNew = try LevelDBRecovery.prepare(files, for: durability)
-    let handle = try LevelDBHandle(paths, writeBufferSize: writeBufferSize, durability: durability)
+    let handle = try Self.open(files, paths, writeBufferSize, durability)
     let metadata = try Self.readMetadata(handle, isNew: isNew)
     let directorySync = try LevelDBDirectorySync(syncing: files)
     // What was in the logs is in tables now.
@@ -186,20 +186,6 @@ final class LevelDBConnection: Sendable {
     }
     try LevelDBCleanShutdownMarker(describing: files).write(to: files)
   }
-
-  private static func readMetadata(_ handle: LevelDBHandle, isNew: Bool) throws -> LevelDBMetadata {
-    if let found = try handle.metadata() { return found }
-    guard isNew else {
-      throw StorageError(.corrupted, "The LevelDB database in \(handle.path) has lost its metadata.")
-    }
-    return LevelDBMetadata()
-  }
-
-  /// On a small device the log must not take up a large part of it.
-  private static func writeBufferSize(at path: String) -> Int {
-    guard let size = FileManager.Directory.volumeSize(at: path) else { return 4 << 20 }
-    return max(64 << 10, min(8 << 20, size / 64))
-  }
 }
 
 // After everything has been removed.
@@ -282,7 +268,7 @@ extension LevelDBConnection {
     let expected = state.metadata
     try handleLock.exchange {
       monitor.expectNewManifest()
-      let handle = try LevelDBHandle(paths, writeBufferSize: writeBufferSize, durability: durability)
+      let handle = try Self.open(files, paths, writeBufferSize, durability)
       try monitor.begin()
       // Before anybody reads from it: what has lost batches is closed again (rule F2).
       guard try Self.readMetadata(handle, isNew: expected == LevelDBMetadata()) == expected else {

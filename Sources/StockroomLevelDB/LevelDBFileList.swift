@@ -31,12 +31,13 @@ struct LevelDBFileList {
   /// The number in a name such as `000005.log`.
   static func number(ofLog name: String) -> UInt64? { UInt64(name.dropLast(".log".count)) }
 
+  static func manifestName(_ number: UInt64) -> String { "MANIFEST-" + padded(number) }
   static func logName(_ number: UInt64) -> String { padded(number) + ".log" }
   static func tableName(_ number: UInt64) -> String { padded(number) + ".ldb" }
   /// What LevelDB called a table before version 1.14.
   static func oldTableName(_ number: UInt64) -> String { padded(number) + ".sst" }
 
-  private static func padded(_ number: UInt64) -> String {
+  static func padded(_ number: UInt64) -> String {
     let digits = String(number)
     return String(repeating: "0", count: max(0, 6 - digits.count)) + digits
   }

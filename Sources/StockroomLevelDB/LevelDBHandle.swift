@@ -23,11 +23,12 @@ final class LevelDBHandle: @unchecked Sendable {
   /// Where the database is, for the texts of errors.
   var path: String { paths.path }
 
-  /// Opens the database in the directory, and makes one if there is none.
+  /// Opens the database in the directory.
   ///
+  /// - Parameter isNew: Whether to make one if there is none.
   /// - Throws: `StorageError` as LevelDB's text says.
-  init(_ paths: LevelDBPaths, writeBufferSize: Int, durability: Durability) throws {
-    let resources = LevelDBResources(writeBufferSize: writeBufferSize, durability: durability)
+  init(_ paths: LevelDBPaths, isNew: Bool, writeBufferSize: Int, durability: Durability) throws {
+    let resources = LevelDBResources(isNew: isNew, writeBufferSize: writeBufferSize, durability: durability)
     let database = try paths.check("Opening") { leveldb_open(resources.options, paths.libraryPath, $0) }
     guard let database else {
       throw StorageError(.io, "Opening the LevelDB database in \(paths.path) failed without a reason.")
@@ -141,8 +142,8 @@ private final class LevelDBResources {
   /// Ten bits for each key: of a hundred keys that a table does not hold, about one is looked for in it.
   private let filter = leveldb_filterpolicy_create_bloom(10)
 
-  init(writeBufferSize: Int, durability: Durability) {
-    leveldb_options_set_create_if_missing(options, 1)
+  init(isNew: Bool, writeBufferSize: Int, durability: Durability) {
+    leveldb_options_set_create_if_missing(options, isNew ? 1 : 0)
     leveldb_options_set_paranoid_checks(options, 1)
     leveldb_options_set_write_buffer_size(options, writeBufferSize)
     leveldb_options_set_compression(options, Int32(leveldb_snappy_compression))

@@ -31,6 +31,8 @@ struct LevelDBLog {
 
   private static let blockSize = 32768
   private static let headerSize = 7
+  /// Stored checksums are masked, so that a checksum over data with checksums in it is no weaker.
+  private static let maskDelta: UInt32 = 0xA282_EAD8
   private enum Kind: UInt8 {
     case full = 1
     case first, middle, last
@@ -81,12 +83,36 @@ struct LevelDBLog {
     let length = Int(bytes[offset + 4]) | Int(bytes[offset + 5]) << 8
     guard headerSize + length <= left, let kind = Kind(rawValue: bytes[offset + 6]) else { return nil }
     let masked = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
-    // Stored checksums are masked, so that a checksum over data with checksums in it is no weaker.
-    let rotated = masked &- 0xA282_EAD8
+    let rotated = masked &- maskDelta
     let checksum = rotated >> 17 | rotated << 15
     let covered = UnsafeRawBufferPointer(rebasing: bytes[(offset + 6)..<(offset + headerSize + length)])
     guard CRC32C.checksum(covered) == checksum else { return nil }
     return (kind, UnsafeRawBufferPointer(rebasing: covered.dropFirst()))
+  }
+
+  /// A file that has one record.
+  static func bytes(of record: [UInt8]) -> [UInt8] {
+    let capacity = blockSize - headerSize
+    var bytes: [UInt8] = []
+    var start = 0
+    repeat {
+      let end = min(start + capacity, record.count)
+      let kind: Kind =
+        switch (start == 0, end == record.count) {
+        case (true, true): .full
+        case (true, false): .first
+        case (false, false): .middle
+        case (false, true): .last
+        }
+      let covered = [kind.rawValue] + record[start..<end]
+      let checksum = CRC32C.checksum(covered)
+      let masked = (checksum >> 15 | checksum << 17) &+ maskDelta
+      bytes += (0..<4).map { UInt8(truncatingIfNeeded: masked >> ($0 * 8)) }
+      bytes +=
+        [UInt8(truncatingIfNeeded: end - start), UInt8(truncatingIfNeeded: (end - start) >> 8)] + covered
+      start = end
+    } while start < record.count
+    return bytes
   }
 
   /// Whether a record begins anywhere behind the offset. Pieces without a beginning do not count: they belong to
@@ -173,9 +199,11 @@ extension LevelDBLog {
   }
 
   /// The key of the metadata, its length, and its bytes.
-  private static let metadataSize = LevelDBMetadata.key.count + 1 + LevelDBMetadata.encodedSize
+  static let metadataSize = LevelDBMetadata.key.count + 1 + LevelDBMetadata.encodedSize
 
-  private static func metadata(in tail: [UInt8], path: String) throws -> LevelDBMetadata? {
+  /// The metadata at the end of a batch, if it has any.
+  static func metadata(in content: [UInt8], path: String) throws -> LevelDBMetadata? {
+    let tail = content.suffix(metadataSize)
     let lead = LevelDBMetadata.key + [UInt8(LevelDBMetadata.encodedSize)]
     guard tail.count == metadataSize, tail.starts(with: lead) else { return nil }
     return try tail.withUnsafeBytes { bytes in

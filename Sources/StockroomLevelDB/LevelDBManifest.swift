@@ -9,11 +9,20 @@ struct LevelDBManifest {
   /// The sizes of the tables by their numbers.
   private(set) var tables: [UInt64: UInt64] = [:]
 
+  /// How it describes each of them: where the table is in the tree, its number, size, first and last key.
+  private var descriptions: [UInt64: ArraySlice<UInt8>] = [:]
+  private var comparator: ArraySlice<UInt8> = []
+  /// The numbers that it has for the database as a whole.
+  private var numbers: [Field: UInt64] = [:]
+
   /// The oldest log that holds batches which are in no table.
-  private(set) var logNumber: UInt64 = 0
+  var logNumber: UInt64 { numbers[.logNumber] ?? 0 }
+  private let name: String
   /// Where each of its records ends.
   let ends: [Int]
   private let isWhole: Bool
+  /// With how many of its records, from the first, LevelDB opens the database.
+  private var sufficientCount: Int?
   private(set) var fields: Set<Field> = []
   /// What LevelDB needs to open a database.
   static let required: Set<Field> = [.logNumber, .nextFileNumber, .lastSequence]
@@ -36,10 +45,16 @@ struct LevelDBManifest {
     guard let bytes = try files.readIfPresent(name) else {
       throw StorageError(.corrupted, "\(files.path)/CURRENT does not name the manifest of the database.")
     }
+    self.name = name
     let log = bytes.withUnsafeBytes { LevelDBLog($0) }
     isWhole = log.ending == .whole
     ends = log.records.map(\.end)
-    guard log.ending != .corrupted, log.records.prefix(count).allSatisfy({ apply($0.content) }) else {
+    let isSound = log.records.prefix(count).enumerated().allSatisfy { index, record in
+      guard apply(record.content) else { return false }
+      if sufficientCount == nil, fields.isSuperset(of: Self.required) { sufficientCount = index + 1 }
+      return true
+    }
+    guard log.ending != .corrupted, isSound else {
       throw StorageError(
         .corrupted, "\(files.path)/\(name), the manifest of a LevelDB database, is corrupted.")
     }
@@ -66,6 +81,42 @@ struct LevelDBManifest {
     }
   }
 
+  /// Writes a manifest of one record, if LevelDB could open the database with some of the records only.
+  ///
+  /// LevelDB takes a read that returns fewer bytes than it asked for for the end of the manifest too, and would remove the tables of
+  /// which it has not read. One record it reads whole, or it does not open the database.
+  func joinRecords(in files: LevelDBFiles) throws -> LevelDBManifest {
+    guard let sufficientCount, sufficientCount < ends.count, let number = numbers[.nextFileNumber],
+      number < .max
+    else { return self }
+    var record = Self.encoded(Field.comparator.rawValue)
+    record += Self.encoded(UInt64(comparator.count)) + comparator
+    for field in [Field.logNumber, .previousLogNumber, .nextFileNumber, .lastSequence] {
+      guard let value = numbers[field] else { continue }
+      // The number of the next file goes to this manifest.
+      record += Self.encoded(field.rawValue) + Self.encoded(field == .nextFileNumber ? value + 1 : value)
+    }
+    for number in tables.keys.sorted() {
+      guard let description = descriptions[number] else { continue }
+      record += Self.encoded(Field.newFile.rawValue) + description
+    }
+    let name = LevelDBFileList.manifestName(number)
+    try files.replace(name, with: LevelDBLog.bytes(of: record))
+    try files.synchronize()
+    try files.replace("CURRENT", with: Array("\(name)\n".utf8))
+    try files.synchronize()
+    return try LevelDBManifest(name, in: files)
+  }
+
+  private static func encoded(_ number: UInt64) -> [UInt8] {
+    var (bytes, rest) = ([UInt8](), number)
+    while rest >= 0x80 {
+      bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+      rest >>= 7
+    }
+    return bytes + [UInt8(rest)]
+  }
+
   enum Field: UInt64 {
     case comparator = 1
     case logNumber, nextFileNumber, lastSequence, compactPointer, deletedFile, newFile
@@ -80,22 +131,23 @@ struct LevelDBManifest {
       fields.insert(field)
       switch field {
       case .comparator:
-        guard reader.skipString() else { return false }
-      case .logNumber:
+        guard let name = reader.string() else { return false }
+        comparator = name
+      case .logNumber, .nextFileNumber, .lastSequence, .previousLogNumber:
         guard let number = reader.number() else { return false }
-        logNumber = number
-      case .nextFileNumber, .lastSequence, .previousLogNumber:
-        guard reader.number() != nil else { return false }
+        numbers[field] = number
       case .compactPointer:
-        guard reader.number() != nil, reader.skipString() else { return false }
+        guard reader.number() != nil, reader.string() != nil else { return false }
       case .deletedFile:
         guard reader.number() != nil, let number = reader.number() else { return false }
         tables[number] = nil
       case .newFile:
+        let start = reader.rest
         guard reader.number() != nil, let number = reader.number(), let size = reader.number(),
-          reader.skipString(), reader.skipString()
+          reader.string() != nil, reader.string() != nil
         else { return false }
         tables[number] = size
+        descriptions[number] = start.dropLast(reader.rest.count)
       }
     }
     return true
@@ -104,7 +156,7 @@ struct LevelDBManifest {
 
 /// Takes numbers and strings from the front of some bytes, as LevelDB writes them.
 struct LevelDBReader {
-  private var rest: ArraySlice<UInt8>
+  private(set) var rest: ArraySlice<UInt8>
 
   init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
 
@@ -122,9 +174,9 @@ struct LevelDBReader {
   }
 
   /// A length and as many bytes.
-  mutating func skipString() -> Bool {
-    guard let count = number(), count <= UInt64(rest.count) else { return false }
-    rest.removeFirst(Int(count))
-    return true
+  mutating func string() -> ArraySlice<UInt8>? {
+    guard let count = number(), count <= UInt64(rest.count) else { return nil }
+    defer { rest.removeFirst(Int(count)) }
+    return rest.prefix(Int(count))
   }
 }

@@ -162,6 +162,13 @@ extension FileDescriptor {
     throw StorageError.posix(errno, "Renaming \(path(of: name)) to \(directory.path(of: new)) failed.")
   }
 
+  /// Gives a file a second name. False if the file system has none, or this file cannot have one.
+  package func link(_ name: UnsafePointer<CChar>, to second: UnsafePointer<CChar>) throws -> Bool {
+    if linkat(number, name, number, second, 0) == 0 { return true }
+    if [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK].contains(errno) { return false }
+    throw StorageError.posix(errno, "Linking \(path(of: name)) to \(path(of: second)) failed.")
+  }
+
   /// Removes a file. False if it is absent.
   @discardableResult
   package func removeFile(_ name: UnsafePointer<CChar>) throws -> Bool {

@@ -1,0 +1,41 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+extension LevelDBConnection {
+  /// Opens the database, and makes sure that it has what its logs have.
+  static func open(
+    _ files: LevelDBFiles, _ paths: LevelDBPaths, _ writeBufferSize: Int, _ durability: Durability
+  ) throws -> LevelDBHandle {
+    // Not left to LevelDB, which begins an empty database if it cannot look for CURRENT.
+    let isNew = try !files.exists("CURRENT")
+    func open() throws -> LevelDBHandle {
+      try LevelDBHandle(paths, isNew: isNew, writeBufferSize: writeBufferSize, durability: durability)
+    }
+    if isNew { return try open() }
+    let manifest = try LevelDBManifest(in: files).joinRecords(in: files)
+    let logs = try LevelDBKeptLogs(in: files, since: manifest.logNumber)
+    let handle = try open()
+    try logs.restore(to: handle)
+    try logs.remove()
+    return handle
+  }
+
+  static func readMetadata(_ handle: LevelDBHandle, isNew: Bool) throws -> LevelDBMetadata {
+    if let found = try handle.metadata() { return found }
+    guard isNew else {
+      throw StorageError(.corrupted, "The LevelDB database in \(handle.path) has lost its metadata.")
+    }
+    return LevelDBMetadata()
+  }
+
+  /// On a small device the log must not take up a large part of it.
+  static func writeBufferSize(at path: String) -> Int {
+    guard let size = FileManager.Directory.volumeSize(at: path) else { return 4 << 20 }
+    return max(64 << 10, min(8 << 20, size / 64))
+  }
+}

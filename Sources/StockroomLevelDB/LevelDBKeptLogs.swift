@@ -1,0 +1,124 @@
+import StockroomCore
+
+/// The logs of a database under second names, while LevelDB opens it.
+///
+/// LevelDB 1.23 takes a read that returns fewer bytes than it asked for, which a system may do anywhere in a file, for the end
+/// of the log, goes on without what follows, and removes the log. So the engine keeps the logs until it has seen that the
+/// database has their last batch, and writes otherwise what is missing.
+struct LevelDBKeptLogs {
+  private static let prefix = "STOCKROOM.kept-"
+
+  private struct Log {
+    let name: String
+    /// The numbers of its first and its last batch.
+    let batches: ClosedRange<UInt64>
+  }
+
+  private let files: LevelDBFiles
+  /// In the order in which the logs were written.
+  private let names: [String]
+
+  /// Gives each log a second name. Those that an interrupted opening has kept stay.
+  ///
+  /// - Parameter first: The oldest log that counts, from the manifest.
+  init(in files: LevelDBFiles, since first: UInt64) throws {
+    for name in try LevelDBFileList(in: files).logs {
+      guard let number = LevelDBFileList.number(ofLog: name), number >= first,
+        try files.size(of: name) ?? 0 > 0
+      else { continue }
+      try files.keep(name, as: Self.prefix + LevelDBFileList.padded(number))
+    }
+    self.files = files
+    names = try files.names().filter { $0.hasPrefix(Self.prefix) }.sorted()
+  }
+
+  /// Writes the batches that LevelDB has not found. Costs reading the logs.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if others are missing in front of them.
+  func restore(to handle: LevelDBHandle) throws {
+    let present = try handle.metadata()?.generation ?? 0
+    let logs = try newestLogs()
+    guard let first = logs.first?.batches.lowerBound, let last = logs.last?.batches.upperBound,
+      last > present || last == present && logs.count > 1
+    else { return }
+    guard first <= present + 1 else {
+      throw StorageError(.corrupted, "The LevelDB database in \(files.path) has lost batches.")
+    }
+    for log in logs {
+      try forEachBatch(in: log.name) { generation, content in
+        // What is missing of a log that is not the last one cannot be told. Written again in order, batches leave what they left
+        // the first time.
+        if logs.count == 1, generation ?? 0 <= present { return }
+        let batch = LevelDBBatch()
+        guard batch.add(logged: content) else {
+          throw StorageError(.corrupted, "A batch of the LevelDB database in \(files.path) is corrupted.")
+        }
+        try handle.write(batch)
+      }
+    }
+  }
+
+  /// Removes the second names.
+  func remove() throws { for name in names { try files.directory.removeFile(name) } }
+
+  /// The newest logs between which no batch is missing. Others are of an interrupted opening, and in the database.
+  private func newestLogs() throws -> [Log] {
+    var newest: [Log] = []
+    for name in names.reversed() {
+      var numbers: ClosedRange<UInt64>?
+      try forEachBatch(in: name, keeping: LevelDBLog.metadataSize) { generation, _ in
+        if let generation { numbers = min(numbers?.lowerBound ?? generation, generation)...generation }
+      }
+      guard let numbers else { continue }
+      if let next = newest.first, numbers.upperBound + 1 != next.batches.lowerBound { break }
+      newest.insert(Log(name: name, batches: numbers), at: 0)
+    }
+    return newest
+  }
+
+  /// Calls `body` with the number of each batch, which is that of the one before for those that other programs have written.
+  private func forEachBatch(
+    in name: String, keeping count: Int = .max,
+    _ body: (_ generation: UInt64?, _ content: [UInt8]) throws -> Void
+  ) throws {
+    let log = try files.read(name).withUnsafeBytes {
+      LevelDBLog($0, keeping: count, lookingBehindCorruption: false)
+    }
+    var generation: UInt64?
+    for record in log.records {
+      generation =
+        try LevelDBLog.metadata(in: record.content, path: "\(files.path)/\(name)")?.generation ?? generation
+      try body(generation, record.content)
+    }
+  }
+}
+
+extension LevelDBFiles {
+  /// Gives a file a second name, in place of what has that name. Where the file system has no second names, makes a copy.
+  fileprivate func keep(_ name: String, as second: String) throws {
+    try directory.removeFile(second)
+    if try !directory.link(name, to: second) { try replace(second, with: read(name)) }
+  }
+}
+
+extension LevelDBBatch {
+  /// Adds what a batch does that is in a log. Returns false if it cannot be understood.
+  ///
+  /// The format: <https://github.com/google/leveldb/blob/1.23/db/write_batch.cc>
+  fileprivate func add(logged content: [UInt8]) -> Bool {
+    // The sequence of the first operation, which LevelDB gives out itself, and how many there are.
+    guard content.count >= 12 else { return false }
+    var reader = LevelDBReader(content[12...])
+    while !reader.isAtEnd {
+      guard let kind = reader.number(), let key = reader.string() else { return false }
+      switch kind {
+      case 0: key.withUnsafeBytes { delete($0) }
+      case 1:
+        guard let value = reader.string() else { return false }
+        key.withUnsafeBytes { key in value.withUnsafeBytes { put(key, $0) } }
+      default: return false
+      }
+    }
+    return true
+  }
+}
