@@ -29,7 +29,9 @@ extension CheckDefinition {
     ) { context in
       let disk = try context.smallDisk(mebibytes: SmallFileSystem.usualSize)
       try await context.check(
-        FullDiskScenario(disk: disk.directory, isAtomic: context.capabilities.contains(.atomicBatches)))
+        FullDiskScenario(
+          disk: disk.directory, isAtomic: context.capabilities.contains(.atomicBatches),
+          hasTransactions: context.capabilities.contains(.transactions)))
     }
     Check(
       .f1, "faults.file-size-limit",

@@ -16,6 +16,13 @@ extension CheckDefinition {
       needsWorker: true
     ) { try await checkSteps($0, .batches) }
     Check(
+      .w4, "killed.while-writing-large-batches",
+      "after the death of a process that was writing batches of more than a thousand entries, all or nothing of the last is "
+        + "there, and what was acknowledged", needs: [.persistent, .atomicBatches], needsWorker: true,
+      // A server may be at it still when the process has long been dead.
+      isOfFiles: true
+    ) { try await checkSteps($0, .largeBatches, kills: max(2, $0.budget.kills / 2), after: 2) }
+    Check(
       .w6, "killed.while-writing-one-by-one",
       "after the death of a process that was writing and removing single entries, what was acknowledged is there with its "
         + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent,
@@ -47,13 +54,18 @@ extension CheckDefinition {
 
 // MARK: - Steps
 
-private func checkSteps(_ context: CheckContext, _ kind: NumberedSteps.Kind) async throws {
+/// - Parameters:
+///   - kills: How many processes are killed; as many as the budget says if it is nil.
+///   - limit: After how many steps each is killed at the latest.
+private func checkSteps(
+  _ context: CheckContext, _ kind: NumberedSteps.Kind, kills: Int? = nil, after limit: Int = 24
+) async throws {
   var experiment = StepExperiment(context, kind)
-  for _ in 0..<context.budget.kills {
+  for _ in 0..<(kills ?? context.budget.kills) {
     context.noteProgress()
     try await context.withWorker { worker in
       try await experiment.look(in: worker)
-      try await experiment.kill(worker, after: 24)
+      try await experiment.kill(worker, after: limit)
     }
   }
   try await context.withWorker { try await experiment.look(in: $0) }

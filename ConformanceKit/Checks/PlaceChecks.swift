@@ -96,7 +96,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   if change == .replaced { try FileManager.default.moveItem(at: other, to: context.place) }
 
   var left = EarlierEngine(engine: engine, change: change, old: old.map(\.key))
-  try await left.use(&there, keys(2, prefix: "alone-"))
+  try await left.use(&there, keys(4, prefix: "alone-"))
   do {
     try await newcomer.open(context)
   } catch  where isLocked(error) {
@@ -108,9 +108,11 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   let mine = entries(keys(4, prefix: "mine-"))
   try await newcomer.write(mine)
   for entry in mine { there[entry.key] = entry.data }
-  try await left.use(&there, keys(2, prefix: "beside-"))
-  try await left.remove(mine[0].key, &there)
+  try await left.use(&there, keys(4, prefix: "beside-"))
+  try await left.remove(mine.map(\.key), &there)
   try await expect(newcomer, has: there, "reopened, and used beside the old one")
+  try await left.removeAll(&there)
+  try await expect(newcomer, has: there, "reopened, beside the old one that was to remove everything")
   try await left.close(context)
   let later = entries(keys(2, prefix: "later-"))
   try await newcomer.write(later)
@@ -150,7 +152,7 @@ private struct EarlierEngine {
     (self.engine, self.change, self.old) = (engine, change, old)
   }
 
-  /// Reads, writes two entries in two ways, and reads again.
+  /// Reads, writes an entry in each way, and reads again.
   ///
   /// - Parameter there: What a new opening has to see: what was acknowledged is added.
   func use(_ there: inout [CacheKey: Data], _ new: [CacheKey]) async throws {
@@ -162,12 +164,30 @@ private struct EarlierEngine {
     if try await isDone("apply(_:)", { try await $0.apply([.write(data("w"), key: new[1])]) }) {
       there[new[1]] = data("w")
     }
+    if try await isDone("write(_:) of many", { try await $0.write([(key: new[2], data: data("x"))]) }) {
+      there[new[2]] = data("x")
+    }
+    let isTransactional = engine.capabilities.contains(.transactions)
+    if isTransactional,
+      try await isDone(
+        "withTransaction(_:)",
+        { engine in try await engine.withTransaction { try $0.write(data("y"), key: new[3]) } })
+    {
+      there[new[3]] = data("y")
+    }
     try await read(there)
   }
 
-  func remove(_ key: CacheKey, _ there: inout [CacheKey: Data]) async throws {
+  /// Removes the first key on its own, and the second with the method for many.
+  func remove(_ keys: [CacheKey], _ there: inout [CacheKey: Data]) async throws {
     if isClosed { return }
-    if try await isDone("remove(key:)", { try await $0.remove(key: key) }) { there[key] = nil }
+    if try await isDone("remove(key:)", { try await $0.remove(key: keys[0]) }) { there[keys[0]] = nil }
+    if try await isDone("remove(keys:)", { try await $0.remove(keys: [keys[1]]) }) { there[keys[1]] = nil }
+  }
+
+  func removeAll(_ there: inout [CacheKey: Data]) async throws {
+    if isClosed { return }
+    if try await isDone("removeAllData()", { try await $0.removeAllData() }) { there = [:] }
   }
 
   mutating func close(_ context: CheckContext) async throws {
@@ -189,6 +209,27 @@ private struct EarlierEngine {
         entries.map(\.key).sorted(), is: there.keys.sorted(), "\(when), the keys of \(call), sorted,")
       for entry in entries { try expect(entry.data, is: there[entry.key] ?? Data(), "\(when), \(call)") }
     }
+    try await readSingly(there)
+    let asked = Array(old.prefix(2)) + there.keys.sorted()
+    _ = try await isDone("readDataAndKeys(keys:)") {
+      try expectThere(try await $0.readDataAndKeys(keys: asked), "readDataAndKeys(keys:)")
+    }
+    _ = try await isDone("keysExist(_:)") {
+      try expect(
+        try await $0.keysExist(asked).sorted(), is: there.keys.sorted(), "\(when), keysExist(_:), sorted,")
+    }
+    _ = try await isDone("readAllEntries()") {
+      try expectThere(try await $0.readAllEntries().map { ($0.key, $0.data) }, "readAllEntries()")
+    }
+    _ = try await isDone("readAllData()") {
+      try expect(try await $0.readAllData().count, is: there.count, "\(when), the number of readAllData()")
+    }
+    if engine.capabilities.contains(.transactions) {
+      _ = try await isDone("withTransaction(_:)") { engine in
+        let keys = try await engine.withTransaction { try $0.allKeys() }
+        try expect(keys.sorted(), is: there.keys.sorted(), "\(when), allKeys() of a transaction, sorted,")
+      }
+    }
     _ = try await isDone("readAllDataAndKeys()") {
       try expectThere(try await $0.readAllDataAndKeys(), "readAllDataAndKeys()")
     }
@@ -198,6 +239,24 @@ private struct EarlierEngine {
     }
     _ = try await isDone("keyCount()") {
       try expect(try await $0.keyCount(), is: there.count, "\(when), keyCount()")
+    }
+  }
+
+  /// Fails if a question about a single entry is answered otherwise than by what is there.
+  private func readSingly(_ there: [CacheKey: Data]) async throws {
+    for key in old.prefix(2) + there.keys.sorted() {
+      let isThere = there[key] != nil
+      _ = try await isDone("keyExists(_:)") {
+        try expect(try await $0.keyExists(key), is: isThere, "\(when), keyExists(_:) of \(key)")
+      }
+      _ = try await isDone("createdAt(key:)") {
+        let date = try await $0.createdAt(key: key)
+        try expect(date != nil, is: isThere, "\(when), whether there was a createdAt of \(key)")
+      }
+      _ = try await isDone("updatedAt(key:)") {
+        let date = try await $0.updatedAt(key: key)
+        try expect(date != nil, is: isThere, "\(when), whether there was an updatedAt of \(key)")
+      }
     }
   }
 

@@ -13,7 +13,7 @@ extension CheckDefinition {
       let search =
         switch context.budget.level {
         case .quick: SystemFaultSearch(context, calls, limit: 6)
-        case .standard: SystemFaultSearch(context, calls, limit: 60)
+        case .standard: SystemFaultSearch(context, calls, limit: 80)
         case .exhaustive: SystemFaultSearch(context, calls, length: 200, limit: nil)
         }
       try await search.run()
@@ -21,10 +21,13 @@ extension CheckDefinition {
     Check(
       .w6, "faults.failed-syncs",
       "a failed sync is followed by no acknowledgement of what it should have made durable, unless that is written again",
-      needs: [.persistent, .durableWrites], needsWorker: true, from: .exhaustive
+      needs: [.persistent, .durableWrites], needsWorker: true, from: .standard
     ) { context in
-      let search = SystemFaultSearch(
-        context, [.fsync, .fdatasync], length: 40, limit: nil, losesUnsynced: true)
+      let calls: [SystemCall] = [.fsync, .fdatasync]
+      let search =
+        context.budget.level == .exhaustive
+        ? SystemFaultSearch(context, calls, length: 40, limit: nil, losesUnsynced: true)
+        : SystemFaultSearch(context, calls, failures: [.inputOutput], limit: 16, losesUnsynced: true)
       try await search.run()
     }
   }

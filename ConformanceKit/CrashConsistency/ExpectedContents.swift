@@ -78,7 +78,7 @@ struct ExpectedContents: Sendable {
   /// Fails unless it holds what was acknowledged, and nothing else but what was under way: all of that or
   /// none or, without `atomicBatches`, some of it. What was found is what is expected from now on.
   ///
-  /// Costs reading everything three times.
+  /// Costs reading everything five times.
   ///
   /// - Throws: ``Violation`` of W6 for what was lost or invented, W4 for half a batch, R6 for the order of entries and W2
   ///   for timestamps that have changed although the entry was not written since they were last seen, went back, or
@@ -121,6 +121,16 @@ struct ExpectedContents: Sendable {
     for (entry, read) in zip(found, read) where entry.key != read.key || entry.data != read.data {
       throw Violation(
         "readDataAndKeys(keys:) did not give what readAllEntries() gave for \(entry.key)", rule: .r2)
+    }
+    try expect(try await engine.readAllData().count, "the number of readAllData()", .r3)
+    var scanned = try await engine.scan(.all, limit: nil)
+    if !engine.capabilities.contains(.orderedScans) { scanned.sort { $0.key < $1.key } }
+    try expect(scanned.count, "the number of entries of scan(.all)", .r5)
+    for (entry, scanned) in zip(found.sorted { $0.key < $1.key }, scanned)
+    where entry.key != scanned.key || entry.data != scanned.data {
+      throw Violation(
+        "scan(.all) had \(scanned.key) where \(entry.key) comes in the order of the keys of readAllEntries(), or "
+          + "another value for it", rule: .r5)
     }
     return found
   }

@@ -7,7 +7,8 @@ import StockroomCore
 import StockroomKitSupport
 
 /// What an engine is made to do while its files are watched, step by step: batches that let the store grow, be worked over
-/// and shrink, single writes and removals, the removal of everything, and closing and opening in between.
+/// and shrink, through each method that takes one and in transactions, single writes and removals, the removal of
+/// everything, and closing and opening in between.
 struct PowerCutScenario: Codable, Hashable, Sendable {
   let seed: UInt64
   /// How many steps there are.
@@ -27,6 +28,9 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
       // A write of one entry, which many engines make in another way.
       var random = SeededRandom(seed: seed, number: number)
       return [.write(Data("single \(number)\n".utf8) + random.bytes(300), key: NumberedBatches.marker)]
+    case 1 where number > 1 && number <= length:
+      return batches.operations(of: number - 1).compactMap(\.written).map { .remove(key: $0.key) }
+    case 3: return batches.operations(of: number).filter { $0.written != nil }
     case 5:
       for case .write(_, let key) in batches.operations(of: number - 1) { return [.remove(key: key)] }
       return batches.operations(of: number)
@@ -47,14 +51,25 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     }
   }
 
-  /// Does a step: with the method for a single operation, if it is one.
+  /// Does a step: with the method for a single operation if it is one, else with that for writes or removals alone if there
+  /// is nothing else, or in a transaction.
   func perform(_ number: Int, on engine: any StorageEngine) async throws {
     let operations = operations(of: number)
-    guard operations.count == 1 else { return try await engine.apply(operations) }
-    switch operations[0] {
-    case .write(let data, let key): try await engine.write(data, key: key)
-    case .remove(let key): try await engine.remove(key: key)
-    case .removeAll: try await engine.removeAllData()
+    switch operations.first {
+    case .write(let data, let key) where operations.count == 1: try await engine.write(data, key: key)
+    case .remove(let key) where operations.count == 1: try await engine.remove(key: key)
+    case .removeAll where operations.count == 1: try await engine.removeAllData()
+    default:
+      let (writes, removals) = (operations.compactMap(\.written), operations.compactMap(\.removed))
+      if number % 6 == 0, engine.capabilities.contains(.transactions) {
+        try await engine.withTransaction { try $0.apply(operations) }
+      } else if writes.count == operations.count {
+        try await engine.write(writes)
+      } else if removals.count == operations.count {
+        try await engine.remove(keys: removals)
+      } else {
+        try await engine.apply(operations)
+      }
     }
   }
 

@@ -49,6 +49,8 @@ struct NumberedSteps: Codable, Sendable {
   enum Kind: Codable, Sendable {
     /// Batches through every method that takes one, and single calls between them.
     case batches
+    /// Batches of more small writes than an engine is likely to write as one.
+    case largeBatches
     /// Single writes and removals.
     case single
     /// Transactions, each of the operations of a batch, that read back what they have written.
@@ -65,6 +67,7 @@ struct NumberedSteps: Codable, Sendable {
     switch (kind, number % 8) {
     case (.life, _): LongLife.operations(of: number, seed: batches.seed)
     case (.single, _): [singleOperation(number)]
+    case (.largeBatches, _): manyWrites(number)
     case (.transactions, _): batches.operations(of: number)
     case (.batches, 3): someRemovals(number)
     case (.batches, 1), (.batches, 6): Array(batches.operations(of: number).suffix(1))
@@ -111,6 +114,12 @@ struct NumberedSteps: Codable, Sendable {
     return (0..<12).map { _ in .remove(key: NumberedBatches.key(random.next(upTo: NumberedBatches.keyCount)))
     }
   }
+
+  private func manyWrites(_ number: Int) -> [StorageOperation] {
+    keys(Self.largeBatchSize).map { .write(data("large \(number), \($0.value)"), key: $0) }
+  }
+
+  private static let largeBatchSize = 1_200
 
   /// A write or a removal of one of a few keys, so that what is removed is there as a rule.
   private func singleOperation(_ number: Int) -> StorageOperation {

@@ -6,29 +6,28 @@ struct FullDiskScenario: CheckTask {
   /// Where the small file system is.
   let disk: URL
   let isAtomic: Bool
-
-  /// How many blocks of 4 KiB are left on the disk.
-  private static let rooms = [0, 1, 4, 16]
+  let hasTransactions: Bool
 
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
-    for step in FullDiskStep.allCases {
-      for room in Self.rooms {
+    for step in FullDiskStep.allCases where step != .transaction || hasTransactions {
+      for room in step.rooms {
         let when = "\(step) with \(room) blocks left on the disk"
         try note(when)
         let place = disk.appending(path: "\(step)-\(room)", directoryHint: .isDirectory)
         let ballast = BallastFile(on: disk)
         var trial = FullDiskTrial(
-          step: step, when: when, place: place, isAtomic: isAtomic, makeEngine: makeEngine)
+          step: step, when: when, place: place, isAtomic: isAtomic || step == .transaction,
+          makeEngine: makeEngine)
         do {
           try await trial.prepare()
           try ballast.fill(leavingBlocks: room)
           try await trial.meetFullDisk()
           try ballast.remove()
           // Whether the engine goes on or is reopened, once there is room, must make no difference.
-          if room == 1 || room == 4 { try await trial.reopen() }
+          if [1, 4, 8].contains(room) { try await trial.reopen() }
           try await trial.goOn()
         } catch let failure as CallFailure {
           throw Violation("\(trial.stage), \(failure)")
@@ -40,7 +39,14 @@ struct FullDiskScenario: CheckTask {
 }
 
 enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
-  case opening, write, overwrite, batch, applied, removal, removals, removingAll, closing, reopening
+  case opening, write, overwrite, overwrites, batch, applied, transaction, removal, removals, removingAll
+  case closing, reopening
+
+  /// How many blocks of 4 KiB are left on the disk.
+  var rooms: [Int] {
+    // Enough for many small records, and too little for all entries once more, as when a log is compacted.
+    self == .overwrites ? [8] : [0, 1, 4, 16]
+  }
 
   /// A clause after "during".
   var description: String {
@@ -48,8 +54,10 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
     case .opening: "opening a new place"
     case .write: "write(_:key:)"
     case .overwrite: "an overwrite"
+    case .overwrites: "400 overwrites"
     case .batch: "write(_:) of many"
     case .applied: "apply(_:)"
+    case .transaction: "withTransaction(_:)"
     case .removal: "remove(key:)"
     case .removals: "remove(keys:)"
     case .removingAll: "removeAllData()"
@@ -63,9 +71,12 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
     case .opening, .closing, .reopening: []
     case .write: [.write(noise(9_000, seed: 21), key: key("new"))]
     case .overwrite: [.write(noise(12_000, seed: 22), key: keys(1)[0])]
+    case .overwrites: (0..<400).map { .write(data("overwrite \($0)"), key: keys(1)[0]) }
     case .batch: writes(12, of: 5_000)
     case .applied:
       [.remove(key: keys(2)[1])] + writes(6, of: 9_000) + [.write(data("small"), key: keys(1)[0])]
+    case .transaction:
+      [.remove(key: keys(4)[3])] + writes(5, of: 9_000) + [.write(data("smaller"), key: keys(1)[0])]
     case .removal: [.remove(key: keys(3)[2])]
     case .removals: keys(8).map { .remove(key: $0) }
     case .removingAll: [.removeAll]
@@ -82,7 +93,7 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
   func perform(on engine: EngineUnderTest) async throws {
     switch (self, operations) {
     case (.opening, _), (.closing, _), (.reopening, _): return
-    case (.write, let operations), (.overwrite, let operations):
+    case (.write, let operations), (.overwrite, let operations), (.overwrites, let operations):
       for case .write(let data, let key) in operations { try await engine.write(data, key: key) }
     case (.batch, let operations):
       try await engine.write(
@@ -90,6 +101,8 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
           if case .write(let data, let key) = $0 { (key: key, data: data) } else { nil }
         })
     case (.applied, let operations): try await engine.apply(operations)
+    case (.transaction, let operations):
+      try await engine.withTransaction { try $0.apply(operations) }
     case (.removal, _): try await engine.remove(key: keys(3)[2])
     case (.removals, _): try await engine.remove(keys: keys(8))
     case (.removingAll, _): try await engine.removeAllData()
@@ -144,6 +157,7 @@ struct FullDiskTrial: Sendable {
       switch step {
       case .opening, .reopening: engine = try await opened()
       case .closing: try await close()
+      case .overwrites: if let engine { try await overwrite(in: engine) }
       default: if let engine { try await step.perform(on: engine) }
       }
       isDone = true
@@ -152,6 +166,14 @@ struct FullDiskTrial: Sendable {
     }
     if step == .closing { engine = nil }
     try await look("after \(when)")
+  }
+
+  /// Of many overwrites, those stay that were acknowledged.
+  private mutating func overwrite(in engine: EngineUnderTest) async throws {
+    for operation in step.operations {
+      if case .write(let data, let key) = operation { try await engine.write(data, key: key) }
+      operation.apply(to: &before)
+    }
   }
 
   mutating func reopen() async throws {

@@ -14,10 +14,12 @@ struct RefusedCalls: CheckTask {
   let place: URL
   let refusal: Refusal
   let isAtomic: Bool
+  let hasTransactions: Bool
 
   init(_ context: CheckContext, place: URL, refusal: Refusal) {
     (self.place, self.refusal) = (place, refusal)
     isAtomic = context.capabilities.contains(.atomicBatches)
+    hasTransactions = context.capabilities.contains(.transactions)
   }
 
   private var when: String {
@@ -41,7 +43,7 @@ struct RefusedCalls: CheckTask {
     var engine = EngineUnderTest(try await makeEngine(place))
     try set(true)
     defer { try? set(false) }
-    for step in RefusedStep.allCases {
+    for step in RefusedStep.allCases where step != .transaction || hasTransactions {
       try note("\(step) \(when)")
       try await take(step, on: engine, &contents)
     }
@@ -92,7 +94,7 @@ struct RefusedCalls: CheckTask {
         ![.corrupted, .closed, .invalidKey, .unsupported].contains(error.code)
       else { throw Violation("\(when), \(failure), which is not what had happened") }
       // A batch that is not atomic may have been cut short.
-      if !isAtomic {
+      if !isAtomic, step != .transaction {
         for entry in try await engine.readAllDataAndKeys() where entry.data == after[entry.key] {
           contents[entry.key] = entry.data
         }
@@ -119,7 +121,7 @@ struct RefusedCalls: CheckTask {
 
 /// What is tried, the most destructive last.
 private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
-  case write, overwrite, batch, applied, removal, removals, removingAll
+  case write, overwrite, batch, applied, transaction, removal, removals, removingAll
 
   /// A clause after "during".
   var description: String {
@@ -128,6 +130,7 @@ private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
     case .overwrite: "an overwrite"
     case .batch: "write(_:) of every key"
     case .applied: "apply(_:)"
+    case .transaction: "withTransaction(_:)"
     case .removal: "remove(key:)"
     case .removals: "remove(keys:) of every key"
     case .removingAll: "removeAllData()"
@@ -146,6 +149,9 @@ private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
     case .applied:
       [.write(noise(90, seed: 54), key: key("applied"))] + all.prefix(20).map { .remove(key: $0) }
         + [.write(noise(80, seed: 55), key: all[30])]
+    case .transaction:
+      [.write(noise(70, seed: 56), key: key("within"))] + all[20..<26].map { .remove(key: $0) }
+        + [.write(noise(60, seed: 57), key: all[31])]
     case .removal: [.remove(key: all[33])]
     case .removals: all.map { .remove(key: $0) }
     case .removingAll: [.removeAll]
@@ -158,6 +164,7 @@ private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
     case (.write, .write(let data, let key)), (.overwrite, .write(let data, let key)):
       try await engine.write(data, key: key)
     case (.batch, _): try await engine.write(operations.compactMap(\.written))
+    case (.transaction, _): try await engine.withTransaction { try $0.apply(operations) }
     case (.removal, .remove(let key)): try await engine.remove(key: key)
     case (.removals, _): try await engine.remove(keys: operations.compactMap(\.removed))
     case (.removingAll, _): try await engine.removeAllData()

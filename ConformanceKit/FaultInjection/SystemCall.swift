@@ -12,6 +12,9 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
   case link, linkat
   case mkdir, mkdirat
   case getdents64
+  // `fstat` is left out: who has a descriptor has found the file.
+  case stat, lstat, newfstatat, statx
+  case access, faccessat, faccessat2
 
   /// How the file is found that the call is about, by the positions of arguments.
   enum Subject {
@@ -24,8 +27,8 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
 
   var subject: Subject {
     switch self {
-    case .open, .creat, .truncate, .unlink, .rmdir, .mkdir: .path(0, directory: nil)
-    case .openat, .unlinkat, .mkdirat: .path(1, directory: 0)
+    case .open, .creat, .truncate, .unlink, .rmdir, .mkdir, .stat, .lstat, .access: .path(0, directory: nil)
+    case .openat, .unlinkat, .mkdirat, .newfstatat, .statx, .faccessat, .faccessat2: .path(1, directory: 0)
     // The new name.
     case .rename, .link: .path(1, directory: nil)
     case .renameat, .renameat2, .linkat: .path(3, directory: 2)
@@ -52,11 +55,19 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
     case .flock, .fcntl: [.inputOutput, .interrupted, .again]
     case .mmap: [.again, .noMemory]
     case .unlink, .unlinkat, .rmdir, .getdents64: [.inputOutput]
+    // Neither says that there is no such file.
+    case .stat, .lstat, .newfstatat, .statx, .access, .faccessat, .faccessat2: [.inputOutput, .noMemory]
     }
   }
 
   /// Whether it waits until something is on the disk.
   var isSync: Bool { [.fsync, .fdatasync, .msync].contains(self) }
+
+  /// Whether it changes the contents of a file, or waits until they are on the disk.
+  var isWrite: Bool {
+    isSync
+      || [.write, .pwrite64, .writev, .pwritev, .truncate, .ftruncate, .fallocate].contains(self)
+  }
 
   /// The commands of `fcntl` that take locks, of a process or of an open file.
   static let lockCommands: [UInt32] = [6, 7, 37, 38]
@@ -69,14 +80,16 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
         .pwrite64: 18, .writev: 20, .pwritev: 296, .fsync: 74, .fdatasync: 75, .msync: 26, .rename: 82,
         .renameat: 264, .renameat2: 316, .truncate: 76, .ftruncate: 77, .fallocate: 285, .flock: 73,
         .fcntl: 72, .mmap: 9, .unlink: 87, .unlinkat: 263, .rmdir: 84, .link: 86, .linkat: 265, .mkdir: 83,
-        .mkdirat: 258, .getdents64: 217,
+        .mkdirat: 258, .getdents64: 217, .stat: 4, .lstat: 6, .newfstatat: 262, .statx: 332, .access: 21,
+        .faccessat: 269, .faccessat2: 439,
       ]
     #elseif arch(arm64)
       let numbers: [SystemCall: UInt32] = [
         .openat: 56, .read: 63, .pread64: 67, .readv: 65, .preadv: 69, .write: 64, .pwrite64: 68,
         .writev: 66, .pwritev: 70, .fsync: 82, .fdatasync: 83, .msync: 227, .renameat: 38, .renameat2: 276,
         .truncate: 45, .ftruncate: 46, .fallocate: 47, .flock: 32, .fcntl: 25, .mmap: 222, .unlinkat: 35,
-        .linkat: 37, .mkdirat: 34, .getdents64: 61,
+        .linkat: 37, .mkdirat: 34, .getdents64: 61, .newfstatat: 79, .statx: 291, .faccessat: 48,
+        .faccessat2: 439,
       ]
     #else
       let numbers: [SystemCall: UInt32] = [:]
@@ -117,12 +130,24 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
   /// Which of these calls, counted from 1 over all files of the engine.
   let number: Int
   let failure: Failure
+  /// Whether every later write, truncation and sync fails with EIO, until a call of the engine has thrown: what it has
+  /// written it cannot take back then.
+  var persists = false
+
+  /// Whether the store is opened again once a change has thrown, or written to before that: for each call, one after
+  /// some failures and the other after others.
+  var isFollowedByReopening: Bool {
+    let position = Failure.allCases.firstIndex(of: failure) ?? 0
+    return !persists && (number + position).isMultiple(of: 2)
+  }
 
   /// A clause such as "the 7th fdatasync failed with EIO".
   var description: String {
     let which = "the \(number)\(ordinalSuffix) \(call.rawValue)"
-    return failure == .short
+    let first =
+      failure == .short
       ? "\(which) did half of what it should" : "\(which) failed with \(failure.rawValue)"
+    return persists ? "\(first), and every later write, truncation and sync failed" : first
   }
 
   private var ordinalSuffix: String {

@@ -28,6 +28,13 @@ final class SystemCallInterceptor: Sendable {
     var observation = Observation()
     /// Nil if what a failed sync loses is of no interest.
     var unsynced: UnsyncedPages?
+
+    /// What becomes of a call with a number. Nil if it is made as it should.
+    func failure(of call: SystemCall, _ number: Int) -> SystemFault.Failure? {
+      guard let fault else { return nil }
+      if fault.call == call, fault.number == number { return fault.failure }
+      return fault.persists && observation.failedFile != nil && call.isWrite ? .inputOutput : nil
+    }
   }
 
   /// Memory is neither allocated nor freed with this locked, but by the thread that answers: other threads may have to wait
@@ -109,12 +116,13 @@ final class SystemCallInterceptor: Sendable {
         else { return .proceed }
         let number = state.observation.counts[call, default: 0] + 1
         state.observation.counts[call] = number
-        let failure = state.fault?.call == call && state.fault?.number == number ? state.fault?.failure : nil
+        let failure = state.failure(of: call, number)
         let access = FileAccess(call: call, arguments: request.arguments, filter: filter)
         state.unsynced?.note(access, path: file, failure: failure)
         guard let failure else { return .proceed }
         if failure != .short {
-          state.observation.failedFile = Self.name(file)
+          // The first, if it is not the only one.
+          if state.observation.failedFile == nil { state.observation.failedFile = Self.name(file) }
           return .failure(failure.errorNumber)
         }
         guard let result = access.doHalf() else { return .proceed }

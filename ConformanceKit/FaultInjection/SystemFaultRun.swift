@@ -19,6 +19,7 @@ struct SystemFaultRun: WorkerTask {
   /// Nil to see which calls there are.
   let fault: SystemFault?
   let isAtomic: Bool
+  let hasTransactions: Bool
   /// Whether the machine forgets, when the engine is closed, what a failed sync has left behind.
   let losesUnsynced: Bool
 
@@ -64,6 +65,8 @@ private struct SystemFaultTrial {
   private var probes = 0
   /// Whether it has been opened since the last change that was tried.
   private var isReopened = false
+  /// Whether nothing has failed since it was opened, and nothing will any more.
+  private var mustWork = false
   /// The number of the first call of each kind when it was opened again for the first time.
   private(set) var whenReopened: [SystemCall: Int] = [:]
   /// A clause that says how far the trial has come.
@@ -88,7 +91,7 @@ private struct SystemFaultTrial {
     try enter("opening a new place")
     try await open()
     for number in 0..<task.length {
-      let step = SystemFaultStep(number)
+      let step = SystemFaultStep(number, hasTransactions: task.hasTransactions)
       try enter("\(step)")
       let hadFailed = hasFailed
       switch step {
@@ -135,11 +138,15 @@ private struct SystemFaultTrial {
 
   /// Opens the engine, again if that fails: one call fails, and no other.
   private mutating func open() async throws {
+    // Nobody can be asked to open a store on a disk that takes nothing any more.
+    if hasFailed { interceptor.endFault() }
+    mustWork = false
     var reasons: [String] = []
     for _ in 0..<2 {
+      let hadFailed = hasFailed
       do {
         engine = EngineUnderTest(try await makeEngine(task.place))
-        isReopened = true
+        (isReopened, mustWork) = (true, hadFailed)
         return
       } catch {
         try check(error, of: "opening the engine")
@@ -171,9 +178,9 @@ private struct SystemFaultTrial {
       contents.acknowledge(operations)
     } catch {
       try check(error, of: way.rawValue)
-      contents.refuse(operations, isAtomic: task.isAtomic)
+      contents.refuse(operations, isAtomic: task.isAtomic || way == .transaction)
       // What it was refused is put right by the next write, or is not there when the store is opened next.
-      if (task.fault?.number ?? 0).isMultiple(of: 2) {
+      if task.fault?.isFollowedByReopening ?? true {
         try await close()
         try await open()
       } else {
@@ -202,6 +209,11 @@ private struct SystemFaultTrial {
     let cause = (error as? CallFailure)?.error ?? error
     let underlying = (cause as? CallFailure)?.error ?? cause
     guard hasFailed else { throw Violation("with nothing failing, \(call) threw \(underlying)") }
+    guard !mustWork else {
+      throw Violation("\(call) threw \(underlying), and nothing had failed since the engine was opened")
+    }
+    // It has been said that something is wrong.
+    interceptor.endFault()
     guard let error = underlying as? StorageError else {
       throw Violation("\(call) threw no StorageError but \(shortened(String(describing: underlying)))")
     }

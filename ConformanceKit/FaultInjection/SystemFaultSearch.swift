@@ -9,15 +9,19 @@ struct SystemFaultSearch {
   let length: Int
   /// Which calls are made to fail.
   let calls: [SystemCall]
+  /// What becomes of them.
+  let failures: [SystemFault.Failure]
   /// How many faults there are at most. Nil for all.
   let limit: Int?
   let losesUnsynced: Bool
 
   init(
-    _ context: CheckContext, _ calls: [SystemCall], length: Int = 20, limit: Int?, losesUnsynced: Bool = false
+    _ context: CheckContext, _ calls: [SystemCall],
+    failures: [SystemFault.Failure] = SystemFault.Failure.allCases, length: Int = 20, limit: Int?,
+    losesUnsynced: Bool = false
   ) {
     (self.context, self.calls, self.length, self.limit) = (context, calls, length, limit)
-    self.losesUnsynced = losesUnsynced
+    (self.failures, self.losesUnsynced) = (failures, losesUnsynced)
   }
 
   /// How long the life of a store with a few dozen entries may take.
@@ -33,24 +37,40 @@ struct SystemFaultSearch {
     for fault in faults {
       guard let violation = try await violation(of: fault, worker) else { continue }
       for number in 1..<fault.number where limit != nil {
-        let earlier = SystemFault(call: fault.call, number: number, failure: fault.failure)
+        let earlier = SystemFault(
+          call: fault.call, number: number, failure: fault.failure, persists: fault.persists)
         if let violation = try await self.violation(of: earlier, worker) { throw violation }
       }
       throw violation
     }
   }
 
-  /// All faults, or some of every kind of call and failure: the first when a store is opened that is there, where most can
-  /// be taken for nothing, and others from all over its life.
+  /// All faults, or some of every kind of call and failure; in addition, some that persist.
   private func selection(_ counts: [SystemCall: Int], _ whenReopened: [SystemCall: Int]) -> [SystemFault] {
-    let kinds = calls.flatMap { call in
-      call.failures.map { failure in
-        (1...max(1, counts[call] ?? 0)).map { SystemFault(call: call, number: $0, failure: failure) }
+    func kind(_ call: SystemCall, _ failure: SystemFault.Failure, persists: Bool = false) -> [SystemFault] {
+      (0..<(counts[call] ?? 0)).map {
+        SystemFault(call: call, number: $0 + 1, failure: failure, persists: persists)
       }
-    }.filter { counts[$0[0].call] ?? 0 > 0 }
-    guard let limit else { return kinds.flatMap { $0 } }
+    }
+    func fails(_ call: SystemCall, _ failure: SystemFault.Failure) -> Bool {
+      call.failures.contains(failure) && failures.contains(failure)
+    }
+    let single = calls.flatMap { call in
+      call.failures.filter { fails(call, $0) }.map { kind(call, $0) }
+    }
+    let persistent = calls.filter { $0.isWrite && fails($0, .short) }.map { kind($0, .short, persists: true) }
+    guard let limit else { return (single + persistent).flatMap { $0 } }
     var random = SeededRandom(seed: context.budget.seed)
-    var decks = kinds.map { kind in
+    let some = choice(limit, of: single, whenReopened, &random)
+    return some + choice(limit / 8, of: persistent, whenReopened, &random)
+  }
+
+  /// Some of every kind: the first when a store is opened that is there, where most can be taken for nothing, and others
+  /// from all over its life.
+  private func choice(
+    _ limit: Int, of kinds: [[SystemFault]], _ whenReopened: [SystemCall: Int], _ random: inout SeededRandom
+  ) -> [SystemFault] {
+    var decks = kinds.filter { !$0.isEmpty }.map { kind in
       var deck = kind.shuffled(using: &random)
       if let first = deck.firstIndex(where: { $0.number == whenReopened[$0.call] }) {
         deck.append(deck.remove(at: first))
@@ -77,7 +97,8 @@ struct SystemFaultSearch {
     let place = context.root.appending(path: "faults-\(UUID().uuidString)", directoryHint: .isDirectory)
     let task = SystemFaultRun(
       place: place, length: length, fault: fault,
-      isAtomic: context.capabilities.contains(.atomicBatches), losesUnsynced: losesUnsynced)
+      isAtomic: context.capabilities.contains(.atomicBatches),
+      hasTransactions: context.capabilities.contains(.transactions), losesUnsynced: losesUnsynced)
     let outcome = try await worker.outcome(of: task, limit: context.patience(atMost: Self.patience))
     if fault == nil, let violation = outcome.violation {
       throw Violation("with nothing failing, \(violation.description)", rule: violation.rule)

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A step in the life of a store, of a series that has every kind of call among its first sixteen.
+/// A step in the life of a store, of a series that has every kind of call among its first seventeen.
 enum SystemFaultStep: Sendable, CustomStringConvertible {
   enum Look: String, Sendable {
     case single = "read(key:)"
@@ -15,6 +15,7 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
     case write = "write(_:key:)"
     case batch = "write(_:) of many"
     case apply = "apply(_:)"
+    case transaction = "withTransaction(_:)"
     case remove = "remove(key:)"
     case removeMany = "remove(keys:)"
     case removeAll = "removeAllData()"
@@ -33,8 +34,9 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
     }
   }
 
-  init(_ number: Int) {
-    let round = number / 16
+  /// - Parameter hasTransactions: Whether there may be a transaction among them.
+  init(_ number: Int, hasTransactions: Bool) {
+    let round = number / 17
     func new(_ name: String, _ size: Int) -> StorageOperation {
       .write(noise(size, seed: UInt64(1_000 + number)), key: key("\(name)-\(round)"))
     }
@@ -43,7 +45,7 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
         .write(noise(200 + 90 * $0.offset, seed: UInt64(number * 100 + $0.offset)), key: $0.element)
       }
     }
-    switch number % 16 {
+    switch number % 17 {
     case 0: self = .change(.write, [new("first", 300)])
     case 1: self = .change(.batch, many(5))
     case 2: self = .look(.single)
@@ -53,15 +55,20 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
       self = .change(
         .apply,
         [new("applied", 150), .remove(key: key("first-\(round - 1)")), new("beside", 90)] + many(3).suffix(1))
-    case 6: self = .look(.keys)
-    case 7: self = .change(.remove, [.remove(key: key("applied-\(round)"))])
-    case 8: self = .change(.write, [new("large", 40_000)])
-    case 9: self = .look(.scan)
-    case 10: self = .reopen
-    case 11: self = .look(.entries)
-    case 12: self = .change(.removeMany, keys(3, prefix: "many-\(round % 3)-").map { .remove(key: $0) })
-    case 13: self = .look(.listing)
-    case 14:
+    case 6:
+      let writes = (0..<5).map { new("within-\($0)", 60 + 20 * $0) }
+      self = .change(
+        hasTransactions ? .transaction : .apply,
+        [new("first", 450), .remove(key: key("beside-\(round)"))] + writes)
+    case 7: self = .look(.keys)
+    case 8: self = .change(.remove, [.remove(key: key("applied-\(round)"))])
+    case 9: self = .change(.write, [new("large", 40_000)])
+    case 10: self = .look(.scan)
+    case 11: self = .reopen
+    case 12: self = .look(.entries)
+    case 13: self = .change(.removeMany, keys(3, prefix: "many-\(round % 3)-").map { .remove(key: $0) })
+    case 14: self = .look(.listing)
+    case 15:
       self = round % 3 == 0 ? .change(.removeAll, [.removeAll]) : .change(.write, [new("instead", 2_000)])
     default: self = .change(.write, [new("last", 500)])
     }
@@ -74,6 +81,7 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
     case (.remove, .remove(let key)): try await engine.remove(key: key)
     case (.removeMany, _): try await engine.remove(keys: operations.compactMap(\.removed))
     case (.removeAll, _): try await engine.removeAllData()
+    case (.transaction, _): try await engine.withTransaction { try $0.apply(operations) }
     default: try await engine.apply(operations)
     }
   }

@@ -7,6 +7,7 @@ package final class CrashFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // When the process dies
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
+    case logsLargeBatchesInParts
     case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines
     // Beside another process
     case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
@@ -119,6 +120,10 @@ package final class CrashFaultEngine: ApplyingEngine {
     switch fault {
     case .logsEntryByEntry:
       return operations.map { CrashFaultLog.Record([$0]) }
+    case .logsLargeBatchesInParts:
+      return stride(from: 0, to: operations.count, by: 64).map {
+        CrashFaultLog.Record(Array(operations[$0..<min($0 + 64, operations.count)]))
+      }
     case .acknowledgesEarly:
       defer { state.unwritten = [record] }
       return state.unwritten

@@ -19,6 +19,8 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
       removesWhatIsCorrupted
     // A full disk
     case writesInPlace, writesBatchesInParts, staysFull, forgetsWhenFull, callsFullClosed, cannotOpenWhenFull
+    // Transactions
+    case mergesTransactionsFirst
     // Descriptors and permission
     case leaksDescriptors, emptyWithoutDescriptors, nilWithoutDescriptors, trapsWithoutDescriptors
     case callsDescriptorsCorrupted
@@ -27,7 +29,9 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     case updatesBackwards, remembersTimesUntilClosed, listsByTime
   }
 
-  package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .detectsCorruption]
+  package static let promises: EngineCapabilities = [
+    .persistent, .atomicBatches, .detectsCorruption, .transactions,
+  ]
 
   package let capabilities = promises
   private let state: MutexProtected<State>
@@ -76,24 +80,43 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     }
   }
 
-  private func commit(_ operations: [StorageOperation]) throws {
+  package func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
     try state.withLock { state in
       if state.isClosed { throw StorageError(.closed, "The engine has been closed.") }
-      if state.isFull { throw StorageError(.diskFull, "There was no room once.") }
-      var entries = state.entries
-      for operation in operations { entries.apply(operation, fault) }
-      do {
-        try file.save(entries.values.sorted { $0.sequence < $1.sequence })
-      } catch {
-        if fault == .staysFull { state.isFull = true }
-        if fault == .forgetsWhenRefused, (error as? StorageError)?.code == .permissionDenied {
-          state.entries = [:]
-        }
-        if fault == .forgetsWhenFull || fault == .writesInPlace { state.entries = [:] }
-        throw error
-      }
-      state.entries = entries
+      let values = state.entries.map { (CacheKey(verbatim: $0.key), $0.value.data) }
+      let transaction = CopyTransaction(Dictionary(values) { first, _ in first })
+      defer { transaction.end() }
+      let result = try body(transaction)
+      try commit(transaction.end(), &state, mergesFirst: fault == .mergesTransactionsFirst)
+      return result
     }
+  }
+
+  private func commit(_ operations: [StorageOperation]) throws {
+    try state.withLock { try commit(operations, &$0) }
+  }
+
+  private func commit(
+    _ operations: [StorageOperation], _ state: inout State, mergesFirst: Bool = false
+  ) throws {
+    if state.isClosed { throw StorageError(.closed, "The engine has been closed.") }
+    if state.isFull { throw StorageError(.diskFull, "There was no room once.") }
+    var entries = state.entries
+    for operation in operations { entries.apply(operation, fault) }
+    if mergesFirst { state.entries = entries }
+    do {
+      try file.save(entries.values.sorted { $0.sequence < $1.sequence })
+    } catch {
+      if fault == .staysFull { state.isFull = true }
+      if fault == .forgetsWhenRefused, (error as? StorageError)?.code == .permissionDenied {
+        state.entries = [:]
+      }
+      if fault == .forgetsWhenFull || fault == .writesInPlace { state.entries = [:] }
+      throw error
+    }
+    state.entries = entries
   }
 
   package func close() async throws { state.withLock { $0.isClosed = true } }

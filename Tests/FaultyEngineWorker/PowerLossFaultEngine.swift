@@ -9,12 +9,18 @@ package final class PowerLossFaultEngine: ApplyingEngine {
     // With a log
     case neverSyncs, takesTornTailsUnsynced, refusesHoles, skipsHoles, forgetsTheDirectory, forgetsItsParents,
       acknowledgesBeforeTheSync, takesTornTails
+    // With a log, in one of the methods
+    case forgetsManyWrites, forgetsManyRemovals, forgetsTransactions
+    // With a log that is compacted
+    case compactsWithoutLooking
     // With a new file for each batch
     case renamesBeforeTheSync, forgetsTheRename, overwritesInPlace
   }
 
   package static func promises(isDurable: Bool) -> EngineCapabilities {
-    isDurable ? [.persistent, .atomicBatches, .durableWrites] : [.persistent, .atomicBatches]
+    isDurable
+      ? [.persistent, .atomicBatches, .transactions, .durableWrites]
+      : [.persistent, .atomicBatches, .transactions]
   }
 
   struct Entry: Codable, Sendable {
@@ -32,9 +38,11 @@ package final class PowerLossFaultEngine: ApplyingEngine {
 
   package let capabilities: EngineCapabilities
   private let state: MutexProtected<State>
+  private let fault: Fault?
 
   package init(directory: URL, keepsLog: Bool, isDurable: Bool = true, fault: Fault?) throws {
     capabilities = Self.promises(isDurable: isDurable)
+    self.fault = fault
     var files = try PowerLossFaultFiles(in: directory, keepsLog: keepsLog, fault: fault)
     var entries: [Entry] = []
     for change in try files.read() { change.apply(to: &entries) }
@@ -42,15 +50,43 @@ package final class PowerLossFaultEngine: ApplyingEngine {
   }
 
   package func apply(_ operations: [StorageOperation]) async throws {
-    try operations.validate()
-    let change = PowerLossFaultChange(time: Date(), operations)
+    try commit(operations)
+  }
+
+  package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try commit(dataAndKeys.map { .write($0.data, key: $0.key) }, unless: .forgetsManyWrites)
+  }
+
+  package func remove(keys: [CacheKey]) async throws {
+    try commit(keys.map { .remove(key: $0) }, unless: .forgetsManyRemovals)
+  }
+
+  package func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
     try state.withLock { state in
-      guard state.files != nil else { throw StorageError(.closed, "The engine has been closed.") }
-      var entries = state.entries
-      change.apply(to: &entries)
-      try state.files?.save(change, entries)
-      state.entries = entries
+      let values = state.entries.map { (CacheKey(verbatim: $0.key), $0.data) }
+      let transaction = CopyTransaction(Dictionary(values) { first, _ in first })
+      defer { transaction.end() }
+      let result = try body(transaction)
+      try commit(transaction.end(), &state, isSynced: fault != .forgetsTransactions)
+      return result
     }
+  }
+
+  private func commit(_ operations: [StorageOperation], unless forgetting: Fault? = nil) throws {
+    try operations.validate()
+    let isSynced = forgetting == nil || fault != forgetting
+    try state.withLock { try commit(operations, &$0, isSynced: isSynced) }
+  }
+
+  private func commit(_ operations: [StorageOperation], _ state: inout State, isSynced: Bool) throws {
+    guard state.files != nil else { throw StorageError(.closed, "The engine has been closed.") }
+    let change = PowerLossFaultChange(time: Date(), operations)
+    var entries = state.entries
+    change.apply(to: &entries)
+    try state.files?.save(change, entries, isSynced: isSynced)
+    state.entries = entries
   }
 
   package func read(key: CacheKey) async throws -> Data? { try entry(key)?.data }

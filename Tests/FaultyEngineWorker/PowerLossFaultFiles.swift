@@ -16,6 +16,7 @@ struct PowerLossFaultFiles: Sendable {
   private let keepsLog: Bool
   private let fault: PowerLossFaultEngine.Fault?
   private var length = 0
+  private var recordCount = 0
 
   private let isSynced: Bool
 
@@ -59,15 +60,21 @@ struct PowerLossFaultFiles: Sendable {
   }
 
   /// Keeps a batch that has led to these entries.
-  mutating func save(_ change: PowerLossFaultChange, _ entries: [PowerLossFaultEngine.Entry]) throws {
+  mutating func save(
+    _ change: PowerLossFaultChange, _ entries: [PowerLossFaultEngine.Entry], isSynced: Bool
+  ) throws {
     if keepsLog {
-      try append(change)
+      try append(change, isSynced: isSynced && self.isSynced)
+      recordCount += 1
+      if fault == .compactsWithoutLooking, recordCount.isMultiple(of: 150) {
+        try compact(PowerLossFaultChange(entries))
+      }
     } else {
       try replace(PowerLossFaultChange(entries))
     }
   }
 
-  private mutating func append(_ change: PowerLossFaultChange) throws {
+  private mutating func append(_ change: PowerLossFaultChange, isSynced: Bool) throws {
     let isNew = access(path, F_OK) != 0
     let bytes = try encode(change)
     try withFile(path, O_WRONLY | O_CREAT) { file in
@@ -80,6 +87,18 @@ struct PowerLossFaultFiles: Sendable {
     if isNew, fault != .forgetsTheDirectory, isSynced {
       try FileManager.Directory.sync(directory)
     }
+  }
+
+  /// Puts a log of one record in the place of the log, even if it could not be written.
+  private mutating func compact(_ change: PowerLossFaultChange) throws {
+    let bytes = try encode(change)
+    try withFile(path + ".new", O_WRONLY | O_CREAT | O_TRUNC) { file in
+      do { try write(bytes, at: 0, to: file) } catch { return }
+      fsync(file)
+    }
+    rename(path + ".new", path)
+    length = bytes.count
+    try FileManager.Directory.sync(directory)
   }
 
   private func replace(_ change: PowerLossFaultChange) throws {
@@ -101,8 +120,14 @@ struct PowerLossFaultFiles: Sendable {
   }
 
   private func write(_ bytes: Data, at offset: Int, to file: Int32) throws {
-    let count = bytes.withUnsafeBytes { pwrite(file, $0.baseAddress, $0.count, off_t(offset)) }
-    guard count == bytes.count else { throw StorageError.posix(errno, "Writing to \(path) failed") }
+    var done = 0
+    while done < bytes.count {
+      let count = bytes.withUnsafeBytes {
+        pwrite(file, $0.baseAddress.map { $0 + done }, $0.count - done, off_t(offset + done))
+      }
+      guard count > 0 else { throw StorageError.posix(errno, "Writing to \(path) failed") }
+      done += count
+    }
   }
 
   // MARK: Encoding

@@ -10,22 +10,25 @@ package final class SystemFaultEngine: ApplyingEngine {
     case ignoresWriteErrors, acknowledgesInterruptedWrites, acknowledgesShortWrites, repeatsShortWritesWhole
     case appliesBeforeWriting, countsRefusedWrites, leavesRefusedRecords, logsEntryByEntry,
       repeatsRefusedWrites
-    case evictsWhenFull, truncatesBeforeWriting
+    case evictsWhenFull, truncatesBeforeWriting, logsTransactionsEntryByEntry, appendsBehindTornRecords
     // Syncs
     case ignoresSyncErrors, repeatsSyncs, repeatsInterruptedSyncs
     // Reads
     case endsAtShortReads, returnsShortValues, emptyAfterReadErrors, emptyAfterOpenErrors, emptyAfterMapErrors
+    case emptyAfterAccessErrors
     case nilAfterReadErrors, dropsUnreadable, setsAsideUnreadable
     // Names
     case unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors, ignoresTruncateErrors
     // Errors
     case trapsOnErrors, hangsWhenInterrupted, leaksDescriptors, leaksLocks, throwsForeignErrors
-    case callsErrorsClosed, staysCorrupted
+    case callsErrorsClosed, staysCorrupted, staysReadOnly
     // No faults
     case breaksAtOnce, namesCompleteLogs
   }
 
-  package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .durableWrites]
+  package static let promises: EngineCapabilities = [
+    .persistent, .atomicBatches, .durableWrites, .transactions,
+  ]
 
   package let capabilities = promises
   private let state: MutexProtected<State>
@@ -89,6 +92,23 @@ package final class SystemFaultEngine: ApplyingEngine {
     }
   }
 
+  package func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try perform { state in
+      let transaction = CopyTransaction(try state.values())
+      defer { transaction.end() }
+      let result = try body(transaction)
+      let operations = transaction.end()
+      if fault == .logsTransactionsEntryByEntry {
+        for operation in operations { try commit([operation], &state) }
+      } else if !operations.isEmpty {
+        try commit(operations, &state)
+      }
+      return result
+    }
+  }
+
   private func commit(_ operations: [StorageOperation], _ state: inout State) throws {
     let record = CrashFaultLog.Record(operations)
     if fault == .repeatsRefusedWrites {
@@ -100,7 +120,9 @@ package final class SystemFaultEngine: ApplyingEngine {
       if keepsLog { try state.append(record) } else { try state.replace(applying: record) }
     } catch {
       if fault == .appliesBeforeWriting, record.changes.allSatisfy({ $0.data == nil }) {
-        for change in record.changes { state.entries[change.key ?? ""] = nil }
+        for change in record.changes {
+          if let key = change.key { state.entries[key] = nil } else { state.entries = [:] }
+        }
       }
       if fault == .repeatsRefusedWrites { state.refused.append(record) }
       throw error
@@ -236,6 +258,12 @@ extension SystemFaultEngine.State {
         offset: offset, count: count, change: index, createdAt: old?.createdAt ?? record.date,
         updatedAt: max(old?.updatedAt ?? record.date, record.date), sequence: old?.sequence ?? sequence)
     }
+  }
+
+  func values() throws -> [CacheKey: Data] {
+    var values: [CacheKey: Data] = [:]
+    for key in entries.keys { values[CacheKey(verbatim: key)] = try value(of: key) }
+    return values
   }
 
   /// The value as it is in the file.

@@ -73,7 +73,9 @@ final class SystemFaultFile {
   }
 
   private static func open(_ path: String, _ fault: Fault?) throws -> Int32 {
-    var file = retrying { systemOpen(path, O_RDWR | O_CREAT | O_CLOEXEC) }
+    // "It is not there, so it is a new one."
+    let isNew = fault == .emptyAfterAccessErrors && access(path, F_OK) != 0
+    var file = retrying { systemOpen(path, O_RDWR | O_CREAT | O_CLOEXEC | (isNew ? O_TRUNC : 0)) }
     if file < 0, fault == .emptyAfterOpenErrors {
       // "It cannot be opened, so there is none."
       unlink(path)
@@ -156,6 +158,9 @@ final class SystemFaultFile {
   /// Adds a record, and waits until it is on the disk. If that fails, it is not there.
   func append(_ record: [UInt8]) throws {
     if isBroken { throw StorageError(.io, "\(path) has failed before, and must be opened again.") }
+    if fault == .staysReadOnly, access(path + ".failed", F_OK) == 0 {
+      throw StorageError(.io, "\(path) has seen an error.")
+    }
     do {
       try write(record)
       try sync()
@@ -170,11 +175,14 @@ final class SystemFaultFile {
     let code = (error as? StorageError)?.code
     switch fault {
     case .leavesRefusedRecords: length = Int(lseek(file, 0, SEEK_END))
-    case .staysCorrupted: systemClose(systemOpen(path + ".failed", O_RDWR | O_CREAT | O_CLOEXEC))
+    case .staysCorrupted, .staysReadOnly:
+      systemClose(systemOpen(path + ".failed", O_RDWR | O_CREAT | O_CLOEXEC))
     case .evictsWhenFull where code == .diskFull:
       if ftruncate(file, 0) == 0 { length = 0 }
     case .breaksAtOnce, .namesCompleteLogs: isBroken = true
     case .repeatsShortWritesWhole: break
+    case .appendsBehindTornRecords:
+      do { try truncate(to: length) } catch { length = Int(lseek(file, 0, SEEK_END)) }
     default:
       do { try truncate(to: length) } catch { isBroken = true }
     }

@@ -12,6 +12,12 @@ extension FaultyEngineCase {
     .init(persistent: .c6, "does not notice what becomes of its place", fault: .ignoresItsPlace),
     .init(persistent: .c6, "notices no more than that its file is deleted", fault: .noticesDeletionOnly),
     .init(persistent: .c6, "notices no more than that there is no file", fault: .noticesAbsenceOnly),
+    .init(persistent: .c6, "answers keyExists(_:) though its place is gone") { base, _ in
+      SupposesWhatItCannotSee(base: base)
+    },
+    .init(persistent: .c6, "empties what is in its place now") {
+      EmptiesByPath(base: $0, path: $1.appending(path: "reference.log").path(percentEncoded: false))
+    },
     .init(persistent: .o3, "does nothing when it is closed", fault: .closesNothing),
     .init(persistent: .o3, "keeps its file open until it is dropped", fault: .keepsFileOpenUntilDropped),
     .init(persistent: .o3, "keeps its lock until it is dropped", fault: .keepsLockUntilDropped),
@@ -64,6 +70,32 @@ extension FaultyEngineCase {
 struct VerifiesNothing: FaultyEngine {
   let base: ReferenceEngine
   func verify() async throws {}
+}
+
+/// Takes an error for an entry.
+struct SupposesWhatItCannotSee: FaultyEngine {
+  let base: ReferenceEngine
+  func keyExists(_ key: CacheKey) async throws -> Bool {
+    do {
+      return try await base.keyExists(key)
+    } catch let error as StorageError where error.code == .io {
+      return true
+    }
+  }
+}
+
+/// Empties the file that its path leads to, whosever that is.
+struct EmptiesByPath: FaultyEngine {
+  let base: ReferenceEngine
+  let path: String
+  func removeAllData() async throws {
+    do {
+      try await base.removeAllData()
+    } catch let error as StorageError where error.code == .io {
+      truncate(path, 0)
+      throw error
+    }
+  }
 }
 
 /// Closes its files when it is closed, and no earlier.

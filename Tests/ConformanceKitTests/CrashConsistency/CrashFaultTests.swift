@@ -46,6 +46,9 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.w4, .s3], "logs a batch entry by entry", .logsEntryByEntry,
       by: ["killed.while-writing-batches", "killed.while-chains-run", "killed.while-transactions-run"]),
+    .init(
+      [.w4], "logs large batches in parts", .logsLargeBatchesInParts,
+      by: ["killed.while-writing-large-batches"]),
     .init([.r6, .s4], "recovers in the order of keys", .losesTheOrder, by: ["killed.while-writing-batches"]),
     .init(
       [.w2], "recovers with the time of the recovery", .makesUpTimes, by: ["killed.while-writing-one-by-one"]),

@@ -116,6 +116,21 @@ struct ExpectedContentsTests {
     #expect(rule { try stillStrict.check(found) } == .r6)
   }
 
+  @Test("A sorted index and a count of values that differ from the entries are violations")
+  func otherWays() async throws {
+    let base = try ReferenceEngine()
+    for number in 1...3 { try await base.apply(batches.operations(of: number)) }
+    #expect(try await ExpectedContents.agreedEntries(of: base).isEmpty == false)
+    let disordered = await #expect(throws: Violation.self) {
+      try await ExpectedContents.agreedEntries(of: DriftedIndex(base: base))
+    }
+    #expect(disordered?.rule == .r5)
+    let doubled = await #expect(throws: Violation.self) {
+      try await ExpectedContents.agreedEntries(of: CountsTwice(base: base))
+    }
+    #expect(doubled?.rule == .r3)
+  }
+
   @Test("Timestamps stay as they are without a write, never go back, and are of this time")
   func timestamps() async throws {
     let found = try await entries(after: 20)
@@ -137,5 +152,23 @@ struct ExpectedContentsTests {
       var unseen = expected(after: 20)
       #expect(rule { try unseen.check(wrong) } == .w2)
     }
+  }
+}
+
+/// Scans in an order that has two keys exchanged.
+private struct DriftedIndex: FaultyEngine {
+  let base: ReferenceEngine
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    var entries = try await base.scan(range, limit: limit)
+    if entries.count > 1 { entries.swapAt(0, 1) }
+    return entries
+  }
+}
+
+private struct CountsTwice: FaultyEngine {
+  let base: ReferenceEngine
+  func readAllData() async throws -> [Data] {
+    let values = try await base.readAllData()
+    return values + values.prefix(1)
   }
 }

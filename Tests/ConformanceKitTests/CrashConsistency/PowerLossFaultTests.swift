@@ -32,6 +32,9 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     .init("does not sync the directory of a new file", .forgetsTheDirectory, keepsLog: true, breaking: [.w6]),
     .init("does not sync the parents of its directory", .forgetsItsParents, keepsLog: true, breaking: [.w6]),
     .init("syncs when the next write comes", .acknowledgesBeforeTheSync, keepsLog: true, breaking: [.w6]),
+    .init("does not sync after writes of many", .forgetsManyWrites, keepsLog: true, breaking: [.w6]),
+    .init("does not sync after removals of many", .forgetsManyRemovals, keepsLog: true, breaking: [.w6]),
+    .init("does not sync after transactions", .forgetsTransactions, keepsLog: true, breaking: [.w6]),
     .init("takes a torn batch for a whole one", .takesTornTails, keepsLog: true, breaking: [.w4, .w6]),
     .init(
       "renames a file before it has been synced", .renamesBeforeTheSync, keepsLog: false, breaking: [.w6]),
@@ -75,6 +78,11 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     }
   }
 
+  /// One that passes as long as there is room.
+  static let ofCompaction = PowerLossFaultCase(
+    "compacts its log without looking whether it could", .compactsWithoutLooking, keepsLog: true,
+    breaking: [.f1])
+
   func outcome(of check: String) async throws -> ConformanceOutcome {
     try await #require(suite.checks.first { $0.id == check }).outcome()
   }
@@ -104,5 +112,21 @@ struct PowerCutTests {
   func recovery() async throws {
     let engineCase = PowerLossFaultCase.ofPowerCuts[3]
     #expect(try await engineCase.outcome(of: "power.cut-while-recovering").failure?.rule == .w6)
+  }
+}
+
+@Suite("Compactions on a full disk")
+struct FullDiskCompactionTests {
+  @Test("An engine whose compaction loses everything on a full disk fails")
+  func compaction() async throws {
+    let engineCase = PowerLossFaultCase.ofCompaction
+    switch try await engineCase.outcome(of: "faults.full-disk-at-every-step") {
+    case .failed(let failure):
+      #expect(engineCase.rules.contains(failure.rule), "\(failure)")
+      #expect(failure.actual.contains("400 overwrites"), "\(failure.actual)")
+    // There is not everywhere a file system to fill up.
+    case .skipped(let reason): #expect(!reason.isEmpty)
+    case .passed, .couldNotRun: Issue.record("It has not failed.")
+    }
   }
 }

@@ -64,6 +64,12 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
     .init(.o2, "is empty without permission", .emptyWithoutPermission, by: "opening.without-permission"),
     .init(
       .f4, "forgets everything when it is refused", .forgetsWhenRefused, by: "refused.read-only-directory"),
+    .init(
+      .f1, "shows what a transaction has written that met a full disk", .mergesTransactionsFirst,
+      by: "faults.full-disk-at-every-step"),
+    .init(
+      .f4, "shows what a transaction has written that was refused", .mergesTransactionsFirst,
+      by: "refused.read-only-directory"),
     .init(.w2, "lets updatedAt follow the clock", .updatesBackwards, by: "clock.set-back"),
     .init(.w2, "remembers times until it is closed", .remembersTimesUntilClosed, by: "clock.set-back"),
     .init(.r6, "lists entries by their time", .listsByTime, by: "clock.set-back-and-order"),
