@@ -5,14 +5,33 @@
 #endif
 import StockroomCore
 
-// Batches and removals of any size: rules W1 to W5, C4, D1 and D2.
+// Batches, transactions and removals of any size: rules W1 to W5, C4, D1, D2, T1 and T2.
 
 extension CheckDefinition {
   @CheckList static var batchSizeChecks: [CheckDefinition] {
     Check(.w1, "sizes.batches", "a batch of any size stores each of its entries, new ones and overwrites") {
       context in
       try await context.climb({ $0.batches }, .fills) { place, count in
-        try await place.overwrite(to: count) { try await $0.write($1) }
+        for way in [waysOfWriting[1], wayOfImporting] {
+          try await place.overwrite(to: count) { try await way.write($0, $1) }
+          try await expectStored(place.entries, in: place.engine)
+        }
+      }
+    }
+    Check(
+      .t1, "sizes.transactions",
+      "a transaction with any number of writes does each of them, and its body reads however much there is",
+      needs: .transactions
+    ) { context in
+      try await context.climb({ $0.ends.filter { $0 < 5_000 } }, .fills) { place, count in
+        let before = place.entries
+        try await place.overwrite(to: count) { engine, entries in
+          try await engine.withTransaction { transaction in
+            try expectReadable(before, in: transaction)
+            for (key, data) in entries { try transaction.write(data, key: key) }
+            try expectReadable(entries, in: transaction)
+          }
+        }
         try await expectStored(place.entries, in: place.engine)
       }
     }
@@ -56,6 +75,7 @@ extension CheckDefinition {
         let bad = key("")
         let ways: [(String, @Sendable (EngineUnderTest) async throws -> Void)] = [
           ("write(_:)", { try await $0.write(entries(new + [bad])) }),
+          ("writeEntries(_:)", { try await wayOfImporting.write($0, entries(new + [bad])) }),
           (
             "apply(_:)",
             { try await $0.apply([.removeAll] + (new + [bad]).map { .write(data("v"), key: $0) }) }
@@ -72,21 +92,34 @@ extension CheckDefinition {
     }
     Check(
       .w2, "sizes.timestamps",
-      "every entry of a batch of any size has the time of the batch, and keeps its createdAt"
+      "every entry of a batch of any size has the time of the batch, and keeps its createdAt and its place in the order"
     ) { context in
+      let isExact = context.capabilities.contains(.atomicBatches)
       try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
         let engine = place.engine
         try await engine.removeAllData()
         let created = try await window { try await place.overwrite(to: count) { try await $0.write($1) } }
-        try await letClockAdvance()
-        let updated = try await window { try await place.overwrite(to: count) { try await $0.write($1) } }
-        for entry in try await engine.readAllEntries() {
-          try expect(
-            created.contains(entry.createdAt) && updated.contains(entry.updatedAt),
-            "readAllEntries() gave \(entry.key) other times than those of the batches that wrote it")
-        }
-        for index in Set([0, count / 3, count / 2, count - 1]) {
-          try await expect(created: created, updated: updated, place.keys[index], in: engine)
+        for way in waysOfWriting[1...2] {
+          try await letClockAdvance()
+          let updated = try await window {
+            // Backwards: what moves to the end one after the other, in the order that it has, keeps that order.
+            try await place.overwrite(to: count) { try await way.write($0, $1.reversed()) }
+          }
+          let found = try await engine.readAllEntries()
+          for entry in found {
+            try expect(
+              created.contains(entry.createdAt) && updated.contains(entry.updatedAt),
+              "after \(way.name) readAllEntries() gave \(entry.key) other times than those of the batches that wrote it"
+            )
+          }
+          for index in Set([0, count / 3, count / 2, count - 1]) {
+            try await expect(created: created, updated: updated, place.keys[index], in: engine)
+          }
+          do {
+            try expectOrder(of: found, place.keys, isExact: isExact)
+          } catch let violation as Violation {
+            throw Violation("after an overwrite by \(way.name) \(violation)", rule: .r6)
+          }
         }
       }
     }
@@ -95,8 +128,9 @@ extension CheckDefinition {
       "a cancelled batch of any size has done all of its work, or none and throws CancellationError"
     ) { context in
       try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
-        for delay in [0, 1, 3, 10, 40] {
-          try await checkCancellation(of: count, after: delay, in: place.engine)
+        for (number, delay) in [0, 0, 1, 3, 3, 10, 40, 40].enumerated() {
+          let way = number.isMultiple(of: 2) ? waysOfWriting[1] : wayOfImporting
+          try await checkCancellation(of: count, by: way, after: delay, in: place.engine)
         }
       }
     }
@@ -137,14 +171,32 @@ extension CheckDefinition {
   }
 }
 
+/// Fails, by rule T2, unless every read of many finds these entries in the body of a transaction, and no others.
+private func expectReadable(
+  _ entries: [(key: CacheKey, data: Data)], in transaction: any StorageTransaction
+) throws {
+  let keys = entries.map(\.key)
+  do {
+    try expect(try transaction.keyCount(), is: keys.count, "keyCount() of a transaction")
+    try expect(try transaction.allKeys(), areInAnyOrder: keys, "allKeys() of a transaction")
+    try expect(try transaction.read(keys: keys), is: entries.map(\.data), "read(keys:) of a transaction")
+    let sorted = entries.sorted { $0.key < $1.key }
+    try expect(try transaction.scan(.all, limit: nil), are: sorted, "scan(.all) of a transaction")
+  } catch let violation as Violation {
+    throw Violation(violation.description, rule: .t2)
+  }
+}
+
 /// Starts a batch, cancels it and looks whether all of it is there, or nothing.
-private func checkCancellation(of count: Int, after delay: Int, in engine: EngineUnderTest) async throws {
+private func checkCancellation(
+  of count: Int, by way: WayOfWriting, after delay: Int, in engine: EngineUnderTest
+) async throws {
   let all = (0..<count).map(GrowingPlace.key)
   try await engine.removeAllData()
   let isStarted = Flag()
   let task = Task { @concurrent in
     isStarted.set()
-    try await engine.write(entries(all))
+    try await way.write(engine, entries(all))
   }
   while !isStarted.isSet { await Task.yield() }
   for _ in 0..<delay { await Task.yield() }

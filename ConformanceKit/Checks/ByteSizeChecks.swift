@@ -14,8 +14,11 @@ extension CheckDefinition {
       "a value of any size up to 64 MiB is accepted by every way of writing and returned by every way of reading"
     ) { context in
       let engine = try await context.open()
+      var ways = Array(waysOfWriting.prefix(3))
+      ways.append(wayOfImporting)
+      if context.capabilities.contains(.transactions) { ways.append(wayOfTransactions) }
       try await context.climbBytes(in: engine) { engine, size in
-        for (number, way) in waysOfWriting.prefix(3).enumerated() {
+        for (number, way) in ways.enumerated() {
           // Large values are read in every way once.
           try await expectValue(of: size, by: way, readByAll: size <= 1 << 20 || number == 2, in: engine)
         }
@@ -28,7 +31,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       try await context.climbBytes(in: engine) { engine, size in
         var batch: [(key: CacheKey, data: Data)] = []
-        for (number, way) in waysOfWriting[1...2].enumerated() {
+        for (number, way) in [wayOfImporting, waysOfWriting[1], waysOfWriting[2]].enumerated() {
           batch = parts(of: size, seed: UInt64(size + number))
           try await way.write(engine, batch)
           for (key, data) in batch {

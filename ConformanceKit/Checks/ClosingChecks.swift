@@ -176,6 +176,12 @@ private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws 
       }
     ),
     (
+      "writeEntries(_:)",
+      {
+        try await wayOfImporting.write($0, [(key("k"), data("v"))]); return true
+      }
+    ),
+    (
       "remove(key:)",
       {
         try await $0.remove(key: key("absent")); return true

@@ -103,9 +103,11 @@ private let callsThatTakeAKey:
   [(name: String, call: @Sendable (EngineUnderTest, CacheKey) async throws -> Void)] = [
     ("write(_:key:)", { try await $0.write(data("v"), key: $1) }),
     ("write(_:) of many", { try await $0.write([(key: $1, data: data("v"))]) }),
+    ("writeEntries(_:)", { try await wayOfImporting.write($0, [(key: $1, data: data("v"))]) }),
     ("read(key:)", { _ = try await $0.read(key: $1) }),
     ("read(keys:)", { _ = try await $0.read(keys: [key("kept"), $1]) }),
     ("readDataAndKeys(keys:)", { _ = try await $0.readDataAndKeys(keys: [key("kept"), $1]) }),
+    ("readEntries(keys:)", { _ = try await $0.readEntries(keys: [key("kept"), $1]) }),
     ("keyExists(_:)", { _ = try await $0.keyExists($1) }),
     ("keysExist(_:)", { _ = try await $0.keysExist([key("kept"), $1]) }),
     ("createdAt(key:)", { _ = try await $0.createdAt(key: $1) }),

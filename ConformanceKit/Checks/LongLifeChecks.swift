@@ -43,7 +43,10 @@ extension CheckDefinition {
       }
       try run.finish(", seed \(seed)")
     }
-    Check(.w1, "life.many-entries", "however many entries there are, none is evicted") { context in
+    Check(
+      .w1, "life.many-entries",
+      "however many entries there are, none is evicted, and a call about all of them is about each"
+    ) { context in
       try await ManyEntries(context: context, batchSize: 1_000, valueSize: 40).run(
         context.rounds(quick: 4, standard: 70, exhaustive: 1_000, of: "thousands of entries"))
     }

@@ -14,11 +14,14 @@ extension CheckDefinition {
       "a batch of 10,400 entries stores every one of them, and what comes afterwards is kept like what came before"
     ) { context in
       let engine = try await context.open()
-      let keys = keys(10_400)
+      let keys = keys(try await context.affordableCount(10_400, of: "entries"))
       try await engine.write(entries(keys))
+      context.noteProgress()
       try await engine.write(data("later"), key: key("later"))
       try await expectStored([(key("later"), data("later"))] + entries(keys), in: engine)
+      context.noteProgress()
       try await engine.remove(keys: keys)
+      context.noteProgress()
       try await expectStored([(key("later"), data("later"))], absent: keys, in: engine)
     }
     Check(.w1, "write.hundreds-of-versions", "of hundreds of writes of one key the last one is what is read")

@@ -52,7 +52,9 @@ extension CheckContext {
     let time = start.duration(to: .now)
     try await engine.removeAllData()
     let count = 500 * Int(duration.inSeconds / max(time.inSeconds, 0.001))
-    return min(100_000, max(least, count))
+    let affordable = min(100_000, max(least, count))
+    if affordable < 100_000 { noteShortfall("\(affordable) of 100000 entries") }
+    return affordable
   }
 }
 

@@ -64,7 +64,8 @@ extension CheckDefinition {
       try expect(try await engine.readDataAndKeys(keys: []), are: [], "readDataAndKeys(keys:) of no keys")
     }
     Check(
-      .r2, "reads.of-100000-keys", "a request for 100,000 keys, half of them absent, is an ordinary request"
+      .r2, "reads.of-100000-keys",
+      "a request for 100,000 keys, three of four of them absent, is an ordinary request"
     ) {
       context in
       let engine = try await context.open()
@@ -72,18 +73,21 @@ extension CheckDefinition {
       try await engine.write(entries(present))
       // A million is as ordinary, and takes ten times as long.
       let most = context.budget.operations >= 100_000 ? 1_000_000 : 100_000
-      let count = try await affordable(most, reading: key("absent"), in: engine)
+      let count = try await affordable(most, reading: present[0], in: engine)
+      if count < most { context.noteShortfall("\(count) of \(most) keys") }
+      // So many different ones that they have no place among the parameters of a statement, nor in a message of 4 MiB.
+      let padding = String(repeating: ".", count: 50)
       let request = (0..<count).map {
-        $0.isMultiple(of: 2) ? present[$0 * 7 % 500] : key("absent \($0 % 10)")
+        $0.isMultiple(of: 4) ? present[$0 / 4 * 7 % 500] : key("absent \($0) \(padding)")
       }
-      let found = request.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
+      let found = request.enumerated().filter { $0.offset.isMultiple(of: 4) }.map(\.element)
       try expect(
         try await engine.read(keys: request) == found.map { value(for: $0) },
         "read(keys:) of \(count) keys did not return the values of the \(found.count) that exist, in order")
       let part = Array(request.prefix(10_000))
       let pairs = try await engine.readDataAndKeys(keys: part)
       try expect(
-        pairs, are: entries(Array(found.prefix(part.count / 2))),
+        pairs, are: entries(Array(found.prefix((part.count + 3) / 4))),
         "readDataAndKeys(keys:) of \(part.count) keys")
     }
 
@@ -152,6 +156,7 @@ let readsOfOneEntry: [(method: String, findsIt: @Sendable (EngineUnderTest) asyn
   ("read(key:)", { try await $0.read(key: key("k")) == data("v") }),
   ("read(keys:)", { try await $0.read(keys: [key("k")]) == [data("v")] }),
   ("readDataAndKeys(keys:)", { try await $0.readDataAndKeys(keys: [key("k")]).map(\.data) == [data("v")] }),
+  ("readEntries(keys:)", { try await $0.readEntries(keys: [key("k")]).map(\.data) == [data("v")] }),
   ("readAllData()", { try await $0.readAllData() == [data("v")] }),
   ("readAllDataAndKeys()", { try await $0.readAllDataAndKeys().map(\.data) == [data("v")] }),
   ("readAllEntries()", { try await $0.readAllEntries().map(\.data) == [data("v")] }),

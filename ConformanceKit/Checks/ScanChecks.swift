@@ -65,7 +65,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       let sorted = keys(30)
       try await engine.write(entries(sorted.reversed()))
-      for limit in [-1, 0, 1, 2, 29, 30, 31, .max] {
+      for limit in [-1, 0, 1, 2, 29, 30, 31, Int.max] + limitsOfIntegers {
         let found = try await engine.scan(.all, limit: limit)
         try expect(found, are: entries(Array(sorted.prefix(max(0, limit)))), "scan(.all, limit: \(limit))")
       }
@@ -126,6 +126,9 @@ private func checkRanges(in engine: EngineUnderTest, _ ranges: ([CacheKey]) -> [
     }
   }
 }
+
+/// Limits of which little or nothing is left in 16 or 32 bits.
+let limitsOfIntegers: [Int] = [65_536, 1 << 31, 1 << 32, (1 << 32) + 2]
 
 /// A scan as it is shown in a sentence.
 func describe(_ range: KeyRange, _ limit: Int?) -> String {

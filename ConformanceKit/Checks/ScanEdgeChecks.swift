@@ -77,8 +77,9 @@ extension CheckDefinition {
         Bounds(prefix: "b/", after: "c"), Bounds(prefix: "b/", upTo: "a"), Bounds(after: "b", upTo: "b"),
         Bounds(prefix: "z"),
       ]
+      let limits: [Int?] = [nil, .min, -1, 0, 1, 2, 7, 8, 9, .max]
       try await expectScans(
-        of: names.map(CacheKey.init(verbatim:)), ranges, limits: [nil, .min, -1, 0, 1, 2, 7, 8, 9, .max],
+        of: names.map(CacheKey.init(verbatim:)), ranges, limits: limits + (limitsOfIntegers as [Int?]),
         in: engine)
     }
     Check(
@@ -87,17 +88,32 @@ extension CheckDefinition {
     ) {
       context in
       let engine = try await context.open()
-      let keys = keys(2_500)
+      let count = try await context.affordableCount(2_500, of: "keys")
+      let keys = keys(count)
       try await engine.write(entries(keys))
-      for start in [0, 1, 99, 255, 256, 1_023, 1_999, 2_000, 2_490, 2_498] {
+      for start in [0, 1, 99, 255, 256, 1_023, 1_999, 2_000, count - 10, count - 2] where start < count {
+        context.noteProgress()
         let expected = entries(Array(keys[(start + 1)...].prefix(20)))
         let found = try await engine.scan(KeyRange(after: keys[start], upTo: nil), limit: 20)
         try expect(found, are: expected, "scan(after: \(keys[start]), limit: 20)")
         let range = KeyRange(after: keys[start], upTo: expected.last?.key)
         try expect(try await engine.scan(range, limit: nil), are: expected, "scan(after:upTo:) of 20 keys")
       }
+      // The last ten keys, and a hundred far behind the first.
+      let prefixes = [
+        String(keys[count - 1].value.dropLast()), String(keys[count * 4 / 5].value.dropLast(2)),
+      ]
+      for prefix in prefixes {
+        let range = KeyRange.prefix(prefix)
+        let expected = entries(keys.filter { range.contains($0) })
+        for limit in [nil, 5] {
+          let found = try await engine.scan(range, limit: limit)
+          try expect(found, are: Array(expected.prefix(limit ?? .max)), describe(range, limit))
+        }
+      }
+      context.noteProgress()
       let all = try await engine.scan(.all, limit: nil)
-      try expect(all, are: entries(keys), "scan(.all) of 2,500 entries")
+      try expect(all, are: entries(keys), "scan(.all) of \(count) entries")
     }
   }
 }

@@ -32,6 +32,7 @@ extension CheckDefinition {
 /// What changes thousands of entries in one call.
 private enum LargeChange: String, CaseIterable, Sendable {
   case write, apply, removal, removalOfEverything = "removal-of-everything", replacement
+  case imports = "import"
 
   var call: String {
     switch self {
@@ -40,18 +41,24 @@ private enum LargeChange: String, CaseIterable, Sendable {
     case .removal: "remove(keys:)"
     case .removalOfEverything: "removeAllData()"
     case .replacement: "an apply(_:) with removeAll"
+    case .imports: wayOfImporting.name
     }
   }
 
   /// Whether there is nothing after every other change.
   var removes: Bool { self == .removal || self == .removalOfEverything }
 
+  /// Long enough for thousands of them to be more than what a message or a buffer has room for.
+  static func value(of version: Int) -> Data { data("\(version) " + String(repeating: "v", count: 300)) }
+
   /// Makes the change, after which every key has the version or is absent.
   func perform(_ version: Int, on keys: [CacheKey], in engine: EngineUnderTest) async throws {
-    let batch = keys.map { (key: $0, data: data("\(version)")) }
+    let value = Self.value(of: version)
+    let batch = keys.map { (key: $0, data: value) }
     switch self {
     case .write: try await engine.write(batch)
     case .apply: try await engine.apply(batch.map { .write($0.data, key: $0.key) })
+    case .imports: try await wayOfImporting.write(engine, batch)
     case .replacement: try await engine.apply([.removeAll] + batch.map { .write($0.data, key: $0.key) })
     case .removal where version.isMultiple(of: 2): try await engine.remove(keys: keys)
     case .removalOfEverything where version.isMultiple(of: 2): try await engine.removeAllData()
@@ -66,10 +73,11 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
   let engine = try await context.open()
   let count = context.budget.level == .quick ? 1_025 : 4_097
   let affordable = max(101, try await context.affordableEntries().writes / 8)
+  if affordable < count { context.noteShortfall("\(affordable) of \(count) entries") }
   let keys = (0..<min(count, affordable)).map(GrowingPlace.key)
   let samples = Set([0, 24, 25, 26, 99, 100, 101, 499, 500, 501, 999, 1_000, keys.count / 2, keys.count - 1])
     .filter { $0 < keys.count }.sorted().map { keys[$0] }
-  try await engine.write(keys.map { ($0, data("0")) })
+  try await engine.write(keys.map { ($0, LargeChange.value(of: 0)) })
   try await whileRunning {
     for version in 1...8 {
       context.noteProgress()
@@ -108,11 +116,15 @@ private enum LargeLook: String, CaseIterable, Sendable {
 /// them: their values in one batch or one after the other or, where only keys are to be seen, which of the two is there.
 private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async throws {
   let engine = try await context.open()
-  let count = min(1_201, max(101, try await context.affordableEntries().writes / 2))
+  // More than a page by any measure: 5,121 entries are more than 2 MiB.
+  let wanted = context.byLevel(quick: 1_201, standard: 5_121, exhaustive: 5_121)
+  let count = min(wanted, max(101, try await context.affordableEntries().writes / 2))
+  if count < wanted { context.noteShortfall("\(count) of \(wanted) entries") }
   let (first, last) = (key("a"), key("z"))
   let isAtomic = context.capabilities.contains(.atomicBatches)
   try await engine.write(data("end 0"), key: first)
-  try await engine.write((0..<count).map { (key: GrowingPlace.key($0), data: data("filler")) })
+  let filler = data("filler " + String(repeating: "f", count: 505))
+  try await engine.write((0..<count).map { (key: GrowingPlace.key($0), data: filler) })
   if look != .allKeys { try await engine.write(data("end 0"), key: last) }
   try await whileRunning {
     for version in 1...60 {
@@ -143,7 +155,7 @@ private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async 
         "while one entry beside \(count) others moved between the beginning and the end, \(look.call) listed it "
           + "\(found) times")
     }
-    let versions = try await look.values(in: engine).compactMap { value in
+    let versions = try await look.values(in: engine).filter { $0.count < 20 }.compactMap { value in
       let text = String(decoding: value, as: UTF8.self)
       return text.hasPrefix("end ") ? Int(text.dropFirst(4)) : nil
     }.sorted()

@@ -21,7 +21,11 @@ extension CheckContext {
   fileprivate func itemCounts(writes: Int) async throws -> [Int] {
     let most = budget.level == .exhaustive ? 100_001 : 4_097
     let affordable = try await affordableEntries().writes / writes
-    return SizeLadder(budget.level).affordable(affordable).ends.filter { $0 <= most }
+    let ladder = SizeLadder(budget.level)
+    let counts = ladder.affordable(affordable).ends.filter { $0 <= most }
+    let (last, wanted) = (counts.last ?? 0, ladder.ends.last { $0 <= most } ?? 0)
+    if last < wanted { noteShortfall("\(last) of \(wanted) items") }
+    return counts
   }
 }
 

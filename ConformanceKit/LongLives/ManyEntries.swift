@@ -12,11 +12,11 @@ struct ManyEntries {
   let batchSize: Int
   let valueSize: Int
 
-  private func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "entry \(number)") }
+  func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "entry \(number)") }
 
   /// Values that say which entry they belong to, of which no two have anything else in common than zeros.
-  private func value(_ number: Int) -> Data {
-    let text = data("\(number)\n")
+  func value(_ number: Int, version: Int = 1) -> Data {
+    let text = data(version == 1 ? "\(number)\n" : "\(number), version \(version)\n")
     return text + Data(count: max(0, valueSize - text.count))
   }
 
@@ -37,6 +37,7 @@ struct ManyEntries {
       }
     }
     try await look(batches * batchSize, in: engine)
+    try await lookAtEverything(batches * batchSize, in: engine)
   }
 
   private func write(_ numbers: Range<Int>, to engine: EngineUnderTest) async throws {

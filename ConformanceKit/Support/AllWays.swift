@@ -43,14 +43,16 @@ private struct Listing {
 /// - Parameters:
 ///   - contents: What was written, if the caller knows it.
 ///   - most: More entries than this are not compared.
+///   - progress: Takes note of each answer: an engine may need long for each.
 func expectAllWaysAgree(
-  in engine: EngineUnderTest, on contents: [(key: CacheKey, data: Data)]? = nil, atMost most: Int = .max
+  in engine: EngineUnderTest, on contents: [(key: CacheKey, data: Data)]? = nil, atMost most: Int = .max,
+  noting progress: CheckProgress? = nil
 ) async throws {
-  let keys = try await asking(.k3) { try await engine.allKeys() }
+  let keys = try await asking(.k3, noting: progress) { try await engine.allKeys() }
   if keys.count > most { return }
-  let pairs = try await asking(.r3) { try await engine.readAllDataAndKeys() }
-  let entries = try await asking(.r6) { try await engine.readAllEntries() }
-  let scanned = try await asking(.r5) { try await engine.scan(.all, limit: nil) }
+  let pairs = try await asking(.r3, noting: progress) { try await engine.readAllDataAndKeys() }
+  let entries = try await asking(.r6, noting: progress) { try await engine.readAllEntries() }
+  let scanned = try await asking(.r5, noting: progress) { try await engine.scan(.all, limit: nil) }
   for (earlier, later) in zip(scanned, scanned.dropFirst()) where !(earlier.key < later.key) {
     throw Violation("scan(.all) returned \(later.key) after \(earlier.key)", rule: .r5)
   }
@@ -68,13 +70,13 @@ func expectAllWaysAgree(
   let union = all.inByteOrder()
   try await expectAgreement(of: listings, on: union, in: engine)
   let present = union.filter { listings[0].entries[$0] != nil }
-  let requested = try await asking(.r2) { try await engine.readDataAndKeys(keys: union) }
+  let requested = try await asking(.r2, noting: progress) { try await engine.readDataAndKeys(keys: union) }
   listings.append(try Listing(.r2, "readDataAndKeys(keys:)", requested.map { ($0.key, $0.data) }))
-  let existing = try await asking(.l1) { try await engine.keysExist(union) }
+  let existing = try await asking(.l1, noting: progress) { try await engine.keysExist(union) }
   listings.append(try Listing(.l1, "keysExist(_:)", existing.map { ($0, nil) }))
 
   try await expectAgreement(of: listings, on: union, in: engine)
-  try await expectSameValues(present, requested, in: engine)
+  try await expectSameValues(present, requested, in: engine, progress)
   try await expectSameAnswers(about: entries, in: engine)
   try expectCount(try await asking(.l2) { try await engine.keyCount() }, is: present.count)
 }
@@ -103,15 +105,18 @@ private func expectCount(_ count: Int, is expected: Int) throws {
 
 /// Compares the ways that return values without keys.
 private func expectSameValues(
-  _ present: [CacheKey], _ pairs: [(key: CacheKey, data: Data)], in engine: EngineUnderTest
+  _ present: [CacheKey], _ pairs: [(key: CacheKey, data: Data)], in engine: EngineUnderTest,
+  _ progress: CheckProgress?
 ) async throws {
-  let values = try await asking(.r2) { try await engine.read(keys: present) }
+  let values = try await asking(.r2, noting: progress) { try await engine.read(keys: present) }
   if values != pairs.map(\.data) {
     throw Violation(
       "read(keys:) of \(present.count) keys returned other values than readDataAndKeys(keys:)", rule: .r2)
   }
   var surplus: [Data: Int] = [:]
-  for value in try await asking(.r3, { try await engine.readAllData() }) { surplus[value, default: 0] += 1 }
+  for value in try await asking(.r3, noting: progress, { try await engine.readAllData() }) {
+    surplus[value, default: 0] += 1
+  }
   for value in values { surplus[value, default: 0] -= 1 }
   if let (value, count) = surplus.first(where: { $0.value != 0 }) {
     let comparison = "\(abs(count)) times more \(count > 0 ? "" : "seldom ")than readAllDataAndKeys()"
@@ -153,9 +158,13 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
 private func isSame(_ time: Date, _ other: Date) -> Bool { abs(time.timeIntervalSince(other)) <= 0.004_5 }
 
 /// Asks; an answer that is an error breaks the rule of the method.
-private func asking<Result>(_ rule: ContractRule, _ call: () async throws -> Result) async throws -> Result {
+private func asking<Result>(
+  _ rule: ContractRule, noting progress: CheckProgress? = nil, _ call: () async throws -> Result
+) async throws -> Result {
   do {
-    return try await call()
+    let answer = try await call()
+    progress?.note()
+    return answer
   } catch let failure as CallFailure {
     if (failure.error as? StorageError)?.code == .closed { throw EngineClosed() }
     throw Violation(failure.description, rule: rule)
@@ -183,7 +192,7 @@ extension CheckContext {
     for engine in enginesLeftOpen {
       noteProgress()
       do {
-        try await ConformanceKit.expectAllWaysAgree(in: engine, atMost: 600)
+        try await ConformanceKit.expectAllWaysAgree(in: engine, atMost: 600, noting: progress)
       } catch is EngineClosed {
         continue
       } catch let violation as Violation {
@@ -206,3 +215,28 @@ let waysOfWriting: [WayOfWriting] = [
   ("write(_:) of one", { for entry in $1 { try await $0.write([entry]) } }),
   ("apply(_:) of one", { for entry in $1 { try await $0.apply([.write(entry.data, key: entry.key)]) } }),
 ]
+
+/// The way that takes times with the values. It is none of ``waysOfWriting``, since it replaces the times of what is there.
+let wayOfImporting: WayOfWriting = (
+  "writeEntries(_:)",
+  { engine, entries in
+    let now = Date()
+    try await engine.writeEntries(
+      entries.map { StorageEntry(key: $0.key, data: $0.data, createdAt: now, updatedAt: now) })
+  }
+)
+
+/// The way of engines that have transactions, whose body reads what it has written.
+let wayOfTransactions: WayOfWriting = (
+  "withTransaction(_:)",
+  { engine, entries in
+    try await engine.withTransaction { transaction in
+      for (key, data) in entries { try transaction.write(data, key: key) }
+      for (key, data) in entries where try transaction.read(key: key) != data {
+        throw Violation(
+          "read(key:) of a transaction did not return the \(data.count) bytes that its body had written",
+          rule: .t2)
+      }
+    }
+  }
+)

@@ -9,7 +9,7 @@ import StockroomCore
 struct ChangeCall: Codable, Sendable {
   enum Kind: String, Codable, Sendable, CaseIterable {
     case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
-    case applyRemoveAll, transactionRemoveAll
+    case applyRemoveAll, transactionRemoveAll, writeEntries
 
     var name: String {
       switch self {
@@ -23,6 +23,7 @@ struct ChangeCall: Codable, Sendable {
       case .transaction: "transaction"
       case .applyRemoveAll: "apply-remove-all"
       case .transactionRemoveAll: "transaction-remove-all"
+      case .writeEntries: "write-entries"
       }
     }
 
@@ -51,7 +52,7 @@ struct ChangeCall: Codable, Sendable {
     case .write: [keys[2]]
     case .overwrite, .remove: [keys[0]]
     case .removeMany, .removeAll, .applyRemoveAll, .transactionRemoveAll: Array(keys[0...1])
-    case .writeMany, .apply, .transaction: keys
+    case .writeMany, .writeEntries, .apply, .transaction: keys
     }
   }
 
@@ -67,6 +68,7 @@ struct ChangeCall: Codable, Sendable {
     case .write: try await engine.write(value(for: keys[2]), key: keys[2])
     case .overwrite: try await engine.write(value(for: keys[0]), key: keys[0])
     case .writeMany: try await engine.write(entries(keys, version: 2))
+    case .writeEntries: try await wayOfImporting.write(engine, entries(keys, version: 2))
     case .remove: try await engine.remove(key: keys[0])
     case .removeMany: try await engine.remove(keys: keys)
     case .removeAll: try await engine.removeAllData()

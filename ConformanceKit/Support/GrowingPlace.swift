@@ -11,12 +11,13 @@ struct GrowingPlace: Sendable {
   /// The keys that are there, in the order in which they were first written, which is no order of bytes.
   private(set) var keys: [CacheKey] = []
   private var version = 1
-  private var rung = 0
+  /// How many batches have made it grow.
+  private var batches = 0
 
   /// - Parameter place: A place whose next rung is taken in the way in which the first one of this place is to be.
   init(_ engine: EngineUnderTest, like place: GrowingPlace? = nil) {
     self.engine = engine
-    rung = place?.rung ?? 0
+    batches = place?.batches ?? 0
   }
 
   var count: Int { keys.count }
@@ -34,19 +35,20 @@ struct GrowingPlace: Sendable {
   }
 
   /// A key that no place holds, for each number.
-  static func absentKey(_ number: Int) -> CacheKey { ConformanceKit.key("key-\(number % 1_000) absent") }
+  static func absentKey(_ number: Int) -> CacheKey { ConformanceKit.key("key-\(number) absent") }
 
-  /// Writes new entries until there are so many: one or two with single writes, more with `write(_:)` and `apply(_:)` in turn.
+  /// Writes new entries until there are so many: one or two with single writes, more with `write(_:)`, `apply(_:)` and
+  /// `writeEntries(_:)` in turn.
   mutating func grow(to count: Int) async throws {
     let new = (keys.count..<max(count, keys.count)).map(Self.key)
     let entries = ConformanceKit.entries(new, version: version)
-    rung += 1
     if new.count <= 2 {
       for entry in entries { try await engine.write(entry.data, key: entry.key) }
-    } else if rung.isMultiple(of: 2) {
-      try await engine.apply(entries.map { .write($0.data, key: $0.key) })
     } else {
-      try await engine.write(entries)
+      let ways = [waysOfWriting[1], waysOfWriting[2], wayOfImporting]
+      try await ways[batches % ways.count].write(engine, entries)
+      // Only these are counted: single writes come twice after each batch.
+      batches += 1
     }
     keys += new
   }
@@ -86,7 +88,7 @@ extension CheckContext {
   typealias SizeQuestion = @Sendable (inout GrowingPlace, Int) async throws -> Void
 
   /// Grows one place from rung to rung and asks at each. After a failure, looks in fresh places for the smallest size that
-  /// shows it.
+  /// shows it. Notes if the engine does not climb the whole ladder within seconds.
   ///
   /// - Parameters:
   ///   - rungs: The sizes to ask about. Nil stands for all counts of the ladder.
@@ -97,10 +99,13 @@ extension CheckContext {
   ) async throws {
     let directory = root.appending(path: "ladder-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
     let engine = try await open(directory)
-    let ladder = try await ladder(filling: kind == .fills)
+    let (whole, ladder) = (SizeLadder(budget.level), try await ladder(filling: kind == .fills))
+    let (wanted, sizes) = (rungs?(whole) ?? whole.counts, rungs?(ladder) ?? ladder.counts)
+    let (most, last) = (wanted.last ?? 0, sizes.last ?? 0)
+    if last < most { noteShortfall("\(last) of \(most) entries") }
     var place = GrowingPlace(engine)
     var reached = 0
-    for size in rungs?(ladder) ?? ladder.counts {
+    for size in sizes {
       let before = place
       guard let violation = try await answer(&place, at: size, kind, ask) else {
         reached = size

@@ -9,7 +9,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     // Misses one kind of call
     case missesWrites, missesOverwrites, missesBatches, missesRemovals, missesBatchesOfRemovals
     case missesRemovalsOfAll, missesApplies, missesTransactions, missesRemoveAllInBatches
-    case missesRemoveAllInTransactions
+    case missesRemoveAllInTransactions, missesImports
     // Misses some
     case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
     case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers
@@ -139,6 +139,10 @@ package final class ChangeFaultEngine: ApplyingEngine {
 
   package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await commit(dataAndKeys.map { .write($0.data, key: $0.key) }, by: .writeMany)
+  }
+
+  package func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await commit(entries.map { .write($0.data, key: $0.key) }, by: .writeEntries)
   }
 
   package func remove(key: CacheKey) async throws { try await commit([.remove(key: key)], by: .remove) }

@@ -9,7 +9,7 @@ final class ChangeFaultFeed: Sendable {
   /// What has changed something.
   enum Call: Sendable {
     case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
-    case applyRemoveAll, transactionRemoveAll
+    case applyRemoveAll, transactionRemoveAll, writeEntries
     /// Something that has been told of already.
     case none
   }
@@ -205,6 +205,7 @@ extension ChangeFaultEngine.Fault {
     case .missesBatchesOfRemovals: .removeMany
     case .missesRemovalsOfAll: .removeAll
     case .missesApplies: .apply
+    case .missesImports: .writeEntries
     case .missesTransactions: .transaction
     default: nil
     }

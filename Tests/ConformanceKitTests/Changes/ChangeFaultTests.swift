@@ -32,6 +32,7 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(.x1, "misses batches of removals", .missesBatchesOfRemovals, by: "changes.cover-remove-many"),
     .init(.x1, "misses removeAllData()", .missesRemovalsOfAll, by: "changes.cover-remove-all"),
     .init(.x1, "misses apply(_:)", .missesApplies, by: "changes.cover-apply"),
+    .init(.x1, "misses entries of others", .missesImports, by: "changes.cover-write-entries"),
     .init(.x1, "misses transactions", .missesTransactions, by: "changes.cover-transaction"),
     .init(
       .x1, "names the keys of a batch that removes all", .missesRemoveAllInBatches,

@@ -15,6 +15,9 @@ extension FaultyEngineCase {
     .init(.w3, "keeps the first of two entries of others") { KeepsFirstOfEntries(base: $0) },
     .init(.w4, "validates keys of entries on the way") { ValidatesEntriesOnTheWay(base: $0) },
     .init(.w4, "writes entries in parts") { WritesEntriesInParts(base: $0) },
+    .init(persistent: .o3, "acknowledges entries of others when it is closed") { base, _ in
+      AcknowledgesEntriesWhenClosed(base: base)
+    },
     .init(.r6, "writes entries in the order of their creation") { SortsEntriesByTime(base: $0) },
   ]
 }
@@ -67,12 +70,25 @@ struct ValidatesEntriesOnTheWay: FaultyEngine {
 
 struct WritesEntriesInParts: FaultyEngine {
   let base: ReferenceEngine
+  var size = 1
+  /// Whether keys are validated when their part is due.
+  var validatesParts = false
   func writeEntries(_ entries: [StorageEntry]) async throws {
-    for entry in entries { try entry.key.validate() }
-    for entry in entries {
-      try await base.writeEntries([entry])
+    if !validatesParts { for entry in entries { try entry.key.validate() } }
+    for start in stride(from: 0, to: entries.count, by: size) {
+      try await base.writeEntries(Array(entries[start..<min(start + size, entries.count)]))
       await Task.yield()
     }
+  }
+}
+
+/// Has a way of its own to write the entries of others, which nobody asks whether it is closed.
+struct AcknowledgesEntriesWhenClosed: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    do {
+      try await base.writeEntries(entries)
+    } catch let error as StorageError where error.code == .closed {}
   }
 }
 
@@ -80,5 +96,16 @@ struct SortsEntriesByTime: FaultyEngine {
   let base: ReferenceEngine
   func writeEntries(_ entries: [StorageEntry]) async throws {
     try await base.writeEntries(entries.sorted { $0.createdAt < $1.createdAt })
+  }
+}
+
+struct FindsNoEntriesWhenReadingFails: FaultyEngine {
+  let base: ReferenceEngine
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    do {
+      return try await base.readEntries(keys: keys)
+    } catch let error as StorageError where error.code == .closed {
+      return []
+    }
   }
 }

@@ -21,6 +21,9 @@ extension FaultyEngineCase {
     },
     .init(.k1, "looks at the first key of a request") { LooksAtTheFirstKey(base: $0) },
     .init(.k1, "takes any bound for a scan") { ScansWithAnyBound(base: $0) },
+    .init(.k1, "takes invalid keys for absent when it reads entries") {
+      ReadsEntriesOfAnyKeys(base: $0)
+    },
 
     .init(.k2, "ignores case", also: [.k3]) { RenamingEngine(base: $0) { $0.lowercased() } },
     .init(.k2, "composes accents", also: [.k3]) {
@@ -74,6 +77,13 @@ extension FaultyEngineCase {
     .init(persistent: .k4, "writes batches to paths") { WritesBatchesToPaths(base: $0, directory: $1) },
     .init(persistent: .k4, "asks paths for times") { AsksPathsForTimes(base: $0, directory: $1) },
   ]
+}
+
+struct ReadsEntriesOfAnyKeys: FaultyEngine {
+  let base: ReferenceEngine
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await base.readEntries(keys: keys.filter { (1...511).contains($0.value.utf8.count) })
+  }
 }
 
 struct AnswersForLongKeys: FaultyEngine {

@@ -26,6 +26,7 @@ extension FaultyEngineCase {
     .init(.r2, "answers a thousand keys") { AnswersAThousandKeys(base: $0) },
     // The number of variables of a statement has a limit.
     .init(.r2, "cannot ask for more than 32,766 keys") { CannotAskForMany(base: $0) },
+    .init(.r2, "cannot ask for more than 65,535 different keys") { BindsEachKeyOnce(base: $0, call: .read) },
 
     .init(.r3, "gives equal values once") { GivesEqualValuesOnce(base: $0) },
     .init(.r3, "gives removed values") { GivesRemovedValues(base: $0) },
@@ -38,6 +39,9 @@ extension FaultyEngineCase {
 
     .init(.r4, "gives nothing when a read fails", also: [.o3]) { SaysNilWhenReadingFails(base: $0) },
     .init(.r4, "says nil when a read fails", also: [.o3]) { SaysNilWhenOneReadFails(base: $0) },
+    .init(.r4, "finds no entries of keys when a read fails", also: [.o3]) {
+      FindsNoEntriesWhenReadingFails(base: $0)
+    },
 
     .init(.r6, "lists entries by key") { ListsEntriesByKey(base: $0) },
     .init(.r6, "reads some entries in the order of the request") { ReadsEntriesInOrderOfRequest(base: $0) },

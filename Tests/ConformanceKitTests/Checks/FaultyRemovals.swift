@@ -10,6 +10,9 @@ extension FaultyEngineCase {
     .init(.d1, "cannot remove absent keys of a batch") { CannotRemoveAbsentKeys(base: $0) },
     .init(.d1, "cannot remove an absent key", also: [.l2, .c1]) { CannotRemoveAnAbsentKey(base: $0) },
     .init(.d1, "removes a thousand keys") { RemovesAThousandKeys(base: $0) },
+    .init(.d1, "cannot remove more than 65,535 different keys") {
+      BindsEachKeyOnce(base: $0, call: .removal)
+    },
     .init(persistent: .d2, "removes the files of others") { RemovesTheDirectory(base: $0, directory: $1) },
     .init(.d2, "removes almost everything") { RemovesAlmostEverything(base: $0) },
     .init(.d2, "cannot be used after removeAllData", also: [.w2, .c4]) {
@@ -21,6 +24,9 @@ extension FaultyEngineCase {
 
     .init(.l1, "finds keys in its own order") { FindsKeysInItsOwnOrder(base: $0) },
     .init(.l1, "looks for a thousand keys") { LooksForAThousandKeys(base: $0) },
+    .init(.l1, "cannot look for more than 65,535 different keys") {
+      BindsEachKeyOnce(base: $0, call: .question)
+    },
     .init(.l2, "counts overwrites") { CountsOverwrites(base: $0) },
     // A count that is taken while others write is kept as well.
     .init(.l2, "counts once", also: [.c1]) { CountsOnce(base: $0) },
@@ -97,6 +103,31 @@ final class KeepsTimesOfWhatItRemoved: FaultyEngine {
   func createdAt(key: CacheKey) async throws -> Date? {
     let created = try await base.createdAt(key: key)
     return times.withLock { $0[key] } ?? created
+  }
+}
+
+/// Asks about each key once, with one variable of a statement for each.
+struct BindsEachKeyOnce: FaultyEngine {
+  enum Call { case read, question, removal }
+
+  let base: ReferenceEngine
+  let call: Call
+
+  private func expectRoom(for keys: [CacheKey], in call: Call) throws {
+    guard call == self.call, keys.count > 65_535, Set(keys).count > 65_535 else { return }
+    throw StorageError(.io, "There are too many variables in the statement.")
+  }
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    try expectRoom(for: keys, in: .read)
+    return try await base.read(keys: keys)
+  }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try expectRoom(for: keys, in: .question)
+    return try await base.keysExist(keys)
+  }
+  func remove(keys: [CacheKey]) async throws {
+    try expectRoom(for: keys, in: .removal)
+    try await base.remove(keys: keys)
   }
 }
 

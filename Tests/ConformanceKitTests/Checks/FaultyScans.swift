@@ -20,6 +20,13 @@ extension FaultyEngineCase {
     .init(.r5, "forgets the bound with a prefix") { ForgetsTheBoundWithAPrefix(base: $0) },
     // The last entry of a page and the first of the next are one for its cursor.
     .init(.r5, "skips an entry between pages of 1,000") { SkipsAnEntryBetweenPages(base: $0) },
+    .init(.r5, "has a limit of 16 bits") {
+      AlteredEngine(base: $0, limit: { $0.map { $0 > 0 ? Int(UInt16(truncatingIfNeeded: $0)) : $0 } })
+    },
+    .init(.r5, "has a limit of 32 bits") {
+      AlteredEngine(base: $0, limit: { $0.map { $0 > 0 ? Int(UInt32(truncatingIfNeeded: $0)) : $0 } })
+    },
+    .init(.r5, "stops at the first page without the prefix") { StopsWithoutThePrefix(base: $0) },
     .init(.r5, "scans what was there before", also: [.w1]) { ScansWhatWasThere(base: $0) },
   ]
 }
@@ -139,6 +146,24 @@ struct SkipsAnEntryBetweenPages: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try await base.scan(range, limit: limit).enumerated().filter { $0.offset % 1_001 != 1_000 }.map(\.element)
+  }
+}
+
+/// Looks for the prefix in pages of everything.
+struct StopsWithoutThePrefix: FaultyEngine {
+  let base: ReferenceEngine
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    guard range.prefix != nil else { return try await base.scan(range, limit: limit) }
+    var (rest, found): (KeyRange, [(key: CacheKey, data: Data)]) = (range, [])
+    rest.prefix = nil
+    while true {
+      let page = try await base.scan(rest, limit: 100)
+      let inside = page.filter { range.contains($0.key) }
+      found += inside
+      guard page.count == 100, !inside.isEmpty, let last = page.last else { break }
+      rest.after = last.key
+    }
+    return Array(found.prefix(max(0, limit ?? .max)))
   }
 }
 

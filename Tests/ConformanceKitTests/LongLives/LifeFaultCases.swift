@@ -95,6 +95,12 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w1], memory: "does not find some of 2,500 entries", by: "life.many-entries") {
       ForgetsWhatIsRead(base: $0)
     },
+    .init([.k3], memory: "lists 1,500 keys", by: "life.many-entries", at: .quick) {
+      AlteredEngine(base: $0, keys: { Array($0.prefix(1_500)) })
+    },
+    .init([.w5], memory: "applies 1,500 operations", by: "life.many-entries", at: .quick) {
+      AlteredEngine(base: $0, operations: { Array($0.prefix(1_500)) })
+    },
     .init([.w1], memory: "loses an overwrite of 250", by: "life.of-few-keys") {
       LosesSomeOverwrites(base: $0)
     },

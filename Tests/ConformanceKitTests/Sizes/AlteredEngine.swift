@@ -12,6 +12,7 @@ struct AlteredEngine: FaultyEngine {
   var batch: @Sendable (Entries) throws -> Entries = { $0 }
   var operations: @Sendable ([StorageOperation]) throws -> [StorageOperation] = { $0 }
   var removal: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
+  var imported: @Sendable ([StorageEntry]) throws -> [StorageEntry] = { $0 }
   /// What it makes of what it is asked about.
   var request: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
   var question: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
@@ -33,6 +34,10 @@ struct AlteredEngine: FaultyEngine {
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     for (key, _) in dataAndKeys { try key.validate() }
     try await base.write(batch(dataAndKeys))
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    try await write(imported(entries).map { (key: $0.key, data: $0.data) })
   }
   func apply(_ operations: [StorageOperation]) async throws {
     try await base.apply(self.operations(operations))
@@ -124,6 +129,25 @@ struct PartwiseEngine: FaultyEngine {
     try await inParts(.removalOfEverything, base.allKeys(), { _ in }) { [base] in
       try await base.remove(keys: $0)
     }
+  }
+}
+
+/// An engine that reads some entries in parts, and appends what it finds in each.
+struct ReadsEntriesInParts: FaultyEngine {
+  let base: ReferenceEngine
+  let size: Int
+  /// Whether it validates more than the first part, and does not take the rest for absent.
+  var validatesAll = true
+
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    if validatesAll { try keys.validate() }
+    var found: [StorageEntry] = []
+    for start in stride(from: 0, to: keys.count, by: size) {
+      let part = Array(keys[start..<min(start + size, keys.count)])
+      let valid = part.filter { (1...511).contains($0.value.utf8.count) }
+      found += try await base.readEntries(keys: start == 0 ? part : valid)
+    }
+    return found
   }
 }
 

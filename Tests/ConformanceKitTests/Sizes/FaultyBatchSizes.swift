@@ -96,6 +96,22 @@ extension SizeFault {
     ) {
       RenewsBeyond(base: $0, count: 100)
     },
+    .init(.w2, "sizes.timestamps", "replaces whole rows when it applies more than 50 operations") {
+      AlteredEngine(
+        base: $0,
+        operations: { operations in
+          guard operations.count > 50 else { return operations }
+          return operations.flatMap { operation -> [StorageOperation] in
+            if case .write(_, let key) = operation { [.remove(key: key), operation] } else { [operation] }
+          }
+        })
+    },
+    .init(
+      .r6, "sizes.timestamps", "puts what a batch of more than 50 overwrites at the end",
+      shows: "all was well with 50; with 51"
+    ) {
+      MovesToTheEnd(base: $0, beyond: 50)
+    },
     .init(.c4, "sizes.cancelled-batches", "stops between two parts of 100") {
       PartwiseEngine(base: $0, size: 100, calls: [.write], isCancellable: true)
     },
@@ -125,6 +141,12 @@ extension SizeFault {
     .init(.w4, "sizes.write-appears-at-once", "writes parts of 500") {
       PartwiseEngine(base: $0, size: 500, calls: [.write])
     },
+    .init(.w4, "sizes.write-appears-at-once", "writes parts of 64 KiB") {
+      WritesPartsOfBytes(base: $0, size: 65_536)
+    },
+    .init(.w4, "sizes.import-appears-at-once", "writes entries of others in parts of 500") {
+      WritesEntriesInParts(base: $0, size: 500)
+    },
     .init(.w4, "sizes.apply-appears-at-once", "applies parts of 1,000") {
       PartwiseEngine(base: $0, size: 1_000, calls: [.apply])
     },
@@ -139,6 +161,9 @@ extension SizeFault {
     },
     .init(.r3, "sizes.readAllData-shows-one-moment", "reads pages of 500 values") {
       PagewiseEngine(base: $0, call: .allData)
+    },
+    .init(.r3, "sizes.readAllData-shows-one-moment", "reads pages of 2,000 values", at: .standard) {
+      PagewiseEngine(base: $0, size: 2_000, call: .allData)
     },
     .init(.r3, "sizes.readAllDataAndKeys-shows-one-moment", "reads pages of 500 entries") {
       PagewiseEngine(base: $0, call: .allPairs)
@@ -185,6 +210,25 @@ struct RenewsBeyond: FaultyEngine {
         let write = StorageOperation.write(entry.data, key: entry.key)
         return number < count ? [write] : [.remove(key: entry.key), write]
       })
+  }
+}
+
+/// Writes a part whenever a buffer is full.
+struct WritesPartsOfBytes: FaultyEngine {
+  let base: ReferenceEngine
+  let size: Int
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    for (key, _) in dataAndKeys { try key.validate() }
+    var (part, bytes): ([(key: CacheKey, data: Data)], Int) = ([], 0)
+    for entry in dataAndKeys {
+      part.append(entry)
+      bytes += entry.data.count
+      guard bytes >= size else { continue }
+      try await base.write(part)
+      (part, bytes) = ([], 0)
+      await Task.yield()
+    }
+    try await base.write(part)
   }
 }
 

@@ -119,6 +119,17 @@ extension SizeFault {
     ) {
       ValidatesTheFirst(base: $0, count: 100)
     },
+    .init(
+      .k1, "sizes.refused-requests", "validates the first hundred keys of a request for entries",
+      shows: "all was well with 100; with 101"
+    ) {
+      ReadsEntriesInParts(base: $0, size: 100, validatesAll: false)
+    },
+    .init(
+      .r6, "sizes.some-entries", "reads entries in parts of 100", shows: "all was well with 100; with 101"
+    ) {
+      ReadsEntriesInParts(base: $0, size: 100)
+    },
     .init(.r2, "sizes.requests", "answers for 100 keys", shows: "all was well with 100; with 101") {
       AlteredEngine(base: $0, request: { Array($0.prefix(100)) })
     },

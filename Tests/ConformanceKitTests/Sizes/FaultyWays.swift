@@ -29,6 +29,18 @@ extension SizeFault {
           }
         })
     },
+    .init(.w1, "ways.of-writing", "imports values as text") {
+      AlteredEngine(
+        base: $0,
+        imported: { entries in
+          entries.map { entry in
+            guard entry.data.count < 5_000 else { return entry }
+            var entry = entry
+            entry.data = Data(String(decoding: entry.data, as: UTF8.self).utf8)
+            return entry
+          }
+        })
+    },
     .init(.r3, "ways.of-writing", "composes accents when it reads everything") {
       AlteredEngine(
         base: $0,
@@ -120,10 +132,13 @@ struct ReplacesRows: FaultyEngine {
 /// Keeps the times and the order apart, and forgets the order when a batch writes.
 final class MovesToTheEnd: FaultyEngine {
   let base: ReferenceEngine
+  private let count: Int
   private let moved = MutexProtected<[CacheKey]>([])
-  init(base: ReferenceEngine) { self.base = base }
+  /// - Parameter count: Batches of no more entries than this are written in another way.
+  init(base: ReferenceEngine, beyond count: Int = 0) { (self.base, self.count) = (base, count) }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await base.write(dataAndKeys)
+    if dataAndKeys.count <= count { return }
     moved.withLock { moved in
       for (key, _) in dataAndKeys {
         moved.removeAll { $0 == key }

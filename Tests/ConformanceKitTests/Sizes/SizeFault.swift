@@ -14,6 +14,8 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
   /// What the failure has to say: the smallest size that shows it.
   let shows: String?
   let isPersistent: Bool
+  /// What the engine claims beside what all of these do.
+  let claims: EngineCapabilities
   let makeEngine: @Sendable (URL) throws -> any StorageEngine
   /// What the store that is at fault sees of its engine.
   var makeStoreEngine: (@Sendable (any StorageEngine) -> any StorageEngine)?
@@ -22,13 +24,13 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
 
   init(
     _ rule: ContractRule, _ check: String, _ name: String, at level: ConformanceBudget.Level? = nil,
-    shows: String? = nil, isPersistent: Bool = false,
+    shows: String? = nil, isPersistent: Bool = false, claiming claims: EngineCapabilities = [],
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
   ) {
     (self.rule, self.check, self.name, self.shows) = (rule, check, name, shows)
     // Some checks of names are not made before that level.
     self.level = level ?? (check.hasPrefix("names.") ? .standard : .quick)
-    self.isPersistent = isPersistent
+    (self.isPersistent, self.claims) = (isPersistent, claims)
     self.makeEngine = { makeEngine(try ReferenceEngine(directory: isPersistent ? $0 : nil)) }
   }
 
@@ -43,13 +45,14 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
 
   /// Every fault there is.
   static let all =
-    ofLists + ofRequests + ofBatches + ofMoments + ofBytes + ofStores + ofNames + ofValues + ofWays
+    ofLists + ofRequests + ofBatches + ofEntries + ofTransactions + ofMoments + ofBytes + ofStores + ofNames
+    + ofValues + ofWays
 
   var suite: ConformanceSuite {
     var suite = ConformanceSuite(
       name,
       capabilities: isPersistent
-        ? ReferenceEngine.promises : [.atomicBatches, .snapshotReads, .orderedScans],
+        ? ReferenceEngine.promises : claims.union([.atomicBatches, .snapshotReads, .orderedScans]),
       budget: ConformanceBudget(level)
     ) { try makeEngine($0) }
     if let makeStoreEngine { suite.makeStore = { ReferenceStore(makeStoreEngine($0)) } }

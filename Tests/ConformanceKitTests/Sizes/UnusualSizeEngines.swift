@@ -32,6 +32,10 @@ struct UnusualSizeEngine: Sendable, CustomTestStringConvertible {
       LimitedEngine(base: try ReferenceEngine(directory: $0))
     },
     .init(name: "makes a call of each key", capabilities: []) { _ in LockedEngine() },
+    .init(name: "gives up every other transaction", capabilities: FaultyEngineCase.claimsOfTransactions) {
+      _ in
+      GivesUpTransactions(base: try ReferenceEngine(claiming: FaultyEngineCase.claimsOfTransactions))
+    },
   ]
 }
 

@@ -1,0 +1,108 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What only a call about all of many entries shows: a list that ends, a batch or a removal that is too large.
+
+extension ManyEntries {
+  /// Of so many bytes of values copies are made.
+  private static let mostBytesRead = 256 << 20
+  /// So many bytes of values are written as one batch.
+  private static let mostBytesWritten = 64 << 20
+
+  /// Compares what every way of reading everything returns, overwrites all entries by one batch and removes them by one call,
+  /// unless that takes the engine too long.
+  func lookAtEverything(_ count: Int, in engine: EngineUnderTest) async throws {
+    let seconds = context.byLevel(quick: 1.0, standard: 5.0, exhaustive: 5.0)
+    let affordable = try await context.affordableEntries(within: seconds)
+    guard count <= affordable.reads / 2, count <= affordable.writes else {
+      if context.shortfall == nil { context.noteShortfall("\(count) entries, and no call about all of them") }
+      return
+    }
+    guard count * valueSize <= Self.mostBytesRead else { return }
+    let keys = (0..<count).map(key)
+    let sorted = keys.indices.sorted { keys[$0] < keys[$1] }
+    try await expectListed(keys, sorted, version: 1, in: engine)
+    if count * valueSize <= Self.mostBytesWritten {
+      try await blaming(.w5) {
+        try await engine.apply(keys.indices.map { .write(value($0, version: 2), key: keys[$0]) })
+        for number in Array(stride(from: 0, to: count, by: max(1, count / 200))) + [count - 1] {
+          try expect(
+            try await engine.read(key: keys[number]) == value(number, version: 2),
+            "read(key:) of \(keys[number]) did not give what an apply(_:) of \(count) writes had stored")
+        }
+      }
+      try await expectListed(keys, sorted, version: 2, in: engine)
+    }
+    try await blaming(.d2) {
+      try await engine.removeAllData()
+      try await expectEmpty(engine)
+    }
+  }
+
+  /// Compares one list after the other, so that no two of them hold copies of all values at the same time.
+  ///
+  /// - Parameters:
+  ///   - keys: In the order in which they were first written.
+  ///   - sorted: Their numbers, in the order of the bytes of the keys.
+  private func expectListed(
+    _ keys: [CacheKey], _ sorted: [Int], version: Int, in engine: EngineUnderTest
+  ) async throws {
+    try await blaming(.k3) {
+      try expect(try await engine.allKeys(), areInAnyOrder: keys, "allKeys()")
+    }
+    try await blaming(.r3) {
+      let pairs = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
+      try expectEntries(pairs, of: sorted[...], version, "readAllDataAndKeys(), sorted,")
+    }
+    try await blaming(.r3) {
+      let values = try await engine.readAllData()
+      try expect(values.count, is: keys.count, "the number of values of readAllData()")
+      // No two entries have equal values.
+      let found = Set(values)
+      try expect(
+        sorted.allSatisfy { found.contains(value($0, version: version)) },
+        "readAllData() returned other values than those of the \(keys.count) entries")
+    }
+    try await blaming(.r6) {
+      let entries = try await engine.readAllEntries()
+      let pairs = entries.map { (key: $0.key, data: $0.data) }.sorted { $0.key < $1.key }
+      try expectEntries(pairs, of: sorted[...], version, "readAllEntries(), sorted,")
+      let isExact = context.capabilities.contains(.atomicBatches)
+      try expectOrder(of: entries, keys, isExact: isExact)
+    }
+    for limit in [nil, keys.count - 1] {
+      try await blaming(.r5) {
+        let found = try await engine.scan(.all, limit: limit)
+        try expectEntries(found, of: sorted.prefix(limit ?? .max), version, describe(.all, limit))
+      }
+    }
+  }
+
+  /// Fails unless these are the entries with these numbers, in that order.
+  private func expectEntries(
+    _ found: [(key: CacheKey, data: Data)], of numbers: ArraySlice<Int>, _ version: Int, _ what: String
+  ) throws {
+    try expect(found.count, is: numbers.count, "the number of entries of \(what)")
+    for (entry, number) in zip(found, numbers) {
+      try expect(entry.key, is: key(number), "a key of \(what)")
+      try expect(
+        entry.data == value(number, version: version), "\(what) gave \(entry.key) another value")
+    }
+  }
+
+  /// Puts what goes wrong in a call down to a rule.
+  private func blaming(_ rule: ContractRule, _ call: () async throws -> Void) async throws {
+    do {
+      try await call()
+    } catch let failure as CallFailure {
+      throw Violation("\(failure)", rule: rule)
+    } catch let violation as Violation {
+      throw Violation(violation.description, rule: rule)
+    }
+    context.noteProgress()
+  }
+}

@@ -1,0 +1,105 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import TestFixtures
+
+// Engines that write only so many entries of others, or so large ones, and engines whose transactions have a largest size.
+
+extension SizeFault {
+  static let ofEntries: [SizeFault] = [
+    .init(
+      .w1, "sizes.batches", "writes 999 entries of others", shows: "all was well with 999; with 1000"
+    ) {
+      AlteredEngine(base: $0, imported: { Array($0.prefix(999)) })
+    },
+    .init(.r6, "sizes.all-entries", "writes more than 20 entries of others in the order of their keys") {
+      AlteredEngine(base: $0, imported: { $0.count > 20 ? $0.sorted { $0.key < $1.key } : $0 })
+    },
+    .init(.w4, "sizes.rejected-batches", "validates entries of others in parts of 100") {
+      WritesEntriesInParts(base: $0, size: 100, validatesParts: true)
+    },
+    .init(.c4, "sizes.cancelled-batches", "stops between two parts of 100 entries of others") {
+      WritesEntriesInParts(base: $0, size: 100)
+    },
+    .init(
+      .v2, "sizes.bytes-of-a-value", "writes 65,535 bytes of an entry of others", shows: "with 65536 bytes"
+    ) {
+      AlteredEngine(
+        base: $0,
+        imported: { entries in
+          entries.map { entry in
+            var entry = entry
+            entry.data = Data(entry.data.prefix(65_535))
+            return entry
+          }
+        })
+    },
+    .init(
+      .w1, "sizes.bytes-of-a-batch", "writes the first mebibyte of entries of others",
+      shows: "with 1048577 bytes"
+    ) {
+      AlteredEngine(
+        base: $0,
+        imported: { entries in
+          var sum = 0
+          return Array(
+            entries.prefix {
+              sum += $0.data.count
+              return sum <= 1 << 20
+            })
+        })
+    },
+  ]
+
+  static let ofTransactions: [SizeFault] = [
+    .init(
+      .t1, "sizes.transactions", "refuses transactions of more than a hundred writes",
+      shows: "all was well with 100; with 101", claiming: .transactions
+    ) {
+      AltersTransactions(base: $0) { HasRoomForWrites($0, count: 100) }
+    },
+    .init(
+      .t2, "sizes.transactions", "lists 1,000 keys in a transaction",
+      shows: "all was well with 1000; with 1001", claiming: .transactions
+    ) {
+      AltersTransactions(base: $0) { ListsKeys($0, count: 1_000) }
+    },
+    .init(
+      .t2, "sizes.bytes-of-a-value", "writes 65,535 bytes of a value in a transaction",
+      shows: "with 65536 bytes", claiming: .transactions
+    ) {
+      AltersTransactions(base: $0) { CutsValues($0) }
+    },
+  ]
+}
+
+/// As a service that does so many changes at once.
+final class HasRoomForWrites: ForwardingTransaction {
+  private var rest: Int
+  init(_ base: any StorageTransaction, count: Int) {
+    rest = count
+    super.init(base)
+  }
+  override func write(_ data: Data, key: CacheKey) throws {
+    if rest == 0 { throw StorageError(.unsupported, "A transaction has room for no more changes.") }
+    rest -= 1
+    try base.write(data, key: key)
+  }
+}
+
+/// Asks for one page of keys.
+final class ListsKeys: ForwardingTransaction {
+  private let count: Int
+  init(_ base: any StorageTransaction, count: Int) {
+    self.count = count
+    super.init(base)
+  }
+  override func allKeys() throws -> [CacheKey] { try Array(base.allKeys().prefix(count)) }
+}
+
+/// Keeps the length of a value in 16 bits.
+final class CutsValues: ForwardingTransaction {
+  override func write(_ data: Data, key: CacheKey) throws {
+    try base.write(Data(data.prefix(65_535)), key: key)
+  }
+}
