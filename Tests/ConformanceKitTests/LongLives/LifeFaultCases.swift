@@ -82,6 +82,15 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.o4], "keeps all versions in memory", .keepsVersionsInMemory, by: "life.gives-room-back", at: .standard
     ),
+    .init(
+      [.w1], "a merge of tables of 4 MiB revives what was removed early", .mergesRevive,
+      by: "life.gives-room-back", at: .standard),
+    .init(
+      [.o4], "leaves a file after each removal of everything", .leaksFilesPerRemovalOfAll,
+      by: "life.leaves-nothing-after-calls"),
+    .init(
+      [.o4], "keeps a descriptor after each opening", .leaksDescriptorsPerOpening,
+      by: "life.leaves-nothing-after-openings", at: .standard),
 
     .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 3_000)
