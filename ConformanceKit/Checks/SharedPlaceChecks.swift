@@ -62,12 +62,14 @@ private enum Sharers {
   case engines(EngineUnderTest, EngineUnderTest)
   case processes(EngineUnderTest, WorkerProcess, URL)
 
-  func apply(_ operations: [StorageOperation], bySecond: Bool) async throws {
+  /// - Parameter isApplied: Whether the operations are given to `apply(_:)`, and not to the method that fits them best.
+  func perform(_ operations: [StorageOperation], bySecond: Bool, isApplied: Bool) async throws {
     switch self {
-    case .engines(let first, let second): try await (bySecond ? second : first).apply(operations)
-    case .processes(let engine, let worker, let place):
-      if !bySecond { return try await engine.apply(operations) }
-      try await worker.perform(CallEngine(.apply(operations.map(SentOperation.init)), at: place))
+    case .processes(_, let worker, let place) where bySecond:
+      let sent = operations.map(SentOperation.init)
+      try await worker.perform(CallEngine(isApplied ? .apply(sent) : .perform(sent), at: place))
+    case .engines(let first, let second): try await (bySecond ? second : first).perform(operations, isApplied)
+    case .processes(let engine, _, _): try await engine.perform(operations, isApplied)
     }
   }
 
@@ -78,6 +80,12 @@ private enum Sharers {
       if !inSecond { return try await answers.verify(engine, first: first) }
       try await worker.perform(CallEngine(.compare(answers, first: first), at: place))
     }
+  }
+}
+
+extension EngineUnderTest {
+  fileprivate func perform(_ operations: [StorageOperation], _ isApplied: Bool) async throws {
+    if isApplied { try await apply(operations) } else { try await perform(operations) }
   }
 }
 
@@ -99,22 +107,38 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     try await sharers.verify(answers, first: round, inSecond: true)
     try await sharers.verify(answers, first: round, inSecond: false)
     for operations in changes(round) {
-      try await sharers.apply(operations, bySecond: bySecond)
+      // Each kind of change is made in the one way in some rounds, and in the other in others.
+      try await sharers.perform(operations, bySecond: bySecond, isApplied: round % 3 == 1)
       answers.apply(operations)
-      do {
-        try await sharers.verify(answers, first: round, inSecond: !bySecond)
-        try await sharers.verify(answers, first: round, inSecond: bySecond)
-      } catch let violation as Violation {
-        throw Violation("after a change by the other, \(violation.description)")
-      }
+      try await verify(answers, in: sharers, first: round, changedBySecond: bySecond, "a change")
     }
+  }
+  var count = 0
+  for number in context.rounds(quick: 40, standard: 300, exhaustive: 3_000, of: "changes in a row") {
+    let change = StorageOperation.write(noise(1_000, seed: UInt64(number + 1)), key: key("row \(number % 5)"))
+    try await sharers.perform([change], bySecond: true, isApplied: false)
+    answers.apply([change])
+    count += 1
+  }
+  try await verify(answers, in: sharers, first: 0, changedBySecond: true, "\(count) changes in a row")
+}
+
+private func verify(
+  _ answers: AnswersOfAllKinds, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
+  _ what: String
+) async throws {
+  do {
+    try await sharers.verify(answers, first: first, inSecond: !bySecond)
+    try await sharers.verify(answers, first: first, inSecond: bySecond)
+  } catch let violation as Violation {
+    throw Violation("after \(what) by the other, \(violation.description)")
   }
 }
 
 private func changes(_ round: Int) -> [[StorageOperation]] {
   let digits = String(1_000 + round)
   let steady = key("steady")
-  return switch round % 6 {
+  return switch round % 7 {
   case 0:
     // Absent, present, overwritten with as many bytes.
     [[.write(data("a\(digits)"), key: steady)], [.write(data("b\(digits)"), key: steady)]]
@@ -131,7 +155,10 @@ private func changes(_ round: Int) -> [[StorageOperation]] {
       [.write(data("d\(digits)"), key: steady)],
     ]
   case 4: [keys(4, prefix: "several-").map { .write(data(digits), key: $0) }]
-  default: [[.removeAll], [.write(data("e\(digits)"), key: steady)]]
+  case 5: [[.removeAll], [.write(data("e\(digits)"), key: steady)]]
+  default:
+    // More than there was room for when the place was opened.
+    [[.write(noise(1 << 20, seed: UInt64(round)), key: key("large"))], [.remove(key: key("large"))]]
   }
 }
 

@@ -17,6 +17,8 @@ final class SharedPlaceFile {
   struct Mark {
     var seconds = 0
     var size = 0
+    /// How often it was changed, for engines with a fault that count.
+    var changes = 0
   }
 
   private let path: String
@@ -154,10 +156,24 @@ final class SharedPlaceFile {
     var status = stat()
     guard stat(path, &status) == 0 else { return Mark() }
     #if canImport(Darwin)
-      return Mark(seconds: status.st_mtimespec.tv_sec, size: Int(status.st_size))
+      var mark = Mark(seconds: status.st_mtimespec.tv_sec, size: Int(status.st_size))
     #else
-      return Mark(seconds: status.st_mtim.tv_sec, size: Int(status.st_size))
+      var mark = Mark(seconds: status.st_mtim.tv_sec, size: Int(status.st_size))
     #endif
+    if isCounting, stat(countPath, &status) == 0 { mark.changes = Int(status.st_size) }
+    return mark
+  }
+
+  private var isCounting: Bool { fault == .countsApplies || fault == .losesOldLogs }
+  private var countPath: String { path + ".count" }
+
+  /// Counts a change for all who have the place open, with a byte for each.
+  func countChange() {
+    guard isCounting else { return }
+    let file = systemOpen(countPath, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC)
+    guard file >= 0 else { return }
+    _ = systemWrite(file, "+", 1)
+    systemClose(file)
   }
 
   func load() throws -> [String: SharedPlaceEntry] {
@@ -181,3 +197,7 @@ final class SharedPlaceFile {
 @discardableResult private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }
 
 private func systemOpen(_ path: String, _ flags: Int32) -> Int32 { open(path, flags, 0o600) }
+
+private func systemWrite(_ file: Int32, _ bytes: UnsafeRawPointer, _ count: Int) -> Int {
+  write(file, bytes, count)
+}

@@ -36,6 +36,18 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.c2, "remembers times", .remembersTimes, by: "sharing.every-answer"),
     .init(.c3, "compares times of the file in seconds", .comparesSeconds, by: "processes.every-answer"),
     .init(.c3, "compares sizes of the file", .comparesSizes, by: "processes.every-answer"),
+    .init(.c2, "counts what is applied alone", .countsApplies, by: "sharing.every-answer"),
+    .init(
+      .c3, "counts what is applied alone, beside a process", .countsApplies, by: "processes.every-answer",
+      "processes.see-each-others-writes"),
+    .init(.c2, "does not see what is beyond its map", .mapsTooLittle, by: "sharing.every-answer"),
+    .init(
+      .c3, "does not see what is beyond its map, beside a process", .mapsTooLittle,
+      by: "processes.every-answer"),
+    .init(.c2, "follows a log no further than 200 changes", .losesOldLogs, by: "sharing.every-answer"),
+    .init(
+      .c3, "follows a log of another process no further than 200 changes", .losesOldLogs,
+      by: "processes.every-answer"),
     .init(
       .c2, "remembers contents by the spelling of the path", .remembersByName,
       by: "opening.twice-by-any-spelling"),
