@@ -35,16 +35,18 @@ extension CheckDefinition {
     }
     Check(
       .c2, "opening.races",
-      "of engines that are opened at one moment on a new place, each is shared or throws locked, and none loses a write",
+      "of engines that are opened at one moment, on a new place or again and again where a process was killed, each is shared "
+        + "or throws locked, and none loses a write",
       needs: .persistent
-    ) { try await checkRaces($0, beside: []) }
+    ) { try await OpeningRace.check($0, beside: []) }
     Check(
       .c3, "processes.opening-races",
-      "of processes that open a new place at one moment, each shares it or throws locked, and none loses a write",
+      "of processes that open a place at one moment, a new one or again and again where another was killed, each shares it or "
+        + "throws locked, and none loses a write",
       needs: .persistent, needsWorker: true
     ) { context in
       try await context.withWorker { first in
-        try await context.withWorker { try await checkRaces(context, beside: [first, $0]) }
+        try await context.withWorker { try await OpeningRace.check(context, beside: [first, $0]) }
       }
     }
     Check(
@@ -160,64 +162,6 @@ private func changes(_ round: Int) -> [[StorageOperation]] {
     // More than there was room for when the place was opened.
     [[.write(noise(1 << 20, seed: UInt64(round)), key: key("large"))], [.remove(key: key("large"))]]
   }
-}
-
-// MARK: - Races
-
-private func checkRaces(_ context: CheckContext, beside workers: [WorkerProcess]) async throws {
-  let rounds =
-    switch context.budget.level {
-    case .quick: 2
-    case .standard: 8
-    case .exhaustive: 300
-    }
-  let racers = workers.isEmpty ? 6 : 2 + workers.count
-  // A thread for each, since opening may hold its thread.
-  let threads = CheckExecutor(count: racers)
-  defer { threads.stop() }
-  for round in 0..<rounds {
-    context.noteProgress()
-    let place = context.root.appending(path: "race-\(round)/new/place", directoryHint: .isDirectory)
-    for worker in workers { try await worker.waitUntilReady() }
-    let opened = try await withTaskExecutorPreference(threads) {
-      try await gather(0..<racers) { number in
-        if number < workers.count { return try await race(workers[number], number, place) }
-        guard let engine = try await context.openUnlessLocked(place) else { return Racer.locked }
-        let key = key("racer-\(number)")
-        try await engine.write(value(for: key), key: key)
-        return Racer.open(engine, key)
-      }
-    }
-    let written = opened.compactMap { if case .open(_, let key) = $0 { key } else { nil } }
-    for case .open(let engine?, _) in opened { try await expectStored(entries(written), in: engine) }
-    for (worker, racer) in zip(workers, opened) {
-      if case .open = racer { try await worker.perform(CallEngine(.close, at: place)) }
-    }
-    for case .open(let engine?, _) in opened { try await context.close(engine) }
-    let engine = try await context.open(place)
-    try await expectStored(entries(written), in: engine)
-    try expect(
-      try await engine.keyCount(), is: written.count, "keyCount() after \(opened.count) openings at once")
-    try await context.close(engine)
-  }
-}
-
-private enum Racer: Sendable {
-  case locked
-  /// Here, or in a process of its own, with the key that it has written.
-  case open(EngineUnderTest?, CacheKey)
-}
-
-private func race(_ worker: WorkerProcess, _ number: Int, _ place: URL) async throws -> Racer {
-  do {
-    try await worker.perform(CallEngine(.open, at: place))
-  } catch let error as WorkerError where error.code == StorageError.Code.locked.name {
-    return .locked
-  }
-  let key = key("racer-\(number)")
-  try await worker.perform(
-    CallEngine(.write([.init(key: key.value, data: value(for: key))]), at: place))
-  return .open(nil, key)
 }
 
 // MARK: - Locks

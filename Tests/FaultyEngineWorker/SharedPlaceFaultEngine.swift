@@ -13,7 +13,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case initializesTwice, refusesNewDirectories
     // Locks
     case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, leavesLockFiles, locksAllPlaces,
-      callsLocksIO
+      callsLocksIO, unlinksItsLock
     case letsLocksBeInherited, letsFilesBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths

@@ -25,6 +25,7 @@ final class SharedPlaceFile {
   private let lockPath: String
   private var lockFile: Int32 = -1
   private var keptOpen: Int32 = -1
+  private var holdsPlace = false
   private let isShared: Bool
   private let fault: Fault?
 
@@ -44,9 +45,12 @@ final class SharedPlaceFile {
     lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | inherits)
     guard lockFile >= 0 else { throw StorageError.posix(errno, "Opening \(lockPath) failed") }
     // What is open is closed by the deinitialiser.
+    // Here others may remove the file that will be locked.
+    if fault == .unlinksItsLock { usleep(UInt32.random(in: 500...3_000)) }
     if !isShared, !tryLock() {
       throw StorageError(.locked, "Another engine has \(path).")
     }
+    holdsPlace = true
     if fault == .letsFilesBeInherited { keptOpen = systemOpen(path, O_RDWR | O_CREAT) }
     if fault == .initializesTwice, access(path, F_OK) != 0 {
       usleep(UInt32.random(in: 500...8_000))
@@ -57,6 +61,7 @@ final class SharedPlaceFile {
   deinit {
     if keptOpen >= 0 { systemClose(keptOpen) }
     if lockFile < 0 { return }
+    if fault == .unlinksItsLock, holdsPlace { unlink(lockPath) }
     // A child of this process has a copy of the descriptor until it runs a program of its own, and keeps the lock with it.
     if fault != .letsLocksBeInherited { _ = flock(lockFile, LOCK_UN) }
     systemClose(lockFile)
@@ -188,6 +193,8 @@ final class SharedPlaceFile {
   /// Puts a new file in the place of the old one.
   func save(_ entries: [String: SharedPlaceEntry]) throws {
     if fault == .remembersByName { Self.remembered.withLock { $0[path] = entries } }
+    // As long as a disk takes, for another that has the place too to write meanwhile.
+    if fault == .unlinksItsLock { usleep(2_000) }
     let new = path + ".\(UUID().uuidString)"
     try JSONEncoder().encode(entries).write(to: URL(filePath: new))
     guard rename(new, path) == 0 else { throw StorageError.posix(errno, "Renaming \(new) failed") }

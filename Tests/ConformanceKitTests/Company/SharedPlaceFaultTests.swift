@@ -58,6 +58,12 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c2, "makes an empty file when there was none a moment ago", .initializesTwice, by: "opening.races"),
     .init(
       .c3, "makes an empty file beside another process", .initializesTwice, by: "processes.opening-races"),
+    .init(
+      .c2, "removes the file of its lock when it is closed", .unlinksItsLock, isShared: false,
+      by: "opening.races"),
+    .init(
+      .c3, "removes the file of its lock beside other processes", .unlinksItsLock, isShared: false,
+      by: "processes.opening-races"),
     .init(.c2, "throws when its directory is made meanwhile", .refusesNewDirectories, by: "opening.races"),
     .init(
       .c3, "loses its lock when another descriptor is closed", .locksForTheProcess, isShared: false,
