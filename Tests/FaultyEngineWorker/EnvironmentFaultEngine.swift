@@ -24,12 +24,13 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     case callsDescriptorsCorrupted
     case concealsPath, concealsCause, emptyWithoutPermission, forgetsWhenRefused
     // The clock
-    case updatesBackwards, remembersTimesUntilClosed, listsByTime
+    case updatesBackwards, remembersTimesUntilClosed, listsByTime, updatesBackwardsInTransactions
+    case waitsForTheClock
   }
 
   package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .detectsCorruption]
 
-  package let capabilities = promises
+  package let capabilities: EngineCapabilities
   private let state: MutexProtected<State>
   private let file: EnvironmentFaultFile
   private let fault: Fault?
@@ -42,6 +43,7 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
 
   package init(directory: URL, fault: Fault? = nil) throws {
     self.fault = fault
+    capabilities = fault == .updatesBackwardsInTransactions ? [Self.promises, .transactions] : Self.promises
     file = EnvironmentFaultFile(directory: directory, fault: fault)
     var state = State()
     for var entry in try file.load() {
@@ -76,12 +78,31 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     }
   }
 
-  private func commit(_ operations: [StorageOperation]) throws {
+  package func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    guard capabilities.contains(.transactions) else {
+      throw StorageError(.unsupported, "There are no transactions.")
+    }
+    let pairs = try look { $0.values.map { (CacheKey(verbatim: $0.key), $0.data) } }
+    let transaction = CopyTransaction(Dictionary(pairs) { first, _ in first })
+    defer { transaction.end() }
+    let result = try body(transaction)
+    try commit(transaction.end(), followsClock: true)
+    return result
+  }
+
+  /// - Parameter followsClock: Whether `updatedAt` goes back when the clock does.
+  private func commit(_ operations: [StorageOperation], followsClock: Bool = false) throws {
     try state.withLock { state in
       if state.isClosed { throw StorageError(.closed, "The engine has been closed.") }
       if state.isFull { throw StorageError(.diskFull, "There was no room once.") }
       var entries = state.entries
-      for operation in operations { entries.apply(operation, fault) }
+      if fault == .waitsForTheClock, let newest = entries.values.map(\.updatedAt).max() {
+        while Date() < newest { usleep(10_000) }
+      }
+      let followsClock = followsClock || fault == .updatesBackwards
+      for operation in operations { entries.apply(operation, followsClock: followsClock) }
       do {
         try file.save(entries.values.sorted { $0.sequence < $1.sequence })
       } catch {
@@ -136,7 +157,7 @@ struct EnvironmentFaultEntry: Codable, Sendable {
 }
 
 extension [String: EnvironmentFaultEntry] {
-  fileprivate mutating func apply(_ operation: StorageOperation, _ fault: EnvironmentFaultEngine.Fault?) {
+  fileprivate mutating func apply(_ operation: StorageOperation, followsClock: Bool) {
     let now = Date()
     switch operation {
     case .removeAll: self = [:]
@@ -144,7 +165,7 @@ extension [String: EnvironmentFaultEntry] {
     case .write(let data, let key):
       if let old = self[key.value] {
         self[key.value]?.data = Data(data)
-        self[key.value]?.updatedAt = fault == .updatesBackwards ? now : Swift.max(old.updatedAt, now)
+        self[key.value]?.updatedAt = followsClock ? now : Swift.max(old.updatedAt, now)
       } else {
         let sequence = 1 + (values.map(\.sequence).max() ?? 0)
         self[key.value] = EnvironmentFaultEntry(

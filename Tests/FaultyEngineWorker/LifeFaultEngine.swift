@@ -19,7 +19,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
     case refusesOlder, ignoresOlder, refusesTheFuture
     case signedSeconds, unsignedSeconds, localTime, localTimeTwice, secondsAfterReopening, floatTimes
-    case clockOfTheOpening, neverGoesBack, ordersByTime
+    case clockOfTheOpening, neverGoesBack, ordersByTime, weekYears, unsignedSince2001
     // No faults
     case compactsEagerly, keepsTwoCopies, countsTicks
   }

@@ -132,6 +132,8 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.w2], "stores times as small floating-point numbers", .floatTimes, by: "clock.jumps-and-timestamps"),
     .init([.w2], "reads the clock when it is opened", .clockOfTheOpening, by: "clock.jumps-and-timestamps"),
     .init([.w2], "never goes back when the clock does", .neverGoesBack, by: "clock.jumps-and-timestamps"),
+    .init([.w2], "stores the year of the week", .weekYears, by: "clock.jumps-and-timestamps"),
+    .init([.w1], "counts from 2001 without a sign", .unsignedSince2001, by: "clock.jumps"),
     .init([.r6], "orders entries by time", .ordersByTime, by: "clock.jumps-and-order"),
   ]
 
