@@ -14,12 +14,12 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     // Locks
     case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, leavesLockFiles, locksAllPlaces,
       callsLocksIO, unlinksItsLock
-    case letsLocksBeInherited, letsFilesBeInherited
+    case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths
     case trimsPaths, anchorsRelativePaths
     // No faults
-    case givesUpWaiting
+    case givesUpWaiting, waitsToOpen
   }
 
   package let capabilities: EngineCapabilities

@@ -25,6 +25,7 @@ final class SharedPlaceFile {
   private let lockPath: String
   private var lockFile: Int32 = -1
   private var keptOpen: Int32 = -1
+  private var callLock: Int32 = -1
   private var holdsPlace = false
   private let isShared: Bool
   private let fault: Fault?
@@ -44,12 +45,10 @@ final class SharedPlaceFile {
     let inherits = fault == .letsLocksBeInherited ? 0 : O_CLOEXEC
     lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | inherits)
     guard lockFile >= 0 else { throw StorageError.posix(errno, "Opening \(lockPath) failed") }
-    // What is open is closed by the deinitialiser.
     // Here others may remove the file that will be locked.
     if fault == .unlinksItsLock { usleep(UInt32.random(in: 500...3_000)) }
-    if !isShared, !tryLock() {
-      throw StorageError(.locked, "Another engine has \(path).")
-    }
+    // What is open is closed by the deinitialiser.
+    if !isShared, !takePlace() { throw StorageError(.locked, "Another engine has \(path).") }
     holdsPlace = true
     if fault == .letsFilesBeInherited { keptOpen = systemOpen(path, O_RDWR | O_CREAT) }
     if fault == .initializesTwice, access(path, F_OK) != 0 {
@@ -101,6 +100,20 @@ final class SharedPlaceFile {
 
   // MARK: The lock
 
+  private func takePlace() -> Bool {
+    if fault == .waitsToOpen { return wait(milliseconds: 60_000) }
+    if tryLock() { return true }
+    if fault == .breaksOldLocks { breakLock() }
+    return fault == .breaksOldLocks
+  }
+
+  private func breakLock() {
+    systemClose(lockFile)
+    unlink(lockPath)
+    lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | O_CLOEXEC)
+    _ = flock(lockFile, LOCK_EX)
+  }
+
   private func tryLock() -> Bool {
     guard fault == .locksForTheProcess else { return flock(lockFile, LOCK_EX | LOCK_NB) == 0 }
     // Of the process, and gone as soon as any descriptor of the file is closed in it.
@@ -125,11 +138,15 @@ final class SharedPlaceFile {
       }
       throw StorageError(.locked, "Another call has \(path).")
     case .breaksOldLocks:
-      if wait(milliseconds: 50) { return }
-      systemClose(lockFile)
-      unlink(lockPath)
-      lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | O_CLOEXEC)
-      _ = flock(lockFile, LOCK_EX)
+      if !wait(milliseconds: 50) { breakLock() }
+    case .letsCallLocksBeInherited:
+      callLock = systemOpen(lockPath + ".call", O_RDWR | O_CREAT)
+      for _ in 0..<400 {
+        if flock(callLock, LOCK_EX | LOCK_NB) == 0 { return }
+        usleep(1_000)
+      }
+      systemClose(callLock)
+      throw StorageError(.locked, "Another call has \(path).")
     case .callsLocksIO, .givesUpWaiting:
       // Somebody who is busy is not stopped yet.
       if wait(milliseconds: fault == .callsLocksIO ? 100 : 5_000) { return }
@@ -152,7 +169,12 @@ final class SharedPlaceFile {
 
   func unlock() {
     guard isShared else { return }
-    if fault == .leavesLockFiles { unlink(lockPath + ".call") } else { _ = flock(lockFile, LOCK_UN) }
+    switch fault {
+    case .leavesLockFiles: unlink(lockPath + ".call")
+    // The lock goes with the last descriptor.
+    case .letsCallLocksBeInherited: systemClose(callLock)
+    default: _ = flock(lockFile, LOCK_UN)
+    }
   }
 
   // MARK: The file

@@ -72,6 +72,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c3, "has its lock beside its place", .locksBesideItsPlace, isShared: false,
       by: "processes.by-another-spelling"),
     .init(.c3, "takes the lock of a process that is stopped", .breaksOldLocks, by: "processes.stopped"),
+    .init(
+      .c3, "opens what a process has that is stopped", .breaksOldLocks, isShared: false,
+      by: "processes.stopped"),
     .init(.c3, "leaves lock files", .leavesLockFiles, by: "processes.stopped"),
     .init(.c3, "waits for one place with a lock for all", .locksAllPlaces, by: "processes.stopped"),
     .init(.c3, "calls a lock of others an input/output error", .callsLocksIO, by: "processes.stopped"),
@@ -80,6 +83,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       by: "dropping.beside-a-child-process"),
     .init(
       .o4, "lets processes inherit its file", .letsFilesBeInherited, by: "dropping.beside-a-child-process"),
+    .init(
+      .o4, "lets processes inherit the lock of a call", .letsCallLocksBeInherited,
+      by: "dropping.beside-a-child-process"),
   ]
 
   static let ofPaths: [SharedPlaceFaultCase] = [
@@ -110,7 +116,8 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
   var suite: ConformanceSuite {
     ConformanceSuite(
       name, capabilities: SharedPlaceFaultEngine.promises(isShared: isShared),
-      stallTimeout: fault == .locksAllPlaces ? .seconds(8) : .seconds(120),
+      stallTimeout: fault == .locksAllPlaces || fault == .waitsToOpen ? .seconds(8) : .seconds(120),
+      budget: fault == .waitsToOpen ? .quick : .standard,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker",
         arguments: ["sharedPlaceFault"] + (isShared ? ["shared"] : []) + (fault.map { [$0.rawValue] } ?? []))
@@ -136,6 +143,12 @@ struct SharedPlaceFaultTests {
     for check in engineCase.suite.checks where SharedPlaceFaultCase.ids.contains(check.id) {
       try await check.run()
     }
+  }
+
+  @Test("An engine that waits for a minute until it can be opened passes beside a process that is stopped")
+  func waits() async throws {
+    let engineCase = SharedPlaceFaultCase(.c3, "waits to be opened", .waitsToOpen, isShared: false, by: "")
+    try await #require(engineCase.suite.checks.first { $0.id == "processes.stopped" }).run()
   }
 
   @Test("Every check of these faults has an engine that fails it")
