@@ -151,6 +151,7 @@ extension CheckContext {
     let isShared = capabilities.contains(.multiProcess)
     // An engine that shares its place may wait for the process. One that does not may wait for up to a minute before it throws.
     let early = await withStallTimeout(isShared ? .milliseconds(250) : limit) { await pending.value }
+    noteProgress()
     if !isShared, case .success(.success) = early {
       throw Violation("a place could be opened that a process had open which was stopped")
     }

@@ -65,7 +65,8 @@ struct Overwrites {
     let all = Self.still + Self.keys
     do {
       try await expectStored(
-        all.compactMap { key in entries[key].map { (key, $0) } }, absent: all.filter { entries[$0] == nil },
+        all.compactMap { key in entries[key].map { (key: key, data: $0) } },
+        absent: all.filter { entries[$0] == nil },
         in: engine)
     } catch let violation as Violation {
       throw Violation("\(description) \(violation.description)", rule: .w1)
