@@ -30,8 +30,8 @@ struct ResourceBounds: CheckTask {
       case .openings:
         "after 160 openings of one place, each of them closed, there are \(bound) than after the first 40"
       case .overwrites:
-        "after overwrites of few keys with 100 MiB the files and the memory are no more than 64 MiB larger than before, or "
-          + "grow no further, there are \(bound) than before, and nothing is lost or comes back"
+        "after overwrites of few keys with 100 MiB and more the files and the memory are no more than 64 MiB larger than "
+          + "before, or grow no further, there are \(bound) than before, and nothing is lost or comes back"
       }
     }
   }
