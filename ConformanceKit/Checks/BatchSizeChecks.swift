@@ -128,10 +128,7 @@ extension CheckDefinition {
       "a cancelled batch of any size has done all of its work, or none and throws CancellationError"
     ) { context in
       try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
-        for (number, delay) in [0, 0, 1, 3, 3, 10, 40, 40].enumerated() {
-          let way = number.isMultiple(of: 2) ? waysOfWriting[1] : wayOfImporting
-          try await checkCancellation(of: count, by: way, after: delay, in: place.engine)
-        }
+        try await CancelledBatches(keys: (0..<count).map(GrowingPlace.key), engine: place.engine).check()
       }
     }
     Check(
@@ -187,31 +184,61 @@ private func expectReadable(
   }
 }
 
-/// Starts a batch, cancels it and looks whether all of it is there, or nothing.
-private func checkCancellation(
-  of count: Int, by way: WayOfWriting, after delay: Int, in engine: EngineUnderTest
-) async throws {
-  let all = (0..<count).map(GrowingPlace.key)
-  try await engine.removeAllData()
-  let isStarted = Flag()
-  let task = Task { @concurrent in
-    isStarted.set()
-    try await way.write(engine, entries(all))
+/// Calls of many keys that are cancelled when a part of their work may have been done.
+private struct CancelledBatches {
+  private typealias Call = (name: String, perform: @Sendable () async throws -> Void)
+
+  let keys: [CacheKey]
+  let engine: EngineUnderTest
+
+  func check() async throws {
+    let (entries, engine, keys) = (ConformanceKit.entries(self.keys), self.engine, self.keys)
+    let operations = entries.map { StorageOperation.write($0.data, key: $0.key) }
+    let write: Call = ("write(_:)", { try await engine.write(entries) })
+    let importing: Call = (wayOfImporting.name, { try await wayOfImporting.write(engine, entries) })
+    let apply: Call = ("apply(_:)", { try await engine.apply(operations) })
+    let remove: Call = ("remove(keys:)", { try await engine.remove(keys: keys) })
+    let removeAll: Call = ("removeAllData()", { try await engine.removeAllData() })
+    // As long as the call takes, or one like it, in turns of this task.
+    try await engine.removeAllData()
+    let (written, removed) = (
+      try await turns(of: write.perform), try await turns(of: removeAll.perform)
+    )
+    try await cancel(write, after: 0, from: 0, to: keys.count)
+    try await cancel(write, after: written / 2, from: 0, to: keys.count)
+    try await cancel(importing, after: written / 2, from: 0, to: keys.count)
+    try await cancel(apply, after: written / 2, from: 0, to: keys.count)
+    try await cancel(apply, after: written / 4 * 3, from: 0, to: keys.count)
+    try await cancel(remove, after: written / 4, from: keys.count, to: 0)
+    try await cancel(remove, after: written / 2, from: keys.count, to: 0)
+    try await cancel(removeAll, after: removed / 2, from: keys.count, to: 0)
   }
-  while !isStarted.isSet { await Task.yield() }
-  for _ in 0..<delay { await Task.yield() }
-  task.cancel()
-  let result = await task.result
-  let isUnknown = if case .failure(let error) = result { engine.leavesOutcomeUnknown(error) } else { false }
-  if isUnknown { try await ExpectedContents.settle(engine) }
-  let found = try await engine.read(keys: all).count
-  switch result {
-  case .success: try expect(found, is: count, "the entries after a cancelled batch that returned")
-  case .failure where isUnknown:
-    try expect(
-      found, is: found == 0 ? 0 : count, "the entries after a cancelled batch that threw outcomeUnknown")
-  case .failure(let error):
-    guard (error as? CallFailure)?.error is CancellationError else { throw error }
-    try expect(found, is: 0, "the entries after a cancelled batch that threw CancellationError")
+
+  /// Starts the call, cancels it and looks whether all of its work has been done, or nothing.
+  private func cancel(_ call: Call, after turns: Int, from before: Int, to after: Int) async throws {
+    try await engine.removeAllData()
+    if before > 0 { try await engine.write(entries(keys)) }
+    let isStarted = Flag()
+    let task = Task { @concurrent in
+      isStarted.set()
+      try await call.perform()
+    }
+    while !isStarted.isSet { await Task.yield() }
+    for _ in 0..<turns { await Task.yield() }
+    task.cancel()
+    let result = await task.result
+    let isUnknown =
+      if case .failure(let error) = result { engine.leavesOutcomeUnknown(error) } else { false }
+    if isUnknown { try await ExpectedContents.settle(engine) }
+    let found = try await engine.read(keys: keys).count
+    let what = "the entries after a cancelled \(call.name)"
+    switch result {
+    case .success: try expect(found, is: after, "\(what) that returned")
+    case .failure where isUnknown:
+      try expect(found, is: found == before ? before : after, "\(what) that threw outcomeUnknown")
+    case .failure(let error):
+      guard (error as? CallFailure)?.error is CancellationError else { throw error }
+      try expect(found, is: before, "\(what) that threw CancellationError")
+    }
   }
 }

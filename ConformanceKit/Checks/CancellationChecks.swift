@@ -40,6 +40,7 @@ extension CheckDefinition {
           }
         }
       }
+      try await checkCancellationOfLongReads(context)
     }
     Check(
       .c4, "cancellation.of-close",
@@ -119,6 +120,39 @@ private enum Change: String, CaseIterable, Sendable {
     case .writeMany, .apply: new
     case .remove: Array(old.dropFirst())
     case .removeMany, .removeAll: []
+    }
+  }
+}
+
+/// Reads many entries, of which an engine may return the pages that it has read when it sees that the call is cancelled.
+private func checkCancellationOfLongReads(_ context: CheckContext) async throws {
+  let wanted = context.byLevel(quick: 500, standard: 2_500, exhaustive: 2_500)
+  let affordable = try await context.affordableEntries()
+  let count = min(wanted, max(20, min(affordable.reads, affordable.writes) / 100))
+  if count < wanted { context.noteShortfall("\(count) of \(wanted) entries in each read") }
+  let engine = try await context.open(context.root.appending(path: "many", directoryHint: .isDirectory))
+  let keys = keys(count)
+  try await engine.write(entries(keys))
+  let reads: [(method: String, count: @Sendable () async throws -> Int)] = [
+    ("read(keys:)", { try await engine.read(keys: keys).count }),
+    ("readDataAndKeys(keys:)", { try await engine.readDataAndKeys(keys: keys).count }),
+    ("readAllData()", { try await engine.readAllData().count }),
+    ("readAllDataAndKeys()", { try await engine.readAllDataAndKeys().count }),
+    ("readAllEntries()", { try await engine.readAllEntries().count }),
+    ("scan(_:limit:)", { try await engine.scan(.all, limit: nil).count }),
+    ("keysExist(_:)", { try await engine.keysExist(keys).count }),
+    ("allKeys()", { try await engine.allKeys().count }),
+    ("keyCount()", { try await engine.keyCount() }),
+  ]
+  for (method, read) in reads {
+    context.noteProgress()
+    let end = try await turns { _ = try await read() }
+    for delay in [end / 4, end / 2, end / 4 * 3] {
+      switch await cancelled(after: delay, read) {
+      case .success(let found):
+        try expect(found, is: count, "what a cancelled \(method) of \(count) returned")
+      case .failure(let error): try expectCancellation(error, method)
+      }
     }
   }
 }

@@ -141,7 +141,7 @@ private func asSharing(_ body: () async throws -> Void) async throws {
 
 private func checkTurns(_ context: CheckContext) async throws {
   let place = context.place
-  let batches = NumberedBatches(seed: context.budget.seed)
+  let steps = NumberedSteps(batches: NumberedBatches(seed: context.budget.seed), kind: .batches)
   let engine = try await context.open()
   // What each process sees is followed on its own, timestamps too.
   var (ours, theirs) = (
@@ -150,11 +150,11 @@ private func checkTurns(_ context: CheckContext) async throws {
   try await context.withWorker { worker in
     try await worker.perform(CallEngine(.open, at: place))
     for number in 1...24 {
-      let operations = batches.operations(of: number)
+      let operations = steps.operations(of: number)
       if number.isMultiple(of: 2) {
-        try await engine.apply(operations)
+        try await engine.perform(operations)
       } else {
-        try await worker.perform(CallEngine(.apply(operations.map(SentOperation.init)), at: place))
+        try await worker.perform(CallEngine(.perform(operations.map(SentOperation.init)), at: place))
       }
       ours.apply(operations)
       theirs.apply(operations)

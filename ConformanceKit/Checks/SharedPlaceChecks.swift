@@ -35,16 +35,18 @@ extension CheckDefinition {
     }
     Check(
       .c2, "opening.races",
-      "of engines that are opened at one moment on a new place, each is shared or throws locked, and none loses a write",
+      "of engines that are opened at one moment, on a new place or again and again where a process was killed, each is shared "
+        + "or throws locked, and none loses a write",
       needs: .persistent
-    ) { try await checkRaces($0, beside: []) }
+    ) { try await OpeningRace.check($0, beside: []) }
     Check(
       .c3, "processes.opening-races",
-      "of processes that open a new place at one moment, each shares it or throws locked, and none loses a write",
+      "of processes that open a place at one moment, a new one or again and again where another was killed, each shares it or "
+        + "throws locked, and none loses a write",
       needs: .persistent, needsWorker: true
     ) { context in
       try await context.withWorker { first in
-        try await context.withWorker { try await checkRaces(context, beside: [first, $0]) }
+        try await context.withWorker { try await OpeningRace.check(context, beside: [first, $0]) }
       }
     }
     Check(
@@ -62,12 +64,14 @@ private enum Sharers {
   case engines(EngineUnderTest, EngineUnderTest)
   case processes(EngineUnderTest, WorkerProcess, URL)
 
-  func apply(_ operations: [StorageOperation], bySecond: Bool) async throws {
+  /// - Parameter isApplied: Whether the operations are given to `apply(_:)`, and not to the method that fits them best.
+  func perform(_ operations: [StorageOperation], bySecond: Bool, isApplied: Bool) async throws {
     switch self {
-    case .engines(let first, let second): try await (bySecond ? second : first).apply(operations)
-    case .processes(let engine, let worker, let place):
-      if !bySecond { return try await engine.apply(operations) }
-      try await worker.perform(CallEngine(.apply(operations.map(SentOperation.init)), at: place))
+    case .processes(_, let worker, let place) where bySecond:
+      let sent = operations.map(SentOperation.init)
+      try await worker.perform(CallEngine(isApplied ? .apply(sent) : .perform(sent), at: place))
+    case .engines(let first, let second): try await (bySecond ? second : first).perform(operations, isApplied)
+    case .processes(let engine, _, _): try await engine.perform(operations, isApplied)
     }
   }
 
@@ -78,6 +82,12 @@ private enum Sharers {
       if !inSecond { return try await answers.verify(engine, first: first) }
       try await worker.perform(CallEngine(.compare(answers, first: first), at: place))
     }
+  }
+}
+
+extension EngineUnderTest {
+  fileprivate func perform(_ operations: [StorageOperation], _ isApplied: Bool) async throws {
+    if isApplied { try await apply(operations) } else { try await perform(operations) }
   }
 }
 
@@ -99,22 +109,38 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     try await sharers.verify(answers, first: round, inSecond: true)
     try await sharers.verify(answers, first: round, inSecond: false)
     for operations in changes(round) {
-      try await sharers.apply(operations, bySecond: bySecond)
+      // Each kind of change is made in the one way in some rounds, and in the other in others.
+      try await sharers.perform(operations, bySecond: bySecond, isApplied: round % 3 == 1)
       answers.apply(operations)
-      do {
-        try await sharers.verify(answers, first: round, inSecond: !bySecond)
-        try await sharers.verify(answers, first: round, inSecond: bySecond)
-      } catch let violation as Violation {
-        throw Violation("after a change by the other, \(violation.description)")
-      }
+      try await verify(answers, in: sharers, first: round, changedBySecond: bySecond, "a change")
     }
+  }
+  var count = 0
+  for number in context.rounds(quick: 40, standard: 300, exhaustive: 3_000, of: "changes in a row") {
+    let change = StorageOperation.write(noise(1_000, seed: UInt64(number + 1)), key: key("row \(number % 5)"))
+    try await sharers.perform([change], bySecond: true, isApplied: false)
+    answers.apply([change])
+    count += 1
+  }
+  try await verify(answers, in: sharers, first: 0, changedBySecond: true, "\(count) changes in a row")
+}
+
+private func verify(
+  _ answers: AnswersOfAllKinds, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
+  _ what: String
+) async throws {
+  do {
+    try await sharers.verify(answers, first: first, inSecond: !bySecond)
+    try await sharers.verify(answers, first: first, inSecond: bySecond)
+  } catch let violation as Violation {
+    throw Violation("after \(what) by the other, \(violation.description)")
   }
 }
 
 private func changes(_ round: Int) -> [[StorageOperation]] {
   let digits = String(1_000 + round)
   let steady = key("steady")
-  return switch round % 6 {
+  return switch round % 7 {
   case 0:
     // Absent, present, overwritten with as many bytes.
     [[.write(data("a\(digits)"), key: steady)], [.write(data("b\(digits)"), key: steady)]]
@@ -131,66 +157,11 @@ private func changes(_ round: Int) -> [[StorageOperation]] {
       [.write(data("d\(digits)"), key: steady)],
     ]
   case 4: [keys(4, prefix: "several-").map { .write(data(digits), key: $0) }]
-  default: [[.removeAll], [.write(data("e\(digits)"), key: steady)]]
+  case 5: [[.removeAll], [.write(data("e\(digits)"), key: steady)]]
+  default:
+    // More than there was room for when the place was opened.
+    [[.write(noise(1 << 20, seed: UInt64(round)), key: key("large"))], [.remove(key: key("large"))]]
   }
-}
-
-// MARK: - Races
-
-private func checkRaces(_ context: CheckContext, beside workers: [WorkerProcess]) async throws {
-  let rounds =
-    switch context.budget.level {
-    case .quick: 2
-    case .standard: 8
-    case .exhaustive: 300
-    }
-  let racers = workers.isEmpty ? 6 : 2 + workers.count
-  // A thread for each, since opening may hold its thread.
-  let threads = CheckExecutor(count: racers)
-  defer { threads.stop() }
-  for round in 0..<rounds {
-    context.noteProgress()
-    let place = context.root.appending(path: "race-\(round)/new/place", directoryHint: .isDirectory)
-    for worker in workers { try await worker.waitUntilReady() }
-    let opened = try await withTaskExecutorPreference(threads) {
-      try await gather(0..<racers) { number in
-        if number < workers.count { return try await race(workers[number], number, place) }
-        guard let engine = try await context.openUnlessLocked(place) else { return Racer.locked }
-        let key = key("racer-\(number)")
-        try await engine.write(value(for: key), key: key)
-        return Racer.open(engine, key)
-      }
-    }
-    let written = opened.compactMap { if case .open(_, let key) = $0 { key } else { nil } }
-    for case .open(let engine?, _) in opened { try await expectStored(entries(written), in: engine) }
-    for (worker, racer) in zip(workers, opened) {
-      if case .open = racer { try await worker.perform(CallEngine(.close, at: place)) }
-    }
-    for case .open(let engine?, _) in opened { try await context.close(engine) }
-    let engine = try await context.open(place)
-    try await expectStored(entries(written), in: engine)
-    try expect(
-      try await engine.keyCount(), is: written.count, "keyCount() after \(opened.count) openings at once")
-    try await context.close(engine)
-  }
-}
-
-private enum Racer: Sendable {
-  case locked
-  /// Here, or in a process of its own, with the key that it has written.
-  case open(EngineUnderTest?, CacheKey)
-}
-
-private func race(_ worker: WorkerProcess, _ number: Int, _ place: URL) async throws -> Racer {
-  do {
-    try await worker.perform(CallEngine(.open, at: place))
-  } catch let error as WorkerError where error.code == StorageError.Code.locked.name {
-    return .locked
-  }
-  let key = key("racer-\(number)")
-  try await worker.perform(
-    CallEngine(.write([.init(key: key.value, data: value(for: key))]), at: place))
-  return .open(nil, key)
 }
 
 // MARK: - Locks

@@ -79,19 +79,7 @@ struct NumberedSteps: Codable, Sendable {
   func perform(_ number: Int, on engine: EngineUnderTest) async throws {
     let operations = operations(of: number)
     if kind == .transactions { return try await perform(operations, number, on: engine) }
-    switch operations.first {
-    case .write(let data, let key) where operations.count == 1: try await engine.write(data, key: key)
-    case .remove(let key) where operations.count == 1: try await engine.remove(key: key)
-    default:
-      let (writes, removals) = (operations.compactMap(\.written), operations.compactMap(\.removed))
-      if writes.count == operations.count {
-        try await engine.write(writes)
-      } else if removals.count == operations.count {
-        try await engine.remove(keys: removals)
-      } else {
-        try await engine.apply(operations)
-      }
-    }
+    try await engine.perform(operations)
   }
 
   /// Does the operations in a transaction that also reads what it writes.

@@ -32,7 +32,9 @@ struct ClockJumps: CheckTask {
   let isPersistent: Bool
   let question: Question
 
-  /// Forwards by more and more, past the ends of 32-bit seconds, signed and unsigned, and back.
+  /// Forwards by more and more, to a leap day, to a last day of December that is in the first week of the next year, past the
+  /// ends of 32-bit seconds, signed and unsigned, and back, in the end to where the clock of a board begins that has lost its
+  /// battery: before 2001, from which some count.
   private static func jumps(from now: Date) -> [Jump] {
     let day = 86_400
     func seconds(until moment: Int) -> Int { moment - Int(now.timeIntervalSince1970) }
@@ -44,7 +46,9 @@ struct ClockJumps: CheckTask {
       Jump(offset: day + 3_600, what: "after a day"),
       Jump(offset: day + 3_600, what: "in another time zone", timeZone: "EST5EDT,M3.2.0,M11.1.0"),
       Jump(offset: 35 * day, what: "after 35 days"),
+      Jump(offset: seconds(until: 1_835_438_400), what: "on 29 February 2028"),
       Jump(offset: 800 * day, what: "after 800 days", timeZone: "IST-5:30"),
+      Jump(offset: seconds(until: 1_924_905_600), what: "on 31 December 2030"),
       Jump(offset: seconds(until: 1 << 31) + day, what: "after 19 January 2038"),
       Jump(offset: seconds(until: 1 << 32) + day, what: "after 7 February 2106"),
       Jump(offset: 0, what: "with the clock set back to the right time"),
@@ -53,6 +57,7 @@ struct ClockJumps: CheckTask {
         timeZone: "CET-1CEST,M3.5.0,M10.5.0/3"),
       Jump(offset: seconds(until: clocksGoBack) + 3_600, what: "in the first hour of winter time"),
       Jump(offset: -2 * day, what: "with the clock set back by two days", timeZone: "UTC0"),
+      Jump(offset: seconds(until: 946_771_200), what: "on 2 January 2000"),
     ]
   }
 
@@ -128,6 +133,12 @@ private struct JumpingLife {
       .remove(key: key("comes back")), .write(value, key: key("comes back")),
     ]
     try await write(applied, value, engine) { try await engine.apply(applied) }
+    if engine.capabilities.contains(.transactions) {
+      let inside = key("in a transaction")
+      try await write([.write(value, key: inside)], value, engine) {
+        try await engine.withTransaction { try $0.write(value, key: inside) }
+      }
+    }
     if round > 3, let old = order.first(where: { $0 == key("new in round \(99 - round + 3)") }) {
       try await write([.write(value, key: old)], value, engine) { try await engine.write(value, key: old) }
     }

@@ -5,9 +5,18 @@ import StockroomCore
 struct ClockRollback: CheckTask {
   enum Question: String, Codable, Sendable { case timestamps, order }
 
+  /// How far the clock is from the right time in each round, in seconds.
+  static let allOffsets = [0, -3_600, -7_200, 600, -86_400]
+  /// The steps in which the clock has been set back.
+  static let stepsBack = Set(ClockRollback.allOffsets.filter { $0 < 0 }.map { ClockRollback.step($0) })
+
+  private static func step(_ offset: Int) -> String { "writing \(when(offset))" }
+  private static func when(_ offset: Int) -> String { "with the clock set by \(offset) s" }
+
   let place: URL
   let isPersistent: Bool
   let question: Question
+  var offsets = ClockRollback.allOffsets
 
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -21,10 +30,10 @@ struct ClockRollback: CheckTask {
     FakeClock.set(secondsFromNow: 0)
     var engine = EngineUnderTest(try await makeEngine(place))
     var history = ClockHistory()
-    for (round, offset) in [0, -3_600, -7_200, 600, -86_400].enumerated() {
+    for (round, offset) in offsets.enumerated() {
       FakeClock.set(secondsFromNow: offset)
-      let when = "with the clock set by \(offset) s"
-      try note("writing \(when)")
+      let when = Self.when(offset)
+      try note(Self.step(offset))
       try await history.write(round, to: engine)
       try await verify(history: &history, engine, when)
       guard isPersistent else { continue }
@@ -76,6 +85,11 @@ private struct ClockHistory {
     isWritten(applied)
     isRemoved(removed)
     isWritten(removed)
+    if engine.capabilities.contains(.transactions) {
+      let inside = key("in a transaction")
+      try await engine.withTransaction { try $0.write(data("\(round)"), key: inside) }
+      isWritten(inside)
+    }
     try await overwrite(round, in: engine)
   }
 

@@ -60,3 +60,20 @@ func gather<Value: Sendable>(
     return results.sorted { $0.0 < $1.0 }.map(\.1)
   }
 }
+
+/// How often this task can let others run until a call in another one has returned: some fraction of it is in the middle of
+/// such a call.
+func turns(of call: @escaping @Sendable () async throws -> Void) async throws -> Int {
+  let isDone = Flag()
+  let task = Task { @concurrent in
+    defer { isDone.set() }
+    try await call()
+  }
+  var turns = 0
+  while !isDone.isSet {
+    await Task.yield()
+    turns += 1
+  }
+  try await task.value
+  return turns
+}

@@ -182,3 +182,18 @@ struct EngineUnderTest: StorageEngine {
     }
   }
 }
+
+extension EngineUnderTest {
+  /// Does the operations through the method that fits them best.
+  func perform(_ operations: [StorageOperation]) async throws {
+    let (writes, removals) = (operations.compactMap(\.written), operations.compactMap(\.removed))
+    switch operations.first {
+    case .write(let data, let key) where operations.count == 1: try await write(data, key: key)
+    case .remove(let key) where operations.count == 1: try await remove(key: key)
+    case .removeAll where operations.count == 1: try await removeAllData()
+    case _ where writes.count == operations.count: try await write(writes)
+    case _ where removals.count == operations.count: try await remove(keys: removals)
+    default: try await apply(operations)
+    }
+  }
+}

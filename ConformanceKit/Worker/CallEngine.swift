@@ -13,6 +13,8 @@ struct CallEngine: WorkerTask {
     case close
     case write([SharedWork.Entry])
     case apply([SentOperation])
+    /// Does the operations through the method that fits them best.
+    case perform([SentOperation])
     /// Sends all entries, after a look whether the engine's other answers agree with them.
     case read
     /// Compares what every method answers.
@@ -44,6 +46,7 @@ struct CallEngine: WorkerTask {
       try await engine.close()
     case .write(let entries): try await engine.write(entries.map { (CacheKey(verbatim: $0.key), $0.data) })
     case .apply(let operations): try await engine.apply(operations.map(\.operation))
+    case .perform(let operations): try await engine.perform(operations.map(\.operation))
     case .read: try send(try await ExpectedContents.agreedEntries(of: engine).map(SentEntry.init))
     case .compare(let answers, let first): try await answers.verify(engine, first: first)
     case .work(let work, let share):

@@ -64,15 +64,15 @@ struct WorkerStalled: Error {
 /// How far a process had come, as a clause after "during".
 private final class LatestStep: Sendable {
   private let text = MutexProtected("the beginning")
-  private let progress: CheckProgress
+  private let progress: [CheckProgress]
 
-  /// - Parameter progress: Notes every step.
-  init(_ progress: CheckProgress) { self.progress = progress }
+  /// - Parameter progress: What notes every step.
+  init(_ progress: CheckProgress...) { self.progress = progress }
 
   var clause: String { text.withLock { $0 } }
 
   func begin(_ clause: String) {
-    progress.note()
+    for progress in progress { progress.note() }
     text.withLock { $0 = clause }
   }
 }
@@ -96,12 +96,13 @@ extension CheckContext {
     try await worker.result(of: task, step: LatestStep(progress))
   }
 
-  /// Makes the check in a worker process, which is killed when the limit is over.
+  /// Makes the check in a worker process, which is killed when it has begun no other step within the limit.
   ///
   /// - Throws: Also ``WorkerStalled``.
   func check(_ task: some CheckTask, in worker: WorkerProcess, limit: Duration) async throws {
-    let step = LatestStep(progress)
-    let outcome = await withStallTimeout(limit) { () -> Result<Void, any Error> in
+    let lastStep = CheckProgress()
+    let step = LatestStep(progress, lastStep)
+    let outcome = await withStallTimeout(limit, since: lastStep) { () -> Result<Void, any Error> in
       do {
         return .success(try await worker.result(of: task, step: step))
       } catch {

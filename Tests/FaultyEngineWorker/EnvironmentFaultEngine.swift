@@ -26,7 +26,8 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     case callsDescriptorsCorrupted
     case concealsPath, concealsCause, emptyWithoutPermission, forgetsWhenRefused
     // The clock
-    case updatesBackwards, remembersTimesUntilClosed, listsByTime
+    case updatesBackwards, remembersTimesUntilClosed, listsByTime, updatesBackwardsInTransactions
+    case waitsForTheClock
   }
 
   package static let promises: EngineCapabilities = [
@@ -89,7 +90,7 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
       let transaction = CopyTransaction(Dictionary(values) { first, _ in first })
       defer { transaction.end() }
       let result = try body(transaction)
-      try commit(transaction.end(), &state, mergesFirst: fault == .mergesTransactionsFirst)
+      try commit(transaction.end(), &state, isTransaction: true)
       return result
     }
   }
@@ -99,13 +100,18 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
   }
 
   private func commit(
-    _ operations: [StorageOperation], _ state: inout State, mergesFirst: Bool = false
+    _ operations: [StorageOperation], _ state: inout State, isTransaction: Bool = false
   ) throws {
     if state.isClosed { throw StorageError(.closed, "The engine has been closed.") }
     if state.isFull { throw StorageError(.diskFull, "There was no room once.") }
     var entries = state.entries
-    for operation in operations { entries.apply(operation, fault) }
-    if mergesFirst { state.entries = entries }
+    if fault == .waitsForTheClock, let newest = entries.values.map(\.updatedAt).max() {
+      while Date() < newest { usleep(10_000) }
+    }
+    let followsClock =
+      fault == .updatesBackwards || isTransaction && fault == .updatesBackwardsInTransactions
+    for operation in operations { entries.apply(operation, followsClock: followsClock) }
+    if isTransaction, fault == .mergesTransactionsFirst { state.entries = entries }
     do {
       try file.save(entries.values.sorted { $0.sequence < $1.sequence })
     } catch {
@@ -159,7 +165,7 @@ struct EnvironmentFaultEntry: Codable, Sendable {
 }
 
 extension [String: EnvironmentFaultEntry] {
-  fileprivate mutating func apply(_ operation: StorageOperation, _ fault: EnvironmentFaultEngine.Fault?) {
+  fileprivate mutating func apply(_ operation: StorageOperation, followsClock: Bool) {
     let now = Date()
     switch operation {
     case .removeAll: self = [:]
@@ -167,7 +173,7 @@ extension [String: EnvironmentFaultEntry] {
     case .write(let data, let key):
       if let old = self[key.value] {
         self[key.value]?.data = Data(data)
-        self[key.value]?.updatedAt = fault == .updatesBackwards ? now : Swift.max(old.updatedAt, now)
+        self[key.value]?.updatedAt = followsClock ? now : Swift.max(old.updatedAt, now)
       } else {
         let sequence = 1 + (values.map(\.sequence).max() ?? 0)
         self[key.value] = EnvironmentFaultEntry(

@@ -37,6 +37,12 @@ struct LifeFaultClock: Sendable {
       return Date(
         timeIntervalSince1970: Double(UInt32(truncatingIfNeeded: Int(seconds))) + seconds
           - seconds.rounded(.down))
+    case .weekYears:
+      var (time, parts) = (time_t(seconds.rounded(.down)), tm())
+      gmtime_r(&time, &parts)
+      // To which year a week belongs is said by its Thursday.
+      let thursday = parts.tm_yday - (parts.tm_wday + 6) % 7 + 3
+      return thursday < 366 ? date : date + 365 * 86_400
     default: return date
     }
   }
@@ -47,6 +53,7 @@ struct LifeFaultClock: Sendable {
     case .secondsAfterReopening: "\(date.timeIntervalSince1970.rounded(.down))"
     case .floatTimes: "\(Float(date.timeIntervalSince1970))"
     case .localTime, .localTimeTwice: "\(Self.localSeconds(date))"
+    case .unsignedSince2001: "\(Self.secondsByUnsigned(date))"
     default: "\(date.timeIntervalSince1970)"
     }
   }
@@ -60,6 +67,12 @@ struct LifeFaultClock: Sendable {
     case .localTimeTwice: return Self.date(local: seconds)
     default: return Date(timeIntervalSince1970: seconds)
     }
+  }
+
+  /// Seconds since 1970 by way of an unsigned number since 2001, which traps for what was before.
+  private static func secondsByUnsigned(_ date: Date) -> Double {
+    let microseconds = UInt64(date.timeIntervalSinceReferenceDate * 1e6)
+    return Double(microseconds) / 1e6 + Date.timeIntervalBetween1970AndReferenceDate
   }
 
   /// How far the local time is from UTC at a moment, in seconds.

@@ -10,15 +10,16 @@ package final class LifeFaultEngine: ApplyingEngine {
     case compactionDropsTheNewest, compactionRevives, compactionRedates, compactionReorders, compactsInPlace
     case compactionDropsLargeValues, compactionIsUnchecked, neverCompacts, keepsOldLogs, readsOldLogs
     // Counters and structures that grow
-    case wrapsSequences, wrapsVersions, losesAtSplits, countsRemovalsTwice, forgetsTheTail
+    case wrapsSequences, wrapsVersions, losesAtSplits, countsRemovalsTwice, forgetsTheTail, mergesRevive
     // What is left behind
     case leaksFilesPerError, leaksFilesPerValue, leaksDescriptorsPerCancellation, leaksDescriptorsPerScan
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
+    case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
     case refusesOlder, ignoresOlder, refusesTheFuture
     case signedSeconds, unsignedSeconds, localTime, localTimeTwice, secondsAfterReopening, floatTimes
-    case clockOfTheOpening, neverGoesBack, ordersByTime
+    case clockOfTheOpening, neverGoesBack, ordersByTime, weekYears, unsignedSince2001
     // No faults
     case compactsEagerly, keepsTwoCopies, countsTicks
   }
@@ -44,6 +45,9 @@ package final class LifeFaultEngine: ApplyingEngine {
     var changes = 0
     var newest: CacheKey?
     var removed: (key: CacheKey, entry: Entry)?
+    /// What was removed first, and how many bytes were written since tables were merged.
+    var removedFirst: (key: CacheKey, entry: Entry)?
+    var written = 0
     var countError = 0
     var kept: [Data] = []
     var latest = Date.distantPast
@@ -57,6 +61,7 @@ package final class LifeFaultEngine: ApplyingEngine {
   package init(directory: URL, fault: Fault? = nil) throws {
     (self.fault, self.directory) = (fault, directory)
     clock = LifeFaultClock(fault: fault)
+    if fault == .leaksDescriptorsPerOpening { _ = open("/dev/null", O_RDONLY) }
     var state = State()
     state.log = try LifeFaultLog(in: directory, fault: fault)
     for record in try state.log?.records() ?? [] {
@@ -100,6 +105,7 @@ package final class LifeFaultEngine: ApplyingEngine {
       if fault == .refusesOlder, now < newest - 1 { throw StorageError(.io, "The clock has gone back.") }
       var changes: [LifeFaultLog.Change] = []
       for operation in operations {
+        if fault == .leaksFilesPerRemovalOfAll, case .removeAll = operation { try leaveFile() }
         state.changes += 1
         if let change = state.change(operation, at: now, fault) {
           if fault == .losesAtSplits, state.changes % 4_096 == 0 { continue }
@@ -213,10 +219,17 @@ extension LifeFaultEngine.State {
     guard let key = change.key else { return entries = [:] }
     if change.entry == nil, let entry = entries[key] {
       removed = (key, entry)
+      if removedFirst == nil { removedFirst = (key, entry) }
       if fault == .countsRemovalsTwice, changes % 900 == 0 { countError += 1 }
     }
     if change.entry != nil { newest = key }
     entries[key] = change.entry
+    written += change.entry?.data.count ?? 0
+    if fault == .mergesRevive, written > 4 << 20 {
+      // What says that an entry was removed is dropped with the table that it is in, before the entry itself.
+      if let removedFirst { entries[removedFirst.key] = removedFirst.entry }
+      written = 0
+    }
     if fault != .wrapsSequences { sequence = max(sequence, change.entry?.sequence ?? 0) }
   }
 

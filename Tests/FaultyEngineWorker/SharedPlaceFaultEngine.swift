@@ -8,18 +8,18 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // Memory of what others change
     case remembersAbsence, remembersValues, remembersCount, remembersKeys, remembersTimes
-    case comparesSeconds, comparesSizes, remembersByName
+    case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
     case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, leavesLockFiles, locksAllPlaces,
-      callsLocksIO
-    case letsLocksBeInherited, letsFilesBeInherited
+      callsLocksIO, unlinksItsLock
+    case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths
     case trimsPaths, anchorsRelativePaths
     // No faults
-    case givesUpWaiting
+    case givesUpWaiting, waitsToOpen
   }
 
   package let capabilities: EngineCapabilities
@@ -35,6 +35,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     var times: [String: SharedPlaceEntry] = [:]
     var count: Int?
     var keys: [String]?
+    /// How large a file can be of which everything is seen.
+    var mapSize = 256 << 10
 
     mutating func forget() { (absent, values, times, count, keys) = ([], [:], [:], nil, nil) }
   }
@@ -70,19 +72,32 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     if let cached = state.cached, let mark {
       if fault == .comparesSeconds, cached.mark.seconds == mark.seconds { return cached.entries }
       if fault == .comparesSizes, cached.mark.size == mark.size { return cached.entries }
+      if fault == .countsApplies, cached.mark.changes == mark.changes { return cached.entries }
+      if fault == .mapsTooLittle, mark.size > state.mapSize { return cached.entries }
+      if fault == .losesOldLogs, mark.changes > cached.mark.changes + 200 { return cached.entries }
     }
     let entries = try state.place?.load() ?? [:]
     if let mark { state.cached = (mark, entries) }
     return entries
   }
 
-  package func apply(_ operations: [StorageOperation]) async throws {
+  package func apply(_ operations: [StorageOperation]) async throws { try change(operations) }
+
+  package func write(_ data: Data, key: CacheKey) async throws {
+    try change([.write(data, key: key)], isCounted: fault != .countsApplies)
+  }
+
+  package func removeAllData() async throws { try change([.removeAll], isCounted: fault != .countsApplies) }
+
+  private func change(_ operations: [StorageOperation], isCounted: Bool = true) throws {
     try operations.validate()
     if operations.isEmpty { return }
     try perform { state, entries in
       for operation in operations { entries.apply(operation) }
       try state.place?.save(entries)
+      if isCounted { state.place?.countChange() }
       state.forget()
+      state.mapSize = max(state.mapSize, state.place?.mark.size ?? 0)
       if let mark = state.place?.mark { state.cached = (mark, entries) }
     }
   }

@@ -17,12 +17,16 @@ final class SharedPlaceFile {
   struct Mark {
     var seconds = 0
     var size = 0
+    /// How often it was changed, for engines with a fault that count.
+    var changes = 0
   }
 
   private let path: String
   private let lockPath: String
   private var lockFile: Int32 = -1
   private var keptOpen: Int32 = -1
+  private var callLock: Int32 = -1
+  private var holdsPlace = false
   private let isShared: Bool
   private let fault: Fault?
 
@@ -41,10 +45,11 @@ final class SharedPlaceFile {
     let inherits = fault == .letsLocksBeInherited ? 0 : O_CLOEXEC
     lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | inherits)
     guard lockFile >= 0 else { throw StorageError.posix(errno, "Opening \(lockPath) failed") }
+    // Here others may remove the file that will be locked.
+    if fault == .unlinksItsLock { usleep(UInt32.random(in: 500...3_000)) }
     // What is open is closed by the deinitialiser.
-    if !isShared, !tryLock() {
-      throw StorageError(.locked, "Another engine has \(path).")
-    }
+    if !isShared, !takePlace() { throw StorageError(.locked, "Another engine has \(path).") }
+    holdsPlace = true
     if fault == .letsFilesBeInherited { keptOpen = systemOpen(path, O_RDWR | O_CREAT) }
     if fault == .initializesTwice, access(path, F_OK) != 0 {
       usleep(UInt32.random(in: 500...8_000))
@@ -55,6 +60,7 @@ final class SharedPlaceFile {
   deinit {
     if keptOpen >= 0 { systemClose(keptOpen) }
     if lockFile < 0 { return }
+    if fault == .unlinksItsLock, holdsPlace { unlink(lockPath) }
     // A child of this process has a copy of the descriptor until it runs a program of its own, and keeps the lock with it.
     if fault != .letsLocksBeInherited { _ = flock(lockFile, LOCK_UN) }
     systemClose(lockFile)
@@ -94,6 +100,20 @@ final class SharedPlaceFile {
 
   // MARK: The lock
 
+  private func takePlace() -> Bool {
+    if fault == .waitsToOpen { return wait(milliseconds: 60_000) }
+    if tryLock() { return true }
+    if fault == .breaksOldLocks { breakLock() }
+    return fault == .breaksOldLocks
+  }
+
+  private func breakLock() {
+    systemClose(lockFile)
+    unlink(lockPath)
+    lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | O_CLOEXEC)
+    _ = flock(lockFile, LOCK_EX)
+  }
+
   private func tryLock() -> Bool {
     guard fault == .locksForTheProcess else { return flock(lockFile, LOCK_EX | LOCK_NB) == 0 }
     // Of the process, and gone as soon as any descriptor of the file is closed in it.
@@ -118,11 +138,15 @@ final class SharedPlaceFile {
       }
       throw StorageError(.locked, "Another call has \(path).")
     case .breaksOldLocks:
-      if wait(milliseconds: 50) { return }
-      systemClose(lockFile)
-      unlink(lockPath)
-      lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | O_CLOEXEC)
-      _ = flock(lockFile, LOCK_EX)
+      if !wait(milliseconds: 50) { breakLock() }
+    case .letsCallLocksBeInherited:
+      callLock = systemOpen(lockPath + ".call", O_RDWR | O_CREAT)
+      for _ in 0..<400 {
+        if flock(callLock, LOCK_EX | LOCK_NB) == 0 { return }
+        usleep(1_000)
+      }
+      systemClose(callLock)
+      throw StorageError(.locked, "Another call has \(path).")
     case .callsLocksIO, .givesUpWaiting:
       // Somebody who is busy is not stopped yet.
       if wait(milliseconds: fault == .callsLocksIO ? 100 : 5_000) { return }
@@ -145,7 +169,12 @@ final class SharedPlaceFile {
 
   func unlock() {
     guard isShared else { return }
-    if fault == .leavesLockFiles { unlink(lockPath + ".call") } else { _ = flock(lockFile, LOCK_UN) }
+    switch fault {
+    case .leavesLockFiles: unlink(lockPath + ".call")
+    // The lock goes with the last descriptor.
+    case .letsCallLocksBeInherited: systemClose(callLock)
+    default: _ = flock(lockFile, LOCK_UN)
+    }
   }
 
   // MARK: The file
@@ -154,10 +183,24 @@ final class SharedPlaceFile {
     var status = stat()
     guard stat(path, &status) == 0 else { return Mark() }
     #if canImport(Darwin)
-      return Mark(seconds: status.st_mtimespec.tv_sec, size: Int(status.st_size))
+      var mark = Mark(seconds: status.st_mtimespec.tv_sec, size: Int(status.st_size))
     #else
-      return Mark(seconds: status.st_mtim.tv_sec, size: Int(status.st_size))
+      var mark = Mark(seconds: status.st_mtim.tv_sec, size: Int(status.st_size))
     #endif
+    if isCounting, stat(countPath, &status) == 0 { mark.changes = Int(status.st_size) }
+    return mark
+  }
+
+  private var isCounting: Bool { fault == .countsApplies || fault == .losesOldLogs }
+  private var countPath: String { path + ".count" }
+
+  /// Counts a change for all who have the place open, with a byte for each.
+  func countChange() {
+    guard isCounting else { return }
+    let file = systemOpen(countPath, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC)
+    guard file >= 0 else { return }
+    _ = systemWrite(file, "+", 1)
+    systemClose(file)
   }
 
   func load() throws -> [String: SharedPlaceEntry] {
@@ -172,6 +215,8 @@ final class SharedPlaceFile {
   /// Puts a new file in the place of the old one.
   func save(_ entries: [String: SharedPlaceEntry]) throws {
     if fault == .remembersByName { Self.remembered.withLock { $0[path] = entries } }
+    // As long as a disk takes, for another that has the place too to write meanwhile.
+    if fault == .unlinksItsLock { usleep(2_000) }
     let new = path + ".\(UUID().uuidString)"
     try JSONEncoder().encode(entries).write(to: URL(filePath: new))
     guard rename(new, path) == 0 else { throw StorageError.posix(errno, "Renaming \(new) failed") }
@@ -181,3 +226,7 @@ final class SharedPlaceFile {
 @discardableResult private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }
 
 private func systemOpen(_ path: String, _ flags: Int32) -> Int32 { open(path, flags, 0o600) }
+
+private func systemWrite(_ file: Int32, _ bytes: UnsafeRawPointer, _ count: Int) -> Int {
+  write(file, bytes, count)
+}

@@ -28,6 +28,7 @@ extension FaultyEngineCase {
     .init(.c4, "throws after any work") { ThrowsAfterAnyWork(base: $0) },
     .init(.c4, "stops half way") { StopsHalfWay(base: $0) },
     .init(.c4, "gives up reading") { GivesUpReading(base: $0) },
+    .init(.c4, "returns the pages that it had read") { ReturnsFirstPages(base: $0) },
     // The library underneath calls it an interruption.
     .init(.c4, "calls a cancellation an input/output error") { CallsCancellationIO(base: $0) },
     .init(.c4, "does not recover from a cancellation") { DoesNotRecover(base: $0) },
@@ -268,6 +269,20 @@ struct GivesUpReading: FaultyEngine {
   let base: ReferenceEngine
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     Task.isCancelled ? [] : try await base.readAllDataAndKeys()
+  }
+}
+
+struct ReturnsFirstPages: FaultyEngine {
+  let base: ReferenceEngine
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    var (range, found): (KeyRange, [(key: CacheKey, data: Data)]) = (.all, [])
+    while true {
+      let page = try await base.scan(range, limit: 20)
+      found += page
+      guard page.count == 20, !Task.isCancelled, let last = page.last else { return found }
+      range.after = last.key
+      await Task.yield()
+    }
   }
 }
 

@@ -36,6 +36,18 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.c2, "remembers times", .remembersTimes, by: "sharing.every-answer"),
     .init(.c3, "compares times of the file in seconds", .comparesSeconds, by: "processes.every-answer"),
     .init(.c3, "compares sizes of the file", .comparesSizes, by: "processes.every-answer"),
+    .init(.c2, "counts what is applied alone", .countsApplies, by: "sharing.every-answer"),
+    .init(
+      .c3, "counts what is applied alone, beside a process", .countsApplies, by: "processes.every-answer",
+      "processes.see-each-others-writes"),
+    .init(.c2, "does not see what is beyond its map", .mapsTooLittle, by: "sharing.every-answer"),
+    .init(
+      .c3, "does not see what is beyond its map, beside a process", .mapsTooLittle,
+      by: "processes.every-answer"),
+    .init(.c2, "follows a log no further than 200 changes", .losesOldLogs, by: "sharing.every-answer"),
+    .init(
+      .c3, "follows a log of another process no further than 200 changes", .losesOldLogs,
+      by: "processes.every-answer"),
     .init(
       .c2, "remembers contents by the spelling of the path", .remembersByName,
       by: "opening.twice-by-any-spelling"),
@@ -46,6 +58,12 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c2, "makes an empty file when there was none a moment ago", .initializesTwice, by: "opening.races"),
     .init(
       .c3, "makes an empty file beside another process", .initializesTwice, by: "processes.opening-races"),
+    .init(
+      .c2, "removes the file of its lock when it is closed", .unlinksItsLock, isShared: false,
+      by: "opening.races"),
+    .init(
+      .c3, "removes the file of its lock beside other processes", .unlinksItsLock, isShared: false,
+      by: "processes.opening-races"),
     .init(.c2, "throws when its directory is made meanwhile", .refusesNewDirectories, by: "opening.races"),
     .init(
       .c3, "loses its lock when another descriptor is closed", .locksForTheProcess, isShared: false,
@@ -54,6 +72,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c3, "has its lock beside its place", .locksBesideItsPlace, isShared: false,
       by: "processes.by-another-spelling"),
     .init(.c3, "takes the lock of a process that is stopped", .breaksOldLocks, by: "processes.stopped"),
+    .init(
+      .c3, "opens what a process has that is stopped", .breaksOldLocks, isShared: false,
+      by: "processes.stopped"),
     .init(.c3, "leaves lock files", .leavesLockFiles, by: "processes.stopped"),
     .init(.c3, "waits for one place with a lock for all", .locksAllPlaces, by: "processes.stopped"),
     .init(.c3, "calls a lock of others an input/output error", .callsLocksIO, by: "processes.stopped"),
@@ -62,6 +83,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       by: "dropping.beside-a-child-process"),
     .init(
       .o4, "lets processes inherit its file", .letsFilesBeInherited, by: "dropping.beside-a-child-process"),
+    .init(
+      .o4, "lets processes inherit the lock of a call", .letsCallLocksBeInherited,
+      by: "dropping.beside-a-child-process"),
   ]
 
   static let ofPaths: [SharedPlaceFaultCase] = [
@@ -92,7 +116,8 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
   var suite: ConformanceSuite {
     ConformanceSuite(
       name, capabilities: SharedPlaceFaultEngine.promises(isShared: isShared),
-      stallTimeout: fault == .locksAllPlaces ? .seconds(8) : .seconds(120),
+      stallTimeout: fault == .locksAllPlaces || fault == .waitsToOpen ? .seconds(8) : .seconds(120),
+      budget: fault == .waitsToOpen ? .quick : .standard,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker",
         arguments: ["sharedPlaceFault"] + (isShared ? ["shared"] : []) + (fault.map { [$0.rawValue] } ?? []))
@@ -118,6 +143,12 @@ struct SharedPlaceFaultTests {
     for check in engineCase.suite.checks where SharedPlaceFaultCase.ids.contains(check.id) {
       try await check.run()
     }
+  }
+
+  @Test("An engine that waits for a minute until it can be opened passes beside a process that is stopped")
+  func waits() async throws {
+    let engineCase = SharedPlaceFaultCase(.c3, "waits to be opened", .waitsToOpen, isShared: false, by: "")
+    try await #require(engineCase.suite.checks.first { $0.id == "processes.stopped" }).run()
   }
 
   @Test("Every check of these faults has an engine that fails it")

@@ -71,6 +71,10 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
       .f4, "shows what a transaction has written that was refused", .mergesTransactionsFirst,
       by: "refused.read-only-directory"),
     .init(.w2, "lets updatedAt follow the clock", .updatesBackwards, by: "clock.set-back"),
+    .init(
+      .w2, "lets updatedAt follow the clock in transactions", .updatesBackwardsInTransactions,
+      by: "clock.set-back"),
+    .init(.w1, "waits until the clock has caught up", .waitsForTheClock, by: "clock.set-back"),
     .init(.w2, "remembers times until it is closed", .remembersTimesUntilClosed, by: "clock.set-back"),
     .init(.r6, "lists entries by their time", .listsByTime, by: "clock.set-back-and-order"),
   ]
@@ -83,7 +87,7 @@ extension ConformanceSuite {
   {
     ConformanceSuite(
       name, capabilities: EnvironmentFaultEngine.promises,
-      stallTimeout: fault == .hangsOnCorruption ? .seconds(6) : .seconds(120),
+      stallTimeout: fault == .hangsOnCorruption || fault == .waitsForTheClock ? .seconds(6) : .seconds(120),
       worker: ConformanceWorker(
         product: "FaultyEngineWorker", arguments: ["environmentFault"] + (fault.map { [$0.rawValue] } ?? []))
     ) { try EnvironmentFaultEngine(directory: $0, fault: fault) }

@@ -82,6 +82,15 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.o4], "keeps all versions in memory", .keepsVersionsInMemory, by: "life.gives-room-back", at: .standard
     ),
+    .init(
+      [.w1], "a merge of tables of 4 MiB revives what was removed early", .mergesRevive,
+      by: "life.gives-room-back", at: .standard),
+    .init(
+      [.o4], "leaves a file after each removal of everything", .leaksFilesPerRemovalOfAll,
+      by: "life.leaves-nothing-after-calls"),
+    .init(
+      [.o4], "keeps a descriptor after each opening", .leaksDescriptorsPerOpening,
+      by: "life.leaves-nothing-after-openings", at: .standard),
 
     .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 3_000)
@@ -129,6 +138,8 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.w2], "stores times as small floating-point numbers", .floatTimes, by: "clock.jumps-and-timestamps"),
     .init([.w2], "reads the clock when it is opened", .clockOfTheOpening, by: "clock.jumps-and-timestamps"),
     .init([.w2], "never goes back when the clock does", .neverGoesBack, by: "clock.jumps-and-timestamps"),
+    .init([.w2], "stores the year of the week", .weekYears, by: "clock.jumps-and-timestamps"),
+    .init([.w1], "counts from 2001 without a sign", .unsignedSince2001, by: "clock.jumps"),
     .init([.r6], "orders entries by time", .ordersByTime, by: "clock.jumps-and-order"),
   ]
 

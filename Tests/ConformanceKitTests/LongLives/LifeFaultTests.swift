@@ -69,6 +69,37 @@ struct LifeFaultTests {
     #expect(reason.contains("could not be listed"), "\(reason)")
   }
 
+  @Test("A log that is compacted after more than 100 MiB has given its room back")
+  func lateCompaction() async throws {
+    let suite = ConformanceSuite.lifeFault("Log", nil, .standard)
+    try await #require(suite.checks.first { $0.id == "life.gives-room-back" }).run()
+  }
+
+  @Test(
+    "What is held has stopped growing if it only goes up and down, and not if a part of what is written stays"
+  )
+  func growth() {
+    func series(of stages: Int, _ held: (Int) -> Int) -> GrowthSeries {
+      var series = GrowthSeries()
+      for stage in 1...stages {
+        let mebibytes = stage * GrowthSeries.stage
+        series.append(files: held(mebibytes) << 20, memory: held(mebibytes) << 20)
+      }
+      return series
+    }
+    let (all, quarter) = (series(of: 20) { $0 }, series(of: 20) { $0 / 4 })
+    let kept = series(of: 20) { $0 / 3 + $0 % 64 }
+    #expect(!all.hasStopped && !quarter.hasStopped && !kept.hasStopped)
+    for period in [1, 64, 100, 200] {
+      let compacted = series(of: 20) { $0 % period }
+      #expect(compacted.hasStopped, "compacted after \(period) MiB")
+    }
+    let full = series(of: 4) { min($0, 50) }
+    #expect(full.hasStopped)
+    let one = series(of: 1) { $0 }
+    #expect(!one.hasStopped)
+  }
+
   @Test(
     "A correct engine with a log passes",
     arguments: [nil, LifeFaultEngine.Fault.compactsEagerly, .keepsTwoCopies, .countsTicks])

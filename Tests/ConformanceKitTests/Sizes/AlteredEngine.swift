@@ -91,18 +91,14 @@ struct PartwiseEngine: FaultyEngine {
     let parts = stride(from: 0, to: elements.count, by: size).map {
       Array(elements[$0..<min($0 + size, elements.count)])
     }
-    let task = Task {
+    let all = { @Sendable [isCancellable] in
       for part in parts {
+        if isCancellable { try Task.checkCancellation() }
         try await work(part)
         await Task.yield()
       }
     }
-    if !isCancellable { return try await task.value }
-    for part in parts {
-      try Task.checkCancellation()
-      try await work(part)
-      await Task.yield()
-    }
+    if isCancellable { try await all() } else { try await Task { try await all() }.value }
   }
 
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {

@@ -115,6 +115,15 @@ extension SizeFault {
     .init(.c4, "sizes.cancelled-batches", "stops between two parts of 100") {
       PartwiseEngine(base: $0, size: 100, calls: [.write], isCancellable: true)
     },
+    .init(.c4, "sizes.cancelled-batches", "stops between two parts of 100 when it applies") {
+      PartwiseEngine(base: $0, size: 100, calls: [.apply], isCancellable: true)
+    },
+    .init(.c4, "sizes.cancelled-batches", "stops between two parts of 100 when it removes") {
+      PartwiseEngine(base: $0, size: 100, calls: [.removal], isCancellable: true)
+    },
+    .init(.c4, "sizes.cancelled-batches", "stops between two parts of 50 when it removes everything") {
+      PartwiseEngine(base: $0, size: 50, calls: [.removalOfEverything], isCancellable: true)
+    },
     .init(.d1, "sizes.removals", "removes 1,000 keys") {
       AlteredEngine(base: $0, removal: { Array($0.prefix(1_000)) })
     },

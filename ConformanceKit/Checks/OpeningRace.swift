@@ -1,0 +1,166 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// Several that open a place at one moment: one in each of some processes, the others here.
+struct OpeningRace: Sendable {
+  /// Makes races on new places, in which nobody closes until all have opened, and others on places that a process has left
+  /// which was killed, in which each closes and opens again at once.
+  static func check(_ context: CheckContext, beside workers: [WorkerProcess]) async throws {
+    let rounds = context.byLevel(quick: 2, standard: 8, exhaustive: 300)
+    let count = workers.isEmpty ? 6 : 2 + workers.count
+    // A thread for each, since opening may hold its thread.
+    let threads = CheckExecutor(count: count)
+    defer { threads.stop() }
+    for round in 0..<rounds {
+      context.noteProgress()
+      for worker in workers { try await worker.waitUntilReady() }
+      let place = context.root.appending(path: "race-\(round)/new/place", directoryHint: .isDirectory)
+      let race = OpeningRace(
+        context: context, workers: workers, count: count, threads: threads, place: place)
+      if round.isMultiple(of: 2) { try await race.openOnce() } else { try await race.openAgainAndAgain() }
+    }
+  }
+
+  private enum Outcome: Sendable {
+    case locked
+    /// Here, or in a process of its own, with the key that it has written.
+    case open(EngineUnderTest?, CacheKey)
+  }
+
+  private let context: CheckContext
+  private let workers: [WorkerProcess]
+  private let count: Int
+  private let threads: CheckExecutor
+  private let place: URL
+
+  private init(
+    context: CheckContext, workers: [WorkerProcess], count: Int, threads: CheckExecutor, place: URL
+  ) {
+    (self.context, self.workers, self.count) = (context, workers, count)
+    (self.threads, self.place) = (threads, place)
+  }
+
+  /// The process that opens the place for one of them; nil if that is this one.
+  private func worker(of number: Int) -> WorkerProcess? {
+    workers.indices.contains(number) ? workers[number] : nil
+  }
+
+  // MARK: - A new place
+
+  private func openOnce() async throws {
+    let opened = try await withTaskExecutorPreference(threads) {
+      try await gather(0..<count) { try await outcome(of: $0) }
+    }
+    let written = opened.compactMap { if case .open(_, let key) = $0 { key } else { nil } }
+    for case .open(let engine?, _) in opened { try await expectStored(entries(written), in: engine) }
+    for (worker, outcome) in zip(workers, opened) {
+      if case .open = outcome { try await worker.perform(CallEngine(.close, at: place)) }
+    }
+    for case .open(let engine?, _) in opened { try await context.close(engine) }
+    let engine = try await context.open(place)
+    try await expectStored(entries(written), in: engine)
+    try expect(try await engine.keyCount(), is: written.count, "keyCount() after \(count) openings at once")
+    try await context.close(engine)
+  }
+
+  private func outcome(of number: Int) async throws -> Outcome {
+    let key = key("racer-\(number)")
+    if let worker = worker(of: number) {
+      guard try await open(in: worker) else { return .locked }
+      try await write(key, in: worker)
+      return .open(nil, key)
+    }
+    guard let engine = try await context.openUnlessLocked(place) else { return .locked }
+    try await engine.write(value(for: key), key: key)
+    return .open(engine, key)
+  }
+
+  // MARK: - A place that was left
+
+  private func openAgainAndAgain() async throws {
+    let left = key("before the process was killed")
+    let isLeft = try await leaveBehind(left)
+    let written = try await withTaskExecutorPreference(threads) {
+      try await gather(0..<count) { try await visits(of: $0) }
+    }
+    let keys = (isLeft ? [left] : []) + written.flatMap { $0 }
+    let engine = try await context.open(place)
+    do {
+      try await expectStored(entries(keys), in: engine)
+    } catch let violation as Violation {
+      throw Violation(
+        "after \(count) had opened, written to and closed it 12 times at once, \(violation.description)")
+    }
+    _ = try await ExpectedContents.agreedEntries(of: engine)
+    try await context.close(engine)
+  }
+
+  /// Has a process write an entry, and kills it in the middle of what it writes next. Returns false if there is no process.
+  private func leaveBehind(_ key: CacheKey) async throws -> Bool {
+    let worker: WorkerProcess
+    do { worker = try context.startWorker() } catch is Skip { return false }
+    defer { worker.kill() }
+    try await translatingWorkerErrors {
+      try await worker.perform(CallEngine(.open, at: place))
+      try await write(key, in: worker)
+      let work = try worker.start(
+        CallEngine(.work(SharedWork(batchCount: 100_000), share: "killed"), at: place))
+      _ = try await work.next()
+      // A part of the experiment, whose results do not depend on it.
+      try await Task.sleep(for: .milliseconds(3))
+    }
+    worker.kill()
+    await worker.waitUntilEnd()
+    return true
+  }
+
+  /// Opens, writes and closes, again and again. Returns the keys that were acknowledged.
+  private func visits(of number: Int) async throws -> [CacheKey] {
+    var written: [CacheKey] = []
+    for visit in 0..<12 {
+      let key = key("racer-\(number)-\(visit)")
+      if try await isWritten(key, by: number) { written.append(key) }
+    }
+    return written
+  }
+
+  private func isWritten(_ key: CacheKey, by number: Int) async throws -> Bool {
+    if let worker = worker(of: number) {
+      guard try await open(in: worker) else { return false }
+      let isAcknowledged = try await isDone { try await write(key, in: worker) }
+      try await worker.perform(CallEngine(.close, at: place))
+      return isAcknowledged
+    }
+    guard let engine = try await context.openUnlessLocked(place) else { return false }
+    let isAcknowledged = try await isDone { try await engine.write(value(for: key), key: key) }
+    try await context.close(engine)
+    return isAcknowledged
+  }
+
+  // MARK: - Calls
+
+  private func open(in worker: WorkerProcess) async throws -> Bool {
+    try await isDone { try await worker.perform(CallEngine(.open, at: place)) }
+  }
+
+  private func write(_ key: CacheKey, in worker: WorkerProcess) async throws {
+    let entry = SharedWork.Entry(key: key.value, data: value(for: key))
+    try await worker.perform(CallEngine(.write([entry]), at: place))
+  }
+
+  /// Whether the call returned; false if it threw `locked`, as is its right.
+  private func isDone(_ call: () async throws -> Void) async throws -> Bool {
+    do {
+      try await call()
+      return true
+    } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .locked {
+      return false
+    } catch let error as WorkerError where error.code == StorageError.Code.locked.name {
+      return false
+    }
+  }
+}

@@ -1,0 +1,130 @@
+import Foundation
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// What a process and a directory hold.
+struct Holdings {
+  /// How many more files, descriptors and threads are not counted as a growth.
+  static let slack = 50
+  /// How many more bytes of files and of memory are not.
+  static let room = 64 << 20
+
+  private let files: Int
+  /// What the files take.
+  let bytes: Int
+  private let descriptors: Int
+  private let threads: Int
+  /// What the process has of memory for itself alone.
+  let memory: Int
+
+  /// - Parameter place: The directory of the engine.
+  /// - Throws: What kept it from being listed: among other things, that files come and go.
+  private init(in place: URL) throws {
+    let sizes = try System.fileSizes(below: place)
+    (files, bytes) = (sizes.count, sizes.reduce(0, +))
+    (descriptors, threads, memory) = (System.descriptorCount, System.threadCount, System.ownMemory)
+  }
+
+  /// What is held, once the files can be listed.
+  ///
+  /// - Throws: ``UnlistablePlace`` if they cannot for a while.
+  static func measured(in place: URL) async throws -> Holdings {
+    var reason: (any Error)?
+    for _ in 0..<attempts {
+      do { return try Holdings(in: place) } catch { reason = error }
+      try await Task.sleep(for: pause)
+    }
+    throw UnlistablePlace(path: place.systemPath, reason: reason)
+  }
+
+  /// Fails if more is held than the bound allows, and that does not change for a while: what was cancelled may still have
+  /// something to do, and threads end when they have nothing to do.
+  static func expectBound(
+    from first: Holdings, in place: URL, _ when: String, since: String, isMemoryCounted: Bool = false
+  ) async throws {
+    let growth = try await excess(over: first, in: place, isMemoryCounted: isMemoryCounted)
+    if let growth { throw Violation("\(when) \(growth) \(since)") }
+  }
+
+  /// What is held beyond the bound; nil if nothing is, or if nothing is a while later.
+  static func excess(
+    over first: Holdings, in place: URL, isRoomCounted: Bool = false, isMemoryCounted: Bool = false,
+    isAwaited: Bool = true
+  ) async throws -> String? {
+    var growth: String?
+    for _ in 0..<(isAwaited ? attempts : 1) {
+      growth = try await measured(in: place).growth(
+        since: first, files: isRoomCounted, memory: isRoomCounted || isMemoryCounted)
+      if growth == nil { return nil }
+      if isAwaited { try await Task.sleep(for: pause) }
+    }
+    return growth
+  }
+
+  private static let attempts = 40
+  private static let pause = Duration.milliseconds(50)
+
+  private func growth(
+    since first: Holdings, files isFileSizeCounted: Bool, memory isMemoryCounted: Bool
+  ) -> String? {
+    for (what, now, then) in [
+      ("files in the place", files, first.files), ("file descriptors", descriptors, first.descriptors),
+      ("threads", threads, first.threads),
+    ] where now > then + Self.slack {
+      return "there were \(now) \(what), and \(then)"
+    }
+    for (what, now, then, isCounted) in [
+      ("files", bytes, first.bytes, isFileSizeCounted), ("memory", memory, first.memory, isMemoryCounted),
+    ] where isCounted && now > then + Self.room {
+      return "there were \(now >> 20) MiB of \(what), and \(then >> 20) MiB"
+    }
+    return nil
+  }
+}
+
+/// What the files of an engine take could not be measured. It says nothing about the engine.
+private struct UnlistablePlace: Error, CustomStringConvertible {
+  let path: String
+  let reason: (any Error)?
+
+  var description: String {
+    "what the files in \(path) take could not be measured, as they could not be listed"
+      + (reason.map { ": \($0)" } ?? "")
+  }
+}
+
+extension System {
+  /// The size of each file below a directory, in bytes on the disk.
+  fileprivate static func fileSizes(below directory: URL) throws -> [Int] {
+    let paths = try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)
+    return paths.compactMap { path -> Int? in
+      var status = stat()
+      // What was removed since it was listed is not there any more.
+      guard lstat(directory.appending(path: path).systemPath, &status) == 0,
+        status.st_mode & S_IFMT == S_IFREG
+      else { return nil }
+      return Int(status.st_blocks) * 512
+    }
+  }
+
+  /// How many threads the process has; 0 where the system does not tell.
+  fileprivate static var threadCount: Int { statusField("Threads:") }
+
+  /// How many bytes of memory the process has for itself alone; 0 where the system does not tell.
+  fileprivate static var ownMemory: Int { statusField("RssAnon:") * 1_024 }
+
+  private static func statusField(_ name: String) -> Int {
+    let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
+    let line = status.split(whereSeparator: \.isNewline).first { $0.hasPrefix(name) } ?? ""
+    return line.split(separator: " ").flatMap { $0.split(separator: "\t") }.dropFirst().first.flatMap {
+      Int($0)
+    } ?? 0
+  }
+}

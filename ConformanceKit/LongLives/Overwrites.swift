@@ -1,0 +1,103 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// Few keys that are overwritten with MiB after MiB and removed now and then, beside some that are left alone early: what is
+/// flushed and merged meanwhile must neither lose nor revive anything.
+struct Overwrites {
+  private static let keys = ConformanceKit.keys(16)
+  private static let still = ConformanceKit.keys(8, prefix: "still-")
+
+  private let engine: EngineUnderTest
+  /// What is there.
+  private var entries: [CacheKey: Data] = [:]
+  /// How much has been written.
+  private(set) var megabytes = 0
+
+  init(in engine: EngineUnderTest) async throws {
+    self.engine = engine
+    try await write(ConformanceKit.entries(Self.still))
+  }
+
+  /// What has been done, as a clause.
+  var description: String {
+    "after \(megabytes) MiB written to \(Self.keys.count) keys, of which 1 MiB is stored,"
+  }
+
+  mutating func writeMegabyte() async throws {
+    let first = UInt64(megabytes * Self.keys.count + 1)
+    try await write(
+      Self.keys.enumerated().map { ($0.element, noise(64 << 10, seed: first + UInt64($0.offset))) })
+    megabytes += 1
+    switch megabytes {
+    // In one table with the version before, in another, and in one that is much later.
+    case 1: try await changeStill(1)
+    case 9: try await changeStill(3)
+    case 33: try await changeStill(5)
+    case let count where count % 8 == 0:
+      try await remove(Array(Self.keys.prefix(8)))
+      try await verify()
+    default: break
+    }
+  }
+
+  /// Overwrites one of the keys that are left alone otherwise, and removes the next one.
+  private mutating func changeStill(_ number: Int) async throws {
+    try await write(ConformanceKit.entries([Self.still[number]], version: 2))
+    try await remove([Self.still[number + 1]])
+  }
+
+  private mutating func write(_ batch: [(key: CacheKey, data: Data)]) async throws {
+    try await engine.write(batch)
+    for (key, data) in batch { entries[key] = data }
+  }
+
+  private mutating func remove(_ keys: [CacheKey]) async throws {
+    try await engine.remove(keys: keys)
+    for key in keys { entries[key] = nil }
+  }
+
+  /// Fails unless everything is what was written last.
+  func verify() async throws {
+    let all = Self.still + Self.keys
+    do {
+      try await expectStored(
+        all.compactMap { key in entries[key].map { (key: key, data: $0) } },
+        absent: all.filter { entries[$0] == nil },
+        in: engine)
+    } catch let violation as Violation {
+      throw Violation("\(description) \(violation.description)", rule: .w1)
+    }
+  }
+}
+
+/// What is held after each stage of writing, and whether it still grows.
+struct GrowthSeries {
+  /// How many MiB are written in a stage.
+  static let stage = 25
+
+  private var files: [Int] = []
+  private var memory: [Int] = []
+
+  mutating func append(_ holdings: Holdings) { append(files: holdings.bytes, memory: holdings.memory) }
+
+  mutating func append(files bytes: Int, memory: Int) {
+    files.append(bytes)
+    self.memory.append(memory)
+  }
+
+  /// Whether the second half of the stages has added to the most that was held in the first no more than an eighth of what it
+  /// has written. Where old versions are kept for good it adds all of it, or a quarter if that can be compressed.
+  var hasStopped: Bool { [files, memory].allSatisfy(Self.isBounded) }
+
+  private static func isBounded(_ held: [Int]) -> Bool {
+    let half = held.count / 2
+    guard half >= 2, let earlier = held.prefix(half).max(), let later = held.dropFirst(half).max() else {
+      return false
+    }
+    return later - earlier <= (held.count - half) * (stage << 20) / 8
+  }
+}
