@@ -9,12 +9,12 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var closingChecks: [CheckDefinition] {
-    Check(.o3, "closing.twice", "close() may be called twice, and by many tasks at the same time") {
-      context in
-      let engine = try await context.open()
-      try await engine.write(data("v"), key: key("k"))
-      try await gather(0..<8) { _ in try await engine.close() }
-      try await engine.close()
+    Check(
+      .o3, "closing.twice",
+      "close() may be called twice, and by many tasks at the same time, of which the first to return finds the place free and "
+        + "complete"
+    ) { context in
+      for round in 0..<5 { try await closeTogether(context, round: round) }
       let unused = try await context.open(context.root.appending(path: "unused", directoryHint: .isDirectory))
       try await unused.close()
       try await unused.close()
@@ -125,6 +125,25 @@ extension CheckDefinition {
       throw Skip(reason: "The engine refuses no place whose files are corrupted.")
     }
   }
+}
+
+/// Has eight tasks close an engine at the same time. Each call waits for what was acknowledged, whether or not another one does.
+private func closeTogether(_ context: CheckContext, round: Int) async throws {
+  let place = context.root.appending(path: "together \(round)", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  let written = entries(keys(20))
+  try await engine.write(written)
+  let returned = AtomicCounter()
+  try await gather(0..<8) { _ in
+    try await engine.close()
+    guard returned.increment() == 1, context.capabilities.contains(.persistent) else { return }
+    do {
+      try await expectStored(written, in: try await context.open(place))
+    } catch let failure as CallFailure {
+      throw Violation("when the first of 8 calls of close() at the same time had returned, \(failure)")
+    }
+  }
+  try await engine.close()
 }
 
 /// Uses what an engine may keep open: statements, cursors, snapshots, connections.

@@ -108,6 +108,11 @@ extension CheckDefinition {
         try await expectOrder(next, in: engine)
       }
     }
+    Check(
+      .r6, "order.of-concurrent-writes",
+      "while several tasks write new keys, each list of all entries begins with those of the list that was read before it",
+      needs: .snapshotReads
+    ) { try await checkGrowingOrder($0) }
     Check(.r6, "order.survives-reopening", "the order is the same after reopening", needs: .persistent) {
       context in
       var engine = try await context.open()
@@ -161,5 +166,41 @@ func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
     throw Violation(
       "readAllEntries() gave \(earlier.key) before \(later.key), which was written first; the keys were "
         + "\(describe(entries.map(\.key)))")
+  }
+}
+
+/// Has tasks write new keys, and compares each list of all entries with the one that the same reader had before.
+///
+/// What has a number, or a time, from before its commit comes to stand in front of what others have read already.
+private func checkGrowingOrder(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let (writerCount, readerCount) = (4, 4)
+  let rounds = context.rounds(quick: 60, standard: 200, exhaustive: 2_000, of: "keys written beside readers")
+  let lists = MutexProtected([[StorageEntry]](repeating: [], count: readerCount))
+  try await whileRunning(
+    {
+      try await gather(0..<writerCount) { task in
+        for number in rounds.share(of: task, among: writerCount) {
+          try await engine.write(data("v"), key: key("\(number)"))
+        }
+      }
+    }, readerCount: readerCount
+  ) { reader in
+    let list = try await engine.readAllEntries()
+    try expect(list, continues: lists.withLock { $0[reader] })
+    lists.withLock { $0[reader] = list }
+  }
+}
+
+/// Fails unless the list begins with the earlier one. Neighbours with equal times may change places: see ``expectOrder(_:in:)``.
+private func expect(_ list: [StorageEntry], continues earlier: [StorageEntry]) throws {
+  var places: [CacheKey: Int] = [:]
+  for (place, entry) in earlier.enumerated() { places[entry.key] = place }
+  for (first, second) in zip(list, list.dropFirst()) where first.createdAt != second.createdAt {
+    guard let place = places[second.key], places[first.key, default: .max] > place else { continue }
+    let before = places[first.key] == nil ? "without the first of them" : "in the opposite order"
+    throw Violation(
+      "readAllEntries() had \(first.key) in front of \(second.key), and an earlier call of the same task \(before)"
+    )
   }
 }

@@ -140,6 +140,10 @@ extension CheckDefinition {
         last = updated
       }
     }
+    Check(
+      .w2, "timestamps.of-concurrent-writes",
+      "while several tasks write one key, nobody reads an updatedAt that is earlier than one that was read before"
+    ) { try await checkTimesOfConcurrentWrites($0) }
     Check(.w2, "timestamps.of-each-key", "a write changes the timestamps of no other key") { context in
       let engine = try await context.open()
       let keys = keys(10)
@@ -223,5 +227,33 @@ func expect(
       ? "\(window.lowerBound.timeIntervalSince(date)) s before the first"
       : "\(date.timeIntervalSince(window.upperBound)) s after the last"
     throw Violation("\(name)(key:) of \(key) gave a time \(distance) moment that it could be")
+  }
+}
+
+/// Has tasks write one key, and compares each updatedAt with the latest that was read before the call: a write that reads the
+/// clock before its turn sets an earlier one.
+private func checkTimesOfConcurrentWrites(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let shared = key("shared")
+  let writerCount = 4
+  let rounds = context.rounds(quick: 60, standard: 200, exhaustive: 4_000, of: "writes of one key")
+  let latest = MutexProtected(Date.distantPast)
+  try await engine.write(data("v"), key: shared)
+  try await whileRunning {
+    try await gather(0..<writerCount) { task in
+      for number in rounds.share(of: task, among: writerCount) {
+        try await engine.write(data("\(number)"), key: shared)
+      }
+    }
+  } readers: { _ in
+    let earliest = latest.withLock { $0 }
+    guard let updated = try await engine.updatedAt(key: shared) else {
+      throw Violation("updatedAt(key:) of a key that was only ever overwritten was nil")
+    }
+    try expect(
+      updated >= earliest.addingTimeInterval(-precisionOfTime),
+      "updatedAt went from \(describe(earliest)) back to \(describe(updated)) while \(writerCount) tasks wrote the key"
+    )
+    latest.withLock { $0 = max($0, updated) }
   }
 }

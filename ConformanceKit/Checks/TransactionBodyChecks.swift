@@ -110,22 +110,40 @@ private func expectThrown(
   throw Violation("a body threw an error of its own \(when), and withTransaction(_:) returned")
 }
 
+/// Errors that engines throw, too, some of them after they have tried again or looked what has happened.
+private let errorsOfBodies: [(name: String, error: any Error)] = {
+  let codes: [StorageError.Code] = [
+    .io, .closed, .locked, .unsupported, .corrupted, .diskFull, .unavailable, .outcomeUnknown, .conflict,
+  ]
+  var errors: [(name: String, error: any Error)] = []
+  for code in codes {
+    errors.append((code.name, StorageError(code, "The body's own.", underlying: ErrorOfBody())))
+  }
+  errors.append(("CancellationError", CancellationError()))
+  return errors
+}()
+
+/// Whether the error is the one of ``errorsOfBodies`` that a body has thrown.
+private func isSame(_ error: any Error, _ thrown: any Error) -> Bool {
+  guard let thrown = thrown as? StorageError else { return error is CancellationError }
+  let error = error as? StorageError
+  return error?.code == thrown.code && error?.message == thrown.message
+}
+
 private func checkErrors(_ context: CheckContext) async throws {
   let engine = try await context.open()
   for (when, body) in thrownBodies { try await expectThrown(Refusal(), by: engine, when, after: body) }
-  for code in [StorageError.Code.io, .closed, .locked, .unsupported, .corrupted] {
+  for (name, error) in errorsOfBodies {
     do {
       try await engine.withTransaction { transaction in
         try transaction.write(data("v"), key: key("k"))
-        throw StorageError(code, "The body's own.")
+        throw error
       }
-      throw Violation("a body threw \(code.name), and withTransaction(_:) returned")
+      throw Violation("a body threw \(name), and withTransaction(_:) returned")
     } catch let failure as CallFailure {
-      let error = failure.error as? StorageError
       try expect(
-        error?.code == code && error?.message == "The body's own.",
-        "a body threw \(code.name), and withTransaction(_:) threw \(shortened(String(describing: failure.error)))"
-      )
+        isSame(failure.error, error),
+        "a body threw \(name), and withTransaction(_:) threw \(shortened(String(describing: failure.error)))")
     }
   }
   try expect(try await engine.read(key: key("k")), is: nil, "a key that only bodies that threw had written")

@@ -36,7 +36,7 @@ extension CheckDefinition {
     ) { try await checkOtherWrites($0) }
     Check(
       .t1, "transactions.that-write-nothing",
-      "a transaction that writes nothing changes neither entries nor times, and no file grows by it",
+      "a transaction that writes nothing changes neither entries nor times",
       needs: .transactions
     ) { try await checkReadOnly($0) }
   }
@@ -161,16 +161,11 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
 
 // MARK: - Reading only
 
+/// An engine may note what it has read, and compact what was written before: that files grow breaks no rule.
 private func checkReadOnly(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await engine.write(entries(keys(8)))
-  func settle() async throws {
-    try await engine.withTransaction { _ in }
-    try await engine.withTransaction { _ = try $0.keyCount() }
-  }
-  try await settle()
   let before = try await engine.readAllEntries()
-  let sizes = try DirectoryContents(of: context.place).files.mapValues { $0?.count }
   for number in 0..<100 {
     let count = try await engine.withTransaction { transaction in
       if number.isMultiple(of: 2) { return 8 }
@@ -183,9 +178,4 @@ private func checkReadOnly(_ context: CheckContext) async throws {
   let after = try await engine.readAllEntries()
   try expect(
     after == before, "100 transactions that wrote nothing had changed entries or their times")
-  let grown = try DirectoryContents(of: context.place).files.filter { path, data in
-    data?.count ?? 0 > (sizes[path] ?? 0) ?? 0
-  }
-  try expect(
-    grown.isEmpty, "after 100 transactions that wrote nothing \(describe(grown.keys.sorted())) had grown")
 }

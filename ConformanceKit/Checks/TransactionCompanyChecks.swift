@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Whom a long body holds up: rule T5.
+// Whom a long body holds up: rule T5. What becomes of it at close(): rule O3.
 
 extension CheckDefinition {
   @CheckList static var transactionCompanyChecks: [CheckDefinition] {
@@ -26,6 +26,12 @@ extension CheckDefinition {
       "what has waited for a long body is done after it, and while others run transactions in a loop",
       needs: .transactions
     ) { try await checkWriters($0) }
+    Check(
+      .o3, "transactions.under-way-at-close",
+      "a transaction whose body runs at close(), and one that waits behind it, return and are there after reopening, or throw "
+        + "closed and change nothing",
+      needs: .transactions
+    ) { try await checkClosing($0) }
   }
 }
 
@@ -175,4 +181,58 @@ private func checkFairness(_ engine: EngineUnderTest, _ patience: Duration) asyn
   try expect(
     done, is: 6,
     "the number of 6 writes that were done beside \(transactionCount.value) transactions in a loop")
+}
+
+// MARK: - Closing
+
+/// Closes an engine while the body of a transaction runs and another one waits.
+private func checkClosing(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let body = LongBody(patience: patience(context))
+  let (isClosing, isClosed) = (Latch(), Latch())
+  async let isRunningDone = isDone { _ = try await engine.withTransaction { try body.run($0) } }
+  guard await body.hasBegun.waitElsewhere(for: body.patience) else {
+    throw Violation("the body of a transaction had not begun after \(body.patience)")
+  }
+  async let isWaitingDone = isDone {
+    try await engine.withTransaction { try $0.write(data("v"), key: key("behind it")) }
+  }
+  // So that it may have begun to wait.
+  for _ in 0..<20 { await Task.yield() }
+  async let closing: Void = { @concurrent in
+    isClosing.signal()
+    try await engine.close()
+    isClosed.signal()
+  }()
+  _ = await isClosing.waitElsewhere(for: body.patience)
+  // An engine that waits for the body, as it should, does not get further meanwhile.
+  _ = await isClosed.waitElsewhere(for: .milliseconds(50))
+  body.mayEnd.signal()
+  let transactions = [
+    ("ran", key("long body"), data("second"), try await isRunningDone),
+    ("waited", key("behind it"), data("v"), try await isWaitingDone),
+  ]
+  try await closing
+  engine.release()
+  guard context.capabilities.contains(.persistent) else { return }
+  let reopened = try await context.open()
+  for (what, key, value, isDone) in transactions {
+    try expect(
+      try await reopened.read(key: key), is: isDone ? value : nil,
+      "after reopening what a transaction had written that \(what) at close() and "
+        + (isDone ? "returned" : "threw closed"))
+  }
+}
+
+/// Whether the transaction has returned. Fails if it threw anything but closed.
+private func isDone(_ transaction: () async throws -> Void) async throws -> Bool {
+  do {
+    try await transaction()
+    return true
+  } catch let failure as CallFailure {
+    guard (failure.error as? StorageError)?.code == .closed else {
+      throw Violation("a transaction under way at close() failed: \(failure)")
+    }
+    return false
+  }
 }

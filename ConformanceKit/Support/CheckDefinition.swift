@@ -66,7 +66,7 @@ struct CheckDefinition: Sendable {
         sizeChecks, batchSizeChecks, byteSizeChecks, sizeVisibilityChecks, storeSizeChecks,
         reservedNameChecks,
         wayChecks,
-        longLifeChecks, crowdChecks, lateEffectChecks, fairnessChecks,
+        longLifeChecks, crowdChecks, cancelledCrowdChecks, lateEffectChecks, fairnessChecks,
         sharedPlaceChecks, stoppedProcessChecks, networkChecks,
       ].flatMap { $0 } + checksOfFiles
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }

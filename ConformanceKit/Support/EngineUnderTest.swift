@@ -13,6 +13,9 @@ struct CallFailure: Error, CustomStringConvertible {
   var description: String { "\(call) threw \(shortened(String(describing: error)))" }
 }
 
+/// What is behind an error that a check has the body of a transaction throw: no reason to begin again, whatever its code.
+struct ErrorOfBody: Error {}
+
 /// The engine that is being checked: passes every call on, and notes which call threw.
 ///
 /// Copies share the one reference to the engine, so that a check can let go of it.
@@ -144,14 +147,18 @@ struct EngineUnderTest: StorageEngine {
     while true {
       do {
         return try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
-      } catch let failure as CallFailure
-        where (failure.error as? StorageError)?.code == .conflict && conflicts < 20
-      {
+      } catch let failure as CallFailure where Self.hasGivenUp(failure.error) && conflicts < 20 {
         conflicts += 1
         try Task.checkCancellation()
         await Task.yield()
       }
     }
+  }
+
+  /// Whether an error of a transaction says that the engine has given it up.
+  private static func hasGivenUp(_ error: any Error) -> Bool {
+    guard let error = error as? StorageError, error.code == .conflict else { return false }
+    return !(error.underlying is ErrorOfBody)
   }
 
   func changes() async throws -> StorageChanges {

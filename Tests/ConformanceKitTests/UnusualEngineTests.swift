@@ -64,6 +64,22 @@ struct UnusualEngineTests {
   }
 }
 
+@Suite("Slow engines")
+struct SlowEngineTests {
+  @Test(
+    "An engine that makes one slow call after the other is not said to hang",
+    arguments: [
+      ("cooperation.while-writing", 20_000), ("cooperation.while-reading", 1_500),
+      ("concurrency.of-hundreds-of-tasks", 700),
+    ])
+  func oneCallAtATime(_ id: String, _ microseconds: Int) async throws {
+    let suite = ConformanceSuite(
+      "Serial", capabilities: [], stallTimeout: .seconds(30), budget: .quick
+    ) { _ in SerialEngine(each: .microseconds(microseconds)) }
+    try await #require(suite.checks.first { $0.id == id }).run()
+  }
+}
+
 @Suite("A busy process")
 struct BusyProcessTests {
   @Test("Events that wait for a thread of the cooperative pool are not lost ones")

@@ -48,5 +48,5 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
   static let all: [FaultyEngineCase] =
     ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofScans + ofRemovals + ofConcurrency
     + ofFiles
-    + ofClaims + ofTransactions + ofIsolation
+    + ofClaims + ofTransactions + ofIsolation + ofMoments
 }

@@ -37,6 +37,9 @@ extension FaultyEngineCase {
         GivesUpTransactions(base: $0, afterwards: true)
       },
       inMemory(.t3, "throws an error of its own for a body's", also: [.t1, .t4]) { ReplacesErrors(base: $0) },
+      inMemory(.t3, "takes a body's error for its own, and tries again") {
+        TakesErrorsForItsOwn(base: $0)
+      },
       inMemory(.t3, "takes back what others did when a body throws", also: [.t1]) {
         TakesBackTooMuch(base: $0)
       },
@@ -56,10 +59,9 @@ extension FaultyEngineCase {
         persistent: .o4, "keeps the body of its last transaction",
         claiming: ReferenceEngine.promises.union(.transactions)
       ) { base, _ in KeepsBodies(base: base) },
-      .init(
-        persistent: .t1, "writes an empty batch for a transaction that writes nothing",
-        claiming: ReferenceEngine.promises.union(.transactions)
-      ) { base, _ in WritesEmptyBatches(base: base) },
+      inMemory(.t1, "writes an entry that a body could have read, to lock it") {
+        LocksByWriting(base: $0)
+      },
       inMemory(.t5, "keeps readers out while a body runs", also: [.t1], stallTimeout: .seconds(3)) {
         KeepsReadersOut(base: $0)
       },
@@ -107,6 +109,23 @@ struct ReplacesErrors: FaultyEngine {
     } catch {
       throw StorageError(.io, "The transaction failed.", underlying: error)
     }
+  }
+}
+
+/// Tries again when the server is away or others are in the way, and when a body throws what says so.
+struct TakesErrorsForItsOwn: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    for _ in 0..<3 {
+      do {
+        return try await base.withTransaction(body)
+      } catch let error as StorageError where error.code == .conflict || error.code == .unavailable {
+        await Task.yield()
+      }
+    }
+    throw StorageError(.unavailable, "The server did not answer.")
   }
 }
 
@@ -233,15 +252,19 @@ struct RunsBodiesWhenClosed: FaultyEngine {
   }
 }
 
-/// Commits nothing, as a batch.
-struct WritesEmptyBatches: FaultyEngine {
+/// Writes the first entry as it is, so that nobody else changes it.
+struct LocksByWriting: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    let result = try await base.withTransaction(body)
-    try base.commit([])
-    return result
+    try await base.withTransaction { transaction in
+      let result = try body(transaction)
+      if let (key, data) = try transaction.scan(.all, limit: 1).first {
+        try transaction.write(data, key: key)
+      }
+      return result
+    }
   }
 }
 

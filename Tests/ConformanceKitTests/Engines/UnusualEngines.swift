@@ -183,6 +183,34 @@ final class SlowMinimalEngine: StorageEngine {
   }
 }
 
+/// Six methods, of which one call is made after the other, in the order in which they came, and each takes its time.
+final class SerialEngine: StorageEngine {
+  private let base = LockedEngine()
+  private let places = Places(1)
+  private let time: Duration
+  init(each time: Duration) { self.time = time }
+  private func call<Result: Sendable>(_ work: () async throws -> Result) async throws -> Result {
+    await places.enter()
+    defer { places.leave() }
+    // What is under way cannot be cancelled.
+    let time = time
+    await Task { try? await Task.sleep(for: time) }.value
+    return try await work()
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await call { try await base.write(data, key: key) }
+  }
+  func read(key: CacheKey) async throws -> Data? { try await call { try await base.read(key: key) } }
+  func remove(key: CacheKey) async throws { try await call { try await base.remove(key: key) } }
+  func allKeys() async throws -> [CacheKey] { try await call { try await base.allKeys() } }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await call { try await base.createdAt(key: key) }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await call { try await base.updatedAt(key: key) }
+  }
+}
+
 // Engines that are wrong in ways which must not harm the kit.
 
 /// Says that there are ten million entries.

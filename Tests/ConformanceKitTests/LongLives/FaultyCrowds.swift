@@ -98,6 +98,39 @@ final class RefusesBeyond: InterceptingEngine {
   }
 }
 
+/// Has fewer places for some calls than for others, and refuses what comes when these are taken.
+final class HasFewPlaces: FaultyEngine {
+  enum Call { case transactions, scans }
+  let base: ReferenceEngine
+  private let call: Call
+  private let limit: Int
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine, for call: Call, limit: Int) {
+    (self.base, self.call, self.limit) = (base, call, limit)
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await holdingPlace(for: .scans) { [base] in try await base.scan(range, limit: limit) }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await holdingPlace(for: .transactions) { [base] in try await base.withTransaction(body) }
+  }
+  private func holdingPlace<Result: Sendable>(
+    for call: Call, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    guard call == self.call else { return try await work() }
+    let taken = count.withLock { count in
+      count += 1
+      return count
+    }
+    defer { count.withLock { $0 -= 1 } }
+    if taken > limit { throw StorageError(.io, "All places are taken.") }
+    for _ in 0..<5 { await Task.yield() }
+    return try await work()
+  }
+}
+
 /// Throttles a key that many ask for at the same time.
 final class ThrottlesHotKeys: FaultyEngine {
   let base: ReferenceEngine
@@ -151,6 +184,39 @@ final class SharesReads: FaultyEngine {
     }
     if isCancelled { throw CancellationError() }
     return value
+  }
+}
+
+/// Has the first of several readers of everything read for all, in its own task.
+final class SharesReadsOfEverything: FaultyEngine {
+  private typealias Waiting = CheckedContinuation<[(key: CacheKey, data: Data)], any Error>
+  let base: ReferenceEngine
+  /// Those that wait for the first; nil if nobody reads.
+  private let waiting = MutexProtected<[Waiting]?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    let isFirst = waiting.withLock { waiting in
+      defer { waiting = waiting ?? [] }
+      return waiting == nil
+    }
+    guard isFirst else {
+      return try await withCheckedThrowingContinuation { continuation in
+        let isLate = waiting.withLock { waiting in
+          waiting?.append(continuation)
+          return waiting == nil
+        }
+        if isLate { continuation.resume(with: Result { try base.everything() }) }
+      }
+    }
+    // As long as it takes others to come.
+    for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
+    let result: Result<[(key: CacheKey, data: Data)], any Error> = Result {
+      try Task.checkCancellation()
+      return try base.everything()
+    }
+    let others = waiting.withLock { $0.take() } ?? []
+    for other in others { other.resume(with: result) }
+    return try result.get()
   }
 }
 

@@ -212,7 +212,7 @@ final class LosesSomeWrites: FaultyEngine {
 
 /// Forgets at close() who waits, or what they wait for.
 final class ForgetsWhoWaits: InterceptingEngine {
-  enum Fault { case neverWakes, returnsNothing, acknowledges }
+  enum Fault { case neverWakes, returnsNothing, acknowledges, usesWhatIsGone }
   let base: ReferenceEngine
   private let fault: Fault
   private let isClosed = MutexProtected(false)
@@ -236,6 +236,15 @@ final class ForgetsWhoWaits: InterceptingEngine {
     for _ in 0..<4 { await Task.yield() }
     if fault == .returnsNothing, isClosed.withLock({ $0 }) { return [] }
     return try await call(isChange: false) { [base] in try await base.read(keys: keys) }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    for _ in 0..<4 { await Task.yield() }
+    if fault == .usesWhatIsGone, isClosed.withLock({ $0 }) {
+      throw StorageError(.io, "The library was called with a handle that is none.")
+    }
+    return try await call(isChange: true) { [base] in try await base.withTransaction(body) }
   }
   func close() async throws {
     isClosed.withLock { $0 = true }

@@ -28,14 +28,16 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
   /// An engine in memory.
   init(
     _ rules: Set<ContractRule>, memory name: String, by checks: String...,
-    at level: ConformanceBudget.Level = .exhaustive, stallTimeout: Duration = .seconds(60),
-    clockTolerance: Duration = .zero, makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+    at level: ConformanceBudget.Level = .exhaustive, claiming more: EngineCapabilities = [],
+    stallTimeout: Duration = .seconds(60), clockTolerance: Duration = .zero,
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
   ) {
     (self.name, self.rules, self.checks) = (name, rules, Set(checks))
+    let capabilities = more.union([.atomicBatches, .snapshotReads, .orderedScans])
     suite = ConformanceSuite(
-      name, capabilities: [.atomicBatches, .snapshotReads, .orderedScans], stallTimeout: stallTimeout,
-      budget: ConformanceBudget(level), clockTolerance: clockTolerance
-    ) { _ in makeEngine(try ReferenceEngine()) }
+      name, capabilities: capabilities, stallTimeout: stallTimeout, budget: ConformanceBudget(level),
+      clockTolerance: clockTolerance
+    ) { _ in makeEngine(try ReferenceEngine(claiming: capabilities)) }
   }
 
   static let all = ofLongLives + ofTime + ofCrowds + ofSlowEngines
@@ -161,10 +163,20 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.c1], memory: "refuses the 201st of many calls", by: "crowd.of-300-tasks") {
       RefusesBeyond(base: $0, limit: 200)
     },
+    .init(
+      [.c1], memory: "has places for 60 transactions", by: "crowd.of-300-tasks", claiming: .transactions
+    ) { HasFewPlaces(base: $0, for: .transactions, limit: 60) },
+    .init([.c1], memory: "has places for 126 scans", by: "crowd.of-300-tasks") {
+      HasFewPlaces(base: $0, for: .scans, limit: 126)
+    },
     .init([.c1], memory: "throttles a hot key", by: "crowd.of-300-tasks") { ThrottlesHotKeys(base: $0) },
     .init([.c4], memory: "shared reads are cancelled with the first", by: "crowd.cancelled-beside-others") {
       SharesReads(base: $0, isStale: false)
     },
+    .init(
+      [.c4], memory: "shared reads of everything are cancelled with the first",
+      by: "crowd.cancelled-beside-others"
+    ) { SharesReadsOfEverything(base: $0) },
     .init(
       [.c1], memory: "reads join one that began before a write", by: "crowd.reads-are-not-shared-with-writes"
     ) {
@@ -200,7 +212,13 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       "fairness.reads-of-everything-among-writers"
     ) { WaitsForQuiet(base: $0) },
     .init([.c1, .l2], memory: "looks, then counts", by: "crowd.of-one-key") { CountsAfterALook(base: $0) },
-    .init([.c1], memory: "looks, then dates", by: "crowd.of-one-key") { DatesAfterALook(base: $0) },
+    .init([.c1, .w2], memory: "looks, then dates", by: "crowd.of-one-key") { DatesAfterALook(base: $0) },
+    .init([.w2], memory: "looks for a date, then writes it", by: "crowd.of-one-key") {
+      KeepsOldDates(base: $0)
+    },
+    .init([.c1, .k3], memory: "clears its index of keys late", by: "crowd.of-one-key") {
+      ClearsItsIndexLate(base: $0)
+    },
     .init([.c1], memory: "sends a write again", by: "late.after-acknowledged-calls") {
       RepeatsWrites(base: $0)
     },
@@ -214,6 +232,10 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.o3], memory: "close() wakes none of those that wait", by: "crowd.when-it-is-closed",
       stallTimeout: .seconds(5)
     ) { ForgetsWhoWaits(base: $0, .neverWakes) },
+    .init(
+      [.o3], memory: "transactions under way at close() use what is gone", by: "crowd.when-it-is-closed",
+      claiming: .transactions
+    ) { ForgetsWhoWaits(base: $0, .usesWhatIsGone) },
     .init([.o3], memory: "reads under way at close() find nothing", by: "crowd.when-it-is-closed") {
       ForgetsWhoWaits(base: $0, .returnsNothing)
     },

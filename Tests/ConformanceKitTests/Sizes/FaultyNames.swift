@@ -65,6 +65,9 @@ extension SizeFault {
         return trimmed.isEmpty ? key : trimmed
       }
     },
+    .init(.k2, "names.reserved-by-write", "writes to a temporary name, and moves that over the entry") {
+      MovesFromTemporaryNames(base: $0)
+    },
     .init(.k2, "names.reserved-by-batch", "joins two parts of a key with a colon") {
       RenamingEngine(base: $0) { $0.replacing("|", with: ":") }
     },
@@ -162,6 +165,16 @@ struct NotCounting: FaultyEngine {
   let base: ReferenceEngine
   func keyCount() async throws -> Int {
     try await base.allKeys().filter { !["meta", "index", "schema"].contains($0.value) }.count
+  }
+}
+
+/// Writes to a name that is made of the key, and gives that the name of the entry.
+struct MovesFromTemporaryNames: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    let temporary = CacheKey(verbatim: key.value + ".tmp")
+    if temporary.value.utf8.count < 512 { try await base.remove(key: temporary) }
   }
 }
 

@@ -1,0 +1,70 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Engines that have more than entries, and change that some time before or after these.
+
+/// Looks when a key was created, writes, and stores what it saw, whatever has been removed meanwhile.
+final class KeepsOldDates: FaultyEngine {
+  let base: ReferenceEngine
+  private let created = MutexProtected<[CacheKey: Date]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let old = try await createdAt(key: key)
+    for _ in 0..<Int.random(in: 3...20) { await Task.yield() }
+    try await base.write(data, key: key)
+    created.withLock { $0[key] = old }
+  }
+  func remove(key: CacheKey) async throws { try await remove(keys: [key]) }
+  func remove(keys: [CacheKey]) async throws {
+    // As long as it takes others to look.
+    await Task.yield()
+    try await base.remove(keys: keys)
+    created.withLock { created in for key in keys { created[key] = nil } }
+  }
+  func removeAllData() async throws {
+    await Task.yield()
+    try await base.removeAllData()
+    created.withLock { $0 = [:] }
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    guard let date = try await base.createdAt(key: key) else { return nil }
+    return created.withLock { $0[key] } ?? date
+  }
+}
+
+/// Has an index of its keys, which it clears some time after the entries.
+final class ClearsItsIndexLate: FaultyEngine {
+  let base: ReferenceEngine
+  private let index = MutexProtected<Set<CacheKey>>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+  func removeAllData() async throws {
+    try await base.removeAllData()
+    // As long as it takes others to write.
+    for _ in 0..<10 { await Task.yield() }
+    index.withLock { $0 = [] }
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    try index.withLock { index in
+      try base.commit(operations)
+      for operation in operations {
+        switch operation {
+        case .write(_, let key): index.insert(key)
+        case .remove(let key): index.remove(key)
+        case .removeAll: index = []
+        }
+      }
+    }
+  }
+  func allKeys() async throws -> [CacheKey] {
+    _ = try await base.keyCount()
+    return index.withLock { Array($0) }
+  }
+}
