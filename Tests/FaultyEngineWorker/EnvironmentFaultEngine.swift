@@ -16,7 +16,7 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // Corruption
     case trapsOnCorruption, hangsOnCorruption, emptiesOnCorruption, ignoresSums, callsCorruptionIO,
-      removesWhatIsCorrupted
+      removesWhatIsCorrupted, emptiesWithoutItsMarker
     // A full disk
     case writesInPlace, writesBatchesInParts, staysFull, forgetsWhenFull, callsFullClosed, cannotOpenWhenFull
     // Descriptors and permission

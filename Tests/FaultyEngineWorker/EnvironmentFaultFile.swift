@@ -30,6 +30,7 @@ struct EnvironmentFaultFile: Sendable {
       try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     }
     if fault == .cannotOpenWhenFull { try takeRoom() }
+    if fault == .emptiesWithoutItsMarker, access(marker, F_OK) != 0 { unlink(path) }
     let descriptor = open(path, O_RDWR | O_CLOEXEC)
     if descriptor < 0 { return errno == ENOENT ? [] : try refused(errno) }
     do {
@@ -98,7 +99,13 @@ struct EnvironmentFaultFile: Sendable {
     }
     systemClose(descriptor)
     if target != path, rename(target, path) != 0 { throw StorageError.posix(errno, "Naming \(path) failed") }
+    if fault == .emptiesWithoutItsMarker {
+      systemClose(open(marker, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600))
+    }
   }
+
+  /// The path of a file without which a fault takes the place for a new one.
+  private var marker: String { path + ".marker" }
 
   /// Needs room where none is needed.
   private func takeRoom() throws {

@@ -35,6 +35,8 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
     ),
     .init(.f2, "removes what is corrupted", .removesWhatIsCorrupted, by: "corruption.at-random"),
     .init(
+      .f2, "starts empty without a small file", .emptiesWithoutItsMarker, by: "corruption.removed-file"),
+    .init(
       .f1, "writes over what is there", .writesInPlace, by: "faults.full-disk-at-every-step",
       "faults.file-size-limit"),
     .init(.f1, "writes batches in parts", .writesBatchesInParts, by: "faults.full-disk-at-every-step"),
