@@ -7,7 +7,7 @@ package final class CrashFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // When the process dies
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
-    case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines
+    case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines, keepsLongKeysUntilClosed
     // Beside another process
     case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
     case looksOnlyWhenOpening, runsBodiesUnlocked
@@ -123,6 +123,9 @@ package final class CrashFaultEngine: ApplyingEngine {
       defer { state.unwritten = [record] }
       return state.unwritten
     case .notesRemovalsLater where operations.count == 1 && record.changes[0].data == nil:
+      state.unwritten.append(record)
+      return []
+    case .keepsLongKeysUntilClosed where operations.count == 1 && record.hasLongKey:
       state.unwritten.append(record)
       return []
     case .notesRemovalsLater:

@@ -23,6 +23,11 @@ struct EnvironmentFaultFile: Sendable {
     path = directory.appending(path: "everything").path(percentEncoded: false)
   }
 
+  /// The file in which a fault keeps entries with long keys.
+  private init(besides file: EnvironmentFaultFile) {
+    (directory, path, fault) = (file.directory, file.path + ".long", nil)
+  }
+
   /// What was saved last; nothing if there is no file.
   func load() throws -> [EnvironmentFaultEntry] {
     if mkdir(directory.path(percentEncoded: false), 0o755) != 0, errno != EEXIST {
@@ -36,7 +41,8 @@ struct EnvironmentFaultFile: Sendable {
     do {
       let entries = try decode(descriptor)
       systemClose(descriptor)
-      return entries
+      guard fault == .dropsLongKeysOnCorruption else { return entries }
+      return entries + ((try? EnvironmentFaultFile(besides: self).load()) ?? [])
     } catch {
       if fault != .leaksDescriptors { systemClose(descriptor) }
       return try corrupted(error)
@@ -76,6 +82,12 @@ struct EnvironmentFaultFile: Sendable {
 
   /// Puts a new file in the place of the old one, or leaves that as it is.
   func save(_ entries: [EnvironmentFaultEntry]) throws {
+    guard fault == .dropsLongKeysOnCorruption else { return try replace(with: entries) }
+    try EnvironmentFaultFile(besides: self).save(entries.filter { $0.key.utf8.count > 255 })
+    try replace(with: entries.filter { $0.key.utf8.count <= 255 })
+  }
+
+  private func replace(with entries: [EnvironmentFaultEntry]) throws {
     let encoder = PropertyListEncoder()
     encoder.outputFormat = .binary
     let payload = try encoder.encode(entries)

@@ -10,7 +10,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     case ignoresWriteErrors, acknowledgesInterruptedWrites, acknowledgesShortWrites, repeatsShortWritesWhole
     case appliesBeforeWriting, countsRefusedWrites, leavesRefusedRecords, logsEntryByEntry,
       repeatsRefusedWrites
-    case evictsWhenFull, truncatesBeforeWriting
+    case evictsWhenFull, truncatesBeforeWriting, ignoresErrorsOfLongKeys
     // Syncs
     case ignoresSyncErrors, repeatsSyncs, repeatsInterruptedSyncs
     // Reads
@@ -99,6 +99,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     do {
       if keepsLog { try state.append(record) } else { try state.replace(applying: record) }
     } catch {
+      if fault == .ignoresErrorsOfLongKeys, record.hasLongKey { return }
       if fault == .appliesBeforeWriting, record.changes.allSatisfy({ $0.data == nil }) {
         for change in record.changes { state.entries[change.key ?? ""] = nil }
       }
