@@ -78,8 +78,8 @@ typealias Check = CheckDefinition
 extension CheckDefinition {
   private static var checksOfFiles: [CheckDefinition] {
     [
-      clockChecks, placeChecks, openingChecks, privacyChecks, faultChecks, refusalChecks, corruptionChecks,
-      powerCutChecks, systemFaultChecks, pathChecks,
+      clockChecks, placeChecks, placeReturnChecks, openingChecks, privacyChecks, faultChecks, refusalChecks,
+      corruptionChecks, powerCutChecks, systemFaultChecks, pathChecks,
     ].flatMap { $0 }.map { check in
       var check = check
       check.isOfFiles = true

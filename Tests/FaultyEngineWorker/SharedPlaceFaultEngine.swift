@@ -8,7 +8,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // Memory of what others change
     case remembersAbsence, remembersValues, remembersCount, remembersKeys, remembersTimes
-    case comparesSeconds, comparesSizes, remembersByName
+    case comparesSeconds, comparesSizes, remembersByName, trustsItsFirstDirectory
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
@@ -30,6 +30,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     var place: SharedPlaceFile?
     /// What was read last, and how the file looked then.
     var cached: (mark: SharedPlaceFile.Mark, entries: [String: SharedPlaceEntry])?
+    /// The directory that it was opened on.
+    var directory: UInt64 = 0
     var absent: Set<String> = []
     var values: [String: Data] = [:]
     var times: [String: SharedPlaceEntry] = [:]
@@ -50,6 +52,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     capabilities = Self.promises(isShared: isShared)
     var state = State()
     state.place = try SharedPlaceFile(in: directory, isShared: isShared, fault: fault)
+    state.directory = state.place?.mark.directory ?? 0
     self.state = MutexProtected(state)
   }
 
@@ -70,6 +73,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     if let cached = state.cached, let mark {
       if fault == .comparesSeconds, cached.mark.seconds == mark.seconds { return cached.entries }
       if fault == .comparesSizes, cached.mark.size == mark.size { return cached.entries }
+      if fault == .trustsItsFirstDirectory, mark.directory == state.directory { return cached.entries }
     }
     let entries = try state.place?.load() ?? [:]
     if let mark { state.cached = (mark, entries) }

@@ -15,10 +15,12 @@ final class SharedPlaceFile {
 
   /// How a file looks from the outside.
   struct Mark {
+    var directory: UInt64 = 0
     var seconds = 0
     var size = 0
   }
 
+  private let directory: String
   private let path: String
   private let lockPath: String
   private var lockFile: Int32 = -1
@@ -34,7 +36,7 @@ final class SharedPlaceFile {
   init(in directory: URL, isShared: Bool, fault: Fault?) throws {
     (self.isShared, self.fault) = (isShared, fault)
     let place = Self.spelling(of: directory, fault)
-    path = place + "/everything"
+    (self.directory, path) = (place, place + "/everything")
     lockPath = fault == .locksBesideItsPlace ? place + ".lock" : place + "/lock"
     try makeDirectory(place)
     if fault == .leavesLockFiles, isShared { return }
@@ -151,13 +153,17 @@ final class SharedPlaceFile {
   // MARK: The file
 
   var mark: Mark {
+    var mark = Mark()
     var status = stat()
-    guard stat(path, &status) == 0 else { return Mark() }
+    if stat(directory, &status) == 0 { mark.directory = UInt64(status.st_ino) }
+    guard stat(path, &status) == 0 else { return mark }
+    mark.size = Int(status.st_size)
     #if canImport(Darwin)
-      return Mark(seconds: status.st_mtimespec.tv_sec, size: Int(status.st_size))
+      mark.seconds = status.st_mtimespec.tv_sec
     #else
-      return Mark(seconds: status.st_mtim.tv_sec, size: Int(status.st_size))
+      mark.seconds = status.st_mtim.tv_sec
     #endif
+    return mark
   }
 
   func load() throws -> [String: SharedPlaceEntry] {

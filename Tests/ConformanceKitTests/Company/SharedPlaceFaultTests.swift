@@ -37,6 +37,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.c3, "compares times of the file in seconds", .comparesSeconds, by: "processes.every-answer"),
     .init(.c3, "compares sizes of the file", .comparesSizes, by: "processes.every-answer"),
     .init(
+      .c6, "remembers another place once its own is back", .trustsItsFirstDirectory, isShared: false,
+      by: "place.replaced-and-put-back"),
+    .init(
       .c2, "remembers contents by the spelling of the path", .remembersByName,
       by: "opening.twice-by-any-spelling"),
   ]
@@ -87,6 +90,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     "processes.after-a-second-opening", "processes.stopped", "dropping.beside-a-child-process",
     "opening.any-name",
     "opening.relative-path", "opening.twice-by-any-spelling", "processes.by-another-spelling",
+    "place.replaced-and-put-back",
   ]
 
   var suite: ConformanceSuite {
