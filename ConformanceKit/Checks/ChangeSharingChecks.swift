@@ -148,7 +148,7 @@ private func checkTwoProcesses(_ context: CheckContext) async throws {
     _ = try await messages.next()
     async let written: Void = {
       for number in 0..<count {
-        try await engine.write(data("v"), key: ExchangeChanges.key(number, of: "parent"))
+        try await ExchangeChanges.write(number, of: "parent", to: engine)
         if number.isMultiple(of: 64) { context.noteProgress() }
       }
     }()

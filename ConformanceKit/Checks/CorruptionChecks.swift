@@ -68,13 +68,14 @@ extension CheckDefinition {
   }
 }
 
-/// What rule F2 names.
+/// What rule F2 names, and what leaves nothing of a file.
 private enum NamedCorruption: String, CaseIterable, Sendable {
   case truncatedFile = "truncated-file"
   case shortenedFile = "shortened-file"
   case emptiedFile = "emptied-file"
   case zeroedHeader = "zeroed-header"
   case replacedFile = "replaced-file"
+  case removedFile = "removed-file"
 
   var what: String {
     switch self {
@@ -83,6 +84,7 @@ private enum NamedCorruption: String, CaseIterable, Sendable {
     case .emptiedFile: "cut to no bytes at all"
     case .zeroedHeader: "whose first bytes are zero"
     case .replacedFile: "that is a text"
+    case .removedFile: "that is missing"
     }
   }
 
@@ -97,6 +99,7 @@ private enum NamedCorruption: String, CaseIterable, Sendable {
       case .emptiedFile: .cut(to: 0)
       case .zeroedHeader: .zeroed(at: 0, count: 512)
       case .replacedFile: .replaced(by: Corruption.text, name: "a text")
+      case .removedFile: .removed
       }
     return Corruption(file: file, kind: kind)
   }

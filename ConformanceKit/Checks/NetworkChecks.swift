@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-// Engines that reach a server: rules N1 to N6. A proxy between the two does what networks do.
+// Engines that reach a server: rules N1 to N6, and X5. A proxy between the two does what networks do.
 
 extension CheckDefinition {
   @CheckList static var networkChecks: [CheckDefinition] {
@@ -123,6 +123,19 @@ extension CheckDefinition {
         let most = network.proxy.mostConnections
         try expect(most <= limit, "there were \(most) connections at a time, of \(limit)")
       }
+    }
+    Check(
+      .n6, "network.cancelled-calls-leave-no-connections",
+      "calls that are cancelled while the server is silent leave no connections behind", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkConnectionsOfCancelledCalls() }
+    }
+    Check(
+      .x5, "network.changes-after-cuts",
+      "what others change while the connection of a feed is cut is covered, and so is what they change later",
+      needs: [.networked, .changeFeed]
+    ) { context in
+      try await context.throughProxy { try await $0.checkChanges() }
     }
   }
 }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What a place may be called: rules O1 and C2.
+// What a place may be called: rules O1, C2 and X1.
 
 extension CheckDefinition {
   @CheckList static var pathChecks: [CheckDefinition] {
@@ -138,12 +138,17 @@ private func checkSpellings(_ context: CheckContext) async throws {
     if let other = try await context.openUnlessLocked(spelling.url) {
       do {
         try await expectStored([(key("\(number) here"), data("1"))], in: other)
-        try await other.write(data("2"), key: key("\(number) there"))
+        try await expectHeard(by: engine, context, key("\(number) there")) {
+          try await other.write(data("2"), key: $0)
+        }
         try await expectStored([(key("\(number) there"), data("2"))], in: engine)
-        try await engine.write(data("3"), key: key("\(number) here"))
+        try await expectHeard(by: other, context, key("\(number) here")) {
+          try await engine.write(data("3"), key: $0)
+        }
         try await expectStored([(key("\(number) here"), data("3"))], in: other)
       } catch let violation as Violation {
-        throw Violation("opened through \(spelling.name) as well, \(violation.description)")
+        throw Violation(
+          "opened through \(spelling.name) as well, \(violation.description)", rule: violation.rule)
       }
       try await context.close(other)
     }
@@ -153,6 +158,21 @@ private func checkSpellings(_ context: CheckContext) async throws {
       try await later.keyExists(key("\(number) here")),
       "opened through \(spelling.name), it missed what had been written")
     try await context.close(later)
+  }
+}
+
+/// Changes the entry. Fails, by rule X1, unless a subscriber of the engine hears of it, if it has any.
+private func expectHeard(
+  by engine: EngineUnderTest, _ context: CheckContext, _ key: CacheKey,
+  _ change: (CacheKey) async throws -> Void
+) async throws {
+  guard context.capabilities.contains(.changeFeed) else { return try await change(key) }
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  try await change(key)
+  do {
+    try await subscriber.expectCovered([key], "a write by the other engine")
+  } catch let violation as Violation {
+    throw Violation(violation.description, rule: .x1)
   }
 }
 

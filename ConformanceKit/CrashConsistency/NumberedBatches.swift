@@ -51,7 +51,8 @@ struct NumberedBatches: Sendable, Hashable, Codable {
   static let keyCount = 400
 
   static func key(_ number: Int) -> CacheKey {
-    CacheKey(verbatim: "entries/\(number)" + (number % 16 == 0 ? String(repeating: "·", count: 120) : ""))
+    // Some are longer than the name of a file may be.
+    CacheKey(verbatim: "entries/\(number)" + (number % 16 == 0 ? String(repeating: "·", count: 150) : ""))
   }
 
   /// A value that says in its first line where it comes from. What follows cannot be compressed.

@@ -159,7 +159,8 @@ struct TasksOfWriters: Codable, Sendable {
 
   func operation(_ number: Int, of writer: Int) -> StorageOperation {
     var random = SeededRandom(seed: seed &+ UInt64(truncatingIfNeeded: writer) << 32, number: number)
-    let key = CacheKey(verbatim: "\(prefix(of: writer))\(random.next(upTo: 30))")
+    let name = "\(prefix(of: writer))\(random.next(upTo: 30))"
+    let key = name.hasSuffix("/7") ? longKey(name) : key(name)
     if random.once(in: 5) { return .remove(key: key) }
     return .write(NumberedBatches.value("writer \(writer), write \(number)", &random), key: key)
   }

@@ -96,7 +96,7 @@ extension Corruption {
   /// Whether the file has lost its end, which an engine that was closed can always tell.
   var isCut: Bool { if case .cut = kind { true } else { false } }
 
-  /// Whether nothing may be left: who has removed the only file has removed the store.
+  /// Whether nothing may be left, if that was the file with the entries.
   var mayEmpty: Bool { if case .removed = kind { true } else { false } }
 }
 

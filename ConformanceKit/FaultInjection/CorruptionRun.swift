@@ -37,6 +37,11 @@ struct CorruptionRun {
     (try? Data(contentsOf: store.directory.appending(path: file)).count) ?? 0
   }
 
+  /// Whether the file has more than half of all bytes: who has removed it has removed the store, and not just a part.
+  private func holdsMost(_ file: String) -> Bool {
+    2 * size(of: file) > files.reduce(0) { $0 + size(of: $1) }
+  }
+
   /// One of endlessly many corruptions.
   func corruption(number: Int, seed: UInt64) -> Corruption {
     let sizes = Dictionary(uniqueKeysWithValues: files.map { ($0, size(of: $0)) })
@@ -63,7 +68,7 @@ struct CorruptionRun {
     let reading = CorruptedStoreCheck(
       directory: copy, history: history, what: corruption.description, codes: corruption.codes,
       mustBeRight: mustBeRight, mustBeWhole: corruption.isCut, isVerified: isVerified,
-      mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty,
+      mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty && holdsMost(corruption.file),
       remedy: .init(
         original: store.directory.appending(path: corruption.file),
         corrupted: copy.appending(path: corruption.file)))

@@ -69,7 +69,7 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
   var operations: [StorageOperation] {
     switch self {
     case .opening, .closing, .reopening: []
-    case .write: [.write(noise(9_000, seed: 21), key: key("new"))]
+    case .write: [.write(noise(9_000, seed: 21), key: longKey("new"))]
     case .overwrite: [.write(noise(12_000, seed: 22), key: keys(1)[0])]
     case .overwrites: (0..<400).map { .write(data("overwrite \($0)"), key: keys(1)[0]) }
     case .batch: writes(12, of: 5_000)

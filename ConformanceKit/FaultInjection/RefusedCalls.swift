@@ -140,7 +140,7 @@ private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
   var operations: [StorageOperation] {
     let all = keys(40)
     return switch self {
-    case .write: [.write(noise(2_000, seed: 51), key: key("new"))]
+    case .write: [.write(noise(2_000, seed: 51), key: longKey("new"))]
     case .overwrite: [.write(noise(3_000, seed: 52), key: all[7])]
     case .batch:
       (all + keys(4, prefix: "new-")).enumerated().map {

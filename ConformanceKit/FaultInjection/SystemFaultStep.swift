@@ -38,7 +38,10 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
   init(_ number: Int, hasTransactions: Bool) {
     let round = number / 17
     func new(_ name: String, _ size: Int) -> StorageOperation {
-      .write(noise(size, seed: UInt64(1_000 + number)), key: key("\(name)-\(round)"))
+      let isLong = ["first", "applied"].contains(name)
+      return .write(
+        noise(size, seed: UInt64(1_000 + number)),
+        key: isLong ? longKey("\(name)-\(round)") : key("\(name)-\(round)"))
     }
     func many(_ count: Int) -> [StorageOperation] {
       keys(count, prefix: "many-\(round % 3)-").enumerated().map {
@@ -54,14 +57,15 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
     case 5:
       self = .change(
         .apply,
-        [new("applied", 150), .remove(key: key("first-\(round - 1)")), new("beside", 90)] + many(3).suffix(1))
+        [new("applied", 150), .remove(key: longKey("first-\(round - 1)")), new("beside", 90)]
+          + many(3).suffix(1))
     case 6:
       let writes = (0..<5).map { new("within-\($0)", 60 + 20 * $0) }
       self = .change(
         hasTransactions ? .transaction : .apply,
         [new("first", 450), .remove(key: key("beside-\(round)"))] + writes)
     case 7: self = .look(.keys)
-    case 8: self = .change(.remove, [.remove(key: key("applied-\(round)"))])
+    case 8: self = .change(.remove, [.remove(key: longKey("applied-\(round)"))])
     case 9: self = .change(.write, [new("large", 40_000)])
     case 10: self = .look(.scan)
     case 11: self = .reopen

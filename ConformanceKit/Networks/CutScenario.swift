@@ -12,6 +12,7 @@ struct CutScenario: Sendable {
   /// A call of the engine.
   enum Step: Sendable {
     case write([(key: CacheKey, data: Data)])
+    case remove(CacheKey)
     case apply([StorageOperation])
     /// A transaction that adds one to the number under a key.
     case increment(CacheKey)
@@ -21,6 +22,7 @@ struct CutScenario: Sendable {
     var phrase: String {
       switch self {
       case .write(let entries): entries.count == 1 ? "write(_:key:)" : "write(_:) of \(entries.count)"
+      case .remove: "remove(key:)"
       case .apply(let operations): "apply(_:) of \(operations.count)"
       case .increment: "withTransaction(_:)"
       case .readAll: "readAllDataAndKeys()"
@@ -29,19 +31,22 @@ struct CutScenario: Sendable {
 
     var isRead: Bool { if case .readAll = self { true } else { false } }
 
+    /// The key of a step that removes one entry and does nothing else.
+    var removedKey: CacheKey? {
+      switch self {
+      case .remove(let key): key
+      case .apply(let operations) where operations.count == 1: operations[0].removed
+      default: nil
+      }
+    }
+
     /// What the step makes of the contents.
     func changed(_ contents: Contents) -> Contents {
       var contents = contents
       switch self {
       case .write(let entries): for entry in entries { contents[entry.key] = entry.data }
-      case .apply(let operations):
-        for operation in operations {
-          switch operation {
-          case .write(let data, let key): contents[key] = data
-          case .remove(let key): contents[key] = nil
-          case .removeAll: contents = [:]
-          }
-        }
+      case .remove(let key): contents[key] = nil
+      case .apply(let operations): for operation in operations { operation.apply(to: &contents) }
       case .increment(let key): contents[key] = Self.next(contents[key])
       case .readAll: break
       }
@@ -57,6 +62,7 @@ struct CutScenario: Sendable {
         } else {
           try await engine.write(entries)
         }
+      case .remove(let key): try await engine.remove(key: key)
       case .apply(let operations): try await engine.apply(operations)
       case .increment(let key):
         try await engine.withTransaction { transaction in
@@ -89,6 +95,7 @@ struct CutScenario: Sendable {
     if isAtomic { steps.append(.apply([.remove(key: b), .write(data("4"), key: a), .remove(key: c)])) }
     if capabilities.contains(.transactions) { steps.append(.increment(sum)) }
     steps.append(.write([(b, data("5"))]))
+    steps.append(.remove(b))
     steps.append(.readAll)
     self.steps = steps
   }
@@ -115,6 +122,9 @@ struct PossibleContents {
         return contents
       })
   }
+
+  /// Whether there is an entry under the key, whatever has happened.
+  func surelyContains(_ key: CacheKey) -> Bool { possibilities.allSatisfy { $0[key] != nil } }
 
   /// What has been seen. Returns whether it could be.
   mutating func observe(_ contents: CutScenario.Contents) -> Bool {

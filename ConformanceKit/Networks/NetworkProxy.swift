@@ -38,6 +38,10 @@ final class NetworkProxy: Sendable {
   private struct State {
     var server: ConformanceServer.Address
     var mode = Mode.open
+    /// Counts the changes of mode.
+    var modeNumber = 0
+    /// The connections to engines that have not passed on yet, in the present mode, what was sent before it was set.
+    var behind: Set<Int32> = []
     var cut: Cut?
     /// Called before the cut is made.
     var willCut: (@Sendable () -> Void)?
@@ -79,8 +83,22 @@ final class NetworkProxy: Sendable {
   func target(_ server: ConformanceServer.Address) { state.withLock { $0.server = server } }
 
   func set(_ mode: Mode) {
-    state.withLock { $0.mode = mode }
+    state.withLock { state in
+      state.mode = mode
+      state.modeNumber += 1
+      state.behind = state.clients
+    }
     if case .away = mode { endConnections() }
+  }
+
+  /// Whether every connection that there was when the mode was set has ended, or has passed on what the engine had sent.
+  var hasPassedOn: Bool { state.withLock { $0.behind.isEmpty } }
+
+  /// Whether something that an engine has sent is held back.
+  var isHoldingBack: Bool {
+    state.withLock { state in
+      state.clients.contains { NetworkSocket.hasInput($0) && !NetworkSocket.isEndedByPeer($0) }
+    }
   }
 
   /// Cuts once: calls `willCut`, passes the last bytes on, ends all connections, and calls `onCut` before anything else goes through.
@@ -146,6 +164,7 @@ final class NetworkProxy: Sendable {
         state.withLock { state in
           state.connections.subtract([client, target])
           state.clients.remove(client)
+          state.behind.remove(client)
         }
         NetworkSocket.close(client)
         NetworkSocket.close(target)
@@ -159,13 +178,15 @@ final class NetworkProxy: Sendable {
     var buffer = [UInt8](repeating: 0, count: 65_536)
     while true {
       var descriptors = [client, target].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
-      let mode = state.withLock { $0.mode }
+      let (mode, modeNumber) = state.withLock { ($0.mode, $0.modeNumber) }
       if case .silent = mode {
         // Nothing is taken, so that the senders notice nothing but silence.
         for index in descriptors.indices { descriptors[index].events = 0 }
       }
       // A change of mode is noticed by looking again.
-      guard poll(&descriptors, 2, 20) >= 0 || errno == EINTR else { return }
+      let ready = poll(&descriptors, 2, 20)
+      guard ready >= 0 || errno == EINTR else { return }
+      var hasPassedOn = ready >= 0 && descriptors[0].events != 0
       for (index, descriptor) in descriptors.enumerated() where descriptor.revents != 0 {
         if case .silent = mode { return }
         let direction: Direction = index == 0 ? .toServer : .toEngine
@@ -173,6 +194,13 @@ final class NetworkProxy: Sendable {
         if case .dripping = mode { limit = 1 }
         let count = NetworkSocket.receive(descriptor.fd, &buffer, limit)
         guard count > 0, pass(buffer[..<count], direction, to: index == 0 ? target : client) else { return }
+        // There may be more.
+        if index == 0, count == limit { hasPassedOn = false }
+      }
+      guard hasPassedOn else { continue }
+      state.withLock { state in
+        guard state.modeNumber == modeNumber else { return }
+        state.behind.remove(client)
       }
     }
   }

@@ -65,6 +65,12 @@ enum NetworkSocket {
     return poll(&descriptor, 1, 0) > 0
   }
 
+  /// Whether there is something to be received, or the end.
+  static func hasInput(_ socket: Int32) -> Bool {
+    var descriptor = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+    return poll(&descriptor, 1, 0) > 0 && descriptor.revents & Int16(POLLIN) != 0
+  }
+
   static func accept(_ listener: Int32) -> Int32? {
     while true {
       let descriptor = systemAccept(listener)

@@ -63,8 +63,8 @@ struct CheckDefinition: Sendable {
         storeConcurrencyChecks, storeFailureChecks,
         storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
         storeIdentifierChecks, storeFollowingChecks, killChecks, multiProcessChecks,
-        sizeChecks, batchSizeChecks, byteSizeChecks, sizeVisibilityChecks, storeSizeChecks,
-        reservedNameChecks,
+        sizeChecks, batchSizeChecks, byteSizeChecks, fewValueChecks, sizeVisibilityChecks,
+        storeSizeChecks, reservedNameChecks,
         wayChecks,
         longLifeChecks, crowdChecks, cancelledCrowdChecks, lateEffectChecks, fairnessChecks,
         sharedPlaceChecks, stoppedProcessChecks, networkChecks,
@@ -78,8 +78,8 @@ typealias Check = CheckDefinition
 extension CheckDefinition {
   private static var checksOfFiles: [CheckDefinition] {
     [
-      clockChecks, placeChecks, openingChecks, privacyChecks, faultChecks, refusalChecks, corruptionChecks,
-      powerCutChecks, systemFaultChecks, pathChecks,
+      clockChecks, placeChecks, placeReturnChecks, openingChecks, privacyChecks, faultChecks, refusalChecks,
+      corruptionChecks, powerCutChecks, systemFaultChecks, pathChecks,
     ].flatMap { $0 }.map { check in
       var check = check
       check.isOfFiles = true

@@ -141,7 +141,8 @@ enum StoreHistory: String, Codable, Sendable {
     let entries = keys(40).enumerated().map {
       (key: $0.element, data: noise($0.offset * 97 + 20, seed: UInt64($0.offset)))
     }
-    return entries.prefix(30).map { .write($0.key, $0.data) } + [.batch(Array(entries.suffix(10)))]
+    return entries.prefix(30).map { .write($0.key, $0.data) }
+      + [.write(longKey("long-"), noise(700, seed: 41)), .batch(Array(entries.suffix(10)))]
   }()
 
   private static let second: [Step] = {

@@ -9,6 +9,12 @@ import StockroomKitSupport
 /// The key that is this very text.
 func key(_ text: String) -> CacheKey { CacheKey(verbatim: text) }
 
+/// A key of 300 bytes that begins with the text. No file has so long a name, so that engines which make files of keys store it in
+/// a way of their own.
+func longKey(_ text: String) -> CacheKey {
+  key(text + String(repeating: "k", count: max(0, 300 - text.utf8.count)))
+}
+
 /// Keys `prefix00000`, `prefix00001`, … whose order in bytes is that of the numbers.
 func keys(_ count: Int, prefix: String = "key-") -> [CacheKey] {
   (0..<count).map { number in

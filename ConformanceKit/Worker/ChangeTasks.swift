@@ -51,6 +51,15 @@ struct ExchangeChanges: WorkerTask {
 
   static func key(_ number: Int, of share: String) -> CacheKey { CacheKey(verbatim: "\(share)/\(number)") }
 
+  /// Writes an entry of its own, and now and then over a large one, so that logs grow until they are begun again.
+  static func write(_ number: Int, of share: String, to engine: EngineUnderTest) async throws {
+    try await engine.write(data("v"), key: key(number, of: share))
+    if number.isMultiple(of: 4) {
+      try await engine.write(
+        noise(16_384, seed: UInt64(number)), key: CacheKey(verbatim: "\(share)/large \(number % 3)"))
+    }
+  }
+
   func run(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     send: @escaping @Sendable (Int) throws -> Void
@@ -60,7 +69,7 @@ struct ExchangeChanges: WorkerTask {
     try send(0)
     async let written: Void = {
       for number in 0..<count {
-        try await engine.write(data("v"), key: Self.key(number, of: share))
+        try await Self.write(number, of: share, to: engine)
         if number.isMultiple(of: 64) { try send(number) }
       }
     }()

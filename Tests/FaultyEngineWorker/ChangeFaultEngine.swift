@@ -15,7 +15,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers
     // Misses others
     case hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites, missesUnusualKeysOfOthers
-    case noticesSubscriptionsLate, tellsOfOthersOneLate
+    case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs
     // Tells too early
     case tellsBeforeItWrites, tellsOfOthersEarly
     // Tells too much

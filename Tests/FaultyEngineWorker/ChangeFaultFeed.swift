@@ -27,6 +27,7 @@ final class ChangeFaultFeed: Sendable {
     var hasWritten = false
     var looksToSkip = 0
     var lastOfOthers: [StorageOperation] = []
+    var bytesOfOthers = 0
   }
 
   private let state = MutexProtected(State())
@@ -170,6 +171,10 @@ final class ChangeFaultFeed: Sendable {
       switch fault {
       case .hearsOnlyItself, .hearsOnlyItsProcess: return []
       case .hearsNoOtherAfterOwnWrites where state.hasWritten: return []
+      case .losesItsPlaceInNewLogs:
+        // A log of half a mebibyte is begun again.
+        for case .write(let data, _) in operations { state.bytesOfOthers += data.count }
+        return state.bytesOfOthers > 1 << 19 ? [] : operations
       case .noticesSubscriptionsLate where state.looksToSkip > 0:
         state.looksToSkip -= 1
         return []

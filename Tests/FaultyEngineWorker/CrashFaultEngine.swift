@@ -8,7 +8,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     // When the process dies
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
     case logsLargeBatchesInParts
-    case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines
+    case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines, keepsLongKeysUntilClosed
     // Beside another process
     case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
     case looksOnlyWhenOpening, runsBodiesUnlocked
@@ -128,6 +128,9 @@ package final class CrashFaultEngine: ApplyingEngine {
       defer { state.unwritten = [record] }
       return state.unwritten
     case .notesRemovalsLater where operations.count == 1 && record.changes[0].data == nil:
+      state.unwritten.append(record)
+      return []
+    case .keepsLongKeysUntilClosed where operations.count == 1 && record.hasLongKey:
       state.unwritten.append(record)
       return []
     case .notesRemovalsLater:

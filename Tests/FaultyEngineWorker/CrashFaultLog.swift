@@ -22,6 +22,9 @@ final class CrashFaultLog {
     var date = Date()
     var changes: [Change]
 
+    /// Whether it is about a key that is longer than the name of a file may be.
+    var hasLongKey: Bool { changes.contains { ($0.key?.utf8.count ?? 0) > 255 } }
+
     init(date: Date, changes: [Change]) { (self.date, self.changes) = (date, changes) }
 
     init(_ operations: [StorageOperation]) {

@@ -16,8 +16,9 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // Corruption
     case trapsOnCorruption, hangsOnCorruption, emptiesOnCorruption, ignoresSums, callsCorruptionIO,
-      removesWhatIsCorrupted
+      removesWhatIsCorrupted, emptiesWithoutItsMarker, dropsLongKeysOnCorruption
     // A full disk
+    case ignoresErrorsOfLongKeys
     case writesInPlace, writesBatchesInParts, staysFull, forgetsWhenFull, callsFullClosed, cannotOpenWhenFull
     // Transactions
     case mergesTransactionsFirst
@@ -115,6 +116,7 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     do {
       try file.save(entries.values.sorted { $0.sequence < $1.sequence })
     } catch {
+      if fault == .ignoresErrorsOfLongKeys, CrashFaultLog.Record(operations).hasLongKey { return }
       if fault == .staysFull { state.isFull = true }
       if fault == .forgetsWhenRefused, (error as? StorageError)?.code == .permissionDenied {
         state.entries = [:]

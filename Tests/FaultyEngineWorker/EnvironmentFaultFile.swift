@@ -23,6 +23,11 @@ struct EnvironmentFaultFile: Sendable {
     path = directory.appending(path: "everything").path(percentEncoded: false)
   }
 
+  /// The file in which a fault keeps entries with long keys.
+  private init(besides file: EnvironmentFaultFile) {
+    (directory, path, fault) = (file.directory, file.path + ".long", nil)
+  }
+
   /// What was saved last; nothing if there is no file.
   func load() throws -> [EnvironmentFaultEntry] {
     if mkdir(directory.path(percentEncoded: false), 0o755) != 0, errno != EEXIST {
@@ -30,12 +35,14 @@ struct EnvironmentFaultFile: Sendable {
       try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     }
     if fault == .cannotOpenWhenFull { try takeRoom() }
+    if fault == .emptiesWithoutItsMarker, access(marker, F_OK) != 0 { unlink(path) }
     let descriptor = open(path, O_RDWR | O_CLOEXEC)
     if descriptor < 0 { return errno == ENOENT ? [] : try refused(errno) }
     do {
       let entries = try decode(descriptor)
       systemClose(descriptor)
-      return entries
+      guard fault == .dropsLongKeysOnCorruption else { return entries }
+      return entries + ((try? EnvironmentFaultFile(besides: self).load()) ?? [])
     } catch {
       if fault != .leaksDescriptors { systemClose(descriptor) }
       return try corrupted(error)
@@ -75,6 +82,12 @@ struct EnvironmentFaultFile: Sendable {
 
   /// Puts a new file in the place of the old one, or leaves that as it is.
   func save(_ entries: [EnvironmentFaultEntry]) throws {
+    guard fault == .dropsLongKeysOnCorruption else { return try replace(with: entries) }
+    try EnvironmentFaultFile(besides: self).save(entries.filter { $0.key.utf8.count > 255 })
+    try replace(with: entries.filter { $0.key.utf8.count <= 255 })
+  }
+
+  private func replace(with entries: [EnvironmentFaultEntry]) throws {
     let encoder = PropertyListEncoder()
     encoder.outputFormat = .binary
     let payload = try encoder.encode(entries)
@@ -98,7 +111,13 @@ struct EnvironmentFaultFile: Sendable {
     }
     systemClose(descriptor)
     if target != path, rename(target, path) != 0 { throw StorageError.posix(errno, "Naming \(path) failed") }
+    if fault == .emptiesWithoutItsMarker {
+      systemClose(open(marker, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600))
+    }
   }
+
+  /// The path of a file without which a fault takes the place for a new one.
+  private var marker: String { path + ".marker" }
 
   /// Needs room where none is needed.
   private func takeRoom() throws {

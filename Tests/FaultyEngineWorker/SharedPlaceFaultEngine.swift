@@ -9,6 +9,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     // Memory of what others change
     case remembersAbsence, remembersValues, remembersCount, remembersKeys, remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
+    case trustsItsFirstDirectory
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
@@ -30,6 +31,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     var place: SharedPlaceFile?
     /// What was read last, and how the file looked then.
     var cached: (mark: SharedPlaceFile.Mark, entries: [String: SharedPlaceEntry])?
+    /// The directory that it was opened on.
+    var directory: UInt64 = 0
     var absent: Set<String> = []
     var values: [String: Data] = [:]
     var times: [String: SharedPlaceEntry] = [:]
@@ -52,6 +55,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     capabilities = Self.promises(isShared: isShared)
     var state = State()
     state.place = try SharedPlaceFile(in: directory, isShared: isShared, fault: fault)
+    state.directory = state.place?.mark.directory ?? 0
     self.state = MutexProtected(state)
   }
 
@@ -75,6 +79,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       if fault == .countsApplies, cached.mark.changes == mark.changes { return cached.entries }
       if fault == .mapsTooLittle, mark.size > state.mapSize { return cached.entries }
       if fault == .losesOldLogs, mark.changes > cached.mark.changes + 200 { return cached.entries }
+      if fault == .trustsItsFirstDirectory, mark.directory == state.directory { return cached.entries }
     }
     let entries = try state.place?.load() ?? [:]
     if let mark { state.cached = (mark, entries) }

@@ -15,12 +15,14 @@ final class SharedPlaceFile {
 
   /// How a file looks from the outside.
   struct Mark {
+    var directory: UInt64 = 0
     var seconds = 0
     var size = 0
     /// How often it was changed, for engines with a fault that count.
     var changes = 0
   }
 
+  private let directory: String
   private let path: String
   private let lockPath: String
   private var lockFile: Int32 = -1
@@ -38,7 +40,7 @@ final class SharedPlaceFile {
   init(in directory: URL, isShared: Bool, fault: Fault?) throws {
     (self.isShared, self.fault) = (isShared, fault)
     let place = Self.spelling(of: directory, fault)
-    path = place + "/everything"
+    (self.directory, path) = (place, place + "/everything")
     lockPath = fault == .locksBesideItsPlace ? place + ".lock" : place + "/lock"
     try makeDirectory(place)
     if fault == .leavesLockFiles, isShared { return }
@@ -180,12 +182,15 @@ final class SharedPlaceFile {
   // MARK: The file
 
   var mark: Mark {
+    var mark = Mark()
     var status = stat()
-    guard stat(path, &status) == 0 else { return Mark() }
+    if stat(directory, &status) == 0 { mark.directory = UInt64(status.st_ino) }
+    guard stat(path, &status) == 0 else { return mark }
+    mark.size = Int(status.st_size)
     #if canImport(Darwin)
-      var mark = Mark(seconds: status.st_mtimespec.tv_sec, size: Int(status.st_size))
+      mark.seconds = status.st_mtimespec.tv_sec
     #else
-      var mark = Mark(seconds: status.st_mtim.tv_sec, size: Int(status.st_size))
+      mark.seconds = status.st_mtim.tv_sec
     #endif
     if isCounting, stat(countPath, &status) == 0 { mark.changes = Int(status.st_size) }
     return mark

@@ -11,6 +11,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     case appliesBeforeWriting, countsRefusedWrites, leavesRefusedRecords, logsEntryByEntry,
       repeatsRefusedWrites
     case evictsWhenFull, truncatesBeforeWriting, logsTransactionsEntryByEntry, appendsBehindTornRecords
+    case ignoresErrorsOfLongKeys
     // Syncs
     case ignoresSyncErrors, repeatsSyncs, repeatsInterruptedSyncs
     // Reads
@@ -119,6 +120,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     do {
       if keepsLog { try state.append(record) } else { try state.replace(applying: record) }
     } catch {
+      if fault == .ignoresErrorsOfLongKeys, record.hasLongKey { return }
       if fault == .appliesBeforeWriting, record.changes.allSatisfy({ $0.data == nil }) {
         for change in record.changes {
           if let key = change.key { state.entries[key] = nil } else { state.entries = [:] }

@@ -56,6 +56,12 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       "changes.of-two-engines", "processes.changes"),
     .init(.x1, "tells of its own process only", .hearsOnlyItsProcess, by: "processes.changes"),
     .init(
+      .x1, "knows places by the spelling of their paths", .hearsOnlyItsProcess,
+      by: "opening.twice-by-any-spelling"),
+    .init(
+      .x1, "hears no other once that has begun a new log", .losesItsPlaceInNewLogs,
+      by: "processes.changes-at-the-same-time"),
+    .init(
       .x1, "hears no other once it has written", .hearsNoOtherAfterOwnWrites, by: "changes.of-two-engines",
       "processes.changes-at-the-same-time"),
     .init(
@@ -120,7 +126,8 @@ extension ChangeFaultCase {
 
   /// Whether the check is about change feeds.
   static func isOwn(_ id: String) -> Bool {
-    id.hasPrefix("changes.") || id.hasPrefix("processes.changes") || id == "killed.while-others-subscribe"
+    id.hasPrefix("changes.") || id.hasPrefix("processes.changes")
+      || ["killed.while-others-subscribe", "opening.twice-by-any-spelling"].contains(id)
   }
 }
 

@@ -36,6 +36,10 @@ extension FaultyEngineCase {
     .init(
       persistent: .f2, "takes what its last page lacks for zeros", fault: .fillsTornTails,
       claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)),
+    .init(
+      persistent: .f2, "starts empty without a small file",
+      claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)
+    ) { StartsEmptyWithoutItsMarker(base: $0, directory: $1) },
     .init(persistent: .f2, "verifies nothing") { base, _ in VerifiesNothing(base: base) },
     .init(persistent: .o3, "refuses only writes when closed", fault: .refusesOnlyWrites),
     .init(persistent: .o3, "acknowledges what comes too late", fault: .acknowledgesWhenClosed),
@@ -95,6 +99,20 @@ struct EmptiesByPath: FaultyEngine {
       truncate(path, 0)
       throw error
     }
+  }
+}
+
+/// Takes a place without its marker for a new one, and removes what is there.
+struct StartsEmptyWithoutItsMarker: FaultyEngine {
+  let base: ReferenceEngine
+  init(base: ReferenceEngine, directory: URL) {
+    self.base = base
+    let marker = directory.appending(path: "marker").path(percentEncoded: false)
+    if FileManager.default.fileExists(atPath: marker) { return }
+    // A log that is corrupted is left to the first call.
+    try? base.commit([.removeAll])
+    _ = FileManager.default.createFile(
+      atPath: marker, contents: nil, attributes: [.posixPermissions: 0o600])
   }
 }
 

@@ -49,6 +49,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c3, "follows a log of another process no further than 200 changes", .losesOldLogs,
       by: "processes.every-answer"),
     .init(
+      .c6, "remembers another place once its own is back", .trustsItsFirstDirectory, isShared: false,
+      by: "place.replaced-and-put-back"),
+    .init(
       .c2, "remembers contents by the spelling of the path", .remembersByName,
       by: "opening.twice-by-any-spelling"),
   ]
@@ -111,6 +114,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     "processes.after-a-second-opening", "processes.stopped", "dropping.beside-a-child-process",
     "opening.any-name",
     "opening.relative-path", "opening.twice-by-any-spelling", "processes.by-another-spelling",
+    "place.replaced-and-put-back",
   ]
 
   var suite: ConformanceSuite {

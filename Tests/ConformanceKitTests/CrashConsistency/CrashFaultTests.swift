@@ -44,6 +44,9 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       [.w6], "notes removals with the next write", .notesRemovalsLater,
       by: ["killed.while-writing-one-by-one"]),
     .init(
+      [.w6], "keeps entries with long keys until it is closed", .keepsLongKeysUntilClosed,
+      by: ["killed.while-writing-one-by-one", "killed.while-several-tasks-write"]),
+    .init(
       [.w4, .s3], "logs a batch entry by entry", .logsEntryByEntry,
       by: ["killed.while-writing-batches", "killed.while-chains-run", "killed.while-transactions-run"]),
     .init(

@@ -35,8 +35,19 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
     ),
     .init(.f2, "removes what is corrupted", .removesWhatIsCorrupted, by: "corruption.at-random"),
     .init(
+      .f2, "drops entries with long keys when their file is corrupted", .dropsLongKeysOnCorruption,
+      by: "corruption.emptied-file"),
+    .init(
+      .f2, "starts empty without a small file", .emptiesWithoutItsMarker, by: "corruption.removed-file"),
+    .init(
       .f1, "writes over what is there", .writesInPlace, by: "faults.full-disk-at-every-step",
       "faults.file-size-limit"),
+    .init(
+      .f1, "takes long keys for written when the disk is full", .ignoresErrorsOfLongKeys,
+      by: "faults.full-disk-at-every-step"),
+    .init(
+      .f4, "takes long keys for written when it is refused", .ignoresErrorsOfLongKeys,
+      by: "refused.read-only-directory"),
     .init(.f1, "writes batches in parts", .writesBatchesInParts, by: "faults.full-disk-at-every-step"),
     .init(.f1, "stays full", .staysFull, by: "faults.full-disk-at-every-step", "faults.file-size-limit"),
     .init(.f1, "forgets everything when full", .forgetsWhenFull, by: "faults.full-disk-at-every-step"),

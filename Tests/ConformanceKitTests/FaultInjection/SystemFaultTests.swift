@@ -25,6 +25,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
 
   static let all: [SystemFaultCase] = [
     .init([.w6, .f4], "takes what could not be written for written", .ignoresWriteErrors),
+    .init([.w6, .f4], "takes long keys that could not be written for written", .ignoresErrorsOfLongKeys),
     .init([.w6, .f4], "takes an interrupted write for a whole one", .acknowledgesInterruptedWrites),
     .init([.w6, .f4], "takes half of a write for a whole one", .acknowledgesShortWrites),
     .init([.w6, .f4], "begins again behind half of a write", .repeatsShortWritesWhole),

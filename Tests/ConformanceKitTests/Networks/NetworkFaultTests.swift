@@ -27,17 +27,25 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n1, fault: .saysNothingIsThere, check: "network.away-read"),
     .init(rule: .n1, fault: .saysNothingIsThere, check: "network.silent-read-all"),
     .init(rule: .n1, fault: .takesSilenceForSuccess, check: "network.away-batch"),
+    .init(rule: .n1, fault: .callsCancelledWritesUndone, check: "network.cancelled-write"),
     .init(rule: .n2, fault: .repeatsBlindly, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .repeatsRemovalsBlindly, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .callsLostAnswersFailures, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .callsLostAnswersSuccesses, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .givesUpReads, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .neverReadsAgain, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .neverFindsOut, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .neverKnows, check: "network.cut-under-load"),
     .init(rule: .n3, fault: .staysDisconnected, check: "network.server-restarts"),
     .init(rule: .n4, fault: .none, replicatesLate: true, check: "network.failover"),
     .init(rule: .n5, fault: .showsThePassword, check: "network.refused"),
     .init(rule: .n5, fault: .callsARefusalAnError, check: "network.refused"),
     .init(rule: .n6, fault: .connectsForEachCall, check: "network.connections-are-bounded"),
+    .init(
+      rule: .n6, fault: .abandonsCancelledConnections, check: "network.cancelled-calls-leave-no-connections"),
+    .init(rule: .x5, fault: .staysDeaf, check: "network.changes-after-cuts"),
+    .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-cuts"),
+    .init(rule: .x5, fault: .listensAgainSilently, check: "network.changes-after-cuts"),
   ]
 
   /// The checks of networks for an engine with the fault.
@@ -45,7 +53,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     let server = try WireServer(lag: replicatesLate ? 100 : 0)
     let fault = fault
     let suite = ConformanceSuite(
-      "Wire", capabilities: [.networked, .atomicBatches, .persistent],
+      "Wire", capabilities: WireEngine.promises,
       // Only engines with a fault hang.
       stallTimeout: fault == .none ? .seconds(300) : .seconds(8), budget: ConformanceBudget(level),
       server: ConformanceServer(
@@ -80,6 +88,16 @@ struct NetworkFaultTests {
       return
     }
     Issue.record("It passes.")
+  }
+
+  @Test("A write that the server does after its call was cancelled is seen each time")
+  func lateWrites() async throws {
+    let late = NetworkFaultCase(
+      rule: .n1, fault: .callsCancelledWritesUndone, check: "network.cancelled-write")
+    for _ in 0..<5 {
+      let check = try #require(try late.checks().first { $0.id == late.check })
+      #expect(await check.outcome().failure?.rule == .n1)
+    }
   }
 
   @Test(

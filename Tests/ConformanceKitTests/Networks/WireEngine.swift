@@ -9,18 +9,26 @@ final class WireEngine: StorageEngine {
     case none
     case waitsForEver, takesLongerThanItsLimit, takesOneReadForAMessage, ignoresCancellation,
       isCancelledAtItsLimit, saysNothingIsThere, takesSilenceForSuccess
-    case repeatsBlindly, callsLostAnswersFailures, callsLostAnswersSuccesses, givesUpReads,
-      neverReadsAgain, neverKnows
+    case callsCancelledWritesUndone
+    case repeatsBlindly, repeatsRemovalsBlindly, callsLostAnswersFailures, callsLostAnswersSuccesses,
+      givesUpReads, neverReadsAgain, neverKnows, neverFindsOut
     case staysDisconnected
     case showsThePassword, callsARefusalAnError
-    case connectsForEachCall
+    case connectsForEachCall, abandonsCancelledConnections
+    // What its feeds do when their connection is lost
+    case staysDeaf, listensOnce, listensAgainSilently
   }
+
+  static let promises: EngineCapabilities = [.networked, .atomicBatches, .persistent, .changeFeed]
 
   static let timeLimit = Duration.milliseconds(1_500)
   static let maximumConnections = 4
 
   private struct State {
     var idle: [Int32] = []
+    /// Connections that are neither used nor closed any more.
+    var abandoned: [Int32] = []
+    var feeds: [WireFeed] = []
     var hasLost = false
     var isClosed = false
   }
@@ -40,15 +48,19 @@ final class WireEngine: StorageEngine {
     _ = try await read(key: CacheKey(verbatim: "-"))
   }
 
-  deinit { for socket in state.withLock({ $0.idle }) { NetworkSocket.close(socket) } }
+  deinit { endAll() }
 
-  var capabilities: EngineCapabilities { [.networked, .atomicBatches, .persistent] }
+  var capabilities: EngineCapabilities { Self.promises }
 
-  func close() async throws {
-    for socket in state.withLock({ state in
-      defer { state.idle = [] }
-      return state.idle
-    }) { NetworkSocket.close(socket) }
+  func close() async throws { endAll() }
+
+  private func endAll() {
+    let (sockets, feeds) = state.withLock { state in
+      defer { (state.idle, state.abandoned, state.feeds) = ([], [], []) }
+      return (state.idle + state.abandoned, state.feeds)
+    }
+    for socket in sockets { NetworkSocket.close(socket) }
+    for feed in feeds { feed.stop() }
   }
 
   // MARK: Requirements
@@ -94,6 +106,17 @@ final class WireEngine: StorageEngine {
     }
   }
 
+  func changes() async throws -> StorageChanges {
+    let (changes, continuation) = StorageChanges.makeStream()
+    let feed = WireFeed(port: port, place: place, fault: fault, continuation)
+    state.withLock { $0.feeds.append(feed) }
+    continuation.onTermination { [weak feed] in feed?.stop() }
+    try await ThreadResult<Void>.wait { finish in
+      Thread.detachNewThread { feed.run { finish(.success(())) } }
+    }
+    return changes
+  }
+
   private func entry(_ key: CacheKey) async throws -> WireServer.Entry? {
     try key.validate()
     return try await call(.init(kind: .read, key: place + key.value)).entries.first
@@ -122,7 +145,7 @@ final class WireEngine: StorageEngine {
       } onCancel: {
         switch fault {
         case .ignoresCancellation: break
-        case .isCancelledAtItsLimit: shared.cancelLater()
+        case .isCancelledAtItsLimit, .abandonsCancelledConnections: shared.cancelLater()
         default: shared.cancel()
         }
       }
@@ -155,14 +178,17 @@ final class WireEngine: StorageEngine {
   ) throws -> WireServer.Answer {
     var isInDoubt = false
     while true {
-      if shared.isCancelled { throw isInDoubt ? outcomeUnknown : CancellationError() }
+      if shared.isCancelled {
+        let isUnknown = isInDoubt && fault != .callsCancelledWritesUndone
+        throw isUnknown ? outcomeUnknown : CancellationError()
+      }
       guard ContinuousClock.now < deadline else {
         if fault == .saysNothingIsThere, request.kind != .change { return .init() }
         if fault == .takesSilenceForSuccess { return .init() }
         throw isInDoubt ? outcomeUnknown : unavailable
       }
       do {
-        if isInDoubt, fault != .repeatsBlindly {
+        if isInDoubt, !repeatsBlindly(request) {
           var question = request
           question.kind = .settle
           if try exchange(question, until: deadline, shared).hasHappened { return .init() }
@@ -187,10 +213,17 @@ final class WireEngine: StorageEngine {
         case .callsLostAnswersFailures: throw unavailable
         case .callsLostAnswersSuccesses: return .init()
         case .neverKnows: throw StorageError(.io, "The connection has been lost.")
+        case .neverFindsOut: throw outcomeUnknown
         default: isInDoubt = true
         }
       }
     }
+  }
+
+  /// Whether a change is done again without a look at whether it has happened.
+  private func repeatsBlindly(_ request: WireServer.Request) -> Bool {
+    fault == .repeatsBlindly
+      || fault == .repeatsRemovalsBlindly && request.operations.allSatisfy { $0.data == nil }
   }
 
   private enum Lost: Error {
@@ -216,10 +249,17 @@ final class WireEngine: StorageEngine {
     line.append(UInt8(ascii: "\n"))
     let isSent = NetworkSocket.send(ArraySlice(line), to: socket)
     reader.takesOneReadForALine = fault == .takesOneReadForAMessage
-    let received = isSent ? reader.next(until: fault == .waitsForEver ? nil : deadline) : nil
+    let received =
+      fault == .abandonsCancelledConnections
+      ? nextUnlessCancelled(&reader, until: deadline, shared)
+      : isSent ? reader.next(until: fault == .waitsForEver ? nil : deadline) : nil
     shared.use(nil)
     guard let received else {
-      NetworkSocket.close(socket)
+      if fault == .abandonsCancelledConnections, shared.isCancelled {
+        state.withLock { $0.abandoned.append(socket) }
+      } else {
+        NetworkSocket.close(socket)
+      }
       throw Lost.during
     }
     // Those that are left open are never used again.
@@ -230,5 +270,14 @@ final class WireEngine: StorageEngine {
       throw StorageError(fault == .callsARefusalAnError ? .io : .permissionDenied, text)
     }
     return answer
+  }
+  /// The next line, unless the call is cancelled before, which leaves the connection as it is.
+  private func nextUnlessCancelled(
+    _ reader: inout LineReader, until deadline: ContinuousClock.Instant, _ shared: Shared
+  ) -> Data? {
+    while !shared.isCancelled, ContinuousClock.now < deadline, !NetworkSocket.isEndedByPeer(reader.socket) {
+      if let line = reader.next(until: min(deadline, .now + .milliseconds(5))) { return line }
+    }
+    return nil
   }
 }

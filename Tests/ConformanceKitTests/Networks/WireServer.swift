@@ -10,6 +10,8 @@ final class WireServer: Sendable {
       case change, read, readAll
       /// Asks whether a change has happened, and forbids it if not.
       case settle
+      /// Asks to be told of all changes in a place from now on.
+      case listen
     }
 
     var kind: Kind
@@ -39,6 +41,9 @@ final class WireServer: Sendable {
     var entries: [Entry] = []
     var hasHappened = false
     var refusal: String?
+    /// What one who listens is told: the keys that a change has written or removed, or that it may be any.
+    var changed: [String] = []
+    var isEverythingChanged = false
   }
 
   static let password = "open sesame"
@@ -57,6 +62,19 @@ final class WireServer: Sendable {
     var unreplicated: [Request] = []
     var isAlive = false
     var connections: Set<Int32> = []
+    /// The places of which connections want to be told.
+    var listeners: [Int32: String] = [:]
+
+    /// Tells of a change. What is told is too short for a connection to be full.
+    func announce(_ request: Request) {
+      var answer = Answer(changed: request.operations.compactMap(\.key))
+      answer.isEverythingChanged = request.operations.contains { $0.key == nil }
+      guard let data = try? JSONEncoder().encode(answer) else { return }
+      for (listener, place) in listeners where place == request.key {
+        // One that has gone is about to be removed.
+        _ = NetworkSocket.send(ArraySlice(data + Data("\n".utf8)), to: listener)
+      }
+    }
   }
 
   let address: ConformanceServer.Address
@@ -78,7 +96,10 @@ final class WireServer: Sendable {
         state.withLock { _ = $0.connections.insert(client) }
         Thread.detachNewThread { [self] in
           serve(client)
-          state.withLock { _ = $0.connections.remove(client) }
+          state.withLock { state in
+            state.connections.remove(client)
+            state.listeners[client] = nil
+          }
           NetworkSocket.close(client)
         }
       }
@@ -117,7 +138,10 @@ final class WireServer: Sendable {
           state.unreplicated.append(request)
           if state.unreplicated.count > lag { _ = state.replica.answer(state.unreplicated.removeFirst()) }
         }
-        return state.contents.answer(request)
+        if request.kind == .listen { state.listeners[client] = request.key }
+        let answer = state.contents.answer(request)
+        if request.kind == .change, answer.hasHappened { state.announce(request) }
+        return answer
       }
       guard let answer, let data = try? JSONEncoder().encode(answer),
         NetworkSocket.send(ArraySlice(data + Data("\n".utf8)), to: client)
@@ -130,6 +154,7 @@ extension WireServer.Contents {
   fileprivate mutating func answer(_ request: WireServer.Request) -> WireServer.Answer {
     guard request.password == WireServer.password else { return .init(refusal: "That is not the password.") }
     switch request.kind {
+    case .listen: return .init()
     case .read: return .init(entries: [entries[request.key]].compactMap { $0 })
     case .readAll: return .init(entries: entries.values.filter { $0.key.hasPrefix(request.key) })
     case .settle:

@@ -71,6 +71,26 @@ extension SizeFault {
           return $0
         })
     },
+    .init(
+      .w1, "sizes.bytes-of-few-values", "forgets the headers of large values in a log of 4 MiB",
+      at: .standard,
+      shows: "with 2 values of 4194288 bytes"
+    ) {
+      AlteredEngine(base: $0, batch: { $0.withoutWhatHasNoRoom })
+    },
+    .init(
+      .w1, "sizes.bytes-of-few-values", "forgets the headers of large values in a transaction", at: .standard,
+      shows: "with 3 values of 4194288 bytes"
+    ) {
+      AlteredEngine(
+        base: $0,
+        operations: { operations in
+          let writes = operations.compactMap { operation -> (key: CacheKey, data: Data)? in
+            if case .write(let data, let key) = operation { (key, data) } else { nil }
+          }
+          return writes.withoutWhatHasNoRoom.count < writes.count ? operations.dropLast() : operations
+        })
+    },
     .init(.r3, "sizes.bytes-of-a-batch", "returns the entries of one mebibyte", shows: "with 1048577 bytes") {
       AlteredEngine(base: $0, pairs: { $0.within(1 << 20) })
     },
@@ -128,6 +148,14 @@ extension Data {
 }
 
 extension [(key: CacheKey, data: Data)] {
+  /// What there is room for in a log of 4 MiB that values beyond 1.25 MiB have for themselves: a batch that fills it but for the
+  /// headers loses its last entry.
+  fileprivate var withoutWhatHasNoRoom: Self {
+    let sizes = map(\.data.count).filter { $0 > 5 << 18 }
+    let (values, log) = (sizes.reduce(0, +), 4 << 20)
+    return values <= log && values + 16 * sizes.count > log ? dropLast() : self
+  }
+
   /// The first entries whose values have together no more bytes than this.
   fileprivate func within(_ bytes: Int) -> Self {
     var sum = 0

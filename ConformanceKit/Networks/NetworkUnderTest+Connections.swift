@@ -1,0 +1,52 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What else an engine does with its connections: it hears of changes, and gives up calls.
+
+extension NetworkUnderTest {
+  /// Cuts all connections of the engine and has somebody else write before it can have another one; then once more, when it has.
+  func checkChanges() async throws {
+    let passage = try NetworkProxy(to: server.address)
+    defer { passage.close() }
+    let direct = try await context.open(through: passage.port, to: server)
+    defer { direct.release() }
+    let subscriber = try await untilAvailable { try await ChangeSubscriber(to: $0, context) }
+    for round in 0..<3 {
+      context.noteProgress()
+      let (missed, later) = (key("\(round) while it was cut"), key("\(round) afterwards"))
+      proxy.set(.away)
+      try await direct.write(data("v"), key: missed)
+      proxy.set(.open)
+      try await subscriber.expectCovered([missed], "a write by another engine while the connection was cut")
+      try await direct.write(data("v"), key: later)
+      try await subscriber.expectCovered(
+        [later], "a write by another engine after an element had come since the connection was cut")
+    }
+  }
+
+  /// Cancels calls that wait for a silent server, one after the other, more of them than there may be connections.
+  func checkConnectionsOfCancelledCalls() async throws {
+    // For each connection there may be another one on which the server is asked to give up.
+    let limit = 2 * server.maximumConnections
+    for _ in 0..<(limit + 3) {
+      context.noteProgress()
+      try await untilAvailable { _ = try await $0.read(key: key("k")) }
+      proxy.set(.silent)
+      let task = Task { [engine] in _ = try await engine.read(key: key("k")) }
+      await untilSomethingIsHeldBack()
+      task.cancel()
+      // What it throws is for rule N1 to say.
+      _ = await task.result
+      proxy.set(.open)
+      let most = proxy.mostConnections
+      try expect(
+        most <= limit,
+        "there were \(most) connections at a time after calls had been cancelled one by one, of "
+          + "\(server.maximumConnections) and as many that ask the server to give up")
+    }
+  }
+}

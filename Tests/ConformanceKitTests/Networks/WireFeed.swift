@@ -1,0 +1,94 @@
+import Foundation
+import StockroomCore
+
+@testable import ConformanceKit
+
+/// What a subscriber of a ``WireEngine`` hears: a connection on which the server tells of changes, another one when it is lost,
+/// and what an engine may do wrong then.
+final class WireFeed: Sendable {
+  private struct State {
+    var socket: Int32?
+    var isStopped = false
+  }
+
+  private let port: UInt16
+  private let place: String
+  private let fault: WireEngine.Fault
+  private let continuation: StorageChanges.Continuation
+  private let state = MutexProtected(State())
+
+  init(port: UInt16, place: String, fault: WireEngine.Fault, _ continuation: StorageChanges.Continuation) {
+    (self.port, self.place, self.fault, self.continuation) = (port, place, fault, continuation)
+  }
+
+  /// Ends the stream, and the thread.
+  func stop() {
+    // Behind the lock, as the number of a socket that is closed may be another's by then.
+    state.withLock { state in
+      state.isStopped = true
+      if let socket = state.socket { NetworkSocket.shutDown(socket) }
+    }
+    continuation.finish()
+  }
+
+  private var isStopped: Bool { state.withLock { $0.isStopped } }
+
+  /// Listens until it is stopped. On a thread of its own.
+  ///
+  /// - Parameter begun: Called once: when the server tells of whatever comes, or nothing will come.
+  func run(_ begun: () -> Void) {
+    var hasBegun = false
+    while !isStopped, !(hasBegun && fault == .staysDeaf) {
+      guard var reader = connect() else {
+        usleep(1_000)
+        continue
+      }
+      if ask(hasBegun && fault == .listensOnce ? .read : .listen, &reader) {
+        // What was told while there was no connection is lost.
+        if hasBegun, fault != .listensAgainSilently { continuation.send(.everything) }
+        if !hasBegun { begun() }
+        hasBegun = true
+        while let line = reader.next(until: nil) { pass(line) }
+      }
+      state.withLock { $0.socket = nil }
+      NetworkSocket.close(reader.socket)
+      usleep(1_000)
+    }
+    if !hasBegun { begun() }
+  }
+
+  private func connect() -> LineReader? {
+    guard let socket = try? NetworkSocket.connect(to: .loopback(port: port)) else { return nil }
+    let isWanted = state.withLock { state in
+      if !state.isStopped { state.socket = socket }
+      return !state.isStopped
+    }
+    if isWanted { return LineReader(socket: socket) }
+    NetworkSocket.close(socket)
+    return nil
+  }
+
+  /// Asks to be told of changes, or for nothing of the kind. Returns whether the server has answered.
+  private func ask(_ kind: WireServer.Request.Kind, _ reader: inout LineReader) -> Bool {
+    guard var line = try? JSONEncoder().encode(WireServer.Request(kind: kind, key: place)) else {
+      return false
+    }
+    line.append(UInt8(ascii: "\n"))
+    guard NetworkSocket.send(ArraySlice(line), to: reader.socket), let answer = reader.next(until: nil) else {
+      return false
+    }
+    // The first change may come before the answer.
+    pass(answer)
+    return true
+  }
+
+  private func pass(_ line: Data) {
+    guard let answer = try? JSONDecoder().decode(WireServer.Answer.self, from: line) else { return }
+    let keys = answer.changed.map { CacheKey(verbatim: String($0.dropFirst(place.count))) }
+    if answer.isEverythingChanged {
+      continuation.send(.everything)
+    } else if !keys.isEmpty {
+      continuation.send(.keys(Set(keys)))
+    }
+  }
+}
