@@ -1,3 +1,8 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 import StockroomCore
 
 // A clock that is set back, and one that jumps: rules W1, W2 and R6.

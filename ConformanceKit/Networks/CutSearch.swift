@@ -25,13 +25,13 @@ struct CutSearch: Sendable {
     defer { passage.close() }
     let direct = try await context.open(through: passage.port, to: server)
     defer { direct.release() }
-    let lengths = try await measure(proxy, direct)
+    let (lengths, lostAnswers) = try await measure(proxy, direct)
     let cuts = NetworkProxy.Direction.allCases.flatMap { direction in
       (0...lengths[direction, default: 0]).map { NetworkProxy.Cut(direction: direction, bytes: $0) }
     }
-    // A part of them, spread over all, unless there is time for all.
+    // The answer of each step, and a part of the others, spread over all, unless there is time for all.
     var random = SeededRandom(seed: context.budget.seed)
-    let order = context.budget.level == .exhaustive ? cuts : cuts.shuffled(using: &random)
+    let order = context.budget.level == .exhaustive ? cuts : lostAnswers + cuts.shuffled(using: &random)
     var outcomes = CutOutcomes()
     for number in context.rounds(quick: 24, standard: 400, exhaustive: order.count, of: "cuts") {
       guard number < order.count else { break }
@@ -41,16 +41,26 @@ struct CutSearch: Sendable {
     try outcomes.check()
   }
 
-  /// How many bytes the whole scenario takes each way.
+  /// How many bytes the whole scenario takes each way, and the cuts after the first byte of the answer to each step.
   private func measure(
     _ proxy: NetworkProxy, _ direct: EngineUnderTest
-  ) async throws -> [NetworkProxy.Direction: Int] {
+  ) async throws -> (lengths: [NetworkProxy.Direction: Int], lostAnswers: [NetworkProxy.Cut]) {
     _ = proxy.takeCounts()
     let engine = try await context.open(through: proxy.port, to: server)
-    for step in scenario.steps { _ = try await step.perform(on: engine) }
+    var lengths = proxy.takeCounts()
+    var lostAnswers: [NetworkProxy.Cut] = []
+    for step in scenario.steps {
+      let before = lengths[.toEngine, default: 0]
+      _ = try await step.perform(on: engine)
+      lengths.merge(proxy.takeCounts(), uniquingKeysWith: +)
+      if lengths[.toEngine, default: 0] > before {
+        lostAnswers.append(NetworkProxy.Cut(direction: .toEngine, bytes: before + 1))
+      }
+    }
     try await context.close(engine)
     try await direct.removeAllData()
-    return proxy.takeCounts()
+    lengths.merge(proxy.takeCounts(), uniquingKeysWith: +)
+    return (lengths, lostAnswers)
   }
 
   private func check(
