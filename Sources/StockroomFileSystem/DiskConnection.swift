@@ -122,13 +122,19 @@ final class DiskConnection: Sendable {
     try state.lock(timeout: lockTimeout)
     defer { state.unlock() }
     if try state.validate() == nil {
-      try journal.prepare()
       // Not zero if another program removed the file, or put entries into a directory of their own.
       var last: UInt64 = 0
+      var isEmpty = true
       try entries.forEachKey { bytes in
+        isEmpty = false
         guard let key = CacheKey(utf8: bytes) else { return }
         last = max(last, try metadata(of: FileName(key))?.header.sequence ?? 0)
       }
+      // Before a new file is whole, nothing else is done in the place.
+      guard try state.file.status().size % SharedState.size == 0 || isEmpty && journal.read() == nil else {
+        throw StorageError.corruptedState(state.file.path, "it has been truncated")
+      }
+      try journal.prepare()
       try state.create(SharedState.Contents(lastSequence: last, reservedSequence: last))
       try journal.file.synchronize()
       try state.file.synchronize()

@@ -275,7 +275,7 @@ extension DiskConnection {
 
   fileprivate func verify(_ cancellation: Cancellation) throws {
     guard try state.validate() != nil else {
-      throw StorageError.corruptedState(state.file.path, "it is empty")
+      throw StorageError.corruptedState(state.file.path, "it is empty, or has been truncated")
     }
     try entries.forEachKey({ _ in try cancellation.check() }, other: { throw StorageError.notAFile($0) })
     try allKeys(cancellation).forEach(unless: cancellation) { key in

@@ -36,12 +36,14 @@ struct SharedState: Sendable {
 
   // MARK: Numbers
 
-  /// Checks the signature and the version of the format. Nil: the file is new, and nothing has been written to it.
+  /// Checks the signature and the version of the format. Nil: the file is new, and has not been written to its end.
   func validate() throws -> Contents? {
     try withUnsafeTemporaryAllocation(byteCount: Self.size, alignment: 8) { bytes in
       let count = try file.read(into: bytes)
       // All zeros is what a crash of the machine in the middle of the first open can leave.
       if bytes[..<count].allSatisfy({ $0 == 0 }), count == 0 || count == Self.size { return nil }
+      // What is left of a first open in which writing failed, and cutting off what had been written failed too.
+      if count < Self.size, Self.encoded(Contents()).starts(with: bytes[..<count]) { return nil }
       guard count == Self.size else { throw StorageError.corruptedState(file.path, "it has been truncated") }
       guard bytes.prefix(Self.signature.count).elementsEqual(Self.signature) else {
         throw StorageError.corruptedState(file.path, "it does not begin as such a file does")
@@ -88,14 +90,17 @@ struct SharedState: Sendable {
 
   /// Writes the whole file.
   func create(_ contents: Contents) throws {
-    try withUnsafeTemporaryAllocation(byteCount: Self.size, alignment: 8) { bytes in
-      bytes.initializeMemory(as: UInt8.self, repeating: 0)
-      bytes.copyBytes(from: Self.signature)
-      bytes.storeBytes(
-        of: Self.formatVersion.littleEndian, toByteOffset: Self.signature.count, as: UInt64.self)
-      Self.store(contents, in: UnsafeMutableRawBufferPointer(rebasing: bytes[Self.contentsOffset...]))
-      try file.write(UnsafeRawBufferPointer(bytes))
+    try Self.encoded(contents).withUnsafeBytes { try file.write($0) }
+  }
+
+  private static func encoded(_ contents: Contents) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: size)
+    bytes.withUnsafeMutableBytes { bytes in
+      bytes.copyBytes(from: signature)
+      bytes.storeBytes(of: formatVersion.littleEndian, toByteOffset: signature.count, as: UInt64.self)
+      store(contents, in: UnsafeMutableRawBufferPointer(rebasing: bytes[contentsOffset...]))
     }
+    return bytes
   }
 
   private func contents(_ bytes: UnsafeMutableRawBufferPointer) throws -> Contents {

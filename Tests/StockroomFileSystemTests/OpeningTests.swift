@@ -34,6 +34,25 @@ struct OpeningTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: outside.url.path) == [])
   }
 
+  @Test("A first opening that could write only a part of the state is done again, unless there are entries")
+  func partOfState() async throws {
+    try await place.open().close()
+    let file = place.file(".stockroom/state")
+    let whole = try Data(contentsOf: file)
+    for count in [1, 16, 20, 32, 63] {
+      try whole.prefix(count).write(to: file)
+      let engine = try place.open()
+      #expect(try await engine.keyCount() == 0)
+      try await engine.verify()
+      try await engine.close()
+      #expect(try Data(contentsOf: file) == whole)
+    }
+    try whole.prefix(32).write(to: file)
+    try data("x").write(to: place.file("a.entry"))
+    await expectError(.corrupted, naming: "state") { try place.open() }
+    #expect(try Data(contentsOf: file) == whole.prefix(32))
+  }
+
   @Test("A newer format and a corrupted state are refused and left alone")
   func state() async throws {
     let engine = try place.open()
