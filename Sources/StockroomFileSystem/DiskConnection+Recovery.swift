@@ -33,8 +33,9 @@ extension DiskConnection {
 
   /// Does all of the transaction or none. If it throws, none of it has been done.
   ///
-  /// If it throws and cannot undo what has been done either, the transaction stays in the journal, and readers stay locked
-  /// out until an engine has succeeded in undoing it.
+  /// If what has been done cannot be undone either, the transaction stays in the journal, and readers stay locked out until an engine
+  /// has undone it. If not even that can be written down, it returns, and nothing more is done: the transaction, which is on the disk
+  /// with all that it needs, is completed when the place is opened again.
   ///
   /// - Parameter isReplay: Whether some of it may have been done already, and written over by others since.
   func complete(_ transaction: Transaction, isReplay: Bool) throws {
@@ -55,7 +56,13 @@ extension DiskConnection {
       guard try isReplay ? isReversible(transaction) : (try? isReversible(transaction)) ?? true else {
         throw error
       }
-      try journal.abort()
+      do {
+        try journal.abort()
+      } catch let failure {
+        // What still stands in the journal the next engine will complete.
+        guard !isReplay, let found = try journal.read(), !found.isAborted else { throw failure }
+        return giveUp()
+      }
       try rollBack(transaction)
       throw error
     }

@@ -44,22 +44,22 @@ final class DiskConnection: Sendable {
   let feed: ChangeFeed
 
   private let hidden: FileDescriptor
-  private let lockTimeout: Duration
+  let lockTimeout: Duration
   private let rootAnchor: Anchor
-  private let stateAnchor: Anchor
+  let stateAnchor: Anchor
   /// What a batch relies on besides.
   private let batchAnchors: [Anchor]
   /// Whether this engine has had the lock once, and so knows that no batch of a crashed machine is pending.
-  private let isRecovered = Atomic(false)
+  let isRecovered = Atomic(false)
   /// Whether this engine has removed what a process that died may have left behind. Only for the holder of the lock.
   private let isTidy = Atomic(false)
   /// Whether this engine has moved the clock beyond what an engine before a crash may have given out.
   let hasMovedClock = Atomic(false)
   /// Whether a sync has failed of what can be seen already. Nobody can say what is on the disk, so this engine answers
   /// nothing any more; one that is opened after it takes what is there.
-  private let hasFailed = Atomic(false)
+  let hasFailed = Atomic(false)
   /// The version of batches that was read last, or 1.
-  private let lastBatchVersion = Atomic<UInt64>(1)
+  let lastBatchVersion = Atomic<UInt64>(1)
 
   /// Opens the directory, which must exist.
   init(
@@ -169,7 +169,7 @@ final class DiskConnection: Sendable {
     try recover()
   }
 
-  private func recover() throws {
+  func recover() throws {
     if access == .readOnly { return try expectRecovered() }
     try completePending()
     if !isTidy.load(ordering: .relaxed) {
@@ -203,99 +203,14 @@ extension DiskConnection {
     try stateAnchor.check()
   }
 
+  /// As ``checkPlace()``, when something has been done that is not taken back.
+  func checkPlaceAfterwards() throws {
+    try rootAnchor.checkAfterwards()
+    try stateAnchor.checkAfterwards()
+  }
+
   /// Throws unless another process that completes a batch, should this one die, finds what it needs.
   func checkPlaceOfBatches() throws {
     for anchor in batchAnchors { try anchor.check() }
-  }
-}
-
-// MARK: - Locking and optimistic reads
-
-extension DiskConnection {
-  /// Does the work, after whose failure this engine does nothing more. Reads without the lock are no more possible then.
-  func expectingSuccess(_ work: () throws -> Void) throws {
-    do {
-      try work()
-    } catch {
-      hasFailed.store(true, ordering: .releasing)
-      isRecovered.store(false, ordering: .releasing)
-      throw error
-    }
-  }
-
-  /// Does the work while no other engine writes, here or in another process, and after completing the batch of
-  /// one that died. Waits for the lock, so only for the engine's own thread.
-  ///
-  /// - Throws: `StorageError` with code `locked` if another process keeps the lock for too long, `io` if the path leads
-  ///   to another place by now or does so when the work is done.
-  func withLock<Result>(_ work: () throws -> Result) throws -> Result {
-    if hasFailed.load(ordering: .acquiring) {
-      throw StorageError(
-        .io, "A change in \(entries.root.path) could not be brought to the disk; it must be opened again.")
-    }
-    try state.lock(timeout: lockTimeout)
-    defer { state.unlock() }
-    try checkPlace()
-    try recover()
-    let result = try work()
-    try stateAnchor.check()
-    return result
-  }
-
-  /// What must not change during a read for it to be right.
-  enum View: Sendable {
-    /// Whole batches.
-    case batches
-    /// Every single write: for listings, in which a file that is replaced meanwhile may be missing.
-    case everything
-  }
-
-  /// A writer changed what an optimistic read depends on. Never leaves the engine.
-  ///
-  /// The versions in ``SharedState`` are a seqlock: odd while a writer is at work, and another number afterwards.
-  struct SeqlockConflict: Error {}
-
-  /// Does the work, which must be quick, without the lock: without asking for the version first if it has not changed
-  /// since another read. Never shows half a batch.
-  ///
-  /// - Throws: ``SeqlockConflict`` if a batch was being written.
-  func optimisticRead<Result>(quickly work: () throws -> Result) throws -> Result {
-    let known = lastBatchVersion.load(ordering: .acquiring)
-    if known & 1 == 0, isRecovered.load(ordering: .acquiring) {
-      let result = Swift.Result { try work() }
-      if try state.batchVersion() == known {
-        try stateAnchor.check()
-        return try result.get()
-      }
-    }
-    return try optimisticRead(.batches) { version in
-      let result = try work()
-      lastBatchVersion.store(version, ordering: .releasing)
-      return result
-    }
-  }
-
-  /// Does the work without the lock.
-  ///
-  /// - Parameter work: Gets the version that everything it reads is of.
-  /// - Throws: ``SeqlockConflict`` if something it depends on was being written. Never while the caller has the lock.
-  func optimisticRead<Result>(_ view: View, _ work: (_ version: UInt64) throws -> Result) throws -> Result {
-    guard isRecovered.load(ordering: .acquiring) else { throw SeqlockConflict() }
-    let before = try version(view)
-    guard before & 1 == 0 else { throw SeqlockConflict() }
-    let result = Swift.Result { try work(before) }
-    guard try version(view) == before else { throw SeqlockConflict() }
-    // Nothing is in a directory that has been removed. That must not pass for being absent (rule R4).
-    try stateAnchor.check()
-    return try result.get()
-  }
-
-  private func version(_ view: View) throws -> UInt64 {
-    switch view {
-    case .batches: return try state.batchVersion()
-    case .everything:
-      let contents = try state.read()
-      return contents.isStable ? contents.version : 1
-    }
   }
 }

@@ -1,0 +1,98 @@
+import StockroomCore
+import Synchronization
+
+// Locking and optimistic reads.
+
+extension DiskConnection {
+  /// Does the work, after whose failure this engine does nothing more.
+  func expectingSuccess(_ work: () throws -> Void) throws {
+    do {
+      try work()
+    } catch {
+      giveUp()
+      throw error
+    }
+  }
+
+  /// Lets this engine do nothing more. Reads without the lock are no more possible then.
+  func giveUp() {
+    hasFailed.store(true, ordering: .releasing)
+    isRecovered.store(false, ordering: .releasing)
+  }
+
+  /// Does the work while no other engine writes, here or in another process, and after completing the batch of
+  /// one that died. Waits for the lock, so only for the engine's own thread.
+  ///
+  /// - Throws: `StorageError` with code `locked` if another process keeps the lock for too long, `io` if the path leads
+  ///   to another place by now or does so when the work is done.
+  func withLock<Result>(isWriting: Bool = false, _ work: () throws -> Result) throws -> Result {
+    if hasFailed.load(ordering: .acquiring) {
+      throw StorageError(
+        .io, "A change in \(entries.root.path) could not be brought to the disk; it must be opened again.")
+    }
+    try state.lock(timeout: lockTimeout)
+    defer { state.unlock() }
+    try checkPlace()
+    try recover()
+    let result = try work()
+    try isWriting ? stateAnchor.checkAfterwards() : stateAnchor.check()
+    return result
+  }
+
+  /// What must not change during a read for it to be right.
+  enum View: Sendable {
+    /// Whole batches.
+    case batches
+    /// Every single write: for listings, in which a file that is replaced meanwhile may be missing.
+    case everything
+  }
+
+  /// A writer changed what an optimistic read depends on. Never leaves the engine.
+  ///
+  /// The versions in ``SharedState`` are a seqlock: odd while a writer is at work, and another number afterwards.
+  struct SeqlockConflict: Error {}
+
+  /// Does the work, which must be quick, without the lock: without asking for the version first if it has not changed
+  /// since another read. Never shows half a batch.
+  ///
+  /// - Throws: ``SeqlockConflict`` if a batch was being written.
+  func optimisticRead<Result>(quickly work: () throws -> Result) throws -> Result {
+    let known = lastBatchVersion.load(ordering: .acquiring)
+    if known & 1 == 0, isRecovered.load(ordering: .acquiring) {
+      let result = Swift.Result { try work() }
+      if try state.batchVersion() == known {
+        try stateAnchor.check()
+        return try result.get()
+      }
+    }
+    return try optimisticRead(.batches) { version in
+      let result = try work()
+      lastBatchVersion.store(version, ordering: .releasing)
+      return result
+    }
+  }
+
+  /// Does the work without the lock.
+  ///
+  /// - Parameter work: Gets the version that everything it reads is of.
+  /// - Throws: ``SeqlockConflict`` if something it depends on was being written. Never while the caller has the lock.
+  func optimisticRead<Result>(_ view: View, _ work: (_ version: UInt64) throws -> Result) throws -> Result {
+    guard isRecovered.load(ordering: .acquiring) else { throw SeqlockConflict() }
+    let before = try version(view)
+    guard before & 1 == 0 else { throw SeqlockConflict() }
+    let result = Swift.Result { try work(before) }
+    guard try version(view) == before else { throw SeqlockConflict() }
+    // Nothing is in a directory that has been removed. That must not pass for being absent (rule R4).
+    try stateAnchor.check()
+    return try result.get()
+  }
+
+  private func version(_ view: View) throws -> UInt64 {
+    switch view {
+    case .batches: return try state.batchVersion()
+    case .everything:
+      let contents = try state.read()
+      return contents.isStable ? contents.version : 1
+    }
+  }
+}
