@@ -3,7 +3,7 @@ import StockroomCore
 /// A subscriber of an engine that knows what it should receive.
 struct ChangeSubscriber: Sendable {
   private let changes: StorageChanges
-  /// How long an element is waited for. As a rule it is not a thousandth of that.
+  /// How long the next element is waited for that covers anything. As a rule it is not a thousandth of that.
   private let patience: Duration
 
   /// Subscribes.
@@ -34,17 +34,21 @@ struct ChangeSubscriber: Sendable {
   ) async throws {
     if keys.isEmpty { return }
     let missing = MutexProtected(Set(keys))
-    let outcome = await withStallTimeout(patience) { () -> Result<Bool, any Error> in
+    // The changes may still be under way, on a busy machine for a long time.
+    let progress = CheckProgress()
+    let outcome = await withStallTimeout(patience, since: progress) { () -> Result<Bool, any Error> in
       do {
         var iterator = changes.makeAsyncIterator()
         while let change = await iterator.next() {
           try await note(change)
           if case .keys(let found) = change {
-            let isOver = missing.withLock { missing in
+            let (covered, isOver) = missing.withLock { missing in
+              let before = missing.count
               missing.subtract(found)
-              return missing.isEmpty
+              return (before - missing.count, missing.isEmpty)
             }
             if isOver { return .success(true) }
+            if covered > 0 { progress.note() }
           } else {
             return .success(true)
           }
@@ -60,7 +64,8 @@ struct ChangeSubscriber: Sendable {
     case .failure:
       let left = missing.withLock { Array($0).inByteOrder() }
       throw Violation(
-        "\(patience) after \(what) no element had covered \(left.count) of the keys: \(describe(left))")
+        "for \(patience) no element had covered any more of \(what), and \(left.count) keys were left: \(describe(left))"
+      )
     }
   }
 
