@@ -107,8 +107,13 @@ package struct AfterCommitError: Error {
 
   /// Does `work` after a commit.
   ///
-  /// - Throws: ``AfterCommitError`` with what `work` throws.
+  /// - Throws: ``AfterCommitError`` with what `work` throws the second time too.
   package static func marking(_ work: () throws -> Void) throws {
-    do { try work() } catch { throw AfterCommitError(error) }
+    do {
+      try work()
+    } catch {
+      // A look that failed for another reason says nothing of the place, and what has been done is not to throw for it.
+      do { try work() } catch { throw AfterCommitError(error) }
+    }
   }
 }
