@@ -107,13 +107,10 @@ struct OpeningRace: Sendable {
     try await translatingWorkerErrors {
       try await worker.perform(CallEngine(.open, at: place))
       try await write(key, in: worker)
-      let work = try worker.start(
-        CallEngine(.work(SharedWork(batchCount: 100_000), share: "killed"), at: place))
-      _ = try await work.next()
-      // A part of the experiment, whose results do not depend on it.
-      try await Task.sleep(for: .milliseconds(3))
+      let work = CallEngine(.work(SharedWork(batchCount: 100_000), share: "killed"), at: place)
+      var processKiller = ProcessKiller(seed: context.budget.seed)
+      _ = try await processKiller.kill(worker, at: .working(limit: 1), of: work)
     }
-    worker.kill()
     await worker.waitUntilEnd()
     return true
   }

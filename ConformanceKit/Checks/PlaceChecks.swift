@@ -158,20 +158,19 @@ private struct EarlierEngine {
   func use(_ there: inout [CacheKey: Data], _ new: [CacheKey]) async throws {
     if isClosed { return }
     try await read(there)
-    if try await isDone("write(_:key:)", { try await $0.write(data("v"), key: new[0]) }) {
+    if try await isDone({ try await $0.write(data("v"), key: new[0]) }) {
       there[new[0]] = data("v")
     }
-    if try await isDone("apply(_:)", { try await $0.apply([.write(data("w"), key: new[1])]) }) {
+    if try await isDone({ try await $0.apply([.write(data("w"), key: new[1])]) }) {
       there[new[1]] = data("w")
     }
-    if try await isDone("write(_:) of many", { try await $0.write([(key: new[2], data: data("x"))]) }) {
+    if try await isDone({ try await $0.write([(key: new[2], data: data("x"))]) }) {
       there[new[2]] = data("x")
     }
     let isTransactional = engine.capabilities.contains(.transactions)
     if isTransactional,
-      try await isDone(
-        "withTransaction(_:)",
-        { engine in try await engine.withTransaction { try $0.write(data("y"), key: new[3]) } })
+      try await isDone({ engine in try await engine.withTransaction { try $0.write(data("y"), key: new[3]) } }
+      )
     {
       there[new[3]] = data("y")
     }
@@ -181,26 +180,26 @@ private struct EarlierEngine {
   /// Removes the first key on its own, and the second with the method for many.
   func remove(_ keys: [CacheKey], _ there: inout [CacheKey: Data]) async throws {
     if isClosed { return }
-    if try await isDone("remove(key:)", { try await $0.remove(key: keys[0]) }) { there[keys[0]] = nil }
-    if try await isDone("remove(keys:)", { try await $0.remove(keys: [keys[1]]) }) { there[keys[1]] = nil }
+    if try await isDone({ try await $0.remove(key: keys[0]) }) { there[keys[0]] = nil }
+    if try await isDone({ try await $0.remove(keys: [keys[1]]) }) { there[keys[1]] = nil }
   }
 
   func removeAll(_ there: inout [CacheKey: Data]) async throws {
     if isClosed { return }
-    if try await isDone("removeAllData()", { try await $0.removeAllData() }) { there = [:] }
+    if try await isDone({ try await $0.removeAllData() }) { there = [:] }
   }
 
   mutating func close(_ context: CheckContext) async throws {
     if isClosed { return }
     isClosed = true
-    _ = try await isDone("close()") { try await $0.close() }
+    _ = try await isDone { try await $0.close() }
     engine.release()
   }
 
   /// Fails if a read gives what is not there.
   private func read(_ there: [CacheKey: Data]) async throws {
     for key in old.prefix(2) + there.keys.sorted() {
-      _ = try await isDone("read(key:)") {
+      _ = try await isDone {
         try expect(try await $0.read(key: key), is: there[key], "\(when), read(key:) of \(key)")
       }
     }
@@ -211,33 +210,33 @@ private struct EarlierEngine {
     }
     try await readSingly(there)
     let asked = Array(old.prefix(2)) + there.keys.sorted()
-    _ = try await isDone("readDataAndKeys(keys:)") {
+    _ = try await isDone {
       try expectThere(try await $0.readDataAndKeys(keys: asked), "readDataAndKeys(keys:)")
     }
-    _ = try await isDone("keysExist(_:)") {
+    _ = try await isDone {
       try expect(
         try await $0.keysExist(asked).sorted(), is: there.keys.sorted(), "\(when), keysExist(_:), sorted,")
     }
-    _ = try await isDone("readAllEntries()") {
+    _ = try await isDone {
       try expectThere(try await $0.readAllEntries().map { ($0.key, $0.data) }, "readAllEntries()")
     }
-    _ = try await isDone("readAllData()") {
+    _ = try await isDone {
       try expect(try await $0.readAllData().count, is: there.count, "\(when), the number of readAllData()")
     }
     if engine.capabilities.contains(.transactions) {
-      _ = try await isDone("withTransaction(_:)") { engine in
+      _ = try await isDone { engine in
         let keys = try await engine.withTransaction { try $0.allKeys() }
         try expect(keys.sorted(), is: there.keys.sorted(), "\(when), allKeys() of a transaction, sorted,")
       }
     }
-    _ = try await isDone("readAllDataAndKeys()") {
+    _ = try await isDone {
       try expectThere(try await $0.readAllDataAndKeys(), "readAllDataAndKeys()")
     }
-    _ = try await isDone("scan(.all)") { try expectThere(try await $0.scan(.all, limit: nil), "scan(.all)") }
-    _ = try await isDone("allKeys()") {
+    _ = try await isDone { try expectThere(try await $0.scan(.all, limit: nil), "scan(.all)") }
+    _ = try await isDone {
       try expect(try await $0.allKeys().sorted(), is: there.keys.sorted(), "\(when), allKeys(), sorted,")
     }
-    _ = try await isDone("keyCount()") {
+    _ = try await isDone {
       try expect(try await $0.keyCount(), is: there.count, "\(when), keyCount()")
     }
   }
@@ -246,14 +245,14 @@ private struct EarlierEngine {
   private func readSingly(_ there: [CacheKey: Data]) async throws {
     for key in old.prefix(2) + there.keys.sorted() {
       let isThere = there[key] != nil
-      _ = try await isDone("keyExists(_:)") {
+      _ = try await isDone {
         try expect(try await $0.keyExists(key), is: isThere, "\(when), keyExists(_:) of \(key)")
       }
-      _ = try await isDone("createdAt(key:)") {
+      _ = try await isDone {
         let date = try await $0.createdAt(key: key)
         try expect(date != nil, is: isThere, "\(when), whether there was a createdAt of \(key)")
       }
-      _ = try await isDone("updatedAt(key:)") {
+      _ = try await isDone {
         let date = try await $0.updatedAt(key: key)
         try expect(date != nil, is: isThere, "\(when), whether there was an updatedAt of \(key)")
       }
@@ -262,16 +261,22 @@ private struct EarlierEngine {
 
   private var when: String { "after its place had been \(change.rawValue)" }
 
-  /// Whether the call returned. Fails if it threw anything but io.
-  private func isDone(_ call: String, _ body: (EngineUnderTest) async throws -> Void) async throws -> Bool {
-    do {
-      try await body(engine)
-      return true
-    } catch let failure as CallFailure {
-      guard (failure.error as? StorageError)?.code == .io else {
-        throw Violation("\(when), \(failure), which is not StorageError with code io")
-      }
-      return false
+  private func isDone(_ body: (EngineUnderTest) async throws -> Void) async throws -> Bool {
+    try await returnsOrThrowsIO(engine, when, body)
+  }
+}
+
+/// Whether the call returned. Fails if it threw anything but io.
+func returnsOrThrowsIO(
+  _ engine: EngineUnderTest, _ when: String, _ body: (EngineUnderTest) async throws -> Void
+) async throws -> Bool {
+  do {
+    try await body(engine)
+    return true
+  } catch let failure as CallFailure {
+    guard (failure.error as? StorageError)?.code == .io else {
+      throw Violation("\(when), \(failure), which is not StorageError with code io")
     }
+    return false
   }
 }

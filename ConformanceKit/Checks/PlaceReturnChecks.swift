@@ -124,16 +124,7 @@ private struct ReplacedEngine {
     }
   }
 
-  /// Whether the call returned. Fails if it threw anything but io.
   func isDone(_ when: String, _ body: (EngineUnderTest) async throws -> Void) async throws -> Bool {
-    do {
-      try await body(engine)
-      return true
-    } catch let failure as CallFailure {
-      guard (failure.error as? StorageError)?.code == .io else {
-        throw Violation("\(when), \(failure), which is not StorageError with code io")
-      }
-      return false
-    }
+    try await returnsOrThrowsIO(engine, when, body)
   }
 }

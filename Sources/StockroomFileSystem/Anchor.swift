@@ -14,17 +14,8 @@ struct Anchor: Sendable {
   }
 
   /// - Throws: `StorageError` with code `io` if the path leads elsewhere or to nothing. Costs one system call.
-  func check() throws { try verify(FileIdentity(path: path)) }
-
-  /// As ``check()``, when something has been done that is not taken back: a look that fails says nothing of where the path leads.
-  func checkAfterwards() throws {
-    let now: FileIdentity?
-    do { now = try FileIdentity(path: path) } catch { return }
-    try verify(now)
-  }
-
-  private func verify(_ now: FileIdentity?) throws {
-    guard let now else {
+  func check() throws {
+    guard let now = try FileIdentity(path: path) else {
       throw StorageError(
         .io, "\(path) has been moved or removed while the engine was open on it. Open it again.")
     }

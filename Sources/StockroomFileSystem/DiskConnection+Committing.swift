@@ -27,7 +27,7 @@ extension DiskConnection {
 
   /// - Parameter isCommitted: Becomes true once all of the changes have been made.
   private func commit(_ pending: [DiskRequest], noting isCommitted: inout Bool) throws {
-    try withLock(isWriting: true) {
+    try withLock {
       let operations = pending.map(\.request).operations(reading: DiskEntryReader(connection: self), nil)
       if operations.allSatisfy(\.isEmpty) { return }
       guard access == .readWrite else {
@@ -206,7 +206,7 @@ private struct Commit {
     }
     // What no opening will find is not acknowledged (rule C6), and what has been done is not tried again. Those of the group that
     // have failed get this error, too.
-    try AfterCommitError.marking { try connection.checkPlaceAfterwards() }
+    try AfterCommitError.marking { try connection.checkPlace() }
     for step in done {
       for request in step.change.requests { request.isDone.store(true, ordering: .relaxed) }
     }

@@ -25,7 +25,7 @@ extension DiskConnection {
   ///
   /// - Throws: `StorageError` with code `locked` if another process keeps the lock for too long, `io` if the path leads
   ///   to another place by now or does so when the work is done.
-  func withLock<Result>(isWriting: Bool = false, _ work: () throws -> Result) throws -> Result {
+  func withLock<Result>(_ work: () throws -> Result) throws -> Result {
     if hasFailed.load(ordering: .acquiring) {
       throw StorageError(
         .io, "A change in \(entries.root.path) could not be brought to the disk; it must be opened again.")
@@ -35,7 +35,8 @@ extension DiskConnection {
     try checkPlace()
     try recover()
     let result = try work()
-    try isWriting ? stateAnchor.checkAfterwards() : stateAnchor.check()
+    // It may have been a commit.
+    try AfterCommitError.lookingAgain { try stateAnchor.check() }
     return result
   }
 

@@ -203,12 +203,6 @@ extension DiskConnection {
     try stateAnchor.check()
   }
 
-  /// As ``checkPlace()``, when something has been done that is not taken back.
-  func checkPlaceAfterwards() throws {
-    try rootAnchor.checkAfterwards()
-    try stateAnchor.checkAfterwards()
-  }
-
   /// Throws unless another process that completes a batch, should this one die, finds what it needs.
   func checkPlaceOfBatches() throws {
     for anchor in batchAnchors { try anchor.check() }

@@ -97,7 +97,7 @@ extension LevelDBManifest {
       for count in (1..<max(1, whole.ends.count)).reversed() {
         let earlier = try LevelDBManifest(name, in: files, records: count)
         let hasLog = logs.contains { LevelDBFileList.number(ofLog: $0) == earlier.logNumber }
-        guard earlier.fields.isSuperset(of: required), hasLog,
+        guard earlier.isSufficient, hasLog,
           try earlier.hasItsTables(in: files)
         else { continue }
         return try files.truncate(name, to: whole.ends[count - 1])

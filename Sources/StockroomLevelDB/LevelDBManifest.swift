@@ -23,12 +23,13 @@ struct LevelDBManifest {
   private let isWhole: Bool
   /// With how many of its records, from the first, LevelDB opens the database.
   private var sufficientCount: Int?
-  private(set) var fields: Set<Field> = []
   /// What LevelDB needs to open a database.
-  static let required: Set<Field> = [.logNumber, .nextFileNumber, .lastSequence]
+  private static let required: Set<Field> = [.logNumber, .nextFileNumber, .lastSequence]
 
-  /// Whether it has all that LevelDB needs to open the database, and ends where a record does.
-  var isComplete: Bool { isWhole && fields.isSuperset(of: Self.required) }
+  /// Whether it has all that LevelDB needs to open the database.
+  var isSufficient: Bool { Self.required.isSubset(of: numbers.keys) }
+  /// Whether it is that, and ends where a record does.
+  var isComplete: Bool { isWhole && isSufficient }
 
   /// Reads the manifest that the file CURRENT names.
   ///
@@ -51,7 +52,7 @@ struct LevelDBManifest {
     ends = log.records.map(\.end)
     let isSound = log.records.prefix(count).enumerated().allSatisfy { index, record in
       guard apply(record.content) else { return false }
-      if sufficientCount == nil, fields.isSuperset(of: Self.required) { sufficientCount = index + 1 }
+      if sufficientCount == nil, isSufficient { sufficientCount = index + 1 }
       return true
     }
     guard log.ending != .corrupted, isSound else {
@@ -128,7 +129,6 @@ struct LevelDBManifest {
     var reader = LevelDBReader(record[...])
     while !reader.isAtEnd {
       guard let field = reader.number().flatMap(Field.init(rawValue:)) else { return false }
-      fields.insert(field)
       switch field {
       case .comparator:
         guard let name = reader.string() else { return false }

@@ -109,11 +109,12 @@ package struct AfterCommitError: Error {
   ///
   /// - Throws: ``AfterCommitError`` with what `work` throws the second time too.
   package static func marking(_ work: () throws -> Void) throws {
-    do {
-      try work()
-    } catch {
-      // A look that failed for another reason says nothing of the place, and what has been done is not to throw for it.
-      do { try work() } catch { throw AfterCommitError(error) }
-    }
+    do { try lookingAgain(work) } catch { throw AfterCommitError(error) }
+  }
+
+  /// Does `work`, a look at the place after a commit, and once more if it throws: a look can fail and say nothing of the place, and
+  /// what has been committed is not to throw for that (rule F4).
+  package static func lookingAgain(_ work: () throws -> Void) throws {
+    do { try work() } catch { try work() }
   }
 }

@@ -185,3 +185,17 @@ extension InterceptingEngine {
     try await call(isChange: true) { [base] in try await base.withTransaction(body) }
   }
 }
+
+/// A faulty engine that makes a batch of every change but removeAllData().
+protocol FaultyBatchEngine: FaultyEngine {
+  func apply(_ operations: [StorageOperation]) async throws
+}
+
+extension FaultyBatchEngine {
+  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
+}

@@ -34,16 +34,10 @@ final class KeepsOldDates: FaultyEngine {
 }
 
 /// Has an index of its keys, which it clears some time after the entries.
-final class ClearsItsIndexLate: FaultyEngine {
+final class ClearsItsIndexLate: FaultyBatchEngine {
   let base: ReferenceEngine
   private let index = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }
-  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
   func removeAllData() async throws {
     try await base.removeAllData()
     // As long as it takes others to write.

@@ -104,16 +104,10 @@ final class WaitsForQuiet: FaultyEngine {
 }
 
 /// Looks whether a key is there before it counts it.
-final class CountsAfterALook: FaultyEngine {
+final class CountsAfterALook: FaultyBatchEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
-  func write(_ data: Data, key: CacheKey) async throws { try await apply([.write(data, key: key)]) }
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
-  }
-  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
-  func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
   func removeAllData() async throws {
     try await base.removeAllData()
     count.withLock { $0 = 0 }

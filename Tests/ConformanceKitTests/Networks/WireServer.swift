@@ -41,8 +41,9 @@ final class WireServer: Sendable {
     var entries: [Entry] = []
     var hasHappened = false
     var refusal: String?
-    /// What one who listens is told: the keys that a change has written or removed, or that it may be any.
+    /// For a listener: the keys that a change has written or removed.
     var changed: [String] = []
+    /// For a listener: whether any key may have changed.
     var isEverythingChanged = false
   }
 
@@ -62,10 +63,10 @@ final class WireServer: Sendable {
     var unreplicated: [Request] = []
     var isAlive = false
     var connections: Set<Int32> = []
-    /// The places of which connections want to be told.
+    /// The places to which connections listen.
     var listeners: [Int32: String] = [:]
 
-    /// Tells of a change. What is told is too short for a connection to be full.
+    /// Sends a change to those that listen. The message is too short for a connection to be full.
     func announce(_ request: Request) {
       var answer = Answer(changed: request.operations.compactMap(\.key))
       answer.isEverythingChanged = request.operations.contains { $0.key == nil }
