@@ -18,9 +18,7 @@ extension CheckDefinition {
     Check(
       .w4, "killed.while-writing-large-batches",
       "after the death of a process that was writing batches of more than a thousand entries, all or nothing of the last is "
-        + "there, and what was acknowledged", needs: [.persistent, .atomicBatches], needsWorker: true,
-      // A server may be at it still when the process has long been dead.
-      isOfFiles: true
+        + "there, and what was acknowledged", needs: [.persistent, .atomicBatches], needsWorker: true
     ) { try await checkSteps($0, .largeBatches, kills: max(2, $0.budget.kills / 2), after: 2) }
     Check(
       .w6, "killed.while-writing-one-by-one",

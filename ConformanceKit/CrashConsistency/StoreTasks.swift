@@ -44,6 +44,7 @@ struct ReadStore: WorkerTask {
     send: @Sendable ([CheckedItem]) throws -> Void
   ) async throws {
     let engine = try await open(place, makeEngine)
+    try await ExpectedContents.settle(engine)
     let store = await StoreUnderTest(engine)
     try await store.itemsHaveLoaded()
     let (items, unreadable) = await (store.items, store.unreadableKeys)

@@ -25,8 +25,8 @@ struct SentEntry: Codable, Sendable {
   }
 }
 
-/// Opens the engine, reads all entries, looks whether its other answers agree with them, closes the engine and sends the
-/// entries in order.
+/// Opens the engine, reads all entries when nothing is under way any more, looks whether its other answers agree with
+/// them, closes the engine and sends the entries in order.
 struct ReadEverything: WorkerTask {
   let place: URL
 
@@ -35,6 +35,7 @@ struct ReadEverything: WorkerTask {
     send: @Sendable ([SentEntry]) throws -> Void
   ) async throws {
     let engine = try await open(place, makeEngine)
+    try await ExpectedContents.settle(engine)
     let entries = try await ExpectedContents.agreedEntries(of: engine)
     try await engine.close()
     engine.release()

@@ -131,6 +131,17 @@ struct ExpectedContentsTests {
     #expect(doubled?.rule == .r3)
   }
 
+  @Test("What a server does late for a client that is dead is waited for")
+  func lateWrites() async throws {
+    let base = try ReferenceEngine()
+    let task = ReadEverything(place: URL(filePath: "/"))
+    let found = MutexProtected<[StorageEntry]>([])
+    try await task.run(makeEngine: { _ in FinishingEngine(base: base) }) { sent in
+      found.withLock { $0 += sent.map(\.entry) }
+    }
+    #expect(found.withLock { $0.map(\.key) } == [key("late")])
+  }
+
   @Test("Timestamps stay as they are without a write, never go back, and are of this time")
   func timestamps() async throws {
     let found = try await entries(after: 20)
@@ -161,6 +172,17 @@ private struct DriftedIndex: FaultyEngine {
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     var entries = try await base.scan(range, limit: limit)
     if entries.count > 1 { entries.swapAt(0, 1) }
+    return entries
+  }
+}
+
+/// Reaches a server that is at a dead client's write still when everything is read for the first time.
+private struct FinishingEngine: FaultyEngine {
+  let base: ReferenceEngine
+  var capabilities: EngineCapabilities { base.capabilities.union(.networked) }
+  func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try await base.readAllEntries()
+    if entries.isEmpty { try await base.write(Data(), key: key("late")) }
     return entries
   }
 }
