@@ -20,7 +20,7 @@ import StockroomCore
 public protocol ImportSource: Sendable, CustomStringConvertible {
   /// Reads as much of the source as shows that it is sound: everything but the values.
   ///
-  /// - Throws: `StorageError` with code `corrupted` that names the path and the damage, `unsupported` if something else is there,
+  /// - Throws: `StorageError` with code `corrupted` that names the path and what is corrupted, `unsupported` if something else is there,
   ///   `locked` if another program is writing, `permissionDenied` or `io`.
   func open() async throws -> any ImportContent
 }

@@ -1,6 +1,5 @@
 // The Swift code of ChoosingAnEngine.md, which ReadmeTests compares with the page.
 
-import Foundation
 import StockroomCore
 import StockroomLMDB
 import StockroomLevelDB

@@ -1,11 +1,10 @@
 // The Swift code of GettingStarted.md, which ReadmeTests compares with the page.
 
-import ConformanceKit
 import Foundation
-import StockroomTestSupport
 import Observation
 import Stockroom
 import StockroomMemory
+import StockroomTestSupport
 import Testing
 
 nonisolated struct Note: Codable, Sendable, Identifiable {

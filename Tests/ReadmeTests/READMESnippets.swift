@@ -1,18 +1,9 @@
-// The Swift code of README.md and of the pages about testing and comparing engines, which ReadmeTests compares with the
-// pages. MyEngine, which they leave to the reader, is SQLite here.
+// The Swift code of README.md, which ReadmeTests compares with the page.
 
-import BenchmarkKit
 import ConformanceKit
 import Foundation
 import Stockroom
-import StockroomCore
-import StockroomMemory
-import StockroomSQLite
 import Testing
-
-private func MyEngine(directory: URL) throws -> SQLiteStorageEngine {
-  try SQLiteStorageEngine(directory: FileManager.Directory(url: directory))
-}
 
 struct Song: Codable, Sendable, Identifiable {
   var id: String
@@ -39,15 +30,7 @@ func keepNotes() async throws {
 }
 
 // swift-format-ignore
-@Suite(.disabled("Examples/CustomEngine runs such a line.")) struct OneLine {
+@Suite(.disabled("Examples/CustomEngine runs such a line.")) struct ReadmeLine {
 @Test(arguments: ConformanceSuite("MyEngine", capabilities: [.persistent]) { try MyEngine(directory: $0) }.checks)
 func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
-}
-
-func race() async throws {
-  let report = try await BenchmarkRunner(configuration: BenchmarkConfiguration()).run([
-    BenchmarkSubject("mine") { try MyEngine(directory: $0) },
-    BenchmarkSubject("SQLite") { try SQLiteStorageEngine(directory: .init(url: $0)) },
-  ])
-  print(report.text)
 }

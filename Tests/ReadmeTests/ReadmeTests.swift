@@ -6,7 +6,7 @@ import Testing
 
 @testable import StockroomCLI
 
-/// A page of the documentation. The Swift code of all pages is compiled in the files `…Snippets.swift` of this target.
+/// A page of the documentation. Its Swift code is compiled in a file of this target, with no other imports than the page prints.
 struct Page: CustomTestStringConvertible {
   static let readme = Page(path: "README.md")
   static let engines = Page(path: "Sources/Stockroom/Stockroom.docc/ChoosingAnEngine.md")
@@ -36,16 +36,6 @@ struct Page: CustomTestStringConvertible {
   static func withCode() throws -> [Page] { try all().filter { try !$0.snippets().isEmpty } }
   static func withLinks() throws -> [Page] { try all().filter { try !$0.links().isEmpty } }
 
-  /// The code of every file of snippets, as it is and without the indentation that it has between `#if` and `#endif`.
-  static func compiledCode() throws -> String {
-    let directory = root.appending(path: "Tests/ReadmeTests")
-    return try FileManager.default.contentsOfDirectory(atPath: directory.path())
-      .filter { $0.hasSuffix("Snippets.swift") }
-      .map { try String(contentsOf: directory.appending(path: $0), encoding: .utf8) }
-      .map { $0 + $0.replacing("\n  ", with: "\n") }
-      .joined()
-  }
-
   let path: String
 
   var testDescription: String { path }
@@ -53,16 +43,19 @@ struct Page: CustomTestStringConvertible {
 
   func text() throws -> String { try String(contentsOf: url, encoding: .utf8) }
 
-  /// The Swift code on the page, without its imports. A manifest is not compiled here.
-  func snippets() throws -> [String] {
+  /// The Swift code on the page. A manifest is not compiled here.
+  func snippets() throws -> [Snippet] {
     try text().components(separatedBy: "```swift\n").dropFirst()
       .compactMap { $0.components(separatedBy: "\n```").first }
       .filter { !$0.hasPrefix("// Package.swift") }
-      .map { snippet in
-        snippet.split(separator: "\n", omittingEmptySubsequences: false)
-          .drop { $0.hasPrefix("import ") || $0.isEmpty }
-          .joined(separator: "\n")
-      }
+      .map(Snippet.init)
+  }
+
+  /// The file in which the code is compiled.
+  func compiledCode() throws -> String {
+    let name = url.deletingPathExtension().lastPathComponent
+    return try String(
+      contentsOf: Self.root.appending(path: "Tests/ReadmeTests/\(name)Snippets.swift"), encoding: .utf8)
   }
 
   /// What the page links to, but for the web.
@@ -73,11 +66,29 @@ struct Page: CustomTestStringConvertible {
   }
 }
 
+/// Swift code in one block of a page.
+struct Snippet {
+  let imports: [String]
+  let code: String
+
+  init(_ text: String) {
+    let lines = text.components(separatedBy: "\n")
+    let body = lines.drop { $0.hasPrefix("import ") || $0.isEmpty }
+    imports = lines.prefix(lines.count - body.count).filter { !$0.isEmpty }
+    code = body.joined(separator: "\n")
+  }
+}
+
 @Suite struct ReadmeTests {
-  @Test("All Swift code on the page is compiled", arguments: try Page.withCode())
+  @Test(
+    "All Swift code on the page is compiled, with the imports on the page", arguments: try Page.withCode())
   func code(_ page: Page) throws {
-    let compiled = try Page.compiledCode()
-    for snippet in try page.snippets() { #expect(compiled.contains(snippet), "\(snippet)") }
+    let (snippets, compiled) = (try page.snippets(), try page.compiledCode())
+    // Also without the indentation that it has between `#if` and `#endif`.
+    let code = compiled + compiled.replacing("\n  ", with: "\n")
+    for snippet in snippets { #expect(code.contains(snippet.code), "\(snippet.code)") }
+    let imports = compiled.components(separatedBy: "\n").filter { $0.hasPrefix("import ") }
+    #expect(imports == Set(snippets.flatMap(\.imports)).sorted())
   }
 
   @Test("README and guides have Swift code")

@@ -11,7 +11,7 @@ public import StockroomCore
 /// Every value begins with a byte that says how it is stored, so that a place holds values of all kinds. A value that does not shrink is
 /// stored as it is, one byte longer. Keys, timestamps and order stay as they are.
 ///
-/// What is stored carries the checksum of its format: a value that is damaged is `corrupted`, with few exceptions (Adler-32 with zlib, 32 bits
+/// What is stored carries the checksum of its format: one that has been changed is `corrupted`, with few exceptions (Adler-32 with zlib, 32 bits
 /// of XXH64 with zstd; nothing for a value that is stored as it is). So the layer claims no more than the engine below.
 ///
 /// A stored value that says that it takes more memory than ``maximumValueSize``, or than its bytes can, is `corrupted`, and found

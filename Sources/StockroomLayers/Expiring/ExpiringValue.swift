@@ -46,7 +46,7 @@ struct ExpiringValue {
       case kept: return nil
       case expiring where bytes.count >= headerSize:
         let times = Times(written: time(in: bytes, at: 1), expires: time(in: bytes, at: 9))
-        // A damaged time must not decide what time it is.
+        // A corrupted time must not decide what time it is.
         if times.written <= times.expires { return times }
       default: break
       }

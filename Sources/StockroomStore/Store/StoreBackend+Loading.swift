@@ -101,7 +101,7 @@ extension StoreBackend {
       .decodingFailed, "The entry \(entry) contains an item whose identifier has the key \(key).")
   }
 
-  /// The sequence number of an entry; nil if the engine tells none, or one that is damaged: so large that no numbers can be
+  /// The sequence number of an entry; nil if the engine tells none, or one that is corrupted: so large that no numbers can be
   /// added to it.
   static func sequence(of entry: StorageEntry) -> Int? {
     entry.sequence.flatMap { $0 < Int.max / 2 ? Int($0) : nil }

@@ -32,8 +32,8 @@ struct ArchiveScanner {
   mutating func nextEntries() throws -> [StorageEntry]? {
     do {
       return try next()
-    } catch let damage as ArchiveDamage {
-      throw StorageError(.corrupted, "The archive \(input.path) is corrupted: \(damage.reason).")
+    } catch let corruption as ArchiveCorruption {
+      throw StorageError(.corrupted, "The archive \(input.path) is corrupted: \(corruption.reason).")
     }
   }
 
@@ -54,7 +54,7 @@ struct ArchiveScanner {
     case ArchiveFormat.endKind:
       try readEnd()
       return nil
-    default: throw ArchiveDamage("what should be block \(blockCount) is no block")
+    default: throw ArchiveCorruption("what should be block \(blockCount) is no block")
     }
   }
 
@@ -74,7 +74,7 @@ struct ArchiveScanner {
           + "\(ArchiveFormat.version).")
     }
     header = try block.withUnsafeBytes { header in
-      guard header.hasRightChecksum else { throw ArchiveDamage("its header has the wrong checksum") }
+      guard header.hasRightChecksum else { throw ArchiveCorruption("its header has the wrong checksum") }
       let flags = header.number(at: 12, as: UInt32.self)
       guard flags & ~ArchiveFormat.Flags.isOneMoment == 0 else {
         throw StorageError(
@@ -93,13 +93,13 @@ struct ArchiveScanner {
         Int($0.number(at: 16, as: UInt32.self)), Int($0.number(at: 20, as: UInt32.self))
       )
     }
-    guard index == blockCount else { throw ArchiveDamage("block \(blockCount) is missing") }
+    guard index == blockCount else { throw ArchiveCorruption("block \(blockCount) is missing") }
     guard 1...ArchiveFormat.blockSize ~= size, 1...size ~= storedSize else {
-      throw ArchiveDamage("block \(index) has a wrong size")
+      throw ArchiveCorruption("block \(index) has a wrong size")
     }
     try readMore(storedSize + ArchiveFormat.checksumSize)
     guard block.withUnsafeBytes({ $0.hasRightChecksum }) else {
-      throw ArchiveDamage("block \(index) has the wrong checksum")
+      throw ArchiveCorruption("block \(index) has the wrong checksum")
     }
     try block.withUnsafeBytes { block in
       let payload = UnsafeRawBufferPointer(
@@ -114,7 +114,7 @@ struct ArchiveScanner {
   private mutating func expand(_ payload: UnsafeRawBufferPointer, _ method: UInt32, to size: Int) throws {
     switch method {
     case ArchiveFormat.Method.stored:
-      guard payload.count == size else { throw ArchiveDamage("block \(blockCount) has a wrong size") }
+      guard payload.count == size else { throw ArchiveCorruption("block \(blockCount) has a wrong size") }
       contents.withUnsafeMutableBytes { $0.copyMemory(from: payload) }
     case ArchiveFormat.Method.zlib:
       var (done, used) = (uLongf(size), uLong(payload.count))
@@ -122,9 +122,9 @@ struct ArchiveScanner {
       let result = uncompress2(&contents, &done, source, &used)
       if result == Z_MEM_ERROR { throw StorageError(.io, "There is no memory to decompress a block.") }
       guard result == Z_OK, done == size, used == payload.count else {
-        throw ArchiveDamage("block \(blockCount) cannot be decompressed")
+        throw ArchiveCorruption("block \(blockCount) cannot be decompressed")
       }
-    default: throw ArchiveDamage("block \(blockCount) is compressed by an unknown method")
+    default: throw ArchiveCorruption("block \(blockCount) is compressed by an unknown method")
     }
   }
 
@@ -133,17 +133,17 @@ struct ArchiveScanner {
     try readMore(ArchiveFormat.endSize - ArchiveFormat.blockHeaderSize)
     let expected = block
     try expected.withUnsafeBytes { end in
-      guard end.hasRightChecksum else { throw ArchiveDamage("its ending has the wrong checksum") }
+      guard end.hasRightChecksum else { throw ArchiveCorruption("its ending has the wrong checksum") }
       let checked = UnsafeRawBufferPointer(rebasing: end[..<36])
       guard end.number(at: 4, as: UInt32.self) == 0, end.number(at: 8, as: UInt64.self) == blockCount,
         parser.isBetweenEntries, end.number(at: 16, as: UInt64.self) == UInt64(parser.entryCount),
         end.number(at: 24, as: UInt64.self) == UInt64(parser.contentSize),
         end.number(at: 32, as: UInt32.self) == contentsChecksum,
         end.number(at: 36, as: UInt32.self) == CRC32.checksum(checked, after: fileChecksum)
-      else { throw ArchiveDamage("its ending belongs to other contents") }
+      else { throw ArchiveCorruption("its ending belongs to other contents") }
     }
     count(block.count)
-    guard try input.isAtEnd() else { throw ArchiveDamage("something follows its ending") }
+    guard try input.isAtEnd() else { throw ArchiveCorruption("something follows its ending") }
     if let (key, size) = parser.tooLargeValue {
       throw StorageError(
         .valueTooLarge,
@@ -173,7 +173,7 @@ struct ArchiveScanner {
     let done = try block.withUnsafeMutableBytes {
       try input.read(into: UnsafeMutableRawBufferPointer(rebasing: $0[start...]))
     }
-    guard done == count else { throw ArchiveDamage("it ends too early") }
+    guard done == count else { throw ArchiveCorruption("it ends too early") }
   }
 
   /// Takes note of a part of the file, which is in ``block``.

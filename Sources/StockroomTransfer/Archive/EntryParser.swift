@@ -72,22 +72,22 @@ struct EntryParser {
 
   private func keySize() throws -> Int {
     let size = head.withUnsafeBytes { Int($0.number(at: 0, as: UInt16.self)) }
-    guard 1...CacheKey.maximumLength ~= size else { throw ArchiveDamage("a key has \(size) bytes") }
+    guard 1...CacheKey.maximumLength ~= size else { throw ArchiveCorruption("a key has \(size) bytes") }
     return size
   }
 
   private mutating func nextEntry() throws -> Entry {
     try head.withUnsafeBytes { head in
       let key = CacheKey(utf8: UnsafeRawBufferPointer(rebasing: head[ArchiveFormat.entryHeaderSize...]))
-      guard let key else { throw ArchiveDamage("a key is not UTF-8") }
+      guard let key else { throw ArchiveCorruption("a key is not UTF-8") }
       guard let size = Int(exactly: head.number(at: 2, as: UInt64.self)),
         case let (sum, isTooLarge) = contentSize.addingReportingOverflow(size),
         !isTooLarge, sum <= .max - CacheKey.maximumLength
-      else { throw ArchiveDamage("its entries have more bytes than can be counted") }
+      else { throw ArchiveCorruption("its entries have more bytes than can be counted") }
       if size > maximumValueSize {
         tooLargeValue = tooLargeValue ?? (key, size)
         // Without values nothing is lost by going on: the archive may be corrupted, which is said first.
-        if keepsValues { throw ArchiveDamage("a value is larger than it was before") }
+        if keepsValues { throw ArchiveCorruption("a value is larger than it was before") }
       }
       contentSize = sum + key.value.utf8.count
       entryCount += 1
@@ -99,7 +99,7 @@ struct EntryParser {
 }
 
 /// What is wrong with an archive. ``ArchiveScanner`` makes a `StorageError` of it, which names the archive.
-struct ArchiveDamage: Error {
+struct ArchiveCorruption: Error {
   let reason: String
 
   init(_ reason: String) { self.reason = reason }

@@ -1,4 +1,4 @@
-// The Swift code of the pages about queries and undo, which ReadmeTests compares with the pages.
+// The Swift code of Queries.md, which ReadmeTests compares with the page.
 
 import Foundation
 import Observation
@@ -30,15 +30,4 @@ struct Chore: Codable, Sendable, Identifiable {
       print(section.id, section.items.count)
     }
   }
-}
-
-@MainActor func organise(_ chores: Store<Chore>, _ chore: Chore) async throws {
-  chores.undoLimit = StoreUndoLimit(calls: 50)
-
-  try await chores.update(chore) { $0.isDone = true }
-  try await chores.remove(chore)
-
-  try await chores.undo()  // it is there again, and done
-  try await chores.undo()  // and is not done
-  try await chores.redo()  // and is
 }

@@ -1,15 +1,7 @@
-// The Swift code of Transactions.md and SharingAPlace.md, which ReadmeTests compares with the pages.
+// The Swift code of Transactions.md, which ReadmeTests compares with the page.
 
 import Foundation
 import Stockroom
-import StockroomCore
-
-struct Errand: Codable, Sendable, Identifiable {
-  var id: String
-  var isDone = false
-}
-
-struct NotEnough: Error {}
 
 func move(_ amount: Int, from one: CacheKey, to other: CacheKey, in accounts: some StorageEngine) async throws
 {
@@ -26,17 +18,4 @@ func move(_ amount: Int, from one: CacheKey, to other: CacheKey, in accounts: so
 
 func complete(_ errand: Errand, in errands: Store<Errand>) async throws {
   try await errands.update(errand) { $0.isDone = true }
-}
-
-func openErrands(in directory: URL) async throws -> Store<Errand> {
-  try await Store<Errand>(storage: .sqlite(directory: FileManager.Directory(url: directory)))
-}
-
-func watch(_ engine: some StorageEngine) async throws {
-  for await change in try await engine.changes() {
-    switch change {
-    case .keys(let keys): print("changed:", keys)
-    case .everything: print("anything may have changed")
-    }
-  }
 }
