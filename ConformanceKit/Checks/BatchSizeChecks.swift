@@ -12,7 +12,7 @@ extension CheckDefinition {
     Check(.w1, "sizes.batches", "a batch of any size stores each of its entries, new ones and overwrites") {
       context in
       try await context.climb({ $0.batches }, .fills) { place, count in
-        for way in [waysOfWriting[1], wayOfImporting] {
+        for way in [wayOfBatches, wayOfImporting] {
           try await place.overwrite(to: count) { try await way.write($0, $1) }
           try await expectStored(place.entries, in: place.engine)
         }
@@ -23,12 +23,16 @@ extension CheckDefinition {
       "a transaction with any number of writes does each of them, and its body reads however much there is",
       needs: .transactions
     ) { context in
-      try await context.climb({ $0.ends.filter { $0 < 5_000 } }, .fills) { place, count in
+      try await context.climb({ $0.ends.filter { $0 < 5_000 } }, .fills, by: wayOfTransactions) {
+        place, count in
         let before = place.entries
         try await place.overwrite(to: count) { engine, entries in
           try await engine.withTransaction { transaction in
             try expectReadable(before, in: transaction)
-            for (key, data) in entries { try transaction.write(data, key: key) }
+            for (key, data) in entries {
+              try transaction.write(data, key: key)
+              context.noteProgress()
+            }
             try expectReadable(entries, in: transaction)
           }
         }
@@ -99,7 +103,7 @@ extension CheckDefinition {
         let engine = place.engine
         try await engine.removeAllData()
         let created = try await window { try await place.overwrite(to: count) { try await $0.write($1) } }
-        for way in waysOfWriting[1...2] {
+        for way in [wayOfBatches, wayOfApplying] {
           try await letClockAdvance()
           let updated = try await window {
             // Backwards: what moves to the end one after the other, in the order that it has, keeps that order.
@@ -128,7 +132,9 @@ extension CheckDefinition {
       "a cancelled batch of any size has done all of its work, or none and throws CancellationError"
     ) { context in
       try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
-        try await CancelledBatches(keys: (0..<count).map(GrowingPlace.key), engine: place.engine).check()
+        try await CancelledBatches(
+          keys: (0..<count).map(GrowingPlace.key), engine: place.engine, note: context.noteProgress
+        ).check()
       }
     }
     Check(
@@ -190,6 +196,8 @@ private struct CancelledBatches {
 
   let keys: [CacheKey]
   let engine: EngineUnderTest
+  /// Says that it goes on.
+  let note: @Sendable () -> Void
 
   func check() async throws {
     let (entries, engine, keys) = (ConformanceKit.entries(self.keys), self.engine, self.keys)
@@ -216,6 +224,7 @@ private struct CancelledBatches {
 
   /// Starts the call, cancels it and looks whether all of its work has been done, or nothing.
   private func cancel(_ call: Call, after turns: Int, from before: Int, to after: Int) async throws {
+    note()
     try await engine.removeAllData()
     if before > 0 { try await engine.write(entries(keys)) }
     let isStarted = Flag()

@@ -31,7 +31,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       try await context.climbBytes(in: engine) { engine, size in
         var batch: [(key: CacheKey, data: Data)] = []
-        for (number, way) in [wayOfImporting, waysOfWriting[1], waysOfWriting[2]].enumerated() {
+        for (number, way) in [wayOfImporting, wayOfBatches, wayOfApplying].enumerated() {
           batch = parts(of: size, seed: UInt64(size + number))
           try await way.write(engine, batch)
           for (key, data) in batch {

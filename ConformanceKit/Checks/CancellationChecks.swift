@@ -128,7 +128,7 @@ private enum Change: String, CaseIterable, Sendable {
 private func checkCancellationOfLongReads(_ context: CheckContext) async throws {
   let wanted = context.byLevel(quick: 500, standard: 2_500, exhaustive: 2_500)
   let affordable = try await context.affordableEntries()
-  let count = min(wanted, max(20, min(affordable.reads, affordable.writes) / 100))
+  let count = min(wanted, max(20, min(affordable.reads / 100, affordable.writes)))
   if count < wanted { context.noteShortfall("\(count) of \(wanted) entries in each read") }
   let engine = try await context.open(context.root.appending(path: "many", directoryHint: .isDirectory))
   let keys = keys(count)

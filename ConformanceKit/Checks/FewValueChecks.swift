@@ -32,9 +32,9 @@ private struct FewValues {
   let bytes: Int
   let way: WayOfWriting
 
-  /// First those just below each size, since an engine that is slow does not get far.
+  /// First the small ones, since an engine that is slow does not get far.
   static func all(_ level: ConformanceBudget.Level) -> [FewValues] {
-    let (write, apply) = (waysOfWriting[1], waysOfWriting[2])
+    let (write, apply) = (wayOfBatches, wayOfApplying)
     let below = [4 << 20, 16 << 20, 64 << 20].flatMap { size in
       [
         FewValues(count: 2, bytes: size - 16, way: write), FewValues(count: 3, bytes: size - 16, way: apply),
@@ -42,13 +42,13 @@ private struct FewValues {
     }
     let sizes =
       level == .exhaustive ? [1 << 20, 4 << 20, 16 << 20, 64 << 20, 128 << 20] : [4 << 20, 16 << 20]
-    return below
-      + sizes.flatMap { size in
-        [
-          FewValues(count: 2, bytes: size, way: apply), FewValues(count: 3, bytes: size, way: write),
-          FewValues(count: 4, bytes: size - 16, way: write),
-        ]
-      }
+    let others = sizes.flatMap { size in
+      [
+        FewValues(count: 2, bytes: size, way: apply), FewValues(count: 3, bytes: size, way: write),
+        FewValues(count: 4, bytes: size - 16, way: write),
+      ]
+    }
+    return (below + others).sorted { $0.bytes < $1.bytes }
   }
 
   /// Writes them over what is there, and reads them.

@@ -27,8 +27,8 @@ struct OpeningRace: Sendable {
 
   private enum Outcome: Sendable {
     case locked
-    /// Here, or in a process of its own, with the key that it has written.
-    case open(EngineUnderTest?, CacheKey)
+    /// Here, or in a process of its own, with the key that it has written; nil if that was refused since others had the place.
+    case open(EngineUnderTest?, CacheKey?)
   }
 
   private let context: CheckContext
@@ -71,12 +71,10 @@ struct OpeningRace: Sendable {
     let key = key("racer-\(number)")
     if let worker = worker(of: number) {
       guard try await open(in: worker) else { return .locked }
-      try await write(key, in: worker)
-      return .open(nil, key)
+      return .open(nil, try await isDone { try await write(key, in: worker) } ? key : nil)
     }
     guard let engine = try await context.openUnlessLocked(place) else { return .locked }
-    try await engine.write(value(for: key), key: key)
-    return .open(engine, key)
+    return .open(engine, try await isDone { try await engine.write(value(for: key), key: key) } ? key : nil)
   }
 
   // MARK: - A place that was left
@@ -89,6 +87,7 @@ struct OpeningRace: Sendable {
     }
     let keys = (isLeft ? [left] : []) + written.flatMap { $0 }
     let engine = try await context.open(place)
+    try await ExpectedContents.settle(engine)
     do {
       try await expectStored(entries(keys), in: engine)
     } catch let violation as Violation {

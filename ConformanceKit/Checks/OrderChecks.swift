@@ -175,13 +175,16 @@ func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
 private func checkGrowingOrder(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let (writerCount, readerCount) = (4, 4)
-  let rounds = context.rounds(quick: 60, standard: 200, exhaustive: 2_000, of: "keys written beside readers")
+  let rounds = context.rounds(
+    quick: 240, standard: 1_000, exhaustive: 10_000, of: "keys written beside readers")
   let lists = MutexProtected([[StorageEntry]](repeating: [], count: readerCount))
   try await whileRunning(
     {
       try await gather(0..<writerCount) { task in
         for number in rounds.share(of: task, among: writerCount) {
           try await engine.write(data("v"), key: key("\(number)"))
+          // An engine that never suspends would be through before a reader has looked twice.
+          await Task.yield()
         }
       }
     }, readerCount: readerCount

@@ -118,7 +118,9 @@ private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async 
   let engine = try await context.open()
   // More than a page by any measure: 5,121 entries are more than 2 MiB.
   let wanted = context.byLevel(quick: 1_201, standard: 5_121, exhaustive: 5_121)
-  let count = min(wanted, max(101, try await context.affordableEntries().writes / 2))
+  let affordable = try await context.affordableEntries()
+  // Each write may wait for four reads of everything.
+  let count = min(wanted, max(101, min(affordable.writes / 2, affordable.reads / 24)))
   if count < wanted { context.noteShortfall("\(count) of \(wanted) entries") }
   let (first, last) = (key("a"), key("z"))
   let isAtomic = context.capabilities.contains(.atomicBatches)
@@ -128,6 +130,7 @@ private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async 
   if look != .allKeys { try await engine.write(data("end 0"), key: last) }
   try await whileRunning {
     for version in 1...60 {
+      context.noteProgress()
       let value = data("end \(version)")
       if look == .allKeys {
         let (new, old) = version.isMultiple(of: 2) ? (first, last) : (last, first)

@@ -107,6 +107,7 @@ private func checkStopped(_ context: CheckContext) async throws {
     if isDone, isShared { written.append(key) }
     let reader = if let engine { engine } else { try await context.open() }
     let absent = isDone ? [] : [key]
+    try await ExpectedContents.settle(reader)
     try await expectStored(entries(written), absent: absent, in: reader)
     _ = try await ExpectedContents.agreedEntries(of: reader)
     if !isShared { try await context.close(reader) }

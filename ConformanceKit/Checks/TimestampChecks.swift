@@ -236,13 +236,15 @@ private func checkTimesOfConcurrentWrites(_ context: CheckContext) async throws 
   let engine = try await context.open()
   let shared = key("shared")
   let writerCount = 4
-  let rounds = context.rounds(quick: 60, standard: 200, exhaustive: 4_000, of: "writes of one key")
+  let rounds = context.rounds(quick: 400, standard: 2_000, exhaustive: 40_000, of: "writes of one key")
   let latest = MutexProtected(Date.distantPast)
   try await engine.write(data("v"), key: shared)
   try await whileRunning {
     try await gather(0..<writerCount) { task in
       for number in rounds.share(of: task, among: writerCount) {
         try await engine.write(data("\(number)"), key: shared)
+        // An engine that never suspends would be through before a reader has looked twice.
+        await Task.yield()
       }
     }
   } readers: { _ in

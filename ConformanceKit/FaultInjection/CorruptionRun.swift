@@ -37,9 +37,15 @@ struct CorruptionRun {
     (try? Data(contentsOf: store.directory.appending(path: file)).count) ?? 0
   }
 
-  /// Whether the file has more than half of all bytes: who has removed it has removed the store, and not just a part.
-  private func holdsMost(_ file: String) -> Bool {
-    2 * size(of: file) > files.reduce(0) { $0 + size(of: $1) }
+  /// Whether there may be more than half of the store in the file, which does without what else is there, such as a log: who has
+  /// removed it may have removed the store, and not just a part. Values are noise, which has as many bytes everywhere.
+  private func mayHoldMost(_ file: String) -> Bool {
+    2 * size(of: file) > history.contents().values.reduce(0) { $0 + $1.count }
+  }
+
+  /// Whether there is nothing in any other file.
+  private func holdsEverything(_ file: String) -> Bool {
+    files.allSatisfy { $0 == file || size(of: $0) == 0 }
   }
 
   /// One of endlessly many corruptions.
@@ -64,11 +70,12 @@ struct CorruptionRun {
     let copy = try store.copy { try corruption.apply(in: $0, olderFiles: store.olderFiles) }
     defer { try? FileManager.default.removeItem(at: copy) }
     let mustBeRight =
-      store.context.capabilities.contains(.detectsCorruption) && !(corruption.mayEmpty && files.count == 1)
+      store.context.capabilities.contains(.detectsCorruption)
+      && !(corruption.mayEmpty && holdsEverything(corruption.file))
     let reading = CorruptedStoreCheck(
       directory: copy, history: history, what: corruption.description, codes: corruption.codes,
       mustBeRight: mustBeRight, mustBeWhole: corruption.isCut, isVerified: isVerified,
-      mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty && holdsMost(corruption.file),
+      mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty && mayHoldMost(corruption.file),
       remedy: .init(
         original: store.directory.appending(path: corruption.file),
         corrupted: copy.appending(path: corruption.file)))

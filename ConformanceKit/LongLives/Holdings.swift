@@ -47,21 +47,24 @@ struct Holdings {
   /// Fails if more is held than the bound allows, and that does not change for a while: what was cancelled may still have
   /// something to do, and threads end when they have nothing to do.
   static func expectBound(
-    from first: Holdings, in place: URL, _ when: String, since: String, isMemoryCounted: Bool = false
+    from first: Holdings, in place: URL, _ when: String, since: String, areFilesCounted: Bool = true,
+    isMemoryCounted: Bool = false
   ) async throws {
-    let growth = try await excess(over: first, in: place, isMemoryCounted: isMemoryCounted)
+    let growth = try await excess(
+      over: first, in: place, areFilesCounted: areFilesCounted, isMemoryCounted: isMemoryCounted)
     if let growth { throw Violation("\(when) \(growth) \(since)") }
   }
 
   /// What is held beyond the bound; nil if nothing is, or if nothing is a while later.
   static func excess(
-    over first: Holdings, in place: URL, isRoomCounted: Bool = false, isMemoryCounted: Bool = false,
-    isAwaited: Bool = true
+    over first: Holdings, in place: URL, areFilesCounted: Bool = true, isRoomCounted: Bool = false,
+    isMemoryCounted: Bool = false, isAwaited: Bool = true
   ) async throws -> String? {
     var growth: String?
     for _ in 0..<(isAwaited ? attempts : 1) {
       growth = try await measured(in: place).growth(
-        since: first, files: isRoomCounted, memory: isRoomCounted || isMemoryCounted)
+        since: first, files: areFilesCounted, room: isRoomCounted,
+        memory: isRoomCounted || isMemoryCounted)
       if growth == nil { return nil }
       if isAwaited { try await Task.sleep(for: pause) }
     }
@@ -72,12 +75,14 @@ struct Holdings {
   private static let pause = Duration.milliseconds(50)
 
   private func growth(
-    since first: Holdings, files isFileSizeCounted: Bool, memory isMemoryCounted: Bool
+    since first: Holdings, files areFilesCounted: Bool, room isFileSizeCounted: Bool,
+    memory isMemoryCounted: Bool
   ) -> String? {
-    for (what, now, then) in [
-      ("files in the place", files, first.files), ("file descriptors", descriptors, first.descriptors),
-      ("threads", threads, first.threads),
-    ] where now > then + Self.slack {
+    for (what, now, then, isCounted) in [
+      ("files in the place", files, first.files, areFilesCounted),
+      ("file descriptors", descriptors, first.descriptors, true),
+      ("threads", threads, first.threads, true),
+    ] where isCounted && now > then + Self.slack {
       return "there were \(now) \(what), and \(then)"
     }
     for (what, now, then, isCounted) in [

@@ -207,14 +207,19 @@ typealias WayOfWriting = (
   name: String, write: @Sendable (EngineUnderTest, [(key: CacheKey, data: Data)]) async throws -> Void
 )
 
-/// Every way to write entries, which all have to lead to the same.
+/// Every way to write entries, which all have to lead to the same; first those that applications use.
 let waysOfWriting: [WayOfWriting] = [
   ("write(_:key:)", { for entry in $1 { try await $0.write(entry.data, key: entry.key) } }),
-  ("write(_:) of many", { try await $0.write($1) }),
-  ("apply(_:)", { try await $0.apply($1.map { .write($0.data, key: $0.key) }) }),
+  wayOfBatches, wayOfApplying,
   ("write(_:) of one", { for entry in $1 { try await $0.write([entry]) } }),
   ("apply(_:) of one", { for entry in $1 { try await $0.apply([.write(entry.data, key: entry.key)]) } }),
 ]
+
+let wayOfBatches: WayOfWriting = ("write(_:) of many", { try await $0.write($1) })
+
+let wayOfApplying: WayOfWriting = (
+  "apply(_:)", { try await $0.apply($1.map { .write($0.data, key: $0.key) }) }
+)
 
 /// The way that takes times with the values. It is none of ``waysOfWriting``, since it replaces the times of what is there.
 let wayOfImporting: WayOfWriting = (

@@ -45,7 +45,7 @@ struct GrowingPlace: Sendable {
     if new.count <= 2 {
       for entry in entries { try await engine.write(entry.data, key: entry.key) }
     } else {
-      let ways = [waysOfWriting[1], waysOfWriting[2], wayOfImporting]
+      let ways = [wayOfBatches, wayOfApplying, wayOfImporting]
       try await ways[batches % ways.count].write(engine, entries)
       // Only these are counted: single writes come twice after each batch.
       batches += 1
@@ -93,13 +93,14 @@ extension CheckContext {
   /// - Parameters:
   ///   - rungs: The sizes to ask about. Nil stands for all counts of the ladder.
   ///   - kind: What the question does.
+  ///   - way: In which way the question writes.
   func climb(
     _ rungs: (@Sendable (SizeLadder) -> [Int])? = nil, _ kind: SizeQuestionKind = .reads,
-    asking ask: SizeQuestion
+    by way: WayOfWriting = wayOfBatches, asking ask: SizeQuestion
   ) async throws {
     let directory = root.appending(path: "ladder-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
     let engine = try await open(directory)
-    let (whole, ladder) = (SizeLadder(budget.level), try await ladder(filling: kind == .fills))
+    let (whole, ladder) = (SizeLadder(budget.level), try await ladder(filling: kind == .fills, by: way))
     let (wanted, sizes) = (rungs?(whole) ?? whole.counts, rungs?(ladder) ?? ladder.counts)
     let (most, last) = (wanted.last ?? 0, sizes.last ?? 0)
     if last < most { noteShortfall("\(last) of \(most) entries") }

@@ -76,9 +76,12 @@ struct AffordableEntries: Sendable {
 extension CheckContext {
   /// What the engine can be asked for, as a look at another one of the kind shows.
   ///
-  /// - Parameter seconds: How long the engine may take to read, or to write, what it is asked for. Nil stands for as long as the
-  ///   level has it.
-  func affordableEntries(within seconds: Double? = nil) async throws -> AffordableEntries {
+  /// - Parameters:
+  ///   - seconds: How long the engine may take to read, or to write, what it is asked for. Nil stands for as long as the level has it.
+  ///   - way: In which way it writes.
+  func affordableEntries(
+    within seconds: Double? = nil, by way: WayOfWriting = wayOfBatches
+  ) async throws -> AffordableEntries {
     if budget.level == .exhaustive { return AffordableEntries() }
     let directory = root.appending(path: "costs-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
     // That an engine makes what is missing is for checks of opening to see.
@@ -95,7 +98,7 @@ extension CheckContext {
       noteProgress()
       return Int(seconds / max(best.inSeconds / Double(keys.count), 1e-6))
     }
-    let writes = try await affordable { try await engine.write(entries(keys)) }
+    let writes = try await affordable { try await way.write(engine, entries(keys)) }
     // Of keys that are there: that others are absent an engine may know without a look.
     let reads = try await affordable { _ = try await engine.readDataAndKeys(keys: keys) }
     // Checks of closing look at what close() throws.
@@ -118,9 +121,11 @@ extension CheckContext {
 
   /// The ladder of the level, as far as the engine climbs it within seconds.
   ///
-  /// - Parameter filling: Whether the place is filled for each rung, and not once for all.
-  func ladder(filling: Bool) async throws -> SizeLadder {
-    let (ladder, affordable) = (SizeLadder(budget.level), try await affordableEntries())
+  /// - Parameters:
+  ///   - filling: Whether the place is filled for each rung, and not once for all.
+  ///   - way: In which way it is filled.
+  func ladder(filling: Bool, by way: WayOfWriting = wayOfBatches) async throws -> SizeLadder {
+    let (ladder, affordable) = (SizeLadder(budget.level), try await affordableEntries(by: way))
     return filling
       ? ladder.affordable(min(affordable.reads, affordable.writes))
       : ladder.affordable(affordable.reads, atMost: affordable.writes)

@@ -29,13 +29,20 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     // The clock
     case updatesBackwards, remembersTimesUntilClosed, listsByTime, updatesBackwardsInTransactions
     case waitsForTheClock
+    // None: another file beside that of the entries
+    case hasLockFile, hasPreallocatedLog
   }
 
   package static let promises: EngineCapabilities = [
     .persistent, .atomicBatches, .detectsCorruption, .transactions,
   ]
 
-  package let capabilities = promises
+  /// It cannot tell that the file of the entries is missing if there is another one.
+  package static func promises(with fault: Fault?) -> EngineCapabilities {
+    fault == .hasPreallocatedLog ? promises.subtracting(.detectsCorruption) : promises
+  }
+
+  package var capabilities: EngineCapabilities { Self.promises(with: fault) }
   private let state: MutexProtected<State>
   private let file: EnvironmentFaultFile
   private let fault: Fault?

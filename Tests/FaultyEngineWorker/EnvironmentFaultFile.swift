@@ -35,6 +35,7 @@ struct EnvironmentFaultFile: Sendable {
       try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     }
     if fault == .cannotOpenWhenFull { try takeRoom() }
+    try makeOtherFile()
     if fault == .emptiesWithoutItsMarker, access(marker, F_OK) != 0 { unlink(path) }
     let descriptor = open(path, O_RDWR | O_CLOEXEC)
     if descriptor < 0 { return errno == ENOENT ? [] : try refused(errno) }
@@ -114,6 +115,21 @@ struct EnvironmentFaultFile: Sendable {
     if fault == .emptiesWithoutItsMarker {
       systemClose(open(marker, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600))
     }
+  }
+
+  /// Makes the file that is there beside that of the entries, and says nothing about them.
+  private func makeOtherFile() throws {
+    let size: off_t
+    switch fault {
+    case .hasLockFile: size = 0
+    case .hasPreallocatedLog: size = 1 << 20
+    default: return
+    }
+    let other = path + ".other"
+    let descriptor = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(other) failed") }
+    defer { systemClose(descriptor) }
+    if ftruncate(descriptor, size) != 0 { throw StorageError.posix(errno, "Sizing \(other) failed") }
   }
 
   /// The path of a file without which a fault takes the place for a new one.

@@ -97,7 +97,7 @@ extension ConformanceSuite {
     -> ConformanceSuite
   {
     ConformanceSuite(
-      name, capabilities: EnvironmentFaultEngine.promises,
+      name, capabilities: EnvironmentFaultEngine.promises(with: fault),
       stallTimeout: fault == .hangsOnCorruption || fault == .waitsForTheClock ? .seconds(6) : .seconds(120),
       worker: ConformanceWorker(
         product: "FaultyEngineWorker", arguments: ["environmentFault"] + (fault.map { [$0.rawValue] } ?? []))
@@ -144,4 +144,14 @@ struct EnvironmentFaultTests {
     "A correct engine passes",
     arguments: ConformanceSuite.environmentFault("Environment").environmentFaultChecks)
   func passes(_ check: ConformanceCheck) async throws { try await check.run() }
+
+  @Test(
+    "A correct engine passes that has another file beside that of its entries",
+    arguments: [EnvironmentFaultEngine.Fault.hasLockFile, .hasPreallocatedLog])
+  func passesWithOtherFiles(_ file: EnvironmentFaultEngine.Fault) async throws {
+    let suite = ConformanceSuite.environmentFault(file.rawValue, file)
+    for check in suite.environmentFaultChecks where check.id.hasPrefix("corruption.") {
+      try await check.run()
+    }
+  }
 }
