@@ -353,6 +353,27 @@
       await expect(.permissionDenied) { _ = try await another.read(key: key) }
     }
 
+    @Test("A value from a place with another key for names is corrupted wherever entries are listed")
+    func otherPlace() async throws {
+      let elsewhere = MemoryStorageEngine()
+      let other = elsewhere.encrypted(
+        with: try Keyring(.known("2026")), hidingKeysWith: try .known("names", 2))
+      try await engine.write(value, key: key)
+      try await other.write(Data("of another place".utf8), key: key)
+      try await base.write(elsewhere.readAllDataAndKeys())
+      let ways: [() async throws -> Void] = [
+        { _ = try await engine.readAllData() }, { _ = try await engine.readAllDataAndKeys() },
+        { _ = try await engine.allKeys() }, { _ = try await engine.readAllEntries() },
+        { _ = try await engine.scan(.all, limit: nil) }, { try await engine.verify() },
+        { _ = try await engine.withTransaction { try $0.allKeys() } },
+        { _ = try await engine.withTransaction { try $0.scan(.all, limit: 1).map(\.key) } },
+      ]
+      for way in ways { await expect(.corrupted, from: way) }
+      #expect(try await engine.read(key: key) == value)
+      #expect(try await engine.read(keys: [key]) == [value])
+      #expect(try await engine.readEntries(keys: [key]).map(\.key) == [key])
+    }
+
     @Test("A store stands in front of it")
     func store() async throws {
       struct Song: Codable, Sendable, Identifiable, Equatable { let id: String }
