@@ -5,6 +5,7 @@
   import StockroomMemory
   import StockroomSQLite
   import StockroomStore
+  import StockroomTestSupport
   import TestFixtures
   import Testing
 
@@ -145,6 +146,40 @@
       #expect(try await base.read(key: key) == stored)
     }
 
+    /// A value with its own checksum in the header, after a change of what the checksum is of: the name of the key, and the wrapped key.
+    private func forged(_ stored: Data, name: String, flippingBitOf byte: Int? = nil) -> Data {
+      var header = [1, UInt8(name.utf8.count)] + Array(name.utf8)
+      header += stored.dropFirst(2 + 4).prefix(40)
+      if let byte { header[byte] ^= 1 }
+      let checksum = CRC32C.checksum(header)
+      withUnsafeBytes(of: checksum.littleEndian) { header.append(contentsOf: $0) }
+      return Data(header) + stored.dropFirst(2 + 4 + 40 + 4)
+    }
+
+    @Test("A header with another name, or another wrapped key, and the checksum of that is refused")
+    func forgedHeaders() async throws {
+      try await engine.write(value, key: key)
+      let stored = try #require(try await base.read(key: key))
+      #expect(forged(stored, name: "2026") == stored)
+      for length in [0, 33, 255] {
+        try await base.write(forged(stored, name: String(repeating: "x", count: length)), key: key)
+        await expect(.corrupted) { _ = try await engine.read(key: key) }
+      }
+      // The checksum has no key: nobody can tell these from values of other encryption keys.
+      let values = [
+        forged(stored, name: "2027"), forged(stored, name: String(repeating: "x", count: 32)),
+        forged(stored, name: "2026", flippingBitOf: 2 + 4),
+      ]
+      for value in values {
+        try await base.write(value, key: key)
+        await expect(.permissionDenied) { _ = try await engine.read(key: key) }
+      }
+      try await base.write(forged(stored, name: "a\n\u{1B}[2J"), key: key)
+      let error = await #expect(throws: StorageError.self) { try await engine.read(key: key) }
+      let message = try #require(error).message
+      #expect(message.contains(#""a\n"#) && !message.contains("\n") && !message.contains("\u{1B}"))
+    }
+
     @Test("What was stored without encryption is no encrypted value")
     func plain() async throws {
       try await base.write(value, key: key)
@@ -184,6 +219,50 @@
       let alone = base.encrypted(with: try Keyring(.known("2027", 9)))
       #expect(try await alone.read(keys: old) == Array(repeating: value, count: old.count))
       await expect(.permissionDenied) { _ = try await engine.read(key: key) }
+    }
+
+    @Test(
+      "A value that cannot be decrypted keeps no other from being encrypted again, and is reported at the end",
+      arguments: [StorageError.Code.corrupted, .permissionDenied])
+    func rotationBesideUnreadable(code: StorageError.Code) async throws {
+      let keys = (0..<300).map { CacheKey(verbatim: "\($0)") }
+      try await engine.write(keys.map { ($0, value) })
+      if code == .corrupted {
+        try await base.write(value, key: keys[0])
+      } else {
+        try await base.encrypted(with: Keyring(.known("lost"))).write(value, key: keys[0])
+      }
+      let left = try await base.read(key: keys[0])
+      let failing = FailingStorageEngine(base)
+      let rotated = failing.encrypted(with: try Keyring(.known("2027", 9), previous: [.known("2026")]))
+      let seen = MutexProtected(0)
+      await expect(code) {
+        _ = try await rotated.reencrypt { done, _ in seen.withLock { $0 = done } }
+      }
+      #expect(seen.withLock { $0 } == 300)
+      #expect(failing.calls.count { $0.method == .withTransaction } == 3)
+      let alone = base.encrypted(with: try Keyring(.known("2027", 9)))
+      #expect(try await alone.read(keys: Array(keys.dropFirst())).count == 299)
+      #expect(try await base.read(key: keys[0]) == left)
+    }
+
+    @Test("A value of a key that is not known keeps no expired one in the place", arguments: [true, false])
+    func expiryBesideForeignKey(isOnDemand: Bool) async throws {
+      let clock = HandSetClock()
+      let expiring = engine.expiring(after: .seconds(60), clock: clock.clock)
+      let first = CacheKey(verbatim: "a")
+      try await expiring.write((0..<100).map { (CacheKey(verbatim: "b\($0)"), value) })
+      try await base.encrypted(with: Keyring(.known("lost"))).write(value, key: first)
+      clock.advance(60)
+      if isOnDemand {
+        await expect(.permissionDenied) { _ = try await expiring.removeExpired() }
+        #expect(try await base.allKeys() == [first])
+      } else {
+        for number in 0..<400 {
+          try await expiring.write(value, key: CacheKey(verbatim: "new\(number % 10)"), expiresAfter: nil)
+        }
+        #expect(try await base.keyCount() == 11)
+      }
     }
 
     @Test("Encrypting again takes nothing back that others write meanwhile")
@@ -274,6 +353,28 @@
         await expect(.permissionDenied) { _ = try EncryptionKey(identifier: "a", contentsOf: file) }
       }
     }
+
+    #if os(Linux)
+      @Test("A file whose name cannot be synced is no file of a key")
+      func unsyncedName() async throws {
+        await #expect(processExitsWith: .success) {
+          let parent = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
+          try FileManager.default.createDirectory(at: parent.url, withIntermediateDirectories: false)
+          defer { rmdir(parent.path) }
+          // Files can be made in it, and it cannot be opened. Nothing is forbidden to root.
+          chmod(parent.path, 0o733)
+          chown(parent.path, 0, 0)
+          if geteuid() == 0 { seteuid(65534) } else { chmod(parent.path, 0o333) }
+          let file = parent.url.appending(path: "key")
+          let key = try EncryptionKey.random(identifier: "a")
+          var code: StorageError.Code?
+          do { try key.write(to: file) } catch let error as StorageError { code = error.code }
+          precondition(code == .permissionDenied)
+          precondition(access(file.path, F_OK) != 0)
+          seteuid(getuid())
+        }
+      }
+    #endif
 
     @Test(
       "What is no key in a file is refused",

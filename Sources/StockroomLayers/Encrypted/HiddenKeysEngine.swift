@@ -16,8 +16,10 @@
   /// ``StockroomCore/StorageEngine/encrypted(with:hidingKeysWith:)`` returns.
   ///
   /// Who sees the place without the keys learns neither names nor which of them are alike, and with the same key an entry has the same
-  /// hash at any time. A value that names another key than that of its hash is `corrupted`. There is no order of keys below, and no name in the feed of an entry that was removed: so the capabilities
-  /// `orderedScans` and `changeFeed` go. A scan, and ``allKeys()``, read every value, all of which are in memory together then.
+  /// hash at any time. A value that names another key than that of its hash is `corrupted`.
+  ///
+  /// There is no order of keys below, and no name in the feed of an entry that was removed: so the capabilities `orderedScans` and
+  /// `changeFeed` go. A scan, and ``allKeys()``, read every value, all of which are in memory together then.
   public struct HiddenKeysEngine<Base: StorageEngine>: StorageLayer {
     /// The engine that keeps the entries under their hashes.
     public let base: Base
