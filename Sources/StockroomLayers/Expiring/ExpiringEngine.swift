@@ -306,6 +306,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   }
 }
 
+extension ExpiringEngine: ExpiringLayer {}
+
 extension StorageEngine {
   /// This engine, with values that expire. See ``ExpiringEngine``.
   ///
