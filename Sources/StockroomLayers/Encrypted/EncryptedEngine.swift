@@ -9,7 +9,7 @@
 
   /// Stores values encrypted: what ``StockroomCore/StorageEngine/encrypted(with:)`` returns.
   ///
-  /// AES-256-GCM, with the entry's key authenticated too: a value that somebody has changed, or put under another key, is not read.
+  /// AES-256-GCM, with the entry's key authenticated too: to read a value that somebody has changed, or put under another key, throws.
   /// Each value takes 74 bytes more than before, and the name of the key. See <doc:EncryptingValues> for what this protects, and what
   /// it does not.
   ///
