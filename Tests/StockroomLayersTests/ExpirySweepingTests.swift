@@ -101,10 +101,11 @@ struct ExpirySweepingTests {
       (0..<300).map { (CacheKey(verbatim: "\(name) \($0)"), value) }
     }
     for round in 0..<10 {
+      let (first, second) = (batch("\(round) a"), batch("\(round) b"))
       failing.hold { $0.method == .scan }
-      async let sweeping: Void = engine.write(batch("\(round) a"))
+      async let sweeping: Void = engine.write(first)
       try await failing.waitForHeldCalls()
-      try await engine.write(batch("\(round) b"))
+      try await engine.write(second)
       failing.release()
       try await sweeping
       clock.advance(60)
