@@ -70,15 +70,14 @@ struct EntryCursor: Sendable {
     return page
   }
 
-  /// As ``next(of:)``, without the entries that the engine finds corrupted: it reads each one by itself. From then on all keys are in
-  /// memory.
+  /// As ``next(of:)``, without the entries that the engine cannot read: it reads each one by itself. From then on all keys are in memory.
   mutating func nextReadable(of engine: some StorageEngine) async throws -> [(key: CacheKey, data: Data)] {
     let keys = try await upcomingKeys(of: engine)
     var page: [(key: CacheKey, data: Data)] = []
     for key in keys.prefix(size.count) {
       do {
         if let data = try await engine.read(key: key) { page.append((key, data)) }
-      } catch let error as StorageError where error.code == .corrupted {
+      } catch let error as StorageError where error.isOfOneEntry {
         continue
       }
     }
@@ -98,4 +97,9 @@ struct EntryCursor: Sendable {
     (self.rest, isAtEnd) = (rest, rest.isEmpty)
     size.adjust(to: page)
   }
+}
+
+extension StorageError {
+  /// Whether it may be about one entry, so that others can be read: one that is corrupted, or encrypted with a key that is not known.
+  var isOfOneEntry: Bool { code == .corrupted || code == .permissionDenied }
 }

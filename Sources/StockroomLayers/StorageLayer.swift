@@ -130,6 +130,16 @@ func place(of engine: some StorageEngine) -> String? {
   (engine as? any StorageLayer)?.place ?? (engine as? any CustomStringConvertible)?.description
 }
 
+/// A layer whose entries go away by themselves.
+protocol ExpiringLayer {}
+
+/// Whether the engine, or one below, is a layer whose entries go away by themselves. What is below an engine that is no layer is not known.
+func expires(_ engine: some StorageEngine) -> Bool {
+  if engine is any ExpiringLayer { return true }
+  guard let layer = engine as? any StorageLayer else { return false }
+  return expires(layer.base)
+}
+
 /// Calls `body`, and adds to what it finds corrupted in which place that is.
 func naming<Result>(_ place: @autoclosure () -> String?, _ body: () throws -> Result) throws -> Result {
   do {

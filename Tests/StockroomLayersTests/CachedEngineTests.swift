@@ -14,6 +14,14 @@ private final class Acknowledged: Sendable {
   let numbers = MutexProtected([0, 0, 0])
 }
 
+/// Hands a transaction out of its body, as no program should.
+private final class Kept: @unchecked Sendable {
+  // Safe to share: written by the body, and read after it has returned.
+  private(set) var transaction: (any StorageTransaction)?
+
+  func keep(_ transaction: any StorageTransaction) { self.transaction = transaction }
+}
+
 @Suite("Values in memory in front of an engine", .timeLimit(.minutes(10)))
 struct CachedEngineTests {
   private let base = FailingStorageEngine(MemoryStorageEngine())
@@ -249,6 +257,27 @@ struct CachedEngineTests {
     base.failCall(with: StorageError(.unavailable, "Away")) { $0.method == .changes }
     try await waitForSubscription(base.cached(limit: .unlimited))
     #expect(base.calls.count { $0.method == .changes } == 2)
+  }
+
+  @Test("A transaction that is used after its end keeps nothing out of memory")
+  func usedAfterItsEnd() async throws {
+    let engine = base.cached(limit: .unlimited)
+    try await waitForSubscription(engine)
+    let (kept, entry) = (Kept(), StorageEntry(key: key, data: other, createdAt: .now, updatedAt: .now))
+    try await engine.withTransaction { kept.keep($0) }
+    let transaction = try #require(kept.transaction)
+    try await engine.write(value, key: key)
+    let misuses: [() throws -> Void] = [
+      { try transaction.removeAll() }, { try transaction.remove(key: key) },
+      { try transaction.write(other, key: key) }, { try transaction.writeEntry(entry) },
+    ]
+    for misuse in misuses {
+      #expect(throws: StorageError.self) { try misuse() }
+      try await engine.write(value, key: key)
+      base.resetCalls()
+      #expect(try await engine.read(key: key) == value)
+      #expect(readCount == 0)
+    }
   }
 
   @Test("A closed engine reads nothing from memory", arguments: [true, false])

@@ -241,6 +241,60 @@ struct InventoryEngineTests {
     #expect(try await base.readAllDataAndKeys().map(\.data) == before)
   }
 
+  @Test("An inventory is refused in front of entries that expire, and may be behind them")
+  func expiring() async throws {
+    let layers: [() throws -> any StorageEngine] = [
+      { try base.expiring().checksummedWithInventory() },
+      { try base.expiring(after: .seconds(1)).compressed().namespaced("n").checksummedWithInventory() },
+    ]
+    for layer in layers {
+      let error = #expect(throws: StorageError.self) { _ = try layer() }
+      #expect(error?.code == .unsupported)
+      #expect(error?.message.contains("expiring(after:clock:)") == true)
+    }
+    let engine = try base.checksummedWithInventory().expiring(after: .zero)
+    try await engine.write(value, key: keys[0])
+    #expect(try await engine.removeExpired() == 1)
+    try await engine.verify()
+  }
+
+  /// Cancels the task that reads a value, and notes whether keys are listed on the main thread.
+  private struct CancellingEngine: StorageLayer {
+    let base: MemoryStorageEngine
+    let hasListedOnMainThread: Flag
+
+    func read(key: CacheKey) async throws -> Data? {
+      let data = try await base.read(key: key)
+      withUnsafeCurrentTask { $0?.cancel() }
+      return data
+    }
+
+    func allKeys() async throws -> [CacheKey] {
+      if isOnMainThread() { hasListedOnMainThread.set() }
+      return try await base.allKeys()
+    }
+
+    func keyExists(_ key: CacheKey) async throws -> Bool { true }
+
+    private func isOnMainThread() -> Bool { Thread.isMainThread }
+  }
+
+  private final class Flag: Sendable {
+    private let value = MutexProtected(false)
+    var isSet: Bool { value.withLock { $0 } }
+    func set() { value.withLock { $0 = true } }
+  }
+
+  @Test("The first call hashes the keys on no actor of the caller, and can be cancelled meanwhile")
+  @MainActor func firstCall() async throws {
+    try await base.checksummedWithInventory().write(keys.map { ($0, value) })
+    let flag = Flag()
+    let engine = try CancellingEngine(base: base, hasListedOnMainThread: flag).checksummedWithInventory()
+    let call = Task { try await engine.keyExists(keys[0]) }
+    await #expect(throws: CancellationError.self) { try await call.value }
+    #expect(!flag.isSet)
+  }
+
   @Test("An engine without transactions has no inventory")
   func unsupported() throws {
     struct WithoutTransactions: StorageLayer {

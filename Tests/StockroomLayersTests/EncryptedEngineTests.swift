@@ -4,26 +4,11 @@
   import StockroomKitSupport
   import StockroomMemory
   import StockroomSQLite
-  import StockroomStore
+  import StockroomTestSupport
   import TestFixtures
   import Testing
 
   @testable import StockroomLayers
-
-  extension EncryptionKey {
-    /// A key that is the same in every run.
-    fileprivate static func known(_ identifier: String, _ byte: UInt8 = 7) throws -> EncryptionKey {
-      try EncryptionKey(identifier: identifier, bytes: [UInt8](repeating: byte, count: 32))
-    }
-  }
-
-  private func expect(
-    _ code: StorageError.Code, _ location: SourceLocation = #_sourceLocation,
-    from work: () async throws -> Void
-  ) async {
-    let error = await #expect(throws: StorageError.self, sourceLocation: location) { try await work() }
-    #expect(error?.code == code, sourceLocation: location)
-  }
 
   private struct WithoutTransactions: StorageLayer {
     let base: MemoryStorageEngine
@@ -141,14 +126,48 @@
           _ = try await base.encrypted(with: Keyring(.known("2027"), previous: [.known("2026")])).reencrypt()
         },
       ]
-      for way in ways { await expect(.corrupted, from: way) }
+      for way in ways { await expectError(.corrupted, from: way) }
       #expect(try await base.read(key: key) == stored)
+    }
+
+    /// A value with its own checksum in the header, after a change of what the checksum is of: the name of the key, and the wrapped key.
+    private func forged(_ stored: Data, name: String, flippingBitOf byte: Int? = nil) -> Data {
+      var header = [1, UInt8(name.utf8.count)] + Array(name.utf8)
+      header += stored.dropFirst(2 + 4).prefix(40)
+      if let byte { header[byte] ^= 1 }
+      let checksum = CRC32C.checksum(header)
+      withUnsafeBytes(of: checksum.littleEndian) { header.append(contentsOf: $0) }
+      return Data(header) + stored.dropFirst(2 + 4 + 40 + 4)
+    }
+
+    @Test("A header with another name, or another wrapped key, and the checksum of that is refused")
+    func forgedHeaders() async throws {
+      try await engine.write(value, key: key)
+      let stored = try #require(try await base.read(key: key))
+      #expect(forged(stored, name: "2026") == stored)
+      for length in [0, 33, 255] {
+        try await base.write(forged(stored, name: String(repeating: "x", count: length)), key: key)
+        await expectError(.corrupted) { _ = try await engine.read(key: key) }
+      }
+      // The checksum has no key: nobody can tell these from values of other encryption keys.
+      let values = [
+        forged(stored, name: "2027"), forged(stored, name: String(repeating: "x", count: 32)),
+        forged(stored, name: "2026", flippingBitOf: 2 + 4),
+      ]
+      for value in values {
+        try await base.write(value, key: key)
+        await expectError(.permissionDenied) { _ = try await engine.read(key: key) }
+      }
+      try await base.write(forged(stored, name: "a\n\u{1B}[2J"), key: key)
+      let error = await #expect(throws: StorageError.self) { try await engine.read(key: key) }
+      let message = try #require(error).message
+      #expect(message.contains(#""a\n"#) && !message.contains("\n") && !message.contains("\u{1B}"))
     }
 
     @Test("What was stored without encryption is no encrypted value")
     func plain() async throws {
       try await base.write(value, key: key)
-      await expect(.corrupted) { _ = try await engine.read(key: key) }
+      await expectError(.corrupted) { _ = try await engine.read(key: key) }
     }
 
     @Test("A key that is missing, or another one of the same name, is refused, and changes nothing")
@@ -156,9 +175,9 @@
       try await engine.write(value, key: key)
       for keyring in [try Keyring(.known("2027")), try Keyring(.known("2026", 8))] {
         let other = base.encrypted(with: keyring)
-        await expect(.permissionDenied) { _ = try await other.read(key: key) }
-        await expect(.permissionDenied) { try await other.verify() }
-        await expect(.permissionDenied) { _ = try await other.readAllDataAndKeys() }
+        await expectError(.permissionDenied) { _ = try await other.read(key: key) }
+        await expectError(.permissionDenied) { try await other.verify() }
+        await expectError(.permissionDenied) { _ = try await other.readAllDataAndKeys() }
       }
       #expect(try await engine.read(key: key) == value)
     }
@@ -183,7 +202,55 @@
 
       let alone = base.encrypted(with: try Keyring(.known("2027", 9)))
       #expect(try await alone.read(keys: old) == Array(repeating: value, count: old.count))
-      await expect(.permissionDenied) { _ = try await engine.read(key: key) }
+      await expectError(.permissionDenied) { _ = try await engine.read(key: key) }
+    }
+
+    @Test(
+      "A value that cannot be decrypted keeps no other from being encrypted again, and is reported at the end",
+      arguments: [StorageError.Code.corrupted, .permissionDenied])
+    func rotationBesideUnreadable(code: StorageError.Code) async throws {
+      let keys = (0..<300).map { CacheKey(verbatim: "\($0)") }
+      try await engine.write(keys.map { ($0, value) })
+      if code == .corrupted {
+        try await base.write(value, key: keys[0])
+      } else {
+        try await base.encrypted(with: Keyring(.known("lost"))).write(value, key: keys[0])
+      }
+      let left = try await base.read(key: keys[0])
+      let failing = FailingStorageEngine(base)
+      let rotated = failing.encrypted(with: try Keyring(.known("2027", 9), previous: [.known("2026")]))
+      let seen = MutexProtected(0)
+      var found: StorageError.Code?
+      do {
+        try await rotated.reencrypt { done, _ in seen.withLock { $0 = done } }
+      } catch let error as StorageError {
+        found = error.code
+      }
+      #expect(found == code)
+      #expect(seen.withLock { $0 } == 300)
+      #expect(failing.calls.count { $0.method == .withTransaction } == 3)
+      let alone = base.encrypted(with: try Keyring(.known("2027", 9)))
+      #expect(try await alone.read(keys: Array(keys.dropFirst())).count == 299)
+      #expect(try await base.read(key: keys[0]) == left)
+    }
+
+    @Test("A value of a key that is not known keeps no expired one in the place", arguments: [true, false])
+    func expiryBesideForeignKey(isOnDemand: Bool) async throws {
+      let clock = HandSetClock()
+      let expiring = engine.expiring(after: .seconds(60), clock: clock.clock)
+      let first = CacheKey(verbatim: "a")
+      try await expiring.write((0..<100).map { (CacheKey(verbatim: "b\($0)"), value) })
+      try await base.encrypted(with: Keyring(.known("lost"))).write(value, key: first)
+      clock.advance(60)
+      if isOnDemand {
+        await expectError(.permissionDenied) { _ = try await expiring.removeExpired() }
+        #expect(try await base.allKeys() == [first])
+      } else {
+        for number in 0..<400 {
+          try await expiring.write(value, key: CacheKey(verbatim: "new\(number % 10)"), expiresAfter: nil)
+        }
+        #expect(try await base.keyCount() == 11)
+      }
     }
 
     @Test("Encrypting again takes nothing back that others write meanwhile")
@@ -200,7 +267,7 @@
     @Test("Without transactions nothing is encrypted again")
     func withoutTransactions() async throws {
       let plain = WithoutTransactions(base: base)
-      await expect(.unsupported) {
+      await expectError(.unsupported) {
         _ = try await plain.encrypted(with: Keyring(.known("a"))).reencrypt()
       }
     }
@@ -222,145 +289,6 @@
       let second = try open()
       #expect(try await second.read(key: key) == value)
       try await second.close()
-    }
-  }
-
-  @Suite("Encryption keys")
-  struct EncryptionKeyTests {
-    @Test("A key has 32 bytes and a name of 1 to 32, and no keyring has two of a name")
-    func sizes() async throws {
-      for count in [0, 16, 31, 33] {
-        await expect(.unsupported) {
-          _ = try EncryptionKey(identifier: "a", bytes: [UInt8](repeating: 0, count: count))
-        }
-      }
-      for name in ["", String(repeating: "x", count: 33)] {
-        await expect(.unsupported) { _ = try EncryptionKey.random(identifier: name) }
-      }
-      await expect(.unsupported) { _ = try Keyring(.known("a"), previous: [.random(identifier: "a")]) }
-      let longest = try EncryptionKey.random(identifier: String(repeating: "x", count: 32))
-      let engine = MemoryStorageEngine().encrypted(with: try Keyring(longest))
-      try await engine.write(value, key: key)
-      #expect(try await engine.read(key: key) == value)
-    }
-
-    @Test("Nothing that is printed shows the bytes")
-    func secret() throws {
-      let key = try EncryptionKey.known("2026")
-      var dumped = ""
-      dump(key, to: &dumped)
-      for text in ["\(key)", key.debugDescription, dumped, "\(try Keyring(key))"] {
-        #expect(!text.contains("7, 7") && !text.contains("BwcH"))
-      }
-      #expect("\(key)" == "EncryptionKey(2026)")
-    }
-
-    @Test("A file keeps a key, for its owner only")
-    func file() async throws {
-      let directory = try TemporaryDirectory()
-      let file = directory.url.appending(path: "key")
-      let made = try EncryptionKey.random(identifier: "a")
-      try made.write(to: file)
-      #expect(try FileStatus(atPath: file.path)?.mode == 0o600)
-      await expect(.locked) { try EncryptionKey.random(identifier: "a").write(to: file) }
-
-      let base = MemoryStorageEngine()
-      try await base.encrypted(with: Keyring(made)).write(value, key: key)
-      let read = try EncryptionKey(identifier: "a", contentsOf: file)
-      #expect(try await base.encrypted(with: Keyring(read)).read(key: key) == value)
-
-      for mode in [0o640, 0o604, 0o644, 0o620] {
-        try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: file.path)
-        await expect(.permissionDenied) { _ = try EncryptionKey(identifier: "a", contentsOf: file) }
-      }
-    }
-
-    @Test(
-      "What is no key in a file is refused",
-      arguments: [
-        "", "\n", "short", String(repeating: "A", count: 44), String(repeating: "x", count: 10_000),
-      ])
-    func noKey(_ text: String) async throws {
-      let directory = try TemporaryDirectory()
-      let file = directory.url.appending(path: "key")
-      try Data(text.utf8).write(to: file)
-      try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file.path)
-      await expect(.unsupported) { _ = try EncryptionKey(identifier: "a", contentsOf: file) }
-      await expect(.io) {
-        _ = try EncryptionKey(identifier: "a", contentsOf: file.appendingPathExtension("none"))
-      }
-      let link = directory.url.appending(path: "link")
-      try FileManager.default.createSymbolicLink(at: link, withDestinationURL: file)
-      #expect(throws: StorageError.self) { _ = try EncryptionKey(identifier: "a", contentsOf: link) }
-    }
-
-    @Test("A variable of the environment keeps a key")
-    func environment() async throws {
-      let name = "STOCKROOM_TEST_KEY_\(UInt32.random(in: 0 ... .max))"
-      await expect(.unsupported) { _ = try EncryptionKey(identifier: "a", environmentVariable: name) }
-      setenv(name, Data(repeating: 7, count: 32).base64EncodedString(), 1)
-      let base = MemoryStorageEngine()
-      try await base.encrypted(with: Keyring(.known("a"))).write(value, key: key)
-      let read = try EncryptionKey(identifier: "a", environmentVariable: name)
-      #expect(try await base.encrypted(with: Keyring(read)).read(key: key) == value)
-      setenv(name, "no Base64", 1)
-      await expect(.unsupported) { _ = try EncryptionKey(identifier: "a", environmentVariable: name) }
-    }
-  }
-
-  @Suite("Hidden keys")
-  struct HiddenKeysTests {
-    private let base = MemoryStorageEngine()
-    private let engine: HiddenKeysEngine<EncryptedEngine<MemoryStorageEngine>>
-
-    init() throws {
-      engine = base.encrypted(with: try Keyring(.known("2026")), hidingKeysWith: try .known("names", 1))
-    }
-
-    @Test("Below there is no name, and above all of them, the longest too")
-    func names() async throws {
-      let keys = ["k", "user/1", "user/2", "é", "e\u{301}", String(repeating: "x", count: 511)].map(
-        CacheKey.init(verbatim:))
-      for key in keys { try await engine.write(Data(key.value.utf8), key: key) }
-      #expect(try await Set(engine.allKeys()) == Set(keys))
-      // By another program, as HMAC-SHA-256 is described.
-      #expect(try await base.keyExists(.init(verbatim: "5HR6AG9Ub7a828sW887v26pRkRPKPTRxRTULx-rR3ag")))
-      for (key, stored) in try await base.readAllDataAndKeys() {
-        #expect(key.value.wholeMatch(of: /[A-Za-z0-9_-]{43}/) != nil)
-        #expect(keys.allSatisfy { stored.range(of: Data($0.value.utf8)) == nil || $0.value.utf8.count < 4 })
-      }
-      #expect(try await engine.scan(.prefix("user/"), limit: nil).map(\.key.value) == ["user/1", "user/2"])
-      #expect(try await engine.keysExist(keys.reversed()) == keys.reversed())
-      await expect(.invalidKey) { try await engine.write(value, key: .init(verbatim: "")) }
-      await expect(.invalidKey) {
-        _ = try await engine.read(key: .init(verbatim: String(repeating: "x", count: 512)))
-      }
-    }
-
-    @Test("What cannot be promised is not: no ordered scans, and no feed")
-    func capabilities() async throws {
-      #expect(engine.capabilities == base.capabilities.subtracting([.orderedScans, .changeFeed]))
-      await expect(.unsupported) { _ = try await engine.changes() }
-    }
-
-    @Test("With another key for names nothing is found, and with another one for values nothing is read")
-    func otherKeys() async throws {
-      try await engine.write(value, key: key)
-      let other = base.encrypted(with: try Keyring(.known("2026")), hidingKeysWith: try .known("names", 2))
-      #expect(try await other.read(key: key) == nil)
-      let another = base.encrypted(
-        with: try Keyring(.known("2026", 3)), hidingKeysWith: try .known("names", 1))
-      await expect(.permissionDenied) { _ = try await another.read(key: key) }
-    }
-
-    @Test("A store stands in front of it")
-    func store() async throws {
-      struct Song: Codable, Sendable, Identifiable, Equatable { let id: String }
-      let songs = try await Store<Song>(storage: engine)
-      try await songs.insert([Song(id: "1"), Song(id: "2")])
-      try await songs.remove(Song(id: "1"))
-      let again = try await Store<Song>(storage: engine)
-      #expect(await again.items == [Song(id: "2")])
     }
   }
 #endif

@@ -7,6 +7,32 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
+/// Counts the scans and transactions of a task.
+private struct TaskCountingEngine: StorageLayer {
+  final class Calls: Sendable {
+    private let counts = MutexProtected((scans: 0, transactions: 0))
+    var scans: Int { counts.withLock { $0.scans } }
+    var transactions: Int { counts.withLock { $0.transactions } }
+    func addScan() { counts.withLock { $0.scans += 1 } }
+    func addTransaction() { counts.withLock { $0.transactions += 1 } }
+  }
+
+  @TaskLocal static var calls: Calls?
+  let base: SQLiteStorageEngine
+
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    Self.calls?.addScan()
+    return try await base.scan(range, limit: limit)
+  }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    Self.calls?.addTransaction()
+    return try await base.withTransaction(body)
+  }
+}
+
 @Suite("Removing values that have expired")
 struct ExpirySweepingTests {
   private let base = MemoryStorageEngine()
@@ -42,6 +68,76 @@ struct ExpirySweepingTests {
       try await engine.write(value, key: CacheKey(verbatim: "new\(number % 10)"), expiresAfter: nil)
     }
     #expect(try await base.keyCount() == 10)
+  }
+
+  @Test("A write that sweeps leaves what others add meanwhile to later writes, which catch up")
+  func sweepsNoMoreThanItsShare() async throws {
+    let failing = FailingStorageEngine(base)
+    let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
+    failing.hold { $0.method == .scan }
+    // The fourth write has eight entries to look at, a page.
+    for number in 0..<3 { try await engine.write(value, key: CacheKey(verbatim: "first\(number)")) }
+    async let sweeping: Void = engine.write(value, key: key)
+    try await failing.waitForHeldCalls()
+    for number in 0..<400 { try await engine.write(value, key: CacheKey(verbatim: "old\(number)")) }
+    failing.release()
+    try await sweeping
+    #expect(failing.calls.count { $0.method == .scan } == 1)
+
+    clock.advance(60)
+    for number in 0..<20 {
+      failing.resetCalls()
+      try await engine.write(value, key: CacheKey(verbatim: "new\(number % 10)"), expiresAfter: nil)
+      #expect(failing.calls.count { $0.method == .scan } <= 1)
+    }
+    #expect(try await base.keyCount() == 10)
+  }
+
+  @Test("The share of a batch that is written while another one sweeps is looked at all the same")
+  func overlappingBatches() async throws {
+    let failing = FailingStorageEngine(base)
+    let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
+    func batch(_ name: String) -> [(key: CacheKey, data: Data)] {
+      (0..<300).map { (CacheKey(verbatim: "\(name) \($0)"), value) }
+    }
+    for round in 0..<10 {
+      let (first, second) = (batch("\(round) a"), batch("\(round) b"))
+      failing.hold { $0.method == .scan }
+      async let sweeping: Void = engine.write(first)
+      try await failing.waitForHeldCalls()
+      try await engine.write(second)
+      failing.release()
+      try await sweeping
+      clock.advance(60)
+    }
+    // One round and some: with half the looks it would be more than three by now, and more with each round.
+    #expect(try await base.keyCount() < 2 * 600)
+  }
+
+  @Test("However many write at once, each sweeps a page at most")
+  func concurrentWriters() async throws {
+    let directory = try TemporaryDirectory()
+    let base = try SQLiteStorageEngine(directory: directory.directory)
+    let engine = TaskCountingEngine(base: base).expiring(after: .zero, clock: clock.clock)
+    try await withThrowingTaskGroup { group in
+      for writer in 0..<16 {
+        group.addTask { [value] in
+          for number in 0..<50 {
+            let calls = TaskCountingEngine.Calls()
+            try await TaskCountingEngine.$calls.withValue(calls) {
+              try await engine.write(value, key: CacheKey(verbatim: "\(writer) \(number)"))
+            }
+            #expect(calls.scans <= 1)
+            #expect(calls.transactions <= 2)
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    // What is left is swept as writes go by.
+    for _ in 0..<600 { try await engine.write(value, key: key, expiresAfter: nil) }
+    #expect(try await base.keyCount() == 1)
+    try await base.close()
   }
 
   @Test("All expired entries are removed on demand, and nothing else")

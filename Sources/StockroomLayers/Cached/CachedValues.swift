@@ -13,8 +13,14 @@ import StockroomStore
 final class CachedValues: Sendable {
   /// What a call changes, from before it begins until after it has ended.
   final class Change: Sendable {
-    fileprivate let keys = MutexProtected<Set<CacheKey>>([])
-    fileprivate let isOfEverything = MutexProtected(false)
+    fileprivate struct Extent {
+      var keys: Set<CacheKey> = []
+      var isOfEverything = false
+      var hasEnded = false
+    }
+
+    /// Locked before the state of the cache where both are.
+    fileprivate let extent = MutexProtected(Extent())
   }
 
   enum Read {
@@ -148,20 +154,25 @@ final class CachedValues: Sendable {
 
   // MARK: Changing
 
-  /// A change begins, or is about to change more.
+  /// A change begins, or is about to change more. Nothing follows if it has ended: the engine below refuses a transaction that is used
+  /// after its end, and nobody would end the change again.
   func begin(_ change: Change, of keys: [CacheKey] = [], everything: Bool = false) {
-    if everything, change.isOfEverything.withLock({ exchange(&$0, with: true) }) == false {
-      state.withLock { state in
-        state.changesOfEverything += 1
-        state.forget(.everything)
+    change.extent.withLock { extent in
+      if extent.hasEnded { return }
+      if everything, !extent.isOfEverything {
+        extent.isOfEverything = true
+        state.withLock { state in
+          state.changesOfEverything += 1
+          state.forget(.everything)
+        }
       }
-    }
-    for key in keys where change.keys.withLock({ $0.insert(key).inserted }) {
-      state.withLock { state in
-        let isFirst = state.changing[key] == nil && state.changesOfEverything == 0
-        state.forget(.keys([key]))
-        state.changing[key, default: Changing()].count += 1
-        state.changing[key]?.isAlone = isFirst
+      for key in keys where extent.keys.insert(key).inserted {
+        state.withLock { state in
+          let isFirst = state.changing[key] == nil && state.changesOfEverything == 0
+          state.forget(.keys([key]))
+          state.changing[key, default: Changing()].count += 1
+          state.changing[key]?.isAlone = isFirst
+        }
       }
     }
   }
@@ -172,9 +183,11 @@ final class CachedValues: Sendable {
   func end(_ change: Change, written: (key: CacheKey, value: Data?)? = nil) {
     // An entry in memory takes the memory of its own bytes, and nobody else can change them.
     let copy = written?.value.map { value in value.withUnsafeBytes { Data($0) } }
-    let keys = change.keys.withLock { $0 }
-    let isOfEverything = change.isOfEverything.withLock { $0 }
-    for key in keys {
+    let extent = change.extent.withLock { extent in
+      extent.hasEnded = true
+      return extent
+    }
+    for key in extent.keys {
       state.withLock { state in
         let isCurrent = state.catchUp()
         guard var changing = state.changing[key] else { return }
@@ -185,7 +198,7 @@ final class CachedValues: Sendable {
         }
       }
     }
-    if isOfEverything { state.withLock { $0.changesOfEverything -= 1 } }
+    if extent.isOfEverything { state.withLock { $0.changesOfEverything -= 1 } }
   }
 }
 

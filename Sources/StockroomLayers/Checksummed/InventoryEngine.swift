@@ -16,6 +16,8 @@ public import StockroomCore
 /// Costs: every write is a transaction, which looks for the key and writes two entries. The first call lists all keys. Keys that begin with
 /// that of the inventory, 52 bytes of which nobody thinks by chance, have a byte more in the engine below: such a key of 511 bytes is too
 /// long, for reads and scans as well (`invalidKey`).
+///
+/// Not in front of an ``ExpiringEngine``, whose entries go away without this layer: `expiring` goes in front of the inventory.
 public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the entries and the inventory.
   public let base: Base
@@ -30,6 +32,12 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   init(base: Base) throws {
     guard base.capabilities.contains(.transactions) else {
       throw StorageError(.unsupported, "An inventory needs transactions, which a \(Base.self) does not have.")
+    }
+    guard !expires(base) else {
+      throw StorageError(
+        .unsupported,
+        "An inventory cannot be in front of a layer whose entries expire, since it would miss them: "
+          + "use expiring(after:clock:) in front of the inventory.")
     }
     self.base = base
   }
@@ -52,20 +60,34 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     try naming(place) { try Inventory(stored: stored) }
   }
 
-  private func verifyInventory() async throws {
+  @concurrent private func verifyInventory() async throws {
     do {
-      return try verify(try await base.allKeys(), stored: try await base.read(key: Inventory.key))
+      let keys = try await base.allKeys()
+      let stored = try await base.read(key: Inventory.key)
+      return try verify(try await inventory(of: keys), stored: stored)
     } catch let error as StorageError where error.code == .corrupted {
       // Others may have changed the place between the two reads. A transaction decides, which needs the right to write in some engines.
       try await base.withTransaction { base in
-        try verify(try base.allKeys(), stored: try base.read(key: Inventory.key))
+        let found = try Inventory(of: base.allKeys().lazy.filter { $0 != Inventory.key })
+        try verify(found, stored: base.read(key: Inventory.key))
       }
     }
   }
 
-  private func verify(_ keys: [CacheKey], stored: Data?) throws {
+  private func verify(_ found: Inventory, stored: Data?) throws {
     let inventory = try inventory(stored: stored)
-    try naming(place) { try inventory.verify(Inventory(of: keys.lazy.filter { $0 != Inventory.key })) }
+    try naming(place) { try inventory.verify(found) }
+  }
+
+  /// That of these keys, with a turn for others in between (rule C5): each key is hashed.
+  private func inventory(of keys: [CacheKey]) async throws -> Inventory {
+    var timer = YieldTimer()
+    var inventory = Inventory()
+    for (index, key) in keys.enumerated() where key != Inventory.key {
+      if index.isMultiple(of: 16) { try await timer.yieldIfDue() }
+      try inventory.insert(key)
+    }
+    return inventory
   }
 
   /// Has the engine below verify what it stores, then compares the inventory with the keys that are there.
@@ -206,7 +228,8 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
 extension StorageEngine {
   /// This engine, with a checksum for each value and an inventory of the keys. See ``ChecksummedEngine`` and ``InventoryEngine``.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if the engine has no transactions.
+  /// - Throws: `StorageError` with code `unsupported` if the engine has no transactions, or if its entries expire
+  ///   (`expiring(after:clock:)`), also behind other layers.
   public func checksummedWithInventory() throws -> InventoryEngine<ChecksummedEngine<Self>> {
     try InventoryEngine(base: checksummed())
   }

@@ -9,7 +9,7 @@
 
   /// Stores values encrypted: what ``StockroomCore/StorageEngine/encrypted(with:)`` returns.
   ///
-  /// AES-256-GCM, with the entry's key authenticated too: a value that somebody has changed, or put under another key, is `corrupted`.
+  /// AES-256-GCM, with the entry's key authenticated too: to read a value that somebody has changed, or put under another key, throws.
   /// Each value takes 74 bytes more than before, and the name of the key. See <doc:EncryptingValues> for what this protects, and what
   /// it does not.
   ///
@@ -38,21 +38,25 @@
     /// The value that was stored.
     ///
     /// - Throws: `StorageError` with code `corrupted` if this layer has not stored it under this key, or somebody has changed it, and
-    ///   `permissionDenied` if the key that it was encrypted with is not in the keyring.
+    ///   `permissionDenied` if the encryption key that it names is not in the keyring, or is not the one that it was encrypted with.
     public func decode(_ stored: Data, key: CacheKey) throws -> Data {
       try cipher.decrypt(stored, key: key)
     }
 
-    /// Encrypts again, with the keyring's current key, each value that another key has encrypted. The others can be taken out of the
-    /// keyring afterwards.
+    /// Encrypts again, with the keyring's current key, each value that another key has encrypted.
     ///
-    /// Runs beside everything else: entries are rewritten in transactions of 4 MiB or some more, and what others write meanwhile is
-    /// not touched. The task may be cancelled, and the next call goes on where this one was. To the feed, and to `updatedAt(key:)`, a
-    /// value that is rewritten is a change. Costs a read of every value and a write of those that are rewritten.
+    /// Every other process that writes in the place must have a keyring with the same current key before this is called: the keys of the
+    /// entries are listed once, and what is written with an old key afterwards stays as it is. The old keys can be taken out of all keyrings
+    /// once a call that began after that has returned.
+    ///
+    /// Runs beside everything else: entries are rewritten in transactions of at most 128 entries and of 4 MiB or some more, and what others
+    /// write meanwhile is not touched. The task may be cancelled, and the next call goes on where this one was. To the feed, and to
+    /// `updatedAt(key:)`, a value that is rewritten is a change. Costs a read of every value and a write of those that are rewritten.
     ///
     /// - Parameter progress: Called with the number of entries that were looked at, and how many there are.
     /// - Returns: The number of values that were rewritten.
-    /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; otherwise as a read and a write.
+    /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` or `permissionDenied`
+    ///   if a value cannot be decrypted, which stays as it is, after all others have been rewritten; otherwise as a read and a write.
     @concurrent @discardableResult
     public func reencrypt(
       progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil
@@ -62,33 +66,51 @@
           .unsupported, "A \(Base.self) has no transactions, without which no value is encrypted again.")
       }
       let keys = try await allKeys()
-      var (done, rewritten) = (0, 0)
-      while done < keys.count {
+      var sum = Reencryption()
+      while sum.done < keys.count {
         try Task.checkCancellation()
-        let rest = keys[done...].prefix(1_000)
-        let result = try await base.withTransaction { try reencrypt(rest, in: $0) }
-        done += result.done
-        rewritten += result.rewritten
-        progress?(done, keys.count)
+        // Other writers wait for each transaction.
+        let rest = keys[sum.done...].prefix(128)
+        let part = try await base.withTransaction { try reencrypt(rest, in: $0) }
+        sum.done += part.done
+        sum.rewritten += part.rewritten
+        sum.failure = sum.failure ?? part.failure
+        progress?(sum.done, keys.count)
       }
-      return rewritten
+      if let failure = sum.failure { throw failure }
+      return sum.rewritten
     }
 
     /// As many of the entries as make a transaction.
     private func reencrypt(
       _ keys: ArraySlice<CacheKey>, in transaction: any StorageTransaction
-    ) throws -> (done: Int, rewritten: Int) {
-      var (done, rewritten, bytes) = (0, 0, 0)
+    ) throws -> Reencryption {
+      var (part, bytes) = (Reencryption(), 0)
       for key in keys where bytes < 4 << 20 {
-        done += 1
-        guard let stored = try transaction.read(key: key) else { continue }
-        bytes += stored.count
-        if try cipher.isCurrent(stored, key: key) { continue }
-        try transaction.write(encode(decode(stored, key: key), key: key), key: key)
-        rewritten += 1
+        part.done += 1
+        let value: Data
+        do {
+          guard let stored = try transaction.read(key: key) else { continue }
+          bytes += stored.count
+          if try cipher.isCurrent(stored, key: key) { continue }
+          value = try naming(place) { try decode(stored, key: key) }
+        } catch let error as StorageError where error.isOfOneEntry {
+          part.failure = part.failure ?? error
+          continue
+        }
+        try transaction.write(encode(value, key: key), key: key)
+        part.rewritten += 1
       }
-      return (done, rewritten)
+      return part
     }
+  }
+
+  /// What has become of some entries that were to be encrypted again.
+  private struct Reencryption {
+    var done = 0
+    var rewritten = 0
+    /// What is wrong with the first value that cannot be decrypted.
+    var failure: StorageError?
   }
 
   extension StorageEngine {

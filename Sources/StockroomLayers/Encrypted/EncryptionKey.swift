@@ -52,8 +52,8 @@
       guard secret.bitCount == Self.byteCount * 8 else {
         throw StorageError(
           .unsupported,
-          "An encryption key has \(Self.byteCount) bytes, and that of \(identifier) has \(secret.bitCount / 8)."
-        )
+          "An encryption key has \(Self.byteCount) bytes, and that of \(identifier.debugDescription) has "
+            + "\(secret.bitCount / 8).")
       }
       try self.init(identifier: identifier, secret: secret)
     }
@@ -119,10 +119,10 @@
       try self.init(identifier: identifier, base64: text.trimmingNewline(), from: path)
     }
 
-    /// Writes the key to a new file that nobody but its owner may open (mode 0600), and syncs it.
+    /// Writes the key to a new file that nobody but its owner may open (mode 0600), and syncs it and the name in its directory.
     ///
-    /// - Throws: `StorageError` that names the file: with code `locked` if there is one already, which stays as it is; otherwise what the
-    ///   system says.
+    /// - Throws: `StorageError` that names the file or the directory: with code `locked` if there is one already, which stays as it is;
+    ///   otherwise what the system says, and there is no file then.
     public func write(to file: URL) throws {
       let path = file.path
       guard let descriptor = try FileDescriptor.makeFile(atPath: path, .owner) else {
@@ -131,6 +131,7 @@
       do {
         try Array("\(base64)\n".utf8).withUnsafeBytes { try descriptor.write($0) }
         try descriptor.synchronize()
+        try FileManager.Directory.sync(FileManager.Directory(url: file.deletingLastPathComponent()).path)
       } catch {
         unlink(path)
         throw error

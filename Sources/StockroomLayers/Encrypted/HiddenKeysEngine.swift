@@ -16,8 +16,10 @@
   /// ``StockroomCore/StorageEngine/encrypted(with:hidingKeysWith:)`` returns.
   ///
   /// Who sees the place without the keys learns neither names nor which of them are alike, and with the same key an entry has the same
-  /// hash at any time. There is no order of keys below, and no name in the feed of an entry that was removed: so the capabilities
-  /// `orderedScans` and `changeFeed` go. A scan, and ``allKeys()``, read every value, all of which are in memory together then.
+  /// hash at any time. A value that names another key than that of its hash is `corrupted`.
+  ///
+  /// There is no order of keys below, and no name in the feed of an entry that was removed: so the capabilities `orderedScans` and
+  /// `changeFeed` go. A scan, and ``allKeys()``, read every value, all of which are in memory together then.
   public struct HiddenKeysEngine<Base: StorageEngine>: StorageLayer {
     /// The engine that keeps the entries under their hashes.
     public let base: Base
@@ -65,17 +67,17 @@
 
     /// Reads one value.
     public func read(key: CacheKey) async throws -> Data? {
-      try await base.read(key: names.hidden(key)).map { try names.separated($0).data }
+      try await base.read(key: names.hidden(key)).map { try names.value($0, of: key) }
     }
 
     /// Reads the values.
     @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
-      try await mapping(base.read(keys: hidden(keys))) { try names.separated($0).data }
+      try await readDataAndKeys(keys: keys).map(\.data)
     }
 
     /// Reads the values, and with each the key.
     @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-      try await mapping(base.read(keys: hidden(keys))) { try names.separated($0) }
+      try await mapping(base.readDataAndKeys(keys: hidden(keys))) { try names.shown($0) }
     }
 
     /// Reads every value.
@@ -85,7 +87,7 @@
 
     /// Reads every value, and with each the key.
     @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-      try await mapping(base.readAllData()) { try names.separated($0) }
+      try await mapping(base.readAllDataAndKeys()) { try names.shown($0) }
     }
 
     /// Removes one entry.
@@ -123,12 +125,12 @@
 
     /// Reads every entry.
     @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-      try await mapping(base.readAllEntries()) { try shown($0) }
+      try await mapping(base.readAllEntries()) { try names.shown($0) }
     }
 
     /// Reads the entries.
     @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-      try await mapping(base.readEntries(keys: hidden(keys))) { try shown($0) }
+      try await mapping(base.readEntries(keys: hidden(keys))) { try names.shown($0) }
     }
 
     /// Reads every value, and returns those in the range.
@@ -151,14 +153,18 @@
         .unsupported, "An engine that hides the keys of its entries does not name them in a feed.")
     }
 
-    @concurrent private func hidden(_ keys: [CacheKey]) async throws -> [CacheKey] {
-      try await mapping(keys) { try names.hidden($0) }
+    /// Has the engine below verify what it stores, then compares the hash of every entry with the key in the value, a page of entries at a
+    /// time. The keys below are all in memory.
+    @concurrent public func verify() async throws {
+      try await base.verify()
+      var cursor = EntryCursor(keys: try await base.allKeys())
+      while !cursor.isAtEnd {
+        for entry in try await cursor.next(of: base) { _ = try names.shown(entry) }
+      }
     }
 
-    private func shown(_ entry: StorageEntry) throws -> StorageEntry {
-      var entry = entry
-      (entry.key, entry.data) = try names.separated(entry.data)
-      return entry
+    @concurrent private func hidden(_ keys: [CacheKey]) async throws -> [CacheKey] {
+      try await mapping(keys) { try names.hidden($0) }
     }
   }
 
@@ -168,18 +174,49 @@
     /// The engine below, for errors.
     let place: String?
 
-    /// What the entry was made of.
-    func separated(_ combined: Data) throws -> (key: CacheKey, data: Data) {
-      try NamedValue.separated(combined, in: place)
+    /// The entry, of what is stored for it.
+    ///
+    /// - Throws: `StorageError` with code `corrupted` if it is stored under the hash of another key.
+    func shown(_ stored: (key: CacheKey, data: Data)) throws -> (key: CacheKey, data: Data) {
+      let entry = try NamedValue.separated(stored.data, in: place)
+      guard try hidden(entry.key) == stored.key else { throw misplaced(entry.key) }
+      return entry
+    }
+
+    /// The entry with its times, of what is stored for it. Throws as the other one.
+    func shown(_ stored: StorageEntry) throws -> StorageEntry {
+      var entry = stored
+      (entry.key, entry.data) = try shown((key: stored.key, data: stored.data))
+      return entry
+    }
+
+    /// The value of a key, of what is stored for it.
+    ///
+    /// - Throws: `StorageError` with code `corrupted` if it is that of another key.
+    func value(_ stored: Data, of key: CacheKey) throws -> Data {
+      let entry = try NamedValue.separated(stored, in: place)
+      guard entry.key == key else { throw misplaced(entry.key) }
+      return entry.data
+    }
+
+    private func misplaced(_ key: CacheKey) -> StorageError {
+      StorageError(
+        .corrupted,
+        (place.map { "\($0): " } ?? "") + "The value of \(key) is stored under the hash of another key.")
     }
 
     /// What the entry is stored under: 43 letters, digits, `-` and `_`.
     func hidden(_ key: CacheKey) throws -> CacheKey {
       try key.validate()
       let hash = HMAC<SHA256>.authenticationCode(for: Data(key.value.utf8), using: secret)
-      let text = Data(hash).base64EncodedString().dropLast()
-      return CacheKey(
-        verbatim: String(text.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }))
+      let text = Data(hash).base64EncodedString().utf8.dropLast().map { byte in
+        switch byte {
+        case UInt8(ascii: "+"): UInt8(ascii: "-")
+        case UInt8(ascii: "/"): UInt8(ascii: "_")
+        default: byte
+        }
+      }
+      return CacheKey(verbatim: String(decoding: text, as: UTF8.self))
     }
 
     /// What is stored for the entry.
@@ -198,11 +235,12 @@
     init(base: any StorageTransaction, names: HiddenNames) { (self.base, self.names) = (base, names) }
 
     func read(key: CacheKey) throws -> Data? {
-      try base.read(key: names.hidden(key)).map { try names.separated($0).data }
+      try base.read(key: names.hidden(key)).map { try names.value($0, of: key) }
     }
 
     func read(keys: [CacheKey]) throws -> [Data] {
-      try base.read(keys: keys.map(names.hidden)).map { try names.separated($0).data }
+      try keys.validate()
+      return try keys.compactMap(read(key:))
     }
 
     func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(names.hidden(key)) }
@@ -213,8 +251,7 @@
 
     func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
       try range.validate()
-      return try base.scan(.all, limit: nil).map { try names.separated($0.data) }.inside(
-        range, limit: limit)
+      return try base.scan(.all, limit: nil).map { try names.shown($0) }.inside(range, limit: limit)
     }
 
     func write(_ data: Data, key: CacheKey) throws {

@@ -31,7 +31,8 @@
       var wrapping: [String: SymmetricKey] = [:]
       for key in [current] + previous {
         guard wrapping.updateValue(key.derived(for: "keys of values"), forKey: key.identifier) == nil else {
-          throw StorageError(.unsupported, "A keyring has two encryption keys of the name \(key.identifier).")
+          throw StorageError(
+            .unsupported, "A keyring has two encryption keys of the name \(key.identifier.debugDescription).")
         }
       }
       self.current = current.identifier
@@ -53,7 +54,7 @@
       } catch {
         throw StorageError(
           .permissionDenied,
-          "The encryption key \(identifier) is not the one with which a value was encrypted.",
+          "The encryption key \(identifier.debugDescription) is not the one with which a value was encrypted.",
           underlying: error)
       }
     }
@@ -61,7 +62,8 @@
     private func key(_ identifier: String) throws -> SymmetricKey {
       guard let key = wrapping[identifier] else {
         throw StorageError(
-          .permissionDenied, "A value was encrypted with the key \(identifier), which is not in the keyring.")
+          .permissionDenied,
+          "A value was encrypted with the key \(identifier.debugDescription), which is not in the keyring.")
       }
       return key
     }

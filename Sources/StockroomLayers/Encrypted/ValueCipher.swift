@@ -25,7 +25,7 @@
   /// A stored value is
   ///
   ///     1 byte   the version of this format: 1
-  ///     1 byte   the length of the key's name
+  ///     1 byte   the length of the key's name: 1 to 32
   ///              the key's name
   ///     40 bytes the data key, wrapped with that key (RFC 3394)
   ///     4 bytes  CRC-32C of everything before, little-endian: who has changed the name of the key by accident hears of corruption
@@ -143,6 +143,9 @@
     {
       guard stored.count > 2 else { throw corrupted(key, "it is too short") }
       guard stored[0] == version else { throw corrupted(key, "its format is not known") }
+      guard 1...EncryptionKey.maximumIdentifierLength ~= Int(stored[1]) else {
+        throw corrupted(key, "no encryption key has a name of \(stored[1]) bytes")
+      }
       let checked = 2 + Int(stored[1]) + wrappedLength
       let length = checked + checksumLength
       guard stored.count >= length + nonceLength + tagLength else { throw corrupted(key, "it is too short") }

@@ -9,8 +9,9 @@ public import StockroomCore
 /// Stores values for a time: what ``StockroomCore/StorageEngine/expiring(after:clock:)`` returns.
 ///
 /// An entry whose time is over is absent for every call, and writing its key makes a new entry. What it takes in the place is
-/// freed as writes go by: for each entry that is written two are looked at, in the order of keys, in small transactions. That is when the
-/// feed reports the entry. ``removeExpired()`` looks at all of them. Without the capability `transactions` nothing is removed but
+/// freed as writes go by: for each entry that is written two are looked at, in the order of keys, in small transactions, which the write waits
+/// for. Where many write at once, one write looks at up to eight for each entry of its own, or at 128, and the rest is left to later ones. That
+/// is when the feed reports the entry. ``removeExpired()`` looks at all of them. Without the capability `transactions` nothing is removed but
 /// what is written again.
 ///
 /// Time never goes back: a system clock that is set back prolongs no life, and brings nothing back. One that is set forward ends lives. After
@@ -65,9 +66,9 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// Removes every entry whose time is over by the clock, in transactions of at most 128 entries. Reads every value.
   ///
   /// - Returns: How many were removed.
-  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry is, which
-  ///   stays, after all others that the engine below can list have been looked at, and if it cannot list its keys; otherwise as a read and
-  ///   a write.
+  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry is, or
+  ///   `permissionDenied` if one was encrypted with a key that is not known: such an entry stays, and is reported after all others that the
+  ///   engine below can list have been looked at. The same if it cannot list its keys; otherwise as a read and a write.
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
     var pass = ExpirySweeper<Base>.Pass()
     var removed = 0
@@ -304,6 +305,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }.compactMap(\.self)
   }
 }
+
+extension ExpiringEngine: ExpiringLayer {}
 
 extension StorageEngine {
   /// This engine, with values that expire. See ``ExpiringEngine``.

@@ -9,13 +9,20 @@ import StockroomCore
 /// After a pass through a place whose keys cannot be listed, nothing is looked at until half as many entries have been written: each attempt
 /// may read the whole place.
 private let pauseAfterUnlistedKeys = 100_000
+/// How many entries wait to be looked at, unless one write alone has added more.
+private let mostDue = 100_000
+/// How many entries a write looks at for each that it has written: its own two, and what others have left that came while one was sweeping.
+private let mostLooks = 8
 
 /// Removes expired entries, some at a time: for each entry that is written it looks at two, round and round.
+///
+/// One write sweeps at a time; those that come meanwhile leave their share to later ones. What one write looks at is bounded by what it has
+/// written, so that none sweeps for all others.
 final class ExpirySweeper<Base: StorageEngine>: Sendable {
   /// How far a pass through the place has come.
   struct Pass: Sendable {
     fileprivate var cursor = EntryCursor()
-    /// What is wrong with the first entry that is corrupted. Such entries stay.
+    /// What is wrong with the first entry that cannot be read. Such entries stay.
     fileprivate(set) var failure: StorageError?
 
     /// Whether it has ended because the entries can be neither scanned nor listed.
@@ -45,9 +52,11 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
   /// Looks at some entries for `count` that have been written. The write has been acknowledged: what goes wrong here is tried again
   /// with a later one, much later where the keys cannot be listed, and ``step(_:)`` throws it to who asks for it.
   func entriesWereWritten(_ count: Int) async {
-    guard base.capabilities.contains(.transactions), var pass = begin(count) else { return }
+    guard count > 0, base.capabilities.contains(.transactions), var pass = begin(count) else { return }
     do {
-      while isDue(pass.cursor.pageSize) {
+      var left = mostLooks * count
+      while left > 0, isDue(pass.cursor.pageSize) {
+        left -= pass.cursor.pageSize
         if pass.isOver { pass.restart() }
         _ = try await step(&pass)
       }
@@ -57,7 +66,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
 
   private func begin(_ count: Int) -> Pass? {
     state.withLock { state in
-      state.due += 2 * count
+      state.due = min(state.due + 2 * count, max(mostDue, 2 * count))
       if state.isSweeping || state.due < state.pass.cursor.pageSize { return nil }
       state.isSweeping = true
       return state.pass
@@ -93,7 +102,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
             guard let stored = try transaction.read(key: key), try lifetimes.isOver(stored, key: key) else {
               return false
             }
-          } catch let error as StorageError where error.code == .corrupted {
+          } catch let error as StorageError where error.isOfOneEntry {
             return false
           }
           try transaction.remove(key: key)
@@ -108,7 +117,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     for (key, stored) in try await page(&pass) {
       do {
         if try lifetimes.isOver(stored, key: key) { expired.append(key) }
-      } catch let error as StorageError where error.code == .corrupted {
+      } catch let error as StorageError where error.isOfOneEntry {
         pass.failure = pass.failure ?? error
       }
     }
@@ -118,7 +127,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
   private func page(_ pass: inout Pass) async throws -> [(key: CacheKey, data: Data)] {
     do {
       return try await pass.cursor.next(of: base)
-    } catch let error as StorageError where error.code == .corrupted {
+    } catch let error as StorageError where error.isOfOneEntry {
       // The engine below has found it. One such entry does not keep the others in the place.
       pass.failure = pass.failure ?? error
       do {

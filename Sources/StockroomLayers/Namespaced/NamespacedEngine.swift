@@ -15,6 +15,8 @@ public import StockroomCore
 /// try await place.apply(notes.operations([.write(note, key: id)]) + tags.operations([.remove(key: tag)]))
 /// ```
 ///
+/// `close()` closes the engine that all of them share, and with it every other namespace.
+///
 /// An entry takes the bytes of the name and one more. Keys of all lengths are allowed; of one that has more than some 470 bytes (510 less
 /// those of the name and the slash), a part, its MD5 digest, and the key in the value are stored. Who constructs two such keys with one
 /// digest has one entry for both.

@@ -66,6 +66,9 @@ import Testing
       let place = DataPlace(engine, in: directory)
       let long = String(repeating: "n", count: 600)
       _ = try await place.failure("put", "--create", "k", "--value", "1", "--layer", "namespaced=\(long)")
+      let error = try await place.failure(
+        "put", "--create", "k", "--value", "1", "--layer", "expiring=1d", "--layer", "inventory")
+      #expect(error.contains("An inventory cannot be in front of a layer whose entries expire"))
       if PlaceLayer.canEncrypt {
         let missing = directory.appending(path: "missing").path
         _ = try await place.failure(
