@@ -18,7 +18,7 @@ extension StorageEngine {
   /// | SQLite, LMDB, LevelDB | the keys, and one entry | go on, but for some that SQLite makes wait: see <doc:BackingUp> |
   /// | files | the keys, and one entry; all values in a temporary file | wait for a look at each entry |
   /// | others with `snapshotReads`, all layers in front of such included | all entries | go on |
-  /// | others with `transactions` | all entries | wait while all values are compared |
+  /// | others with `transactions`, whose times may be later: see <doc:BackingUp> | all entries | wait while all values are compared |
   /// | all others | throws `unsupported`, unless `requiringOneMoment` is false | |
   ///
   /// The file is written under a name that begins with a dot and has `.partial-` in it, and gets its own once all of it is on the
