@@ -100,8 +100,11 @@ struct EntryListing: Sendable {
     let places = try await engine.readEntries(keys: entries.map(\.key)).enumerated()
       .reduce(into: [CacheKey: Int]()) { $0[$1.element.key] = $1.offset }
     // What has been removed since comes last.
-    func place(_ entry: ListedEntry) -> (Int, CacheKey) { (places[entry.key, default: .max], entry.key) }
-    entries.sort { place($0) < place($1) }
+    entries = try await working {
+      listing.entries.sorted {
+        (places[$0.key, default: .max], $0.key) < (places[$1.key, default: .max], $1.key)
+      }
+    }
   }
 
   /// Whether an engine reads the entries in this order. Reads them once more, some at a time, the last of them with the next ones again.
