@@ -14,6 +14,18 @@ func ignoreBrokenPipes() {
   signal(SIGPIPE, SIG_IGN)
 }
 
+/// Takes the numbers of those standard streams that are closed, so that no file that is opened later gets one of them, and with it what is
+/// printed. Reading and writing them goes on to fail as it does with a closed one. Call this before anything is opened.
+func reserveClosedStandardStreams() {
+  for number in STDIN_FILENO...STDERR_FILENO where fcntl(number, F_GETFD) == -1 && errno == EBADF {
+    // The system gives the lowest number that is free, which is this one.
+    guard open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY) == number else {
+      writeToStandardError("stockroom: Standard streams are closed, and opening /dev/null instead failed.\n")
+      exit(EXIT_FAILURE)
+    }
+  }
+}
+
 /// Writes text to standard output, unbuffered.
 ///
 /// - Throws: ``Interrupted`` if the pipe has been closed, as by `head`; `StorageError` if writing fails.

@@ -29,6 +29,7 @@ import StockroomCore
     ])
 
   static func main() async {
+    reserveClosedStandardStreams()
     ignoreBrokenPipes()
     do {
       try await cancellingOnSignal { try await parseAndRun() }

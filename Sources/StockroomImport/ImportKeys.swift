@@ -52,12 +52,21 @@ public struct ImportKeys: Sendable {
     .identifiers { data in try codec.decode(Item.self, from: data)[keyPath: cacheIdentifier] }
   }
 
+  /// Whether the value of an entry has to be looked at.
+  func needsEntry(of stored: CacheKey, isHashed: Bool) -> Bool {
+    switch rule {
+    case .asStored, .hashed: false
+    case .identifiers: isHashed && stored.looksLikeHash
+    case .identifier: true
+    }
+  }
+
   /// The key of an entry in an engine, and whether it is a hash of something that is not known.
   ///
   /// - Parameters:
   ///   - stored: The key in the source.
   ///   - isHashed: Whether the source stores hashes, where keys were made by hashing.
-  ///   - entry: Reads the entry, if its value has to be looked at.
+  ///   - entry: Returns the entry, if it is needed: see ``needsEntry(of:isHashed:)``.
   /// - Throws: `StorageError` with code `invalidKey` if no engine can hold the key, `decodingFailed`; what `entry` throws.
   func key(
     of stored: CacheKey, isHashed: Bool, _ entry: () throws -> StorageEntry
@@ -68,7 +77,9 @@ public struct ImportKeys: Sendable {
       return (stored, false)
     case .hashed: return (isHashed ? stored : CacheKey(stored.value), false)
     case .identifiers:
-      guard isHashed, stored.looksLikeHash else { return (Self.key(forIdentifier: stored.value), false) }
+      guard needsEntry(of: stored, isHashed: isHashed) else {
+        return (Self.key(forIdentifier: stored.value), false)
+      }
       switch HashedText.find(in: try entry().data, key: stored) {
       case .found(let text): return (Self.key(forIdentifier: text), false)
       case .keyItself: return (stored, false)

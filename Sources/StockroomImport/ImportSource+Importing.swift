@@ -33,37 +33,69 @@ extension ImportSource {
     into engine: any StorageEngine, keys: ImportKeys = .identifiers, merging: Bool = false,
     progress: @Sendable (ImportProgress) -> Void = { _ in }
   ) async throws -> ImportReport {
-    if !merging, case let count = try await engine.keyCount(), count > 0 {
-      throw StorageError(
-        .targetNotEmpty,
-        "\(self) is not imported, since the target has \(count) entries. Merge to add to them.")
-    }
-    let content = try await open()
     var importer = Importer(source: description, engine: engine, keys: keys, isMerging: merging)
+    try await importer.refuseEntries()
+    let content = try await open()
     importer.report.omissions = content.omissions
-    var timer = YieldTimer()
-    for index in 0..<content.count {
-      try await timer.yieldIfDue()
-      try importer.addKey(of: index, in: content)
-    }
-    for index in 0..<content.count {
-      try await timer.yieldIfDue()
-      try importer.add(content.entry(at: index), at: index)
-      if importer.isBatchFull || index == content.count - 1 {
-        try await importer.writeBatch()
-        progress(
-          ImportProgress(completed: index + 1, total: content.count, bytes: importer.report.bytes))
-      }
+    try await importer.findKeys(in: content)
+    // That may have taken long.
+    try await importer.refuseEntries()
+    var completed = 0
+    while completed < content.count {
+      let entries = try await content.entries(from: completed)
+      try await importer.write(entries, from: completed)
+      completed += entries.count
+      progress(
+        ImportProgress(completed: completed, total: content.count, bytes: importer.report.bytes))
     }
     try await importer.verify()
     return importer.report
   }
 }
 
+extension ImportContent {
+  /// The entries from an index on that go into one batch: at least one, unless there are no more. Waits for the disk apart from other tasks
+  /// (rule C5).
+  func entries(from start: Int) async throws -> [StorageEntry] {
+    try await batch(from: start) { index in
+      let entry = try self.entry(at: index)
+      return (entry, entry.data.count)
+    }
+  }
+
+  /// As many keys, with those entries that are wanted.
+  func keys(
+    from start: Int, withEntriesOf isWanted: @escaping @Sendable (CacheKey) -> Bool
+  ) async throws -> [(key: CacheKey, entry: StorageEntry?)] {
+    try await batch(from: start) { index in
+      let key = try self.key(at: index)
+      let entry = try isWanted(key) ? self.entry(at: index) : nil
+      return ((key, entry), entry?.data.count ?? 0)
+    }
+  }
+
+  private func batch<Element: Sendable>(
+    from start: Int, _ read: @escaping @Sendable (_ index: Int) throws -> (Element, size: Int)
+  ) async throws -> [Element] {
+    try await DedicatedThread.runApart { flag in
+      var batch: [Element] = []
+      var bytes = 0
+      for index in start..<self.count {
+        try flag.check()
+        let (element, size) = try read(index)
+        batch.append(element)
+        bytes += size
+        if bytes >= Importer.bytesInBatch || batch.count >= Importer.entriesInBatch { break }
+      }
+      return batch
+    }
+  }
+}
+
 /// Writes entries to an engine in batches, and reads them back.
 private struct Importer {
-  private static let bytesInBatch = 8 << 20
-  private static let entriesInBatch = 1_000
+  static let bytesInBatch = 8 << 20
+  static let entriesInBatch = 1_000
 
   /// What was written under a key.
   private struct Written {
@@ -83,11 +115,8 @@ private struct Importer {
   let keys: ImportKeys
   let isMerging: Bool
   var report = ImportReport()
-  private var batch: [StorageEntry] = []
-  private var bytesOfBatch = 0
   /// Those of all entries, by their index.
   private var allKeys: [CacheKey] = []
-  private var knownKeys: Set<CacheKey> = []
   private var unresolved: Set<CacheKey> = []
   private var written: [Written] = []
 
@@ -98,38 +127,55 @@ private struct Importer {
     self.isMerging = isMerging
   }
 
-  var isBatchFull: Bool { bytesOfBatch >= Self.bytesInBatch || batch.count >= Self.entriesInBatch }
-
-  /// Finds out what the key of the next entry becomes.
+  /// Throws if the target has entries, unless it may.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if another entry has it.
-  mutating func addKey(of index: Int, in content: any ImportContent) throws {
-    let stored = try content.key(at: index)
-    let (key, isUnresolved) = try keys.key(of: stored, isHashed: content.hasHashedKeys) {
-      try content.entry(at: index)
-    }
-    guard knownKeys.insert(key).inserted else {
+  /// - Throws: `StorageError` with code `targetNotEmpty`.
+  func refuseEntries() async throws {
+    if isMerging { return }
+    let count = try await engine.keyCount()
+    guard count == 0 else {
       throw StorageError(
-        .unsupported,
-        "Two entries of \(source) would have the key \(key), the second of them from \(stored.value.prefix(40).debugDescription)."
-      )
+        .targetNotEmpty,
+        "\(source) is not imported, since the target has \(count) entries. Merge to add to them.")
     }
-    allKeys.append(key)
-    if isUnresolved { unresolved.insert(key) }
   }
 
-  mutating func add(_ entry: StorageEntry, at index: Int) throws {
-    batch.append(
+  /// Finds out what the keys of all entries become.
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if two entries would have the same.
+  mutating func findKeys(in content: any ImportContent) async throws {
+    let (keys, isHashed) = (keys, content.hasHashedKeys)
+    var known: Set<CacheKey> = []
+    var timer = YieldTimer()
+    while allKeys.count < content.count {
+      let start = allKeys.count
+      let batch = try await content.keys(from: start) { keys.needsEntry(of: $0, isHashed: isHashed) }
+      for (offset, (stored, entry)) in batch.enumerated() {
+        try await timer.yieldIfDue()
+        let (key, isUnresolved) = try keys.key(of: stored, isHashed: isHashed) {
+          try entry ?? content.entry(at: start + offset)
+        }
+        guard known.insert(key).inserted else {
+          throw StorageError(
+            .unsupported,
+            "Two entries of \(source) would have the key \(key), the second of them from \(stored.value.prefix(40).debugDescription)."
+          )
+        }
+        allKeys.append(key)
+        if isUnresolved { unresolved.insert(key) }
+      }
+    }
+  }
+
+  /// Writes the entries of the source from an index on, as one batch.
+  mutating func write(_ entries: [StorageEntry], from start: Int) async throws {
+    var new = zip(allKeys[start...], entries).map { key, entry in
       StorageEntry(
-        key: allKeys[index], data: entry.data, createdAt: min(entry.createdAt, entry.updatedAt),
-        updatedAt: entry.updatedAt))
-    bytesOfBatch += entry.data.count
-  }
-
-  mutating func writeBatch() async throws {
-    var new = batch
+        key: key, data: entry.data, createdAt: min(entry.createdAt, entry.updatedAt),
+        updatedAt: entry.updatedAt)
+    }
     if isMerging {
-      let present = Set(try await engine.keysExist(batch.map(\.key)))
+      let present = Set(try await engine.keysExist(new.map(\.key)))
       new.removeAll { present.contains($0.key) }
       report.alreadyPresent += present.count
     }
@@ -140,8 +186,6 @@ private struct Importer {
       report.bytes += entry.data.count
       if unresolved.contains(entry.key) { report.unresolvedHashes += 1 }
     }
-    batch = []
-    bytesOfBatch = 0
   }
 
   /// Reads everything back that was written.

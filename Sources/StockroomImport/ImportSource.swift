@@ -26,6 +26,8 @@ public protocol ImportSource: Sendable, CustomStringConvertible {
 }
 
 /// The entries of an open ``ImportSource``, as they were when it was opened.
+///
+/// Keys and entries are read on a thread that may wait for a disk.
 public protocol ImportContent: Sendable {
   /// The number of entries.
   var count: Int { get }

@@ -5,13 +5,6 @@ import StockroomCore
 #else
   import Foundation
 #endif
-#if canImport(Darwin)
-  import Darwin
-#elseif canImport(Glibc)
-  import Glibc
-#elseif canImport(Musl)
-  import Musl
-#endif
 
 /// The kinds of sources that this module reads. The raw values are names for a command line.
 public enum ImportSourceKind: String, Sendable, CaseIterable {
@@ -87,13 +80,9 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
   private static func detect(
     file path: String, _ url: URL, _ flag: CancellationFlag
   ) throws -> DetectedSource {
-    guard let resolved = realpath(path, nil) else {
-      throw StorageError.posix(errno, "Opening \(path) failed.")
+    guard let (file, _) = try FileDescriptor.openRegularFile(following: path) else {
+      throw StorageError(.unsupported, "\(path) is neither a file nor a directory.")
     }
-    defer { free(resolved) }
-    guard let file = try FileDescriptor.openFile(atPath: String(cString: resolved), O_RDONLY),
-      try file.status().isRegularFile
-    else { throw StorageError(.unsupported, "\(path) is neither a file nor a directory.") }
     let start = String(decoding: try file.readBytes(16), as: UTF8.self)
     if ["bplist", "<?xml", "<!DOCTYPE plist", "<plist"].contains(where: start.hasPrefix) {
       return DetectedSource(.userDefaults, at: url)

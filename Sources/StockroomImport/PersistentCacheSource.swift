@@ -87,33 +87,35 @@ public struct PersistentCacheSource: ImportSource {
     let namespace = Array((namespace ?? "").utf8)
     var timer = YieldTimer()
     var unwritten = (count: 0, bytes: 0)
-    for index in 0..<content.count {
-      try await timer.yieldIfDue()
-      let name = try content.key(at: index).value
-      guard name.utf8.starts(with: namespace), let rest = String(name.utf8.dropFirst(namespace.count)),
-        let key = key(rest)
-      else {
-        report.omissions.append("\(name.prefix(40).debugDescription) is not a key of this cache.")
-        continue
-      }
-      let entry = try content.entry(at: index)
-      let item = try CachedItem<Value>(entry)
-      if let expiration = item.expiration, expiration <= now {
-        report.omissions.append("\(name.prefix(40).debugDescription) has expired.")
-      } else if try await cache.assign(
-        item: CacheItem(item.value, expiresAt: item.expiration), forAbsentKey: key)
-      {
-        report.imported += 1
-        report.bytes += entry.data.count
-        unwritten.count += 1
-        unwritten.bytes += entry.data.count
-        // Values that are not written yet are in memory.
-        if unwritten.count >= Self.unwrittenCount || unwritten.bytes >= Self.unwrittenBytes {
-          try await cache.sync()
-          unwritten = (0, 0)
+    var start = 0
+    while start < content.count {
+      let batch = try await content.keys(from: start) { $0.value.utf8.starts(with: namespace) }
+      start += batch.count
+      for (stored, entry) in batch {
+        try await timer.yieldIfDue()
+        let name = stored.value
+        guard let entry, let rest = String(name.utf8.dropFirst(namespace.count)), let key = key(rest) else {
+          report.omissions.append("\(name.prefix(40).debugDescription) is not a key of this cache.")
+          continue
         }
-      } else {
-        report.alreadyPresent += 1
+        let item = try CachedItem<Value>(entry)
+        if let expiration = item.expiration, expiration <= now {
+          report.omissions.append("\(name.prefix(40).debugDescription) has expired.")
+        } else if try await cache.assign(
+          item: CacheItem(item.value, expiresAt: item.expiration), forAbsentKey: key)
+        {
+          report.imported += 1
+          report.bytes += entry.data.count
+          unwritten.count += 1
+          unwritten.bytes += entry.data.count
+          // Values that are not written yet are in memory.
+          if unwritten.count >= Self.unwrittenCount || unwritten.bytes >= Self.unwrittenBytes {
+            try await cache.sync()
+            unwritten = (0, 0)
+          }
+        } else {
+          report.alreadyPresent += 1
+        }
       }
     }
     try await cache.sync()

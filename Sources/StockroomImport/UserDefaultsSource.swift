@@ -105,13 +105,9 @@ public struct UserDefaultsSource: ImportSource {
       guard case .values(let values, let date) = place else { return ([:], .distantPast) }
       return (values.mapValues { $0 }, date)
     }
-    guard let resolved = realpath(path, nil) else {
-      throw StorageError.posix(errno, "Opening \(path) failed.")
+    guard let (file, status) = try FileDescriptor.openRegularFile(following: path) else {
+      throw StorageError(.unsupported, "\(path) is not a file, so it is no property list.")
     }
-    defer { free(resolved) }
-    guard let file = try FileDescriptor.openFile(atPath: String(cString: resolved), O_RDONLY),
-      case let status = try file.status(), status.isRegularFile
-    else { throw StorageError(.unsupported, "\(path) is not a file, so it is no property list.") }
     guard status.size <= Self.maximumSize else {
       throw StorageError(.valueTooLarge, "\(path) has \(status.size) bytes, too many for user defaults.")
     }

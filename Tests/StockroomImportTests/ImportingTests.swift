@@ -34,6 +34,30 @@ struct ImportingTests {
     #expect(try await engine.allKeys() == [CacheKey(verbatim: "mine")])
   }
 
+  @Test("A target that gets an entry while the source is opened is refused as well, and keeps it")
+  func targetFilledMeanwhile() async throws {
+    let engine = MemoryStorageEngine()
+    let mine = CacheKey(verbatim: "mine")
+    let source = SourceOpenedSlowly(base: try makeSource(Self.entries(3))) {
+      try await engine.write(Data("mine".utf8), key: mine)
+    }
+    let error = await #expect(throws: StorageError.self) { try await source.import(into: engine) }
+    #expect(error?.code == .targetNotEmpty)
+    #expect(try await engine.allKeys() == [mine])
+  }
+
+  @Test("The source is read by no thread of a task", arguments: [true, false])
+  func reading(isHashed: Bool) async throws {
+    let source = SourceReadByThreads(hasHashedKeys: isHashed)
+    let engine = MemoryStorageEngine()
+    #expect(try await source.import(into: engine).imported == 2_500)
+    #expect(try await engine.keyExists(CacheKey(verbatim: isHashed ? "7" : CacheKey("7").value)))
+    let readers = source.isReadByTask.withLock { $0 }
+    // For its key, for its value, and once more where the text of the key is in the value.
+    #expect(readers.count == 2_500 * (isHashed ? 3 : 2))
+    #expect(!readers.contains(true))
+  }
+
   @Test("Merging never replaces an entry that is there, and counts those left out")
   func merging() async throws {
     let source = try makeSource(Self.entries(3))
@@ -131,5 +155,47 @@ struct ImportingTests {
       return try await source.import(into: MemoryStorageEngine())
     }
     await #expect(throws: CancellationError.self) { try await task.value }
+  }
+}
+
+/// A source during whose opening something is done.
+private struct SourceOpenedSlowly: ImportSource {
+  let base: BodegaSQLiteSource
+  let work: @Sendable () async throws -> Void
+  var description: String { base.description }
+
+  func open() async throws -> any ImportContent {
+    try await work()
+    return try await base.open()
+  }
+}
+
+/// A source with 2,500 numbers under their hashes, which notes whether it is read by a task.
+private final class SourceReadByThreads: ImportSource, ImportContent {
+  let isReadByTask = MutexProtected<[Bool]>([])
+  let hasHashedKeys: Bool
+  let count = 2_500
+  let omissions: [String] = []
+  let description = "numbers"
+
+  init(hasHashedKeys: Bool) { self.hasHashedKeys = hasHashedKeys }
+
+  func open() async throws -> any ImportContent { self }
+
+  func key(at index: Int) throws -> CacheKey {
+    noteReader()
+    return CacheKey("\(index)")
+  }
+
+  func entry(at index: Int) throws -> StorageEntry {
+    noteReader()
+    let date = Date(timeIntervalSinceReferenceDate: Double(index))
+    return StorageEntry(
+      key: CacheKey("\(index)"), data: Data("[\(index)]".utf8), createdAt: date, updatedAt: date)
+  }
+
+  private func noteReader() {
+    let isTask = withUnsafeCurrentTask { $0 != nil }
+    isReadByTask.withLock { $0.append(isTask) }
   }
 }

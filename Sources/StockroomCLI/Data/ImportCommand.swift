@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import StockroomCore
 import StockroomImport
+import StockroomTransfer
 
 extension ImportSourceKind: ExpressibleByArgument {}
 
@@ -96,7 +97,8 @@ struct ImportCommand: AsyncParsableCommand {
     }
     let opened = try await OpenedSource(found.source)
     return try await target.withEngine(for: .creating) { engine in
-      try await IncompletePlace.orWhole(target.place, completedBy: "importing again with --merge") {
+      if merge { try await engine.refuseMergingIntoUnfinishedCopy() }
+      return try await IncompletePlace.orWhole(target.place, completedBy: "importing again with --merge") {
         try await opened.import(into: engine, keys: keys.keys, merging: merge) {
           line.show("\($0.completed) of \($0.total) entries")
         }

@@ -32,13 +32,7 @@ final class DatabaseCopy: Sendable {
   /// - Throws: `StorageError` with code `corrupted` if it is no database, `unsupported` if it is no file, `locked` if another program
   ///   keeps writing to it, `io` or `permissionDenied`; `CancellationError`.
   init(of path: String, _ flag: CancellationFlag) throws {
-    guard let resolved = realpath(path, nil) else {
-      throw StorageError.posix(errno, "Opening \(path) failed.")
-    }
-    defer { free(resolved) }
-    let original = String(cString: resolved)
-    try Self.checkHeader(of: original)
-
+    let original = try Self.findDatabase(at: path)
     directory = try Self.makeTemporaryDirectory()
     file = directory + "/copy.sqlite3"
     do {
@@ -74,13 +68,15 @@ final class DatabaseCopy: Sendable {
     return path
   }
 
-  private static func checkHeader(of path: String) throws {
-    guard let status = try FileStatus(atPath: path), status.isRegularFile,
-      let file = try FileDescriptor.openFile(atPath: path, O_RDONLY)
-    else { throw StorageError(.unsupported, "\(path) is not a file, so it is no SQLite database.") }
+  /// The path of the database without symbolic links.
+  private static func findDatabase(at path: String) throws -> String {
+    guard let (file, status) = try FileDescriptor.openRegularFile(following: path) else {
+      throw StorageError(.unsupported, "\(path) is not a file, so it is no SQLite database.")
+    }
     guard try file.readBytes(16) == Array("SQLite format 3\0".utf8) else {
       throw StorageError(.corrupted, "\(path), a file of \(status.size) bytes, is not an SQLite database.")
     }
+    return file.path
   }
 
   /// Copies the files. Returns false if one of them changed meanwhile, so that they may not belong together.

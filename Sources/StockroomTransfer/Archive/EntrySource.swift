@@ -54,27 +54,64 @@ enum EntrySource {
     }
   }
 
-  /// The entries as they are during a transaction, which has no times: those are read before. What has been changed in between counts as
-  /// written during the transaction.
+  /// The entries as they are during a transaction, which has no times: those are read before, and of what has been changed in between once
+  /// more afterwards.
   private static func entriesAtOneMoment(of engine: some StorageEngine) async throws -> [StorageEntry] {
     let read = try await engine.readAllEntries()
-    return try await engine.withTransaction { transaction in
-      let now = Timestamp.now().date
+    let moment = try await engine.withTransaction { try Moment($0, after: read) }
+    let changed = Array(moment.changed.keys)
+    return moment.entries(of: read, laterEntries: try await engine.readEntries(keys: changed))
+  }
+
+  /// How the entries were during a transaction.
+  private struct Moment: Sendable {
+    private let date = Timestamp.now().date
+    /// The keys of those that were as they had been read before.
+    private var same: Set<CacheKey> = []
+    /// The values of the others.
+    private(set) var changed: [CacheKey: Data] = [:]
+
+    init(_ transaction: any StorageTransaction, after read: [StorageEntry]) throws {
       var new = Set(try transaction.allKeys())
-      var entries: [StorageEntry] = []
-      entries.reserveCapacity(new.count)
-      for var entry in read {
-        guard let data = try transaction.read(key: entry.key) else { continue }
-        new.remove(entry.key)
-        if data != entry.data {
-          entry.data = data
-          entry.updatedAt = max(entry.updatedAt, now)
-        }
-        entries.append(entry)
+      for entry in read {
+        guard new.remove(entry.key) != nil, let data = try transaction.read(key: entry.key) else { continue }
+        if data == entry.data { same.insert(entry.key) } else { changed[entry.key] = data }
       }
-      for key in new.sorted() {
-        guard let data = try transaction.read(key: key) else { continue }
-        entries.append(StorageEntry(key: key, data: data, createdAt: now, updatedAt: now))
+      for key in new { changed[key] = try transaction.read(key: key) }
+    }
+
+    /// The entries with times, in the order of creation.
+    ///
+    /// - Parameters:
+    ///   - read: What was there before the transaction.
+    ///   - laterEntries: What has been there afterwards of what was changed.
+    func entries(of read: [StorageEntry], laterEntries: [StorageEntry]) -> [StorageEntry] {
+      var changed = changed
+      let later = Dictionary(laterEntries.map { ($0.key, $0) }) { $1 }
+      var entries: [StorageEntry] = []
+      entries.reserveCapacity(same.count + changed.count)
+      for var entry in read {
+        if same.contains(entry.key) {
+          entries.append(entry)
+        } else if let data = changed[entry.key] {
+          // Removed and written again before the transaction, so that it is behind the others.
+          let last = later[entry.key]
+          if let last, last.createdAt != entry.createdAt, last.createdAt <= date { continue }
+          entry.data = data
+          entry.updatedAt = max(entry.updatedAt, min(last?.updatedAt ?? date, date))
+          entries.append(entry)
+          changed[entry.key] = nil
+        }
+      }
+      // What has been removed since comes last, in any order.
+      let removed = changed.keys.filter { later[$0] == nil }.sorted()
+      for key in laterEntries.map(\.key) + removed {
+        guard let data = changed[key] else { continue }
+        let last = later[key]
+        entries.append(
+          StorageEntry(
+            key: key, data: data, createdAt: min(last?.createdAt ?? date, date),
+            updatedAt: min(last?.updatedAt ?? date, date)))
       }
       return entries
     }

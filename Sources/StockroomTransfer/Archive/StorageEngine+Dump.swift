@@ -15,10 +15,10 @@ extension StorageEngine {
   ///
   /// | engine | memory | writes meanwhile |
   /// |---|---|---|
-  /// | SQLite, LMDB, LevelDB | the keys, and one entry | go on |
+  /// | SQLite, LMDB, LevelDB | the keys, and one entry | go on, but for some that SQLite makes wait: see <doc:BackingUp> |
   /// | files | the keys, and one entry; all values in a temporary file | wait for a look at each entry |
   /// | others with `snapshotReads`, all layers in front of such included | all entries | go on |
-  /// | others with `transactions` | all entries | wait while all values are compared |
+  /// | others with `transactions`, whose times may be later: see <doc:BackingUp> | all entries | wait while all values are compared |
   /// | all others | throws `unsupported`, unless `requiringOneMoment` is false | |
   ///
   /// The file is written under a name that begins with a dot and has `.partial-` in it, and gets its own once all of it is on the
@@ -45,8 +45,12 @@ extension StorageEngine {
   /// Writes every entry to a descriptor, such as standard output, as an archive.
   ///
   /// As ``dump(to:replacing:requiringOneMoment:progress:)``, but that what has been written until something fails stays, and is no
-  /// archive, since it has no end. The descriptor stays the caller's, and is not synced. Writes to the engine do not wait for the
-  /// reader of a pipe, unless a write fails meanwhile: after that, LevelDB and LMDB wait for those who read.
+  /// archive, since it has no end. The descriptor stays the caller's, and is not synced.
+  ///
+  /// In LevelDB and LMDB writes do not wait for the reader of a pipe, unless one fails meanwhile: after that they wait for those who read. In
+  /// SQLite, whose log cannot start over as long as the dump reads, the write that makes the log 16 MiB long waits for up to a quarter of a
+  /// second for each 16 MiB in it, and so does each one after which it is twice as long as then: a reader that stops does not stop the
+  /// writers, but lets the log grow.
   @discardableResult
   public func dump(
     toDescriptor descriptor: Int32, requiringOneMoment: Bool = true,

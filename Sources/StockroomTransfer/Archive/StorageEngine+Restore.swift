@@ -23,15 +23,16 @@ extension StorageEngine {
   ///   - maximumValueSize: The longest value that is accepted: see ``ArchiveReader/init(_:maximumValueSize:)``.
   ///   - progress: Called after each batch.
   /// - Returns: What is in the archive.
-  /// - Throws: `StorageError` with code `unsupported` if the engine has entries and `merging` is false; as
-  ///   ``ArchiveReader/init(_:maximumValueSize:)``, with nothing written; as `writeEntries(_:)`; `CancellationError`.
+  /// - Throws: `StorageError` with code `unsupported` if the engine has entries and `merging` is false, or a copy to it has not been finished
+  ///   (see <doc:MovingData>); as ``ArchiveReader/init(_:maximumValueSize:)``, with nothing written; as `writeEntries(_:)`;
+  ///   `CancellationError`.
   @discardableResult
   public func restore(
     from url: URL, merging: Bool = false,
     maximumValueSize: Int = ArchiveReader.defaultMaximumValueSize,
     progress: (@Sendable (ArchiveProgress) -> Void)? = nil
   ) async throws -> ArchiveSummary {
-    if !merging { try await refuseEntries() }
+    try await refuseUnfitTarget(merging: merging)
     let reader = try await ArchiveReader(url, maximumValueSize: maximumValueSize)
     return try await restore(reader, merging: merging, progress)
   }
@@ -46,7 +47,7 @@ extension StorageEngine {
     maximumValueSize: Int = ArchiveReader.defaultMaximumValueSize,
     progress: (@Sendable (ArchiveProgress) -> Void)? = nil
   ) async throws -> ArchiveSummary {
-    if !merging { try await refuseEntries() }
+    try await refuseUnfitTarget(merging: merging)
     let reader = try await ArchiveReader(descriptor: descriptor, maximumValueSize: maximumValueSize)
     return try await restore(reader, merging: merging, progress)
   }
@@ -58,7 +59,7 @@ extension StorageEngine {
     _ reader: ArchiveReader, merging: Bool, _ progress: (@Sendable (ArchiveProgress) -> Void)?
   ) async throws -> ArchiveSummary {
     // Verifying may have taken long.
-    if !merging { try await refuseEntries() }
+    try await refuseUnfitTarget(merging: merging)
     var done = ArchiveProgress(entryCount: 0, contentSize: 0, totalEntryCount: reader.summary.entryCount)
     // What is to be removed if something fails.
     var keys: [CacheKey] = []
@@ -77,7 +78,8 @@ extension StorageEngine {
     return reader.summary
   }
 
-  private func refuseEntries() async throws {
+  private func refuseUnfitTarget(merging: Bool) async throws {
+    if merging { return try await refuseMergingIntoUnfinishedCopy() }
     guard try await keyCount() == 0 else {
       throw StorageError(
         .unsupported,

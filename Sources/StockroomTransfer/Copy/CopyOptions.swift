@@ -3,8 +3,9 @@ public enum CopyTarget: Sendable, Hashable, CaseIterable {
   /// The target must be empty.
   case refuse
   /// The target must be empty, or hold what a copy has left that was killed, cancelled or failed: that goes on, and does not write again
-  /// what is there. If most of its entries are not those of the source, it was a copy of another one, and is refused. Nothing
-  /// else is ever removed from the target.
+  /// what is there. It is refused as a copy of another source if the two have no key in common, or if more than half of the entries under
+  /// keys that both have were created at different times. In a target with times of its own, at least half of all its entries must
+  /// have the values of the source. Nothing else is ever removed from the target.
   case resume
   /// The target may hold entries, and keeps them, in their places. Of a key that both have, the entry that was updated last is kept; that
   /// of the source, if they were updated at the same time. New entries come behind those that are there.

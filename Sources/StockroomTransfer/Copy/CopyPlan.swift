@@ -126,11 +126,12 @@ extension CopyPlan {
   /// What brings into the target what it has not, or not as late.
   ///
   /// - Parameters:
-  ///   - copied: What this copy has written before. Of that, what the source has no longer is removed.
+  ///   - copied: What this copy has written before.
+  ///   - added: The keys of those of them that the target did not have. Of these, what the source has no longer is removed.
   ///   - interrupted: What was updated then was written by a merge, and not by others.
   init(
     merging source: EntryListing, into target: EntryListing, copied: [CacheKey: ListedEntry],
-    _ interrupted: InterruptedMerges, _ comparison: CopyComparison
+    added: Set<CacheKey>, _ interrupted: InterruptedMerges, _ comparison: CopyComparison
   ) {
     self.init()
     let targets = target.byKey
@@ -147,9 +148,9 @@ extension CopyPlan {
       let isLater = old.times.updatedAt > entry.times.updatedAt && !isOurs
       if !isLater, !comparison.isCopy(entry, old) { changed.append(entry) }
     }
-    removed = copied.filter { key, entry in
-      guard !sources.contains(key), let old = targets[key] else { return false }
+    removed = added.filter { key in
+      guard !sources.contains(key), let entry = copied[key], let old = targets[key] else { return false }
       return comparison.isCopy(entry, old)
-    }.keys.sorted()
+    }.sorted()
   }
 }

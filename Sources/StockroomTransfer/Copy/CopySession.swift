@@ -20,6 +20,8 @@ actor CopySession {
   private let progress: @Sendable (CopyProgress) -> Void
   /// When merging, what has been written.
   private var copied: [CacheKey: ListedEntry] = [:]
+  /// When merging, the keys of what has been written that the target did not have before.
+  private var added: Set<CacheKey> = []
   private var written = 0
   /// Whether what is in the target has to be recognized as a copy of the source yet.
   private var isResuming = false
@@ -105,7 +107,9 @@ actor CopySession {
     if options.target == .merge {
       let known = Dictionary(keys.compactMap { key in copied[key].map { (key, $0) } }) { $1 }
       try await perform(
-        CopyPlan(merging: source, into: target, copied: known, interrupted, comparison))
+        CopyPlan(
+          merging: source, into: target, copied: known, added: added.intersection(keys), interrupted,
+          comparison))
     } else {
       try await perform(CopyPlan(ofSome: source, to: target, comparison))
     }
@@ -158,10 +162,11 @@ actor CopySession {
     let source = try await list(source, .reading)
     let target = try await list(target, .verifying)
     if isResuming { try await refuseAnotherSource(source, target) }
-    let (options, comparison, copied, interrupted) = (options, comparison, copied, interrupted)
+    let (options, comparison, interrupted) = (options, comparison, interrupted)
+    let (copied, added) = (copied, added)
     let plan = try await source.working(with: target) {
       options.target == .merge
-        ? CopyPlan(merging: source, into: target, copied: copied, interrupted, comparison)
+        ? CopyPlan(merging: source, into: target, copied: copied, added: added, interrupted, comparison)
         : CopyPlan(from: source, to: target, comparison)
     }
     return (source, plan)
@@ -193,10 +198,14 @@ actor CopySession {
       try Task.checkCancellation()
       let keys = plan.removed[start..<min(start + Self.mostInBatch, plan.removed.count)]
       try await target.remove(keys: Array(keys))
-      for key in keys { copied[key] = nil }
+      for key in keys {
+        copied[key] = nil
+        added.remove(key)
+      }
     }
     var state = CopyProgress(phase: .copying, entries: 0, bytes: 0, totalEntries: plan.writtenCount)
-    for entries in [plan.changed, plan.missing] { try await write(entries, &state) }
+    try await write(plan.changed, areNew: false, &state)
+    try await write(plan.missing, areNew: true, &state)
   }
 
   /// The marker goes with each batch, so that it does not expire before the entries where entries expire, and says when the last one
@@ -207,7 +216,7 @@ actor CopySession {
     return [StorageEntry(key: currentMarker, data: markerValue, createdAt: now, updatedAt: now)]
   }
 
-  private func write(_ entries: [ListedEntry], _ state: inout CopyProgress) async throws {
+  private func write(_ entries: [ListedEntry], areNew: Bool, _ state: inout CopyProgress) async throws {
     var start = 0
     while start < entries.count {
       try Task.checkCancellation()
@@ -224,6 +233,7 @@ actor CopySession {
       try await target.writeEntries(batch + renewedMarker(for: batch))
       if options.target == .merge {
         for entry in batch { copied[entry.key] = ListedEntry(entry) }
+        if areNew { added.formUnion(batch.map(\.key)) }
       }
       written += batch.count
       state.entries += end - start

@@ -16,10 +16,10 @@ public import StockroomCore
 /// which goes on. The target has an entry more until it is finished.
 ///
 /// Memory: the keys, times and digests of all entries of source and target, some 150 bytes each beside the bytes of the key, and
-/// ``CopyOptions/batchSize`` of values; up to 256 values where small ones are followed by very large ones. Entries of an engine
-/// of your own that were created at the same time are read together. Every value of the source is read three times and every one of the
-/// target once; ``finish()`` reads each of both once of that. An engine that lists its keys by reading all values, as layers with
-/// lifetimes or hidden names do, has all of these in memory meanwhile.
+/// ``CopyOptions/batchSize`` of values; up to 256 values where small ones are followed by very large ones. Every value of the source is
+/// read three times and every one of the target once; ``finish()`` reads each of both once of that. Those of an engine of your own are
+/// read once more each time they are compared, to find out the order: all together if it is not that of the times of creation. An engine
+/// that lists its keys by reading all values, as layers with lifetimes or hidden names do, has all of these in memory meanwhile.
 public final class EngineCopy: Sendable {
   private let session: CopySession
   /// Follows the source.

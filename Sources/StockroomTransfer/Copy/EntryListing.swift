@@ -67,7 +67,7 @@ struct EntryListing: Sendable {
         batchCount = min(Self.mostAtOnce, batchCount * 2)
       }
     }
-    try await sort(engine)
+    try await sort(as: engine, batchSize: batchSize)
   }
 
   /// Does work that takes O(N log N) with this listing and another one: apart if that is long, so that other tasks go on (rule C5).
@@ -83,28 +83,48 @@ struct EntryListing: Sendable {
   /// Values are read so many at a time at most, since one of them may be very much larger than those before.
   private static let mostAtOnce = 256
 
-  private mutating func sort(_ engine: any StorageEngine) async throws {
+  /// Puts the entries into the order of an engine's `readAllEntries()` (rule R6).
+  private mutating func sort(as engine: any StorageEngine, batchSize: Int) async throws {
     let listing = self
     if entries.allSatisfy({ $0.sequence != nil }) {
-      entries = try await working { listing.entries.sorted { ($0.sequence ?? 0) < ($1.sequence ?? 0) } }
+      entries = try await working {
+        listing.entries.sorted { ($0.sequence ?? 0, $0.key) < ($1.sequence ?? 0, $1.key) }
+      }
       return
     }
-    // Another engine's order is that of the creation times. Entries that have the same one it puts in order itself.
+    // Another engine shows its order only in that of what it reads. In most cases it is this one.
     entries = try await working {
       listing.entries.sorted { ($0.times.createdAt, $0.key) < ($1.times.createdAt, $1.key) }
     }
-    var start = 0
-    while start < entries.count {
-      let time = entries[start].times.createdAt
-      var end = start + 1
-      while end < entries.count, entries[end].times.createdAt == time { end += 1 }
-      if end - start > 1 {
-        let ordered = try await engine.readEntries(keys: entries[start..<end].map(\.key))
-        var places: [CacheKey: Int] = [:]
-        for (place, entry) in ordered.enumerated() { places[entry.key] = place }
-        entries[start..<end].sort { places[$0.key, default: .max] < places[$1.key, default: .max] }
+    if try await hasOrder(of: engine, batchSize: batchSize) { return }
+    let places = try await engine.readEntries(keys: entries.map(\.key)).enumerated()
+      .reduce(into: [CacheKey: Int]()) { $0[$1.element.key] = $1.offset }
+    // What has been removed since comes last.
+    entries = try await working {
+      listing.entries.sorted {
+        (places[$0.key, default: .max], $0.key) < (places[$1.key, default: .max], $1.key)
       }
-      start = end
     }
+  }
+
+  /// Whether an engine reads the entries in this order. Reads them once more, some at a time, the last of them with the next ones again.
+  private func hasOrder(of engine: any StorageEngine, batchSize: Int) async throws -> Bool {
+    var start = 0
+    while start + 1 < entries.count {
+      try Task.checkCancellation()
+      var end = start + 2
+      var size = entries[start].size + entries[start + 1].size
+      while end < entries.count, end - start < Self.mostAtOnce, size + entries[end].size <= batchSize {
+        size += entries[end].size
+        end += 1
+      }
+      let keys = entries[start..<end].map(\.key)
+      let found = try await engine.readEntries(keys: keys).map(\.key)
+      // What has been removed since has no place.
+      let present = Set(found)
+      if found != keys.filter({ present.contains($0) }) { return false }
+      start = end - 1
+    }
+    return true
   }
 }

@@ -29,4 +29,13 @@ extension StorageEngine {
     let markers = [UnfinishedCopy.marker, UnfinishedCopy.mergeMarker]
     if let marker = try await keysExist(markers).first { throw UnfinishedCopy.error(marker, in: place) }
   }
+
+  /// Throws if a copy to this engine has not been finished: resumed, it would remove what something else has merged into it. A merge
+  /// that has not been finished removes nothing.
+  ///
+  /// - Throws: `StorageError` with code `unsupported`; as `keyExists(_:)`.
+  package func refuseMergingIntoUnfinishedCopy() async throws {
+    guard try await keyExists(UnfinishedCopy.marker) else { return }
+    throw UnfinishedCopy.error(UnfinishedCopy.marker, in: "The target")
+  }
 }

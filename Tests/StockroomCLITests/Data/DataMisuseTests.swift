@@ -204,6 +204,34 @@ import Testing
     }
   }
 
+  @Test("No file of a place is read or written in place of a closed stream", arguments: DataPlace.engines)
+  func closedStreams(_ engine: String) async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace(engine, in: directory)
+      let entries = try await place.withEngine { engine in
+        try await engine.write((0..<1_000).map { (CacheKey(verbatim: "\($0)"), Data("value \($0)".utf8)) })
+        return try await engine.readAllEntries()
+      }
+      for streams in [">&-", "<&- >&-"] {
+        let output = try await CommandLineTool.run(
+          ["list", place.url, "--values"], by: #""$@" \#(streams)"#)
+        #expect(output.status == 1)
+        #expect(output.standardError.contains("Writing to standard output failed"))
+        #expect(output.standardError.hasSuffix("errno \(EBADF))\n"), "\(output.standardError)")
+      }
+      for streams in ["2>&-", "<&- >&- 2>&-"] {
+        let output = try await CommandLineTool.run(["get", place.url, "absent"], by: #""$@" \#(streams)"#)
+        #expect(output.status == 1)
+      }
+      let put = try await CommandLineTool.run(["put", place.url, "0"], by: #""$@" <&-"#)
+      #expect(put.status == 1)
+      #expect(put.standardError.contains("Reading standard input failed"), "\(put.standardError)")
+      try await place.run("verify")
+      let found = try await place.withEngine { try await $0.readAllEntries() }
+      #expect(found == entries)
+    }
+  }
+
   @Test("A put that is interrupted while it waits for its value writes nothing")
   func interruptedPut() async throws {
     try await withTemporaryDirectory { directory in

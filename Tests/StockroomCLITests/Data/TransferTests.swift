@@ -223,6 +223,14 @@ import Testing
         "import", old.path, "--to", place.url, "--merge", "--format", "json")
       #expect(try objects(merged).first?["alreadyPresent"] as? Int == 1)
       #expect(try await CommandLineTool.run("import", old.path, "--to", place.url).status == 1)
+      // As an interrupted copy leaves it.
+      let marker = "stockroom: unfinished copy"
+      try await place.run("put", marker, "--value", "")
+      let refused = try await CommandLineTool.run("import", old.path, "--to", place.url, "--merge")
+      #expect(refused.status == 1)
+      #expect(
+        refused.standardError.hasPrefix("stockroom: \(place.url): unsupported: The target has only a part "))
+      try await place.run("remove", marker)
       for path in [directory.path, directory.path + "/new"] {
         let inside = try await CommandLineTool.run("import", directory.path, "--to", "lmdb:" + path)
         #expect(inside.status == 1)

@@ -58,6 +58,18 @@ struct Altering<Base: StorageEngine>: StorageLayer {
   }
 }
 
+/// An engine as somebody else writes one: it keeps times and the order of the first writes, and tells no sequence numbers.
+struct WithoutSequences<Base: StorageEngine>: StorageLayer {
+  let base: Base
+  func readAllEntries() async throws -> [StorageEntry] { try await base.readAllEntries().map(copied) }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await base.readEntries(keys: keys).map(copied)
+  }
+  private func copied(_ entry: StorageEntry) -> StorageEntry {
+    StorageEntry(key: entry.key, data: entry.data, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
+  }
+}
+
 /// An engine without a feed in which something is written whenever it is listed.
 struct Restless<Base: StorageEngine>: StorageLayer {
   let base: Base

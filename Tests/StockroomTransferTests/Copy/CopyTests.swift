@@ -34,6 +34,53 @@ struct CopyTests {
     for engine in [old, new] { try await engine.close() }
   }
 
+  @Test("Files that were copied in with one time have the order of their keys in a copy", arguments: engines)
+  func filesWithOneTime(target: String) async throws {
+    let directories = (try TemporaryDirectory(), try TemporaryDirectory())
+    let old = try await EngineCatalogue.open("files", in: directories.0.url)
+    // Without metadata, as a program leaves them that copies times and no extended attributes.
+    for number in 0..<100 {
+      let file = directories.0.appending("key\(number * 37 % 100).entry")
+      try Data("\(number)".utf8).write(to: file)
+      try FileManager.default.setAttributes(
+        [.modificationDate: Date(timeIntervalSince1970: 1_700_000_000)], ofItemAtPath: file.path)
+    }
+    let new = try await EngineCatalogue.open(target, in: directories.1.url)
+    #expect(try await old.copy(to: new).written == 100)
+    let entries = try await old.readAllEntries()
+    #expect(entries.map(\.key) == entries.map(\.key).sorted())
+    #expect(try await new.readAllEntries() == entries)
+    for engine in [old, new] { try await engine.close() }
+  }
+
+  @Test(
+    "An order that is not that of the times is copied from and to an engine without sequence numbers",
+    arguments: [true, false], [false, true])
+  func withoutSequences(isSource: Bool, hasSequences: Bool) async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    // Older entries that were merged in later are behind the others.
+    for age in [3_600, 7_200, 1_800] {
+      try await old.writeEntries(
+        hostileKeys(200).map {
+          let date = Date(timeIntervalSince1970: 1_700_000_000 - Double(age))
+          return StorageEntry(
+            key: CacheKey(verbatim: "\(age) \($0.value)"), data: value(of: $0, size: age % 700),
+            createdAt: date, updatedAt: date)
+        })
+    }
+    let bare = WithoutSequences(base: isSource ? old : new)
+    let other: any StorageEngine =
+      hasSequences ? (isSource ? new : old) : WithoutSequences(base: isSource ? new : old)
+    // Some at a time: the values of all do not fit.
+    let options = CopyOptions(batchSize: 2_000)
+    let summary =
+      try await isSource
+      ? bare.copy(to: other, options: options) : other.copy(to: bare, options: options)
+    #expect(summary.areTimesVerified)
+    #expect(summary.written == 600)
+    #expect(try await new.readAllEntries() == old.readAllEntries())
+  }
+
   @Test(
     "What is read through layers is copied, and written through others",
     arguments: EngineCatalogue.layers.map(\.name))

@@ -184,6 +184,24 @@ struct FollowingTests {
     #expect(try await new.read(key: keys[6]) == Data("changed".utf8))
   }
 
+  @Test("A merge removes no entry that the target had, also if the source has replaced and then removed it")
+  func mergingRemovals() async throws {
+    let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let keys = hostileKeys(30)
+    try await new.write([(keys[3], Data("mine".utf8)), (keys[4], Data("mine".utf8))])
+    // Later than in the target.
+    try await fill(old, keys)
+    let copy = try await EngineCopy(from: old, to: new, options: CopyOptions(target: .merge))
+    let replaced = try await old.read(key: keys[3])
+    #expect(try await new.read(key: keys[3]) == replaced)
+    try await old.write(Data("changed".utf8), key: keys[4])
+    try await old.remove(keys: [keys[3], keys[5]])
+    try await copy.finish()
+    #expect(Set(try await new.allKeys()) == Set(keys).subtracting([keys[5]]))
+    #expect(try await new.read(key: keys[3]) == replaced)
+    #expect(try await new.read(key: keys[4]) == Data("changed".utf8))
+  }
+
   @Test("A copy that is cancelled while it follows can be resumed")
   func cancelling() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())

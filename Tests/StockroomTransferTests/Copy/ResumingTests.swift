@@ -168,6 +168,30 @@ struct ResumingTests {
     #expect(try names(in: place.url).isEmpty)
   }
 
+  @Test("Nothing is restored into the target of an unfinished copy, which would remove it when it is resumed")
+  func restored() async throws {
+    let place = try TemporaryDirectory()
+    let archive = place.appending("archive")
+    let (old, new, another) = (MemoryStorageEngine(), MemoryStorageEngine(), MemoryStorageEngine())
+    let key = CacheKey(verbatim: "another")
+    try await another.write(Data(), key: key)
+    try await another.dump(to: archive)
+    try await fill(old, hostileKeys(100))
+    try await begin(copying: old, to: new, entries: 50)
+    let before = try await new.readAllEntries()
+    for merging in [true, false] {
+      await expectError(.unsupported) { try await new.restore(from: archive, merging: merging) }
+    }
+    #expect(try await new.readAllEntries() == before)
+    // Nor if the copy begins while the archive is verified.
+    let reader = try await ArchiveReader(archive)
+    await expectError(.unsupported) { try await new.restore(reader, merging: true, nil) }
+    try await old.copy(to: new)
+    try await new.restore(from: archive, merging: true)
+    #expect(try await new.keyExists(key))
+    #expect(try await new.keyCount() == 101)
+  }
+
   /// Copies until so many entries are in the target.
   private func begin(
     copying source: MemoryStorageEngine, to target: any StorageEngine, entries count: Int
