@@ -82,9 +82,10 @@ struct BenchCommand: AsyncParsableCommand {
   ) async throws -> BenchmarkReport {
     let durability = engineOptions.durability
     let subjects = try engineOptions.usableEngines.map { engine in
-      BenchmarkSubject(engine.title, worker: ServeCommand.benchmarkWorker(for: engine, durability)) {
-        try await engine.open($0, durability)
-      }
+      BenchmarkSubject(
+        engine.title, worker: ServeCommand.benchmarkWorker(for: engine, durability),
+        isElsewhere: engineOptions.isElsewhere(engine)
+      ) { try await engine.open($0, durability) }
     }
     let runner = BenchmarkRunner(
       configuration: try benchmarkOptions.configuration(directory: directory, durability: durability))

@@ -81,7 +81,7 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
       }
     }
     compare("Machine", \.machine.summary)
-    compare("File system", \.fileSystemText)
+    compare("File system", \.fileSystemOrUnknown)
     compare("Durability", \.durabilityText)
     compare("Software", \.softwareText)
     compare("Seed", \.seed)
@@ -95,7 +95,7 @@ extension BenchmarkReport {
   }
 
   fileprivate var durabilityText: String { durability ?? "unknown" }
-  fileprivate var fileSystemText: String { fileSystem ?? "unknown" }
+  fileprivate var fileSystemOrUnknown: String { fileSystemText ?? "unknown" }
   fileprivate var softwareText: String { software?.joined(separator: ", ") ?? "unknown" }
 }
 

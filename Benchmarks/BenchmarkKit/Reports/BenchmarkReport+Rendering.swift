@@ -85,7 +85,7 @@ extension BenchmarkReport {
   var summary: String {
     let durability = durability.map { ", durability \($0)" } ?? ""
     return "\(recordsText), seed \(seed)"
-      + "\(durability)\(fileSystem.map { " on \($0)" } ?? ""), \(date.formatted(.iso8601))"
+      + "\(durability)\(fileSystemText.map { " on \($0)" } ?? ""), \(date.formatted(.iso8601))"
   }
 
   /// The number and size of the records.

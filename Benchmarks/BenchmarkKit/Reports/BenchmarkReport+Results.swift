@@ -78,7 +78,7 @@ extension BenchmarkReport {
   private var conditions: String {
     [
       recordsText, durability.map { "durability \($0)" },
-      "\(machine.cores) cores of \(machine.processor ?? machine.architecture)", fileSystem,
+      "\(machine.cores) cores of \(machine.processor ?? machine.architecture)", fileSystemText,
     ].compactMap(\.self).joined(separator: ", ")
   }
 
@@ -89,7 +89,7 @@ extension BenchmarkReport {
       ("processor", machine.processor.map { "\($0), \(machine.architecture)" } ?? machine.architecture),
       ("cores", "\(machine.cores)"),
       ("memory", Units.bytes(machine.memory)),
-      ("file system", fileSystem),
+      ("file system", fileSystemText),
       ("Swift", machine.swift + (machine.isOptimized ? "" : ", **not optimized**")),
       ("software", software?.joined(separator: ", ")),
       ("records", recordsText),
