@@ -122,7 +122,8 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
   public let seconds: Statistics
   /// The latencies of the calls in all repetitions; nil if the workload recorded none.
   public let latency: Latency?
-  /// The median processor time of one operation in seconds.
+  /// The median processor time of one operation in seconds. That of the task that measures stalls, which wakes up every millisecond,
+  /// is in it.
   public let processorSecondsPerOperation: Double
   /// The median growth of the process's memory at its peak, in bytes; nil where the system does not report it.
   public let peakMemory: UInt64?
