@@ -7,10 +7,10 @@ import StockroomSQLite
 /// The engine beside one of Stockroom's.
 @main struct Race {
   static func main() async throws {
-    let race = Task { try await report(entries: 1_000) }
-    // A race that is cancelled removes its directories.
     signal(SIGINT, SIG_IGN)
     let interrupt = DispatchSource.makeSignalSource(signal: SIGINT, queue: .global())
+    let race = Task { try await report(entries: 1_000) }
+    // A race that is cancelled removes its directories.
     interrupt.setEventHandler { race.cancel() }
     interrupt.activate()
     defer { interrupt.cancel() }

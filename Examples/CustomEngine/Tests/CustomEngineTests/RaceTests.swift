@@ -29,7 +29,7 @@ func race() async throws {
     process.executableURL = products.appending(path: "custom-engine-bench")
     process.environment = ProcessInfo.processInfo.environment.merging(["TMPDIR": directory.path]) { $1 }
     try process.run()
-    defer { process.terminate() }
+    defer { if process.isRunning { process.terminate() } }
     while try contents().isEmpty, process.isRunning { await Task.yield() }
     process.interrupt()
     while process.isRunning { await Task.yield() }
