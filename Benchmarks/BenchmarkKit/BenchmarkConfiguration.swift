@@ -26,7 +26,7 @@ public struct BenchmarkConfiguration: Sendable {
   /// The libraries that the engines use, with versions, for the report.
   public var software: [String]?
 
-  /// Creates a configuration. With the defaults, five engines take about a minute.
+  /// Creates a configuration. With the defaults, the built-in engines without PostgreSQL take about a minute.
   public init(
     entries: Int = 5_000, valueSize: Int = 1_024, repetitions: Int = 5, seed: UInt64 = 1,
     workloads: [Workload] = Workload.standard, directory: URL = FileManager.default.temporaryDirectory,

@@ -55,7 +55,9 @@ public struct BenchmarkRunner: Sendable {
       throw error
     }
     try scratch.remove()
-    return BenchmarkReport(configuration, subjects: subjects.map(\.name)) { subject, workload in
+    return BenchmarkReport(
+      configuration, subjects: subjects.map(\.name), elsewhere: subjects.filter(\.isElsewhere).map(\.name)
+    ) { subject, workload in
       samples[subject]?[workload] ?? []
     }
   }

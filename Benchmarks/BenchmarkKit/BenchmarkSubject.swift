@@ -17,6 +17,8 @@ public struct BenchmarkSubject: Sendable {
   public let workloads: Set<String>?
   /// What opens the engine in a process of its own. Without it, the workloads that need another process are left out.
   public let worker: BenchmarkWorker?
+  /// Whether it keeps entries elsewhere than in its directory, as on a server, and so perhaps on another disk.
+  public let isElsewhere: Bool
   let makeEngine: @Sendable (_ directory: URL) async throws -> any StorageEngine
 
   /// Creates a subject.
@@ -26,15 +28,17 @@ public struct BenchmarkSubject: Sendable {
   ///   - workloads: The names of the workloads to run on it; nil for all.
   ///   - worker: What opens the engine in a process of its own. Without it, the workloads that need another process are left
   ///     out.
+  ///   - isElsewhere: Whether it keeps entries elsewhere than in its directory, as on a server. The report says so.
   ///   - makeEngine: Opens the engine in an empty directory, which the runner creates and removes. Called once for
   ///     each repetition and once for the warm-up.
   public init(
-    _ name: String, workloads: Set<String>? = nil, worker: BenchmarkWorker? = nil,
+    _ name: String, workloads: Set<String>? = nil, worker: BenchmarkWorker? = nil, isElsewhere: Bool = false,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) {
     self.name = name
     self.workloads = workloads
     self.worker = worker
+    self.isElsewhere = isElsewhere
     self.makeEngine = makeEngine
   }
 

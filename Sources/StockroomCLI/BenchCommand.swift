@@ -47,13 +47,16 @@ struct BenchCommand: AsyncParsableCommand {
     let report = try await engineOptions.withScratchDirectory { directory in
       try await Self.measure(engineOptions, benchmarkOptions, in: directory)
     }
-    // First, so that the results are shown even if a file cannot be written.
-    try writeToStandardOutput(try report.rendered(as: format))
-    if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
+    // First, so that the results are shown even if a file cannot be written; and the files are written even if nobody reads these.
+    let shown = Result<Void, any Error> {
+      try writeToStandardOutput(try report.rendered(as: format))
+      if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
+    }
     try fileOptions.write(
       report,
       unranked: Set(
         try engineOptions.usableEngines.filter { !$0.capabilities.contains(.persistent) }.map(\.title)))
+    try shown.get()
     guard let earlier else { return }
     let comparison = BenchmarkComparison(before: earlier, after: report)
     // Standard output has the JSON report only, which may be the next baseline.
@@ -82,9 +85,10 @@ struct BenchCommand: AsyncParsableCommand {
   ) async throws -> BenchmarkReport {
     let durability = engineOptions.durability
     let subjects = try engineOptions.usableEngines.map { engine in
-      BenchmarkSubject(engine.title, worker: ServeCommand.benchmarkWorker(for: engine, durability)) {
-        try await engine.open($0, durability)
-      }
+      BenchmarkSubject(
+        engine.title, worker: ServeCommand.benchmarkWorker(for: engine, durability),
+        isElsewhere: engineOptions.isElsewhere(engine)
+      ) { try await engine.open($0, durability) }
     }
     let runner = BenchmarkRunner(
       configuration: try benchmarkOptions.configuration(directory: directory, durability: durability))

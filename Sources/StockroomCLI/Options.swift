@@ -86,15 +86,42 @@ struct EngineOptions: ParsableArguments {
   private static let namespacePrefix = "stockroom_\(UInt32.random(in: .min ... .max))_"
 
   /// Starts the server that engines need, and says which engine is left out.
-  private func prepare() async throws {
-    let databases = try usableEngines.map(\.database)
-    if databases.contains(.shared) { try await PostgreSQLServer.shared.start() }
+  private func prepare(_ scratch: URL) async throws {
+    if try usableEngines.contains(where: { $0.database == .shared }) {
+      // A server that is being started cannot be stopped.
+      try await CleaningUp.awaited { try await startServer(below: scratch) }
+    }
     // Finds out soon whether the server is there, which engines wait for.
-    if databases.contains(where: { $0 != nil && $0 == database }) { try await removeNamespaces() }
+    if try usesDatabase { try await removeNamespaces() }
     if leavesServerOut {
       writeToStandardError(
         "PostgreSQL is left out: no server is installed here. --postgresql names one elsewhere.\n")
     }
+  }
+
+  /// Starts the server of this process, with its data on the disk that was asked for.
+  private func startServer(below scratch: URL) async throws {
+    let server = PostgreSQLServer.shared
+    // The processes of checks have servers too, and this directory as their parent.
+    try PostgreSQLServer.letUserEnter(scratch)
+    if directory != nil, try await !server.keepData(below: scratch) {
+      writeToStandardError(
+        "PostgreSQL keeps its data in \(server.data.path): its user may not enter \(parent.path).\n")
+    }
+    try await server.start()
+  }
+
+  /// Stops the server of this process if its data are below the scratch directory, which is about to be removed. Otherwise it ends
+  /// with the process.
+  private func discardServer(below scratch: URL) async throws {
+    guard PostgreSQLServer.shared.data.isBelow(scratch) else { return }
+    try await CleaningUp.awaited { try await PostgreSQLServer.shared.discard() }
+  }
+
+  /// Whether the engine keeps entries elsewhere than in the directory of the engines.
+  func isElsewhere(_ engine: EngineCatalogue.Entry) -> Bool {
+    guard let database = engine.database else { return false }
+    return database != .shared || !PostgreSQLServer.shared.data.isBelow(parent)
   }
 
   /// The checks for engines, below a directory.
@@ -109,6 +136,17 @@ struct EngineOptions: ParsableArguments {
     if let directory, directory.isEmpty { throw ValidationError("The path for --directory is empty.") }
   }
 
+  /// Whether engines keep entries in somebody's database.
+  private var usesDatabase: Bool {
+    get throws { try usableEngines.contains { $0.database != nil && $0.database == database } }
+  }
+
+  /// The parent of the engines' directories.
+  private var parent: URL {
+    directory.map { URL(commandLinePath: $0, directoryHint: .isDirectory) }
+      ?? FileManager.default.temporaryDirectory
+  }
+
   /// Leaves nothing in somebody's database. A server of one's own goes as a whole.
   private func removeNamespaces() async throws {
     guard let database else { return }
@@ -118,29 +156,42 @@ struct EngineOptions: ParsableArguments {
 
   /// Calls `body` with a new directory, which is removed afterwards, also if `body` throws.
   func withScratchDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
-    let parent =
-      directory.map { URL(commandLinePath: $0, directoryHint: .isDirectory) }
-      ?? FileManager.default.temporaryDirectory
+    // What is left in somebody's database stays there, unlike temporary files.
+    try await usesDatabase
+      ? CleaningUp.awaited { try await withRemovedDirectory(body) } : withRemovedDirectory(body)
+  }
+
+  private func withRemovedDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
     let scratch = try ScratchDirectory(in: parent, named: "stockroom")
     ScratchDirectories.add(scratch)
     let result: Result
     do {
-      try await prepare()
+      try await prepare(scratch.url)
       result = try await body(scratch.url)
     } catch {
       // The first error is the cause.
       try? await removeNamespaces()
+      try? await discardServer(below: scratch.url)
       try? ScratchDirectories.remove(scratch)
       throw error
     }
     try await removeNamespaces()
     do {
+      try await discardServer(below: scratch.url)
       try ScratchDirectories.remove(scratch)
     } catch {
       // An engine that hangs may still write there. That must not cost the results.
       writeToStandardError("\(error)\n")
     }
     return result
+  }
+}
+
+extension URL {
+  /// Whether this is the path of something in the directory, by the names alone.
+  fileprivate func isBelow(_ directory: URL) -> Bool {
+    let parent = directory.absoluteURL.path
+    return absoluteURL.path.hasPrefix(parent.hasSuffix("/") ? parent : parent + "/")
   }
 }
 

@@ -49,7 +49,7 @@ struct ReportFileOptions: ParsableArguments {
     let headlines = report.headlinesMarkdown(
       chart: name.addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? name, unranked: unranked)
     let command = (["stockroom"] + CommandLine.arguments.dropFirst()).map(\.hidingPasswords.quotedForShell)
-    try chart.write(report.headlineChart)
+    try chart.write(report.headlineChart(unranked: unranked))
     try results.write(
       report.page(command: command.joined(separator: " "), headlines: headlines, unranked: unranked))
   }

@@ -40,10 +40,12 @@ public final class PostgreSQLServer: Sendable {
       path: "stockroom-server-\(UUID().uuidString.prefix(8))"),
     isTemporary: true)
 
-  /// Where the data and the socket are.
+  /// Where the socket is, and the data unless ``keepData(below:)`` has put them elsewhere.
   public let directory: URL
   private let port: Int
   private let isTemporary: Bool
+  /// What has the data in place of ``directory``.
+  private let dataDirectory = MutexProtected<URL?>(nil)
   private let settings: [String]
   private let accessRules: [String]
   /// The server of which this one is a standby.
@@ -93,7 +95,7 @@ public final class PostgreSQLServer: Sendable {
   deinit { running.withLock { $0 }?.process.kill() }
 
   /// Where the data are.
-  public var data: URL { directory.appending(path: "data") }
+  public var data: URL { (dataDirectory.withLock { $0 } ?? directory).appending(path: "data") }
 
   /// The connection string of the superuser.
   public var connection: String { "host=\(directory.path) port=\(port) user=postgres dbname=postgres" }
@@ -116,6 +118,42 @@ public final class PostgreSQLServer: Sendable {
     }
   }
 
+  /// Keeps the data in a new directory below this one, on the disk of which they belong. Call it before the first start, and
+  /// ``discard()`` at the end.
+  ///
+  /// - Returns: False if the user that the server runs as may not enter this directory: the data stay with the socket.
+  /// - Throws: `CocoaError` or `StorageError` if the new directory cannot be made.
+  public func keepData(below parent: URL) async throws -> Bool {
+    let place = parent.absoluteURL.appending(
+      path: directory.lastPathComponent, directoryHint: .isDirectory)
+    try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+    do {
+      try Self.giveToUser(place)
+      if try await Self.userMayEnter(place) {
+        dataDirectory.withLock { $0 = place }
+        return true
+      }
+    } catch {
+      // It is empty. Why it cannot be used is what matters.
+      try? FileManager.default.removeItem(at: place)
+      throw error
+    }
+    try FileManager.default.removeItem(at: place)
+    return false
+  }
+
+  /// Stops the server and removes what it has kept.
+  ///
+  /// - Throws: `CocoaError` if something cannot be removed.
+  public func discard() async throws {
+    await stop(.immediate)
+    let other = dataDirectory.withLock { $0.take() }
+    for place in [directory] + [other].compactMap(\.self)
+    where FileManager.default.fileExists(atPath: place.path) {
+      try FileManager.default.removeItem(at: place)
+    }
+  }
+
   private func makeAndLaunch() async throws {
     if FileManager.default.fileExists(atPath: directory.path) { return try await launch(makingData: false) }
     do {
@@ -124,7 +162,10 @@ public final class PostgreSQLServer: Sendable {
       try await launch(makingData: true)
     } catch {
       // Whether or not that can be removed, why there is no server is what matters.
-      if isTemporary { try? FileManager.default.removeItem(at: directory) }
+      if isTemporary {
+        try? FileManager.default.removeItem(at: data)
+        try? FileManager.default.removeItem(at: directory)
+      }
       throw error
     }
   }
@@ -175,6 +216,9 @@ public final class PostgreSQLServer: Sendable {
     // The shell ends what it runs when its own input ends, as it does with this process: again and again, since a signal is ignored by a
     // program that has just been started. Nobody reads what it says then.
     let ended = directory.appending(path: "ended").path
+    let other = dataDirectory.withLock { $0 }
+    let places = ([directory] + [other].compactMap(\.self)).map(\.path.quotedForShell)
+    let removal = isTemporary ? "rm -rf \(places.joined(separator: " "))" : "rm '\(ended)'"
     let script = """
       exec 3<&0
       trap '' PIPE
@@ -194,7 +238,7 @@ public final class PostgreSQLServer: Sendable {
         return $status
       }
       \(steps.joined(separator: " && "))
-      if [ -e '\(ended)' ]; then \(isTemporary ? "rm -rf '\(directory.path)'" : "rm '\(ended)'"); fi
+      if [ -e '\(ended)' ]; then \(removal); fi
       """
     let arguments =
       [try Self.program("postgres"), "-D", data.path]
@@ -250,30 +294,6 @@ public final class PostgreSQLServer: Sendable {
       throw StorageError(.unsupported, "No PostgreSQL server is installed.")
     }
     return programs.appending(path: name).path
-  }
-
-  // MARK: The user
-
-  /// A server does not run as root.
-  private static var needsUser: Bool { getuid() == 0 }
-
-  /// The command, by a user that a server runs as.
-  public static func asUser(_ command: [String]) -> [String] {
-    needsUser
-      ? ["/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] + command : command
-  }
-
-  /// Lets the server use a directory, if it runs as another user.
-  public static func giveToUser(_ directory: URL) throws {
-    guard needsUser else { return }
-    var (user, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
-    var names = [CChar](repeating: 0, count: 16_384)
-    guard getpwnam_r("postgres", &user, &names, names.count, &found) == 0, found != nil else {
-      throw StorageError(.unsupported, "There is no user postgres, and a server does not run as root.")
-    }
-    guard chown(directory.path, user.pw_uid, user.pw_gid) == 0 else {
-      throw StorageError.posix(errno, "Giving \(directory.path) to the user postgres failed")
-    }
   }
 }
 

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The comparison of two reports") struct BenchmarkComparisonTests {
   private func report(
-    _ samples: [String: [Double]], entries: Int = 1_000, durability: String = "full"
+    _ samples: [String: [Double]], entries: Int = 1_000, durability: String = "full", processors: Double = 1
   ) -> BenchmarkReport {
     BenchmarkReport(
       BenchmarkConfiguration(
@@ -16,7 +16,7 @@ import Testing
     ) { subject, _ in
       (samples[subject] ?? []).map {
         Measurement(
-          operations: 1_000, seconds: $0, processorSeconds: $0, peakMemory: nil, stall: 0,
+          operations: 1_000, seconds: $0, processorSeconds: processors * $0, peakMemory: nil, stall: 0,
           latencies: LatencyHistogram())
       }
     }
@@ -130,5 +130,36 @@ import Testing
     let processors = BenchmarkComparison(
       before: before, after: noisyReport(run: 1) { waits($1.name) ? 1 : 3 })
     #expect(processors.slower.count == 3 * 7)
+  }
+  /// Three engines whose time changes with the disk, by a factor, and one whose time changes otherwise.
+  private func comparison(disk: Double, other: Double) -> BenchmarkComparison {
+    let tight = [1.0, 1.001, 1.002, 1.001, 1.0]
+    func waiting(_ disk: Double, _ other: Double) -> BenchmarkReport {
+      let slow = tight.map { $0 * disk }
+      return report(
+        ["a": slow, "b": slow, "c": slow, "other": tight.map { $0 * other }], processors: 0.1)
+    }
+    return BenchmarkComparison(before: waiting(1, 1), after: waiting(disk, other))
+  }
+
+  @Test("An engine that a slower disk slows down less than the others is not slower")
+  func lessAffected() {
+    let comparison = comparison(disk: 3, other: 2)
+    #expect(comparison.changes == [])
+    #expect(comparison.caveats.contains { $0.hasPrefix("Disk: ") })
+  }
+
+  @Test("Three percent are no change when the disk has become faster")
+  func unaffected() {
+    let comparison = comparison(disk: 1.0 / 3, other: 1.03)
+    #expect(comparison.changes == [])
+    #expect(comparison.caveats.contains { $0.hasPrefix("Disk: ") })
+  }
+
+  @Test("A slowdown beyond that of the disk is reported with the times as they were measured")
+  func moreAffected() {
+    let slower = comparison(disk: 3, other: 6).slower
+    #expect(slower.map(\.subject) == ["other"])
+    #expect(slower.allSatisfy { abs($0.ratio - 6) < 1e-9 })
   }
 }

@@ -102,6 +102,30 @@ import Testing
     #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data(damaged.utf8)) }
   }
 
+  @Test("The report names the subjects that keep entries elsewhere than on its file system")
+  func elsewhere() throws {
+    func report(_ elsewhere: [String]) -> BenchmarkReport {
+      BenchmarkReport(
+        BenchmarkConfiguration(workloads: Workload.named("count") ?? []), subjects: ["a", "b"],
+        elsewhere: elsewhere
+      ) { _, _ in
+        [
+          Measurement(
+            operations: 1, seconds: 1, processorSeconds: 1, peakMemory: nil, stall: nil,
+            latencies: LatencyHistogram())
+        ]
+      }
+    }
+    let (without, with) = (report([]), report(["b"]))
+    #expect(!without.text.contains("elsewhere"))
+    #expect(with.text.split(separator: "\n")[0].contains(", b elsewhere, "))
+    #expect(with.html.contains(", b elsewhere, "))
+    #expect(with.page(command: "", headlines: "").contains(", b elsewhere |"))
+    #expect(try BenchmarkReport(json: with.json()) == with)
+    let comparison = BenchmarkComparison(before: without, after: with)
+    #expect(comparison.caveats.contains { $0.hasPrefix("File system: ") && $0.contains("b elsewhere now") })
+  }
+
   @Test("The report names a workload's own records, and has no stall for short work")
   func ownRecords() {
     let own = Workload("own", "Reads.", entries: 7, valueSize: 2_048) { _ in }

@@ -55,6 +55,9 @@ import Testing
         #expect(bytes[1_000] == UInt8(truncatingIfNeeded: 1_000))
         #expect(usage.processorSeconds > 0)
         #expect((usage.peakMemory ?? 0) > 60 << 20)
+        var rest = usage
+        rest.startProcessorTime()
+        #expect(rest.processorSeconds < usage.processorSeconds)
       }
     #endif
   }

@@ -74,13 +74,6 @@ struct PostgreSQLOptionTests {
       }
     }
 
-    private func wait(until isTrue: () throws -> Bool) async throws {
-      while try !isTrue() {
-        try Task.checkCancellation()
-        await Task.yield()
-      }
-    }
-
     /// Calls `body` with a new directory that is as the system's own temporary one, since the server may have another user.
     private func withSharedDirectory(_ body: (URL) async throws -> Void) async throws {
       // A short path, since there will be a socket.
@@ -92,6 +85,111 @@ struct PostgreSQLOptionTests {
       try await body(directory)
     }
   #endif
+
+  /// So many repetitions take hours.
+  private static let longBenchmark = [
+    "bench", "--engine", "postgresql", "--entries", "10", "--repetitions", "1000", "--workload", "write-one",
+  ]
+
+  @Test(
+    "A server of the command has its data below the directory, and leaves nothing there",
+    .timeLimit(.minutes(10)))
+  func dataInDirectory() async throws {
+    try await withTemporaryDirectory { directory in
+      func isMeasuring() throws -> Bool {
+        guard let scratch = try contents(of: directory).first else { return false }
+        let names = try contents(of: directory.appending(path: scratch))
+        let hasData = names.contains { name in
+          name.hasPrefix("stockroom-server-")
+            && FileManager.default.fileExists(atPath: "\(directory.path)/\(scratch)/\(name)/data")
+        }
+        return hasData && names.contains { $0.hasPrefix("stockroom-bench-") }
+      }
+      let process = try LineProcess(
+        [CommandLineTool.url.path] + Self.longBenchmark + ["--directory", directory.path])
+      try await wait { try isMeasuring() }
+      #expect(kill(process.identifier, SIGINT) == 0)
+      #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGINT))
+      try await wait { try contents(of: directory).isEmpty }
+    }
+  }
+
+  @Test(
+    "A benchmark that is interrupted leaves nothing in the database, however long the removal takes",
+    .timeLimit(.minutes(10)))
+  func interrupted() async throws {
+    try await withTemporaryDirectory { directory in
+      let server = PostgreSQLServer(directory: directory.appending(path: "s"))
+      try await server.start()
+      let process = try LineProcess(
+        [CommandLineTool.url.path] + Self.longBenchmark + ["--postgresql", server.connection])
+      try await wait { await succeeds(server, Self.lookForTables) }
+      // Who reads the tables holds up their removal.
+      let programs = try #require(PostgreSQLServer.installedPrograms())
+      let reader = try LineProcess(
+        PostgreSQLServer.asUser([
+          programs.appending(path: "psql").path, "--no-psqlrc",
+          "--dbname=\(server.connection) application_name=reader",
+        ]))
+      reader.send("BEGIN;")
+      reader.send(Self.lockTables.split(separator: "\n").joined(separator: " "))
+      try await wait { await succeeds(server, Self.lookForReader) }
+
+      #expect(kill(process.identifier, SIGINT) == 0)
+      try await wait { process.stderrTail.contains("cleaning up") }
+      reader.closeInput()
+      #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGINT))
+      try await server.execute(Self.lookForNamespaces)
+      await reader.waitUntilEnd()
+      await server.stop()
+    }
+  }
+
+  private static let tablesOfCommand = """
+    SELECT c.oid::regclass AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname ~ '^stockroom_[0-9]+_' AND c.relkind = 'r'
+    """
+
+  /// Fails unless the namespaces of a command have tables.
+  private static let lookForTables = """
+    DO $$ BEGIN
+      IF NOT EXISTS (\(tablesOfCommand)) THEN RAISE EXCEPTION 'no table'; END IF;
+    END $$
+    """
+
+  private static let lockTables = """
+    DO $$ DECLARE entry record; BEGIN
+      FOR entry IN \(tablesOfCommand) LOOP
+        EXECUTE format('LOCK TABLE %s IN ACCESS SHARE MODE', entry.name);
+      END LOOP;
+    END $$;
+    """
+
+  /// Fails unless the reader has its locks.
+  private static let lookForReader = """
+    DO $$ BEGIN
+      IF NOT EXISTS (
+        SELECT FROM pg_stat_activity
+        WHERE application_name = 'reader' AND state = 'idle in transaction' AND query LIKE 'DO %'
+      ) THEN RAISE EXCEPTION 'not yet'; END IF;
+    END $$
+    """
+
+  private func succeeds(_ server: PostgreSQLServer, _ statement: String) async -> Bool {
+    do {
+      try await server.execute(statement)
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  private func wait(until isTrue: () async throws -> Bool) async throws {
+    while try await !isTrue() {
+      try Task.checkCancellation()
+      await Task.yield()
+    }
+  }
 
   @Test("The page of a benchmark has the command without the password of the database")
   func pageWithoutPassword() async throws {

@@ -43,6 +43,20 @@ import Testing
     }
   }
 
+  @Test("The files are written even if nobody reads the standard output")
+  func brokenPipe() async throws {
+    try await withTemporaryDirectory { directory in
+      let page = directory.appending(path: "page.html")
+      _ = try await CommandLineTool.run(
+        [
+          "bench", "--engine", "memory", "--entries", "50", "--repetitions", "1", "--workload", "count",
+          "--html", page.path,
+        ], by: #""$@" | true"#)
+      let html = try String(contentsOf: page, encoding: .utf8)
+      #expect(html.hasSuffix("</html>\n"))
+    }
+  }
+
   /// What cannot be written, and the error.
   private static let unwritable: [([String], Int32, String)] = [
     (

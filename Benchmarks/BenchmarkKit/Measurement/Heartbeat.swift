@@ -7,11 +7,13 @@ struct Heartbeat: Sendable {
 
   private let task: Task<Double?, Never>
 
-  init() {
-    let clock = ContinuousClock()
-    let start = clock.now
+  /// Starts it. Returns once it runs.
+  init() async {
+    let (beginning, continuation) = AsyncStream<Void>.makeStream()
     task = Task.detached {
-      var due = start + Self.interval
+      continuation.finish()
+      let clock = ContinuousClock()
+      var due = clock.now + Self.interval
       var longest: Duration?
       var isStopped = false
       while !isStopped {
@@ -24,6 +26,7 @@ struct Heartbeat: Sendable {
       }
       return longest?.inSeconds
     }
+    for await _ in beginning {}
   }
 
   /// Stops it. Returns the longest delay in seconds; nil if the first beat was not due yet.

@@ -13,9 +13,9 @@ import StockroomCore
   import Musl
 #endif
 
-/// The processor time and memory that the process has used since this was created.
+/// The memory that the process has used since this was created, and its processor time since then or ``startProcessorTime()``.
 struct ResourceUsage: Sendable {
-  private let processorTimeAtStart: Double
+  private var processorTimeAtStart: Double
   private let memoryAtStart: UInt64?
 
   init() {
@@ -24,6 +24,9 @@ struct ResourceUsage: Sendable {
     memoryAtStart = Self.memory("VmRSS")
     processorTimeAtStart = Self.processorTime
   }
+
+  /// Leaves out the processor time until now.
+  mutating func startProcessorTime() { processorTimeAtStart = Self.processorTime }
 
   /// The processor time of all threads in seconds.
   var processorSeconds: Double { Self.processorTime - processorTimeAtStart }

@@ -6,7 +6,8 @@ import StockroomKitSupport
 /// Measurements vary, and between two runs of the same code more than within one of them. A difference is significant
 /// if all samples of one report are less than all of the other, and if their minima, which are the least disturbed
 /// samples, differ by more than ``threshold``, by more than the two least samples of each report do, and by far more
-/// than those of most other measurements.
+/// than those of most other measurements. Where the disk itself has become slower or faster, workloads that wait for it must differ so
+/// after a correction for that as well, to the same side.
 public struct BenchmarkComparison: Sendable, Hashable, Codable {
   /// Differences below this are never significant: two runs of the same code may differ by as much.
   public static let threshold = 0.12
@@ -81,7 +82,7 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
       }
     }
     compare("Machine", \.machine.summary)
-    compare("File system", \.fileSystemText)
+    compare("File system", \.fileSystemOrUnknown)
     compare("Durability", \.durabilityText)
     compare("Software", \.softwareText)
     compare("Seed", \.seed)
@@ -95,7 +96,7 @@ extension BenchmarkReport {
   }
 
   fileprivate var durabilityText: String { durability ?? "unknown" }
-  fileprivate var fileSystemText: String { fileSystem ?? "unknown" }
+  fileprivate var fileSystemOrUnknown: String { fileSystemText ?? "unknown" }
   fileprivate var softwareText: String { software?.joined(separator: ", ") ?? "unknown" }
 }
 

@@ -85,7 +85,7 @@ extension BenchmarkReport {
   var summary: String {
     let durability = durability.map { ", durability \($0)" } ?? ""
     return "\(recordsText), seed \(seed)"
-      + "\(durability)\(fileSystem.map { " on \($0)" } ?? ""), \(date.formatted(.iso8601))"
+      + "\(durability)\(fileSystemText.map { " on \($0)" } ?? ""), \(date.formatted(.iso8601))"
   }
 
   /// The number and size of the records.
@@ -117,7 +117,8 @@ extension BenchmarkReport {
   static var quantities: [(name: String, definition: String, cell: KeyPath<BenchmarkResult, String>)] {
     [
       (
-        "processors", "The time of all processors for one operation, without that of a server.",
+        "processors",
+        "The time of all processors for one operation, without that of a server, and with that of the task that measures stalls.",
         \.processorTime
       ),
       ("memory", "The growth of the process's memory at its peak, with the pages of mapped files.", \.memory),

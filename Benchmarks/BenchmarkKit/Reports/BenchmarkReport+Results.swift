@@ -21,18 +21,20 @@ extension BenchmarkReport {
   }
 
   /// The throughput in the workloads of the summary as an SVG file for light and dark backgrounds.
-  public var headlineChart: String {
+  ///
+  /// - Parameter unranked: As in ``headlinesMarkdown(chart:unranked:)``.
+  public func headlineChart(unranked: Set<String> = []) -> String {
     ChartSheet(
       title:
         "Operations per second at the median. Bars begin at zero; a bar with a gap is cut.",
-      drawings: headlines.compactMap(throughputChart)
+      drawings: headlines.compactMap { throughputChart($0, unranked: unranked) }
     ).svg
   }
 
   /// The summary in GitHub's Markdown: the chart, and a table of times.
   ///
   /// - Parameters:
-  ///   - chart: The path of ``headlineChart``, from the page.
+  ///   - chart: The path of ``headlineChart(unranked:)``, from the page.
   ///   - unranked: Subjects that are shown and never marked as the fastest, such as engines that persist nothing.
   public func headlinesMarkdown(chart: String, unranked: Set<String> = []) -> String {
     let exceptions =
@@ -78,7 +80,7 @@ extension BenchmarkReport {
   private var conditions: String {
     [
       recordsText, durability.map { "durability \($0)" },
-      "\(machine.cores) cores of \(machine.processor ?? machine.architecture)", fileSystem,
+      "\(machine.cores) cores of \(machine.processor ?? machine.architecture)", fileSystemText,
     ].compactMap(\.self).joined(separator: ", ")
   }
 
@@ -89,7 +91,7 @@ extension BenchmarkReport {
       ("processor", machine.processor.map { "\($0), \(machine.architecture)" } ?? machine.architecture),
       ("cores", "\(machine.cores)"),
       ("memory", Units.bytes(machine.memory)),
-      ("file system", fileSystem),
+      ("file system", fileSystemText),
       ("Swift", machine.swift + (machine.isOptimized ? "" : ", **not optimized**")),
       ("software", software?.joined(separator: ", ")),
       ("records", recordsText),

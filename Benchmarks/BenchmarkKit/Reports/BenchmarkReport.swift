@@ -24,6 +24,8 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
   public let durability: String?
   /// The kind of file system of the engines' directories, such as `ext4`; nil where it is not known.
   public let fileSystem: String?
+  /// The subjects that kept entries elsewhere, as on a server, and so perhaps on another disk; nil if there were none.
+  public let elsewhere: [String]?
   /// The libraries that the engines use, with versions, as configured.
   public let software: [String]?
   /// The names of the subjects, in the order of the run.
@@ -34,7 +36,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
   public let results: [BenchmarkResult]
 
   init(
-    _ configuration: BenchmarkConfiguration, subjects: [String],
+    _ configuration: BenchmarkConfiguration, subjects: [String], elsewhere: [String] = [],
     measurements: (_ subject: String, _ workload: String) -> [Measurement]
   ) {
     date = Date(timeIntervalSince1970: Date().timeIntervalSince1970.rounded(.down))
@@ -45,6 +47,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     seed = configuration.seed
     durability = configuration.durability
     fileSystem = BenchmarkKit.fileSystem(of: configuration.directory)
+    self.elsewhere = elsewhere.isEmpty ? nil : elsewhere
     software = configuration.software
     self.subjects = subjects
     workloads = configuration.workloads.map { workload in
@@ -55,6 +58,12 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     results = configuration.workloads.flatMap { workload in
       subjects.compactMap { BenchmarkResult($0, workload, measurements($0, workload.name)) }
     }
+  }
+
+  /// The kind of file system, and who was elsewhere.
+  var fileSystemText: String? {
+    guard let elsewhere else { return fileSystem }
+    return "\(fileSystem ?? "an unknown file system"), \(elsewhere.joined(separator: " and ")) elsewhere"
   }
 
   /// The result of a subject in a workload, if there is one. O(results).
@@ -113,7 +122,8 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
   public let seconds: Statistics
   /// The latencies of the calls in all repetitions; nil if the workload recorded none.
   public let latency: Latency?
-  /// The median processor time of one operation in seconds.
+  /// The median processor time of one operation in seconds. That of the task that measures stalls, which wakes up every millisecond,
+  /// is in it.
   public let processorSecondsPerOperation: Double
   /// The median growth of the process's memory at its peak, in bytes; nil where the system does not report it.
   public let peakMemory: UInt64?

@@ -78,8 +78,11 @@ struct ComparedGroup {
   var changes: [ComparedResults] {
     pairs.filter { pair in
       let least = max(BenchmarkComparison.threshold, 2 * pair.gap, exp(Self.unusual * noise) - 1)
+      // What is reported is the difference of the times as they were measured, so this must be one too, and to the same side.
+      let corrected = pair.shift - common
       return pair.isApart(dividingBy: 1) && pair.isApart(dividingBy: exp(common))
-        && exp(abs(pair.shift - common)) - 1 > least
+        && corrected.sign == pair.shift.sign && exp(abs(corrected)) - 1 > least
+        && exp(abs(pair.shift)) - 1 > BenchmarkComparison.threshold
     }
   }
 

@@ -3,7 +3,8 @@ extension Workload {
   public struct Group: Sendable {
     /// The name by which the group is selected.
     public let name: String
-    /// What it measures, and how long that takes with five engines and the default configuration.
+    /// What it measures, and how long that takes with the built-in engines without PostgreSQL and the default
+    /// configuration.
     public let summary: String
     /// The workloads of the group, in the order in which they run.
     public let workloads: [Workload]

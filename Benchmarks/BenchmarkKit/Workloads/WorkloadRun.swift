@@ -41,6 +41,7 @@ public final class WorkloadRun: Sendable {
 
   /// Runs `work` and measures its time, the processor time, the memory, the latency of each call, and the longest stall
   /// of the cooperative pool. Nothing outside of `work` is measured, nor the time of what it excludes (see ``LatencyRecorder/exclude(_:)``).
+  /// The processor time has that of the task that measures stalls in it, which wakes up every millisecond, the same for all subjects.
   ///
   /// - Parameters:
   ///   - operations: The number of operations in the work, by which its time is divided.
@@ -49,8 +50,9 @@ public final class WorkloadRun: Sendable {
     operations: Int, _ work: (inout LatencyRecorder) async throws -> Result
   ) async throws -> Result {
     var latencies = latencyRecorder()
-    let usage = ResourceUsage()
-    let heartbeat = Heartbeat()
+    var usage = ResourceUsage()
+    let heartbeat = await Heartbeat()
+    usage.startProcessorTime()
     let start = ContinuousClock.now
     latencies.start()
     let result: Result
@@ -172,7 +174,7 @@ public struct LatencyRecorder: Sendable {
 struct Measurement: Sendable {
   let operations: Int
   let seconds: Double
-  /// The processor time of all threads.
+  /// The processor time of all threads, that of the heartbeat included.
   let processorSeconds: Double
   /// The growth of the resident memory at its peak, in bytes; nil where the system does not report it.
   let peakMemory: UInt64?

@@ -91,9 +91,11 @@ extension BenchmarkReport {
     }
   }
 
-  func throughputChart(_ workload: WorkloadDescription) -> Drawing? {
+  /// - Parameter unranked: Subjects that nothing is compared with.
+  func throughputChart(_ workload: WorkloadDescription, unranked: Set<String> = []) -> Drawing? {
+    let ranked = subjects.filter { !unranked.contains($0) }
     let bars = results(in: workload).map { result in
-      let isTied = standing(of: result.subject, in: workload.name) == .tied
+      let isTied = standing(of: result.subject, in: workload.name, among: ranked) == .tied
       let operations = Double(result.operations)
       return BarChart.Bar(
         label: result.subject, value: result.operationsPerSecond,

@@ -22,6 +22,15 @@ final class GRDBPeer: PlainValues {
     configuration.prepareDatabase { database in
       // As the other engines; the default of SQLite is 2 MB.
       try database.execute(sql: "PRAGMA cache_size = -65536")
+      // Some systems have SQLite overwrite all that is removed.
+      try database.execute(sql: "PRAGMA secure_delete = FAST")
+      #if canImport(Darwin)
+        // Otherwise data stay in the drive's cache: https://sqlite.org/pragma.html#pragma_fullfsync
+        if durability == .full {
+          try database.execute(sql: "PRAGMA fullfsync = ON")
+          try database.execute(sql: "PRAGMA checkpoint_fullfsync = ON")
+        }
+      #endif
     }
     pool = try DatabasePool(path: path, configuration: configuration)
     try pool.writeWithoutTransaction { database in

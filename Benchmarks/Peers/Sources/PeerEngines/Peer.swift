@@ -6,6 +6,8 @@ import StockroomEngines
 public struct Peer: Sendable {
   /// The name in reports.
   public let name: String
+  /// Whether it keeps entries on the server that Stockroom's engine has too.
+  public var usesServer = false
   /// Opens it in an existing directory, which is empty or contains its files.
   public let open: @Sendable (URL, Durability) async throws -> any StorageEngine
 
@@ -14,8 +16,8 @@ public struct Peer: Sendable {
     Peer(name: "raw SQLite") { try SQLitePeer(directory: $0, durability: $1) },
     Peer(name: "raw LMDB") { try LMDBPeer(directory: $0, durability: $1) },
     Peer(name: "raw LevelDB") { try LevelDBPeer(directory: $0, durability: $1) },
-    Peer(name: "raw libpq") { try await onServer($0, $1, .unnest) },
-    Peer(name: "raw libpq, COPY") { try await onServer($0, $1, .copy) },
+    Peer(name: "raw libpq", usesServer: true) { try await onServer($0, $1, .unnest) },
+    Peer(name: "raw libpq, COPY", usesServer: true) { try await onServer($0, $1, .copy) },
     Peer(name: "POSIX files") { try FilesPeer(directory: $0, durability: $1) },
     Peer(name: "Dictionary") { _, _ in DictionaryPeer() },
     Peer(name: "GRDB") { try GRDBPeer(directory: $0, durability: $1, calls: .blocking) },

@@ -23,6 +23,7 @@ final class SQLiteConnection {
         PRAGMA synchronous = \(durability == .full ? "FULL" : "NORMAL");
         PRAGMA cache_size = -65536;
         PRAGMA secure_delete = FAST;
+        \(Self.syncSettings(durability))
         CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID
         """
       try Self.check(sqlite3_exec(database, settings, nil, nil, nil), database)
@@ -51,6 +52,15 @@ final class SQLiteConnection {
       throw error
     }
     self.database = database
+  }
+
+  /// On Apple's systems a sync leaves data in the drive's cache otherwise: https://sqlite.org/pragma.html#pragma_fullfsync
+  private static func syncSettings(_ durability: Durability) -> String {
+    #if canImport(Darwin)
+      durability == .full ? "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;" : ""
+    #else
+      ""
+    #endif
   }
 
   deinit {

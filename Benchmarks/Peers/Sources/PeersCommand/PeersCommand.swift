@@ -4,6 +4,7 @@ import Foundation
 import PeerEngines
 import PerformanceBudget
 import StockroomCore
+import StockroomEngines
 
 /// Measures Stockroom's engines and their peers in one run, and compares them with the limits.
 @main
@@ -53,8 +54,10 @@ struct PeersCommand: AsyncParsableCommand {
     let report = try await untilInterrupted {
       let line = ProgressLine()
       defer { line.clear() }
-      return try await BenchmarkRunner(configuration: configuration).run(subjects) {
-        line.show($0.description)
+      return try await withServerData { isElsewhere in
+        try await BenchmarkRunner(configuration: configuration).run(
+          subjects(serverIsElsewhere: isElsewhere)
+        ) { line.show($0.description) }
       }
     }
     let results = BudgetReport(limits, in: report)
@@ -79,14 +82,45 @@ struct PeersCommand: AsyncParsableCommand {
       durability: durability.rawValue)
   }
 
+  private var chosenSubjects: [Subject] {
+    let workloads = limits.workloadsOfSubjects
+    return Subject.all.filter { workloads[$0.name] != nil }
+  }
+
   /// The subjects of the limits, each with its workloads.
-  private var subjects: [BenchmarkSubject] {
+  private func subjects(serverIsElsewhere: Bool) -> [BenchmarkSubject] {
     let workloads = limits.workloadsOfSubjects
     let durability = durability
-    return Subject.all.filter { workloads[$0.name] != nil }.map { subject in
-      BenchmarkSubject(subject.name, workloads: workloads[subject.name]) {
-        try await subject.open($0, durability)
-      }
+    return chosenSubjects.map { subject in
+      BenchmarkSubject(
+        subject.name, workloads: workloads[subject.name], isElsewhere: subject.usesServer && serverIsElsewhere
+      ) { try await subject.open($0, durability) }
+    }
+  }
+
+  /// Calls `body` with the data of the server, if one is needed, below the directory, if one is given.
+  ///
+  /// - Parameter body: Gets whether the data are elsewhere.
+  private func withServerData(
+    _ body: (Bool) async throws -> BenchmarkReport
+  ) async throws -> BenchmarkReport {
+    // Otherwise they are in the system's temporary directory, as the engines' are, until this process ends.
+    guard directory != nil, chosenSubjects.contains(where: \.usesServer) else { return try await body(false) }
+    let server = PostgreSQLServer.shared
+    let isBelow = try await server.keepData(below: configuration.directory)
+    if !isBelow {
+      FileHandle.standardError.write(
+        Data("PostgreSQL keeps its data in \(server.data.path): its user may not enter the directory.\n".utf8)
+      )
+    }
+    do {
+      let report = try await body(!isBelow)
+      try await server.discard()
+      return report
+    } catch {
+      // The first error is the cause.
+      try? await server.discard()
+      throw error
     }
   }
 }

@@ -6,9 +6,10 @@ import StockroomEngines
 /// One of Stockroom's engines, or a peer.
 struct Subject: Sendable {
   let name: String
+  let usesServer: Bool
   let open: @Sendable (URL, Durability) async throws -> any StorageEngine
 
   static let all =
-    EngineCatalogue.all.map { Subject(name: $0.title, open: $0.open) }
-    + Peer.all.map { Subject(name: $0.name, open: $0.open) }
+    EngineCatalogue.all.map { Subject(name: $0.title, usesServer: $0.database != nil, open: $0.open) }
+    + Peer.all.map { Subject(name: $0.name, usesServer: $0.usesServer, open: $0.open) }
 }

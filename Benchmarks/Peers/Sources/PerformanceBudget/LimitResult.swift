@@ -47,7 +47,8 @@ public struct LimitResult: Sendable, Hashable, Codable {
     _ quantity: Limit.Quantity, _ result: BenchmarkResult?, _ other: BenchmarkResult?
   ) -> Statistics? {
     guard let result else { return nil }
-    if quantity == .stall { return result.stall.flatMap { Statistics([$0 * 1_000]) } }
+    // Work of less than a millisecond has no stall.
+    if quantity == .stall { return Statistics([(result.stall ?? 0) * 1_000]) }
     guard let other else { return nil }
     let ratios = zip(result.samples, other.samples).map { seconds, otherSeconds in
       (seconds / Double(result.operations)) / (otherSeconds / Double(other.operations))

@@ -77,6 +77,23 @@ import Testing
     }
   }
 
+  @Test(
+    "A peer on SQLite overwrites no pages that a removal frees",
+    arguments: ["raw SQLite", "GRDB", "GRDB awaited"])
+  func leavesFreePages(_ name: String) async throws {
+    try await withPeer(name) { engine, directory in
+      let key = CacheKey("key")
+      try await engine.write(Data(repeating: 0x5A, count: 100_000), key: key)
+      try await engine.remove(key: key)
+      try await engine.close()
+      // The last connection that may write moves everything from the log into the database.
+      let raw = try #require(Peer.all.first { $0.name == "raw SQLite" })
+      try await raw.open(directory, .process).close()
+      let file = try Data(contentsOf: directory.appending(path: "peer.sqlite3"))
+      #expect(file.count { $0 == 0x5A } > 50_000)
+    }
+  }
+
   @Test("A peer throws .unsupported for timestamps", arguments: Peer.all.map(\.name))
   func hasNoTimestamps(_ name: String) async throws {
     try await withPeer(name) { engine in
@@ -94,12 +111,18 @@ import Testing
   }
 
   private func withPeer(_ name: String, _ body: (any StorageEngine) async throws -> Void) async throws {
+    try await withPeer(name) { engine, _ in try await body(engine) }
+  }
+
+  private func withPeer(
+    _ name: String, _ body: (any StorageEngine, URL) async throws -> Void
+  ) async throws {
     let peer = try #require(Peer.all.first { $0.name == name })
     let directory = FileManager.default.temporaryDirectory.appending(path: "peer-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: directory) }
     let engine = try await peer.open(directory, .process)
-    try await body(engine)
+    try await body(engine, directory)
     try await engine.close()
   }
 }

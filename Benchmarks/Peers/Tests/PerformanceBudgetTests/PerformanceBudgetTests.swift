@@ -54,7 +54,24 @@ import Testing
 
     let stall = Limit(name: "e", measured: fast, reference: nil, quantity: .stall, bound: .atMost(-1))
     #expect(!LimitResult(stall, in: report).isMet)
-    #expect(LimitResult(stall, in: report).value?.median == mine.stall.map { $0 * 1_000 })
+    #expect(LimitResult(stall, in: report).value?.median == (mine.stall ?? 0) * 1_000)
+  }
+
+  @Test("Work that is too short for a stall keeps within a limit of stalls")
+  func noStall() async throws {
+    let json = String(decoding: try await report().json(), as: UTF8.self)
+    let lines = json.split(separator: "\n").filter { !$0.contains("\"stall\" :") }
+    let short = try BenchmarkReport(json: Data(lines.joined(separator: "\n").utf8))
+    let side = Limit.Side("fast", "read-one")
+    #expect(try #require(short.result(of: "fast", in: "read-one")).stall == nil)
+    let limit = Limit(name: "stall", measured: side, reference: nil, quantity: .stall, bound: .atMost(20))
+    let result = LimitResult(limit, in: short)
+    #expect(result.value?.median == 0)
+    #expect(result.isMet)
+    let missing = Limit.Side("nobody", "read-one")
+    let unmeasured = Limit(
+      name: "none", measured: missing, reference: nil, quantity: .stall, bound: .atMost(20))
+    #expect(!LimitResult(unmeasured, in: short).isMet)
   }
 
   @Test("A limit without a measurement is not met and reported as not measured")

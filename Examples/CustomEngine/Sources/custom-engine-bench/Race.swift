@@ -1,12 +1,20 @@
 import BenchmarkKit
 import CustomEngine
+import Dispatch
 import Foundation
 import StockroomSQLite
 
 /// The engine beside one of Stockroom's.
 @main struct Race {
   static func main() async throws {
-    print(try await report(entries: 1_000).text)
+    signal(SIGINT, SIG_IGN)
+    let interrupt = DispatchSource.makeSignalSource(signal: SIGINT, queue: .global())
+    let race = Task { try await report(entries: 1_000) }
+    // A race that is cancelled removes its directories.
+    interrupt.setEventHandler { race.cancel() }
+    interrupt.activate()
+    defer { interrupt.cancel() }
+    do { print(try await race.value.text) } catch is CancellationError { exit(128 + SIGINT) }
   }
 
   static func report(entries: Int) async throws -> BenchmarkReport {

@@ -1,4 +1,5 @@
 import BenchmarkKit
+import Foundation
 import Testing
 
 @testable import custom_engine_bench
@@ -9,3 +10,30 @@ func race() async throws {
   #expect(report.subjects == ["JSON", "SQLite"])
   #expect(report.results.count == 2 * report.workloads.count && !report.workloads.isEmpty)
 }
+
+#if os(Linux)
+  // Apple's systems have the temporary directory elsewhere, whatever TMPDIR is.
+  @Test("A race that is interrupted leaves no files", .timeLimit(.minutes(10)))
+  func interruptedRace() async throws {
+    let directory = FileManager.default.temporaryDirectory.appending(path: "race-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    func contents() throws -> [String] {
+      try FileManager.default.contentsOfDirectory(atPath: directory.path)
+    }
+
+    // The program is beside the tests.
+    let products = URL(filePath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+      .deletingLastPathComponent()
+    let process = Process()
+    process.executableURL = products.appending(path: "custom-engine-bench")
+    process.environment = ProcessInfo.processInfo.environment.merging(["TMPDIR": directory.path]) { $1 }
+    try process.run()
+    defer { if process.isRunning { process.terminate() } }
+    while try contents().isEmpty, process.isRunning { await Task.yield() }
+    process.interrupt()
+    while process.isRunning { await Task.yield() }
+    #expect(process.terminationReason == .exit && process.terminationStatus == 128 + SIGINT)
+    #expect(try contents() == [])
+  }
+#endif

@@ -106,16 +106,75 @@ struct ServerTests {
     #expect(try await server.notes() == [second])
   }
 
-  @Test("A draft that is sent twice makes one note")
+  @Test("A draft that is sent twice makes one note, whatever has become of it meanwhile")
   func sentTwice() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     let id = UUID()
     let first = try await server.add("Milk", id: id)
     let again = try await server.add("Milk", id: id)
     #expect(first == again)
-    let other = try await server.ask("POST", "/notes", json: ["id": id.uuidString, "text": "Bread"])
-    #expect(other.status == 409)
-    #expect(try await server.notes() == [first])
+    var changed = first
+    (changed.text, changed.done) = ("Two bottles of milk", true)
+    try await server.ask("PATCH", "/notes/\(id)", json: Change(text: changed.text, done: true))
+    #expect(try await server.add("Milk", id: id) == changed)
+    #expect(try await server.notes() == [changed])
+  }
+
+  private struct Change: Encodable {
+    var text: String?
+    var done: Bool?
+  }
+
+  @Test("A removal of nothing is not kept, and keeps no other from being undone")
+  func emptyClear() async throws {
+    struct Cleared: Decodable {
+      let undo: UUID?
+      let removed: Int
+    }
+    let server = try await LiveServer.start(["--engine", "memory"])
+    let note = try await server.add("Milk")
+    let removal: LiveServer.Removal = try await server.ask("DELETE", "/notes/\(note.id)").decoded()
+    for _ in 0..<25 {
+      let cleared: Cleared = try await server.ask("DELETE", "/notes?which=done").decoded()
+      #expect(cleared.undo == nil && cleared.removed == 0)
+    }
+    #expect(try await server.ask("POST", "/undo/\(removal.undo)").status == 200)
+    #expect(try await server.notes() == [note])
+  }
+
+  @Test("The tags of a note are counted before the rest of them is looked at")
+  func manyTags() async throws {
+    let server = try await LiveServer.start(["--engine", "memory"])
+    struct Draft: Encodable {
+      let text = "Milk"
+      let tags: [String]
+    }
+    let tags = (0..<21).map { "tag \($0)" } + [String(repeating: "long", count: 20)]
+    let answer = try await server.ask("POST", "/notes", json: Draft(tags: tags))
+    #expect(answer.status == 422)
+    #expect(String(decoding: answer.body, as: UTF8.self).contains("at most 20 tags"))
+    // The same one again is no other tag.
+    let allowed = (0..<20).map { "tag \($0)" }
+    #expect(try await server.add("Bread", tags: allowed + allowed).tags == allowed)
+  }
+
+  @Test(
+    "What one server acknowledged is not lost when another clears and undoes", arguments: ["sqlite", "lmdb"])
+  func clearsWhatIsStored(_ engine: String) async throws {
+    let directory = try TemporaryDirectory()
+    let arguments = ["--engine", engine, "--directory", directory.path]
+    let (one, other) = (try await LiveServer.start(arguments), try await LiveServer.start(arguments))
+    let note = try await one.add("Milk")
+    for round in 0..<50 {
+      let text = "Milk \(round)"
+      // At once, before it is seen there.
+      let changed = try await other.ask("PATCH", "/notes/\(note.id)", json: ["text": text])
+      #expect(changed.status == 200)
+      let cleared: LiveServer.Removal = try await one.ask("DELETE", "/notes?which=all").decoded()
+      #expect(cleared.removed == 1)
+      #expect(try await one.ask("POST", "/undo/\(cleared.undo)").status == 200)
+      #expect(try await one.notes().map(\.text) == [text])
+    }
   }
 
   @Test("What is wrong is answered by the right status as JSON, and nothing is lost")

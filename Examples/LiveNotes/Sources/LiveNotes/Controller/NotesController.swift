@@ -22,7 +22,7 @@ final class NotesController {
   /// What changes among them.
   var events: AsyncStream<StoreEvent<Note>> { $notes.events }
 
-  /// Adds a note. A draft that comes once more, with the same identifier, adds nothing.
+  /// Adds a note. A draft that comes once more, with the same identifier, adds nothing: the note is returned as it is now.
   func add(_ draft: NoteDraft) async throws -> Note {
     let draft = try draft.validated()
     guard let id = draft.id else { return try await insert(draft) }
@@ -38,6 +38,18 @@ final class NotesController {
 
   /// The note as it is in the engine, where another server may have changed it.
   private func stored(_ id: UUID) async throws -> Note? { try await $notes.update(id.uuidString) { _ in } }
+
+  /// Those of the notes that are in the engine, as they are there.
+  private func stored(_ ids: [UUID]) async throws -> [Note] {
+    try await withThrowingTaskGroup(of: (index: Int, note: Note?).self) { group in
+      for (index, id) in ids.enumerated() {
+        group.addTask { (index, try await self.stored(id)) }
+      }
+      var found = [Note?](repeating: nil, count: ids.count)
+      for try await result in group { found[result.index] = result.note }
+      return found.compactMap { $0 }
+    }
+  }
 
   private func insert(_ draft: NoteDraft) async throws -> Note {
     let note = Note(
@@ -60,10 +72,13 @@ final class NotesController {
     return remember([note])
   }
 
-  /// Removes the notes that are done, or all. Returns by what that can be undone, and how many there were.
-  func clear(onlyDone: Bool) async throws -> (token: UUID, count: Int) {
+  /// Removes the notes that are done, or all. Returns by what that can be undone, nil if there were none, and how many there were.
+  func clear(onlyDone: Bool) async throws -> (token: UUID?, count: Int) {
     // Those that are seen here, and none that somebody adds meanwhile.
-    let cleared = onlyDone ? notes.filter(\.isDone) : notes
+    let seen = onlyDone ? notes.filter(\.isDone) : notes
+    // Another server may have changed them, which is not seen here yet.
+    let cleared = try await stored(seen.map(\.id)).filter { !onlyDone || $0.isDone }
+    if cleared.isEmpty { return (nil, 0) }
     try await $notes.remove(cleared)
     return (remember(cleared), cleared.count)
   }
@@ -73,13 +88,16 @@ final class NotesController {
     guard let index = removed.firstIndex(where: { $0.token == token }) else { return nil }
     // Nobody else undoes it at the same time.
     let removal = removed.remove(at: index)
-    // What somebody has put back meanwhile stays as it is.
-    let missing = removal.notes.filter { !$notes.contains(id: $0.id) }
-    do { try await $notes.insert(missing) } catch {
+    do {
+      // What somebody has put back meanwhile stays as it is.
+      let present = Set(try await stored(removal.notes.map(\.id)).map(\.id))
+      let missing = removal.notes.filter { !present.contains($0.id) }
+      try await $notes.insert(missing)
+      return missing.count
+    } catch {
       removed.append(removal)
       throw error
     }
-    return missing.count
   }
 
   private func remember(_ notes: [Note]) -> UUID {

@@ -29,10 +29,12 @@ enum NoteLimits {
       guard tag.utf16.count <= Self.tag else {
         throw InvalidNote(reason: "A tag has at most \(Self.tag) characters.")
       }
-      if !tag.isEmpty, !valid.contains(tag) { valid.append(tag) }
-    }
-    guard valid.count <= Self.tags else {
-      throw InvalidNote(reason: "A note has at most \(Self.tags) tags.")
+      if tag.isEmpty || valid.contains(tag) { continue }
+      // At once: each tag is compared with all before it.
+      guard valid.count < Self.tags else {
+        throw InvalidNote(reason: "A note has at most \(Self.tags) tags.")
+      }
+      valid.append(tag)
     }
     return valid
   }

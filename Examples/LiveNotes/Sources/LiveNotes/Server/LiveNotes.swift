@@ -79,7 +79,8 @@ struct LiveNotes: AsyncParsableCommand {
     router.add(middleware: HeadWithoutBody())
     router.add(middleware: SameOriginOnly(hosts: hosts))
     Routes(
-      notes: notes, favourites: favourites, panels: panels, page: try PageFiles(), metrics: metrics
+      notes: notes, favourites: favourites, noteList: NoteList(notes), panels: panels, page: try PageFiles(),
+      metrics: metrics
     ).add(to: router)
 
     let (host, isIPv6) = (host, host.contains(":"))

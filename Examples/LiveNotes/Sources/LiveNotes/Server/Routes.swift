@@ -15,6 +15,7 @@ extension Response {
 struct Routes: Sendable {
   let notes: NotesController
   let favourites: FavouritesController
+  let noteList: NoteList
   let panels: Panels
   let page: PageFiles
   let metrics: MetricsPage
@@ -55,18 +56,23 @@ struct Routes: Sendable {
 
   // MARK: Notes
 
-  private struct NoteList: Encodable {
-    let notes: [Note]
-  }
-
   private struct Removal: Encodable {
-    /// By what the removal can be undone.
-    let undo: UUID
+    /// By what the removal can be undone; nil if there was nothing to remove.
+    let undo: UUID?
     let removed: Int
   }
 
   private func list(_ request: Request, _ context: NotesContext) async throws -> Response {
-    try .json(NoteList(notes: await notes.notes))
+    let bytes = try await noteList.bytes()
+    let (feed, channel) = (panels.feed, context.channel)
+    return Response(
+      status: .ok, headers: [.contentType: "application/json", .cacheControl: "no-store"],
+      body: ResponseBody(contentLength: bytes.readableBytes) { writer in
+        let reader = feed.subscribe(after: nil) { channel.close(mode: .all, promise: nil) }
+        defer { feed.unsubscribe(reader) }
+        try await feed.write([bytes], for: reader, to: &writer)
+        try await writer.finish(nil)
+      })
   }
 
   private func read(_ request: Request, _ context: NotesContext) async throws -> Response {
@@ -77,9 +83,6 @@ struct Routes: Sendable {
   private func create(_ request: Request, _ context: NotesContext) async throws -> Response {
     let draft = try await body(NoteDraft.self, of: request, context)
     let note = try await notes.add(draft)
-    guard try note.text == draft.validated().text else {
-      throw HTTPError(.conflict, message: "Another note has this identifier.")
-    }
     var response = try Response.json(note, status: .created)
     response.headers[.location] = "/notes/\(note.id)"
     return response

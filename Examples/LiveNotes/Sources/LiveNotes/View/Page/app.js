@@ -139,7 +139,9 @@ find("filter").addEventListener("change", drawSoon);
 for (const which of ["done", "all"]) {
   find(`clear-${which}`).addEventListener("click", async () => {
     const answer = await attempt(() => ask("DELETE", `/notes?which=${which}`));
-    if (answer) offerUndo(`${answer.removed} ${answer.removed === 1 ? "note" : "notes"} deleted.`, answer.undo);
+    if (!answer) return;
+    const text = `${answer.removed} ${answer.removed === 1 ? "note" : "notes"} deleted.`;
+    if (answer.undo) offerUndo(text, answer.undo); else say(text);
   });
 }
 

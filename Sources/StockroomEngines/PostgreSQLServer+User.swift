@@ -1,0 +1,50 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// The user that a server runs as, since it does not run as root.
+extension PostgreSQLServer {
+  /// A server does not run as root.
+  private static var needsUser: Bool { getuid() == 0 }
+
+  /// The command, by a user that a server runs as.
+  public static func asUser(_ command: [String]) -> [String] {
+    needsUser
+      ? ["/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] + command : command
+  }
+
+  /// Lets the server use a directory, if it runs as another user.
+  public static func giveToUser(_ directory: URL) throws {
+    guard needsUser else { return }
+    var (user, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
+    var names = [CChar](repeating: 0, count: 16_384)
+    guard getpwnam_r("postgres", &user, &names, names.count, &found) == 0, found != nil else {
+      throw StorageError(.unsupported, "There is no user postgres, and a server does not run as root.")
+    }
+    guard chown(directory.path, user.pw_uid, user.pw_gid) == 0 else {
+      throw StorageError.posix(errno, "Giving \(directory.path) to the user postgres failed")
+    }
+  }
+
+  /// Lets the server get to what is below a directory of this process's user, if it runs as another one.
+  public static func letUserEnter(_ directory: URL) throws {
+    guard needsUser else { return }
+    try FileManager.default.setAttributes([.posixPermissions: 0o711], ofItemAtPath: directory.path)
+  }
+
+  /// Whether that user may enter a directory, which may be below one that only others may.
+  static func userMayEnter(_ directory: URL) async throws -> Bool {
+    guard needsUser else { return true }
+    let process = try LineProcess(asUser(["/bin/sh", "-c", #"cd "$1""#, "sh", directory.path]))
+    process.closeInput()
+    return await process.waitUntilEnd() == .exited(status: 0)
+  }
+}
