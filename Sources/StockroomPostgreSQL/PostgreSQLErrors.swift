@@ -27,7 +27,9 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   func isMoreTelling(than other: PostgreSQLFailure?) -> Bool { other?.isTemporary ?? true }
 
   /// Nothing was wrong with what was written: subscribers are so far behind that the server has no room for another announcement.
-  var isNotificationQueueFull: Bool { sqlState == "54000" && function == "PreCommit_Notify" }
+  var isNotificationQueueFull: Bool {
+    sqlState == "54000" && (function == "PreCommit_Notify" || text.contains("NOTIFY queue"))
+  }
 
   /// The server will be back, or another one takes its place.
   var isTemporary: Bool {
