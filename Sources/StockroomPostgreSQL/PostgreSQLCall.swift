@@ -8,8 +8,14 @@ protocol PostgreSQLPendingCall: Sendable {
   var isWanted: Bool { get }
   /// Begins the work, unless nobody waits for it any more.
   func begin() -> Bool
+  /// Its turn has come: it waits for a connection until its deadline.
+  @discardableResult func takeTurn() -> Bool
+  /// What has been sent for it has to be sent again.
+  func retract()
   /// Ends the call if it has waited for too long.
   func endIfDue()
+  /// Ends the call if its deadline has passed and nothing of it is under way.
+  func endIfLate()
   func fail(_ error: any Error)
 }
 
@@ -85,7 +91,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
   }
 
   /// Its turn has come, unless nobody waits for it any more. It can still be cancelled, until it begins.
-  func takeTurn() -> Bool {
+  @discardableResult func takeTurn() -> Bool {
     endIfDue()
     return stage.withLock { stage in
       guard case .waiting(let finish) = stage else { return false }
@@ -132,6 +138,15 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
 
   var isWanted: Bool {
     stage.withLock { if case .ended = $0 { false } else { true } }
+  }
+
+  func endIfLate() {
+    let finish = stage.withLock { stage -> Finish? in
+      guard case .connecting(let finish) = stage, ContinuousClock.now >= deadline else { return nil }
+      stage = .ended
+      return finish
+    }
+    finish?(.failure(StorageError(.unavailable, "It could not be done in time. Nothing has been done.")))
   }
 
   func endIfDue() {

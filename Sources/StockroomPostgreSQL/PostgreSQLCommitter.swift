@@ -80,19 +80,24 @@ final class PostgreSQLCommitter: Sendable {
   }
 
   /// Commits the writes, in this order, together, or throws with nothing done. Those whose calls end before the commit is sent
-  /// are left out.
+  /// are left out, and none is sent after its deadline.
   ///
   /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been done; ``FailedRead``; `CancellationError` if all
   ///   calls have ended.
   func commit(
-    _ writes: [PostgreSQLWrite], until deadline: ContinuousClock.Instant,
-    meanwhile: @escaping () throws -> Void
+    _ writes: [PostgreSQLWrite], meanwhile: @escaping () throws -> Void
   ) throws {
     let isOpen = writes.contains { $0.request.knownOperations == nil }
-    var attempt = 0
+    var (attempt, losses) = (0, 0)
     while true {
-      // What an earlier attempt has sent has not happened.
-      for write in writes { write.call.retract() }
+      for write in writes {
+        // What an earlier attempt has sent has not happened.
+        write.call.retract()
+        write.call.endIfLate()
+      }
+      guard let deadline = writes.filter(\.call.isWanted).map(\.call.deadline).min() else {
+        throw CancellationError()
+      }
       var answer = deadline
       do {
         let connection = try connected(until: deadline) {
@@ -125,6 +130,9 @@ final class PostgreSQLCommitter: Sendable {
       } catch Setback.lostBefore(let error) {
         drop()
         guard ContinuousClock.now < deadline else { throw error }
+        // The first time it is a connection that had ended, and another one may be had at once.
+        if losses > 0 { try PostgreSQLConnector.pause(losses - 1, until: deadline, meanwhile) }
+        losses += 1
       } catch Setback.lostDuring(let error) {
         drop()
         if try isCommitted(until: answer, after: error, meanwhile) { return hub.send(.everything) }
@@ -170,7 +178,7 @@ final class PostgreSQLCommitter: Sendable {
     let wanted = writes.filter(\.call.isWanted)
     let requests = wanted.map(\.request)
     guard isOpen else { return (wanted, Group(requests, requests.compactMap(\.knownOperations))) }
-    let reader = PostgreSQLEntryReader(connection, waiting: limit / 4)
+    let reader = PostgreSQLEntryReader(connection, waiting: limit / 4, atMost: limit)
     let group = Group(requests, requests.operations(reading: reader, PostgreSQLStorageEngine.valueLimit))
     guard let failure = reader.failure else { return (wanted, group) }
     drop()
@@ -264,8 +272,9 @@ final class PostgreSQLCommitter: Sendable {
       return current
     }
     drop()
+    var failures = 0
     while true {
-      let connection = try connector.connect(until: deadline, meanwhile: meanwhile)
+      let connection = try connector.connect(until: deadline, after: &failures, meanwhile: meanwhile)
       do {
         let results = try connection.run(
           [.init(.claim, writer.parameter, .number(epoch))]
@@ -273,6 +282,10 @@ final class PostgreSQLCommitter: Sendable {
           until: deadline)
         guard let claimed = try results.first?.number(0, 0) else {
           throw StorageError(.io, "\(connector.address) has not said what the epoch is.")
+        }
+        // No engine has committed so often.
+        guard (1..<Int64.max / 2).contains(claimed) else {
+          throw StorageError(.corrupted, "The table of commits has the epoch \(claimed).")
         }
         // The next claim finds the same. Until then a failover could undo it, and what it says of a commit.
         guard !connection.hasGivenUpReplication else {
@@ -287,6 +300,7 @@ final class PostgreSQLCommitter: Sendable {
         guard failure.isConnectionLost || failure.isConcurrency, ContinuousClock.now < deadline else {
           throw error(failure)
         }
+        failures += 1
       }
     }
   }

@@ -50,20 +50,21 @@ extension PostgreSQLConnection {
   /// Calls `body`, which may run statements too, with each row of a cursor until it returns false, in the transaction that is
   /// under way. If this throws, that transaction cannot be used any more.
   ///
-  /// - Parameter patience: How long each answer may take.
+  /// - Parameter deadline: That of the next answer.
   func forEachRowInTransaction(
-    of declaration: Step, waiting patience: Duration, _ body: (PostgreSQLResult, Int) throws -> Bool
+    of declaration: Step, until deadline: () -> ContinuousClock.Instant,
+    _ body: (PostgreSQLResult, Int) throws -> Bool
   ) throws {
     var portion = PostgreSQLPortion.some
     var steps = [declaration, Step(portion.statement)]
     var goesOn = true
-    while goesOn, let result = try run(steps, until: .now + patience).last {
+    while goesOn, let result = try run(steps, until: deadline()).last {
       for row in 0..<result.rowCount where goesOn { goesOn = try body(result, row) }
       if result.rowCount < portion.rows { break }
       portion = PostgreSQLPortion(rowSize: result.averageRowSize)
       steps = [Step(portion.statement)]
     }
-    _ = try run([Step(.closeRows)], until: .now + patience)
+    _ = try run([Step(.closeRows)], until: deadline())
   }
 
   /// What fails in the middle of a transaction leaves nothing that can be used.

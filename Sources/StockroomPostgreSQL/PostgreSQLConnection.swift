@@ -24,13 +24,18 @@ final class PostgreSQLConnection: @unchecked Sendable {
   private let settings: PostgreSQLSettings
   private var prepared: Set<PostgreSQLStatement> = []
   /// What the notices said that came since the last statement was sent.
-  private let notices: NoticeBox
+  private let notices: PostgreSQLNotices
   /// Called now and then while a call waits for the server. What it throws ends the wait, and the connection.
   var meanwhile: () throws -> Void { didSet { nextLook = .now + PostgreSQLSocket.slice } }
   /// When it is called next, even if the server never keeps the call waiting.
   private var nextLook = ContinuousClock.now + PostgreSQLSocket.slice
   /// Whether anything more can be done with the connection.
   private(set) var isLost = false
+  /// How long it has waited for the server, ever.
+  private(set) var timeWaited = Duration.zero
+  /// When something has to have come for what is sent next, even if the deadline is later: a connection that was idle may have died
+  /// without a word.
+  var firstAnswerDeadline: ContinuousClock.Instant?
 
   /// Takes over an open connection.
   init(
@@ -41,9 +46,21 @@ final class PostgreSQLConnection: @unchecked Sendable {
     self.meanwhile = meanwhile
     self.statements = statements
     self.settings = settings
-    notices = NoticeBox(on: handle)
+    notices = PostgreSQLNotices(on: handle)
     guard PQsetnonblocking(handle, 1) == 0, PQenterPipelineMode(handle) == 1 else { throw lost() }
-    if settings.isSessionKept { _ = try run([settings.step(isLocal: false)], until: deadline) }
+    try setUp(until: deadline)
+  }
+
+  /// Makes the settings, which last if the session is kept, and finds out whether the server is the right one.
+  private func setUp(until deadline: ContinuousClock.Instant) throws {
+    var sent = Sent()
+    try sendSettings(&sent, as: .step(settings.statement))
+    guard PQpipelineSync(handle) == 1 else { throw lost() }
+    try flush(until: deadline)
+    let answer = try receive(sent, until: deadline).first
+    // Where nothing is written a standby will do, and a role that may only read.
+    guard settings.access == .readWrite, let answer else { return }
+    if answer.isTrue(0, 1) || answer.isTrue(0, 2) { throw PostgreSQLFailure.standby }
   }
 
   deinit { PQfinish(handle) }
@@ -64,7 +81,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     fileprivate enum Part {
       case preparation(PostgreSQLStatement)
       case setting
-      case step
+      case step(PostgreSQLStatement)
     }
     fileprivate var parts: [Part] = []
   }
@@ -85,7 +102,11 @@ final class PostgreSQLConnection: @unchecked Sendable {
       let beginsTransaction = step.statement == .beginReading || step.statement == .beginWriting
       if index == 0, !settings.isSessionKept, !beginsTransaction { try sendSettings(&sent) }
       try send(step)
-      sent.parts.append(.step)
+      sent.parts.append(.step(step.statement))
+      // The server answers the first step before it works on those that take long.
+      if index == 0, steps.count > 1, firstAnswerDeadline != nil, PQsendFlushRequest(handle) == 0 {
+        throw lost()
+      }
       if index == 0, !settings.isSessionKept, beginsTransaction { try sendSettings(&sent) }
       unsent += step.parameters.reduce(0) { $0 + $1.bytes.count }
       // libpq holds 2 GiB at most, and need not hold what is large.
@@ -102,9 +123,9 @@ final class PostgreSQLConnection: @unchecked Sendable {
   /// How many bytes of parameters libpq holds before they are sent.
   private static let largestBuffer = 16 << 20
 
-  private func sendSettings(_ sent: inout Sent) throws {
-    try send(settings.step(isLocal: true))
-    sent.parts.append(.setting)
+  private func sendSettings(_ sent: inout Sent, as part: Sent.Part = .setting) throws {
+    try send(settings.step)
+    sent.parts.append(part)
   }
 
   private func isPrepared(_ statement: PostgreSQLStatement) -> Bool {
@@ -149,11 +170,11 @@ final class PostgreSQLConnection: @unchecked Sendable {
         case PGRES_COMMAND_OK, PGRES_TUPLES_OK:
           switch part {
           case .preparation(let statement): prepared.insert(statement)
-          case .setting: break
+          case .setting: if isStandby(result) { failure = failure ?? PostgreSQLFailure.standby }
           case .step: results.append(result)
           }
         case PGRES_PIPELINE_ABORTED: break
-        default: failure = failure ?? result.failure
+        default: failure = failure ?? self.failure(result, of: part)
         }
       }
     }
@@ -173,6 +194,19 @@ final class PostgreSQLConnection: @unchecked Sendable {
       throw failure
     }
     return results
+  }
+
+  /// Whether the pooler has given the transaction to a server that was the primary before. Nothing can be written in a transaction that
+  /// has begun there.
+  private func isStandby(_ settingsResult: PostgreSQLResult) -> Bool {
+    settings.access == .readWrite && settingsResult.isTrue(0, 1)
+  }
+
+  private func failure(_ result: PostgreSQLResult, of part: Sent.Part) -> PostgreSQLFailure {
+    let failure = result.failure
+    // `feature_not_supported`: a standby begins no transaction that may write.
+    if case .step(.beginWriting) = part, failure.sqlState == "0A000" { return .standby }
+    return failure
   }
 
   /// The next result; nil behind the last one of a statement.
@@ -199,14 +233,16 @@ final class PostgreSQLConnection: @unchecked Sendable {
     reading: Bool, writing: Bool
   ) {
     let ready: (reading: Bool, writing: Bool)
+    let now = ContinuousClock.now
+    defer { timeWaited += ContinuousClock.now - now }
     do {
-      let now = ContinuousClock.now
       if now >= nextLook {
         nextLook = now + PostgreSQLSocket.slice
         try meanwhile()
       }
       ready = try PostgreSQLSocket.wait(
-        for: PQsocket(handle), writing: writing, until: deadline, meanwhile: meanwhile)
+        for: PQsocket(handle), writing: writing, until: min(deadline, firstAnswerDeadline ?? deadline),
+        meanwhile: meanwhile)
     } catch {
       // Nobody wants the answer any more, which may still come.
       isLost = true
@@ -217,6 +253,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
       throw PostgreSQLFailure(
         sqlState: nil, text: "the server has not answered in time", isConnectionLost: true)
     }
+    if ready.reading { firstAnswerDeadline = nil }
     return ready
   }
 
@@ -261,25 +298,10 @@ final class PostgreSQLConnection: @unchecked Sendable {
       payloads.append(String(cString: notification.pointee.extra))
       PQfreemem(notification)
     }
+    // libpq closes the socket while it looks for notifications if what has come is none of the protocol.
+    if PQstatus(handle) == CONNECTION_BAD { throw lost() }
     return payloads
   }
-}
-
-/// Which functions of the server have sent notices. libpq calls back on the thread that uses the connection.
-private final class NoticeBox {
-  var functions: Set<String> = []
-
-  /// It must live as long as the connection.
-  init(on handle: OpaquePointer) {
-    PQsetNoticeReceiver(
-      handle,
-      { box, result in
-        guard let box, let function = DiagnosticField.function.text(in: result) else { return }
-        Unmanaged<NoticeBox>.fromOpaque(box).takeUnretainedValue().functions.insert(function)
-      }, Unmanaged.passUnretained(self).toOpaque())
-  }
-
-  func clear() { if !functions.isEmpty { functions = [] } }
 }
 
 /// Calls `body` with pointers to the bytes of each parameter.

@@ -24,7 +24,7 @@ final class PostgreSQLConnector: Sendable {
   }
 
   /// Waits before the next attempt: at first for a moment, then for longer.
-  private static func pause(
+  static func pause(
     _ attempt: Int, until deadline: ContinuousClock.Instant, _ meanwhile: () throws -> Void
   ) throws {
     let end = min(deadline, .now + .milliseconds(20 * (1 << min(attempt, 4))))
@@ -45,20 +45,28 @@ final class PostgreSQLConnector: Sendable {
     until deadline: ContinuousClock.Instant, isPatient: Bool = true,
     meanwhile: @escaping () throws -> Void = {}
   ) throws -> PostgreSQLConnection {
-    var attempt = 0
+    var failures = 0
+    return try connect(until: deadline, isPatient: isPatient, after: &failures, meanwhile: meanwhile)
+  }
+
+  /// - Parameter failures: How many connections in a row could not be made or were of no use, for which this one waits.
+  func connect(
+    until deadline: ContinuousClock.Instant, isPatient: Bool = true, after failures: inout Int,
+    meanwhile: @escaping () throws -> Void
+  ) throws -> PostgreSQLConnection {
     var last: StorageError?
     while true {
+      if failures > 0 { try Self.pause(failures - 1, until: deadline, meanwhile) }
       do {
         return try attemptAll(until: deadline, meanwhile)
       } catch let error as StorageError {
+        failures += 1
         // An attempt that the deadline has cut short says less than the one before it.
         guard ContinuousClock.now < deadline else { throw last ?? error }
         let isTemporary = (error.underlying as? PostgreSQLFailure)?.isTemporary ?? false
         guard isPatient, isTemporary else { throw error }
         last = error
       }
-      try Self.pause(attempt, until: deadline, meanwhile)
-      attempt += 1
     }
   }
 
@@ -79,8 +87,7 @@ final class PostgreSQLConnector: Sendable {
         lastHost.withLock { $0 = index }
         return connection
       } catch let failure as PostgreSQLFailure {
-        // What a user has to mend says more than that a server is away.
-        if worst == nil || worst?.isTemporary == true { worst = failure }
+        worst = failure.isMoreTelling(than: worst) ? failure : worst
       }
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
@@ -108,17 +115,25 @@ final class PostgreSQLConnector: Sendable {
     _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     let addresses = try HostResolver.addresses(of: host, until: deadline, meanwhile: meanwhile)
-    var last = PostgreSQLFailure(
-      sqlState: nil, text: "the host has no address", isConnectionLost: true)
+    return try attempt(host, at: addresses, until: deadline, meanwhile)
+  }
+
+  /// Tries one address of the host after the other. Each has its share of the time.
+  func attempt(
+    _ host: PostgreSQLAddress.Host, at addresses: [String?], until deadline: ContinuousClock.Instant,
+    _ meanwhile: @escaping () throws -> Void
+  ) throws -> PostgreSQLConnection {
+    var worst: PostgreSQLFailure?
     for (number, address) in addresses.enumerated() {
       let left = deadline - ContinuousClock.now
       do {
         return try open(host, at: address, until: .now + left / (addresses.count - number), meanwhile)
       } catch let failure as PostgreSQLFailure {
-        last = failure
+        worst = failure.isMoreTelling(than: worst) ? failure : worst
       }
     }
-    throw last
+    throw worst
+      ?? PostgreSQLFailure(sqlState: nil, text: "the host has no address", isConnectionLost: true)
   }
 
   private func open(
@@ -147,12 +162,6 @@ final class PostgreSQLConnector: Sendable {
       status = PQconnectPoll(handle)
     }
     guard PQstatus(handle) == CONNECTION_OK else { throw Self.failure(of: handle) }
-    // Where nothing is written a standby will do, and a role that may only read.
-    for parameter in ["in_hot_standby", "default_transaction_read_only"] where settings.access == .readWrite {
-      if let value = PQparameterStatus(handle, parameter), String(cString: value) == "on" {
-        throw PostgreSQLFailure(sqlState: "25006", text: "the server is a standby, or read-only")
-      }
-    }
     PQsetErrorVerbosity(handle, PQERRORS_DEFAULT)
     isHandedOver = true
     return try PostgreSQLConnection(handle, statements, settings, until: deadline, meanwhile: meanwhile)
@@ -172,15 +181,20 @@ final class PostgreSQLConnector: Sendable {
     if let match = text.firstMatch(of: /: +((?=[A-Z]*[0-9])[0-9A-Z]{5}): +(.+?)(?: LOCATION:.*)?$/) {
       return PostgreSQLFailure(sqlState: String(match.1), text: String(match.2))
     }
-    let needsPassword = PQconnectionNeedsPassword(handle) == 1
+    return failure(saying: text, needsPassword: PQconnectionNeedsPassword(handle) == 1)
+  }
+
+  /// What libpq has found itself.
+  static func failure(saying text: String, needsPassword: Bool) -> PostgreSQLFailure {
     // What libpq finds in certificates and keys, and on the way to a common way of encrypting.
     let isRefused =
       needsPassword
       || ["certificate", "SSL", "SCRAM", "channel binding", "private key"].contains { text.contains($0) }
     // A connection that ends while it is encrypted is no refusal.
-    let isBroken = ["closed the connection", "Connection reset", "SYSCALL", "timeout expired"].contains {
-      text.contains($0)
-    }
+    let isBroken = [
+      "closed the connection", "Connection reset", "SYSCALL", "timeout expired",
+      "connection has been closed unexpectedly", "unexpected eof while reading",
+    ].contains { text.contains($0) }
     if isRefused, !isBroken { return PostgreSQLFailure(sqlState: "28000", text: text) }
     return PostgreSQLFailure(sqlState: nil, text: text, isConnectionLost: true)
   }

@@ -17,14 +17,22 @@ final class PostgreSQLEntryReader: EntryReader {
 
   private let connection: PostgreSQLConnection
   private let patience: Duration
+  /// When ``PostgreSQLConnection/timeWaited`` is too long.
+  private let end: Duration
   private let scan = MutexProtected(Scan())
   private let firstFailure = MutexProtected<(any Error)?>(nil)
 
-  /// - Parameter patience: How long each answer may take: the body's own time does not count.
-  init(_ connection: PostgreSQLConnection, waiting patience: Duration) {
+  /// - Parameters:
+  ///   - patience: How long each answer may take: the body's own time does not count.
+  ///   - limit: How long all answers together may take.
+  init(_ connection: PostgreSQLConnection, waiting patience: Duration, atMost limit: Duration) {
     self.connection = connection
     self.patience = patience
+    end = connection.timeWaited + limit
   }
+
+  /// Until when the next answer has to come.
+  private var deadline: ContinuousClock.Instant { .now + min(patience, end - connection.timeWaited) }
 
   /// What went wrong first. The transaction cannot be used any more then, and whatever it reads throws the same.
   var failure: (any Error)? { firstFailure.withLock { $0 } }
@@ -34,7 +42,7 @@ final class PostgreSQLEntryReader: EntryReader {
   ) throws -> Result {
     if let failure { throw failure }
     do {
-      return try body(connection, .now + patience)
+      return try body(connection, deadline)
     } catch {
       let error: any Error =
         (error as? PostgreSQLFailure).map {
@@ -88,7 +96,7 @@ final class PostgreSQLEntryReader: EntryReader {
     defer { scan.withLock { $0 = Scan() } }
     try withConnection { connection, _ in
       try connection.forEachRowInTransaction(
-        of: .init(.declareKeysFrom, .key(start)), waiting: patience
+        of: .init(.declareKeysFrom, .key(start)), until: { deadline }
       ) { result, row in
         if row == 0 {
           let keys = try (0..<result.rowCount).map { try result.key($0, 0) }

@@ -10,12 +10,26 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   let text: String
   /// Whether the connection is of no more use, so that the outcome of what was sent on it is unknown.
   var isConnectionLost = false
+  /// The function of the server that has found it, if the server says so.
+  var function: String?
 
   var description: String { "PostgreSQL\(sqlState.map { " \($0)" } ?? ""), \(text)" }
 
   /// Nothing was wrong but that others did something at the same time: it may go well the next time.
   /// `serialization_failure`, `deadlock_detected`, `unique_violation`.
   var isConcurrency: Bool { ["40001", "40P01", "23505"].contains(sqlState) }
+
+  /// Not the server to write to: `read_only_sql_transaction`. A connection to it is given up.
+  static let standby = PostgreSQLFailure(
+    sqlState: "25006", text: "the server is a standby, or read-only", isConnectionLost: true)
+
+  /// What a user has to mend says more than that a server is away.
+  func isMoreTelling(than other: PostgreSQLFailure?) -> Bool { other?.isTemporary ?? true }
+
+  /// Nothing was wrong with what was written: subscribers are so far behind that the server has no room for another announcement.
+  var isNotificationQueueFull: Bool {
+    sqlState == "54000" && (function == "PreCommit_Notify" || text.contains("NOTIFY queue"))
+  }
 
   /// The server will be back, or another one takes its place.
   var isTemporary: Bool {
@@ -42,6 +56,7 @@ extension StorageError {
 
   private static func code(for failure: PostgreSQLFailure) -> Code {
     guard let state = failure.sqlState else { return failure.isConnectionLost ? .unavailable : .io }
+    if failure.isNotificationQueueFull { return .unavailable }
     switch state {
     case "25006": return .readOnly
     case "42501": return .permissionDenied

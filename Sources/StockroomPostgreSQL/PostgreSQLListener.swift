@@ -65,9 +65,10 @@ final class PostgreSQLListener: Sendable {
     var isFirst = true
     while stays() {
       do {
-        let connection = try connect()
-        // What was announced while there was no connection is lost (rule X5).
-        if !isFirst { hub.send(.everything) }
+        let (connection, hasWaited) = try connect()
+        // What was announced while there was no connection is lost (rule X5). And what was committed while this waited has been
+        // announced to nobody, though it may be acknowledged only now (rule X1).
+        if !isFirst || hasWaited { hub.send(.everything) }
         isFirst = false
         let waiting = state.withLock { state in
           defer { (state.waiting, state.isListening) = ([], true) }
@@ -94,14 +95,17 @@ final class PostgreSQLListener: Sendable {
     }
   }
 
-  private func connect() throws -> PostgreSQLConnection {
+  /// - Returns: The connection, and whether it had to wait for commits that announced nothing.
+  private func connect() throws -> (connection: PostgreSQLConnection, hasWaited: Bool) {
     let deadline = ContinuousClock.now + connector.settings.timeLimit / 2
     let lookAround = { [self] in if !isWanted { throw CancellationError() } }
     let connection = try connector.connect(until: deadline, meanwhile: lookAround)
     _ = try connection.run([.init(.listen)], until: deadline)
+    let result = try connection.run([.init(.tryToMarkSubscriber)], until: deadline).first
+    if result?.isTrue(0, 0) == true { return (connection, false) }
     // Waits for the commits under way that do not know of this subscriber.
     _ = try connection.run([.init(.markSubscriber)], until: deadline)
-    return connection
+    return (connection, true)
   }
 
   /// Passes on what arrives, until nobody wants it.

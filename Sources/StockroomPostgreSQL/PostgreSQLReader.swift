@@ -8,10 +8,18 @@ import StockroomCore
 
 /// One connection that reads, opened when it is needed, on a thread of its own.
 final class PostgreSQLReader: Sendable {
+  private struct State {
+    /// Nil while it is in use, too.
+    var connection: PostgreSQLConnection?
+    var isConnected = false
+    /// How many connections in a row could not be made, or have answered nothing.
+    var failures = 0
+  }
+
   private let connector: PostgreSQLConnector
   private let thread = DedicatedThread()
-  /// Used on the thread only.
-  private let connection = MutexProtected<PostgreSQLConnection?>(nil)
+  /// Changed on the thread only.
+  private let state = MutexProtected(State())
 
   init(_ connector: PostgreSQLConnector) { self.connector = connector }
 
@@ -19,57 +27,89 @@ final class PostgreSQLReader: Sendable {
 
   func stop() { thread.stop() }
 
+  // MARK: The connection
+
+  /// Whether there is a connection that was not lost when it was last used.
+  var isConnected: Bool { state.withLock { $0.isConnected } }
+
+  /// Connects, for which it waits the longer the more often that was of no use.
+  func connect(until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void) throws {
+    var failures = state.withLock { $0.failures }
+    defer { state.withLock { $0.failures = failures } }
+    let connection = try connector.connect(until: deadline, after: &failures, meanwhile: meanwhile)
+    // Until it has answered: a pooler accepts connections even if no server is behind it.
+    failures += 1
+    state.withLock { ($0.connection, $0.isConnected) = (connection, true) }
+  }
+
+  private func keep(_ connection: PostgreSQLConnection) {
+    connection.meanwhile = {}
+    connection.firstAnswerDeadline = nil
+    state.withLock { state in
+      state.isConnected = !connection.isLost
+      guard state.isConnected else { return }
+      state.connection = connection
+      state.failures = 0
+    }
+  }
+
+  // MARK: Reading
+
   /// Reads a group of keys with one statement for all values, and one for all times.
-  func perform(_ reads: [PostgreSQLReaders.SmallRead], meanwhile: @escaping () -> Void) {
+  ///
+  /// - Parameter isNew: Whether the connection has just been made.
+  /// - Returns: Those that have to be done again, since the connection has been lost.
+  func perform(
+    _ reads: [PostgreSQLReaders.SmallRead], isNew: Bool, meanwhile: @escaping () -> Void
+  ) -> [PostgreSQLReaders.SmallRead] {
     let reads = reads.filter { $0.pending.begin() }
-    serve(reads.map(\.pending), meanwhile) { try $0.answer(reads, until: $1) }
+    let isDone = serve(reads.map(\.pending), isNew: isNew, meanwhile) { try $0.answer(reads, until: $1) }
+    return isDone ? [] : reads.filter { $0.pending.isWanted }
   }
 
-  /// Reads what takes long.
-  func perform(_ read: any LargeRead, meanwhile: @escaping () -> Void) {
-    guard read.pending.begin() else { return }
-    serve([read.pending], meanwhile) { connection, _ in try read.run(on: connection) }
+  /// Reads what takes long. Returns whether it has to be done again, since the connection has been lost.
+  func perform(_ read: any LargeRead, isNew: Bool, meanwhile: @escaping () -> Void) -> Bool {
+    guard read.pending.begin() else { return false }
+    let isDone = serve([read.pending], isNew: isNew, meanwhile) { connection, _ in
+      try read.run(on: connection)
+    }
+    return !isDone && read.pending.isWanted
   }
 
-  /// Calls `body` with a connection and the first deadline. The calls that it does not end fail if it does.
+  /// Calls `body` with the connection and the first deadline. The calls that it does not end fail if it does.
+  ///
+  /// - Returns: False if the calls have to be done again, on another connection: a read changes nothing (rule N2).
   private func serve(
-    _ calls: [any PostgreSQLPendingCall], _ meanwhile: @escaping () -> Void,
+    _ calls: [any PostgreSQLPendingCall], isNew: Bool, _ meanwhile: @escaping () -> Void,
     _ body: (PostgreSQLConnection, ContinuousClock.Instant) throws -> Void
-  ) {
-    guard let deadline = calls.map(\.deadline).min() else { return }
+  ) -> Bool {
+    guard let deadline = calls.map(\.deadline).min() else { return true }
+    guard let connection = state.withLock({ $0.connection.take() }) else {
+      for call in calls { call.retract() }
+      return false
+    }
+    connection.meanwhile = {
+      meanwhile()
+      if !calls.contains(where: { $0.isWanted }) { throw CancellationError() }
+    }
+    // One that has died without a word leaves the time for another one.
+    let start = ContinuousClock.now
+    if !isNew { connection.firstAnswerDeadline = start + (deadline - start) / 2 }
+    defer { keep(connection) }
     do {
-      try retrying(until: deadline, while: { calls.contains { $0.isWanted } }, meanwhile) {
-        try body($0, deadline)
+      try body(connection, deadline)
+      return true
+    } catch let failure as PostgreSQLFailure {
+      let error = StorageError.postgreSQL(failure, "Reading from \(connector.address) failed")
+      let isFinal = !failure.isConnectionLost && !failure.isConcurrency
+      let end = ContinuousClock.now
+      for call in calls {
+        if isFinal || end >= call.deadline { call.fail(error) } else { call.retract() }
       }
+      return isFinal
     } catch {
       for call in calls { call.fail(error) }
-    }
-  }
-
-  /// Calls `body` with a connection, and again if that is lost on the way: a read changes nothing (rule N2).
-  private func retrying(
-    until deadline: ContinuousClock.Instant, while isWanted: @escaping () -> Bool,
-    _ meanwhile: @escaping () -> Void, _ body: (PostgreSQLConnection) throws -> Void
-  ) throws {
-    func lookAround() throws {
-      meanwhile()
-      if !isWanted() { throw CancellationError() }
-    }
-    while true {
-      let current =
-        try connection.withLock { $0.take() } ?? connector.connect(until: deadline, meanwhile: lookAround)
-      current.meanwhile = lookAround
-      defer {
-        current.meanwhile = {}
-        if !current.isLost { connection.withLock { $0 = current } }
-      }
-      do {
-        return try body(current)
-      } catch let failure as PostgreSQLFailure {
-        guard failure.isConnectionLost || failure.isConcurrency, ContinuousClock.now < deadline else {
-          throw StorageError.postgreSQL(failure, "Reading from \(connector.address) failed")
-        }
-      }
+      return true
     }
   }
 }
@@ -122,7 +162,7 @@ extension PostgreSQLResult {
   func positions(in requests: some Collection) throws -> [Int?] {
     var rows = [Int?](repeating: nil, count: requests.count)
     for row in 0..<rowCount {
-      let index = Int(try number(row, 0)) - 1
+      let index = Int(truncatingIfNeeded: try number(row, 0)) &- 1
       guard rows.indices.contains(index) else {
         throw StorageError(.corrupted, "The server has answered a request that was not made.")
       }

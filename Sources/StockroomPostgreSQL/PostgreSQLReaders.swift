@@ -26,35 +26,51 @@ final class PostgreSQLReaders: Sendable {
     var large: [any LargeRead] = []
     var idle: [PostgreSQLReader] = []
     var readers: [PostgreSQLReader] = []
-    /// How many readers are busy with large reads.
+    /// How many readers are busy with large reads, and how many may be.
     var largeUnderWay = 0
+    let maximumLarge: Int
     var isStopped = false
 
-    /// Keeps a reader for the next read, unless there will be none.
-    mutating func rest(_ reader: PostgreSQLReader) { if !isStopped { idle.append(reader) } }
+    var hasLargeWork: Bool { !large.isEmpty && largeUnderWay < maximumLarge }
+    /// Whether anything waits that a reader may take.
+    var hasWork: Bool { !small.isEmpty || hasLargeWork }
+    /// The calls of what waits.
+    var pending: [any PostgreSQLPendingCall] { small.map(\.pending) + large.map(\.pending) }
+
+    /// Keeps a reader for the next read, unless there will be none. Those with a connection are taken first.
+    mutating func rest(_ reader: PostgreSQLReader) {
+      if !isStopped { idle.insert(reader, at: reader.isConnected ? idle.count : 0) }
+    }
+
+    /// Whether there is nobody but this reader to read anything.
+    func isAlone(_ reader: PostgreSQLReader) -> Bool {
+      !readers.contains { $0 !== reader && $0.isConnected }
+    }
   }
 
   private let connector: PostgreSQLConnector
   private let maximum: Int
-  private let state = MutexProtected(State())
+  private let state: MutexProtected<State>
 
   /// - Parameter maximum: How many connections there may be.
   init(_ connector: PostgreSQLConnector, maximum: Int) {
     self.connector = connector
     self.maximum = maximum
+    // One connection is left for small reads, if there are several.
+    state = MutexProtected(State(maximumLarge: max(1, maximum - 1)))
   }
 
   // MARK: Calls
 
   func value(of key: CacheKey) async throws -> Data? {
     let call = PostgreSQLCall<Data?>(isRead: true, within: connector.settings.timeLimit)
-    return try await call.wait { try enqueue { $0.small.append(.value(key, call)) } }
+    return try await call.wait { enqueue { $0.small.append(.value(key, call)) } }
   }
 
   /// The times of the entry, or nil if there is none.
   func times(of key: CacheKey) async throws -> EntryHeader? {
     let call = PostgreSQLCall<EntryHeader?>(isRead: true, within: connector.settings.timeLimit)
-    return try await call.wait { try enqueue { $0.small.append(.times(key, call)) } }
+    return try await call.wait { enqueue { $0.small.append(.times(key, call)) } }
   }
 
   /// Reads much, on a connection that nothing else uses meanwhile. The body may be called again from the beginning.
@@ -62,33 +78,39 @@ final class PostgreSQLReaders: Sendable {
     _ body: @escaping @Sendable (PostgreSQLConnection, ContinuousClock.Instant) throws -> Result
   ) async throws -> Result {
     let call = PostgreSQLCall<Result>(isRead: true, within: connector.settings.timeLimit)
-    return try await call.wait { try enqueue { $0.large.append(LargeReadOf(call: call, body: body)) } }
+    return try await call.wait { enqueue { $0.large.append(LargeReadOf(call: call, body: body)) } }
   }
 
   /// Puts a read where readers find it, and wakes one up if one has nothing to do.
-  private func enqueue(_ append: (inout State) -> Void) throws {
+  private func enqueue(_ append: (inout State) -> Void) {
     let reader = state.withLock { state -> PostgreSQLReader? in
       append(&state)
       // What a reader would not be allowed to take waits for one that is busy.
-      guard !state.small.isEmpty || state.largeUnderWay < maximumLarge else { return nil }
+      guard state.hasWork else { return nil }
       if let idle = state.idle.popLast() { return idle }
       guard state.readers.count < maximum else { return nil }
       let new = PostgreSQLReader(connector)
       state.readers.append(new)
       return new
     }
-    guard let reader else { return }
+    if let reader { start(reader) }
+  }
+
+  private func start(_ reader: PostgreSQLReader) {
     do {
       try reader.start { [self] in serve(reader) }
     } catch {
-      // The next read tries again to have a thread.
-      state.withLock { $0.rest(reader) }
-      throw error
+      let failed = state.withLock { state -> [any PostgreSQLPendingCall] in
+        // The next read tries again to have a thread.
+        state.rest(reader)
+        // One that is busy takes what waits.
+        guard state.idle.count >= state.readers.count else { return [] }
+        defer { (state.small, state.large) = ([], []) }
+        return state.pending
+      }
+      for call in failed { call.fail(error) }
     }
   }
-
-  /// One connection is left for small reads, if there are several.
-  private var maximumLarge: Int { max(1, maximum - 1) }
 
   // MARK: Work
 
@@ -99,27 +121,39 @@ final class PostgreSQLReaders: Sendable {
 
   /// Does what waits until nothing does. On the reader's thread.
   private func serve(_ reader: PostgreSQLReader) {
-    var wasLarge = false
-    while let work = nextWork(for: reader, wasLarge: wasLarge) {
+    var (isNew, wasSmall) = (false, false)
+    while true {
+      if !reader.isConnected {
+        // What waits is left to those that have a connection.
+        guard isNeeded(reader) else { return }
+        connect(reader)
+        isNew = true
+        continue
+      }
+      guard let work = nextWork(for: reader, wasSmall: wasSmall) else { return }
       switch work {
       case .small(let reads):
-        wasLarge = false
-        reader.perform(reads, meanwhile: endOverdueCalls)
+        wasSmall = true
+        let lost = reader.perform(reads, isNew: isNew, meanwhile: endOverdueCalls)
+        if !lost.isEmpty { putBack { $0.small.insert(contentsOf: lost, at: 0) } }
       case .large(let read):
-        wasLarge = true
-        reader.perform(read, meanwhile: endOverdueCalls)
+        wasSmall = false
+        let isLost = reader.perform(read, isNew: isNew, meanwhile: endOverdueCalls)
+        state.withLock { $0.largeUnderWay -= 1 }
+        if isLost { putBack { $0.large.insert(read, at: 0) } }
       }
+      isNew = false
     }
   }
 
-  private func nextWork(for reader: PostgreSQLReader, wasLarge: Bool) -> Work? {
+  private func nextWork(for reader: PostgreSQLReader, wasSmall: Bool) -> Work? {
     state.withLock { state in
-      if wasLarge { state.largeUnderWay -= 1 }
-      if !state.small.isEmpty {
+      // Tasks that read single keys all the time do not keep a large read waiting.
+      if !state.small.isEmpty, !wasSmall || !state.hasLargeWork {
         defer { state.small = Array(state.small.dropFirst(Self.largestGroup)) }
         return .small(Array(state.small.prefix(Self.largestGroup)))
       }
-      if !state.large.isEmpty, state.largeUnderWay < maximumLarge {
+      if state.hasLargeWork {
         state.largeUnderWay += 1
         return .large(state.large.removeFirst())
       }
@@ -131,10 +165,69 @@ final class PostgreSQLReaders: Sendable {
   /// How many small reads travel together at most.
   private static let largestGroup = 1_000
 
+  /// Puts reads in front of the others, for this reader or for one that has nothing to do.
+  private func putBack(_ insert: (inout State) -> Void) {
+    let other = state.withLock { state -> PostgreSQLReader? in
+      insert(&state)
+      guard state.idle.last?.isConnected == true else { return nil }
+      return state.idle.popLast()
+    }
+    if let other { start(other) }
+  }
+
   /// Ends the calls that have waited for a connection for too long.
   private func endOverdueCalls() {
-    let waiting = state.withLock { $0.small.map(\.pending) + $0.large.map(\.pending) }
-    for call in waiting { call.endIfDue() }
+    for call in state.withLock({ $0.pending }) {
+      call.endIfDue()
+      call.endIfLate()
+    }
+  }
+
+  // MARK: Readers without a connection
+
+  /// Whether anybody waits for what the reader may take. If not, it rests.
+  private func isNeeded(_ reader: PostgreSQLReader) -> Bool {
+    state.withLock { state in
+      state.small.removeAll { !$0.pending.isWanted }
+      state.large.removeAll { !$0.pending.isWanted }
+      if state.hasWork, !state.isStopped { return true }
+      state.rest(reader)
+      return false
+    }
+  }
+
+  /// Tries to connect for as long as anything waits.
+  private func connect(_ reader: PostgreSQLReader) {
+    guard let deadline = firstDeadline(for: reader) else { return }
+    do {
+      try reader.connect(until: deadline) { [self] in
+        if firstDeadline(for: reader) == nil { throw CancellationError() }
+      }
+    } catch {
+      // Others have done it, or nobody waits any more.
+      if error is CancellationError { return }
+      let isTemporary = ((error as? StorageError)?.underlying as? PostgreSQLFailure)?.isTemporary ?? false
+      let waiting = state.withLock { $0.isAlone(reader) ? $0.pending : [] }
+      let now = ContinuousClock.now
+      for call in waiting where !isTemporary || now >= call.deadline { call.fail(error) }
+    }
+  }
+
+  /// When the first call ends that waits for a reader without a connection; nil if none does.
+  private func firstDeadline(for reader: PostgreSQLReader) -> ContinuousClock.Instant? {
+    let (waiting, isAlone) = state.withLock { state in
+      (state.hasWork && !state.isStopped ? state.pending : [], state.isAlone(reader))
+    }
+    for call in waiting {
+      if isAlone {
+        // It ends with the reason why there is no connection.
+        call.takeTurn()
+      } else {
+        call.endIfDue()
+        call.endIfLate()
+      }
+    }
+    return waiting.filter { $0.isWanted }.map(\.deadline).min()
   }
 
   /// Ends the threads and the connections. Nobody waits for a read any more.

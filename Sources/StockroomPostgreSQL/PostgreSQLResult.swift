@@ -27,7 +27,8 @@ final class PostgreSQLResult {
     let detail = DiagnosticField.detail.text(in: handle).map { " \($0)" } ?? ""
     let state = DiagnosticField.sqlState.text(in: handle)
     return PostgreSQLFailure(
-      sqlState: state, text: text + detail, isConnectionLost: PostgreSQLFailure.endsSession(state))
+      sqlState: state, text: text + detail, isConnectionLost: PostgreSQLFailure.endsSession(state),
+      function: DiagnosticField.function.text(in: handle))
   }
 
   // MARK: Values
@@ -48,6 +49,9 @@ final class PostgreSQLResult {
     guard bytes.count == 8, !isNull(row, column) else { throw Self.unexpected }
     return Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
   }
+
+  /// Whether the column is there, and true.
+  func isTrue(_ row: Int, _ column: Int) -> Bool { bytes(row, column).first == 1 }
 
   func text(_ row: Int, _ column: Int) -> String? {
     isNull(row, column) ? nil : String(decoding: bytes(row, column), as: UTF8.self)

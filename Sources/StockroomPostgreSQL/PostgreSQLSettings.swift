@@ -11,8 +11,10 @@ struct PostgreSQLSettings: Sendable {
   var preparesStatements: Bool { !isPooled }
   var isSessionKept: Bool { !isPooled }
 
+  var statement: PostgreSQLStatement { isSessionKept ? .settings : .localSettings }
+
   /// Sets everything, for the session or for the transaction.
-  func step(isLocal: Bool) -> PostgreSQLConnection.Step {
+  var step: PostgreSQLConnection.Step {
     // The server takes no more milliseconds than that.
     let milliseconds = min(timeLimit, .milliseconds(Int32.max)).roundedMilliseconds
     let settings: [(name: String, value: String)] = [
@@ -36,7 +38,6 @@ struct PostgreSQLSettings: Sendable {
       Array(name.utf8).withUnsafeBytes { names.append($0) }
       Array(value.utf8).withUnsafeBytes { values.append($0) }
     }
-    return PostgreSQLConnection.Step(
-      isLocal ? .localSettings : .settings, names.parameter, values.parameter)
+    return PostgreSQLConnection.Step(statement, names.parameter, values.parameter)
   }
 }

@@ -17,7 +17,7 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   case declareValues, declareKeys, declareKeysAndValues, declareEntries, declareRange
   case declareKeysFrom, fetchFew, fetchSome, fetchMany, closeRows
   // Change feeds.
-  case listen, markSubscriber
+  case listen, tryToMarkSubscriber, markSubscriber
 
   /// What a prepared statement is called.
   var name: String { "stockroom_\(rawValue)" }
@@ -56,9 +56,12 @@ struct PostgreSQLStatements: Sendable {
 
     return switch statement {
     case .settings, .localSettings:
-      // Servers before version 14 do not know `client_connection_check_interval`, and some systems refuse it.
+      // Servers before version 14 do not know `client_connection_check_interval`, and some systems refuse it. Whether the server
+      // is the one to write to is asked along with it: what it reports when a session begins is out of date behind a pooler.
       """
-      SELECT set_config(convert_from(name, 'UTF8'), convert_from(value, 'UTF8'), \(statement == .localSettings))
+      SELECT
+        count(set_config(convert_from(name, 'UTF8'), convert_from(value, 'UTF8'), \(statement == .localSettings))),
+        pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean
       FROM unnest($1::bytea[], $2::bytea[]) AS setting(name, value)
       WHERE convert_from(name, 'UTF8') <> 'client_connection_check_interval'
         OR current_setting('server_version_num')::integer >= CASE
@@ -197,6 +200,8 @@ struct PostgreSQLStatements: Sendable {
     case .fetchMany: "FETCH FORWARD \(PostgreSQLPortion.many.rows) FROM rows"
 
     case .listen: "LISTEN \"\(place.channel)\""
+    case .tryToMarkSubscriber:
+      "SELECT pg_try_advisory_lock_shared(\(place.lock(of: .subscribers)))"
     case .markSubscriber: "SELECT pg_advisory_lock_shared(\(place.lock(of: .subscribers)))"
     }
   }

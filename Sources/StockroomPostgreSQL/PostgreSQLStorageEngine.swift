@@ -21,7 +21,8 @@ import StockroomCore
 /// ## Failures of the network and of the server
 ///
 /// Each call ends within `timeLimit`, and at once if its task is cancelled; a write that has been sent waits for its outcome
-/// for another second (rule N1). Reads that a lost connection has interrupted are done again. Of a write the engine finds out
+/// for another second (rule N1). Reads that a lost connection has interrupted are done again, and so are those on which a connection
+/// that was idle before says nothing for half of their time. Of a write the engine finds out
 /// whether it has happened, on a new connection, and does it if not (rule N2). Only if it cannot find out in time, it throws
 /// `StorageError.Code.outcomeUnknown`: then the write has happened, or happens within the time that the server takes to
 /// notice that the connection is lost, or never, but not once the engine has written anything else. When the server is back, or another one of those in the connection

@@ -23,6 +23,8 @@ final class PostgreSQLWriters: Sendable {
     var isBusy = false
     /// Those that are being committed, or wait for the connection.
     var underWay: [PostgreSQLCall<Void>] = []
+    /// Those that have failed together, and are committed alone after the one under way.
+    var next: [PostgreSQLCall<Void>] = []
     var lastCount = 1
     var isStopped = false
   }
@@ -51,10 +53,19 @@ final class PostgreSQLWriters: Sendable {
       do {
         try thread.enqueue { self.commitAll() }
       } catch {
-        state.withLock { $0.isBusy = false }
+        failWaiting(error)
         throw error
       }
     }
+  }
+
+  /// There is no thread. Those that wait have seen that somebody was about to start it.
+  private func failWaiting(_ error: any Error) {
+    let waiting = state.withLock { state in
+      defer { (state.waiting, state.isBusy) = ([], false) }
+      return state.waiting
+    }
+    for write in waiting { write.call.fail(error) }
   }
 
   /// Does the work on the writing thread. It looks at the flag now and then.
@@ -128,12 +139,14 @@ final class PostgreSQLWriters: Sendable {
     }
     // Nothing has been done. One that cannot be done fails no other.
     for write in writes { write.call.retract() }
-    for write in writes { write.call.end(Result { try commitTogether([write]) }) }
+    for (index, write) in writes.enumerated() {
+      state.withLock { $0.next = writes[(index + 1)...].map(\.call) }
+      write.call.end(Result { try commitTogether([write]) })
+    }
   }
 
   private func commitTogether(_ writes: [PostgreSQLWrite]) throws {
-    let deadline = writes.map(\.call.deadline).min() ?? .now
-    try committer.commit(writes, until: deadline) { [self] in try lookAround() }
+    try committer.commit(writes) { [self] in try lookAround() }
   }
 
   /// Whether each request alone would meet with the same.
@@ -147,9 +160,12 @@ final class PostgreSQLWriters: Sendable {
   ///
   /// - Throws: `CancellationError` if nobody waits for a write any more.
   private func lookAround() throws {
-    let (waiting, underWay, isStopped) = state.withLock { ($0.waiting, $0.underWay, $0.isStopped) }
+    let (waiting, underWay, next, isStopped) = state.withLock {
+      ($0.waiting, $0.underWay, $0.next, $0.isStopped)
+    }
     if isStopped { throw CancellationError() }
     for write in waiting { write.call.endIfDue() }
     for call in underWay { call.endIfDue() }
+    for call in next { call.endIfLate() }
   }
 }

@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import StockroomCore
 import StockroomEngines
@@ -72,5 +73,62 @@ struct PostgreSQLAwayTests {
     try way.open()
     try await engine.write(value(0), key: key(0))
     #expect(try await engine.allKeys() == [key(0)])
+  }
+
+  @Test(
+    "A write that failed with others and waits for them ends at its deadline, and is not done later (rule N1)"
+  )
+  func lateWrite() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name, timeLimit: .seconds(4))
+    try await engine.write(value(0), key: key(0))
+    // It makes a scan fail, and so all writes that would have been committed together.
+    try await PostgreSQLServer.shared.execute(
+      "INSERT INTO \"\(name)\".entries VALUES (99, 0, 0, '\\xff', '')")
+    var number = 1
+    while try await !writeLate(number, engine) { number += 1 }
+    try await engine.close()
+  }
+
+  /// Lets a write wait for a transaction until its deadline.
+  ///
+  /// - Returns: False if the two were not committed together at first, so that the write did not wait.
+  private func writeLate(_ number: Int, _ engine: PostgreSQLStorageEngine) async throws -> Bool {
+    let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
+    let isQueued = DispatchSemaphore(value: 0)
+    let runs = MutexProtected(0)
+    let hasEnded = MutexProtected(false)
+    let first = Task {
+      try await engine.withTransaction { _ in
+        hasBegun.finish()
+        isQueued.wait()
+        // The body may run again.
+        isQueued.signal()
+      }
+    }
+    for await _ in beginning {}
+    let transaction = Task {
+      try await engine.withTransaction { transaction in
+        let run = runs.withLock { runs in
+          runs += 1
+          return runs
+        }
+        if run == 1 { _ = try transaction.allKeys() }
+        let end = ContinuousClock.now + .seconds(30)
+        while !hasEnded.withLock({ $0 }), ContinuousClock.now < end { _ = try transaction.read(key: key(0)) }
+      }
+    }
+    for _ in 0..<100 { await Task.yield() }
+    let write = Task { try await engine.write(value(number), key: key(number)) }
+    for _ in 0..<100 { await Task.yield() }
+    isQueued.signal()
+    let result = await write.result
+    hasEnded.withLock { $0 = true }
+    try await first.value
+    let outcome = await transaction.result
+    guard case .failure(let error) = result, case .success = outcome else { return false }
+    #expect((error as? StorageError)?.code == .unavailable, "\(error)")
+    #expect(try await engine.read(key: key(number)) == nil)
+    return true
   }
 }

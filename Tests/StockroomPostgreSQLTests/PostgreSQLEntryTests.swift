@@ -1,6 +1,8 @@
 import Foundation
+import StockroomCPostgreSQL
 import StockroomCore
-import StockroomPostgreSQL
+import StockroomEngines
+@testable import StockroomPostgreSQL
 import Testing
 
 @Suite("PostgreSQL: entries")
@@ -61,5 +63,48 @@ struct PostgreSQLEntryTests {
     #expect(try await engine.createdAt(key: key(1)) == dates.0)
     #expect(try await engine.updatedAt(key: key(1)) ?? before >= before)
     try await engine.close()
+  }
+
+  @Test("An epoch that no engine has written is corruption, and nothing is written with it")
+  func impossibleEpoch() async throws {
+    let namespace = newNamespace()
+    let engine = try await newEngine(namespace)
+    try await PostgreSQLServer.shared.execute(
+      """
+      CREATE FUNCTION "\(namespace)".spoil() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN NEW.epoch := 9223372036854775807; RETURN NEW; END';
+      CREATE TRIGGER spoil BEFORE INSERT ON "\(namespace)".commits
+        FOR EACH ROW EXECUTE FUNCTION "\(namespace)".spoil()
+      """)
+    let error = await #expect(throws: StorageError.self) { try await engine.write(value(1), key: key(1)) }
+    #expect(error?.code == .corrupted, "\(String(describing: error))")
+    try await PostgreSQLServer.shared.execute(
+      "DROP TRIGGER spoil ON \"\(namespace)\".commits; DELETE FROM \"\(namespace)\".commits")
+    try await engine.write(value(2), key: key(2))
+    #expect(try await engine.allKeys() == [key(2)])
+    try await engine.close()
+  }
+
+  @Test("An answer to a request that was not made is corruption", arguments: [Int64.min, -1, 0, 2, .max])
+  func impossibleAnswer(number: Int64) throws {
+    let handle = try #require(PQmakeEmptyPGresult(nil, PGRES_TUPLES_OK))
+    let result = PostgreSQLResult(handle)
+    var attribute = PGresAttDesc()
+    var bytes = withUnsafeBytes(of: number.bigEndian) { bytes in bytes.map { CChar(bitPattern: $0) } }
+    let hasColumn = PQsetResultAttrs(handle, 1, &attribute)
+    let hasRow = PQsetvalue(handle, 0, 0, &bytes, 8)
+    #expect(hasColumn == 1 && hasRow == 1)
+    let error = #expect(throws: StorageError.self) { _ = try result.positions(in: [key(1)]) }
+    #expect(error?.code == .corrupted)
+  }
+
+  @Test("That subscribers are too far behind is no fault of a value")
+  func fullQueue() {
+    let queue = PostgreSQLFailure(
+      sqlState: "54000", text: "too many notifications in the NOTIFY queue", function: "PreCommit_Notify")
+    #expect(StorageError.postgreSQL(queue, "").code == .unavailable)
+    let row = PostgreSQLFailure(
+      sqlState: "54000", text: "row is too big", function: "RelationGetBufferForTuple")
+    #expect(StorageError.postgreSQL(row, "").code == .valueTooLarge)
   }
 }

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomEngines
 import StockroomKitSupport
-import StockroomPostgreSQL
+@testable import StockroomPostgreSQL
 import TestFixtures
 import Testing
 
@@ -133,6 +133,25 @@ struct PostgreSQLLoadTests {
     // The engine is still there.
     let error = await #expect(throws: StorageError.self) { try await engine.keyCount() }
     #expect(error?.code == .closed)
+  }
+
+  @Test("Writes that arrive while their thread cannot be started all fail", .timeLimit(.minutes(2)))
+  func noThread() async throws {
+    let connector = PostgreSQLConnector(
+      try PostgreSQLAddress("host=/nowhere"), try PostgreSQLNamespace("nowhere"),
+      PostgreSQLSettings(durability: .full, timeLimit: .seconds(300), isPooled: false))
+    let writers = PostgreSQLWriters(PostgreSQLCommitter(connector, ChangeHub()), timeLimit: .seconds(300))
+    writers.close()
+    await withTaskGroup(of: Void.self) { group in
+      for number in 0..<10_000 {
+        group.addTask {
+          let error = await #expect(throws: StorageError.self) {
+            try await writers.submit(.operations([.remove(key: key(number))]))
+          }
+          #expect(error?.code == .closed)
+        }
+      }
+    }
   }
 
   @Test("A value beyond the engine's maximum throws .valueTooLarge")

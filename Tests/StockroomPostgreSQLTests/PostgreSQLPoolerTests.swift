@@ -4,6 +4,7 @@ import StockroomCore
 import StockroomEngines
 import StockroomKitSupport
 import StockroomPostgreSQL
+import TestFixtures
 import Testing
 
 @Suite(
@@ -60,6 +61,77 @@ struct PostgreSQLPoolerTests {
     #expect(try await engines[1].keyCount() == 65)
     for engine in engines { try await engine.close() }
   }
+
+  @Test(
+    "Where a pooler's server has become a standby, an engine goes on with the primary, and reads nothing old (rule N3)"
+  )
+  func becomesStandby() async throws {
+    let place = try TemporaryDirectory()
+    let settings = PostgreSQLServer.clusterSettings
+    let first = PostgreSQLServer(directory: place.parent.appending(path: "1"), settings: settings)
+    try await first.start()
+    let second = PostgreSQLServer(
+      directory: place.parent.appending(path: "2"), settings: settings, standbyOf: first)
+    try await first.waitForStandby(second)
+    let way = place.parent.appending(path: "way")
+    try FileManager.default.createSymbolicLink(at: way, withDestinationURL: first.directory)
+    let pooler = Pooler(to: first, at: way)
+    try await pooler.start()
+    let engine = try await PostgreSQLStorageEngine(
+      "host=\(pooler.directory.path),\(first.directory.path) port=6432,5432 user=postgres dbname=postgres",
+      timeLimit: .seconds(60), isPooled: true)
+    try await engine.write(value(1), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(1))
+
+    try FileManager.default.removeItem(at: way)
+    try FileManager.default.createSymbolicLink(at: way, withDestinationURL: second.directory)
+    try await first.execute(
+      """
+      SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+      """)
+    try await second.execute("SELECT pg_wal_replay_pause()")
+    try await second.wait(until: "pg_get_wal_replay_pause_state() = 'paused'")
+    let other = try await PostgreSQLStorageEngine(first.connection, timeLimit: .seconds(60))
+    try await other.write(value(2), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(2))
+    try await engine.write(value(3), key: key(1))
+    #expect(try await engine.withTransaction { try $0.read(key: key(1)) } == value(3))
+    #expect(try await other.read(key: key(1)) == value(3))
+    try await second.execute("SELECT pg_wal_replay_resume()")
+    for engine in [engine, other] { try await engine.close() }
+    try await pooler.stop()
+    await second.stop(.immediate)
+    await first.stop(.immediate)
+  }
+
+  @Test("A pooler whose first session could not write is used once its server takes writes (rule N3)")
+  func becomesPrimary() async throws {
+    let server = PostgreSQLServer.shared
+    try await server.start()
+    let role = "role_" + String(UUID().uuidString.lowercased().prefix(8))
+    try await server.execute(
+      "CREATE ROLE \(role) LOGIN SUPERUSER; ALTER ROLE \(role) SET default_transaction_read_only = on")
+    let pooler = Pooler(to: server, user: role)
+    try await pooler.start()
+    let namespace = newNamespace()
+    func open() async throws -> PostgreSQLStorageEngine {
+      try await PostgreSQLStorageEngine(
+        pooler.connection, namespace: namespace, timeLimit: .seconds(60), isPooled: true)
+    }
+    let error = await #expect(throws: StorageError.self) { _ = try await open() }
+    #expect(error?.code == .readOnly, "\(String(describing: error))")
+    try await server.execute(
+      """
+      ALTER ROLE \(role) RESET default_transaction_read_only;
+      SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = '\(role)'
+      """)
+    let engine = try await open()
+    try await engine.write(value(1), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(1))
+    try await engine.close()
+    try await pooler.stop()
+  }
 }
 
 extension Range<Int> {
@@ -76,35 +148,53 @@ extension Range<Int> {
   }
 }
 
-/// PgBouncer in front of the server that most tests share.
+/// PgBouncer in front of a server.
 private actor Pooler {
-  static let shared = Pooler()
+  /// That of the server that most tests share.
+  static let shared = Pooler(to: .shared)
 
   private static let program = "/usr/sbin/pgbouncer"
   static var isInstalled: Bool { FileManager.default.isExecutableFile(atPath: program) }
 
   /// It ends with this process, which then closes its standard input.
   private var running: Task<LineProcess, any Error>?
-  private static let directory = FileManager.default.temporaryDirectory.appending(
+  /// Where its socket is.
+  let directory = FileManager.default.temporaryDirectory.appending(
     path: "stockroom-pooler-\(UUID().uuidString.prefix(8))")
+  private let server: PostgreSQLServer
+  private let way: URL
+  private let user: String
 
-  nonisolated var connection: String { "host=\(Self.directory.path) port=6432 user=postgres dbname=postgres" }
+  /// - Parameters:
+  ///   - way: A directory by which it reaches the server, which may become that of another one.
+  ///   - user: As whom it reaches the server, whoever asks.
+  init(to server: PostgreSQLServer, at way: URL? = nil, user: String = "postgres") {
+    (self.server, self.way, self.user) = (server, way ?? server.directory, user)
+  }
+
+  nonisolated var connection: String { "host=\(directory.path) port=6432 user=postgres dbname=postgres" }
 
   func start() async throws {
-    let task = running ?? Task { try await Self.launch() }
+    let task = running ?? Task { try await launch() }
     running = task
     _ = try await task.value
   }
 
-  private static func launch() async throws -> LineProcess {
-    try await PostgreSQLServer.shared.start()
+  func stop() async throws {
+    let process = try await running?.value
+    process?.closeInput()
+    await process?.waitUntilEnd()
+  }
+
+  private func launch() async throws -> LineProcess {
+    try await server.start()
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     try PostgreSQLServer.giveToUser(directory)
     let settings = directory.appending(path: "pgbouncer.ini")
     try Data(
       """
       [databases]
-      postgres = host=\(PostgreSQLServer.shared.directory.path) port=5432 user=postgres
+      postgres = host=\(way.path) port=5432 user=\(user)
       [pgbouncer]
       listen_addr =
       listen_port = 6432
@@ -124,7 +214,7 @@ private actor Pooler {
       kill $watcher
       """
     let process = try LineProcess(
-      PostgreSQLServer.asUser(["/bin/sh", "-c", script, "sh", program, settings.path]))
+      PostgreSQLServer.asUser(["/bin/sh", "-c", script, "sh", Self.program, settings.path]))
     var lines: [String] = []
     while let line = await process.nextLine().map({ String(decoding: $0, as: UTF8.self) }) {
       lines.append(line)

@@ -1,9 +1,9 @@
 import Foundation
 import StockroomCore
 import StockroomEngines
-import StockroomPostgreSQL
-import TestFixtures
 import StockroomKitSupport
+@testable import StockroomPostgreSQL
+import TestFixtures
 import Testing
 
 @Suite("PostgreSQL: TLS", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
@@ -22,7 +22,7 @@ struct PostgreSQLSecurityTests {
 
   /// A server at a port that was free.
   private func startServer(
-    in place: URL, _ certificate: URL, _ key: URL, settings: [String] = [], accessRules: [String] = []
+    in place: URL, settings: [String], accessRules: [String] = []
   ) async throws -> (server: PostgreSQLServer, port: Int) {
     var attempt = 0
     while true {
@@ -30,10 +30,7 @@ struct PostgreSQLSecurityTests {
       let port = Int.random(in: 20_000..<32_000)
       let server = PostgreSQLServer(
         directory: place.appending(path: "server-\(attempt)"), port: port,
-        settings: [
-          "listen_addresses=localhost", "ssl=on", "ssl_cert_file=\(certificate.path)",
-          "ssl_key_file=\(key.path)",
-        ] + settings, accessRules: accessRules)
+        settings: ["listen_addresses=localhost"] + settings, accessRules: accessRules)
       do {
         try await server.start()
         return (server, port)
@@ -41,6 +38,10 @@ struct PostgreSQLSecurityTests {
         if attempt == 10 { throw error }
       }
     }
+  }
+
+  private func settings(_ certificate: URL, _ key: URL) -> [String] {
+    ["ssl=on", "ssl_cert_file=\(certificate.path)", "ssl_key_file=\(key.path)"]
   }
 
   @Test(
@@ -51,7 +52,8 @@ struct PostgreSQLSecurityTests {
     let right = try await makeCertificate("localhost", in: place.parent)
     let other = try await makeCertificate("elsewhere", in: place.parent)
     let key = try serverKey(right.key, in: place.parent)
-    let (server, port) = try await startServer(in: place.parent, right.certificate, key)
+    let (server, port) = try await startServer(
+      in: place.parent, settings: settings(right.certificate, key))
     func open(_ options: String) async throws { try await use(port, "user=postgres \(options)") }
 
     try await open("sslmode=verify-full sslrootcert=\(right.certificate.path)")
@@ -74,9 +76,10 @@ struct PostgreSQLSecurityTests {
     let stranger = try await makeCertificate("stranger", in: place.parent)
     // libpq takes no key that others may read.
     for key in [client.key, stranger.key] { try setPrivate(key) }
+    let ownKey = try serverKey(own.key, in: place.parent)
     let (server, port) = try await startServer(
-      in: place.parent, own.certificate, try serverKey(own.key, in: place.parent),
-      settings: ["ssl_ca_file=\(client.certificate.path)"],
+      in: place.parent,
+      settings: settings(own.certificate, ownKey) + ["ssl_ca_file=\(client.certificate.path)"],
       accessRules: [
         "hostssl all postgres localhost cert", "hostssl all secured localhost scram-sha-256",
         "hostnossl all secured localhost scram-sha-256",
@@ -98,6 +101,41 @@ struct PostgreSQLSecurityTests {
       #expect(!"\(String(describing: error))".contains("the-password"))
     }
     await server.stop(.fast)
+  }
+
+  @Test(
+    "Of a host with several addresses, the one that refuses the password decides, whichever it is (rule N5)",
+    arguments: [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]])
+  func addresses(addresses: [String]) async throws {
+    let place = try TemporaryDirectory()
+    let (server, port) = try await startServer(
+      in: place.parent, settings: ["listen_addresses=127.0.0.1"],
+      accessRules: ["host all secured 127.0.0.1/32 scram-sha-256"])
+    try await server.execute("CREATE ROLE secured LOGIN PASSWORD 'the-password'")
+    let connector = PostgreSQLConnector(
+      try PostgreSQLAddress(
+        "host=shop port=\(port) dbname=postgres user=secured password=not-the-password sslmode=disable"),
+      try PostgreSQLNamespace("orders"),
+      PostgreSQLSettings(durability: .full, timeLimit: .seconds(20), isPooled: false))
+    let host = try #require(connector.address.hosts.first)
+    let failure = #expect(throws: PostgreSQLFailure.self) {
+      _ = try connector.attempt(host, at: addresses, until: .now + .seconds(20)) {}
+    }
+    #expect(failure?.sqlState == "28P01", "\(String(describing: failure))")
+    await server.stop(.fast)
+  }
+
+  @Test(
+    "A connection that ends while it is encrypted is lost, and one with a certificate that does not fit refused",
+    arguments: [
+      ("SSL connection has been closed unexpectedly", true),
+      ("SSL error: unexpected eof while reading", true),
+      ("SSL SYSCALL error: EOF detected", true), ("SSL error: certificate verify failed", false),
+    ])
+  func endedEncryption(text: String, isLost: Bool) {
+    let failure = PostgreSQLConnector.failure(saying: text, needsPassword: false)
+    #expect(failure.isTemporary == isLost)
+    #expect(StorageError.postgreSQL(failure, "").code == (isLost ? .unavailable : .permissionDenied))
   }
 
   /// A copy of the key that the server may read, and nobody else.

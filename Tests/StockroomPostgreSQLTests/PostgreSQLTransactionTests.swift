@@ -231,7 +231,30 @@ struct PostgreSQLTransactionTests {
     try await engine.close()
   }
 
-  @Test("A scan in a transaction takes as long as it needs, as long as each answer comes in time")
+  @Test("What a transaction reads takes no longer than the time limit in all (rule N1)")
+  func manySlowReads() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name, timeLimit: .seconds(4))
+    try await engine.write(value(1), key: key(1))
+    // Each answer comes well within a quarter of that.
+    try await PostgreSQLServer.shared.execute(
+      """
+      ALTER TABLE "\(name)".entries RENAME TO stored;
+      CREATE FUNCTION "\(name)".slow(value bytea) RETURNS bytea STABLE LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_sleep(0.2); RETURN value; END';
+      CREATE VIEW "\(name)".entries AS
+        SELECT sequence, created, updated, key, "\(name)".slow(value) AS value FROM "\(name)".stored
+      """)
+    let error = await #expect(throws: StorageError.self) {
+      try await engine.withTransaction { transaction in
+        for _ in 0..<100 { _ = try transaction.read(key: key(1)) }
+      }
+    }
+    #expect(error?.code == .unavailable, "\(String(describing: error))")
+    try await engine.close()
+  }
+
+  @Test("A scan in a transaction may take longer than one answer may")
   func longScan() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name, timeLimit: .seconds(40))

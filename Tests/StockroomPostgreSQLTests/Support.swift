@@ -16,19 +16,21 @@ func newEngine(_ namespace: String, timeLimit: Duration = .seconds(300)) async t
 
 extension PostgreSQLServer {
   /// Returns once the condition holds, and throws if it does not within half a minute.
-  func wait(until condition: String) async throws {
-    try await execute(
-      """
-      DO $$ DECLARE
-        last_moment CONSTANT timestamptz := clock_timestamp() + interval '30 seconds';
-      BEGIN
-        LOOP
-          EXIT WHEN \(condition);
-          ASSERT clock_timestamp() < last_moment, 'the condition does not hold';
-          PERFORM pg_sleep(0.001), pg_stat_clear_snapshot();
-        END LOOP;
-      END $$
-      """)
+  func wait(until condition: String) async throws { try await execute(Self.waiting(until: condition)) }
+
+  /// The statement that does so.
+  static func waiting(until condition: String) -> String {
+    """
+    DO $$ DECLARE
+      last_moment CONSTANT timestamptz := clock_timestamp() + interval '30 seconds';
+    BEGIN
+      LOOP
+        EXIT WHEN \(condition);
+        ASSERT clock_timestamp() < last_moment, 'the condition does not hold';
+        PERFORM pg_sleep(0.001), pg_stat_clear_snapshot();
+      END LOOP;
+    END $$
+    """
   }
 
   /// Returns once a session of that name waits for a lock.

@@ -1,0 +1,18 @@
+import StockroomCPostgreSQL
+
+/// Which functions of the server have sent notices. libpq calls back on the thread that uses the connection.
+final class PostgreSQLNotices {
+  private(set) var functions: Set<String> = []
+
+  /// It must live as long as the connection.
+  init(on handle: OpaquePointer) {
+    PQsetNoticeReceiver(
+      handle,
+      { box, result in
+        guard let box, let function = DiagnosticField.function.text(in: result) else { return }
+        Unmanaged<PostgreSQLNotices>.fromOpaque(box).takeUnretainedValue().functions.insert(function)
+      }, Unmanaged.passUnretained(self).toOpaque())
+  }
+
+  func clear() { if !functions.isEmpty { functions = [] } }
+}

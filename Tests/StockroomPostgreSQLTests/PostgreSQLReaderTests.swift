@@ -1,0 +1,119 @@
+import Foundation
+import StockroomCore
+import StockroomEngines
+import StockroomPostgreSQL
+import Testing
+
+@Suite(
+  "PostgreSQL: connections that read", .timeLimit(.minutes(10)),
+  .enabled(if: PostgreSQLServer.installedPrograms() != nil))
+struct PostgreSQLReaderTests {
+  private let server = PostgreSQLServer.shared
+
+  @Test("Reads are served by as many connections as the role may have, if the engine may have more (rule N6)")
+  func connectionLimit() async throws {
+    try await server.start()
+    let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
+    try await server.execute(
+      "CREATE ROLE \(name) LOGIN CONNECTION LIMIT 2; CREATE SCHEMA \(name) AUTHORIZATION \(name)")
+    let engine = try await PostgreSQLStorageEngine(
+      "host=\(server.directory.path) dbname=postgres user=\(name)", namespace: name, maximumConnections: 8,
+      timeLimit: .seconds(20))
+    // The connection that writes is one of the two.
+    try await engine.write((0..<100).map { (key($0), value($0)) })
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<1_000 {
+        group.addTask { #expect(try await engine.read(key: key(number % 100)) == value(number % 100)) }
+      }
+      try await group.waitForAll()
+    }
+    for number in 0..<20 { #expect(try await engine.read(key: key(number)) == value(number)) }
+    #expect(try await engine.readAllEntries().count == 100)
+    try await engine.close()
+  }
+
+  @Test("A read on a connection that has died without a word is done on another one (rules N1, N2)")
+  func silentConnection() async throws {
+    let name = newNamespace()
+    try await server.start()
+    let engine = try await PostgreSQLStorageEngine(
+      server.connection + " application_name=\(name)", namespace: name, maximumConnections: 3,
+      timeLimit: .seconds(20))
+    try await engine.write(value(1), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(1))
+    // The session that has read, and those that read later.
+    func signal(_ signal: String) async throws {
+      try await server.execute(
+        """
+        COPY (
+          SELECT pid FROM pg_stat_activity WHERE application_name = '\(name)' AND query LIKE 'SELECT value FROM%'
+        ) TO PROGRAM 'xargs sh -c ''kill -\(signal) "$@"'' sh'
+        """)
+    }
+    try await signal("STOP")
+    let read = Task { try await engine.read(key: key(1)) }
+    let result = await read.result
+    try await signal("CONT")
+    #expect(try result.get() == value(1))
+    try await engine.close()
+  }
+
+  @Test("Single reads without end keep no scan waiting, even on a single connection (rule C5)")
+  func scanAmongReads() async throws {
+    let name = newNamespace()
+    try await server.start()
+    let engine = try await PostgreSQLStorageEngine(
+      server.connection, namespace: name, maximumConnections: 3, timeLimit: .seconds(60))
+    try await engine.write((0..<100).map { (key($0), value($0)) })
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<64 {
+        group.addTask {
+          do {
+            while true { #expect(try await engine.read(key: key(number)) == value(number)) }
+          } catch is CancellationError {}
+        }
+      }
+      for _ in 0..<20 { #expect(try await engine.scan(.all, limit: nil).count == 100) }
+      group.cancelAll()
+    }
+    try await engine.close()
+  }
+
+  @Test("Between connections to a server that ends each session at its first statement there are pauses")
+  func pauses() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name, timeLimit: .seconds(2))
+    try await engine.write(value(1), key: key(1))
+    // What a primary says that has become a standby. A sequence counts although nothing is committed.
+    try await server.execute(
+      """
+      CREATE SEQUENCE "\(name)".writes;
+      CREATE SEQUENCE "\(name)".reads;
+      CREATE FUNCTION "\(name)".refuse_write() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN
+        PERFORM nextval('"\(name)".writes');
+        RAISE EXCEPTION 'a standby' USING ERRCODE = '25006';
+      END $body$;
+      CREATE FUNCTION "\(name)".refuse_read(value bytea) RETURNS bytea LANGUAGE plpgsql AS $body$ BEGIN
+        PERFORM nextval('"\(name)".reads');
+        RAISE EXCEPTION 'a standby' USING ERRCODE = '25006';
+      END $body$;
+      CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON "\(name)".commits
+        FOR EACH ROW EXECUTE FUNCTION "\(name)".refuse_write();
+      ALTER TABLE "\(name)".entries RENAME TO stored;
+      CREATE VIEW "\(name)".entries AS
+        SELECT sequence, created, updated, key, "\(name)".refuse_read(value) AS value FROM "\(name)".stored
+      """)
+    await #expect(throws: StorageError.self) { try await engine.read(key: key(1)) }
+    await #expect(throws: StorageError.self) { try await engine.remove(key: key(1)) }
+    // The pauses grow to a third of a second, so that no more attempts fit into the time limit.
+    for sequence in ["writes", "reads"] {
+      try await server.execute(
+        """
+        DO $$ BEGIN
+          ASSERT (SELECT last_value FROM "\(name)".\(sequence)) BETWEEN 2 AND 15;
+        END $$
+        """)
+    }
+    try await engine.close()
+  }
+}
