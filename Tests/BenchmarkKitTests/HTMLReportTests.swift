@@ -119,7 +119,8 @@ import Testing
     .timeLimit(.minutes(10)))
   func seesFaults() async throws {
     let page = """
-      <!doctype html><body style="background: white"><svg viewBox="0 0 100 50" width="100"><text x="2" y="20">one</text>
+      <!doctype html><meta charset="utf-8">
+      <body style="background: white"><svg viewBox="0 0 100 50" width="100"><text x="2" y="20">one</text>
       <text x="4" y="22">two</text><text x="90" y="45">outside</text><text x="2" y="45" fill="#eeeeee">pale</text></svg>
       </body>
       """
@@ -138,7 +139,8 @@ import Testing
     let chart = Self.report(workloads).headlineChart()
     #expect(!chart.contains("<Files") && !chart.contains("href"))
     let page = """
-      <!doctype html><title>A page</title><style>body { margin: 0; background: var(--background) }</style>
+      <!doctype html><meta charset="utf-8"><title>A page</title>
+      <style>body { margin: 0; background: var(--background) }</style>
       <body>\(chart)<img src="data:image/svg+xml;base64,\(Data(chart.utf8).base64EncodedString())"></body>
       """
     let findings = try await look(at: page, width: 800, isDark: isDark)
