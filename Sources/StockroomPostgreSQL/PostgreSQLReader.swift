@@ -39,6 +39,8 @@ final class PostgreSQLReader: Sendable {
     let connection = try connector.connect(until: deadline, after: &failures, meanwhile: meanwhile)
     // Until it has answered: a pooler accepts connections even if no server is behind it.
     failures += 1
+    // Others may take what waits: nothing but a read keeps what it looks at.
+    connection.meanwhile = {}
     state.withLock { ($0.connection, $0.isConnected) = (connection, true) }
   }
 

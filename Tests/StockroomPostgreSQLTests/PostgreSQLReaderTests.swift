@@ -23,7 +23,10 @@ struct PostgreSQLReaderTests {
     try await engine.write((0..<100).map { (key($0), value($0)) })
     try await withThrowingTaskGroup(of: Void.self) { group in
       for number in 0..<1_000 {
-        group.addTask { #expect(try await engine.read(key: key(number % 100)) == value(number % 100)) }
+        group.addTask {
+          let found = try await engine.read(key: key(number % 100))
+          #expect(found == value(number % 100))
+        }
       }
       try await group.waitForAll()
     }
@@ -69,11 +72,17 @@ struct PostgreSQLReaderTests {
       for number in 0..<64 {
         group.addTask {
           do {
-            while true { #expect(try await engine.read(key: key(number)) == value(number)) }
+            while true {
+              let found = try await engine.read(key: key(number))
+              #expect(found == value(number))
+            }
           } catch is CancellationError {}
         }
       }
-      for _ in 0..<20 { #expect(try await engine.scan(.all, limit: nil).count == 100) }
+      for _ in 0..<20 {
+        let found = try await engine.scan(.all, limit: nil)
+        #expect(found.count == 100)
+      }
       group.cancelAll()
     }
     try await engine.close()
