@@ -11,7 +11,7 @@ import StockroomSQLite
     let interrupt = DispatchSource.makeSignalSource(signal: SIGINT, queue: .global())
     let race = Task { try await report(entries: 1_000) }
     // A race that is cancelled removes its directories.
-    interrupt.setEventHandler { race.cancel() }
+    interrupt.setEventHandler { @Sendable in race.cancel() }
     interrupt.activate()
     defer { interrupt.cancel() }
     do { print(try await race.value.text) } catch is CancellationError { exit(128 + SIGINT) }

@@ -63,16 +63,9 @@ struct Routes: Sendable {
   }
 
   private func list(_ request: Request, _ context: NotesContext) async throws -> Response {
-    let bytes = try await noteList.bytes()
-    let (feed, channel) = (panels.feed, context.channel)
-    return Response(
+    Response(
       status: .ok, headers: [.contentType: "application/json", .cacheControl: "no-store"],
-      body: ResponseBody(contentLength: bytes.readableBytes) { writer in
-        let reader = feed.subscribe(after: nil) { channel.close(mode: .all, promise: nil) }
-        defer { feed.unsubscribe(reader) }
-        try await feed.write([bytes], for: reader, to: &writer)
-        try await writer.finish(nil)
-      })
+      body: ResponseBody(byteBuffer: try await noteList.bytes()))
   }
 
   private func read(_ request: Request, _ context: NotesContext) async throws -> Response {

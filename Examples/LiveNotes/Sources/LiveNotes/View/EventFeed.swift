@@ -46,8 +46,7 @@ final class EventFeed: Sendable {
   }
 
   private struct Subscriber {
-    /// The number of the last change that it has; nil for somebody who gets no changes and is only written to.
-    var cursor: Int?
+    var cursor: Int
     /// Since when bytes wait for it to read.
     var writingSince: ContinuousClock.Instant?
     let disconnect: @Sendable () -> Void
@@ -59,8 +58,8 @@ final class EventFeed: Sendable {
 
   /// The number of the last change.
   var last: Int { state.withLock { $0.last } }
-  var subscriberCount: Int { state.withLock { $0.subscribers.values.count { $0.cursor != nil } } }
-  /// How many have been disconnected because they did not read.
+  var subscriberCount: Int { state.withLock { $0.subscribers.count } }
+  /// How many subscribers have been disconnected because they did not read.
   var cutOffCount: Int { state.withLock { $0.cutOff } }
 
   /// The identifier by which a browser says what it has got.
@@ -94,7 +93,7 @@ final class EventFeed: Sendable {
         state.start = 0
       }
       let first = state.first
-      return (Self.takeAll(&state.waiting), Self.cutOff(&state) { $0.cursor.map { $0 + 1 < first } ?? false })
+      return (Self.takeAll(&state.waiting), Self.cutOff(&state) { $0.cursor + 1 < first })
     }
     for continuation in waiting { continuation.resume() }
     for subscriber in slow { subscriber.disconnect() }
@@ -140,8 +139,8 @@ final class EventFeed: Sendable {
 
   // MARK: Subscribers
 
-  /// Adds a subscriber that has everything up to this number, or somebody who is only written to.
-  func subscribe(after number: Int?, disconnect: @escaping @Sendable () -> Void) -> Int {
+  /// Adds a subscriber that has everything up to this number.
+  func subscribe(after number: Int, disconnect: @escaping @Sendable () -> Void) -> Int {
     state.withLock { state in
       state.nextSubscriber += 1
       state.subscribers[state.nextSubscriber] = Subscriber(cursor: number, disconnect: disconnect)

@@ -10,6 +10,8 @@ struct EventStream: Sendable {
   /// What the subscriber has got before, if it has been here.
   let lastEventID: String?
   let channel: any Channel
+  /// Written at a time, so that no more than this waits for somebody who does not read.
+  private static let chunk = 64 << 10
 
   func write(to writer: inout any ResponseBodyWriter) async throws {
     let feed = panels.feed
@@ -21,39 +23,33 @@ struct EventStream: Sendable {
     defer { feed.unsubscribe(subscriber) }
 
     // Comes back soon after the connection was lost.
-    try await feed.write([ByteBuffer(string: "retry: 500\n\n")], for: subscriber, to: &writer)
+    try await write([ByteBuffer(string: "retry: 500\n\n")], for: subscriber, to: &writer)
     if missed == nil {
       for panel in PanelName.allCases where chosen.contains(panel) {
-        try await feed.write(try await panels.snapshot(of: panel), for: subscriber, to: &writer)
+        try await write(try await panels.snapshot(of: panel), for: subscriber, to: &writer)
       }
       // Only who has all of it can go on from here. What came while the snapshots were made comes once more.
-      try await feed.write([EventFeed.beat(id: feed.eventID(start))], for: subscriber, to: &writer)
+      try await write([EventFeed.beat(id: feed.eventID(start))], for: subscriber, to: &writer)
     }
     try await withGracefulShutdownHandler {
       while let messages = await feed.next(for: subscriber, of: chosen) {
-        try await feed.write(messages, for: subscriber, to: &writer)
+        try await write(messages, for: subscriber, to: &writer)
       }
     } onGracefulShutdown: {
       feed.close()
     }
     try await writer.finish(nil)
   }
-}
 
-extension EventFeed {
-  /// Written at a time, so that no more than this is buffered for somebody who does not read.
-  private static let chunk = 64 << 10
-
-  /// Writes to a subscriber, which is disconnected if it reads nothing for too long.
-  func write(
+  private func write(
     _ messages: [ByteBuffer], for subscriber: Int, to writer: inout any ResponseBodyWriter
   ) async throws {
-    defer { isWriting(subscriber, false) }
+    defer { panels.feed.isWriting(subscriber, false) }
     for var message in messages {
       while let part = message.readSlice(length: min(Self.chunk, message.readableBytes)),
         part.readableBytes > 0
       {
-        isWriting(subscriber, true)
+        panels.feed.isWriting(subscriber, true)
         try await writer.write(part)
       }
     }
