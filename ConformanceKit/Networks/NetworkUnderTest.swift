@@ -126,19 +126,23 @@ struct NetworkUnderTest: Sendable {
   func checkCancellation(_ call: NetworkCall) async throws {
     var unknown = 0
     var durations: [Duration] = []
-    for _ in 0..<Self.attempts {
+    for _ in 0..<4 * Self.attempts where durations.count < Self.attempts {
       context.noteProgress()
-      durations.append(try await checkCancellationOnce(call, &unknown))
+      guard let duration = try await checkCancellationOnce(call, &unknown) else { continue }
+      durations.append(duration)
       // Later, the limit might have ended it.
-      if durations.contains(where: { $0 < server.timeLimit }) { return }
+      if duration < server.timeLimit { return }
+    }
+    guard durations.count == Self.attempts else {
+      return context.noteShortfall("\(durations.count) of \(Self.attempts) cancellations in time")
     }
     throw Violation(
       "\(call.phrase), with a time limit of \(server.timeLimit) and cancelled at once, ended after \(durations)"
     )
   }
 
-  /// Returns how long the calls have taken.
-  private func checkCancellationOnce(_ call: NetworkCall, _ unknown: inout Int) async throws -> Duration {
+  /// Returns how long the calls have taken; nil if the machine was too busy to cancel them long before their limit.
+  private func checkCancellationOnce(_ call: NetworkCall, _ unknown: inout Int) async throws -> Duration? {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     proxy.set(.silent)
     let start = ContinuousClock.now
@@ -153,6 +157,7 @@ struct NetworkUnderTest: Sendable {
     // One of them at least is under way, and the others wait.
     await untilSomethingIsHeldBack()
     try await gather(0..<100) { _ in await Task.yield() }
+    let isInTime = start.duration(to: .now) < server.timeLimit / 2
     for task in tasks { task.cancel() }
     for task in tasks {
       switch await task.result {
@@ -160,7 +165,9 @@ struct NetworkUnderTest: Sendable {
       case .failure(let error):
         let cause = (error as? CallFailure)?.error ?? error
         if cause is CancellationError { continue }
-        let isUnknown = (cause as? StorageError)?.code == .outcomeUnknown
+        let code = (cause as? StorageError)?.code
+        if !isInTime, code == .unavailable { continue }
+        let isUnknown = code == .outcomeUnknown
         try expect(isUnknown && !call.isRead, "\(call.phrase), cancelled, threw \(cause)")
         unknown += 1
       }
@@ -174,7 +181,7 @@ struct NetworkUnderTest: Sendable {
         "\(call.phrase) had happened, although each was cancelled before")
       try await untilAvailable { try await $0.write(data("later"), key: key("later")) }
     }
-    return elapsed
+    return isInTime ? elapsed : nil
   }
 
   /// Waits until an engine has sent something to the silent server, for a moment at most: it may not have to.
