@@ -29,8 +29,13 @@
     /// Refuses writes from now on. No file may be open for writing.
     package func makeReadOnly() throws {
       let path = url.path(percentEncoded: false)
-      guard mount("", path, "", UInt(MS_REMOUNT | MS_RDONLY), nil) == 0 else {
-        throw StorageError.posix(errno, "Making \(path) read-only failed.")
+      let end = ContinuousClock.now + .seconds(60)
+      while mount("", path, "", UInt(MS_REMOUNT | MS_RDONLY), nil) != 0 {
+        // A process that another test starts has copies of all descriptors until its program runs.
+        guard errno == EBUSY, ContinuousClock.now < end else {
+          throw StorageError.posix(errno, "Making \(path) read-only failed.")
+        }
+        sched_yield()
       }
     }
 
