@@ -21,7 +21,7 @@ func reserveClosedStandardStreams() {
     // The system gives the lowest number that is free, which is this one.
     guard open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY) == number else {
       writeToStandardError("stockroom: Standard streams are closed, and opening /dev/null instead failed.\n")
-      exit(EXIT_FAILURE)
+      exit(1)
     }
   }
 }
