@@ -120,12 +120,7 @@ struct PostgreSQLFailoverTests {
 
   private func failOver() async throws {
     let place = try TemporaryDirectory()
-    let settings = PostgreSQLServer.clusterSettings
-    let first = PostgreSQLServer(directory: place.parent.appending(path: "1"), settings: settings)
-    try await first.start()
-    let second = PostgreSQLServer(
-      directory: place.parent.appending(path: "2"), settings: settings, standbyOf: first)
-    try await first.waitForStandby(second)
+    let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
 
     let standbyOnly = await #expect(throws: StorageError.self) {
       _ = try await PostgreSQLStorageEngine(second.connection, timeLimit: .seconds(15))

@@ -67,12 +67,7 @@ struct PostgreSQLPoolerTests {
   )
   func becomesStandby() async throws {
     let place = try TemporaryDirectory()
-    let settings = PostgreSQLServer.clusterSettings
-    let first = PostgreSQLServer(directory: place.parent.appending(path: "1"), settings: settings)
-    try await first.start()
-    let second = PostgreSQLServer(
-      directory: place.parent.appending(path: "2"), settings: settings, standbyOf: first)
-    try await first.waitForStandby(second)
+    let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
     let way = place.parent.appending(path: "way")
     try FileManager.default.createSymbolicLink(at: way, withDestinationURL: first.directory)
     let pooler = Pooler(to: first, at: way)
@@ -167,7 +162,7 @@ private actor Pooler {
 
   /// - Parameters:
   ///   - way: A directory by which it reaches the server, which may become that of another one.
-  ///   - user: As whom it reaches the server, whoever asks.
+  ///   - user: The user that it connects to the server as, whichever user a client names.
   init(to server: PostgreSQLServer, at way: URL? = nil, user: String = "postgres") {
     (self.server, self.way, self.user) = (server, way ?? server.directory, user)
   }

@@ -47,3 +47,17 @@ func newNamespace() -> String { "test_" + UUID().uuidString }
 
 func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "key-\(number)") }
 func value(_ number: Int) -> Data { Data("value-\(number)".utf8) }
+
+extension PostgreSQLServer {
+  /// A primary, and a standby that has all that it acknowledges.
+  static func startPair(in directory: URL) async throws -> (
+    primary: PostgreSQLServer, standby: PostgreSQLServer
+  ) {
+    let primary = PostgreSQLServer(directory: directory.appending(path: "1"), settings: clusterSettings)
+    try await primary.start()
+    let standby = PostgreSQLServer(
+      directory: directory.appending(path: "2"), settings: clusterSettings, standbyOf: primary)
+    try await primary.waitForStandby(standby)
+    return (primary, standby)
+  }
+}
