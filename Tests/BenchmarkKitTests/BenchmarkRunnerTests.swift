@@ -269,6 +269,25 @@ import Testing
     #expect(log.lines.last == "a close")
   }
 
+  @Test("An opening is not cancelled with its run, which ends after it")
+  func cancellationWhileOpening() async throws {
+    let (openings, opening) = AsyncStream<Void>.makeStream()
+    let (permissions, permission) = AsyncStream<Void>.makeStream()
+    let wasCancelled = MutexProtected<Bool?>(nil)
+    let subject = BenchmarkSubject("a") { _ in
+      opening.yield()
+      for await _ in permissions { break }
+      wasCancelled.withLock { $0 = Task.isCancelled }
+      return SpyEngine()
+    }
+    let task = Task { try await run([subject]) }
+    for await _ in openings { break }
+    task.cancel()
+    permission.yield()
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(wasCancelled.withLock { $0 } == false)
+  }
+
   @Test("The error of a directory that cannot be created names it and the cause")
   func unusableDirectory() async throws {
     let configuration = BenchmarkConfiguration(directory: URL(filePath: "/dev/null/x"))

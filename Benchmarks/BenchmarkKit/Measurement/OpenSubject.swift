@@ -30,11 +30,12 @@ final class OpenSubject: Sendable {
   /// The engine; while it is closed, one that throws from every call.
   var engine: any StorageEngine { state.withLock { $0.engine } ?? ClosedEngine() }
 
-  /// Opens the engine in its directory.
+  /// Opens the engine in its directory. Returns only when that has ended, also if the task is cancelled: what an opening that was given up
+  /// makes a moment later on a server would stay there.
   func open() async throws {
     let engine: any StorageEngine
     do {
-      engine = try await subject.makeEngine(directory.url)
+      engine = try await Task { [subject, directory] in try await subject.makeEngine(directory.url) }.value
     } catch {
       throw BenchmarkError.wrapping(error, "opening the engine failed", subject: name)
     }
