@@ -83,11 +83,16 @@ struct EngineOptions: ParsableArguments {
     postgresql.map { .init(connection: $0, namespacePrefix: Self.namespacePrefix) }
   }
 
+  /// The server of this process, if an engine needs it.
+  var ownServer: PostgreSQLServer? {
+    get throws { try usableEngines.contains { $0.database == .shared } ? .shared : nil }
+  }
+
   private static let namespacePrefix = "stockroom_\(UInt32.random(in: .min ... .max))_"
 
   /// Starts the server that engines need, and says which engine is left out.
   private func prepare(_ scratch: URL) async throws {
-    if try usableEngines.contains(where: { $0.database == .shared }) {
+    if try ownServer != nil {
       // A server that is being started cannot be stopped.
       try await CleaningUp.awaited { try await startServer(below: scratch) }
     }
@@ -165,12 +170,20 @@ struct EngineOptions: ParsableArguments {
     let scratch = try ScratchDirectory(in: parent, named: "stockroom")
     ScratchDirectories.add(scratch)
     let result: Result
+    var isPrepared = false
     do {
       try await prepare(scratch.url)
+      isPrepared = true
       result = try await body(scratch.url)
     } catch {
       // The first error is the cause.
-      try? await removeNamespaces()
+      do {
+        if isPrepared { try await removeNamespaces() }
+      } catch let remainder {
+        writeToStandardError(
+          "Schemas whose names begin with \(Self.namespacePrefix) may be left in the database: \(remainder)\n"
+        )
+      }
       try? await discardServer(below: scratch.url)
       try? ScratchDirectories.remove(scratch)
       throw error

@@ -122,21 +122,24 @@ struct PostgreSQLOptionTests {
       let server = PostgreSQLServer(directory: directory.appending(path: "s"))
       try await server.start()
       let process = try LineProcess(
-        [CommandLineTool.url.path] + Self.longBenchmark + ["--postgresql", server.connection])
-      try await wait { await succeeds(server, Self.lookForTables) }
-      // Who reads the tables holds up their removal.
+        ["/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", CommandLineTool.url.path] + Self.longBenchmark
+          + ["--postgresql", server.connection])
+      // One more table among those of the command, since its own come and go.
+      try await wait { await succeeds(server, Self.makeTable) }
+      // Who reads a table holds up its removal.
       let programs = try #require(PostgreSQLServer.installedPrograms())
       let reader = try LineProcess(
         PostgreSQLServer.asUser([
-          programs.appending(path: "psql").path, "--no-psqlrc",
-          "--dbname=\(server.connection) application_name=reader",
+          programs.appending(path: "psql").path, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1",
+          "--dbname=\(server.connection)",
         ]))
       reader.send("BEGIN;")
-      reader.send(Self.lockTables.split(separator: "\n").joined(separator: " "))
-      try await wait { await succeeds(server, Self.lookForReader) }
+      reader.send(Self.lockTable.split(separator: "\n").joined(separator: " "))
+      reader.send("\\echo It is locked.")
+      try await waitForLine(of: reader, with: "It is locked.")
 
       #expect(kill(process.identifier, SIGINT) == 0)
-      try await wait { process.stderrTail.contains("cleaning up") }
+      try await waitForLine(of: process, with: "cleaning up")
       reader.closeInput()
       #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGINT))
       try await server.execute(Self.lookForNamespaces)
@@ -145,35 +148,31 @@ struct PostgreSQLOptionTests {
     }
   }
 
-  private static let tablesOfCommand = """
-    SELECT c.oid::regclass AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname ~ '^stockroom_[0-9]+_' AND c.relkind = 'r'
-    """
-
-  /// Fails unless the namespaces of a command have tables.
-  private static let lookForTables = """
-    DO $$ BEGIN
-      IF NOT EXISTS (\(tablesOfCommand)) THEN RAISE EXCEPTION 'no table'; END IF;
+  /// Makes a table in a namespace that begins as those of the command do. Fails until there is one of them.
+  private static let makeTable = """
+    DO $$ DECLARE name text; BEGIN
+      SELECT substring(nspname FROM '^stockroom_[0-9]+_') || 'read' INTO STRICT name
+      FROM pg_namespace WHERE nspname ~ '^stockroom_[0-9]+_' LIMIT 1;
+      EXECUTE format('CREATE SCHEMA %1$I CREATE TABLE is_read ()', name);
     END $$
     """
 
-  private static let lockTables = """
-    DO $$ DECLARE entry record; BEGIN
-      FOR entry IN \(tablesOfCommand) LOOP
-        EXECUTE format('LOCK TABLE %s IN ACCESS SHARE MODE', entry.name);
-      END LOOP;
+  private static let lockTable = """
+    DO $$ BEGIN
+      EXECUTE (
+        SELECT format('LOCK TABLE %s IN ACCESS SHARE MODE', oid::regclass) FROM pg_class WHERE relname = 'is_read'
+      );
     END $$;
     """
 
-  /// Fails unless the reader has its locks.
-  private static let lookForReader = """
-    DO $$ BEGIN
-      IF NOT EXISTS (
-        SELECT FROM pg_stat_activity
-        WHERE application_name = 'reader' AND state = 'idle in transaction' AND query LIKE 'DO %'
-      ) THEN RAISE EXCEPTION 'not yet'; END IF;
-    END $$
-    """
+  /// Waits until the process has written such a line, and fails if it ends without one.
+  private func waitForLine(of process: LineProcess, with text: String) async throws {
+    while true {
+      let line = try #require(
+        await process.nextLine(), "\(process.command.last ?? "") ended: \(process.stderrTail)")
+      if String(decoding: line, as: UTF8.self).contains(text) { return }
+    }
+  }
 
   private func succeeds(_ server: PostgreSQLServer, _ statement: String) async -> Bool {
     do {
