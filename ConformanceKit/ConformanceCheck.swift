@@ -9,6 +9,9 @@ public struct ConformanceCheck: Sendable, Identifiable {
   /// What the check expects of the engine, as a clause: "an overwrite keeps createdAt".
   public var expectation: String { definition.expectation }
 
+  /// Whether the check acts on the server, or the network on the way there, and not only through an engine.
+  package var actsOnServer: Bool { definition.actsOnNetwork }
+
   let definition: CheckDefinition
   let suite: ConformanceSuite
 

@@ -118,7 +118,8 @@ struct ConformanceCommand: AsyncParsableCommand {
         processes: jobs == nil
           ? nil
           : ConformanceProcesses(
-            arguments: settings + ["--directory", directory.path(percentEncoded: false)]),
+            arguments: settings + ["--directory", directory.path(percentEncoded: false)],
+            server: try engineOptions.ownServer?.connection),
         resume: resume.map {
           try ResumeFile(
             OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))

@@ -7,13 +7,18 @@ import StockroomKitSupport
 struct ConformanceProcesses: Sendable {
   /// The command and the arguments that say how every check is made.
   private let command: [String]
+  /// The connection to a server that they share but for those that act on it, if the engines need one.
+  private let server: String?
 
-  /// - Parameter arguments: How hard the checks try, and where.
-  init(arguments: [String]) throws {
+  /// - Parameters:
+  ///   - arguments: How hard the checks try, and where.
+  ///   - server: The connection to a server for all checks but those that act on it, which start one of their own.
+  init(arguments: [String], server: String?) throws {
     guard let executable = Bundle.main.executableURL else {
       throw StorageError(.unsupported, "The path of this command is not known.")
     }
     command = [executable.path(percentEncoded: false), "conformance", "--format", "json"] + arguments
+    self.server = server
   }
 
   private struct Results: Decodable {
@@ -26,8 +31,9 @@ struct ConformanceProcesses: Sendable {
       ConformanceReport.Result(
         check: check.id, rule: check.rule, expectation: check.expectation, outcome: outcome, seconds: 0)
     }
+    let place = server.flatMap { check.actsOnServer ? nil : ["--postgresql", $0] } ?? []
     do {
-      let output = try await ProgramOutput(of: command + ["--engine", engine, "--check", check.id])
+      let output = try await ProgramOutput(of: command + place + ["--engine", engine, "--check", check.id])
       // Without a result the process ended before the check did.
       guard let results = try? JSONDecoder().decode(Results.self, from: output.output),
         let result = results.engines.first?.results.first
