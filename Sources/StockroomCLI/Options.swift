@@ -161,8 +161,10 @@ struct EngineOptions: ParsableArguments {
 
   /// Calls `body` with a new directory, which is removed afterwards, also if `body` throws.
   func withScratchDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
-    // What is left in somebody's database stays there, unlike temporary files.
-    try await usesDatabase
+    // What is left in somebody's database stays there, unlike temporary files; and a server of one's own may have its data in the
+    // directory, which go when it has ended.
+    let mustEnd = try usesDatabase || ownServer != nil && directory != nil
+    return try await mustEnd
       ? CleaningUp.awaited { try await withRemovedDirectory(body) } : withRemovedDirectory(body)
   }
 

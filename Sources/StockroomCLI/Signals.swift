@@ -31,11 +31,15 @@ struct EndedBySignal: Error {}
 /// - Throws: ``Interrupted`` if there was a signal, unless the work ended with ``EndedBySignal``; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
   let received = MutexProtected<Int32?>(nil)
-  let task = Task { try await work() }
-  let sources = [SIGINT, SIGTERM, SIGHUP].compactMap { number -> (any DispatchSourceSignal)? in
-    // Otherwise the signal would end the process before its source sees it.
-    let earlier = signal(number, SIG_IGN)
-    if unsafeBitCast(earlier, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) { return nil }
+  let (registrations, registration) = AsyncStream<Never>.makeStream()
+  let task = Task {
+    // A signal that comes earlier ends the process, which has done nothing yet.
+    for await _ in registrations {}
+    try Task.checkCancellation()
+    try await work()
+  }
+  var sources: [any DispatchSourceSignal] = []
+  for number in [SIGINT, SIGTERM, SIGHUP] where !isIgnored(number) {
     let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
     source.setEventHandler {
       let (isFirst, isSecond) = received.withLock { received in
@@ -47,20 +51,28 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
       task.cancel()
       // On a thread of its own: work that hangs may block all threads of the pool.
       Thread.detachNewThread {
-        usleep(1_500_000)
+        waitForWork()
         if CleaningUp.isAwaited {
           writeToStandardError("stockroom: cleaning up; a second signal ends the command without that\n")
           CleaningUp.waitUntilDone()
           // The work ends the process with what it has to say, unless it hangs after all.
-          usleep(1_500_000)
+          waitForWork()
         }
         ScratchDirectories.removeAll()
         _exit(128 + number)
       }
     }
-    source.resume()
-    return source
+    await withCheckedContinuation { continuation in
+      source.setRegistrationHandler { continuation.resume() }
+      source.activate()
+    }
+    #if canImport(Darwin)
+      // Otherwise the signal ends the process although its source sees it.
+      signal(number, SIG_IGN)
+    #endif
+    sources.append(source)
   }
+  registration.finish()
   let result = await task.result
   for source in sources { source.cancel() }
   if case .failure(is EndedBySignal) = result { return }
@@ -70,6 +82,19 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
     throw interrupted
   }
   try result.get()
+}
+
+/// Whether the process has been started with the signal ignored.
+private func isIgnored(_ number: Int32) -> Bool {
+  let handler = signal(number, SIG_DFL)
+  let isIgnored = unsafeBitCast(handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
+  if isIgnored { signal(number, SIG_IGN) }
+  return isIgnored
+}
+
+/// Waits for a second and a half, and longer on a machine that is so busy that the work gets its turn as late as this thread.
+private func waitForWork() {
+  for _ in 0..<75 { usleep(20_000) }
 }
 
 /// Work that leaves files or entries behind if the process ends before it has cleaned up.

@@ -133,9 +133,7 @@ struct PostgreSQLOptionTests {
           programs.appending(path: "psql").path, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1",
           "--dbname=\(server.connection)",
         ]))
-      reader.send("BEGIN;")
-      reader.send(Self.lockTable.split(separator: "\n").joined(separator: " "))
-      reader.send("\\echo It is locked.")
+      reader.send("BEGIN;\n\(Self.lockTable)\n\\echo It is locked.")
       try await waitForLine(of: reader, with: "It is locked.")
 
       #expect(kill(process.identifier, SIGINT) == 0)

@@ -37,10 +37,27 @@ struct Terminal {
         + [CommandLineTool.url.path] + arguments)
   }
 
-  /// What the command shows, until that is enough.
-  func show(until isEnough: (String) -> Bool) -> String {
+  /// Waits until what a command shows is enough, and fails if it ends before.
+  ///
+  /// - Returns: What it has shown.
+  @discardableResult
+  func show(_ process: LineProcess, until isEnough: (String) -> Bool) async throws -> String {
     var seen = ""
-    while !isEnough(seen) { seen += String(decoding: controller.availableData, as: UTF8.self) }
+    while !isEnough(seen) {
+      let hasEnded = kill(process.identifier, 0) != 0
+      // What a process has written may arrive after its end.
+      let text = newText(waitingFor: hasEnded ? 5_000 : 20)
+      try #require(!hasEnded || !text.isEmpty, "\(seen.debugDescription)")
+      seen += text
+      await Task.yield()
+    }
     return seen
+  }
+
+  /// Some of what has been shown since the last call; nothing if nothing comes for so many milliseconds.
+  private func newText(waitingFor milliseconds: Int32) -> String {
+    var state = pollfd(fd: controller.fileDescriptor, events: Int16(POLLIN), revents: 0)
+    guard poll(&state, 1, milliseconds) > 0 else { return "" }
+    return String(decoding: controller.availableData, as: UTF8.self)
   }
 }

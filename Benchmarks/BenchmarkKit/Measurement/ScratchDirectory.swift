@@ -21,7 +21,10 @@ package struct ScratchDirectory: Sendable {
   package func remove() throws {
     do {
       try FileManager.default.removeItem(at: url)
-    } catch let error as CocoaError where error.code == .fileNoSuchFile {
+    } catch let error as CocoaError
+      where error.code == .fileNoSuchFile && !FileManager.default.fileExists(atPath: url.path)
+    {
+      // Otherwise somebody else is removing it too, or an engine a file of its own.
       return
     } catch {
       let cause = (error as? CocoaError)?.underlying as? POSIXError

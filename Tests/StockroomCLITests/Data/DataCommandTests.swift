@@ -76,7 +76,7 @@ import Testing
       try await place.withEngine { try await $0.write([("a", Data()), ("b", Data())]) }
       let terminal = try Terminal()
       let process = try terminal.start(["remove", place.url, "--all"], isInput: true)
-      let question = terminal.show { $0.hasSuffix("Type yes: ") }
+      let question = try await terminal.show(process) { $0.hasSuffix("Type yes: ") }
       #expect(question.contains("Remove all 2 entries of \(place.url)?"))
       try terminal.controller.write(contentsOf: Data("\(answer)\n".utf8))
       #expect(await process.waitUntilEnd() == .exited(status: status))

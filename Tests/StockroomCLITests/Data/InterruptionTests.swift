@@ -20,9 +20,10 @@ import Testing
         let file = try FileHandle(forWritingTo: source)
         try file.truncate(atOffset: 1 << 40)
         try file.close()
+        // Half a gigabyte, should the signal come late, and not what other tests need.
         let process = try LineProcess([
-          "/usr/bin/env", "TMPDIR=\(temporary.path)", CommandLineTool.url.path, "import", source.path, "--to",
-          DataPlace("lmdb", in: directory).url,
+          "/bin/sh", "-c", "ulimit -f 1048576; exec \"$@\"", "sh", "/usr/bin/env", "TMPDIR=\(temporary.path)",
+          CommandLineTool.url.path, "import", source.path, "--to", DataPlace("lmdb", in: directory).url,
         ])
         while try contents(of: temporary).isEmpty { await Task.yield() }
         #expect(kill(process.identifier, signal) == 0)
