@@ -246,6 +246,13 @@ import Testing
     #expect(later.lines.last == "good close")
   }
 
+  @Test("What an engine has on a server, which no directory takes along, is removed after each repetition")
+  func entriesOnServer() async throws {
+    let spy = SpyEngine(capabilities: .networked)
+    _ = try await run([BenchmarkSubject("a") { _ in spy }], repetitions: 1)
+    #expect(try await spy.keyCount() == 0)
+  }
+
   @Test("The objects of a store's workloads have the size in the report")
   func sizeOfItems() async throws {
     let workload = try #require(Workload.named("load-10000-objects")?.first)

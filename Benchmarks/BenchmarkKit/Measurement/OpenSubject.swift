@@ -105,12 +105,18 @@ final class OpenSubject: Sendable {
     if workload.startsFrom == .records { try await engine.write(records.all) }
   }
 
-  /// Closes the engine and removes its directory, even if closing fails.
+  /// Closes the engine and removes its directory, and before that what it has on a server, even if one of the two fails.
   func closeAndRemove() async throws {
-    let result: Result<Void, any Error>
-    do { result = .success(try await close()) } catch { result = .failure(error) }
+    // The first error is the cause.
+    var failure: (any Error)?
+    do {
+      if engine.capabilities.contains(.networked) { try await engine.removeAllData() }
+    } catch {
+      failure = BenchmarkError.wrapping(error, "removing the entries failed", subject: name)
+    }
+    do { try await close() } catch { failure = failure ?? error }
     try directory.remove()
-    try result.get()
+    if let failure { throw failure }
   }
 }
 
