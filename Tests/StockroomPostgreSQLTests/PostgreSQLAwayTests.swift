@@ -80,7 +80,7 @@ struct PostgreSQLAwayTests {
   )
   func lateWrite() async throws {
     let name = newNamespace()
-    let engine = try await newEngine(name, timeLimit: .seconds(4))
+    let engine = try await newEngine(name, timeLimit: .seconds(12))
     try await engine.write(value(0), key: key(0))
     // It makes a scan fail, and so all writes that would have been committed together.
     try await PostgreSQLServer.shared.execute(
@@ -99,6 +99,7 @@ struct PostgreSQLAwayTests {
     let runs = MutexProtected(0)
     let hasEnded = MutexProtected(false)
     let first = Task {
+      defer { hasBegun.finish() }
       try await engine.withTransaction { _ in
         hasBegun.finish()
         isQueued.wait()
@@ -114,7 +115,7 @@ struct PostgreSQLAwayTests {
           return runs
         }
         if run == 1 { _ = try transaction.allKeys() }
-        let end = ContinuousClock.now + .seconds(30)
+        let end = ContinuousClock.now + .seconds(90)
         while !hasEnded.withLock({ $0 }), ContinuousClock.now < end { _ = try transaction.read(key: key(0)) }
       }
     }

@@ -234,7 +234,7 @@ struct PostgreSQLTransactionTests {
   @Test("What a transaction reads takes no longer than the time limit in all (rule N1)")
   func manySlowReads() async throws {
     let name = newNamespace()
-    let engine = try await newEngine(name, timeLimit: .seconds(4))
+    let engine = try await newEngine(name, timeLimit: .seconds(12))
     try await engine.write(value(1), key: key(1))
     // Each answer comes well within a quarter of that.
     try await PostgreSQLServer.shared.execute(
