@@ -7,11 +7,22 @@ import StockroomSQLite
 /// The engine beside one of Stockroom's.
 @main struct Race {
   static func main() async throws {
-    signal(SIGINT, SIG_IGN)
-    let interrupt = DispatchSource.makeSignalSource(signal: SIGINT, queue: .global())
-    let race = Task { try await report(entries: 1_000) }
+    let (registrations, registration) = AsyncStream<Never>.makeStream()
+    let race = Task {
+      for await _ in registrations {}
+      try Task.checkCancellation()
+      return try await report(entries: 1_000)
+    }
     // A race that is cancelled removes its directories.
+    let interrupt = DispatchSource.makeSignalSource(signal: SIGINT, queue: .global())
     interrupt.setEventHandler { @Sendable in race.cancel() }
+    interrupt.setRegistrationHandler { @Sendable in
+      #if canImport(Darwin)
+        // The signal would end the process although its source sees it.
+        signal(SIGINT, SIG_IGN)
+      #endif
+      registration.finish()
+    }
     interrupt.activate()
     defer { interrupt.cancel() }
     do { print(try await race.value.text) } catch is CancellationError { exit(128 + SIGINT) }

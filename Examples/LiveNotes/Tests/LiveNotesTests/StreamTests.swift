@@ -8,6 +8,7 @@ struct StreamTests {
     let server = try await LiveServer.start(["--engine", "memory"])
     let milk = try await server.add("Milk")
     let readers = try (0..<3).map { _ in try EventReader(server, "/events?panel=notes&panel=favourites") }
+    for reader in readers { _ = try await reader.events { $0.contains { $0.name == "beat" } } }
     // Whatever was on its way when the snapshots were made has come then.
     let marker = try await server.add("Everybody is here")
     for reader in readers {
