@@ -187,23 +187,27 @@ private final class HeartbeatMonitor: Sendable {
 
   /// Watches from a thread outside the pool until the end. Gives the longest pause and the longest excusable one.
   ///
-  /// Time in which the process computed is no part of a pause: a thread that computes does not wait for a disk.
-  /// How late this thread wakes up shows how busy the machine is.
+  /// Time in which the process computed, or waited for a processor, is no part of a pause: a thread that computes does not wait for a
+  /// disk. How late this thread wakes up shows how busy the machine is.
   func observe() -> (pause: Duration, allowed: Duration) {
     var (pause, lateness) = (Duration.zero, Duration.zero)
-    var (lastCount, lastBeat, lastBeatTime) = (-1, clock.now, System.processorTime)
+    var (lastCount, standstill) = (-1, Duration.zero)
+    var (last, lastProcessorTime) = (clock.now, System.processorTime)
     var allowed: Duration { patience + lateness * 20 }
     while !isDone {
       let before = clock.now
       System.pauseThread(milliseconds: 5)
       let now = clock.now
       lateness = max(lateness, now - before - .milliseconds(5))
-      let count = beats.load(ordering: .relaxed)
+      let (count, processorTime) = (beats.load(ordering: .relaxed), System.processorTime)
       if count != lastCount {
-        (lastCount, lastBeat, lastBeatTime) = (count, now, System.processorTime)
-      } else {
-        pause = max(pause, now - lastBeat - (System.processorTime - lastBeatTime))
+        (lastCount, standstill) = (count, .zero)
+      } else if standstill < patience / 20 || !System.hasAnotherReadyThread {
+        // It is asked only where something stands still, since it takes its time.
+        standstill += now - last - (processorTime - lastProcessorTime)
+        pause = max(pause, standstill)
       }
+      (last, lastProcessorTime) = (now, processorTime)
       if pause > allowed { stop() }
     }
     return (pause, allowed)

@@ -42,6 +42,21 @@ extension System {
     return .nanoseconds(numbers.count > 1 ? Int64(numbers[1]) ?? 0 : 0)
   }
 
+  /// Whether another thread of the process computes, or would if others left it a processor. False where the system does not tell.
+  static var hasAnotherReadyThread: Bool {
+    let list = "/proc/self/task"
+    let threads = (try? FileManager.default.contentsOfDirectory(atPath: list)) ?? []
+    let own = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/thread-self")
+    return threads.contains { thread in
+      if own?.hasSuffix("/\(thread)") ?? true { return false }
+      // A thread may have ended meanwhile. What is in parentheses is its name.
+      guard let status = FileManager.default.contents(atPath: "\(list)/\(thread)/stat"),
+        let end = status.lastIndex(of: UInt8(ascii: ")"))
+      else { return false }
+      return status.dropFirst(end - status.startIndex + 2).first == UInt8(ascii: "R")
+    }
+  }
+
   /// What the process has read, and touched of its memory, until now.
   static var usage: (bytesRead: Int, pagesTouched: Int) {
     var usage = rusage()
