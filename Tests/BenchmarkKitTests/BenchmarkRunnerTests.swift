@@ -126,10 +126,7 @@ import Testing
     // In a process of its own the pool could be had for oneself; here the longest stall of all is what counts.
     let report = try await run(
       [BenchmarkSubject("a") { _ in SpyEngine() }],
-      workloads: [
-        workload("blocks") { usleep(60_000) },
-        workload("sleeps") { try await Task.sleep(for: .milliseconds(60)) },
-      ])
+      workloads: [workload("blocks") { usleep(60_000) }])
     let blocking = try #require(report.result(of: "a", in: "blocks"))
     #expect((blocking.stall ?? 0) > 0.03)
     #expect(blocking.latency.map { $0.p50 > 0.05 } == true)

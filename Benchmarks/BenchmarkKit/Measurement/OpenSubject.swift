@@ -24,18 +24,18 @@ final class OpenSubject: Sendable {
     self.subject = subject
     directory = try ScratchDirectory(in: scratch.url, named: "engine")
     state = MutexProtected((nil, .nothing))
-    try await open()
+    // To its end, also if the run is cancelled: what an opening that was given up makes a moment later on a server would stay there.
+    try await Task { try await open() }.value
   }
 
   /// The engine; while it is closed, one that throws from every call.
   var engine: any StorageEngine { state.withLock { $0.engine } ?? ClosedEngine() }
 
-  /// Opens the engine in its directory. Returns only when that has ended, also if the task is cancelled: what an opening that was given up
-  /// makes a moment later on a server would stay there.
+  /// Opens the engine in its directory.
   func open() async throws {
     let engine: any StorageEngine
     do {
-      engine = try await Task { [subject, directory] in try await subject.makeEngine(directory.url) }.value
+      engine = try await subject.makeEngine(directory.url)
     } catch {
       throw BenchmarkError.wrapping(error, "opening the engine failed", subject: name)
     }
