@@ -7,6 +7,10 @@ import StockroomCore
 #endif
 
 extension LevelDBConnection {
+  /// How many bytes of logs a database that has been closed leaves to the next opening, which reads them (rule O6). A few syncs
+  /// take longer.
+  static let greatestLogAtOpening = 64 << 10
+
   /// Opens the database, and makes sure that it has what its logs have.
   static func open(
     _ files: LevelDBFiles, _ paths: LevelDBPaths, _ writeBufferSize: Int, _ durability: Durability

@@ -157,21 +157,30 @@ final class LevelDBConnection: Sendable {
 
   /// Gives the database up. Waits for a compaction and for the disk.
   ///
-  /// - Parameter isWritingMarker: Whether to write down, for the next opening, what the files are like. That takes a few syncs.
-  func close(writingMarker isWritingMarker: Bool) {
+  /// - Parameter isEasingOpening: Whether to move what is in the log to a table, and to write down what the files are like, so that
+  ///   the next opening neither reads a long log nor takes corruption for a crash. That takes a few syncs.
+  func close(easingOpening isEasingOpening: Bool) {
     compactor.stop()
     state.withLock { state in
       guard !state.isClosed else { return }
       state.isClosed = true
+      // Where either does not succeed the next opening takes the same way as after a crash. Nothing is lost.
+      if isEasingOpening, !state.isBroken { try? emptyLog() }
       try? handleLock.exchange {
         throw StorageError(.closed, "The LevelDB database in \(path) has been closed.")
       }
       if state.isBroken { try? dropUnacknowledged(state.metadata) }
-      // Without the marker the next opening takes the same way as after a crash. Nothing is lost.
-      if isWritingMarker { try? writeMarker() }
+      if isEasingOpening { try? writeMarker() }
       state.place = nil
       monitor.close()
     }
+  }
+
+  private func emptyLog() throws {
+    let handle = try handleLock.current.get()
+    try monitor.check(handle)
+    let logs = try LevelDBFileList(in: files).logs
+    if try files.size(of: logs) > Self.greatestLogAtOpening { handle.emptyLog() }
   }
 
   private func writeMarker() throws {
@@ -261,10 +270,7 @@ extension LevelDBConnection {
   private func mend(_ state: inout State) throws {
     try dropUnacknowledged(state.metadata)
     let list = try LevelDBFileList(in: files)
-    let needed = try (list.logs + list.manifests).reduce(256 << 10) {
-      try $0 + (files.size(of: $1) ?? 0)
-    }
-    try files.reserve(needed)
+    try files.reserve(256 << 10 + files.size(of: list.logs + list.manifests))
     let expected = state.metadata
     try handleLock.exchange {
       monitor.expectNewManifest()

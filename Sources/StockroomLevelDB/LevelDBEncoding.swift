@@ -43,9 +43,10 @@ struct LevelDBMetadata: Sendable, Hashable {
   var generation: UInt64 = 0
 
   /// Where the metadata lies. No UTF-8 starts with 0xFF, so no key of an entry is the same or comes later.
-  static let key: [UInt8] = [0xFF] + Array("metadata".utf8)
-  /// Behind the metadata, where nothing is.
+  static let key: [UInt8] = [firstByte] + Array("metadata".utf8)
   static let firstByte: UInt8 = 0xFF
+  /// Behind the metadata, where nothing is.
+  static let behind: [UInt8] = [firstByte, firstByte]
 
   static let format: UInt64 = 1
   /// No number gets there, and there is room to count on.

@@ -28,6 +28,9 @@ struct LevelDBFiles: Sendable {
   /// Nil if there is no such file.
   func size(of name: String) throws -> Int? { try status(of: name)?.size }
 
+  /// Of all of these files that there are.
+  func size(of names: [String]) throws -> Int { try names.reduce(0) { try $0 + (size(of: $1) ?? 0) } }
+
   /// The names in the directory, in no order.
   func names() throws -> [String] {
     var names: [String] = []

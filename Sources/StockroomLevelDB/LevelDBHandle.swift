@@ -104,6 +104,13 @@ final class LevelDBHandle: @unchecked Sendable {
     }
   }
 
+  /// Puts what is in the log into a table, as opening the database would do, and begins a new log. Waits for a compaction that is
+  /// running, and for the disk. What fails is left to the next opening.
+  func emptyLog() {
+    // Compacting does this before it looks at the range, and there is nothing in this one.
+    compact(from: LevelDBMetadata.behind, to: LevelDBMetadata.behind)
+  }
+
   /// Does everything in the batch, or, if it throws, nothing that a reader of this handle sees.
   func write(_ batch: LevelDBBatch) throws {
     try paths.check("Writing to") {

@@ -16,9 +16,9 @@ extension LevelDBStorageEngine: BackupEngine {
     try await BackupDirectory.make(at: directory) { unfinished in
       try await readApart { handle, flag in
         let copy = try LevelDBConnection(directory: unfinished, durability: .full, permissions: .owner)
-        defer { copy.close(writingMarker: false) }
+        defer { copy.close(easingOpening: false) }
         try copy.add(handle.iterator(), flag)
-        copy.close(writingMarker: true)
+        copy.close(easingOpening: true)
       }
     }
   }

@@ -57,7 +57,8 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
 
   /// Opens the database below the directory, and makes both if they are missing (rule O1).
   ///
-  /// Takes the time of a few syncs, a look at each table file, and of reading the log, which has up to 8 MB or one batch.
+  /// Takes the time of a few syncs and of a look at each table file (rule O6); if it was not closed, that of reading the log too,
+  /// which has up to 8 MB or one batch.
   ///
   /// - Parameters:
   ///   - directory: Where to keep the database.
@@ -87,7 +88,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   deinit {
     changeHub.finish()
     thread.stop()
-    connection.close(writingMarker: false)
+    connection.close(easingOpening: false)
   }
 
   /// LevelDB counts the bytes of a value in 32 bits, and does not check whether they are enough. Half of that leaves room
@@ -110,12 +111,13 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
 
   /// Waits for what is under way, then releases the files (rule O3).
   ///
-  /// Costs a few syncs, and the time that a running compaction takes to stop. Without it, dropping the last reference
-  /// releases the files as well, but the next opening cannot tell corruption at the end of the log from a crash.
+  /// Costs a few syncs, the time that a running compaction takes, and that of moving up to 8 MB, or one batch, from the log to a
+  /// table. Without it, dropping the last reference releases the files as well, but the next opening reads that log, and
+  /// cannot tell corruption at its end from a crash.
   public func close() async throws {
     try await gate.close {
       changeHub.finish()
-      try await thread.run { [connection] in connection.close(writingMarker: true) }
+      try await thread.run { [connection] in connection.close(easingOpening: true) }
       thread.stop()
     }
   }

@@ -89,6 +89,23 @@ import Testing
       #expect(try await disk.open().read(key: key) == Data("a".utf8))
     }
 
+    @Test(
+      "Closing on a full disk loses nothing", arguments: [0, 4096, 65_536, 500_000], Durability.allCases)
+    func fullDiskAtClosing(leaving count: Int, durability: Durability) async throws {
+      let disk = try SmallDisk("size=8m")
+      let engine = try disk.open(durability: durability)
+      let values = (0..<20).map { _ in noise(5_000) }
+      for (number, value) in values.enumerated() {
+        try await engine.write(value, key: CacheKey(verbatim: String(format: "%02d", number)))
+      }
+      try disk.fill(leaving: count)
+      try await engine.close()
+      try disk.makeRoom()
+      let again = try disk.open(durability: durability)
+      #expect(try await again.readAllData() == values)
+      try await again.verify()
+    }
+
     @Test("A database that could not be reopened after a failed write is reopened by the next read that can")
     func reopenedByRead() async throws {
       let disk = try SmallDisk("size=8m")

@@ -81,6 +81,36 @@ struct LevelDBOpeningTests {
     try await engine.verify()
   }
 
+  @Test(
+    "A database that has been closed leaves no long log to the next opening (rule O6)",
+    arguments: Durability.allCases)
+  func logAfterClosing(durability: Durability) async throws {
+    let entries = (0..<600).map { (key: CacheKey(verbatim: String(format: "%03d", $0)), data: noise(5_000)) }
+    let backup = directory.beside("backup")
+    for isFirst in [true, false] {
+      let engine = try directory.open(durability: durability)
+      if !isFirst { #expect(try await engine.readAllData() == entries.map(\.data)) }
+      try await engine.write(entries)
+      #expect(try sizeOfLogs(in: directory.url) > 3_000_000)
+      if isFirst { try await engine.backUp(to: .init(url: backup)) }
+      try await engine.close()
+      #expect(try sizeOfLogs(in: directory.url) <= 65_536)
+    }
+    #expect(try sizeOfLogs(in: backup) <= 65_536)
+    for place in [directory.url, backup] {
+      let engine = try LevelDBStorageEngine(directory: .init(url: place))
+      #expect(try await engine.readAllData() == entries.map(\.data))
+      try await engine.verify()
+    }
+  }
+
+  private func sizeOfLogs(in place: URL) throws -> Int {
+    let database = place.appending(path: "Stockroom.leveldb")
+    return try FileManager.default.contentsOfDirectory(at: database, includingPropertiesForKeys: nil)
+      .filter { $0.pathExtension == "log" }
+      .reduce(0) { try $0 + Data(contentsOf: $1).count }
+  }
+
   @Test("A damaged clean-shutdown marker keeps no intact database from opening")
   func damagedMarker() async throws {
     for text in ["", "x", String(repeating: "\0", count: 100)] {
