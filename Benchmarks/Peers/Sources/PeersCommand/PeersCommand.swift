@@ -109,20 +109,23 @@ struct PeersCommand: AsyncParsableCommand {
     let server = PostgreSQLServer.shared
     let isBelow = try await server.keepData(below: configuration.directory)
     if !isBelow {
-      FileHandle.standardError.write(
-        Data("PostgreSQL keeps its data in \(server.data.path): its user may not enter the directory.\n".utf8)
-      )
+      say("PostgreSQL keeps its data in \(server.data.path): its user may not enter the directory.")
     }
     do {
       let report = try await body(!isBelow)
       try await server.discard()
       return report
-    } catch {
-      // The first error is the cause.
-      try? await server.discard()
-      throw error
+    } catch let cause {
+      do {
+        try await server.discard()
+      } catch {
+        say("The data of PostgreSQL in \(server.data.path) could not be removed: \(error)")
+      }
+      throw cause
     }
   }
+
+  private func say(_ line: String) { FileHandle.standardError.write(Data("\(line)\n".utf8)) }
 }
 
 extension Durability: @retroactive ExpressibleByArgument {}
