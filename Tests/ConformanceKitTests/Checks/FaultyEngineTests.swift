@@ -172,9 +172,9 @@ struct FaultyEngineTests {
   func blocking(_ id: String) async {
     // In a process of its own, since it holds up everything else in the process.
     await #expect(processExitsWith: .success) { [id = id as String] in
-      // On a machine that is busy with all the other tests, it takes now and then a second look.
+      // On a machine that is busy with all the other tests, it takes another look now and then.
       var rule: ContractRule?
-      for _ in 0..<5 where rule == nil { rule = await FaultyEngineCase.failureOfCooperation(id)?.rule }
+      for _ in 0..<20 where rule == nil { rule = await FaultyEngineCase.failureOfCooperation(id)?.rule }
       #expect(rule == .c5)
     }
   }
