@@ -7,8 +7,8 @@ import StockroomCore
 #endif
 
 extension LevelDBConnection {
-  /// How many bytes of logs a database that has been closed leaves to the next opening, which reads them (rule O6). A few syncs
-  /// take longer.
+  /// How many bytes of logs a database that has been closed leaves to the next opening at most, unless moving them to a table has
+  /// failed (rule O6). Reading so many takes less time than that would.
   static let greatestLogAtOpening = 64 << 10
 
   /// Opens the database, and makes sure that it has what its logs have.

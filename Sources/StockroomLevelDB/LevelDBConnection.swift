@@ -164,23 +164,28 @@ final class LevelDBConnection: Sendable {
     state.withLock { state in
       guard !state.isClosed else { return }
       state.isClosed = true
-      // Where either does not succeed the next opening takes the same way as after a crash. Nothing is lost.
-      if isEasingOpening, !state.isBroken { try? emptyLog() }
+      // Where any of this fails there is no marker, and the next opening takes the same way as after a crash. Nothing is lost.
+      var isMarking = isEasingOpening
+      if isMarking, !state.isBroken { isMarking = (try? emptyLog()) != nil }
       try? handleLock.exchange {
         throw StorageError(.closed, "The LevelDB database in \(path) has been closed.")
       }
       if state.isBroken { try? dropUnacknowledged(state.metadata) }
-      if isEasingOpening { try? writeMarker() }
+      if isMarking { try? writeMarker() }
       state.place = nil
       monitor.close()
     }
   }
 
   private func emptyLog() throws {
+    func isLong() throws -> Bool {
+      try files.size(of: LevelDBFileList(in: files).logs) > Self.greatestLogAtOpening
+    }
     let handle = try handleLock.current.get()
     try monitor.check(handle)
-    let logs = try LevelDBFileList(in: files).logs
-    if try files.size(of: logs) > Self.greatestLogAtOpening { handle.emptyLog() }
+    guard try isLong() else { return }
+    handle.emptyLog()
+    if try isLong() { throw StorageError(.io, "LevelDB could not move its log in \(path) to a table.") }
   }
 
   private func writeMarker() throws {
@@ -190,9 +195,8 @@ final class LevelDBConnection: Sendable {
     }
     // The marker must not reach the disk before what it describes, and before what LevelDB has removed is gone.
     try files.synchronize()
-    if durability == .process {
-      for log in list.logs { try files.synchronize(log) }
-    }
+    // LevelDB has synced the manifest, unless it has failed.
+    for name in list.manifests + (durability == .process ? list.logs : []) { try files.synchronize(name) }
     try LevelDBCleanShutdownMarker(describing: files).write(to: files)
   }
 }

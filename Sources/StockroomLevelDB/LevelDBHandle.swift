@@ -105,7 +105,7 @@ final class LevelDBHandle: @unchecked Sendable {
   }
 
   /// Puts what is in the log into a table, as opening the database would do, and begins a new log. Waits for a compaction that is
-  /// running, and for the disk. What fails is left to the next opening.
+  /// running or that this sets off, and for the disk. What fails is left to the next opening.
   func emptyLog() {
     // Compacting does this before it looks at the range, and there is nothing in this one.
     compact(from: LevelDBMetadata.behind, to: LevelDBMetadata.behind)

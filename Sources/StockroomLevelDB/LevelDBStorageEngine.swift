@@ -57,8 +57,8 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
 
   /// Opens the database below the directory, and makes both if they are missing (rule O1).
   ///
-  /// Takes the time of a few syncs and of a look at each table file (rule O6); if it was not closed, that of reading the log too,
-  /// which has up to 8 MB or one batch.
+  /// Takes the time of a few syncs and of a look at each table file (rule O6); if the engine before was not closed, or had no room
+  /// for it, also that of moving the log, which has up to 8 MB or one batch, to a table.
   ///
   /// - Parameters:
   ///   - directory: Where to keep the database.
@@ -111,9 +111,9 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
 
   /// Waits for what is under way, then releases the files (rule O3).
   ///
-  /// Costs a few syncs, the time that a running compaction takes, and that of moving up to 8 MB, or one batch, from the log to a
-  /// table. Without it, dropping the last reference releases the files as well, but the next opening reads that log, and
-  /// cannot tell corruption at its end from a crash.
+  /// Costs a few syncs, the time of moving up to 8 MB, or one batch, from the log to a table, and that of a compaction that is
+  /// running or due then. Without it, dropping the last reference releases the files as well, but the next opening moves that
+  /// log, and cannot tell corruption at its end from a crash.
   public func close() async throws {
     try await gate.close {
       changeHub.finish()

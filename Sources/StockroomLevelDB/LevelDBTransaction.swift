@@ -125,6 +125,7 @@ struct LevelDBTransaction {
     metadata.count = 0
   }
 
-  /// How much is compacted at a time when everything has been removed: a write, and closing, wait for no more than that.
+  /// How much is compacted at a time when everything has been removed: a write, and closing, wait for no
+  /// more of it than that.
   private static let rangeSize = 8 << 20
 }
