@@ -42,6 +42,7 @@ import Testing
     }
     for word in ["median", "spread", "tie", "p50", "stall"] { #expect(html.contains("<dt>\(word)")) }
     #expect(html.contains("Bars begin at zero"))
+    #expect(html.contains("thead th { position: sticky"))
     #expect(html.components(separatedBy: "not begin at zero").count == 3)
   }
 

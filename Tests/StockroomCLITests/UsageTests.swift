@@ -117,6 +117,17 @@ import Testing
     #expect(help.standardOutput.contains("\n  --format "))
   }
 
+  @Test("The help for bench says of each group of workloads how long it takes")
+  func groupDurations() async throws {
+    let help = try await CommandLineTool.run("bench", "--help").standardOutput
+    let text = try #require(
+      help.components(separatedBy: "Groups of workloads:").last?.components(separatedBy: "USAGE:").first)
+    // A description may go on in the next line.
+    let groups = text.split(separator: #/\n  (?=\w+: )/#).dropFirst(text.hasPrefix("\n  ") ? 0 : 1)
+    #expect(groups.count >= 10)
+    for group in groups { #expect(group.contains("minute")) }
+  }
+
   @Test("Hidden commands are not shown")
   func hidden() async throws {
     #expect(try await !CommandLineTool.run("--help").standardOutput.contains("\n  serve"))

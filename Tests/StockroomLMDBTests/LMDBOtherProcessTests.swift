@@ -146,7 +146,7 @@
       let taken = stride(from: 128, to: count - 63, by: 64).filter { place in
         table[place + 8..<place + 12].contains { $0 != 0 }
       }
-      #expect(taken.count <= 64)
+      #expect(taken.count <= 16)
     }
 
     @Test("No free place in the table of readers makes a read throw locked")

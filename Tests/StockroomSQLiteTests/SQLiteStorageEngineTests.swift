@@ -46,6 +46,27 @@ import Testing
     return error.code
   }
 
+  @Test("A connection keeps no more of the database in memory than cacheSize says, whatever it says")
+  func cacheSize() async {
+    // In a process of its own, in which no other engine takes memory.
+    await #expect(processExitsWith: .success) {
+      var used: [Int64] = []
+      for size in [.min, 1 << 20, 64 << 20, .max] {
+        let directory = FileManager.Directory.temporary(
+          appendingPath: "stockroom-sqlite-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: directory.url) }
+        let engine = try SQLiteStorageEngine(directory: directory, durability: .process, cacheSize: size)
+        try await engine.write((0..<16_000).map { (CacheKey(verbatim: "\($0)"), Data(count: 900)) })
+        try #require(try await engine.readAllData().count == 16_000)
+        used.append(sqlite3_memory_used())
+        try await engine.close()
+      }
+      try #require(used[0] < 4 << 20, "\(used)")
+      try #require(used[1] < 6 << 20, "\(used)")
+      try #require(used[2] > 12 << 20, "\(used)")
+    }
+  }
+
   @Test("Another program's database is refused and left as it was", arguments: ["DELETE", "WAL"])
   func foreignDatabase(journalMode: String) async throws {
     try await cleaningUp {

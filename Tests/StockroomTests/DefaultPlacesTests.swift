@@ -5,6 +5,10 @@ import StockroomLMDB
 import StockroomLevelDB
 import Testing
 
+/// Twice as long a name each time.
+private struct Pair<First, Second>: Codable, Sendable, Identifiable { var id: String }
+private typealias Doubled<Item> = Pair<Item, Item>
+
 @Suite("Directories that are named after types") struct DefaultPlacesTests {
   @Test("Two types of one name do not share a directory")
   func sameName() async {
@@ -15,6 +19,21 @@ import Testing
         try #require(error?.code == .unsupported)
         // The first still has its place.
         try await useSetting()
+      }
+    }
+  }
+
+  @Test("A store of items whose type has a name that is too long for a file has a place of its own")
+  func longTypeName() async {
+    await #expect(processExitsWith: .success) {
+      try await withOwnDataDirectory {
+        typealias Long = Doubled<Doubled<Doubled<Doubled<Int>>>>
+        typealias Other = Pair<Long, Int>
+        try #require(String(reflecting: Long.self).utf8.count > 255)
+        try await Store<Long>().insert(Long(id: "1"))
+        try await Store<Other>().insert(Other(id: "2"))
+        try #require(try await Store<Long>().items.map(\.id) == ["1"])
+        try #require(try await Store<Other>().items.map(\.id) == ["2"])
       }
     }
   }

@@ -17,7 +17,8 @@ package enum BuiltModules {
 
   /// The arguments with which the compiler finds them, and the C modules that they import.
   package static func compilerArguments(in directory: URL) -> [String] {
-    let package = URL(filePath: #filePath).appending(path: "../../..").standardized
-    return ["-I", directory.path, "-I", package.appending(path: "Sources/StockroomCChecksum/include").path]
+    let sources = URL(filePath: #filePath).appending(path: "../../../Sources").standardized
+    let modules = ["StockroomCChecksum/include", "StockroomCSQLite"].map { sources.appending(path: $0) }
+    return ([directory] + modules).flatMap { ["-I", $0.path] }
   }
 }

@@ -12,9 +12,11 @@ import Testing
     let directory = try TemporaryDirectory()
     let file = directory.url.appending(path: "main.swift")
     let preamble = """
+      import Foundation
+      import Stockroom
       import StockroomMemory
-      import StockroomStore
       struct Note: Codable, Sendable, Identifiable { var id: String }
+      struct Mark: Codable, Sendable, Identifiable { var id: UUID }
 
       """
     try (preamble + code).write(to: file, atomically: true, encoding: .utf8)
@@ -27,12 +29,19 @@ import Testing
 
   @Test("`try await Store(…)` does not compile there, since it would not load", .enabled(if: modules != nil))
   func awaited() async throws {
-    for arguments in [
-      "storage: MemoryStorageEngine()", "storage: MemoryStorageEngine(), cacheIdentifier: \\.id",
-    ] {
-      let text = try await errors(in: "let store = try await Store<Note>(\(arguments))\nprint(store.items)")
-      #expect(text.contains("unavailable from asynchronous contexts"))
-      #expect(text.contains("Store(loadingInBackground:)"))
+    let stores = [
+      "Note>(storage: MemoryStorageEngine())", "Mark>(storage: MemoryStorageEngine())",
+      "Note>(storage: MemoryStorageEngine(), cacheIdentifier: \\.id)", "Note>()", "Mark>()",
+      "Note>(cacheIdentifier: \\.id)",
+      "Note>(storagePath: URL(filePath: \"notes\"), cacheIdentifier: \\.id)",
+    ]
+    let lines = stores.enumerated().map { "let store\($0) = try await Store<\($1)" }
+    let text = try await errors(in: lines.joined(separator: "\n"))
+    let refusals = text.split(separator: "\n").filter { $0.contains(#/^.*main\.swift:\d+:\d+: error: /#) }
+    #expect(refusals.count == stores.count)
+    for refusal in refusals {
+      #expect(refusal.contains("unavailable from asynchronous contexts"))
+      #expect(refusal.contains("Store(loadingInBackground:)"))
     }
   }
 
