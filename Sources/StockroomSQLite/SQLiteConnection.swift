@@ -159,7 +159,8 @@ final class SQLiteConnection: @unchecked Sendable {
   ///
   /// Reads the database.
   func setCacheSize(_ bytes: Int) throws {
-    try execute("PRAGMA cache_size = -\(max(0, bytes) >> 10)")
+    // SQLite takes what 32 bits cannot hold for 0.
+    try execute("PRAGMA cache_size = -\(min(max(0, bytes) >> 10, Int(Int32.max)))")
   }
 
   /// Makes the statements that are under way, on whichever thread, throw `CancellationError`, and those that begin

@@ -63,7 +63,7 @@ import Testing
       }
       try #require(used[0] < 4 << 20, "\(used)")
       try #require(used[1] < 6 << 20, "\(used)")
-      try #require(used[2] > 12 << 20, "\(used)")
+      try #require(used[2] > 12 << 20 && used[3] > 12 << 20, "\(used)")
     }
   }
 
