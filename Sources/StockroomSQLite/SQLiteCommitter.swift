@@ -58,12 +58,19 @@ final class SQLiteCommitter: Sendable {
       var announcement: ChangeFeed.Announcement?
       var left: SQLiteMetadata
       let removesAll: Bool
+      // A transaction that could not read, and has its error.
+      var hasNothingToDo = false
       do {
         (left, removesAll) = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
           let operations =
             knownBatch?.operations
             ?? requests.operations(reading: SQLiteEntryReader(connection: connection), nil)
+          guard connection.isInTransaction else {
+            hasNothingToDo = requests.count == 1 && operations.allSatisfy(\.isEmpty)
+            throw StorageError(
+              .io, "A read failed in the database \(connection.path), and SQLite has ended its transaction.")
+          }
           let batch = knownBatch?.batch ?? SortedBatch(joining: operations, requests.times(of: operations))
           let changesBefore = connection.changeCount
           let left = try transaction.perform(batch)
@@ -81,6 +88,7 @@ final class SQLiteCommitter: Sendable {
       } catch {
         if let announcement { feed.withdraw(announcement) }
         try files.check(isThorough: true)
+        if hasNothingToDo { return false }
         throw error
       }
       if let announcement { feed.publish(announcement) }

@@ -39,7 +39,7 @@ final class SQLiteConnection: @unchecked Sendable {
   ///
   /// - Parameters:
   ///   - file: The path without symbolic links, since SQLite is opened to follow none.
-  ///   - path: The path by which people know it.
+  ///   - path: The path as the caller gave it, for messages.
   ///   - lockTimeout: How long to wait while others keep the database busy. Nil: not at all.
   ///   - isImmutable: Whether nobody can change the file, so that there are no locks: https://sqlite.org/uri.html#uriimmutable
   init(file: String, path: String, lockTimeout: Duration?, isImmutable: Bool = false) throws {
@@ -124,11 +124,13 @@ final class SQLiteConnection: @unchecked Sendable {
     return String(cString: text)
   }
 
-  /// Does `body` in a transaction: as a whole or, if it throws, not at all.
+  /// Does `body` in a transaction: as a whole or, if it throws, not at all. A body that goes on after a statement has failed must
+  /// look whether ``isInTransaction`` before it writes.
   func transaction<Result>(_ kind: SQLiteQuery, _ body: () throws -> Result) throws -> Result {
     try run(kind)
     do {
       let result = try body()
+      if kind == .beginReading, !isInTransaction { return result }
       try run(.commit)
       return result
     } catch {
@@ -136,6 +138,10 @@ final class SQLiteConnection: @unchecked Sendable {
       throw error
     }
   }
+
+  /// Whether a transaction that was begun is still under way. With some errors, also of statements that only read, SQLite rolls it
+  /// back by itself, and then commits each statement alone: https://sqlite.org/lang_transaction.html
+  var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
   /// Lets `body` read, with pauses in which others have their turn, what there was at one moment.
   func snapshot<Result>(_ body: () async throws -> Result) async throws -> Result {
@@ -151,8 +157,7 @@ final class SQLiteConnection: @unchecked Sendable {
   }
 
   private func rollBack() throws {
-    // After some errors SQLite has rolled back by itself: https://sqlite.org/lang_transaction.html
-    if sqlite3_get_autocommit(handle) == 0 { try run(.rollback) }
+    if isInTransaction { try run(.rollback) }
   }
 
   /// Lets the connection keep as many bytes of the database in memory.
@@ -238,7 +243,7 @@ extension SQLiteConnection {
     return bytes
   }
 
-  /// A number that is another one after each change to the database, by whomever:
+  /// A number that is another one after each change to the database, by any connection:
   /// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html
   ///
   /// During a transaction it tells what the transaction sees, without looking into the database.
@@ -256,7 +261,7 @@ extension SQLiteConnection {
   /// How many rows have been changed on this connection, in a number that begins again some time.
   var changeCount: Int32 { sqlite3_total_changes(handle) }
 
-  /// A number that grows by one with each commit, by whomever, as long as anybody has the database open; after a crash of another
+  /// A number that grows by one with each commit, by any connection, as long as anybody has the database open; after a crash of another
   /// process it may begin again. Reads two words of shared memory.
   ///
   /// - Throws: `StorageError` with code `locked` if another process has just been about to write it for long.

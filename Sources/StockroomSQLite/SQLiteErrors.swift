@@ -45,7 +45,10 @@ extension StorageError {
     case SQLITE_READONLY: return failure.resultCode >> 8 == 4 ? .io : .readOnly
     case SQLITE_PERM, SQLITE_AUTH: return .permissionDenied
     case SQLITE_TOOBIG: return .valueTooLarge
-    case SQLITE_IOERR, SQLITE_CANTOPEN: return StorageError.code(forErrno: failure.systemError)
+    case SQLITE_IOERR, SQLITE_CANTOPEN:
+      let code = StorageError.code(forErrno: failure.systemError)
+      // A file that cannot get any longer holds many values.
+      return code == .valueTooLarge ? .diskFull : code
     default: return .io
     }
   }

@@ -25,7 +25,7 @@ struct SQLiteOptions: Sendable {
 
 /// The file that a database is in: how it comes to be, and how it is opened without harm to what it may be instead.
 struct SQLiteFile: Sendable {
-  /// By which people know the file.
+  /// As the caller gave it, for messages.
   let path: String
   /// The same with the directory's symbolic links followed, since SQLite is opened to follow none (rule O5).
   private let file: String

@@ -94,7 +94,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   ///     many as there are reads at the same time, of which eight are kept for later ones. Nothing is taken that the
   ///     database does not have.
   ///   - access: Whether the engine may write. One that only reads makes no database, moves nothing from the log into it, and opens it
-  ///     on read-only media as well, unless there is a log that a process has left that died. It has no change feed.
+  ///     on read-only media as well, unless a process that died has left a log that is not empty. It has no change feed.
   /// - Throws: `StorageError` with code `corrupted` if the file is corrupted or no database, `unsupported` if it is
   ///   another program's, or if it or what belongs to it is a symbolic link or not a file, `readOnly`,
   ///   `permissionDenied`, `locked` if another process keeps it locked for that long, `diskFull` or `io`.
