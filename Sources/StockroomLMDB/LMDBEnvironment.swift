@@ -55,8 +55,9 @@ final class LMDBEnvironment: @unchecked Sendable {
     files = try LMDBFiles(file, lockFile)
     let handle = try LMDBHandle(file, files)
     self.handle = .success(handle)
-    // What a process that died has left behind the last page. Where others have the database open, it may be theirs.
-    if lockFile.isUnused, try handle.fileSize() > handle.usedSize { try? handle.trimFile() }
+    // Room that a process which died has not given back. Where others have the database open, it may be theirs. Nothing that has been
+    // written is cut off: that number of pages has no checksum.
+    if lockFile.isUnused, try handle.isEmptyBehindLastPage() { try? handle.trimFile() }
     writeCheck = LMDBWriteCheck(pageCount: handle.pageCount)
   }
 

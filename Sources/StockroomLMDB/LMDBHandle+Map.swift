@@ -94,6 +94,34 @@ extension LMDBHandle {
     guard ftruncate(fileDescriptor, off_t(mapSize)) == 0 else { throw LMDBError(code: errno) }
   }
 
+  #if canImport(Darwin)
+    private static let seekData = SEEK_DATA
+  #else
+    /// Of `linux/fs.h`; the C library shows it to GNU programs only.
+    private static let seekData: Int32 = 3
+  #endif
+
+  /// Whether the file is longer than what is in use, by nothing but zeros, as ``extendFile(to:)`` and ``keepReserve()`` leave it. Costs
+  /// no more than reading as many bytes as these write.
+  func isEmptyBehindLastPage() throws -> Bool {
+    let size = try fileSize()
+    guard size > usedSize else { return false }
+    var (offset, bytesLeft) = (usedSize, 2 * Self.reserveSize)
+    var buffer = [UInt8](repeating: 0, count: Self.reserveSize)
+    while offset < size {
+      // Over the holes. Where the file system knows of none, everything counts as written.
+      let start = Int(lseek(fileDescriptor, off_t(offset), Self.seekData))
+      if start < 0 { return errno == ENXIO }
+      let count = pread(fileDescriptor, &buffer, buffer.count, off_t(start))
+      guard count >= 0 else { throw LMDBError(code: errno) }
+      if count == 0 { return true }
+      bytesLeft -= count
+      guard bytesLeft >= 0, buffer[..<count].allSatisfy({ $0 == 0 }) else { return false }
+      offset = start + count
+    }
+    return true
+  }
+
   /// Cuts off what ``extendFile(to:)`` has added and no page uses, so that the file shows its real size,
   /// and so that one which has been truncated by another program is recognized whatever was truncated.
   func trimFile() throws {

@@ -135,7 +135,7 @@ final class LMDBHandle: @unchecked Sendable {
         throw StorageError(
           .locked,
           "Another process has the LMDB database in \(directory) open under the same process identifier, \(getpid()), by "
-            + "which LMDB tells processes apart: perhaps one in another container.", underlying: error)
+            + "which LMDB distinguishes processes: perhaps one in another container.", underlying: error)
       }
     }
     throw StorageError(

@@ -79,7 +79,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     shared = try LMDBRegistry.environment(in: directory, permissions: permissions, lockTimeout: lockTimeout)
     gate = Gate(path: directory.path)
     self.durability = durability
-    // A failure drops the engine, which closes the shared.
+    // What throws here releases the engine, whose deinitialiser releases the environment.
     if verifiesOnOpening { try shared.verify() }
   }
 
