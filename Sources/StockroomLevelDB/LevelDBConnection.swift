@@ -170,7 +170,7 @@ final class LevelDBConnection: Sendable {
       try? handleLock.exchange {
         throw StorageError(.closed, "The LevelDB database in \(path) has been closed.")
       }
-      if state.isBroken { try? dropUnacknowledged(state.metadata) }
+      if state.isBroken, (try? dropUnacknowledged(state.metadata)) == nil { isMarking = false }
       if isMarking { try? writeMarker() }
       state.place = nil
       monitor.close()

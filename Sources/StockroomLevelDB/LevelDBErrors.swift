@@ -27,7 +27,7 @@ extension StorageError {
       case .locked: "it is open elsewhere, in this process or in another one"
       case .corrupted: "its files are corrupted"
       case .diskFull: "there is no room left on the device"
-      default: "the library could not do it"
+      default: "LevelDB reports an error"
       }
     return StorageError(
       code, "\(attempt) the LevelDB database in \(path) failed: \(advice).",
@@ -40,9 +40,12 @@ extension StorageError {
     // The end of the text is what strerror says, in the language of the process.
     func ends(with number: Int32) -> Bool { text.hasSuffix(": " + SystemError(number).text) }
     if ends(with: EAGAIN) || ends(with: EACCES) && text.hasPrefix("IO error: lock ") { return .locked }
-    // A table that has vanished, and a table that is shorter than it says.
-    if ends(with: ENOENT) || ends(with: EINVAL) { return .corrupted }
-    for number in [ENOSPC, EDQUOT, EFBIG, EROFS, EACCES, EPERM] where ends(with: number) {
+    // A table that has vanished, and a table that is shorter than it says. Syncing a directory gives EINVAL where that is not possible.
+    let isOfTable = text.contains(".ldb: ") || text.contains(".sst: ")
+    if ends(with: ENOENT) || ends(with: EINVAL) && isOfTable { return .corrupted }
+    // A file of LevelDB's holds many values.
+    if ends(with: EFBIG) { return .diskFull }
+    for number in [ENOSPC, EDQUOT, EROFS, EACCES, EPERM] where ends(with: number) {
       return self.code(forErrno: number)
     }
     return .io

@@ -30,8 +30,8 @@ import StockroomCore
 /// the files again, some milliseconds later; not in the middle of a read. To restore a backup, close the engine first.
 ///
 /// **Corruption.** Opening finds what is missing, truncated or of the wrong size; a read, corruption in what it reads; ``verify()``,
-/// all of it. What an engine wrote that was not closed is looked at as after a crash: the end of the log may be lost at
-/// `Durability.process`.
+/// all of it. What an engine wrote that was not closed is looked at as after a crash: what cannot be read at the end of the log counts
+/// as not completely written, also if it is an acknowledged batch that has been corrupted since.
 ///
 /// **Limits.** A value and the batches that are committed together must fit in memory a few times over, since
 /// LevelDB has no way to read or write a part of a value.
