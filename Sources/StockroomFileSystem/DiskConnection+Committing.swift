@@ -202,7 +202,7 @@ private struct Commit {
     }
     if case .failure = result { removeStaged() }
     if connection.durability == .full {
-      try connection.expectingSuccess { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
+      try connection.failingPermanently { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
     }
     // What no opening will find is not acknowledged (rule C6), and what has been done is not tried again. Those of the group that
     // have failed get this error, too.

@@ -4,19 +4,21 @@ import Synchronization
 // Locking and optimistic reads.
 
 extension DiskConnection {
-  /// Does the work, after whose failure this engine does nothing more.
-  func expectingSuccess(_ work: () throws -> Void) throws {
+  /// Brings to the disk what has been changed already. If that fails, this engine does nothing more.
+  ///
+  /// - Throws: ``AfterCommitError``, so that what has been changed is not tried again.
+  func failingPermanently(_ work: () throws -> Void) throws {
     do {
       try work()
     } catch {
-      giveUp()
-      throw error
+      fail(with: error)
+      throw AfterCommitError(error)
     }
   }
 
   /// Lets this engine do nothing more. Reads without the lock are no more possible then.
-  func giveUp() {
-    hasFailed.store(true, ordering: .releasing)
+  func fail(with error: any Error) {
+    failure.withLock { $0 = error }
     isRecovered.store(false, ordering: .releasing)
   }
 
@@ -26,9 +28,10 @@ extension DiskConnection {
   /// - Throws: `StorageError` with code `locked` if another process keeps the lock for too long, `io` if the path leads
   ///   to another place by now or does so when the work is done.
   func withLock<Result>(_ work: () throws -> Result) throws -> Result {
-    if hasFailed.load(ordering: .acquiring) {
+    if let failure = failure.withLock({ $0 }) {
       throw StorageError(
-        .io, "A change in \(entries.root.path) could not be brought to the disk; it must be opened again.")
+        .io, "A change in \(entries.root.path) could not be brought to the disk; it must be opened again.",
+        underlying: failure)
     }
     try state.lock(timeout: lockTimeout)
     defer { state.unlock() }

@@ -61,7 +61,7 @@ extension DiskConnection {
       } catch let failure {
         // What still stands in the journal the next engine will complete.
         guard !isReplay, let found = try journal.read(), !found.isAborted else { throw failure }
-        return giveUp()
+        return fail(with: failure)
       }
       try rollBack(transaction)
       throw error

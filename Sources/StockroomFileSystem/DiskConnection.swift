@@ -55,9 +55,9 @@ final class DiskConnection: Sendable {
   private let isTidy = Atomic(false)
   /// Whether this engine has moved the clock beyond what an engine before a crash may have given out.
   let hasMovedClock = Atomic(false)
-  /// Whether a sync has failed of what can be seen already. Nobody can say what is on the disk, so this engine answers
+  /// The failure of a sync of what can be seen already. Nobody can say what is on the disk, so this engine answers
   /// nothing any more; one that is opened after it takes what is there.
-  let hasFailed = Atomic(false)
+  let failure = MutexProtected<(any Error)?>(nil)
   /// The version of batches that was read last, or 1.
   let lastBatchVersion = Atomic<UInt64>(1)
 

@@ -73,17 +73,17 @@ final class KeyIndex: Sendable {
       contents.withLock { $0 = nil }
       return try commit()
     }
-    do {
-      try commit()
-      let after = try Moment(connection, version: try connection.state.read().version)
-      let changes = changes()
-      contents.withLock { contents in
-        if contents?.moment != before { return }
-        contents?.apply(changes, at: after)
-      }
-    } catch {
+    do { try commit() } catch {
       contents.withLock { $0 = nil }
       throw error
+    }
+    // The index is read anew if it cannot be kept: what has been committed is not to throw for that (rule F4).
+    let after = try? Moment(connection, version: try connection.state.read().version)
+    let changes = changes()
+    contents.withLock { contents in
+      if contents?.moment != before { return }
+      guard let after else { return contents = nil }
+      contents?.apply(changes, at: after)
     }
   }
 }

@@ -156,11 +156,27 @@ struct RefusalTests {
     try FileManager.default.moveItem(at: inner, to: place.beside("elsewhere"))
     try Data().write(to: inner)
     try connection.withLock {
-      try connection.expectingSuccess { try connection.synchronizeDirectories(of: [FileName(Self.long)]) }
+      try connection.failingPermanently { try connection.synchronizeDirectories(of: [FileName(Self.long)]) }
     }
     let metadata = try connection.withLock { try connection.metadata(of: FileName("absent")) }
     #expect(metadata == nil)
     connection.release()
+  }
+
+  @Test(
+    "After a change that the disk has not got the engine throws the cause with every call, and tries nothing again"
+  )
+  func unsyncedChange() throws {
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    defer { connection.release() }
+    let cause = StorageError(.diskFull, "No room for the test.")
+    let error = #expect(throws: AfterCommitError.self) {
+      try connection.withLock { try connection.failingPermanently { throw cause } }
+    }
+    #expect((error?.underlying as? StorageError)?.message == cause.message)
+    let later = #expect(throws: StorageError.self) { try connection.withLock {} }
+    #expect(later?.code == .io)
+    #expect((later?.underlying as? StorageError)?.message == cause.message)
   }
 
   @Test(
