@@ -45,7 +45,7 @@ struct CacheStorage: Sendable {
     } while true
   }
 
-  /// Removes all entries of the namespace as one batch. An entry that another cache repositions at the same time may be
+  /// Removes all entries of the namespace as one batch. An entry that another cache replaces at the same time may be
   /// removed as well.
   func removeAll() async throws {
     var keys: [CacheKey] = []

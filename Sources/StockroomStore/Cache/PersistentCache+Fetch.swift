@@ -20,7 +20,7 @@ extension PersistentCache {
   /// A cancelled call throws `CancellationError` immediately, and the load continues for the others. Without any caller
   /// left, the load is cancelled.
   ///
-  /// The loaded value is kept as by `cache[key] = value`: the call does not wait until it is written. It repositions a stored
+  /// The loaded value is kept as by `cache[key] = value`: the call does not wait until it is written. It replaces a stored
   /// value that cannot be decoded, such as one of a type that has changed since. If the stored value is of a newer version, that
   /// stays, and the loaded one is returned and not kept.
   ///

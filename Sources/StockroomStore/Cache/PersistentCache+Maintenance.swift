@@ -48,7 +48,7 @@ extension PersistentCache {
 
   /// Removes expired entries, in memory and in storage. O(N), and reads the whole namespace.
   ///
-  /// Each expired entry is read again immediately before it is removed. An entry that another cache or process repositions
+  /// Each expired entry is read again immediately before it is removed. An entry that another cache or process replaces
   /// during the search is therefore kept, unless it is replaced between that read and the removal.
   ///
   /// - Throws: what the engine throws. Some of the expired entries may have been removed then.
@@ -65,7 +65,8 @@ extension PersistentCache {
     }
   }
 
-  /// Removes all entries from memory that have been written. O(N). Without storage, all entries are removed.
+  /// Removes all entries from memory that have been written. O(N). Without storage these are all, but for assigned ones whose turn
+  /// has not come.
   public func clearMemoryCache() { withState { $0.clearMemory() } }
 
   /// Changes storage after all earlier writes, and then the state in one step.

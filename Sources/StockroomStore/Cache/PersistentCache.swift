@@ -55,7 +55,7 @@ import StockroomCore
 ///
 /// A read that fails throws and is never treated as a miss (rule R4). An entry that cannot be decoded throws
 /// `StorageError.Code.decodingFailed` until its key is assigned or removed, or it has expired;
-/// ``fetch(_:expiresIn:fallback:)`` loads and repositions it. A value whose write failed stays in memory until it is evicted;
+/// ``fetch(_:expiresIn:fallback:)`` loads and replaces it. A value whose write failed stays in memory until it is evicted;
 /// after that its key is a miss until it is written or assigned again, so that the older stored value does not reappear
 /// during the life of the cache. For this purpose the cache keeps each key whose write failed, regardless of limits: about
 /// a hundred bytes and the encoded key. While an engine refuses all writes, memory grows with every new key that is

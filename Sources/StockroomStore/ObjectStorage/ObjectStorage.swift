@@ -9,7 +9,8 @@ import StockroomCore
 /// Stores objects of one type under keys, in any engine.
 ///
 /// ```swift
-/// let notes = ObjectStorage<Note>(storage: .sqlite(directory: .documents()))
+/// let engine = try SQLiteStorageEngine(directory: .documents(appendingPath: "Notes"))
+/// let notes = ObjectStorage<Note>(storage: engine)
 /// try await notes.store(note, forKey: CacheKey("welcome"))
 /// let welcome = try await notes.object(forKey: CacheKey("welcome"))
 /// ```

@@ -190,12 +190,15 @@ extension AsyncStoredValue {
     try await operation()
   }
 
-  /// Sees to it that what others change becomes the value. If the engine cannot be watched at the moment, the next load tries again.
-  private func followIfNeeded() async {
-    guard engine.capabilities.contains(.changeFeed), feed.withLock({ $0 == nil }) else { return }
+  /// Subscribes to the changes of others, unless that has been done. If the engine cannot be watched at the moment, the next
+  /// operation tries again.
+  ///
+  /// - Returns: Whether it has just begun, so that others may have changed what was read before.
+  private func followIfNeeded() async -> Bool {
+    guard engine.capabilities.contains(.changeFeed), feed.withLock({ $0 == nil }) else { return false }
     do {
       let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
-      guard changes.origin === origin else { return }
+      guard changes.origin === origin else { return false }
       let task = Task { [weak self, key = observed.key] in
         for await change in changes {
           if case .keys(let keys) = change, !keys.contains(key) { continue }
@@ -203,7 +206,8 @@ extension AsyncStoredValue {
         }
       }
       feed.withLock { $0 = task }
-    } catch {}
+      return true
+    } catch { return false }
   }
 
   private func loadAgain() async {
@@ -253,27 +257,32 @@ extension AsyncStoredValue {
     }
   }
 
-  /// Reads the stored value, unless that has been done. Throws an error of the background load once.
+  /// Reads the stored value, unless that has been done since its changes are watched. Throws an error of the background load once.
   private func load() async throws {
+    // Before it is read, so that no later change is missed.
+    if await followIfNeeded() {
+      loading.withLock { if case .done = $0 { $0 = .pending } }
+    }
     switch loading.withLock({ $0 }) {
     case .done: return
     case .failed(let error):
       loading.withLock { $0 = .pending }
       throw error
-    case .pending:
-      // Before it is read, so that no later change is missed.
-      await followIfNeeded()
-      do {
-        let bytes = try await engine.read(key: observed.key)
-        take(bytes.map(StoredContent.bytes) ?? .absent)
-      } catch let error as CancellationError {
-        throw error
-      } catch {
-        take(.unreadable(StorageError(reading: observed.key, error)), keepingValue: true)
-        throw error
-      }
-      _ = try observed.unobserved()
+    case .pending: try await read()
     }
+  }
+
+  private func read() async throws {
+    do {
+      let bytes = try await engine.read(key: observed.key)
+      take(bytes.map(StoredContent.bytes) ?? .absent)
+    } catch let error as CancellationError {
+      throw error
+    } catch {
+      take(.unreadable(StorageError(reading: observed.key, error)), keepingValue: true)
+      throw error
+    }
+    _ = try observed.unobserved()
   }
 
   private func write(_ item: Item) async throws {

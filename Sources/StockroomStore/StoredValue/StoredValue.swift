@@ -32,7 +32,8 @@ import StockroomCore
 /// ## Threads
 ///
 /// Any thread may call any method. Operations are executed one after another, each atomically: of a thousand
-/// concurrent appends none is lost, on any number of instances. An operation that throws has changed nothing.
+/// concurrent appends none is lost, on any number of instances. An operation that throws has changed nothing, with the exception
+/// under *Processes*.
 ///
 /// All instances with the same key see each other's changes, and so do their observers and ``values``. A change that other
 /// code makes in `UserDefaults` is detected by the next read or operation of an instance, and reported then. Such a
@@ -45,7 +46,8 @@ import StockroomCore
 ///
 /// On other systems an operation reads, changes and stores the value under a lock between processes, so that no change is
 /// lost. The next read in any process returns the new value; observers and ``values`` are notified soon after the change,
-/// by inotify, on another thread.
+/// by inotify, on another thread. If the file has been replaced and the disk then fails, the operation throws `io`, and the new value
+/// can be read already.
 ///
 /// ## Location
 ///
@@ -196,10 +198,8 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     observed.report(observed.take { entry.content })
   }
 
-  /// From the first use on, others' changes are heard of.
-  private func watchIfNeeded() {
-    if !observed.hasBeenRead { entry.watch { UserDefaultsWriter.shared.refreshAll() } }
-  }
+  /// From the first use on, others' changes are observed. If the system has no room to watch the file, the next use tries again.
+  private func watchIfNeeded() { entry.watch { UserDefaultsWriter.shared.refreshAll() } }
 }
 
 extension StoredValue: Observable {}

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The version that stored bytes say in front of what the codec has made.
+/// The version in front of the codec's bytes, where a value is stored.
 ///
 /// The byte FF, `version `, the number in decimal digits, and a line feed. Bytes that do not begin like that are version 1.
 /// No text in UTF-8 begins with FF, and so no JSON and no XML; nor does a binary property list, a CBOR item, or a Protocol

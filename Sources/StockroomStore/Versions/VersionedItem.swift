@@ -19,8 +19,8 @@
 /// ```
 ///
 /// The older type is kept in the program, under another name, and may have an older one itself: together they are a chain,
-/// which ends with a type that is not versioned, or has no ``Previous``. What is stored says its version, and is decoded as
-/// the type of that version and taken through the steps from there. What says none is version 1, the oldest.
+/// which ends with a type that is not versioned, or has no ``Previous``. What is stored begins with its version, and is decoded as
+/// the type of that version and taken through the steps from there. What has none is of version 1, the oldest.
 ///
 /// An optional, an array, and a dictionary with `String` keys of a versioned type have its versions: `[Note]` is read from
 /// what was stored as `[FirstNote]`. A versioned type within any other type is part of that, and has no version of its own.

@@ -219,6 +219,21 @@ import Testing
     #expect(value.wrappedValue == ["b", "c"] && value.failure == nil)
   }
 
+  @Test("A value that could not be watched at first is watched from the next operation on, and read again")
+  func watchedLater() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    engine.failEveryCall(where: { $0.method == .changes })
+    let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
+    try await value.valueHasLoaded()
+    try await base.write(JSONEncoder().encode(["a"]), key: key)
+    engine.clearFaults()
+    try await value.update { $0.append("b") }
+    #expect(value.wrappedValue == ["a", "b"])
+    try await base.write(JSONEncoder().encode(["c"]), key: key)
+    while value.wrappedValue != ["c"] { await Task.yield() }
+  }
+
   @Test("A value that is the same after a failed read is no change, for observers and in a stream")
   func sameAfterFailedRead() async throws {
     let base = MemoryStorageEngine()
