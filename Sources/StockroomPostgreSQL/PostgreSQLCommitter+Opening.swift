@@ -11,7 +11,7 @@ extension PostgreSQLCommitter {
       guard try !isThere(place, connection, until: deadline) else { return }
       guard connector.settings.access == .readWrite else {
         throw StorageError(
-          .unsupported, "There are no entries in the schema \(place.schema) of \(connector.address).")
+          .unsupported, "The schema \(place.schema) of \(connector.address) has no tables of Stockroom's.")
       }
       // Once more, when nobody else makes it.
       _ = try connection.run([.init(.beginWriting), .init(.lockCreation)], until: deadline)

@@ -240,7 +240,7 @@ final class PostgreSQLCommitter: Sendable {
     .postgreSQL(failure, "Writing to \(connector.address) failed")
   }
 
-  // MARK: Fates
+  // MARK: The outcome of a lost commit
 
   /// Whether the commit has happened of which the answer was lost. If not, it never will.
   private func isCommitted(

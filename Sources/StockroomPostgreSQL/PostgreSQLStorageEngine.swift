@@ -8,20 +8,20 @@ import StockroomCore
 
 /// Keeps entries in a PostgreSQL database, which several machines may share.
 ///
-/// The engine for the servers of one application, where one machine ends: the database replicates, fails over and is backed
-/// up by the means that people know. On one machine every other engine is faster. Values up to 512 MiB; a larger one throws
+/// The engine for data that several machines share: replication, failover and backups are PostgreSQL's own. On one machine every other engine is faster. Values up to 512 MiB; a larger one throws
 /// `StorageError.Code.valueTooLarge`.
 ///
 /// ## The place
 ///
-/// A namespace is a schema of the database with two tables and a sequence, which the first engine makes. An ordinary user does, who
-/// may create schemas (`GRANT CREATE ON DATABASE …`), or owns an empty schema of that name. A schema with tables of another
+/// A namespace is a schema of the database with two tables and a sequence, which the first engine makes. Its role needs the right to
+/// create schemas (`GRANT CREATE ON DATABASE …`), or owns an empty schema of that name. A schema with tables of another
 /// program is refused and left alone.
 ///
 /// ## Failures of the network and of the server
 ///
 /// Each call ends within `timeLimit`, and at once if its task is cancelled; a write that has been sent waits for its outcome
-/// for another second (rule N1). Reads that a lost connection has interrupted are done again, and so are those on which a connection
+/// for another second (rule N1). A transaction may take one limit to begin, one for what its body reads, and half of one to commit, beside
+/// what the body itself takes; writes that are committed with it wait for that. Reads that a lost connection has interrupted are done again, and so are those on which a connection
 /// that was idle before says nothing for half of their time. Of a write the engine finds out
 /// whether it has happened, on a new connection, and does it if not (rule N2). Only if it cannot find out in time, it throws
 /// `StorageError.Code.outcomeUnknown`: then the write has happened, or happens within the time that the server takes to
@@ -65,7 +65,8 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///   - durability: When a write counts as done.
   ///   - maximumConnections: How many connections the engine has at most (rule N6). One writes, one listens as long as anybody
   ///     subscribes, and the rest read. Fewer than 3 count as 3.
-  ///   - timeLimit: When a call gives up.
+  ///   - timeLimit: How long a call may take, at least a millisecond; opening, too. A connection is waited for half of it at most. It is
+  ///     the `statement_timeout` of the server as well, and half of it its `lock_timeout`.
   ///   - isPooled: Whether there is a pooler in between that gives each transaction another session of the server, as
   ///     pgbouncer does with `pool_mode = transaction`. Nothing is prepared then, each read takes one more statement and
   ///     each write three, and there is no change feed.
