@@ -10,6 +10,9 @@ extension URL {
     self.init(
       filePath: path.utf8.first == UInt8(ascii: "~") ? "./" + path : path, directoryHint: directoryHint)
   }
+
+  /// The components of the path, which are the same however it is spelled and through whatever links it leads.
+  var resolvedComponents: [String] { standardizedFileURL.resolvingSymlinksInPath().pathComponents }
 }
 
 extension String {

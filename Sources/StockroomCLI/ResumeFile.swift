@@ -38,15 +38,15 @@ final class ResumeFile: Sendable {
         "\(file.path) is not from a run with these options, which are: \(settings). Name another file, or remove it."
       )
     }
-    let whole = lines.isEmpty ? [start] : lines
-    try file.write(whole.map { $0 + "\n" }.joined())
+    // A line that is no result, as a full disk may have left it, is left out: its check is made again.
+    let results = lines.dropFirst().compactMap { text in
+      (try? decoder.decode(Line.self, from: Data(text.utf8))).map { (text: text, line: $0) }
+    }
+    try file.write(([lines.first ?? start] + results.map(\.text)).map { $0 + "\n" }.joined())
     let handle = try FileHandle(forWritingTo: file.url)
     try handle.seekToEnd()
     var state = State(handle: handle)
-    for line in whole.dropFirst() {
-      let line = try decoder.decode(Line.self, from: Data(line.utf8))
-      state.results[Self.name(line.engine, line.result.check)] = line.result
-    }
+    for (_, line) in results { state.results[Self.name(line.engine, line.result.check)] = line.result }
     self.state = MutexProtected(state)
   }
 
@@ -55,14 +55,15 @@ final class ResumeFile: Sendable {
     state.withLock { $0.results[Self.name(engine, check)] }
   }
 
-  /// Adds a result. What fails is thrown by ``finish()``.
+  /// Adds a result. What fails is thrown by ``finish()``, and nothing is added after it, which would go on in the middle of a line.
   func add(_ result: ConformanceReport.Result, engine: String) {
     state.withLock { state in
+      guard state.error == nil else { return }
       do {
         try state.handle.write(
           contentsOf: try Self.json(Line(engine: engine, result: result)) + Data("\n".utf8))
       } catch {
-        state.error = state.error ?? error
+        state.error = error
       }
     }
   }

@@ -108,6 +108,11 @@ package struct DetectedSource: Sendable {
 
   package init(_ kind: ImportSourceKind, at url: URL) { self.init(kind, kind.source(at: url)) }
 
+  /// One of several tables of a database.
+  package init(bodegaTable table: String, at url: URL) {
+    self.init(.bodegaSQLite, BodegaSQLiteSource(at: url, table: table))
+  }
+
   fileprivate init(_ kind: ImportSourceKind, _ source: any ImportSource) {
     self.kind = kind
     self.source = source

@@ -36,6 +36,11 @@ struct CopyCommand: AsyncParsableCommand {
 
   func run() async throws {
     let (source, target) = try (placeOptions.layered, targetOptions.layered)
+    // What is written would be read again, and written again, through one layer more each time.
+    if source.place.isSame(as: target.place) {
+      throw StorageError(
+        .unsupported, "\(source.place) cannot be copied into itself. Copy it to another place first.")
+    }
     let options = CopyOptions(target: merge ? .merge : .resume)
     let summary = try await ActivityLine.whileShown("Copying \(source.place)") { line in
       try await source.withEngine(for: .reading) { from in

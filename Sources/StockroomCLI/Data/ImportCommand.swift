@@ -43,6 +43,9 @@ struct ImportCommand: AsyncParsableCommand {
   @Option(help: "What the source is. (default: found out)")
   var kind: ImportSourceKind?
 
+  @Option(help: "The table of a Bodega database in which several look like Bodega's.")
+  var table: String?
+
   @Option(help: "The keys: for a Store, for an ObjectStorage with hashed keys, or as they are in the source.")
   var keys = Keys.identifiers
 
@@ -62,6 +65,9 @@ struct ImportCommand: AsyncParsableCommand {
 
   func validate() throws {
     if source.isEmpty { throw ValidationError("The path of the source is empty.") }
+    if table != nil, let kind, kind != .bodegaSQLite {
+      throw ValidationError("--table is for databases of Bodega's, not for --kind \(kind.rawValue).")
+    }
   }
 
   func run() async throws {
@@ -88,7 +94,13 @@ struct ImportCommand: AsyncParsableCommand {
     _ url: URL, to target: LayeredPlace, _ line: ActivityLine
   ) async throws -> ImportReport {
     let found =
-      if let kind { DetectedSource(kind, at: url) } else { try await ImportSourceKind.source(at: url) }
+      if let table {
+        DetectedSource(bodegaTable: table, at: url)
+      } else if let kind {
+        DetectedSource(kind, at: url)
+      } else {
+        try await ImportSourceKind.source(at: url)
+      }
     guard found.kind != .persistentCache || keys == .stored else {
       throw StorageError(
         .unsupported,
@@ -109,10 +121,8 @@ struct ImportCommand: AsyncParsableCommand {
   /// Nothing may be made among the files of the source.
   private func refuseTarget(_ place: Place, inside source: URL) throws {
     guard case .local(_, let path) = place else { return }
-    func components(_ url: URL) -> [String] {
-      url.standardizedFileURL.resolvingSymlinksInPath().pathComponents
-    }
-    guard components(URL(commandLinePath: path)).starts(with: components(source)) else { return }
+    let components = URL(commandLinePath: path).resolvedComponents
+    guard components.starts(with: source.resolvedComponents) else { return }
     throw StorageError(.unsupported, "\(place) is inside of the source, which is not changed.")
   }
 

@@ -37,6 +37,17 @@ enum Place: Sendable {
     if case .postgreSQL = self { true } else { false }
   }
 
+  /// Whether both are the same place, however they are spelled.
+  func isSame(as other: Place) -> Bool {
+    switch (self, other) {
+    case (.local(let engine, let path), .local(let otherEngine, let otherPath)):
+      engine == otherEngine
+        && URL(commandLinePath: path).resolvedComponents == URL(commandLinePath: otherPath).resolvedComponents
+    case (.postgreSQL(let url), .postgreSQL(let otherURL)): url.description == otherURL.description
+    default: false
+    }
+  }
+
   static let spellings = "sqlite:PATH, lmdb:PATH, leveldb:PATH, files:PATH, postgresql://HOST/DATABASE"
 
   /// Parses what was written.

@@ -65,10 +65,16 @@ final class ArchiveFile: ArchiveOutput {
     try file.synchronize()
     if isReplacing {
       try rename()
-    } else {
-      try giveName()
+      return try directory.synchronizeNames()
     }
-    try directory.synchronizeNames()
+    try giveName()
+    do {
+      try directory.synchronizeNames()
+    } catch {
+      // Nobody is to find an archive of which it was said that it could not be written.
+      _ = try? directory.removeFile(name)
+      throw error
+    }
   }
 
   func discard() {
@@ -80,7 +86,10 @@ final class ArchiveFile: ArchiveOutput {
   private func giveName() throws {
     let path = directory.path(of: name)
     if linkat(directory.number, unfinished, directory.number, name, 0) == 0 {
-      try directory.removeFile(unfinished)
+      do { try directory.removeFile(unfinished) } catch {
+        _ = try? directory.removeFile(name)
+        throw error
+      }
       return
     }
     let error = errno

@@ -24,7 +24,7 @@ struct DataPostgreSQLTests {
         #expect(output.status == 1)
         #expect(
           output.standardError.hasPrefix(
-            "stockroom: \(shown): unsupported: There are no entries in the schema \"my notes\" of "))
+            "stockroom: \(shown): unsupported: The schema \"my notes\" of "))
         #expect(!output.standardError.contains("secret"))
       }
       #expect(try await run("put", "PLACE", "--create", "k", "--value", "1").status == 0)

@@ -52,6 +52,22 @@ import Testing
     }
   }
 
+  @Test("A place is not copied into itself, whatever its layers and spelling", arguments: ["--merge", nil])
+  func copyingIntoItself(option: String?) async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace("sqlite", in: directory, named: "source")
+      let entries = try await fill(place)
+      let other = "sqlite:" + directory.appending(path: "x/../source").path
+      for arguments in [["--to", other], ["--to", place.url, "--to-layer", "namespaced=n"]] {
+        let arguments = ["copy", place.url] + arguments + (option.map { [$0] } ?? [])
+        let output = try await CommandLineTool.run(arguments)
+        #expect(output.status == 1)
+        #expect(output.standardError.contains("cannot be copied into itself"))
+      }
+      try await expect(place, entries)
+    }
+  }
+
   @Test("A backup opens as the place does", arguments: DataPlace.engines)
   func backup(_ engine: String) async throws {
     try await withTemporaryDirectory { directory in
@@ -194,6 +210,10 @@ import Testing
       (["dump", "sqlite:x", "--format", "json"], "belong to --to"),
       (["restore", "", "--to", "sqlite:x"], "The path of the archive is empty."),
       (["import", "x", "--to", "sqlite:x", "--kind", "nonsense"], "'nonsense' is invalid for '--kind"),
+      (
+        ["import", "x", "--to", "sqlite:x", "--kind", "bodega-disk", "--table", "x"],
+        "--table is for databases of Bodega's"
+      ),
     ])
   func usage(arguments: [String], message: String) async throws {
     let output = try await CommandLineTool.run(arguments)
