@@ -44,7 +44,7 @@ public struct ConformanceBudget: Sendable, Hashable {
   public var duration: Duration?
   /// How often a process is killed while it writes.
   public var kills = 10
-  /// How many of the states that a power cut could have left are looked at, at most. Nil stands for all of them.
+  /// How many of the states that a power cut could have left are looked at, at most. Nil sets no limit.
   public var powerCuts: Int? = 200
   /// How many random corruptions of the files of a closed engine are tried.
   public var corruptions = 60

@@ -25,7 +25,7 @@ public struct ConformanceSuite: Sendable {
   /// How long a check may go without getting any further before the engine is said to hang. Checks that search take
   /// longer as a whole, as the budget has it.
   public let stallTimeout: Duration
-  /// How hard the checks try that search for faults.
+  /// How much the checks do, above all those that search for faults.
   public let budget: ConformanceBudget
   /// What opens the engine in a process of its own. Without it, checks that need one are left out.
   public let worker: ConformanceWorker?
@@ -53,7 +53,7 @@ public struct ConformanceSuite: Sendable {
   ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
   ///   - stallTimeout: How long a check may go without getting any further before the engine is said to hang. Generous
   ///     by default.
-  ///   - budget: How hard the checks try that search for faults.
+  ///   - budget: How much the checks do, above all those that search for faults.
   ///   - worker: What opens the engine in a process of its own, to be killed there. Without it, the checks that need one
   ///     are left out: see ``checksLeftOut``.
   ///   - server: The server that the engine reaches, for the checks of rules N1 to N6. Without it, they are skipped.

@@ -1,6 +1,6 @@
 import StockroomCore
 
-// The engine reports the capabilities that the suite was given.
+// The engine reports the capabilities that the suite was given, and no others, whose rules nobody would check.
 
 extension CheckDefinition {
   @CheckList static var capabilityChecks: [CheckDefinition] {
@@ -12,6 +12,16 @@ extension CheckDefinition {
       ) { context in
         let reported = try await context.open().capabilities
         try expect(reported.contains(capability), "its capabilities were \(reported)")
+      }
+    }
+    Check(.w6, "capabilities.no-others", "the engine reports no capability that the suite was not given") {
+      context in
+      let (reported, given) = (try await context.open().capabilities, context.capabilities)
+      for (_, capability) in EngineCapabilities.named
+      where reported.contains(capability) && !given.contains(capability) {
+        throw Violation(
+          "its capabilities were \(reported), and the suite was given \(given), so that what it promises beyond these is not "
+            + "checked", rule: rule(for: capability))
       }
     }
   }

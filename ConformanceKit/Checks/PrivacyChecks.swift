@@ -216,7 +216,7 @@ extension Result where Failure == any Error {
   }
 }
 
-// MARK: - A mere reader
+// MARK: - A process that may only read
 
 /// A hundred minutes of the fast clock: who waits for longer waits for ever.
 private let patienceWithReader = Duration.seconds(20)
@@ -224,6 +224,7 @@ private let patienceWithReader = Duration.seconds(20)
 private func checkMereReader(_ context: CheckContext) async throws {
   let worker = try context.startWorker(under: try FakeClock.fastTool())
   defer { FakeClock.removeTraces(ofProcess: worker.identifier) }
+  try await FakeClock.requireFastClock(of: worker)
   let place = context.place
   func attempt(_ what: String, _ call: CallEngine.Call) async throws -> Bool {
     let result = await withStallTimeout(context.patience(atMost: patienceWithReader)) {

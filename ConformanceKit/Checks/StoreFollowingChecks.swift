@@ -51,10 +51,17 @@ private func openTwoStores(_ context: CheckContext) async throws -> (one: StoreF
   return stores
 }
 
-/// Returns once the store has these items. If that never happens, the check stalls, and says what it waited for.
+/// Returns once the store has these items; fails if it has others for half of the stall timeout.
 @MainActor
 private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) async throws {
-  while fixture.store.items != expected { try await Task.sleep(for: .milliseconds(1)) }
+  let end = SuspendingClock.now + fixture.context.patience(atMost: .seconds(60))
+  while fixture.store.items != expected {
+    if SuspendingClock.now > end {
+      return try expectSame(fixture.store.items, expected, "the items of a store that follows another one")
+    }
+    try await Task.sleep(for: .milliseconds(1))
+  }
+  fixture.context.noteProgress()
 }
 
 @MainActor private func checkFollowing(_ context: CheckContext) async throws {

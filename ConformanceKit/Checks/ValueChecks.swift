@@ -92,33 +92,46 @@ extension CheckDefinition {
     Check(
       .v3, "values.stay-as-they-are",
       "returned data does not change when the entry is overwritten or removed or the engine is closed"
-    ) { context in
-      let engine = try await context.open()
-      let keys = keys(4)
-      let sizes = [10, 500, 5_000, 300_000]
-      for (key, size) in zip(keys, sizes) { try await engine.write(noise(size), key: key) }
-      let returned = try await everyRead(of: keys, in: engine)
-      // Copies made byte by byte share no memory with the engine.
-      let copies = returned.map { $0.values.map { Data(Array($0)) } }
+    ) { context in try await context.check(ReturnedValues(place: context.place)) }
+  }
+}
 
-      func expectStable(after what: String) throws {
-        for ((method, values), copies) in zip(returned, copies) {
-          for (value, copy) in zip(values, copies) {
-            try expect(
-              value == copy,
-              "a value of \(copy.count) bytes from \(method) had other bytes after \(what)")
-          }
+/// Looks at values that the engine has returned once their entries are others, or gone, and the engine is closed. Where they are in memory
+/// that the engine has given back, the process ends.
+struct ReturnedValues: CheckTask {
+  let place: URL
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    let engine = EngineUnderTest(try await makeEngine(place))
+    let keys = keys(4)
+    let sizes = [10, 500, 5_000, 300_000]
+    for (key, size) in zip(keys, sizes) { try await engine.write(noise(size), key: key) }
+    let returned = try await everyRead(of: keys, in: engine)
+    // Copies made byte by byte share no memory with the engine.
+    let copies = returned.map { $0.values.map { Data(Array($0)) } }
+
+    func expectStable(after what: String) throws {
+      try note("a look at values that were returned before \(what)")
+      for ((method, values), copies) in zip(returned, copies) {
+        for (value, copy) in zip(values, copies) {
+          try expect(
+            value == copy,
+            "a value of \(copy.count) bytes from \(method) had other bytes after \(what)")
         }
       }
-      for (key, size) in zip(keys, sizes) { try await engine.write(noise(size, seed: 2), key: key) }
-      try expectStable(after: "an overwrite")
-      try await engine.remove(key: keys[3])
-      try await engine.removeAllData()
-      for number in 0..<20 { try await engine.write(noise(20_000, seed: 3), key: key("new \(number)")) }
-      try expectStable(after: "a removal and new writes")
-      try await engine.close()
-      try expectStable(after: "close()")
     }
+    for (key, size) in zip(keys, sizes) { try await engine.write(noise(size, seed: 2), key: key) }
+    try expectStable(after: "an overwrite")
+    try await engine.remove(key: keys[3])
+    try await engine.removeAllData()
+    for number in 0..<20 { try await engine.write(noise(20_000, seed: 3), key: key("new \(number)")) }
+    try expectStable(after: "a removal and new writes")
+    try await engine.close()
+    engine.release()
+    try expectStable(after: "close() and the release of the engine")
   }
 }
 

@@ -121,6 +121,14 @@ private struct ClockHistory {
   }
 }
 
+/// Sends what the clock of the worker says.
+struct ReadClock: WorkerTask {
+  func run(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Date) throws -> Void
+  ) async throws { try send(Date()) }
+}
+
 /// A clock that a process has for itself, by `faketime` (https://github.com/wolfcw/libfaketime).
 enum FakeClock {
   /// What starts a program with such a clock.
@@ -158,6 +166,15 @@ enum FakeClock {
   static func fastTool() throws -> [String] {
     let program = try tool().first { $0.hasSuffix("/faketime") } ?? "faketime"
     return ["/usr/bin/env", "NO_FAKE_STAT=1", program, "-m", "-f", "+0 x300"]
+  }
+
+  /// Skips the check if the process, which ``fastTool()`` has started, has no fast clock: a program without dynamic libraries has not.
+  static func requireFastClock(of worker: WorkerProcess) async throws {
+    // A few milliseconds after it was started the process is seconds ahead.
+    let time = try await worker.perform(ReadClock()).last
+    guard let time, time.timeIntervalSinceNow > 0.5 else {
+      throw Skip(reason: "The clock of a process cannot be made fast here.")
+    }
   }
 
   /// Removes what the tool leaves in the system's shared memory if it is killed. The process has ended, or has not been

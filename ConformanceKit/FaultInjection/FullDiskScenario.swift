@@ -243,7 +243,7 @@ struct FullDiskTrial: Sendable {
 }
 
 extension CallFailure {
-  fileprivate var isDiskFull: Bool {
+  var isDiskFull: Bool {
     // A check in this process passes calls on through two who note what threw.
     (error as? CallFailure)?.isDiskFull ?? ((error as? StorageError)?.code == .diskFull)
   }

@@ -44,7 +44,7 @@ extension ConformanceResults {
           MarkupElement(
             "failure",
             [("message", failure.actual.inOneLine), ("type", failure.rule.rawValue)],
-            .text("\(failure)\n\nAgain: \(failure.reproduction ?? "")"))
+            .text("\(failure)\n\nReproduce: \(failure.reproduction ?? "")"))
         ])
       }
     return MarkupElement(

@@ -9,7 +9,8 @@ extension ConformanceResults {
       let conclusion =
         "- ✗ **\(engine.markdown)**, \(failure.check.markdownCode): \(failure.paragraph.markdown)"
       let evidence = failure.evidence.map { [$0.markdownCodeBlock.indented(by: 2)] } ?? []
-      return ([conclusion] + evidence + ["  Again: \(reproduction.markdownCode)"]).joined(separator: "\n\n")
+      return ([conclusion] + evidence + ["  Reproduce: \(reproduction.markdownCode)"])
+        .joined(separator: "\n\n")
     }
     let checkErrors = checkErrors.map { engine, checkError in
       "- ! **\(engine.markdown)**, \(checkError.check.markdownCode): could not run: "

@@ -6,7 +6,7 @@ extension ConformanceResults {
     let failures = failures.map { engine, failure in
       let reproduction = failure.reproduction ?? ""
       let evidence = failure.evidence.map { "\n\n" + $0.indented(by: 6) + "\n" } ?? ""
-      return "✗ \(engine), \(failure.check)\n  \(failure.paragraph)\(evidence)\n  Again: \(reproduction)"
+      return "✗ \(engine), \(failure.check)\n  \(failure.paragraph)\(evidence)\n  Reproduce: \(reproduction)"
     }
     let checkErrors = checkErrors.map { "! \($0), \($1.check): could not run: \($1.reason.inOneLine)" }
     let skips = skippedChecks.map {

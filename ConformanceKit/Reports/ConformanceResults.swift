@@ -194,9 +194,10 @@ extension ConformanceBudget.Level {
   /// How far the checks of the level go, as a clause; nil if no level goes further.
   var limits: String? {
     switch self {
-    case .quick: "lives go up to 2,000 calls, places to 4,097 entries, values to 1 MiB, system faults to 6"
+    case .quick:
+      "sequences of calls go up to 2,000, stores to 4,097 entries, values of any size to 1 MiB, system faults to 6"
     case .standard:
-      "lives go up to 70,000 calls, places to 10,001 entries, values to 16 MiB, system faults to 60"
+      "sequences of calls go up to 70,000, stores to 10,001 entries, values of any size to 16 MiB, system faults to 90"
     case .exhaustive: nil
     }
   }

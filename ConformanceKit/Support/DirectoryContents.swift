@@ -4,7 +4,8 @@
   import Foundation
 #endif
 
-/// Every file below a directory with its bytes, to see whether anything has changed.
+/// Every file below a directory with its bytes, to see whether anything has changed. Of links it has where they lead, and of pipes, sockets
+/// and devices, which reading might wait for, that they are there.
 struct DirectoryContents: Equatable {
   /// By path, relative to the directory. Nil stands for a directory.
   var files: [String: Data?]
@@ -19,11 +20,16 @@ struct DirectoryContents: Equatable {
         continue
       }
       let url = directory.appending(path: path)
-      var isDirectory = false
-      let exists = FileManager.default.fileExists(atPath: url.systemPath, isDirectory: &isDirectory)
       // What was removed since it was listed is not there any more.
-      guard exists else { continue }
-      files[path] = .some(isDirectory ? nil : try Data(contentsOf: url))
+      guard let type = System.fileType(of: url) else { continue }
+      files[path] =
+        switch type {
+        case .typeDirectory: .some(nil)
+        case .typeRegular: try Data(contentsOf: url)
+        case .typeSymbolicLink:
+          Data(try FileManager.default.destinationOfSymbolicLink(atPath: url.systemPath).utf8)
+        default: Data(type.rawValue.utf8)
+        }
     }
   }
 

@@ -18,7 +18,7 @@ struct ErrorOfBody: Error {}
 
 /// The engine that is being checked: passes every call on, and notes which call threw.
 ///
-/// Copies share the one reference to the engine, so that a check can let go of it.
+/// Copies share the one reference to the engine, so that a check can release it.
 struct EngineUnderTest: StorageEngine {
   private final class Reference: Sendable {
     let engine: MutexProtected<(any StorageEngine)?>
@@ -39,7 +39,7 @@ struct EngineUnderTest: StorageEngine {
   private var engine: any StorageEngine {
     get throws {
       guard let engine = reference.engine.withLock({ $0 }) else {
-        throw StorageError(.closed, "The check has let go of the engine.")
+        throw StorageError(.closed, "The check has released the engine.")
       }
       return engine
     }
@@ -139,7 +139,8 @@ struct EngineUnderTest: StorageEngine {
     try await call("scan(_:limit:)") { try await engine.scan(range, limit: limit) }
   }
 
-  /// Begins again a few times if the engine gives up with `conflict`, as rule T4 allows: nothing has been done then.
+  /// Begins again if the engine gives up with `conflict`, as rule T4 allows: nothing has been done then. So often, and in the end with
+  /// pauses in between, that it also gets done where many tasks change one entry.
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -147,10 +148,14 @@ struct EngineUnderTest: StorageEngine {
     while true {
       do {
         return try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
-      } catch let failure as CallFailure where Self.hasGivenUp(failure.error) && conflicts < 20 {
+      } catch let failure as CallFailure where Self.hasGivenUp(failure.error) && conflicts < 400 {
         conflicts += 1
         try Task.checkCancellation()
-        await Task.yield()
+        if conflicts < 20 {
+          await Task.yield()
+        } else {
+          try await Task.sleep(for: .microseconds(.random(in: 100...2_000)))
+        }
       }
     }
   }

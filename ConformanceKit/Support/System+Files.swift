@@ -65,6 +65,12 @@ extension System {
     try [directory] + contents(of: directory).filter { mode(of: $0)?.isDirectory == true }
   }
 
+  /// What is at the path itself, not where a link leads; nil if nothing is, or nobody may look.
+  static func fileType(of url: URL) -> FileAttributeType? {
+    // Nothing at a path is an answer.
+    (try? FileManager.default.attributesOfItem(atPath: url.systemPath))?[.type] as? FileAttributeType
+  }
+
   static func makeLink(at url: URL, to target: URL) throws {
     guard symlink(target.systemPath, url.systemPath) == 0 else {
       throw StorageError.posix(errno, "Making the link \(url.systemPath) failed")

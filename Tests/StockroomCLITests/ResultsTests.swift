@@ -137,7 +137,8 @@ import Testing
       let reproduction = try EngineOptions.parse(arguments).reproduction(try BudgetOptions.parse(budget))
       return try await ConformanceRun([suite], checks: [check.id]).results(reproduction: reproduction).text
     }
-    let start = "\n  Again: stockroom conformance --engine lmdb --check \(check.id) --level standard --seed 1"
+    let start =
+      "\n  Reproduce: stockroom conformance --engine lmdb --check \(check.id) --level standard --seed 1"
     #expect(try await text([], budget: []).contains(start + "\n"))
     let surroundings = ["--durability", "process", "--directory", "/a place's"]
     let budget = [

@@ -76,7 +76,7 @@ struct JUnitTests {
     #expect(failure.text.hasPrefix("Rule W2 is broken (c). Expected: it works. But it broke. "))
     #expect(
       failure.text.hasSuffix(
-        "\n\n    let a = 1 < 2 && true\n\n      close()\t// ]]>\n\nAgain: again & again"))
+        "\n\n    let a = 1 < 2 && true\n\n      close()\t// ]]>\n\nReproduce: again & again"))
   }
 
   @Test("Whatever an engine says, the document stays well-formed and shows it")

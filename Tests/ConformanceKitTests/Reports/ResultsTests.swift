@@ -72,10 +72,10 @@ struct ResultsTests {
             ```
             \\u{7}
 
-        Again: again Bad 7
+        Reproduce: again Bad 7
 
       ○ Good, Bad, disk: No disk.
-      ○ Good, Bad, level standard: lives go up to 70,000 calls, places to 10,001 entries, values to 16 MiB, system faults to 60.
+      ○ Good, Bad, level standard: sequences of calls go up to 70,000, stores to 10,001 entries, values of any size to 16 MiB, system faults to 90.
 
       Bad: contract broken. 3 checks passed, 1 failed, 2 skipped.
 
@@ -96,7 +96,7 @@ struct ResultsTests {
       lines[conclusion...].dropFirst().prefix(10) == [
         "", "  ````", "  let engine = try open()", "", "    try await engine.close()", "  ```", #"  \u{7}"#,
         "  ````",
-        "", "  Again: `again Bad 7`",
+        "", "  Reproduce: `again Bad 7`",
       ])
     #expect(lines.contains("- ○ Good, Bad, `disk`: No disk."))
   }
@@ -128,7 +128,7 @@ struct ResultsTests {
   func reproduction() {
     #expect(
       ConformanceResults([bad]).text.contains(
-        #"Again: run(only: ["history.any"]) of the suite, with budget = .standard, budget.seed = 7, budget.operations = "#
+        #"Reproduce: run(only: ["history.any"]) of the suite, with budget = .standard, budget.seed = 7, budget.operations = "#
       ))
   }
 
@@ -199,7 +199,7 @@ struct ResultsTests {
     #expect(shown.text.contains("Passed all 2 checks of the level quick; "))
     #expect(!shown.text.contains("keeps the contract"))
     let sentence =
-      "4 checks are made from standard on; 1 check is made from exhaustive on; lives go up to 2,000 calls, places to 4,097 entries, values to 1 MiB, "
+      "4 checks are made from standard on; 1 check is made from exhaustive on; sequences of calls go up to 2,000, stores to 4,097 entries, values of any size to 1 MiB, "
       + "system faults to 6."
     #expect(shown.text.contains("○ Fast, level quick: \(sentence)"))
     #expect(shown.markdown.contains("`level quick`: \(sentence)"))
