@@ -133,7 +133,7 @@ let package = Package(
     .target(
       name: "ConformanceKit",
       dependencies: ["StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport"],
-      path: "ConformanceKit", swiftSettings: settings),
+      path: "ConformanceKit", swiftSettings: optimizedSettings),
     .target(
       name: "BenchmarkKit", dependencies: ["StockroomCore", "StockroomStore", "StockroomKitSupport"],
       path: "Benchmarks/BenchmarkKit", swiftSettings: settings),

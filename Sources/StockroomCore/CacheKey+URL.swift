@@ -5,10 +5,10 @@
 #endif
 
 extension CacheKey {
-  /// A key for what a URL names, however the URL was spelled.
+  /// A key for a URL, without regard to its scheme, to a `www.` in front of its host and to one trailing slash.
   ///
-  /// The scheme, a `www.` in front of the host and one trailing slash are left out; the rest is hashed as
-  /// ``init(_:)`` does. `https://www.example.com/a/` and `http://example.com/a` give the same key.
+  /// The rest is hashed as ``init(_:)`` does, as it is spelled: `https://www.example.com/a/` and `http://example.com/a` give the
+  /// same key, `http://Example.com/a` and `http://example.com:80/a` others.
   public init(url: URL) {
     let text = url.absoluteString
     var rest = Substring(text)

@@ -1,6 +1,6 @@
-/// Who makes changes, for a subscriber that does not want to be told of its own.
+/// Who makes changes, for a subscriber that leaves out its own changes.
 ///
-/// A `Store` knows what it writes, and would read all of it back if ``StorageEngine/changes()`` told it. So it calls its engine with an
+/// A `Store` knows what it writes, and would read all of it back if ``StorageEngine/changes()`` reported it. So it calls its engine with an
 /// origin of its own as ``current``. All built-in engines leave the changes of an origin out of the streams that are made with it. A
 /// task-local value reaches the engine through whatever stands in front of it.
 ///

@@ -7,8 +7,8 @@
 extension FileManager {
   /// A place for an engine's files.
   ///
-  /// The named places are the platform's own on Apple systems, and those of the XDG base directory
-  /// specification elsewhere. Naming a directory creates nothing: the engine that opens on it does.
+  /// The named places are the platform's own on Apple systems. Elsewhere they are those of the XDG base directory specification,
+  /// and for documents what the environment says. Naming a directory creates nothing: the engine that opens on it does.
   public struct Directory: Sendable, Hashable {
     /// Where the directory is.
     public let url: URL
@@ -26,7 +26,8 @@ extension FileManager {
       #endif
     }
 
-    /// The user's documents: `$XDG_DOCUMENTS_DIR` (by default `~/Documents`) outside Apple's systems.
+    /// The user's documents: `$XDG_DOCUMENTS_DIR` (by default `~/Documents`) outside Apple's systems. What the file
+    /// `user-dirs.dirs` of the user's desktop says is not looked at.
     public static var documents: Directory {
       #if canImport(Darwin)
         Directory(url: .documentsDirectory)

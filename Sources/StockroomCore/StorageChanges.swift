@@ -91,11 +91,11 @@ public struct StorageChanges: AsyncSequence, Sendable {
     }
   }
 
-  /// What an engine tells a subscriber with. It may be used from any thread.
+  /// What an engine sends changes to a subscriber with. It may be used from any thread.
   public struct Continuation: Sendable {
     fileprivate let buffer: ChangeBuffer
 
-    /// Tells of a change. Call it when the change can be read. Never waits.
+    /// Sends a change. Call it when the change can be read. Never waits.
     public func send(_ change: StorageChange) { buffer.send(change) }
 
     /// Ends the stream once what has been sent has been received.

@@ -187,7 +187,7 @@ extension StorageEngine {
 
   /// Throws `unsupported`.
   public func changes() async throws -> StorageChanges {
-    throw StorageError(.unsupported, "A \(type(of: self)) does not tell of changes.")
+    throw StorageError(.unsupported, "A \(type(of: self)) has no change feed.")
   }
 
   /// Reads every entry.

@@ -39,8 +39,9 @@ public protocol StorageEngine: Sendable {
   /// Makes `data` the value of the key, whether or not it had one (rules W1, W2). **Required.**
   ///
   /// - Throws: ``StorageError`` with code `invalidKey`, `valueTooLarge`, `diskFull`, `readOnly`,
-  ///   `permissionDenied`, `corrupted`, `closed` or `io`; from an engine that reaches a server also `unavailable`, with nothing
-  ///   done, and `outcomeUnknown`, after which it may have been done (rule N2).
+  ///   `permissionDenied`, `corrupted`, `closed` or `io`; `locked` if another process has been writing for too long (rule O5);
+  ///   from an engine that reaches a server also `unavailable`, with nothing done, and `outcomeUnknown`, after which it may have
+  ///   been done (rule N2). `CancellationError` if the task was cancelled, with nothing done (rule C4).
   func write(_ data: Data, key: CacheKey) async throws
 
   /// Writes many entries as one batch; a later entry for the same key wins (rules W3, W4).
@@ -52,8 +53,9 @@ public protocol StorageEngine: Sendable {
 
   /// The value of the key, or nil if it is absent (rules R1, R4). **Required.**
   ///
-  /// - Throws: ``StorageError`` with code `invalidKey`, `corrupted`, `permissionDenied`, `closed` or `io`; from an engine that
-  ///   reaches a server also `unavailable`.
+  /// - Throws: ``StorageError`` with code `invalidKey`, `corrupted`, `permissionDenied`, `closed` or `io`; `locked` if it has to
+  ///   wait for another process for too long (rule O5); from an engine that reaches a server also `unavailable`.
+  ///   `CancellationError` if the task was cancelled (rule C4).
   func read(key: CacheKey) async throws -> Data?
 
   /// The values of the keys that exist, in the order of the request, repeats included (rule R2).
@@ -106,7 +108,7 @@ public protocol StorageEngine: Sendable {
 
   /// Every key, once, in no particular order (rule K3). **Required.**
   ///
-  /// - Throws: ``StorageError`` with code `corrupted`, `permissionDenied`, `closed` or `io`.
+  /// - Throws: as ``read(key:)``, but for `invalidKey`.
   func allKeys() async throws -> [CacheKey]
 
   /// When the key went from absent to present, or nil if it is absent (rule W2). **Required.** Throws as
@@ -126,13 +128,13 @@ public protocol StorageEngine: Sendable {
   /// Default: reads each entry and sorts by creation time, then by key. Throws as ``read(key:)``.
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry]
 
-  /// Writes entries as another engine had them, as one batch: each with its times, and keys that are absent in the order given, behind
+  /// Writes entries as another engine had them, as one batch: each with its times, and keys that are absent in the order given, after
   /// those that are there (rules W3, W4, R6).
   ///
   /// What moves data from one place to another uses this. An entry whose key is there already is replaced, times included, and
-  /// keeps its place in the order; this is the one call after which ``updatedAt(key:)`` may be earlier than before. A later entry for the
+  /// keeps its position in the order; this is the one call after which ``updatedAt(key:)`` may be earlier than before. A later entry for the
   /// same key wins. Times are stored as exactly as the engine stores its own. Those that it cannot store, and times of creation
-  /// behind that of the last write, become the nearest that it can, or are refused; the built-in engines refuse none.
+  /// after that of the last write, become the nearest that it can, or are refused; the built-in engines refuse none.
   ///
   /// Default, for engines without the capability ``EngineCapabilities/preservesTimestamps``: writes the values as one batch, so
   /// that the times are those of this call.
@@ -203,6 +205,6 @@ public protocol StorageEngine: Sendable {
 
   /// Waits for what is under way and releases what the engine holds (rule O3). Default: does nothing.
   ///
-  /// - Throws: ``StorageError`` with code `io` or `diskFull` if what was acknowledged could not be put away.
+  /// - Throws: ``StorageError`` with code `io` or `diskFull` if what was acknowledged could not be written to the disk.
   func close() async throws
 }

@@ -14,8 +14,8 @@ public struct StorageEntry: Sendable, Hashable {
   public var createdAt: Date
   /// When the value was last written.
   public var updatedAt: Date
-  /// Grows from each first write of a key to the next; nil if the engine does not tell. It tells those apart that were created at the
-  /// same time, and is not compared: it says nothing outside of the engine.
+  /// Grows from each first write of a key to the next; nil if the engine does not say. It distinguishes entries that were created at
+  /// the same time, and is not compared: it says nothing outside of the engine.
   package var sequence: UInt64?
 
   /// An entry with these parts.

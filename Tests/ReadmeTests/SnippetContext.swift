@@ -13,7 +13,10 @@ struct Errand: Codable, Sendable, Identifiable {
   var isDone = false
 }
 
-struct NotEnough: Error {}
+enum TransferError: Error {
+  case invalid, notEnough
+  case noBalance(CacheKey)
+}
 
 /// What writes in a program.
 protocol Writers {

@@ -41,7 +41,8 @@ public final class WorkloadRun: Sendable {
 
   /// Runs `work` and measures its time, the processor time, the memory, the latency of each call, and the longest stall
   /// of the cooperative pool. Nothing outside of `work` is measured, nor the time of what it excludes (see ``LatencyRecorder/exclude(_:)``).
-  /// The processor time has that of the task that measures stalls in it, which wakes up every millisecond, the same for all subjects.
+  /// The processor time has that of the task that measures stalls in it, which wakes up every millisecond: some microseconds for each
+  /// millisecond that an operation takes.
   ///
   /// - Parameters:
   ///   - operations: The number of operations in the work, by which its time is divided.

@@ -1,4 +1,4 @@
-/// The changes of a place that several processes may have open: of which engines tell each other through a ``ChangeLog``, and other
+/// The changes of a place that several processes may have open: which engines report to each other through a ``ChangeLog``, and other
 /// programs through what they do to its files.
 package final class ChangeFeed: Sendable {
   /// Tells the subscribers of this process.
@@ -14,7 +14,7 @@ package final class ChangeFeed: Sendable {
 
   private let path: String
   private let permissions: FilePermissions
-  /// By which the records of this feed are told from those of others.
+  /// By which the records of this feed are distinguished from those of others.
   private let writer = UInt64.random(in: .min ... .max)
   private let state = MutexProtected(State())
 

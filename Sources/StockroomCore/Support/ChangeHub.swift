@@ -4,7 +4,7 @@ import Synchronization
 package final class ChangeHub: Sendable {
   private struct Subscriber {
     let continuation: StorageChanges.Continuation
-    /// Whose changes it is not told of.
+    /// Whose changes it leaves out.
     let origin: ChangeOrigin?
     /// The engine that it has subscribed to.
     let owner: ObjectIdentifier?
@@ -21,7 +21,7 @@ package final class ChangeHub: Sendable {
 
   package init() {}
 
-  /// Whether there is anybody to be told. Without, a commit costs no more than this question.
+  /// Whether there is a subscriber. Without, a commit costs no more than this question.
   package var hasSubscribers: Bool { subscriberCount.load(ordering: .sequentiallyConsistent) > 0 }
 
   // MARK: Subscribing

@@ -8,7 +8,7 @@
   import Musl
 #endif
 
-/// Calls a handler when a file or a directory is changed, by whomever: inotify, or kqueue on Apple's systems. Takes no processor
+/// Calls a handler when a file or a directory is changed, by any process: inotify, or kqueue on Apple's systems. Takes no processor
 /// time while nothing changes.
 package final class FileWatch: Sendable {
   /// Which changes are reported.

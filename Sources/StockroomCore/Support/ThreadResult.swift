@@ -1,8 +1,7 @@
 /// What a thread computes for a task that waits.
 ///
-/// The task may be resumed before it waits, and then goes on at once. That what it was resumed with was made before, the
-/// runtime does not tell the thread sanitizer, which takes what the two do with it for a race. So the task is resumed with
-/// nothing, and finds the result behind a lock.
+/// The task may be resumed before it waits, and then goes on at once. The thread sanitizer does not see that the result was made before
+/// that, and takes what the two do with it for a race. So the task is resumed with nothing, and finds the result behind a lock.
 package final class ThreadResult<Success: Sendable>: Sendable {
   private let result = MutexProtected<Result<Success, any Error>?>(nil)
 

@@ -36,7 +36,8 @@ struct Inventory: Equatable {
   }
 
   private static var malformed: StorageError {
-    StorageError(.corrupted, "What should be the inventory of a place is none, or not that of its keys.")
+    StorageError(
+      .corrupted, "The inventory of keys cannot be read, or does not match the keys that are stored.")
   }
 
   private static func digest(_ key: CacheKey) -> (UInt64, UInt64) {

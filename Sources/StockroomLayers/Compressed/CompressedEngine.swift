@@ -36,7 +36,7 @@ public struct CompressedEngine<Base: StorageEngine>: ValueLayer {
     guard value.count <= maximumValueSize else {
       throw StorageError(
         .valueTooLarge,
-        "Values of \(maximumValueSize) bytes are compressed, and that of \(key) has \(value.count).")
+        "The value of \(key) has \(value.count) bytes, and at most \(maximumValueSize) are compressed.")
     }
     return try compression.compress(value)
   }

@@ -104,7 +104,7 @@ struct Compression: Sendable {
       throw Malformed(reason: "it has no byte that says how it is stored")
     }
     guard let method = Method(rawValue: first) else {
-      throw Malformed(reason: "its first byte is \(first), which says nothing")
+      throw Malformed(reason: "its first byte is \(first), which stands for no method of compression")
     }
     if method == .none { return (nil, source.count - 1) }
     guard source.count > Self.headerSize else { throw Malformed(reason: "it ends within its header") }

@@ -110,7 +110,8 @@
       guard status.mode & 0o077 == 0 else {
         throw StorageError(
           .permissionDenied,
-          "Others than its owner may open \(path), in which an encryption key is: chmod 600.")
+          "The file \(path) with an encryption key can be opened by other users than its owner: its mode must be 0600 or 0400."
+        )
       }
       guard status.isRegularFile, status.size <= 64 else {
         throw StorageError(.unsupported, "\(path) is not the Base64 of \(Self.byteCount) bytes.")

@@ -15,7 +15,8 @@
   public struct KeychainStorageEngine: StorageEngine {
     /// The service of the passwords.
     public let service: String
-    /// The access group, by which several programs of one developer share passwords; nil for that of the program.
+    /// The access group, by which several programs of one developer share passwords. Nil for that of the program for what is new, and
+    /// for all groups that the program may use for what is there: a program with several gives each engine a group or a service of its own.
     public let accessGroup: String?
 
     /// Opens nothing yet. The default service is the identifier of the program's bundle, or its name.
