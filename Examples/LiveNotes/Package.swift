@@ -9,7 +9,8 @@ let settings: [SwiftSetting] = [
 
 let package = Package(
   name: "LiveNotes",
-  platforms: [.macOS(.v15)],
+  // What the counters are observed with, `Observations`, came with macOS 26.
+  platforms: [.macOS("26.0")],
   dependencies: [
     .package(name: "stockroom", path: "../.."),
     .package(

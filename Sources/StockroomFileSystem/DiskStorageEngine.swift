@@ -31,6 +31,9 @@ public import StockroomCore
 ///
 /// ## Costs
 ///
+/// Up to eight keys are read on the thread of the caller, file by file: in microseconds if the system has them in memory, otherwise it
+/// waits for the disk. Where that is slow, or values are large, do not call it from the main actor. Everything else runs on other threads.
+///
 /// A write or a removal of one entry costs O(1) in N, with one or two syncs, which concurrent calls share. A batch goes through
 /// the journal: O(batch) and a fixed number of syncs; O(N) if it removes all.
 ///

@@ -36,6 +36,9 @@ import StockroomCore
 /// ends: LMDB's own lock has no time limit.
 ///
 /// ## Costs
+/// Up to eight keys are read on the thread of the caller: in microseconds if the system has the pages in memory, otherwise it waits for
+/// the disk. Everything else runs on other threads.
+///
 /// A write or a removal costs O(log N) for each key, as one transaction whose syncs concurrent calls share; to remove
 /// everything costs O(N) in pages, not in bytes. A removal changes copies of pages, as every write does. For removals on a full
 /// disk the engine keeps 64 KiB behind the database while it is open; if those do not suffice, it throws `diskFull` too.

@@ -47,6 +47,9 @@ import StockroomCore
 ///
 /// ## Costs
 ///
+/// Single keys are read on the thread of the caller: in microseconds if the system has the pages in memory, otherwise it waits for the
+/// disk. Everything else runs on other threads.
+///
 /// A write or a removal costs O(log N) for each key and one sync for all, which concurrent calls share. ``removeAllData()``
 /// costs O(N) and one sync, and another two if a megabyte or more becomes free, which the disk then gets back: at once, or with
 /// the first write after every read of what was removed has ended. On a full disk it works as long as the log has room for

@@ -24,6 +24,8 @@ final class SharedPlaceFile {
 
   private let directory: String
   private let path: String
+  /// What was read last: decoding takes far longer than comparing.
+  private var decoded: (bytes: Data, entries: [String: SharedPlaceEntry])?
   private let lockPath: String
   private var lockFile: Int32 = -1
   private var keptOpen: Int32 = -1
@@ -212,7 +214,9 @@ final class SharedPlaceFile {
     if fault == .remembersByName, let entries = Self.remembered.withLock({ $0[path] }) { return entries }
     guard access(path, F_OK) == 0 else { return [:] }
     let bytes = try Data(contentsOf: URL(filePath: path))
+    if let decoded, decoded.bytes == bytes { return decoded.entries }
     let entries = bytes.isEmpty ? [:] : try JSONDecoder().decode([String: SharedPlaceEntry].self, from: bytes)
+    decoded = (bytes, entries)
     if fault == .remembersByName { Self.remembered.withLock { $0[path] = entries } }
     return entries
   }

@@ -65,6 +65,34 @@ struct LMDBCorruptionTests {
     #expect(await code { _ = try await place.engine().readAllData() } == .corrupted)
   }
 
+  @Test("Opening cuts nothing off because the number of the last page is corrupted", arguments: [false, true])
+  func lastPage(verifying: Bool) async throws {
+    let place = try await filled()
+    let engine = try place.engine()
+    // The roots move to pages that have become free.
+    for number in 0..<20 { try await engine.write(value(number), key: key(1)) }
+    try await engine.close()
+    let sound = try Data(contentsOf: place.dataFile)
+    var bytes = sound
+    func number(at offset: Int) -> UInt64 {
+      sound[offset..<offset + 8].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    }
+    // The newer of the two records at the beginning of the file; its number of pages is followed by that of its transaction.
+    let record = [0, Self.page].max { number(at: $0 + 144) < number(at: $1 + 144) } ?? 0
+    let last = number(at: record + 136)
+    let greatestRoot = [80, 128].map { number(at: record + $0) }.filter { $0 < last }.max() ?? 2
+    try #require(Int(last) == sound.count / Self.page - 1 && greatestRoot + 4 < last)
+    withUnsafeBytes(of: (last - 4).littleEndian) {
+      bytes.replaceSubrange(record + 136..<record + 144, with: $0)
+    }
+    try bytes.write(to: place.dataFile)
+    // Whether it opens is another question.
+    try? await place.engine(verifiesOnOpening: verifying).close()
+    #expect(try Data(contentsOf: place.dataFile) == bytes)
+    try sound.write(to: place.dataFile)
+    try await place.engine(verifiesOnOpening: true).verify()
+  }
+
   @Test("A sound database passes verify(), also while it is written")
   func sound() async throws {
     let place = try await filled()

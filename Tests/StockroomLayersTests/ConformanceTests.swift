@@ -16,17 +16,19 @@ import Testing
     ) { try await engine.open($0, .full) }
   }
 
-  /// Of each layer what is about keys and values. Of layers that keep something of their own, and of a stack of those that change
+  /// Of each layer what is about keys and values; of those that only change values, and have all else from one piece of code, the encrypted
+  /// one stands for the others where it is not about values. Of layers that keep something of their own, and of a stack of those that change
   /// values, what a killed process and a power cut leave. Of all layers in front of one another everything but what is about the Store.
   static func checks() throws -> [ConformanceCheck] {
     let names = EngineCatalogue.layers.map(\.name)
     let single =
       try names.flatMap { layer in
         try suite("memory+\(layer)").checks.filter {
-          "KVWRDLTX".contains($0.rule.rawValue.prefix(1)) && !isLong($0)
+          let rules = ["compressed", "checksummed"].contains(layer) ? "VWR" : "KVWRDLTX"
+          return (rules.contains($0.rule.rawValue.prefix(1)) || $0.rule == .t2) && !isLong($0)
         }
       }
-      + ["inventory", "expiring", "hidden", "encrypted+compressed+checksummed"].flatMap { layers in
+      + ["inventory", "expiring", "hidden"].flatMap { layers in
         try suite("sqlite+\(layers)").checks.filter { $0.rule == .w6 && !isLong($0) }
       }
     let stack = try suite((["memory"] + names.filter { $0 != "encrypted" }).joined(separator: "+"))

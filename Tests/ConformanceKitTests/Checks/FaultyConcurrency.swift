@@ -231,6 +231,13 @@ struct KeepsQuiet: FaultyEngine {
   var capabilities: EngineCapabilities { base.capabilities.subtracting(silence) }
 }
 
+/// Reports more than the suite claims.
+struct ReportsMore: FaultyEngine {
+  let base: ReferenceEngine
+  var surplus: EngineCapabilities
+  var capabilities: EngineCapabilities { base.capabilities.union(surplus) }
+}
+
 /// Notices that it was cancelled when the work is done.
 struct ThrowsAfterTheWork: FaultyEngine {
   let base: ReferenceEngine

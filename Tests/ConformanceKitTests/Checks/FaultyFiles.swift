@@ -68,7 +68,12 @@ extension FaultyEngineCase {
         persistent: rule, "does not report \(capability)",
         claiming: ReferenceEngine.promises.union(capability)
       ) { base, _ in KeepsQuiet(base: base, silence: capability) }
-    }
+    } + [
+      .init(
+        .r3, "reports snapshotReads, which the suite was not given",
+        claiming: [.atomicBatches, .orderedScans]
+      ) { ReportsMore(base: $0, surplus: .snapshotReads) }
+    ]
 }
 
 struct VerifiesNothing: FaultyEngine {
