@@ -105,7 +105,7 @@ struct MisbehaviourTests {
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
   ) async -> [ConformanceFailure] {
     let suite = ConformanceSuite("Misbehaving", capabilities: [], stallTimeout: stallTimeout) { _ in
-      makeEngine(try ReferenceEngine())
+      makeEngine(try ReferenceEngine(claiming: []))
     }
     var failures: [ConformanceFailure] = []
     for check in suite.checks where rules.contains(check.rule) {
