@@ -94,10 +94,10 @@ extension LMDBHandle {
     guard ftruncate(fileDescriptor, off_t(mapSize)) == 0 else { throw LMDBError(code: errno) }
   }
 
+  /// `SEEK_DATA`, of `sys/unistd.h` on Apple's systems and of `linux/fs.h`; the C library shows it to GNU programs only.
   #if canImport(Darwin)
-    private static let seekData = SEEK_DATA
+    private static let seekData: Int32 = 4
   #else
-    /// Of `linux/fs.h`; the C library shows it to GNU programs only.
     private static let seekData: Int32 = 3
   #endif
 
