@@ -65,7 +65,7 @@ struct LMDBCorruptionTests {
     #expect(await code { _ = try await place.engine().readAllData() } == .corrupted)
   }
 
-  @Test("Opening cuts nothing off because the number of the last page is corrupted", arguments: [false, true])
+  @Test("Opening cuts nothing off if the number of the last page is corrupted", arguments: [false, true])
   func lastPage(verifying: Bool) async throws {
     let place = try await filled()
     let engine = try place.engine()
