@@ -209,7 +209,6 @@ private func expectReads(of entries: [(key: CacheKey, data: Data)], in engine: E
 }
 
 extension CheckContext {
-  /// A file system of its own for the check, which is taken away when the check is over.
   /// Opens the engine on a disk half of which is free, and writes a little.
   ///
   /// - Throws: ``Skip`` if that is too small for an engine that takes its room in advance.
@@ -225,6 +224,7 @@ extension CheckContext {
     }
   }
 
+  /// A file system of its own for the check, which is taken away when the check is over.
   fileprivate func smallDisk(mebibytes: Int = diskSize) throws -> SmallFileSystem {
     let directory = root.appending(path: "disk", directoryHint: .isDirectory)
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

@@ -51,7 +51,7 @@ private func openTwoStores(_ context: CheckContext) async throws -> (one: StoreF
   return stores
 }
 
-/// Returns once the store has these items; fails if it has others for half of the stall timeout.
+/// Returns once the store has these items; fails if it has others for half of the stall timeout, or for a minute.
 @MainActor
 private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) async throws {
   let end = SuspendingClock.now + fixture.context.patience(atMost: .seconds(60))

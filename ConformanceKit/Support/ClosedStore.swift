@@ -34,7 +34,9 @@ struct ClosedStore {
     self.olderFiles = olderFiles
     // An engine that keeps its entries elsewhere may not even make the directory.
     guard FileManager.default.fileExists(atPath: self.directory.systemPath) else { throw Skip.noFiles }
-    files = try DirectoryContents(of: self.directory).files.filter { $0.value != nil }.keys.sorted()
+    files = try DirectoryContents(of: self.directory).files.keys.filter { [directory = self.directory] in
+      System.leadsToFile(directory.appending(path: $0))
+    }.sorted()
     if files.isEmpty { throw Skip.noFiles }
   }
 

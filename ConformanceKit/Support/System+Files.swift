@@ -71,6 +71,9 @@ extension System {
     (try? FileManager.default.attributesOfItem(atPath: url.systemPath))?[.type] as? FileAttributeType
   }
 
+  /// Whether there is a file with bytes at the path, or where its link leads.
+  static func leadsToFile(_ url: URL) -> Bool { fileType(of: url.resolvingSymlinksInPath()) == .typeRegular }
+
   static func makeLink(at url: URL, to target: URL) throws {
     guard symlink(target.systemPath, url.systemPath) == 0 else {
       throw StorageError.posix(errno, "Making the link \(url.systemPath) failed")

@@ -38,9 +38,13 @@ final class ResumeFile: Sendable {
         "\(file.path) is not from a run with these options, which are: \(settings). Name another file, or remove it."
       )
     }
-    // A line that is no result, as a full disk may have left it, is left out: its check is made again.
+    // A line that is no result, as a full disk may have left it, is left out: its check is made again. More are those of another version.
     let results = lines.dropFirst().compactMap { text in
       (try? decoder.decode(Line.self, from: Data(text.utf8))).map { (text: text, line: $0) }
+    }
+    guard results.count + 3 > lines.count else {
+      throw StorageError(
+        .unsupported, "\(file.path) has lines that are no results of this version. Name another file, or remove it.")
     }
     try file.write(([lines.first ?? start] + results.map(\.text)).map { $0 + "\n" }.joined())
     let handle = try FileHandle(forWritingTo: file.url)

@@ -39,6 +39,7 @@ final class LMDBEnvironment: @unchecked Sendable {
   let files: LMDBFiles
   let feed: ChangeFeed
   private(set) var handle: Result<LMDBHandle, StorageError>
+  /// Whether this environment has committed anything, so that its number of pages is right.
   private var hasWritten = false
   private var writeCheck: LMDBWriteCheck
 
@@ -57,7 +58,7 @@ final class LMDBEnvironment: @unchecked Sendable {
     self.handle = .success(handle)
     // Room that a process which died has not given back. Where others have the database open, it may be theirs. Nothing that has been
     // written is cut off: that number of pages has no checksum.
-    if lockFile.isUnused, try handle.isEmptyBehindLastPage() { try? handle.trimFile() }
+    if lockFile.isUnused, (try? handle.isEmptyBehindLastPage()) == true { try? handle.trimFile() }
     writeCheck = LMDBWriteCheck(pageCount: handle.pageCount)
   }
 
@@ -68,7 +69,9 @@ final class LMDBEnvironment: @unchecked Sendable {
     feed.finish()
     if case .success(let handle) = handle {
       // Where another process has the database open, it does this when it closes it. No other file is touched.
-      if hasWritten, isLocked, lockFile.isUnused, (try? checkFiles(handle)) != nil {
+      if hasWritten || (try? handle.isEmptyBehindLastPage()) == true, isLocked, lockFile.isUnused,
+        (try? checkFiles(handle)) != nil
+      {
         // The file is as good without.
         try? handle.trimFile()
       }
@@ -149,7 +152,6 @@ extension LMDBEnvironment {
     let transaction = try handle.beginWriting()
     var announcement: ChangeFeed.Announcement?
     do {
-      hasWritten = true
       // Waiting for another process may have taken long.
       try checkFiles(handle)
       try files.checkWritable()
@@ -189,6 +191,7 @@ extension LMDBEnvironment {
     if let announcement {
       do {
         try LMDBError.check(mdb_txn_commit(transaction))
+        hasWritten = true
       } catch {
         feed.withdraw(announcement)
         throw error
@@ -216,6 +219,7 @@ extension LMDBEnvironment {
       throw error
     }
     try LMDBError.check(mdb_txn_commit(transaction))
+    hasWritten = true
   }
 
   /// LMDB reports a write that was cut short, which is what a disk does that becomes full on the way, as EIO.

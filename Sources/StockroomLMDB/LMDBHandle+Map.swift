@@ -94,12 +94,17 @@ extension LMDBHandle {
     guard ftruncate(fileDescriptor, off_t(mapSize)) == 0 else { throw LMDBError(code: errno) }
   }
 
-  /// `SEEK_DATA`, of `sys/unistd.h` on Apple's systems and of `linux/fs.h`; the C library shows it to GNU programs only.
-  #if canImport(Darwin)
-    private static let seekData: Int32 = 4
-  #else
-    private static let seekData: Int32 = 3
-  #endif
+  /// The first offset from `offset` on at which something may have been written; nil if there is none. Where the file system knows of no
+  /// holes, everything counts as written, and so on Apple's, which takes what has been written for a hole at times.
+  private func firstData(from offset: Int) -> Int? {
+    #if canImport(Darwin)
+      return offset
+    #else
+      // `SEEK_DATA` of `linux/fs.h`, which the C library shows to GNU programs only.
+      let start = lseek(fileDescriptor, off_t(offset), 3)
+      return start < 0 ? (errno == ENXIO ? nil : offset) : Int(start)
+    #endif
+  }
 
   /// Whether the file is longer than what is in use, by nothing but zeros, as ``extendFile(to:)`` and ``keepReserve()`` leave it. Costs
   /// no more than reading as many bytes as these write.
@@ -109,9 +114,7 @@ extension LMDBHandle {
     var (offset, bytesLeft) = (usedSize, 2 * Self.reserveSize)
     var buffer = [UInt8](repeating: 0, count: Self.reserveSize)
     while offset < size {
-      // Over the holes. Where the file system knows of none, everything counts as written.
-      let start = Int(lseek(fileDescriptor, off_t(offset), Self.seekData))
-      if start < 0 { return errno == ENXIO }
+      guard let start = firstData(from: offset) else { return true }
       let count = pread(fileDescriptor, &buffer, buffer.count, off_t(start))
       guard count >= 0 else { throw LMDBError(code: errno) }
       if count == 0 { return true }

@@ -7,8 +7,8 @@ import StockroomCore
 #endif
 
 extension PostgreSQLConnection {
-  /// What `transform` makes of each row of a cursor, at one moment. Fetches portions of some megabytes or of one row, the
-  /// first of 16 rows, each while the one before is looked at.
+  /// What `transform` makes of each row of a cursor, at one moment. Fetches portions of some megabytes, each while the one before
+  /// is looked at.
   func rows<Row>(
     of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool = true,
     _ transform: (PostgreSQLResult, Int) throws -> Row?
@@ -28,7 +28,7 @@ extension PostgreSQLConnection {
     of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool,
     _ body: (PostgreSQLResult, Int) throws -> Bool
   ) throws {
-    var portion = PostgreSQLPortion.few
+    var portion = PostgreSQLPortion.some
     var opening = [Step(.beginReading)]
     if isWhole { opening.append(Step(.allowSequentialScans)) }
     try discardingOnFailure {
@@ -55,7 +55,7 @@ extension PostgreSQLConnection {
     of declaration: Step, until deadline: () -> ContinuousClock.Instant,
     _ body: (PostgreSQLResult, Int) throws -> Bool
   ) throws {
-    var portion = PostgreSQLPortion.few
+    var portion = PostgreSQLPortion.some
     var steps = [declaration, Step(portion.statement)]
     var goesOn = true
     while goesOn, let result = try run(steps, until: deadline()).last {

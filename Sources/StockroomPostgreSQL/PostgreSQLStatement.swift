@@ -15,7 +15,7 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   case value, values, times, existing, entriesOfKeys, count
   // Reads of many rows, in portions.
   case declareValues, declareKeys, declareKeysAndValues, declareEntries, declareRange
-  case declareKeysFrom, fetchOne, fetchFew, fetchSome, fetchMany, closeRows
+  case declareKeysFrom, fetchFew, fetchSome, fetchMany, closeRows
   // Change feeds.
   case listen, tryToMarkSubscriber, markSubscriber
 
@@ -195,7 +195,6 @@ struct PostgreSQLStatements: Sendable {
     case .declareKeysFrom:
       "DECLARE rows NO SCROLL CURSOR FOR SELECT key FROM \(entries) WHERE key >= $1::bytea ORDER BY key"
     case .closeRows: "CLOSE rows"
-    case .fetchOne: "FETCH FORWARD \(PostgreSQLPortion.one.rows) FROM rows"
     case .fetchFew: "FETCH FORWARD \(PostgreSQLPortion.few.rows) FROM rows"
     case .fetchSome: "FETCH FORWARD \(PostgreSQLPortion.some.rows) FROM rows"
     case .fetchMany: "FETCH FORWARD \(PostgreSQLPortion.many.rows) FROM rows"
@@ -257,11 +256,10 @@ struct PostgreSQLStatements: Sendable {
 
 /// How many rows are fetched at a time, so that they take little memory, and few of them need few round trips.
 enum PostgreSQLPortion {
-  case one, few, some, many
+  case few, some, many
 
   var rows: Int {
     switch self {
-    case .one: 1
     case .few: 16
     case .some: 512
     case .many: 8_192
@@ -270,7 +268,6 @@ enum PostgreSQLPortion {
 
   var statement: PostgreSQLStatement {
     switch self {
-    case .one: .fetchOne
     case .few: .fetchFew
     case .some: .fetchSome
     case .many: .fetchMany
@@ -279,7 +276,7 @@ enum PostgreSQLPortion {
 
   /// The portion for rows of so many bytes.
   init(rowSize: Int) {
-    self = [.many, .some, .few].first { $0.rows * rowSize <= Self.memory } ?? .one
+    self = [.many, .some].first { $0.rows * rowSize <= Self.memory } ?? .few
   }
 
   /// How many bytes a portion has about, unless its rows are large.

@@ -58,7 +58,7 @@ final class SQLiteCommitter: Sendable {
       var announcement: ChangeFeed.Announcement?
       var left: SQLiteMetadata
       let removesAll: Bool
-      // A transaction that could not read, and has its error.
+      // Whether a transaction alone failed to read and changes nothing, so that the result of its body is what the caller gets.
       var hasNothingToDo = false
       do {
         (left, removesAll) = try connection.transaction(.beginWriting) {
@@ -68,8 +68,7 @@ final class SQLiteCommitter: Sendable {
             ?? requests.operations(reading: SQLiteEntryReader(connection: connection), nil)
           guard connection.isInTransaction else {
             hasNothingToDo = requests.count == 1 && operations.allSatisfy(\.isEmpty)
-            throw StorageError(
-              .io, "A read failed in the database \(connection.path), and SQLite has ended its transaction.")
+            throw connection.endedTransaction
           }
           let batch = knownBatch?.batch ?? SortedBatch(joining: operations, requests.times(of: operations))
           let changesBefore = connection.changeCount

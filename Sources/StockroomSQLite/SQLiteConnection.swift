@@ -156,6 +156,11 @@ final class SQLiteConnection: @unchecked Sendable {
     }
   }
 
+  /// The error where a failed read has ended the transaction.
+  var endedTransaction: StorageError {
+    StorageError(.io, "A read failed in the database \(path), and SQLite has ended its transaction.")
+  }
+
   private func rollBack() throws {
     if isInTransaction { try run(.rollback) }
   }

@@ -10,15 +10,28 @@ import StockroomCore
 struct SQLiteEntryReader: EntryReader {
   let connection: SQLiteConnection
 
-  func data(of key: CacheKey) throws -> Data? { try connection.value(of: key) }
+  func data(of key: CacheKey) throws -> Data? {
+    try checkTransaction()
+    return try connection.value(of: key)
+  }
 
-  func contains(_ key: CacheKey) throws -> Bool { try connection.exists(key) }
+  func contains(_ key: CacheKey) throws -> Bool {
+    try checkTransaction()
+    return try connection.exists(key)
+  }
+
+  /// After a read that failed SQLite may have ended the transaction: what is read then is of another moment (rule T1).
+  private func checkTransaction() throws {
+    guard connection.isInTransaction else { throw connection.endedTransaction }
+  }
 
   func count() throws -> Int {
-    try connection.run(.count) { try $0.step() ? Int($0.number(at: 0)) : 0 }
+    try checkTransaction()
+    return try connection.run(.count) { try $0.step() ? Int($0.number(at: 0)) : 0 }
   }
 
   func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws {
+    try checkTransaction()
     try connection.run(.keysAndValuesFrom) { statement in
       try start.withUTF8 { start in
         try statement.bind(start, at: 1)

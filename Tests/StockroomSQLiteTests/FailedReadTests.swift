@@ -19,7 +19,7 @@ enum FaultyReads {
       if let known = methods[UInt(bitPattern: own)].flatMap(Methods.init(bitPattern:)) { return known }
       let copy = Methods.allocate(capacity: 1)
       copy.initialize(to: own.pointee)
-      systemRead = own.pointee.xRead
+      if systemRead == nil { systemRead = own.pointee.xRead }
       copy.pointee.xRead = read
       methods[UInt(bitPattern: own)] = UInt(bitPattern: copy)
       return copy
@@ -90,7 +90,7 @@ enum FaultyReads {
   func group() async throws {
     let place = try TestPlace()
     let engine = try await open(place)
-    let directory = place.url.path(percentEncoded: false)
+    let directory = try place.directory.resolvedPath
     let counter = CacheKey(verbatim: "counter")
     for round in 1...20 {
       // The first holds the thread that commits until the others wait for it.
@@ -132,7 +132,7 @@ enum FaultyReads {
   func alone() async throws {
     let place = try TestPlace()
     let engine = try await open(place)
-    let directory = place.url.path(percentEncoded: false)
+    let directory = try place.directory.resolvedPath
     @Sendable func readAll(_ transaction: any StorageTransaction) throws {
       try FaultyReads.during(in: directory) {
         for number in 0..<500 { _ = try transaction.read(key: CacheKey(verbatim: "cold-\(number)")) }
@@ -141,6 +141,13 @@ enum FaultyReads {
     await #expect(throws: FaultOfBody.self) {
       try await engine.withTransaction { transaction in
         do { try readAll(transaction) } catch { throw FaultOfBody() }
+      }
+    }
+    // Nothing is read any more that would be of another moment.
+    await #expect(throws: StorageError.self) {
+      try await engine.withTransaction { transaction in
+        try? readAll(transaction)
+        return try transaction.read(key: CacheKey(verbatim: "cold-1"))
       }
     }
     let new = CacheKey(verbatim: "new")
@@ -161,7 +168,7 @@ enum FaultyReads {
     let place = try TestPlace()
     try await open(place).close()
     let engine = try SQLiteStorageEngine(directory: place.directory, cacheSize: 0, access: .readOnly)
-    let directory = place.url.path(percentEncoded: false)
+    let directory = try place.directory.resolvedPath
     await #expect(throws: FaultOfBody.self) {
       try await engine.withTransaction { transaction in
         do {

@@ -21,6 +21,12 @@ enum Place: Sendable {
   enum LocalEngine: String, CaseIterable, Sendable {
     case sqlite, lmdb, leveldb, files
 
+    /// The components of where its files are.
+    fileprivate func components(ofPath path: String) -> [String] {
+      let path = self == .sqlite ? SQLiteLocation(path: path)?.file ?? path : path
+      return URL(commandLinePath: path).resolvedComponents
+    }
+
     /// What people call it, with its article.
     var title: String {
       switch self {
@@ -37,13 +43,12 @@ enum Place: Sendable {
     if case .postgreSQL = self { true } else { false }
   }
 
-  /// Whether both are the same place, however they are spelled.
+  /// Whether both are the same place, however a path is spelled; of a database on a server, whether the URL is the same.
   func isSame(as other: Place) -> Bool {
     switch (self, other) {
     case (.local(let engine, let path), .local(let otherEngine, let otherPath)):
-      engine == otherEngine
-        && URL(commandLinePath: path).resolvedComponents == URL(commandLinePath: otherPath).resolvedComponents
-    case (.postgreSQL(let url), .postgreSQL(let otherURL)): url.description == otherURL.description
+      engine == otherEngine && engine.components(ofPath: path) == engine.components(ofPath: otherPath)
+    case (.postgreSQL(let url), .postgreSQL(let otherURL)): url == otherURL
     default: false
     }
   }

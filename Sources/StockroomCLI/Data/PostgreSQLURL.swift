@@ -2,7 +2,7 @@ import ArgumentParser
 import Foundation
 
 /// A place in a PostgreSQL database: a connection URL as libpq takes it, in which `namespace` may be one more parameter.
-struct PostgreSQLURL: Sendable {
+struct PostgreSQLURL: Sendable, Equatable {
   static let defaultNamespace = "stockroom"
 
   let namespace: String

@@ -65,8 +65,8 @@ extension PersistentCache {
     }
   }
 
-  /// Removes all entries from memory that have been written. O(N). Without storage these are all, but for assigned ones whose turn
-  /// has not come.
+  /// Removes all entries from memory that have been written. O(N). Without storage these are all, except values that
+  /// were assigned a moment ago.
   public func clearMemoryCache() { withState { $0.clearMemory() } }
 
   /// Changes storage after all earlier writes, and then the state in one step.

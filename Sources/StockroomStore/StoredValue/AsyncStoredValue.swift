@@ -67,6 +67,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private let origin = ChangeOrigin()
   /// Receives the changes of others.
   private let feed = MutexProtected<Task<Void, Never>?>(nil)
+  /// Before when no attempt is made to subscribe; nil if the engine does not leave out the changes of an origin.
+  private let nextSubscription = MutexProtected<ContinuousClock.Instant?>(ContinuousClock.now)
 
   /// Creates a value with a default for as long as nothing is stored.
   ///
@@ -195,10 +197,16 @@ extension AsyncStoredValue {
   ///
   /// - Returns: Whether it has just begun, so that others may have changed what was read before.
   private func followIfNeeded() async -> Bool {
-    guard engine.capabilities.contains(.changeFeed), feed.withLock({ $0 == nil }) else { return false }
+    let start = ContinuousClock.now
+    guard engine.capabilities.contains(.changeFeed), feed.withLock({ $0 == nil }),
+      let earliest = nextSubscription.withLock({ $0 }), start >= earliest
+    else { return false }
     do {
       let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
-      guard changes.origin === origin else { return false }
+      guard changes.origin === origin else {
+        nextSubscription.withLock { $0 = nil }
+        return false
+      }
       let task = Task { [weak self, key = observed.key] in
         for await change in changes {
           if case .keys(let keys) = change, !keys.contains(key) { continue }
@@ -207,7 +215,12 @@ extension AsyncStoredValue {
       }
       feed.withLock { $0 = task }
       return true
-    } catch { return false }
+    } catch {
+      // What takes long to fail is not to hold up every operation.
+      let now = ContinuousClock.now
+      nextSubscription.withLock { $0 = now + start.duration(to: now) * 10 }
+      return false
+    }
   }
 
   private func loadAgain() async {

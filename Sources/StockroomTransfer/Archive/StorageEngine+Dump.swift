@@ -33,8 +33,8 @@ extension StorageEngine {
   /// - Returns: What is in the archive.
   /// - Throws: `StorageError` with code `unsupported` if there is something at the URL that is not to be replaced, the engine cannot show one
   ///   moment, or a copy to it has not been finished (see <doc:MovingData>); `diskFull`, `permissionDenied`, `readOnly` or `io` if the
-  ///   file cannot be written; otherwise as `readAllEntries()`; `CancellationError`. Nothing is left then, but when `replacing` and the new
-  ///   archive is there already and the disk does not say that it is.
+  ///   file cannot be written; otherwise as `readAllEntries()`; `CancellationError`. Nothing is left then, except that with `replacing` the
+  ///   new archive may be in place if only syncing the directory failed.
   @discardableResult
   public func dump(
     to url: URL, replacing: Bool = false, requiringOneMoment: Bool = true,

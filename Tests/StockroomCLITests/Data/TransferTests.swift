@@ -58,7 +58,8 @@ import Testing
       let place = DataPlace("sqlite", in: directory, named: "source")
       let entries = try await fill(place)
       let other = "sqlite:" + directory.appending(path: "x/../source").path
-      for arguments in [["--to", other], ["--to", place.url, "--to-layer", "namespaced=n"]] {
+      let file = place.url + "/data.sqlite3"
+      for arguments in [["--to", other], ["--to", place.url, "--to-layer", "namespaced=n"], ["--to", file]] {
         let arguments = ["copy", place.url] + arguments + (option.map { [$0] } ?? [])
         let output = try await CommandLineTool.run(arguments)
         #expect(output.status == 1)
