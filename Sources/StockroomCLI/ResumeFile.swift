@@ -44,7 +44,8 @@ final class ResumeFile: Sendable {
     }
     guard results.count + 3 > lines.count else {
       throw StorageError(
-        .unsupported, "\(file.path) has lines that are no results of this version. Name another file, or remove it.")
+        .unsupported,
+        "\(file.path) has lines that are no results of this version. Name another file, or remove it.")
     }
     try file.write(([lines.first ?? start] + results.map(\.text)).map { $0 + "\n" }.joined())
     let handle = try FileHandle(forWritingTo: file.url)

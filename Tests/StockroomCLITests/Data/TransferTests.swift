@@ -59,7 +59,8 @@ import Testing
       let entries = try await fill(place)
       let other = "sqlite:" + directory.appending(path: "x/../source").path
       let file = place.url + "/data.sqlite3"
-      for arguments in [["--to", other], ["--to", place.url, "--to-layer", "namespaced=n"], ["--to", file]] {
+      let layered = [place.url, "--to-layer", "namespaced=n"]
+      for arguments in [[other], layered, [file]].map({ ["--to"] + $0 }) {
         let arguments = ["copy", place.url] + arguments + (option.map { [$0] } ?? [])
         let output = try await CommandLineTool.run(arguments)
         #expect(output.status == 1)
