@@ -77,7 +77,7 @@ final class KeyIndex: Sendable {
       contents.withLock { $0 = nil }
       throw error
     }
-    // The index is read anew if it cannot be kept: what has been committed is not to throw for that (rule F4).
+    // If this fails the index is dropped, and made again by the next read: the commit has happened, and must not throw (rule F4).
     let after = try? Moment(connection, version: try connection.state.read().version)
     let changes = changes()
     contents.withLock { contents in

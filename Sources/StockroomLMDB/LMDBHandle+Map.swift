@@ -94,8 +94,8 @@ extension LMDBHandle {
     guard ftruncate(fileDescriptor, off_t(mapSize)) == 0 else { throw LMDBError(code: errno) }
   }
 
-  /// The first offset from `offset` on at which something may have been written; nil if there is none. Where the file system knows of no
-  /// holes, everything counts as written, and so on Apple's, which takes what has been written for a hole at times.
+  /// The first offset from `offset` on at which something may have been written; nil if there is none. Where the file system does not
+  /// report holes, everything counts as written. So it does on Apple's systems, where APFS may report a hole that has been written.
   private func firstData(from offset: Int) -> Int? {
     #if canImport(Darwin)
       return offset

@@ -37,8 +37,8 @@ import StockroomCore
 /// LevelDB has no way to read or write a part of a value.
 ///
 /// **Costs.** Up to eight keys are read on the thread of the caller: in microseconds if the system has their blocks in memory, otherwise it
-/// waits for the disk. Everything else runs on other threads. A write or a removal costs one look for each key and an append to the log, and at `Durability.full` one sync that
-/// concurrent calls share. ``removeAllData()`` costs an append for each of the N entries; their room on the disk is freed
+/// waits for the disk. Everything else runs on other threads. A write or a removal costs one look for each key and an append to
+/// the log, and at `Durability.full` one sync that concurrent calls share. ``removeAllData()`` costs an append for each of the N entries; their room on the disk is freed
 /// afterwards, in the background, some 8 MB at a time. A write meanwhile waits for one of these steps, which take some 20 to
 /// 60 ms; reads do not.
 ///

@@ -51,13 +51,14 @@
     ///
     /// Runs beside everything else: entries are rewritten in transactions of at most 128 entries and of 4 MiB or some more, and what others
     /// write meanwhile is not touched. The task may be cancelled, and the next call goes on where this one was. To the feed, and to
-    /// `updatedAt(key:)`, a value that is rewritten is a change. Costs a read of every value and a write of those that are rewritten; all keys are
-    /// in memory. What has the current key by its name is left alone and not decrypted: `verify()` does that.
+    /// `updatedAt(key:)`, a value that is rewritten is a change. Costs a read of every value and a write of those that are rewritten;
+    /// all keys are in memory. What has the current key by its name is left alone and not decrypted: `verify()` does that.
     ///
     /// - Parameter progress: Called with the number of entries that were looked at, and how many there are.
     /// - Returns: The number of values that were rewritten.
     /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` or `permissionDenied`
-    ///   if a value that has an old key cannot be decrypted, which stays as it is, after all others have been rewritten; otherwise as a read and a write.
+    ///   if a value that has an old key cannot be decrypted, which stays as it is, after all others have been rewritten; otherwise
+    ///   as a read and a write.
     @concurrent @discardableResult
     public func reencrypt(
       progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil

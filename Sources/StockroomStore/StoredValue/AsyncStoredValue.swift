@@ -67,7 +67,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private let origin = ChangeOrigin()
   /// Receives the changes of others.
   private let feed = MutexProtected<Task<Void, Never>?>(nil)
-  /// Before when no attempt is made to subscribe; nil if the engine does not leave out the changes of an origin.
+  /// No attempt to subscribe is made before this; nil if the engine does not leave out the changes of an origin.
   private let nextSubscription = MutexProtected<ContinuousClock.Instant?>(ContinuousClock.now)
 
   /// Creates a value with a default for as long as nothing is stored.
@@ -192,8 +192,8 @@ extension AsyncStoredValue {
     try await operation()
   }
 
-  /// Subscribes to the changes of others, unless that has been done. If the engine cannot be watched at the moment, the next
-  /// operation tries again.
+  /// Subscribes to the changes of others, unless that has been done. If the engine cannot be watched at the moment, a later
+  /// operation tries again: the next one, unless the attempt took long.
   ///
   /// - Returns: Whether it has just begun, so that others may have changed what was read before.
   private func followIfNeeded() async -> Bool {
