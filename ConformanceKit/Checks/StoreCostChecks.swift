@@ -82,7 +82,9 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
     var bestCopy = Duration.seconds(1_000)
     var worstOfFew = Duration.zero
     for round in 1... {
-      for (index, store) in stores.enumerated() {
+      // Each goes first in every other round, or whatever else the main actor does in step with them always hits the same.
+      for index in round.isMultiple(of: 2) ? [0, 1] : [1, 0] {
+        let store = stores[index]
         let time = try await ContinuousClock().measure { try await store.perform(kind.change(round)) }
         best[index] = min(best[index], time)
         if index == 0 { worstOfFew = max(worstOfFew, time) }
@@ -92,7 +94,7 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
       if round >= 60, !grows { break }
       // What takes so much longer at its best than ever among few items does so because of the items.
       let isHopeless = best[1] > best[0] * 20 && best[1] > worstOfFew * 2 && best[1] > best[0] + bestCopy * 20
-      guard round < (isHopeless ? 10 : 120) else {
+      guard round < (isHopeless ? 20 : 120) else {
         throw Violation(
           "\(kind.name) took \(best[0].inSeconds * 1e6) µs among 100 items and \(best[1].inSeconds * 1e6) µs among 20,000"
         )
