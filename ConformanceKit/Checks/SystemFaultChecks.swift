@@ -14,9 +14,22 @@ extension CheckDefinition {
         switch context.budget.level {
         case .quick: SystemFaultSearch(context, calls, limit: 6)
         case .standard: SystemFaultSearch(context, calls, limit: 80)
-        case .exhaustive: SystemFaultSearch(context, calls, length: 200, limit: nil)
+        case .exhaustive: SystemFaultSearch(context, calls, .steps(200), limit: nil)
         }
       try await search.run()
+    }
+    Check(
+      .f4, "faults.in-company",
+      "whichever call of the system fails while several tasks change things, nobody's change is lost, done by half or done twice",
+      needs: [.persistent, .atomicBatches, .transactions], needsWorker: true
+    ) { context in
+      let limit: Int? =
+        switch context.budget.level {
+        case .quick: 6
+        case .standard: 40
+        case .exhaustive: nil
+        }
+      try await SystemFaultSearch(context, SystemCall.allCases, .company, limit: limit).run()
     }
     Check(
       .w6, "faults.failed-syncs",
@@ -26,7 +39,7 @@ extension CheckDefinition {
       let calls: [SystemCall] = [.fsync, .fdatasync]
       let search =
         context.budget.level == .exhaustive
-        ? SystemFaultSearch(context, calls, length: 40, limit: nil, losesUnsynced: true)
+        ? SystemFaultSearch(context, calls, .steps(40), limit: nil, losesUnsynced: true)
         : SystemFaultSearch(context, calls, failures: [.inputOutput], limit: 16, losesUnsynced: true)
       try await search.run()
     }

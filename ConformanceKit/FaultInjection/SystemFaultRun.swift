@@ -3,6 +3,13 @@ import StockroomCore
 
 /// Lives the life of a small store in which one call of the system fails, and reports how the engine stood that.
 struct SystemFaultRun: WorkerTask {
+  enum Scenario: Codable, Sendable {
+    /// One call after the other.
+    case steps(Int)
+    /// Changes of several tasks at a time, without the opening before.
+    case company
+  }
+
   enum Message: Codable, Sendable {
     /// What comes next, as a clause after "during".
     case step(String)
@@ -15,7 +22,7 @@ struct SystemFaultRun: WorkerTask {
 
   /// A directory with a name that no other has.
   let place: URL
-  let length: Int
+  let scenario: Scenario
   /// Nil to see which calls there are.
   let fault: SystemFault?
   let isAtomic: Bool
@@ -33,9 +40,13 @@ struct SystemFaultRun: WorkerTask {
     } catch let skip as Skip {
       return try send(.impossible(reason: skip.reason))
     }
-    interceptor.begin(at: place, fault: fault, losesUnsynced: losesUnsynced)
     defer { interceptor.end() }
-    var trial = SystemFaultTrial(self, interceptor, makeEngine) { try send(.step($0)) }
+    var trial: any FaultTrial =
+      switch scenario {
+      case .steps(let count):
+        SystemFaultTrial(self, count, interceptor, makeEngine) { try send(.step($0)) }
+      case .company: CompanyFaultTrial(self, interceptor, makeEngine) { try send(.step($0)) }
+      }
     do {
       try await trial.run()
     } catch let violation as Violation {
@@ -43,20 +54,32 @@ struct SystemFaultRun: WorkerTask {
     } catch let failure as CallFailure {
       try send(.broken(Violation("\(trial.stage), \(failure)")))
     }
-    let observation = interceptor.observation
     func named(_ numbers: [SystemCall: Int]) -> [String: Int] {
       Dictionary(uniqueKeysWithValues: numbers.map { ($0.key.rawValue, $0.value) })
     }
     try send(
       .end(
-        counts: named(observation.counts), whenReopened: named(trial.whenReopened),
-        failedFile: observation.failedFile))
+        counts: named(trial.counts), whenReopened: named(trial.whenReopened),
+        failedFile: interceptor.observation.failedFile))
   }
 }
 
 /// The course of one ``SystemFaultRun``.
-private struct SystemFaultTrial {
+protocol FaultTrial {
+  /// A clause that says how far it has come.
+  var stage: String { get }
+  /// How many calls of each kind there were among which one can be made to fail.
+  var counts: [SystemCall: Int] { get }
+  /// The number of the first call of each kind when it was opened again for the first time.
+  var whenReopened: [SystemCall: Int] { get }
+
+  mutating func run() async throws
+}
+
+/// The course with one call after the other.
+private struct SystemFaultTrial: FaultTrial {
   private let task: SystemFaultRun
+  private let length: Int
   private let interceptor: SystemCallInterceptor
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
   private let note: (String) throws -> Void
@@ -67,17 +90,17 @@ private struct SystemFaultTrial {
   private var isReopened = false
   /// Whether nothing has failed since it was opened, and nothing will any more.
   private var mustWork = false
-  /// The number of the first call of each kind when it was opened again for the first time.
   private(set) var whenReopened: [SystemCall: Int] = [:]
-  /// A clause that says how far the trial has come.
   private(set) var stage = ""
+  var counts: [SystemCall: Int] { interceptor.observation.counts }
 
   init(
-    _ task: SystemFaultRun, _ interceptor: SystemCallInterceptor,
+    _ task: SystemFaultRun, _ length: Int, _ interceptor: SystemCallInterceptor,
     _ makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping (String) throws -> Void
   ) {
-    (self.task, self.interceptor, self.makeEngine, self.note) = (task, interceptor, makeEngine, note)
+    (self.task, self.length, self.interceptor, self.makeEngine) = (task, length, interceptor, makeEngine)
+    self.note = note
   }
 
   private var hasFailed: Bool { interceptor.observation.failedFile != nil }
@@ -88,9 +111,10 @@ private struct SystemFaultTrial {
   }
 
   mutating func run() async throws {
+    interceptor.begin(at: task.place, fault: task.fault, losesUnsynced: task.losesUnsynced)
     try enter("opening a new place")
     try await open()
-    for number in 0..<task.length {
+    for number in 0..<length {
       let step = SystemFaultStep(number, hasTransactions: task.hasTransactions)
       try enter("\(step)")
       let hadFailed = hasFailed

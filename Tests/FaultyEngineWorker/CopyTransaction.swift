@@ -10,8 +10,15 @@ package final class CopyTransaction: StorageTransaction {
   }
 
   private let state: MutexProtected<State>
+  private let willRead: @Sendable (CacheKey) throws -> Void
 
-  package init(_ entries: [CacheKey: Data]) { state = MutexProtected(State(entries: entries)) }
+  /// - Parameter willRead: Is called before the value of a key is read.
+  package init(
+    _ entries: [CacheKey: Data], willRead: @escaping @Sendable (CacheKey) throws -> Void = { _ in }
+  ) {
+    state = MutexProtected(State(entries: entries))
+    self.willRead = willRead
+  }
 
   /// What it has done.
   package var operations: [StorageOperation] { state.withLock { $0.operations } }
@@ -34,6 +41,7 @@ package final class CopyTransaction: StorageTransaction {
 
   package func read(key: CacheKey) throws -> Data? {
     try key.validate()
+    try willRead(key)
     return try perform { $0.entries[key] }
   }
 

@@ -28,6 +28,10 @@ import StockroomCore
         try SystemFaultEngine(directory: $0, keepsLog: !arguments.contains("copy"), fault: fault)
       }
     }
+    if arguments.contains("groupFault") {
+      let fault = arguments.lazy.compactMap(GroupFaultEngine.Fault.init).first
+      return try await ConformanceWorker.serve { try GroupFaultEngine(directory: $0, fault: fault) }
+    }
     if arguments.contains("changeFault") {
       let fault = arguments.lazy.compactMap(ChangeFaultEngine.Fault.init).first
       return try await ConformanceWorker.serve { try ChangeFaultEngine(directory: $0, fault: fault) }

@@ -63,7 +63,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     self.state = MutexProtected(state)
   }
 
-  private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
+  func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
     try state.withLock { state in
       guard state.file != nil else { throw StorageError(.closed, "The engine has been closed.") }
       return try body(&state)

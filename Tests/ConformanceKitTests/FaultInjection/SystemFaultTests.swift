@@ -93,7 +93,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
 }
 
 /// Whether the kit knows how to look at the calls of a process here. Whether the kernel allows it, the checks say.
-private let canInterceptCalls: Bool = {
+let canInterceptCalls: Bool = {
   #if os(Linux) && (arch(x86_64) || arch(arm64))
     true
   #else

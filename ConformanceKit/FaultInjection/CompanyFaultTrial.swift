@@ -1,0 +1,213 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// Transactions and batches of several tasks at a time, while one call of the system fails: what becomes of one of them must cost its
+/// neighbours nothing, whose changes may be on their way to the disk together with it.
+///
+/// Each transaction increments two counters and leaves a receipt that names them, so that a change that was done twice, or by half,
+/// does not agree with its receipt.
+struct CompanyFaultTrial: FaultTrial {
+  private let task: SystemFaultRun
+  private let interceptor: SystemCallInterceptor
+  private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  private let note: (String) throws -> Void
+  private(set) var stage = ""
+  private(set) var counts: [SystemCall: Int] = [:]
+  let whenReopened: [SystemCall: Int] = [:]
+
+  private static let counters = keys(48, prefix: "counter-")
+  /// How many tasks there are, each with so many changes. Every third task makes batches instead of transactions.
+  private static let taskCount = 6, roundCount = 6
+
+  init(
+    _ task: SystemFaultRun, _ interceptor: SystemCallInterceptor,
+    _ makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping (String) throws -> Void
+  ) {
+    (self.task, self.interceptor, self.makeEngine, self.note) = (task, interceptor, makeEngine, note)
+  }
+
+  /// What became of the changes, by their receipts.
+  private struct Results {
+    var acknowledged: Set<CacheKey> = []
+    var refused: Set<CacheKey> = []
+    var violation: Violation?
+
+    mutating func formUnion(_ other: Results) {
+      acknowledged.formUnion(other.acknowledged)
+      refused.formUnion(other.refused)
+      violation = violation ?? other.violation
+    }
+  }
+
+  mutating func run() async throws {
+    try enter("filling a place")
+    var engine = try await task.open(task.place, makeEngine)
+    try await engine.write(Self.counters.map { ($0, Self.value(0)) })
+    try await engine.close()
+    engine.release()
+    try enter("changes of \(Self.taskCount) tasks at a time")
+    // Opened again, it has nothing in memory yet, and has to read while it writes.
+    engine = try await task.open(task.place, makeEngine)
+    interceptor.begin(at: task.place, fault: task.fault, losesUnsynced: task.losesUnsynced)
+    let results = await change(engine)
+    counts = interceptor.observation.counts
+    let hasFailed = interceptor.observation.failedFile != nil
+    interceptor.endFault()
+    if let violation = results.violation { throw violation }
+    if !hasFailed, let receipt = results.refused.first {
+      throw Violation("the change of \(receipt) threw, and nothing had failed")
+    }
+    try enter("reading what \(Self.taskCount) tasks have changed")
+    let isDecided = try await look(engine, results)
+    do {
+      try await engine.close()
+    } catch let failure as CallFailure {
+      // It may say once more that something has failed.
+      if let violation = Self.violation(failure) { throw violation }
+    }
+    engine.release()
+    try enter("opening what \(Self.taskCount) tasks have changed")
+    engine = try await task.open(task.place, makeEngine)
+    try Self.check(try await engine.readAllEntries(), results, mayHaveRefused: !isDecided)
+    try await engine.close()
+    engine.release()
+  }
+
+  private mutating func enter(_ stage: String) throws {
+    self.stage = stage
+    try note(stage)
+  }
+
+  // MARK: Changes
+
+  private func change(_ engine: EngineUnderTest) async -> Results {
+    await withTaskGroup { group in
+      for number in 0..<Self.taskCount {
+        group.addTask {
+          var results = Results()
+          for round in 0..<Self.roundCount {
+            let receipt = Self.receipt(number, round)
+            do {
+              try await Self.change(number, round, receipt, engine)
+              results.acknowledged.insert(receipt)
+            } catch {
+              results.refused.insert(receipt)
+              results.violation = results.violation ?? Self.violation(error)
+            }
+          }
+          return results
+        }
+      }
+      return await group.reduce(into: Results()) { $0.formUnion($1) }
+    }
+  }
+
+  private static func change(
+    _ number: Int, _ round: Int, _ receipt: CacheKey, _ engine: EngineUnderTest
+  ) async throws {
+    let (first, second) = pair(number, round)
+    guard isTransaction(number) else {
+      return try await engine.apply([
+        .write(value(round), key: own(number)), .write(data("batch"), key: receipt),
+      ])
+    }
+    try await engine.withTransaction { transaction in
+      for counter in [first, second] {
+        guard let found = try transaction.read(key: counter) else {
+          throw Violation("a body read nil for \(counter), which is there", rule: .r4)
+        }
+        try transaction.write(value(try count(in: found, counter) + 1), key: counter)
+      }
+      try transaction.write(data("transaction"), key: receipt)
+    }
+  }
+
+  private static func isTransaction(_ number: Int) -> Bool { number % 3 != 2 }
+
+  private static func receipt(_ number: Int, _ round: Int) -> CacheKey { key("receipt-\(number)-\(round)") }
+
+  /// The key that only one task writes.
+  private static func own(_ number: Int) -> CacheKey { key("own-\(number)") }
+
+  /// Two counters, of which a task's neighbours have one each.
+  private static func pair(_ number: Int, _ round: Int) -> (CacheKey, CacheKey) {
+    let first = (number * 7 + round * 11) % counters.count
+    return (counters[first], counters[(first + 7) % counters.count])
+  }
+
+  /// So large that not many are in one page of a file.
+  private static func value(_ count: Int) -> Data { data("\(count) ") + noise(1_200, seed: UInt64(count)) }
+
+  private static func count(in value: Data, _ key: CacheKey) throws -> Int {
+    guard let end = value.firstIndex(of: UInt8(ascii: " ")),
+      let count = Int(String(decoding: value[..<end], as: UTF8.self)), value == Self.value(count)
+    else { throw Violation("\(key) had \(describe(value)), which was never written", rule: .w1) }
+    return count
+  }
+
+  /// What is wrong with an error that a change has thrown, or nil.
+  private static func violation(_ error: any Error) -> Violation? {
+    let error = (error as? CallFailure)?.error ?? error
+    if let violation = error as? Violation { return violation }
+    guard let error = error as? StorageError else {
+      return Violation("a change threw no StorageError but \(shortened(String(describing: error)))")
+    }
+    return [.closed, .invalidKey, .unsupported].contains(error.code)
+      ? Violation("a change threw \(error), which is not what had happened") : nil
+  }
+
+  // MARK: Looking
+
+  /// Looks at what is there with nothing failing any more. An engine may also throw until it is opened again.
+  ///
+  /// - Returns: Whether that has decided what is there of the changes that threw, since more has been written.
+  private func look(_ engine: EngineUnderTest, _ results: Results) async throws -> Bool {
+    do {
+      try Self.check(try await engine.readAllEntries(), results, mayHaveRefused: false)
+      try await engine.write(data("afterwards"), key: key("afterwards"))
+      return true
+    } catch let failure as CallFailure {
+      if let violation = Self.violation(failure) { throw violation }
+      return false
+    }
+  }
+
+  private static func check(
+    _ entries: [StorageEntry], _ results: Results, mayHaveRefused: Bool
+  ) throws {
+    let found = Dictionary(entries.map { ($0.key, $0.data) }) { first, _ in first }
+    if let lost = results.acknowledged.first(where: { found[$0] == nil }) {
+      throw Violation("a change that had been acknowledged was not there, with its \(lost)", rule: .w6)
+    }
+    if !mayHaveRefused, let refused = results.refused.first(where: { found[$0] != nil }) {
+      throw Violation("a change that had thrown was there, with its \(refused)", rule: .f4)
+    }
+    var expected = Dictionary(uniqueKeysWithValues: counters.map { ($0, 0) })
+    for number in 0..<taskCount {
+      let rounds = (0..<roundCount).filter { found[receipt(number, $0)] != nil }
+      if isTransaction(number) {
+        for round in rounds {
+          let (first, second) = pair(number, round)
+          expected[first, default: 0] += 1
+          expected[second, default: 0] += 1
+        }
+      } else if found[own(number)] != rounds.last.map(value) {
+        throw Violation("a batch of two entries was there with one of them", rule: .w4)
+      }
+    }
+    for (counter, count) in expected.sorted(by: { $0.key < $1.key }) {
+      guard let value = found[counter] else { throw Violation("\(counter) was not there", rule: .w6) }
+      let actual = try Self.count(in: value, counter)
+      if actual != count {
+        throw Violation(
+          "\(counter) was \(actual), and the transactions that have left their receipts make \(count) of it",
+          rule: .t1)
+      }
+    }
+  }
+}

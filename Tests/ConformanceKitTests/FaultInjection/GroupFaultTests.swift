@@ -1,0 +1,54 @@
+import FaultyEngineWorker
+import StockroomCore
+import TestFixtures
+import Testing
+
+@testable import ConformanceKit
+
+/// Engines that stand every failed call as long as one task is alone with them.
+@Suite("Engines whose tasks pay for each other's failed calls", .enabled(if: canInterceptCalls))
+struct GroupFaultTests {
+  private static let rules: [GroupFaultEngine.Fault: Set<ContractRule>] = [
+    .repeatsGroups: [.t1], .keepsChangesOfFailedBodies: [.t1], .undoesNeighbours: [.w6],
+    .tellsOnlyTheFirst: [.w6], .blamesNeighbours: [.f4],
+  ]
+
+  private static func outcome(
+    of id: String, _ fault: GroupFaultEngine.Fault?, seed: UInt64 = 1
+  ) async throws -> ConformanceOutcome {
+    var budget = ConformanceBudget()
+    budget.seed = seed
+    let suite = ConformanceSuite(
+      "groups", capabilities: SystemFaultEngine.promises, stallTimeout: .seconds(120), budget: budget,
+      worker: ConformanceWorker(
+        product: "FaultyEngineWorker", arguments: ["groupFault"] + (fault.map { [$0.rawValue] } ?? []))
+    ) { try GroupFaultEngine(directory: $0, fault: fault) }
+    return try await #require(suite.checks.first { $0.id == id }).outcome()
+  }
+
+  @Test("Each faulty engine fails among several tasks", arguments: GroupFaultEngine.Fault.allCases)
+  func failsInCompany(_ fault: GroupFaultEngine.Fault) async throws {
+    var outcome = ConformanceOutcome.passed
+    for seed in UInt64(1)...5 where outcome == .passed {
+      outcome = try await Self.outcome(of: "faults.in-company", fault, seed: seed)
+    }
+    switch outcome {
+    case .passed: Issue.record("faults.in-company did not fail it")
+    case .failed(let failure):
+      #expect(Self.rules[fault]?.contains(failure.rule) ?? false, "\(failure)")
+      #expect(failure.actual.contains(/after the \d+(st|nd|rd|th) \w+ failed with E/), "\(failure.actual)")
+    case .skipped(let reason): #expect(reason.contains("kernel"), "\(reason)")
+    case .couldNotRun(let reason): Issue.record("faults.in-company could not run: \(reason)")
+    }
+  }
+
+  @Test("A correct engine passes", arguments: ["faults.system-calls", "faults.in-company"])
+  func passes(_ id: String) async throws {
+    switch try await Self.outcome(of: id, nil) {
+    case .passed: break
+    case .skipped(let reason): #expect(reason.contains("kernel"), "\(reason)")
+    case .failed(let failure): Issue.record("\(failure)")
+    case .couldNotRun(let reason): Issue.record("\(reason)")
+    }
+  }
+}
