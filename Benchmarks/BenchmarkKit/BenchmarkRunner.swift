@@ -38,7 +38,8 @@ public struct BenchmarkRunner: Sendable {
   /// - Parameters:
   ///   - subjects: The engines, in the order in which the report lists them.
   ///   - progress: Called before each measurement.
-  /// - Throws: ``BenchmarkError`` if the configuration is invalid, or if an engine fails or returns a wrong result;
+  /// - Throws: ``BenchmarkError`` if the configuration is invalid, if an engine fails or returns a wrong result, or if what it has
+  ///   written cannot be removed afterwards;
   ///   `StorageError` if their directory cannot be created; `CancellationError`.
   @concurrent
   public func run(
@@ -50,8 +51,11 @@ public struct BenchmarkRunner: Sendable {
     do {
       samples = try await measure(subjects, in: scratch, progress: progress)
     } catch {
-      // The first error is the cause; one of cleaning up would hide it.
-      try? scratch.remove()
+      do {
+        try scratch.remove()
+      } catch let leftover {
+        throw BenchmarkError("What was written until then is still there (\(leftover))", underlying: error)
+      }
       throw error
     }
     try scratch.remove()

@@ -129,6 +129,15 @@ extension StorageOperation {
   var removed: CacheKey? {
     if case .remove(let key) = self { key } else { nil }
   }
+
+  /// Does to a dictionary what it does to a store.
+  package func apply(to contents: inout [CacheKey: Data]) {
+    switch self {
+    case .write(let data, let key): contents[key] = data
+    case .remove(let key): contents[key] = nil
+    case .removeAll: contents = [:]
+    }
+  }
 }
 
 /// Opens the engine, says so by sending 0, and takes step after step for ever. Sends the number of each that the engine

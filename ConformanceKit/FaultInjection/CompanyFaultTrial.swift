@@ -8,7 +8,7 @@ import StockroomCore
 /// Transactions and batches of several tasks at a time, while one call of the system fails: what becomes of one of them must cost its
 /// neighbours nothing, whose changes may be on their way to the disk together with it.
 ///
-/// Each transaction increments two counters and leaves a receipt that names them, so that a change that was done twice, or by half,
+/// Each transaction increments two counters and leaves a receipt of its own, so that a change that was done twice, or by half,
 /// does not agree with its receipt.
 struct CompanyFaultTrial: FaultTrial {
   private let task: SystemFaultRun
@@ -68,7 +68,7 @@ struct CompanyFaultTrial: FaultTrial {
       try await engine.close()
     } catch let failure as CallFailure {
       // It may say once more that something has failed.
-      if let violation = Self.violation(failure) { throw violation }
+      if let violation = Self.violation(in: failure, of: "close()") { throw violation }
     }
     engine.release()
     try enter("opening what \(Self.taskCount) tasks have changed")
@@ -97,7 +97,7 @@ struct CompanyFaultTrial: FaultTrial {
               results.acknowledged.insert(receipt)
             } catch {
               results.refused.insert(receipt)
-              results.violation = results.violation ?? Self.violation(error)
+              results.violation = results.violation ?? Self.violation(in: error, of: "a change")
             }
           }
           return results
@@ -150,17 +150,6 @@ struct CompanyFaultTrial: FaultTrial {
     return count
   }
 
-  /// What is wrong with an error that a change has thrown, or nil.
-  private static func violation(_ error: any Error) -> Violation? {
-    let error = (error as? CallFailure)?.error ?? error
-    if let violation = error as? Violation { return violation }
-    guard let error = error as? StorageError else {
-      return Violation("a change threw no StorageError but \(shortened(String(describing: error)))")
-    }
-    return [.closed, .invalidKey, .unsupported].contains(error.code)
-      ? Violation("a change threw \(error), which is not what had happened") : nil
-  }
-
   // MARK: Looking
 
   /// Looks at what is there with nothing failing any more. An engine may also throw until it is opened again.
@@ -172,7 +161,7 @@ struct CompanyFaultTrial: FaultTrial {
       try await engine.write(data("afterwards"), key: key("afterwards"))
       return true
     } catch let failure as CallFailure {
-      if let violation = Self.violation(failure) { throw violation }
+      if let violation = Self.violation(in: failure, of: failure.call) { throw violation }
       return false
     }
   }

@@ -248,14 +248,3 @@ extension CallFailure {
     (error as? CallFailure)?.isDiskFull ?? ((error as? StorageError)?.code == .diskFull)
   }
 }
-
-extension StorageOperation {
-  /// Does to a dictionary what it does to a store.
-  func apply(to contents: inout [CacheKey: Data]) {
-    switch self {
-    case .write(let data, let key): contents[key] = data
-    case .remove(let key): contents[key] = nil
-    case .removeAll: contents = [:]
-    }
-  }
-}

@@ -6,7 +6,7 @@ struct SystemFaultRun: WorkerTask {
   enum Scenario: Codable, Sendable {
     /// One call after the other.
     case steps(Int)
-    /// Changes of several tasks at a time, without the opening before.
+    /// Changes of several tasks at a time, in a place that was opened before anything fails.
     case company
   }
 
@@ -62,18 +62,6 @@ struct SystemFaultRun: WorkerTask {
         counts: named(trial.counts), whenReopened: named(trial.whenReopened),
         failedFile: interceptor.observation.failedFile))
   }
-}
-
-/// The course of one ``SystemFaultRun``.
-protocol FaultTrial {
-  /// A clause that says how far it has come.
-  var stage: String { get }
-  /// How many calls of each kind there were among which one can be made to fail.
-  var counts: [SystemCall: Int] { get }
-  /// The number of the first call of each kind when it was opened again for the first time.
-  var whenReopened: [SystemCall: Int] { get }
-
-  mutating func run() async throws
 }
 
 /// The course with one call after the other.
@@ -238,12 +226,7 @@ private struct SystemFaultTrial: FaultTrial {
     }
     // It has been said that something is wrong.
     interceptor.endFault()
-    guard let error = underlying as? StorageError else {
-      throw Violation("\(call) threw no StorageError but \(shortened(String(describing: underlying)))")
-    }
-    try expect(
-      ![.closed, .invalidKey, .unsupported].contains(error.code),
-      "\(call) threw \(error), which is not what had happened")
+    if let violation = Self.violation(in: underlying, of: call) { throw violation }
   }
 
   // MARK: Looking

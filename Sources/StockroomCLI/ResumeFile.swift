@@ -42,7 +42,7 @@ final class ResumeFile: Sendable {
     let results = lines.dropFirst().compactMap { text in
       (try? decoder.decode(Line.self, from: Data(text.utf8))).map { (text: text, line: $0) }
     }
-    guard results.count + 3 > lines.count else {
+    guard lines.dropFirst().count - results.count <= 1 else {
       throw StorageError(
         .unsupported,
         "\(file.path) has lines that are no results of this version. Name another file, or remove it.")

@@ -10,14 +10,15 @@ package final class CopyTransaction: StorageTransaction {
   }
 
   private let state: MutexProtected<State>
-  private let willRead: @Sendable (CacheKey) throws -> Void
+  private let reading: @Sendable (CacheKey, Data?) throws -> Data?
 
-  /// - Parameter willRead: Is called before the value of a key is read.
+  /// - Parameter reading: What becomes of the value of a key when it is read by itself.
   package init(
-    _ entries: [CacheKey: Data], willRead: @escaping @Sendable (CacheKey) throws -> Void = { _ in }
+    _ entries: [CacheKey: Data],
+    reading: @escaping @Sendable (CacheKey, Data?) throws -> Data? = { _, value in value }
   ) {
     state = MutexProtected(State(entries: entries))
-    self.willRead = willRead
+    self.reading = reading
   }
 
   /// What it has done.
@@ -41,8 +42,7 @@ package final class CopyTransaction: StorageTransaction {
 
   package func read(key: CacheKey) throws -> Data? {
     try key.validate()
-    try willRead(key)
-    return try perform { $0.entries[key] }
+    return try reading(key, perform { $0.entries[key] })
   }
 
   package func read(keys: [CacheKey]) throws -> [Data] {

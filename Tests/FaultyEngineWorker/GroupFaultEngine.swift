@@ -1,3 +1,4 @@
+import ConformanceKit
 import Foundation
 import StockroomCore
 
@@ -7,6 +8,7 @@ package final class GroupFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose.
   package enum Fault: String, CaseIterable, Sendable {
     case repeatsGroups, keepsChangesOfFailedBodies, undoesNeighbours, tellsOnlyTheFirst, blamesNeighbours
+    case keepsHalfOfFailedGroups, findsNothingWhereReadsFail
   }
 
   package let capabilities = SystemFaultEngine.promises
@@ -83,8 +85,11 @@ package final class GroupFaultEngine: ApplyingEngine {
     var operations: [StorageOperation] = []
     var results: [Result<Void, any Error>] = []
     for request in group {
-      let transaction = CopyTransaction(values) { [engine] key in
-        try engine.perform { _ = try $0.value(of: key.value) }
+      let transaction = CopyTransaction(values) { [engine, fault] key, value in
+        do {
+          try engine.perform { _ = try $0.value(of: key.value) }
+        } catch  where fault == .findsNothingWhereReadsFail { return nil }
+        return value
       }
       var done: [StorageOperation] = []
       do {
@@ -105,7 +110,7 @@ package final class GroupFaultEngine: ApplyingEngine {
         }
         results.append(.failure(error))
       }
-      Self.apply(done, to: &values)
+      for operation in done { operation.apply(to: &values) }
       operations += done
     }
     guard let error = write(operations) else { return results }
@@ -117,20 +122,14 @@ package final class GroupFaultEngine: ApplyingEngine {
     if operations.isEmpty { return nil }
     do {
       try engine.perform { try $0.append(CrashFaultLog.Record(operations)) }
-      state.withLock { Self.apply(operations, to: &$0.values) }
+      state.withLock { state in
+        for operation in operations { operation.apply(to: &state.values) }
+      }
       return nil
     } catch {
+      // One change of a batch is written, as if the other had not come so far.
+      if fault == .keepsHalfOfFailedGroups, operations.count > 1 { _ = write([operations[0]]) }
       return error
-    }
-  }
-
-  private static func apply(_ operations: [StorageOperation], to values: inout [CacheKey: Data]) {
-    for operation in operations {
-      switch operation {
-      case .write(let data, let key): values[key] = data
-      case .remove(let key): values[key] = nil
-      case .removeAll: values = [:]
-      }
     }
   }
 

@@ -120,7 +120,7 @@ import Testing
     let peer = try #require(Peer.all.first { $0.name == name })
     let directory = FileManager.default.temporaryDirectory.appending(path: "peer-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-    defer { try? FileManager.default.removeItem(at: directory) }
+    defer { #expect(throws: Never.self) { try FileManager.default.removeItem(at: directory) } }
     let engine = try await peer.open(directory, .process)
     try await body(engine, directory)
     try await engine.close()

@@ -1,0 +1,26 @@
+import StockroomCore
+
+/// The course of one ``SystemFaultRun``.
+protocol FaultTrial {
+  /// A clause that says how far it has come.
+  var stage: String { get }
+  /// How many calls of each kind there were among which one can be made to fail.
+  var counts: [SystemCall: Int] { get }
+  /// The number of the first call of each kind when it was opened again for the first time.
+  var whenReopened: [SystemCall: Int] { get }
+
+  mutating func run() async throws
+}
+
+extension FaultTrial {
+  /// What is wrong with an error that a call has thrown because one of the system failed. Nil if it may be thrown.
+  static func violation(in error: any Error, of call: String) -> Violation? {
+    if let failure = error as? CallFailure { return violation(in: failure.error, of: call) }
+    if let violation = error as? Violation { return violation }
+    guard let error = error as? StorageError else {
+      return Violation("\(call) threw no StorageError but \(shortened(String(describing: error)))")
+    }
+    return [.closed, .invalidKey, .unsupported].contains(error.code)
+      ? Violation("\(call) threw \(error), which is not what had happened") : nil
+  }
+}
