@@ -32,7 +32,14 @@ let isDependency =
     Context.packageDirectory.contains($0)
   } || Context.packageDirectory == "/"
 
-/// What all tests call millions of times: in CI it is optimized in debug builds, too. A dependency may not have such flags.
+/// With this in the environment the package has every trait, also as what the examples depend on: so they use the modules that
+/// the tests have built.
+let defaultTraits: Set<String> =
+  isDependency || Context.environment["STOCKROOM_ALL_TRAITS"] == nil
+  ? [] : ["Encryption", "Zstandard", "Instrumentation"]
+
+/// What all tests call millions of times: in CI it is optimized in debug builds, too. A dependency may not have such flags. The kit is
+/// not among it, whose compilation would take longer than all tests together gain.
 let optimizedSettings =
   settings
   + (isDependency || Context.environment["STOCKROOM_OPTIMIZED_CORE"] == nil
@@ -56,6 +63,7 @@ let package = Package(
   ] + engines.map { .library(name: $0.name, targets: [$0.name]) }
     + (isDependency ? [] : [.executable(name: "stockroom", targets: ["StockroomCLI"])]),
   traits: [
+    .default(enabledTraits: defaultTraits),
     .trait(
       name: "Encryption",
       description:
@@ -133,7 +141,7 @@ let package = Package(
     .target(
       name: "ConformanceKit",
       dependencies: ["StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport"],
-      path: "ConformanceKit", swiftSettings: optimizedSettings),
+      path: "ConformanceKit", swiftSettings: settings),
     .target(
       name: "BenchmarkKit", dependencies: ["StockroomCore", "StockroomStore", "StockroomKitSupport"],
       path: "Benchmarks/BenchmarkKit", swiftSettings: settings),

@@ -105,14 +105,13 @@ final class SystemCallInterceptor: Sendable {
     private func answer(to request: SystemCallFilter.Request, _ filter: SystemCallFilter)
       -> SystemCallFilter.Answer
     {
+      guard let call = Self.calls[request.number] else { return .proceed }
       let memory = filter.callerMemory
-      guard let call = Self.calls[request.number], !Self.isUnlocking(call, request.arguments, memory),
-        // A process that was started inherits the filter, and its memory cannot be read here.
-        access("/proc/self/task/\(request.thread)", F_OK) == 0
-      else { return .proceed }
       return state.withLock { state in
         guard let marker = state.marker, let file = Self.file(of: call, request.arguments, memory),
-          call == .msync || file.contains(marker)
+          call == .msync || file.contains(marker), !Self.isUnlocking(call, request.arguments, memory),
+          // A process that was started inherits the filter, and its memory cannot be read here.
+          access("/proc/self/task/\(request.thread)", F_OK) == 0
         else { return .proceed }
         let number = state.observation.counts[call, default: 0] + 1
         state.observation.counts[call] = number

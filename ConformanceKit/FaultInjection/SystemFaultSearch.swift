@@ -26,7 +26,7 @@ struct SystemFaultSearch {
   /// How long the life of a store with a few dozen entries may take.
   private static let patience = Duration.seconds(60)
 
-  /// Fails if the engine does not stand one of the faults. The failure is about the first call of its kind that shows it.
+  /// Fails if the engine does not stand one of the faults. The failure is about an early call of its kind, if it is one of some.
   func run() async throws {
     let worker = FaultWorker(context)
     defer { worker.end() }
@@ -37,13 +37,25 @@ struct SystemFaultSearch {
       guard let violation = try await violation(of: fault, worker) else { continue }
       // Of several tasks the calls have other numbers with every run.
       guard limit != nil, case .steps = scenario else { throw violation }
-      for number in 1..<fault.number {
-        let earlier = SystemFault(
-          call: fault.call, number: number, failure: fault.failure, persists: fault.persists)
-        if let violation = try await self.violation(of: earlier, worker) { throw violation }
-      }
-      throw violation
+      throw try await earlier(than: fault, worker) ?? violation
     }
+  }
+
+  /// What an earlier call of the same kind shows, with a logarithmic number of attempts. Nil if none of them shows anything.
+  private func earlier(than fault: SystemFault, _ worker: FaultWorker) async throws -> Violation? {
+    var (found, shown): (Violation?, Int) = (nil, fault.number)
+    var withstood = 0
+    while shown - withstood > 1 {
+      let number = (withstood + shown) / 2
+      let earlier = SystemFault(
+        call: fault.call, number: number, failure: fault.failure, persists: fault.persists)
+      if let violation = try await violation(of: earlier, worker) {
+        (found, shown) = (violation, number)
+      } else {
+        withstood = number
+      }
+    }
+    return found
   }
 
   /// All faults, or some of every kind of call and failure; in addition, some that persist.

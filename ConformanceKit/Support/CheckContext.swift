@@ -17,6 +17,8 @@ final class CheckContext: Sendable {
   let stallTimeout: Duration
   /// How long readers compute before a write must have had its turn.
   let longestTurn: Duration
+  /// After how many calls of others for each that one task makes meanwhile a call has waited in vain.
+  let longestWait: Int
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
 
@@ -45,6 +47,7 @@ final class CheckContext: Sendable {
     makeEngine = suite.makeEngine
     makeStore = suite.makeStore
     longestTurn = suite.longestTurn
+    longestWait = suite.longestWait
     clockTolerance = suite.clockTolerance
   }
 

@@ -50,6 +50,12 @@ struct LevelDBFiles: Sendable {
     return try file.readBytes(max(0, count ?? size - offset), at: offset)
   }
 
+  /// The last bytes of a file, as many as there are up to `count`, and how many there are in all; nil if there is no such file.
+  func readEnd(of name: String, count: Int) throws -> (bytes: [UInt8], size: Int)? {
+    guard let (file, size) = try open(name, O_RDONLY) else { return nil }
+    return (try file.readBytes(min(count, size), at: max(0, size - count)), size)
+  }
+
   /// Puts the bytes in a file of that name: it is the old file or the new one, whatever happens meanwhile, and
   /// the new one for good once the directory is synced.
   func replace(_ name: String, with bytes: [UInt8]) throws {

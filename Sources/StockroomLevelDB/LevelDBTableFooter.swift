@@ -15,18 +15,21 @@ enum LevelDBTableFooter {
   /// - Throws: `StorageError` with code `corrupted` if the table is missing, has another size, or if its
   ///   footer points outside of it.
   static func verify(_ number: UInt64, size expected: UInt64, in files: LevelDBFiles) throws {
-    let newName = LevelDBFileList.tableName(number)
-    let oldName = LevelDBFileList.oldTableName(number)
-    let name = try !files.exists(newName) && files.exists(oldName) ? oldName : newName
-    let path = files.path + "/" + name
-    guard let fileSize = try files.size(of: name) else {
+    var name = LevelDBFileList.tableName(number)
+    var path: String { files.path + "/" + name }
+    var end = try files.readEnd(of: name, count: size)
+    if end == nil {
+      let oldName = LevelDBFileList.oldTableName(number)
+      end = try files.readEnd(of: oldName, count: size)
+      if end != nil { name = oldName }
+    }
+    guard let (bytes, fileSize) = end else {
       throw StorageError(.corrupted, "\(path), a table of a LevelDB database, is missing.")
     }
-    guard UInt64(fileSize) == expected, fileSize >= size else {
+    guard UInt64(fileSize) == expected, bytes.count == size else {
       throw StorageError(
         .corrupted, "\(path), a table of a LevelDB database, has \(fileSize) bytes instead of \(expected).")
     }
-    let bytes = try files.read(name, from: fileSize - size, count: size)
     var reader = LevelDBReader(bytes[...])
     let limit = UInt64(fileSize - size)
     func isInside(_ offset: UInt64?, _ size: UInt64?) -> Bool {

@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// A file with a line of JSON for each batch, which several processes add to.
+/// A file with a line for each batch, which several processes add to.
 final class ChangeFaultLog {
   private let path: String
   private let file: Int32
@@ -51,7 +51,7 @@ final class ChangeFaultLog {
     length += off_t(whole)
     do {
       return try bytes.split(separator: UInt8(ascii: "\n")).map {
-        try JSONDecoder().decode(CrashFaultLog.Record.self, from: Data($0))
+        try CrashFaultLog.Record(line: Data($0))
       }
     } catch {
       throw StorageError(.corrupted, "\(path) is corrupted.", underlying: error)
@@ -60,7 +60,7 @@ final class ChangeFaultLog {
 
   /// Adds a record, which need not be read again here.
   func append(_ record: CrashFaultLog.Record) throws {
-    let line = try JSONEncoder().encode(record) + [UInt8(ascii: "\n")]
+    let line = record.line + [UInt8(ascii: "\n")]
     let written = line.withUnsafeBytes { pwrite(file, $0.baseAddress, $0.count, length) }
     guard written == line.count else { throw StorageError.posix(errno, "Writing to \(path) failed") }
     length += off_t(line.count)

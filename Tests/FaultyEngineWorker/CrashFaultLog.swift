@@ -9,10 +9,10 @@ import StockroomCore
   import Musl
 #endif
 
-/// A file with a line of JSON for each batch. A line that is cut short at the end is none.
+/// A file with a line for each batch. A line that is cut short at the end is none.
 final class CrashFaultLog {
-  struct Record: Codable, Sendable {
-    struct Change: Codable, Sendable {
+  struct Record: Sendable {
+    struct Change: Sendable {
       /// Without a key, everything is removed.
       var key: String?
       /// Without data, the key is removed.
@@ -118,7 +118,7 @@ final class CrashFaultLog {
     }
     length += off_t(bytes.count)
     do {
-      return try lines(of: bytes).map { try JSONDecoder().decode(Record.self, from: $0) }
+      return try lines(of: bytes).map { try Record(line: $0) }
     } catch {
       throw StorageError(.corrupted, "\(path) is corrupted.", underlying: error)
     }
@@ -144,7 +144,7 @@ final class CrashFaultLog {
 
   /// Adds a record, in many small engines, so that it can be cut short. It is found by the next look.
   func append(_ record: Record) throws {
-    let line = try JSONEncoder().encode(record) + [UInt8(ascii: "\n")]
+    let line = record.line + [UInt8(ascii: "\n")]
     let start = fault == .overwritesOthers ? length : lseek(file, 0, SEEK_END)
     for offset in stride(from: 0, to: line.count, by: 32) {
       let engineCase = Array(line[offset..<min(offset + 32, line.count)])
@@ -153,6 +153,63 @@ final class CrashFaultLog {
       }
     }
     if fault == .overwritesOthers { length = start + off_t(line.count) }
+  }
+}
+
+extension CrashFaultLog.Record {
+  /// The date and the changes, with spaces between them: `+` and a key, `:` and its value; `-` and a key that is removed; `*` where
+  /// everything is. Keys and values are in base64.
+  var line: Data {
+    var line = String(date.timeIntervalSinceReferenceDate.bitPattern)
+    for change in changes {
+      switch (change.key.map { Data($0.utf8).base64EncodedString() }, change.data?.base64EncodedString()) {
+      case (let key?, let data?): line += " +\(key):\(data)"
+      case (let key?, nil): line += " -\(key)"
+      case (nil, _): line += " *"
+      }
+    }
+    return Data(line.utf8)
+  }
+
+  init(line: Data) throws {
+    self = try line.withUnsafeBytes { line in
+      var rest = line
+      guard let bits = UInt64(String(decoding: Self.next(before: " ", of: &rest), as: UTF8.self)) else {
+        throw StorageError(.corrupted, "A line does not begin with a date.")
+      }
+      var changes: [Change] = []
+      while !rest.isEmpty { changes.append(try Self.change(Self.next(before: " ", of: &rest))) }
+      return Self(date: Date(timeIntervalSinceReferenceDate: Double(bitPattern: bits)), changes: changes)
+    }
+  }
+
+  private static func change(_ bytes: UnsafeRawBufferPointer) throws -> Change {
+    var rest = UnsafeRawBufferPointer(rebasing: bytes.dropFirst())
+    let key = Data(base64Encoded: Data(next(before: ":", of: &rest))).map {
+      String(decoding: $0, as: UTF8.self)
+    }
+    switch bytes.first {
+    case UInt8(ascii: "*"): return Change()
+    case UInt8(ascii: "-"):
+      if let key { return Change(key: key) }
+    case UInt8(ascii: "+"):
+      if let key, let data = Data(base64Encoded: Data(rest)) { return Change(key: key, data: data) }
+    default: break
+    }
+    throw StorageError(.corrupted, "A line has something that is no change.")
+  }
+
+  /// Takes what comes before the next separator, or all that there is, and the separator.
+  private static func next(
+    before separator: Unicode.Scalar, of bytes: inout UnsafeRawBufferPointer
+  ) -> UnsafeRawBufferPointer {
+    guard let start = bytes.baseAddress, let end = memchr(start, Int32(separator.value), bytes.count) else {
+      defer { bytes = UnsafeRawBufferPointer(start: nil, count: 0) }
+      return bytes
+    }
+    let count = UnsafeRawPointer(end) - start
+    defer { bytes = UnsafeRawBufferPointer(rebasing: bytes[(count + 1)...]) }
+    return UnsafeRawBufferPointer(rebasing: bytes[..<count])
   }
 }
 

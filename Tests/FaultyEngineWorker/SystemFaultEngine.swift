@@ -57,7 +57,7 @@ package final class SystemFaultEngine: ApplyingEngine {
   package init(directory: URL, keepsLog: Bool = true, fault: Fault? = nil) throws {
     (self.keepsLog, self.fault) = (keepsLog, fault)
     var state = State()
-    let beginning = try State.encode(CrashFaultLog.Record([]))
+    let beginning = State.encode(CrashFaultLog.Record([]))
     state.file = try SystemFaultFile(in: directory, beginning: beginning, fault: fault)
     try state.load(mayBeEmpty: fault != .namesCompleteLogs)
     self.state = MutexProtected(state)
@@ -182,7 +182,7 @@ extension SystemFaultEngine.State {
     let bytes = try file?.contents() ?? []
     var position = 0
     while let (payload, end) = Self.payload(in: bytes, at: position) {
-      let record = try JSONDecoder().decode(CrashFaultLog.Record.self, from: payload)
+      let record = try CrashFaultLog.Record(line: payload)
       note(record, at: position + Self.headSize, count: payload.count)
       position = end
     }
@@ -205,17 +205,17 @@ extension SystemFaultEngine.State {
   }
 
   private static func sum(_ payload: Data) -> UInt64 {
-    payload.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+    UInt64(payload.withUnsafeBytes { CRC32C.checksum($0) })
   }
 
-  fileprivate static func encode(_ record: CrashFaultLog.Record) throws -> [UInt8] {
-    let payload = try JSONEncoder().encode(record)
+  fileprivate static func encode(_ record: CrashFaultLog.Record) -> [UInt8] {
+    let payload = record.line
     return withUnsafeBytes(of: UInt32(payload.count)) { Array($0) }
       + withUnsafeBytes(of: sum(payload)) { Array($0) } + payload
   }
 
   mutating func append(_ record: CrashFaultLog.Record) throws {
-    let bytes = try Self.encode(record)
+    let bytes = Self.encode(record)
     try file?.append(bytes)
     let end = file?.length ?? 0
     note(record, at: end - bytes.count + Self.headSize, count: bytes.count - Self.headSize)
@@ -226,7 +226,7 @@ extension SystemFaultEngine.State {
     var copy = SystemFaultEngine.State()
     var bytes: [UInt8] = []
     func add(_ record: CrashFaultLog.Record) throws -> Int {
-      let encoded = try Self.encode(record)
+      let encoded = Self.encode(record)
       bytes += encoded
       return encoded.count - Self.headSize
     }
@@ -273,6 +273,6 @@ extension SystemFaultEngine.State {
     guard let entry = entries[key] else { return nil }
     let bytes = try file?.bytes(at: entry.offset, count: entry.count) ?? []
     guard bytes.count == entry.count else { return Data(bytes) }
-    return try JSONDecoder().decode(CrashFaultLog.Record.self, from: Data(bytes)).changes[entry.change].data
+    return try CrashFaultLog.Record(line: Data(bytes)).changes[entry.change].data
   }
 }

@@ -5,31 +5,31 @@ import Testing
 
 @Suite("A package that depends on Stockroom")
 struct ConsumerTests {
-  /// A product that somebody depends on, with traits, and what is cloned for that.
+  /// Products that somebody depends on, with traits, and what is cloned for that.
   struct Consumed: Sendable, CustomTestStringConvertible {
-    let product: String
+    let products: [String]
     var traits = ""
     let cloned: [String]
 
-    var testDescription: String { product + traits }
+    var testDescription: String { products.joined(separator: ", ") + traits }
   }
 
   @Test(
     "A consumer clones what it uses, and nothing else",
     arguments: [
-      Consumed(product: "StockroomLMDB", cloned: ["stockroom", "swift-collections"]),
+      Consumed(products: ["StockroomLMDB", "StockroomLayers"], cloned: ["stockroom", "swift-collections"]),
       Consumed(
-        product: "StockroomLayers", traits: #", traits: ["Encryption"]"#,
+        products: ["StockroomLayers"], traits: #", traits: ["Encryption"]"#,
         cloned: ["stockroom", "swift-asn1", "swift-collections", "swift-crypto"]),
-      Consumed(product: "StockroomLayers", cloned: ["stockroom", "swift-collections"]),
       Consumed(
-        product: "StockroomLayers", traits: #", traits: ["Instrumentation"]"#,
+        products: ["StockroomLayers"], traits: #", traits: ["Instrumentation"]"#,
         cloned: ["stockroom", "swift-collections", "swift-distributed-tracing", "swift-metrics"]),
     ])
   func clonedPackages(consumed: Consumed) async throws {
     let directory = try TemporaryDirectory()
     let stockroom = directory.appending("stockroom")
     let consumer = directory.appending("consumer")
+    let dependencies = consumed.products.map { #".product(name: "\#($0)", package: "stockroom")"# }
     try write(
       try String(contentsOf: root.appending(path: "Package.swift"), encoding: .utf8),
       to: stockroom.appending(path: "Package.swift"))
@@ -48,7 +48,7 @@ struct ConsumerTests {
         platforms: [.macOS(.v15)],
         dependencies: [.package(url: "\(stockroom.absoluteString)", from: "1.0.0"\(consumed.traits))],
         targets: [
-          .target(name: "Consumer", dependencies: [.product(name: "\(consumed.product)", package: "stockroom")])
+          .target(name: "Consumer", dependencies: [\(dependencies.joined(separator: ", "))])
         ])
       """, to: consumer.appending(path: "Package.swift"))
 
