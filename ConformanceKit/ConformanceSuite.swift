@@ -44,7 +44,8 @@ public struct ConformanceSuite: Sendable {
   /// How long readers compute in the checks of rule C5 before a write must have had its turn: a second, says the rule.
   package var longestTurn = Duration.seconds(1)
 
-  /// After how many calls of others for each that one task makes meanwhile a call has waited in vain (rule C1).
+  /// How many calls each of several tasks may make during one call of another task, for every call that a task alone makes during
+  /// such a call. More, and the checks of fairness fail (rule C1).
   package var longestWait = 400
 
   /// The checks for an engine.

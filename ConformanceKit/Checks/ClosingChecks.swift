@@ -119,6 +119,7 @@ extension CheckDefinition {
       let store = try await ClosedStore(in: context)
       for file in store.files.prefix(12) {
         let copy = try store.copy { try data("no such thing\n").write(to: $0.appending(path: file)) }
+        // Rule F2 says what it should throw; here it only has to throw something.
         if (try? await context.openAndDrop(copy) { _ in }) != nil { continue }
         return try await context.check(FailedOpenings(place: copy, count: 200), in: worker)
       }

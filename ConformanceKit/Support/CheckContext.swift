@@ -17,7 +17,8 @@ final class CheckContext: Sendable {
   let stallTimeout: Duration
   /// How long readers compute before a write must have had its turn.
   let longestTurn: Duration
-  /// After how many calls of others for each that one task makes meanwhile a call has waited in vain.
+  /// How many calls each of several tasks may make during one call of another task, for every call that a task alone makes during
+  /// such a call.
   let longestWait: Int
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore

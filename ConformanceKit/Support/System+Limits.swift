@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomKitSupport
 
 #if canImport(Darwin)
   import Darwin
@@ -14,13 +15,8 @@ import StockroomCore
 extension System {
   /// How many file descriptors the process has open.
   static var descriptorCount: Int {
-    #if os(Linux)
-      // Where no descriptor is left to list them with, each is looked at, which takes milliseconds.
-      if let listed = try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
-        return listed.count - 1
-      }
-    #endif
-    return (0..<descriptorLimit).count { fcntl($0, F_GETFD) >= 0 }
+    // Where they cannot be listed, each number is looked at, which takes milliseconds.
+    SystemProcess.openDescriptors?.count ?? (0..<descriptorLimit).count { fcntl($0, F_GETFD) >= 0 }
   }
 
   /// No descriptor is as large as this.

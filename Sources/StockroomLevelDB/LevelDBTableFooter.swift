@@ -15,13 +15,10 @@ enum LevelDBTableFooter {
   /// - Throws: `StorageError` with code `corrupted` if the table is missing, has another size, or if its
   ///   footer points outside of it.
   static func verify(_ number: UInt64, size expected: UInt64, in files: LevelDBFiles) throws {
-    var name = LevelDBFileList.tableName(number)
-    var path: String { files.path + "/" + name }
-    var end = try files.readEnd(of: name, count: size)
-    if end == nil {
-      let oldName = LevelDBFileList.oldTableName(number)
-      end = try files.readEnd(of: oldName, count: size)
-      if end != nil { name = oldName }
+    var path = files.path + "/" + LevelDBFileList.tableName(number)
+    var end = try files.readEnd(of: LevelDBFileList.tableName(number), count: size)
+    if end == nil, let old = try files.readEnd(of: LevelDBFileList.oldTableName(number), count: size) {
+      (end, path) = (old, files.path + "/" + LevelDBFileList.oldTableName(number))
     }
     guard let (bytes, fileSize) = end else {
       throw StorageError(.corrupted, "\(path), a table of a LevelDB database, is missing.")

@@ -144,6 +144,20 @@ private struct Outputs: Sendable {
 
 // MARK: - Starting
 
+extension SystemProcess {
+  /// The descriptors that this process has open; nil where the system does not list them.
+  package static var openDescriptors: [Int32]? {
+    #if canImport(Darwin)
+      return nil
+    #else
+      // Nil also where /proc is not mounted, or no descriptor is left to list them with.
+      let names = try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+      // The descriptor of the list is closed by now.
+      return names?.compactMap { Int32($0) }.filter { fcntl($0, F_GETFD) >= 0 }
+    #endif
+  }
+}
+
 #if os(Linux) || os(macOS)
   extension SystemProcess {
     private static func spawn(_ command: [String], streams: [Descriptor]) throws -> pid_t {
@@ -163,7 +177,7 @@ private struct Outputs: Sendable {
         posix_spawn_file_actions_adddup2(&actions, stream.number, Int32(number))
       }
       // The files and locks of an engine that is open here are not the other process's, even if the engine would hand them on.
-      for descriptor in inheritable where descriptor > 2 {
+      for descriptor in openDescriptors ?? [] where descriptor > 2 {
         posix_spawn_file_actions_addclose(&actions, descriptor)
       }
 
@@ -194,16 +208,6 @@ private struct Outputs: Sendable {
     /// That of this process. A trap is an answer here, and nobody waits seconds for its backtrace.
     private static var environment: [String: String] {
       ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { ours, _ in ours }
-    }
-
-    /// The descriptors that a process started now might inherit.
-    private static var inheritable: [Int32] {
-      #if !canImport(Darwin)
-        (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd"))?.compactMap { Int32($0) }
-          ?? []
-      #else
-        []
-      #endif
     }
   }
 #endif

@@ -5,39 +5,38 @@ import StockroomCore
 import TestFixtures
 import Testing
 
+/// An engine or a store that breaks a rule on purpose.
+protocol FaultyCase: Sendable, CustomTestStringConvertible {
+  var rule: ContractRule { get }
+  /// The checks that are made of it.
+  var checks: [ConformanceCheck] { get }
+}
+
+extension FaultyEngineCase: FaultyCase {}
+extension FaultyStoreCase: FaultyCase {}
+
 /// How the checks of the faulty engines and stores ended, each of which is made once, however many tests ask.
 actor CheckOutcomes {
   static let shared = CheckOutcomes()
 
   private var tasks: [String: Task<ConformanceOutcome, Never>] = [:]
 
-  /// How a check of the engine or store ended.
-  func outcome(of check: ConformanceCheck, for name: String) async -> ConformanceOutcome {
-    let key = "\(check.id) of \(name)"
+  func outcome(of check: ConformanceCheck, for faultyCase: any FaultyCase) async -> ConformanceOutcome {
+    let key = "\(check.id) of \(faultyCase.testDescription)"
     let task = tasks[key] ?? Task { await check.outcome() }
     tasks[key] = task
     return await task.value
   }
 
   /// How each check ended, by the check's identifier: up to the first that fails for the rule or, in an exhaustive run, all.
-  func outcomes(
-    of checks: [ConformanceCheck], for name: String, untilFailing rule: ContractRule
-  ) async -> [String: ConformanceOutcome] {
+  func outcomes(of faultyCase: any FaultyCase) async -> [String: ConformanceOutcome] {
     var outcomes: [String: ConformanceOutcome] = [:]
-    for check in checks {
-      let outcome = await outcome(of: check, for: name)
+    for check in faultyCase.checks {
+      let outcome = await outcome(of: check, for: faultyCase)
       outcomes[check.id] = outcome
-      if outcome.failure?.rule == rule && !TestRun.isExhaustive { break }
+      if outcome.failure?.rule == faultyCase.rule && !TestRun.isExhaustive { break }
     }
     return outcomes
-  }
-
-  func outcomes(of engineCase: FaultyEngineCase) async -> [String: ConformanceOutcome] {
-    await outcomes(of: engineCase.checks, for: engineCase.testDescription, untilFailing: engineCase.rule)
-  }
-
-  func outcomes(of engineCase: FaultyStoreCase) async -> [String: ConformanceOutcome] {
-    await outcomes(of: engineCase.checks, for: engineCase.testDescription, untilFailing: engineCase.rule)
   }
 }
 
@@ -140,11 +139,11 @@ struct FaultyEngineTests {
   func everyCheckFails() async {
     // Those that have failed, and those that cannot be made here, which fail no engine here.
     var done: Set<String> = []
-    func note(_ outcomes: [String: ConformanceOutcome]) {
-      done.formUnion(outcomes.filter { if case .passed = $0.value { false } else { true } }.keys)
+    let faultyCases: [any FaultyCase] = FaultyEngineCase.all + FaultyStoreCase.all
+    for faultyCase in faultyCases {
+      let outcomes = await CheckOutcomes.shared.outcomes(of: faultyCase)
+      done.formUnion(outcomes.filter { $0.value != .passed }.keys)
     }
-    for engineCase in FaultyEngineCase.all { note(await CheckOutcomes.shared.outcomes(of: engineCase)) }
-    for engineCase in FaultyStoreCase.all { note(await CheckOutcomes.shared.outcomes(of: engineCase)) }
     let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
     // Engines that reach a server are not held to what is about files.
     let checks = Set(
@@ -157,12 +156,9 @@ struct FaultyEngineTests {
       !done.contains($0) && FaultyEngineCase.ofCooperation[$0] == nil && !FaultyEngineCase.isSearch($0)
     }
     // Those that were not reached, since a check before them has failed.
-    let reached =
-      FaultyEngineCase.all.map { ($0.testDescription, $0.checks) }
-      + FaultyStoreCase.all.map { ($0.testDescription, $0.checks) }
-    for (name, checks) in reached {
-      for check in checks where idle.contains(check.id) {
-        if case .passed = await CheckOutcomes.shared.outcome(of: check, for: name) { continue }
+    for faultyCase in faultyCases where !idle.isEmpty {
+      for check in faultyCase.checks where idle.contains(check.id) {
+        if await CheckOutcomes.shared.outcome(of: check, for: faultyCase) == .passed { continue }
         idle.removeAll { $0 == check.id }
       }
     }

@@ -38,7 +38,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       name, capabilities: capabilities, stallTimeout: stallTimeout, budget: ConformanceBudget(level),
       clockTolerance: clockTolerance
     ) { _ in makeEngine(try ReferenceEngine(claiming: capabilities)) }
-    // These engines never let a call through, however many others there are.
+    // Where a call of these engines waits for others, it waits for as long as there are any, so that a tenth of the usual number shows it.
     suite.longestWait = 40
     self.suite = suite
   }
