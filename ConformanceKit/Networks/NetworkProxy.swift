@@ -152,12 +152,21 @@ final class NetworkProxy: Sendable {
         NetworkSocket.close(client)
         continue
       }
-      state.withLock { state in
+      let isPassedOn = state.withLock { state in
+        // The server may have been away, or the proxy closed, since it was asked for.
+        if case .away = state.mode { return false }
+        if state.isClosed { return false }
         state.connections.formUnion([client, target])
         state.clients.insert(client)
         // One that the engine has closed may be here still, as long as its thread has not noticed.
         state.mostConnections = max(
           state.mostConnections, state.clients.count { !NetworkSocket.isEndedByPeer($0) })
+        return true
+      }
+      guard isPassedOn else {
+        NetworkSocket.close(client)
+        NetworkSocket.close(target)
+        continue
       }
       Thread.detachNewThread { [self] in
         relay(client, target)

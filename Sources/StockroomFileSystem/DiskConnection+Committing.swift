@@ -175,7 +175,14 @@ private struct Commit {
       try connection.journal.begin(transaction)
     } catch {
       // As long as the transaction may be in the journal, it may be completed, and needs its files.
-      try connection.journal.endSynchronously()
+      do {
+        try connection.journal.endSynchronously()
+      } catch let failure {
+        if case .success(nil) = Result(catching: { try connection.journal.read() }) { throw error }
+        // The next engine completes it, so that this one must not do it again.
+        connection.fail(with: failure)
+        throw AfterCommitError(failure)
+      }
       removeStaged()
       throw error
     }

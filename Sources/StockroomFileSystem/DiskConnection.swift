@@ -45,10 +45,10 @@ final class DiskConnection: Sendable {
 
   private let hidden: FileDescriptor
   let lockTimeout: Duration
-  private let rootAnchor: Anchor
-  let stateAnchor: Anchor
+  private let openedRoot: OpenedPath
+  let openedState: OpenedPath
   /// What a batch relies on besides.
-  private let batchAnchors: [Anchor]
+  private let openedBatchPaths: [OpenedPath]
   /// Whether this engine has had the lock once, and so knows that no batch of a crashed machine is pending.
   let isRecovered = Atomic(false)
   /// Whether this engine has removed what a process that died may have left behind. Only for the holder of the lock.
@@ -98,9 +98,9 @@ final class DiskConnection: Sendable {
     undoSidecars =
       sidecarDirectory == nil || access == .readOnly ? nil : entryDirectory(try directory("undo-created"))
 
-    rootAnchor = try Anchor(root)
-    stateAnchor = try Anchor(state.file)
-    batchAnchors = try [journal.file, staging.directory, undo.root].map(Anchor.init)
+    openedRoot = try OpenedPath(root)
+    openedState = try OpenedPath(state.file)
+    openedBatchPaths = try [journal.file, staging.directory, undo.root].map(OpenedPath.init)
     if isNew {
       try access == .readWrite ? create() : waitUntilCreated()
     } else {
@@ -128,7 +128,9 @@ final class DiskConnection: Sendable {
       try entries.forEachKey { bytes in
         isEmpty = false
         guard let key = CacheKey(utf8: bytes) else { return }
-        last = max(last, try metadata(of: FileName(key))?.header.sequence ?? 0)
+        let sequence = try metadata(of: FileName(key))?.header.sequence ?? 0
+        // No engine has counted so far: another program has written the attribute.
+        if sequence <= UInt64(Int64.max / 2) { last = max(last, sequence) }
       }
       // Before a new file is whole, nothing else is done in the place.
       guard try state.file.status().size % SharedState.size == 0 || isEmpty && journal.read() == nil else {
@@ -199,12 +201,12 @@ extension DiskConnection {
 extension DiskConnection {
   /// Throws unless the path still leads to what this engine has open (rule C6).
   func checkPlace() throws {
-    try rootAnchor.check()
-    try stateAnchor.check()
+    try openedRoot.check()
+    try openedState.check()
   }
 
   /// Throws unless another process that completes a batch, should this one die, finds what it needs.
   func checkPlaceOfBatches() throws {
-    for anchor in batchAnchors { try anchor.check() }
+    for path in openedBatchPaths { try path.check() }
   }
 }

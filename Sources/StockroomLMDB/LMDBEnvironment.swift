@@ -308,10 +308,11 @@ extension LMDBEnvironment {
 
   /// Opens the environment that could not be opened before.
   private func reopen() throws {
-    guard try file.lock(timeout: lockTimeout) else {
+    let isInPlace = try file.lock(timeout: lockTimeout)
+    defer { file.unlock() }
+    guard isInPlace else {
       throw StorageError(.io, "\(file.path) has been replaced since it was opened.")
     }
-    defer { file.unlock() }
     let handle = try LMDBHandle(file, files)
     readers.whilePaused(for: .transactions) { self.handle = .success(handle) }
   }

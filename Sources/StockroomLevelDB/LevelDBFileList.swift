@@ -24,8 +24,13 @@ struct LevelDBFileList {
       }
       all.append(name)
     }
-    // Six digits at least: the order of names is that of numbers, as far as anybody will get.
-    logs.sort()
+    logs.sort(by: Self.isBefore)
+  }
+
+  /// Whether the number in the one name is smaller than that in the other one, which is like it otherwise: numbers have six digits or
+  /// more, and no more zeros in front than that takes.
+  static func isBefore(_ first: String, _ second: String) -> Bool {
+    (first.utf8.count, first) < (second.utf8.count, second)
   }
 
   /// The number in a name such as `000005.log`.

@@ -29,7 +29,7 @@ struct LevelDBKeptLogs {
       try files.keep(name, as: Self.prefix + LevelDBFileList.padded(number))
     }
     self.files = files
-    names = try files.names().filter { $0.hasPrefix(Self.prefix) }.sorted()
+    names = try files.names().filter { $0.hasPrefix(Self.prefix) }.sorted(by: LevelDBFileList.isBefore)
   }
 
   /// Writes the batches that LevelDB has not found. Costs reading the logs.

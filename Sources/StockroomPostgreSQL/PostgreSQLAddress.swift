@@ -16,6 +16,15 @@ struct PostgreSQLAddress: Sendable {
     /// An address that needs no resolving.
     var address: String?
     var port: String?
+
+    /// Whether it can be a host at all. Otherwise libpq has taken other parts of the string for it, which may be a password.
+    var isPlausible: Bool {
+      if let port, UInt16(port).map({ $0 == 0 }) ?? true { return false }
+      return [name, address].compactMap { $0 }.allSatisfy { name in
+        name.hasPrefix("/") || name.hasPrefix("@")
+          || !name.contains { $0.isWhitespace || "=;?#".contains($0) }
+      }
+    }
   }
 
   /// Every keyword that was given but for those that name hosts.
@@ -41,7 +50,7 @@ struct PostgreSQLAddress: Sendable {
       default: parameters.append((keyword, value))
       }
     }
-    guard let hosts = Self.hosts(given) else { throw Self.malformed }
+    guard let hosts = Self.hosts(given), hosts.allSatisfy(\.isPlausible) else { throw Self.malformed }
     self.parameters = parameters
     self.hosts = hosts
   }

@@ -8,8 +8,8 @@ protocol PostgreSQLPendingCall: Sendable {
   var isWanted: Bool { get }
   /// Begins the work, unless nobody waits for it any more.
   func begin() -> Bool
-  /// Its turn has come: it waits for a connection until its deadline.
-  @discardableResult func takeTurn() -> Bool
+  /// Its turn has come, unless nobody waits for it any more: it waits for a connection until its deadline.
+  @discardableResult func beginConnecting() -> Bool
   /// What has been sent for it has to be sent again.
   func retract()
   /// Ends the call if it has waited for too long.
@@ -91,7 +91,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
   }
 
   /// Its turn has come, unless nobody waits for it any more. It can still be cancelled, until it begins.
-  @discardableResult func takeTurn() -> Bool {
+  @discardableResult func beginConnecting() -> Bool {
     endIfDue()
     return stage.withLock { stage in
       guard case .waiting(let finish) = stage else { return false }

@@ -60,7 +60,7 @@ final class PostgreSQLCommitter: Sendable {
   }
 
   /// Why an attempt to commit did not succeed.
-  private enum Setback: Error {
+  private enum FailedAttempt: Error {
     /// The epoch is another one: nothing has happened.
     case fencedOff
     /// Nothing has been sent, or nothing that could commit.
@@ -82,11 +82,12 @@ final class PostgreSQLCommitter: Sendable {
   /// Commits the writes, in this order, together, or throws with nothing done. Those whose calls end before the commit is sent
   /// are left out, and none is sent after its deadline.
   ///
+  /// - Returns: The last of them, which have not been begun, since the transactions before them have taken long.
   /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been done; ``FailedRead``; `CancellationError` if all
   ///   calls have ended.
   func commit(
     _ writes: [PostgreSQLWrite], meanwhile: @escaping () throws -> Void
-  ) throws {
+  ) throws -> ArraySlice<PostgreSQLWrite> {
     let isOpen = writes.contains { $0.request.knownOperations == nil }
     var (attempt, losses) = (0, 0)
     while true {
@@ -99,13 +100,16 @@ final class PostgreSQLCommitter: Sendable {
         throw CancellationError()
       }
       var answer = deadline
+      var rest: ArraySlice<PostgreSQLWrite> = []
       do {
         let connection = try connected(until: deadline) {
           try meanwhile()
           if !writes.contains(where: \.call.isWanted) { throw CancellationError() }
         }
         if isOpen { try begin(on: connection, until: deadline) }
-        guard let (wanted, group) = try prepare(writes, isOpen: isOpen, on: connection) else { return }
+        guard let (wanted, group) = try prepare(writes, isOpen: isOpen, on: connection) else { return [] }
+        rest = writes[(writes.lastIndex { $0.call === wanted.last?.call } ?? writes.endIndex - 1)...]
+          .dropFirst()
         // All of them or none: each body has seen what those before it come to.
         let begun = wanted.filter { $0.call.begin() }
         guard !begun.isEmpty, begun.count == wanted.count else {
@@ -124,19 +128,22 @@ final class PostgreSQLCommitter: Sendable {
           // The caller of one that was given up does not know of its change, though it is the origin.
           hub.send(.everything)
         }
-        return
-      } catch Setback.fencedOff {
+        return rest
+      } catch FailedAttempt.fencedOff {
         drop()
-      } catch Setback.lostBefore(let error) {
+      } catch FailedAttempt.lostBefore(let error) {
         drop()
         guard ContinuousClock.now < deadline else { throw error }
         // The first time it is a connection that had ended, and another one may be had at once.
         if losses > 0 { try PostgreSQLConnector.pause(losses - 1, until: deadline, meanwhile) }
         losses += 1
-      } catch Setback.lostDuring(let error) {
+      } catch FailedAttempt.lostDuring(let error) {
         drop()
-        if try isCommitted(until: answer, after: error, meanwhile) { return hub.send(.everything) }
-      } catch Setback.conflict(let failure) {
+        if try isCommitted(until: answer, after: error, meanwhile) {
+          hub.send(.everything)
+          return rest
+        }
+      } catch FailedAttempt.conflict(let failure) {
         attempt += 1
         guard attempt < Self.maximumAttempts, ContinuousClock.now < deadline else {
           throw StorageError(
@@ -160,13 +167,14 @@ final class PostgreSQLCommitter: Sendable {
       // Otherwise it would get the lock later, and keep it.
       drop()
       guard let failure = error as? PostgreSQLFailure else { throw error }
-      if failure.isConnectionLost { throw Setback.lostBefore(self.error(failure)) }
-      if failure.isConcurrency { throw Setback.conflict(failure) }
+      if failure.isConnectionLost { throw FailedAttempt.lostBefore(self.error(failure)) }
+      if failure.isConcurrency { throw FailedAttempt.conflict(failure) }
       throw self.error(failure)
     }
   }
 
-  /// Those writes that somebody waits for, and what they come to, which remains to be committed. Runs the bodies of transactions.
+  /// Those writes that somebody waits for, and what they come to, which remains to be committed. Runs the bodies of transactions,
+  /// and leaves the last writes out once those before them have taken long: else their calls would end meanwhile.
   ///
   /// - Returns: Nil if there is nothing to commit, since the body of a transaction could not read, and has the error.
   private func prepare(
@@ -179,12 +187,16 @@ final class PostgreSQLCommitter: Sendable {
     let requests = wanted.map(\.request)
     guard isOpen else { return (wanted, Group(requests, requests.compactMap(\.knownOperations))) }
     let reader = PostgreSQLEntryReader(connection, waiting: limit / 4, atMost: limit)
-    let group = Group(requests, requests.operations(reading: reader, PostgreSQLStorageEngine.valueLimit))
-    guard let failure = reader.failure else { return (wanted, group) }
+    let end = ContinuousClock.now + limit / 4
+    let operations = requests.operations(reading: reader, PostgreSQLStorageEngine.valueLimit) {
+      ContinuousClock.now < end
+    }
+    let group = Group(Array(requests.prefix(operations.count)), operations)
+    guard let failure = reader.failure else { return (Array(wanted.prefix(operations.count)), group) }
     drop()
     // Nobody waits any more.
     if failure is CancellationError { throw failure }
-    if connection.isLost { throw Setback.lostBefore(failure) }
+    if connection.isLost { throw FailedAttempt.lostBefore(failure) }
     if requests.count > 1 { throw FailedRead() }
     guard group.batch.isEmpty else { throw failure }
     return nil
@@ -208,24 +220,27 @@ final class PostgreSQLCommitter: Sendable {
       let steps = group.batch.steps(writer, epoch, announcement, isOpen: isOpen, isPooled: isPooled)
       let results = try connection.run(steps, until: deadline)
       for (step, result) in zip(steps, results) where step.statement.reportsFence {
-        guard try result.number(0, 0) == 1 else { throw Setback.fencedOff }
+        guard try result.number(0, 0) == 1 else { throw FailedAttempt.fencedOff }
       }
     } catch let failure as PostgreSQLFailure {
-      // `read_only_sql_transaction`: the server has refused it, and another one may take it.
-      if failure.sqlState == "25006" { throw Setback.lostBefore(error(failure)) }
+      // The server has refused it, and another one may take it.
+      if failure.isStandby {
+        throw FailedAttempt.lostBefore(
+          StorageError(.unavailable, "Writing to \(connector.address) failed", underlying: failure))
+      }
       if failure.isConnectionLost {
         let error = error(failure)
-        throw group.batch.isEmpty ? Setback.lostBefore(error) : Setback.lostDuring(error)
+        throw group.batch.isEmpty ? FailedAttempt.lostBefore(error) : FailedAttempt.lostDuring(error)
       }
       // The transaction has been begun with a statement of its own, which would have to be ended so.
       if isOpen || isPooled { drop() }
       // `division_by_zero`: see ``PostgreSQLStatement/fence``.
-      if failure.sqlState == "22012" { throw Setback.fencedOff }
-      if failure.isConcurrency { throw Setback.conflict(failure) }
+      if failure.sqlState == "22012" { throw FailedAttempt.fencedOff }
+      if failure.isConcurrency { throw FailedAttempt.conflict(failure) }
       throw error(failure)
     } catch let cause where connection.isLost {
       // The wait for the answer has been given up, or has failed.
-      throw Setback.lostDuring(cause)
+      throw FailedAttempt.lostDuring(cause)
     }
     state.withLock { $0.epoch += 1 }
     if connection.hasGivenUpReplication {

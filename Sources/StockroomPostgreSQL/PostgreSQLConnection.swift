@@ -220,6 +220,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
       return nil
     }
     let wrapped = PostgreSQLResult(result)
+    // libpq would return the same for ever: no statement of the engine's is a COPY.
+    if [PGRES_COPY_IN, PGRES_COPY_OUT, PGRES_COPY_BOTH].contains(wrapped.status) { throw lost() }
     if PQstatus(handle) == CONNECTION_BAD {
       isLost = true
       var failure = wrapped.failure

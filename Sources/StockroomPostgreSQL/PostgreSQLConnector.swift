@@ -39,8 +39,8 @@ final class PostgreSQLConnector: Sendable {
   /// - Parameters:
   ///   - isPatient: Whether a server that is away is tried again until the deadline.
   ///   - meanwhile: Called now and then. What it throws ends the attempt.
-  /// - Throws: `StorageError` with code `unavailable`, `permissionDenied`, `readOnly` if no server can be written to, and
-  ///   others.
+  /// - Throws: `StorageError` with code `unavailable`, `permissionDenied`, `readOnly` if no server can be written to and this is
+  ///   not patient, and others.
   func connect(
     until deadline: ContinuousClock.Instant, isPatient: Bool = true,
     meanwhile: @escaping () throws -> Void = {}
@@ -58,7 +58,7 @@ final class PostgreSQLConnector: Sendable {
     while true {
       if failures > 0 { try Self.pause(failures - 1, until: deadline, meanwhile) }
       do {
-        return try attemptAll(until: deadline, meanwhile)
+        return try attemptAll(until: deadline, isPatient: isPatient, meanwhile)
       } catch let error as StorageError {
         failures += 1
         // An attempt that the deadline has cut short says less than the one before it.
@@ -72,7 +72,7 @@ final class PostgreSQLConnector: Sendable {
 
   /// Tries one host after the other, beginning with the last that was right. Each has its share of the time.
   private func attemptAll(
-    until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
+    until deadline: ContinuousClock.Instant, isPatient: Bool, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     let first = lastHost.withLock { $0 }
     let hosts = hosts()
@@ -91,7 +91,10 @@ final class PostgreSQLConnector: Sendable {
       }
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
-    throw StorageError.postgreSQL(failure, "Connecting to \(address) failed")
+    let message = "Connecting to \(address) failed"
+    // The place could be written to before, and a standby is to become the primary.
+    if isPatient, failure.isStandby { throw StorageError(.unavailable, message, underlying: failure) }
+    throw StorageError.postgreSQL(failure, message)
   }
 
   /// The hosts to try: those of the connection string, or, if it has no more than a port, those of its service or of the

@@ -15,7 +15,7 @@ final class PostgreSQLDatabase: Sendable {
     gate = Gate(path: "\(connector.address)")
     committer = PostgreSQLCommitter(connector, hub)
     writers = PostgreSQLWriters(committer, timeLimit: connector.settings.timeLimit)
-    readers = PostgreSQLReaders(connector, maximum: max(1, maximumConnections - 2))
+    readers = PostgreSQLReaders(connector, maximum: max(3, maximumConnections) - 2)
     listener = try PostgreSQLListener(connector, committer, hub)
   }
 

@@ -13,6 +13,8 @@ final class PostgreSQLEntryReader: EntryReader {
     var upcoming: ArraySlice<CacheKey> = []
     /// Values that have been read ahead.
     var values: [CacheKey: Data] = [:]
+    /// How many values the next look reads: one at first, since the scan may want no more.
+    var readAhead = 1
   }
 
   private let connection: PostgreSQLConnection
@@ -55,7 +57,7 @@ final class PostgreSQLEntryReader: EntryReader {
 
   func data(of key: CacheKey) throws -> Data? {
     if let data = scan.withLock({ $0.values.removeValue(forKey: key) }) { return data }
-    let upcoming = scan.withLock { Array($0.upcoming.drop { $0 < key }.prefix(Self.readAhead)) }
+    let upcoming = scan.withLock { Array($0.upcoming.drop { $0 < key }.prefix($0.readAhead)) }
     if upcoming.first == key { return try readAhead(upcoming)[key] }
     return try withConnection { connection, deadline in
       try connection.run([.init(.value, .key(key))], until: deadline).first.flatMap {
@@ -73,11 +75,18 @@ final class PostgreSQLEntryReader: EntryReader {
     for (index, row) in try (result?.positions(in: keys) ?? []).enumerated() {
       if let result, let row { values[keys[index]] = result.data(row, 1) }
     }
-    scan.withLock { $0.values = values }
+    let size = values.values.reduce(0) { $0 + $1.count }
+    scan.withLock { scan in
+      scan.values = values
+      let fitting = Self.readAheadSize / max(1, size / keys.count)
+      scan.readAhead = max(1, min(2 * scan.readAhead, Self.mostReadAhead, fitting))
+    }
     return values
   }
 
-  private static let readAhead = 64
+  private static let mostReadAhead = 64
+  /// How many bytes are read ahead, about.
+  private static let readAheadSize = 4 << 20
 
   func contains(_ key: CacheKey) throws -> Bool {
     try withConnection { connection, deadline in

@@ -19,7 +19,10 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   /// `serialization_failure`, `deadlock_detected`, `unique_violation`.
   var isConcurrency: Bool { ["40001", "40P01", "23505"].contains(sqlState) }
 
-  /// Not the server to write to: `read_only_sql_transaction`. A connection to it is given up.
+  /// Whether the server cannot be written to: `read_only_sql_transaction`.
+  var isStandby: Bool { sqlState == "25006" }
+
+  /// Not the server to write to. A connection to it is given up.
   static let standby = PostgreSQLFailure(
     sqlState: "25006", text: "the server is a standby, or read-only", isConnectionLost: true)
 

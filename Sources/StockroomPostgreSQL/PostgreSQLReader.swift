@@ -57,7 +57,15 @@ final class PostgreSQLReader: Sendable {
 
   // MARK: Reading
 
-  /// Reads a group of keys with one statement for all values, and one for all times.
+  private enum Outcome {
+    case done
+    /// The connection has been lost: what has not ended has to be done again, which changes nothing (rule N2).
+    case lost
+    /// What the server refuses may be one of the calls, and the others are to be made without it.
+    case failedTogether
+  }
+
+  /// Reads a group of keys with one statement for all values, and one for all times. One that fails, fails no other.
   ///
   /// - Parameter isNew: Whether the connection has just been made.
   /// - Returns: Those that have to be done again, since the connection has been lost.
@@ -65,30 +73,35 @@ final class PostgreSQLReader: Sendable {
     _ reads: [PostgreSQLReaders.SmallRead], isNew: Bool, meanwhile: @escaping () -> Void
   ) -> [PostgreSQLReaders.SmallRead] {
     let reads = reads.filter { $0.pending.begin() }
-    let isDone = serve(reads.map(\.pending), isNew: isNew, meanwhile) { try $0.answer(reads, until: $1) }
-    return isDone ? [] : reads.filter { $0.pending.isWanted }
+    switch serve(reads.map(\.pending), isNew: isNew, meanwhile, { try $0.answer(reads, until: $1) }) {
+    case .done: return []
+    case .lost: return reads.filter { $0.pending.isWanted }
+    case .failedTogether:
+      let half = reads.count / 2
+      return [Array(reads[..<half]), Array(reads[half...])].flatMap {
+        perform($0, isNew: false, meanwhile: meanwhile)
+      }
+    }
   }
 
   /// Reads what takes long. Returns whether it has to be done again, since the connection has been lost.
   func perform(_ read: any LargeRead, isNew: Bool, meanwhile: @escaping () -> Void) -> Bool {
     guard read.pending.begin() else { return false }
-    let isDone = serve([read.pending], isNew: isNew, meanwhile) { connection, _ in
+    let outcome = serve([read.pending], isNew: isNew, meanwhile) { connection, _ in
       try read.run(on: connection)
     }
-    return !isDone && read.pending.isWanted
+    return outcome == .lost && read.pending.isWanted
   }
 
-  /// Calls `body` with the connection and the first deadline. The calls that it does not end fail if it does.
-  ///
-  /// - Returns: False if the calls have to be done again, on another connection: a read changes nothing (rule N2).
+  /// Calls `body` with the connection and the first deadline. A call that it does not end by itself fails if it does.
   private func serve(
     _ calls: [any PostgreSQLPendingCall], isNew: Bool, _ meanwhile: @escaping () -> Void,
     _ body: (PostgreSQLConnection, ContinuousClock.Instant) throws -> Void
-  ) -> Bool {
-    guard let deadline = calls.map(\.deadline).min() else { return true }
+  ) -> Outcome {
+    guard let deadline = calls.map(\.deadline).min() else { return .done }
     guard let connection = state.withLock({ $0.connection.take() }) else {
       for call in calls { call.retract() }
-      return false
+      return .lost
     }
     connection.meanwhile = {
       meanwhile()
@@ -100,18 +113,19 @@ final class PostgreSQLReader: Sendable {
     defer { keep(connection) }
     do {
       try body(connection, deadline)
-      return true
+      return .done
     } catch let failure as PostgreSQLFailure {
       let error = StorageError.postgreSQL(failure, "Reading from \(connector.address) failed")
       let isFinal = !failure.isConnectionLost && !failure.isConcurrency
+      let isRefused = isFinal && calls.count == 1
       let end = ContinuousClock.now
       for call in calls {
-        if isFinal || end >= call.deadline { call.fail(error) } else { call.retract() }
+        if isRefused || end >= call.deadline { call.fail(error) } else { call.retract() }
       }
-      return isFinal
+      return isRefused ? .done : isFinal ? .failedTogether : .lost
     } catch {
       for call in calls { call.fail(error) }
-      return true
+      return .done
     }
   }
 }

@@ -221,7 +221,7 @@ final class PostgreSQLReaders: Sendable {
     for call in waiting {
       if isAlone {
         // It ends with the reason why there is no connection.
-        call.takeTurn()
+        call.beginConnecting()
       } else {
         call.endIfDue()
         call.endIfLate()

@@ -18,6 +18,8 @@ struct PostgreSQLSettings: Sendable {
     // The server takes no more milliseconds than that.
     let milliseconds = min(timeLimit, .milliseconds(Int32.max)).roundedMilliseconds
     let settings: [(name: String, value: String)] = [
+      // Nothing that others may have made in a schema of the database takes the place of a function or an operator that is called here.
+      ("search_path", "pg_catalog, pg_temp"),
       ("synchronous_commit", durability == .full ? "on" : "off"),
       ("default_transaction_isolation", "read committed"),
       // A call that has been given up here ends there too.

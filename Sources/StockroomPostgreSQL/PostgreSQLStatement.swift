@@ -57,15 +57,18 @@ struct PostgreSQLStatements: Sendable {
     return switch statement {
     case .settings, .localSettings:
       // Servers before version 14 do not know `client_connection_check_interval`, and some systems refuse it. Whether the server
-      // is the one to write to is asked along with it: what it reports when a session begins is out of date behind a pooler.
+      // is the one to write to is asked along with it: what it reports when a session begins is out of date behind a pooler. All names
+      // have their schema, as the search path is not set before (an `unnest` of several arrays is the server's own without one).
       """
       SELECT
-        count(set_config(convert_from(name, 'UTF8'), convert_from(value, 'UTF8'), \(statement == .localSettings))),
-        pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean
-      FROM unnest($1::bytea[], $2::bytea[]) AS setting(name, value)
-      WHERE convert_from(name, 'UTF8') <> 'client_connection_check_interval'
-        OR current_setting('server_version_num')::integer >= CASE
-          WHEN version() ~ 'linux' THEN 140000 WHEN version() ~ 'darwin|freebsd' THEN 150000 END
+        pg_catalog.count(pg_catalog.set_config(
+          pg_catalog.convert_from(name, 'UTF8'), pg_catalog.convert_from(value, 'UTF8'), \(statement == .localSettings))),
+        pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')::pg_catalog.bool
+      FROM unnest($1::pg_catalog.bytea[], $2::pg_catalog.bytea[]) AS setting(name, value)
+      WHERE pg_catalog.convert_from(name, 'UTF8') OPERATOR(pg_catalog.<>) 'client_connection_check_interval'
+        OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>=) CASE
+          WHEN pg_catalog.version() OPERATOR(pg_catalog.~) 'linux' THEN 140000
+          WHEN pg_catalog.version() OPERATOR(pg_catalog.~) 'darwin|freebsd' THEN 150000 END
       """
     case .allowSequentialScans: "SELECT set_config('enable_seqscan', 'on', true)"
     case .beginWriting: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -144,8 +147,8 @@ struct PostgreSQLStatements: Sendable {
         FROM now, unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[]) AS new(key, value, created, updated)
       ) AS numbered ORDER BY key
       ON CONFLICT (key) DO UPDATE SET value = excluded.value,
-        created = CASE WHEN excluded.key = ANY ($5::bytea[]) THEN entry.created ELSE excluded.created END,
-        updated = CASE WHEN excluded.key = ANY ($5::bytea[]) THEN greatest(entry.updated, excluded.updated)
+        created = CASE WHEN excluded.key IN (SELECT unnest($5::bytea[])) THEN entry.created ELSE excluded.created END,
+        updated = CASE WHEN excluded.key IN (SELECT unnest($5::bytea[])) THEN greatest(entry.updated, excluded.updated)
           ELSE excluded.updated END
       """
     case .fencedWrite:

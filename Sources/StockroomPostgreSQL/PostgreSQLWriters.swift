@@ -86,7 +86,7 @@ final class PostgreSQLWriters: Sendable {
 
   private func commitAll() {
     while let next = nextGroup() {
-      let group = next.filter { $0.call.takeTurn() }
+      let group = next.filter { $0.call.beginConnecting() }
       if group.isEmpty { continue }
       state.withLock { $0.underWay = group.map(\.call) }
       connectAndCommit(group)
@@ -132,20 +132,28 @@ final class PostgreSQLWriters: Sendable {
   }
 
   private func commit(_ writes: [PostgreSQLWrite]) {
-    let result = Result { try commitTogether(writes) }
-    guard case .failure(let error) = result, writes.count > 1, !Self.affectsAll(error) else {
-      for write in writes { write.call.end(result) }
+    let error: any Error
+    do {
+      let rest = try commitTogether(writes)
+      for write in writes.dropLast(rest.count) { write.call.end(.success(())) }
+      if !rest.isEmpty { commit(Array(rest)) }
+      return
+    } catch let failure {
+      error = failure
+    }
+    guard writes.count > 1, !Self.affectsAll(error) else {
+      for write in writes { write.call.fail(error) }
       return
     }
     // Nothing has been done. One that cannot be done fails no other.
     for write in writes { write.call.retract() }
     for (index, write) in writes.enumerated() {
       state.withLock { $0.next = writes[(index + 1)...].map(\.call) }
-      write.call.end(Result { try commitTogether([write]) })
+      write.call.end(Result { _ = try commitTogether([write]) })
     }
   }
 
-  private func commitTogether(_ writes: [PostgreSQLWrite]) throws {
+  private func commitTogether(_ writes: [PostgreSQLWrite]) throws -> ArraySlice<PostgreSQLWrite> {
     try committer.commit(writes) { [self] in try lookAround() }
   }
 

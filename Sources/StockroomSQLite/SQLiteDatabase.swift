@@ -125,7 +125,8 @@ final class SQLiteDatabase: Sendable {
     try Task.checkCancellation()
     let (owner, origin) = (ObjectIdentifier(self), ChangeOrigin.current)
     return try await thread.run { [feed, readers, committer] in
-      try feed.subscribe(without: origin, of: owner) {
+      try committer.waitUntilReadable()
+      return try feed.subscribe(without: origin, of: owner) {
         try SQLiteChangeSource(on: readers.open())
       } afterCommits: {
         try committer.waitForCommits()

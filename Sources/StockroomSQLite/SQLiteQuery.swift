@@ -19,16 +19,19 @@ enum SQLiteQuery: Int, CaseIterable {
     case .metadata: "SELECT sequence, EXISTS (SELECT 1 FROM large_values) FROM metadata"
     case .setMetadata: "UPDATE metadata SET sequence = ?1"
 
-    // An overwrite keeps sequence and created; time does not move backwards for an entry (rule W2).
+    // An overwrite keeps sequence and created; time does not move backwards for an entry (rule W2). SQLite would count a row that is
+    // overwritten with what it has, and make no commit of it.
     case .write:
       """
       INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, 0, ?4)
       ON CONFLICT (key) DO UPDATE SET value = excluded.value, age = max(age, excluded.created - created)
+      WHERE age < excluded.created - created OR value IS NOT excluded.value
       """
     case .writeWithTimes:
       """
       INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, ?5, ?4)
       ON CONFLICT (key) DO UPDATE SET value = excluded.value, created = excluded.created, age = excluded.age
+      WHERE created <> excluded.created OR age <> excluded.age OR value IS NOT excluded.value
       """
     case .remove: "DELETE FROM entries WHERE key = ?1"
     case .removeAll: "DELETE FROM entries"

@@ -17,7 +17,14 @@ extension Codec {
   func encodeForRoundTrip<Value: Codable>(_ value: Value, for key: CacheKey) throws(StorageError) -> Data {
     let bytes = try encode(value, for: key)
     guard let value = value as? any LossyCodable, type(of: value).mayLoseInformation else { return bytes }
-    let decoded = try decode(Value.self, from: bytes, of: key)
+    let decoded: Value
+    do {
+      decoded = try decode(Value.self, from: bytes, of: key)
+    } catch {
+      throw StorageError(
+        .encodingFailed, "The value of \(key) is encoded as something that cannot be decoded.",
+        underlying: error)
+    }
     guard value.isSame(as: decoded) else {
       throw StorageError(
         .encodingFailed,

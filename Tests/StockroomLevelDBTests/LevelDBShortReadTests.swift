@@ -80,6 +80,19 @@ struct LevelDBShortReadTests {
     #expect(try await contents(of: copy.open()) == expected)
   }
 
+  @Test("Logs are in the order of their numbers, also of those with more than six digits")
+  func logsBeyondSixDigits() throws {
+    let directory = try TemporaryDirectory()
+    try FileManager.default.createDirectory(at: directory.database, withIntermediateDirectories: true)
+    let numbers: [UInt64] = [7, 999_998, 999_999, 1_000_000, 1_000_002, 10_000_000]
+    for number in numbers.shuffled() {
+      try Data().write(to: directory.database.appending(path: LevelDBFileList.logName(number)))
+    }
+    let files = LevelDBFiles(
+      directory: try .openDirectory(atPath: directory.database.path), permissions: .owner)
+    #expect(try LevelDBFileList(in: files).logs.map { LevelDBFileList.number(ofLog: $0) } == numbers)
+  }
+
   @Test("A file of one record is read as it was written", arguments: [0, 1, 32_760, 32_761, 32_762, 100_000])
   func recordOfAnySize(_ size: Int) {
     let record = [UInt8](noise(size))

@@ -16,6 +16,32 @@ struct PostgreSQLFailoverTests {
     for _ in 0..<Self.rounds { try await failOver() }
   }
 
+  @Test(
+    "Until the standby is promoted, calls are unavailable, not refused as if nothing could ever be written")
+  func beforePromotion() async throws {
+    let place = try TemporaryDirectory()
+    let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
+    let engine = try await PostgreSQLStorageEngine(
+      "host=\(first.directory.path),\(second.directory.path) user=postgres dbname=postgres",
+      timeLimit: .seconds(8))
+    try await engine.write(value(1), key: key(1))
+    await first.stop(.killed)
+    let calls: [@Sendable () async throws -> Void] = [
+      { _ = try await engine.read(key: key(1)) }, { _ = try await engine.readAllEntries() },
+      { try await engine.write(value(2), key: key(1)) },
+    ]
+    await withTaskGroup(of: Void.self) { group in
+      for call in calls {
+        group.addTask {
+          let error = await #expect(throws: StorageError.self) { try await call() }
+          #expect(
+            error?.code == .unavailable || error?.code == .outcomeUnknown, "\(String(describing: error))")
+        }
+      }
+    }
+    await second.stop(.fast)
+  }
+
   /// Expects that an engine that only reads uses the first of its servers, a standby or not, and never writes.
   private func expectReading(
     _ engine: PostgreSQLStorageEngine, _ primary: PostgreSQLServer, _ standby: PostgreSQLServer

@@ -41,6 +41,8 @@ struct PostgreSQLOpeningTests {
       // libpq would take a part of the password for the host, the port or the database.
       "postgresql://me:a@secret@localhost/db", "postgresql://me:a/secret@localhost/db",
       "postgres://me:secret/a@localhost/db?sslmode=disable", "postgresql://me:a?b@secret@localhost/db",
+      "postgresql://me:secret/db", "host=db;port=5432;user=me;password=secret",
+      "host=db,user=me,password=secret",
     ])
   func malformed(connection: String) async throws {
     let error = try #require(await error(connection))
@@ -63,6 +65,40 @@ struct PostgreSQLOpeningTests {
     try await engine.write(Data(name.utf8), key: key(1))
     #expect(try await newEngine(name).read(key: key(1)) == Data(name.utf8))
     try await engine.removeAllData()
+  }
+
+  @Test("What others have made in the schema public is not called in place of the server's own functions")
+  func searchPath() async throws {
+    let server = PostgreSQLServer.shared
+    try await server.start()
+    let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
+    try await server.execute(
+      """
+      CREATE ROLE \(name) LOGIN; CREATE SCHEMA \(name) AUTHORIZATION \(name);
+      CREATE TABLE \(name).called (what text); GRANT INSERT ON \(name).called TO \(name);
+      CREATE SCHEMA \(name)_public; GRANT USAGE ON SCHEMA \(name)_public TO \(name);
+      ALTER ROLE \(name) SET search_path = \(name)_public;
+      CREATE FUNCTION \(name)_public.multiplied(numeric, integer) RETURNS numeric LANGUAGE plpgsql AS
+        'BEGIN INSERT INTO \(name).called VALUES (''*''); RETURN 1; END';
+      CREATE OPERATOR \(name)_public.* (FUNCTION = \(name)_public.multiplied, LEFTARG = numeric, RIGHTARG = integer);
+      CREATE FUNCTION \(name)_public.convert_from(bytea, text) RETURNS text LANGUAGE plpgsql AS
+        'BEGIN INSERT INTO \(name).called VALUES (''convert_from''); RETURN pg_catalog.convert_from($1, $2::name); END';
+      CREATE FUNCTION \(name)_public.unnest(bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS
+        'BEGIN INSERT INTO \(name).called VALUES (''unnest''); RETURN QUERY SELECT pg_catalog.unnest($1); END'
+      """)
+    for pooling in [false, true] {
+      let engine = try await PostgreSQLStorageEngine(
+        "host=\(server.directory.path) dbname=postgres user=\(name)", namespace: name,
+        timeLimit: .seconds(300),
+        isPooled: pooling)
+      try await engine.write((0..<3).map { (key($0), value($0)) })
+      try await engine.write(value(1), key: key(1))
+      #expect(try await engine.read(keys: [key(1), key(2)]) == [value(1), value(2)])
+      try await engine.withTransaction { try $0.write(value(4), key: key(4)) }
+      #expect(try await engine.readAllEntries().count == 4)
+      try await engine.close()
+    }
+    try await server.execute("DO $$ BEGIN ASSERT (SELECT count(*) FROM \(name).called) = 0; END $$")
   }
 
   @Test("Another program's table is refused and left alone")

@@ -35,6 +35,38 @@ struct PostgreSQLReaderTests {
     try await engine.close()
   }
 
+  @Test("A value that the server cannot read fails no other (rule R4)")
+  func unreadableValue() async throws {
+    let name = newNamespace()
+    try await server.start()
+    let engine = try await PostgreSQLStorageEngine(
+      server.connection, namespace: name, maximumConnections: 3, timeLimit: .seconds(300))
+    try await engine.write((0..<100).map { (key($0), value($0)) })
+    try await server.execute(
+      """
+      ALTER TABLE "\(name)".entries RENAME TO stored;
+      CREATE FUNCTION "\(name)".broken(value bytea) RETURNS bytea STABLE LANGUAGE plpgsql AS
+        'BEGIN IF value = ''value-7'' THEN RAISE EXCEPTION ''broken'' USING ERRCODE = ''XX001''; END IF; RETURN value; END';
+      CREATE VIEW "\(name)".entries AS
+        SELECT sequence, created, updated, key, "\(name)".broken(value) AS value FROM "\(name)".stored
+      """)
+    for _ in 0..<20 {
+      await withTaskGroup(of: Void.self) { group in
+        for number in 0..<100 {
+          group.addTask {
+            do {
+              let data = try await engine.read(key: key(number))
+              #expect(number != 7 && data == value(number))
+            } catch {
+              #expect(number == 7 && (error as? StorageError)?.code == .corrupted, "\(number): \(error)")
+            }
+          }
+        }
+      }
+    }
+    try await engine.close()
+  }
+
   @Test("A read on a connection that has died without a word is done on another one (rules N1, N2)")
   func silentConnection() async throws {
     let name = newNamespace()

@@ -237,6 +237,18 @@ struct PostgreSQLTransactionTests {
     let engine = try await newEngine(name, timeLimit: .seconds(12))
     try await engine.write(value(1), key: key(1))
     // Each answer comes well within a quarter of that.
+    try await slowDown(name)
+    let error = await #expect(throws: StorageError.self) {
+      try await engine.withTransaction { transaction in
+        for _ in 0..<100 { _ = try transaction.read(key: key(1)) }
+      }
+    }
+    #expect(error?.code == .unavailable, "\(String(describing: error))")
+    try await engine.close()
+  }
+
+  /// Lets reading a value take 0.2 seconds.
+  private func slowDown(_ name: String) async throws {
     try await PostgreSQLServer.shared.execute(
       """
       ALTER TABLE "\(name)".entries RENAME TO stored;
@@ -245,12 +257,59 @@ struct PostgreSQLTransactionTests {
       CREATE VIEW "\(name)".entries AS
         SELECT sequence, created, updated, key, "\(name)".slow(value) AS value FROM "\(name)".stored
       """)
-    let error = await #expect(throws: StorageError.self) {
-      try await engine.withTransaction { transaction in
-        for _ in 0..<100 { _ = try transaction.read(key: key(1)) }
+  }
+
+  @Test("Transactions that together read for longer than the time limit do not all fail (rule N1)")
+  func manySlowTransactions() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name, timeLimit: .seconds(12))
+    try await engine.write(value(1), key: key(1))
+    try await slowDown(name)
+    let isWaiting = DispatchSemaphore(value: 0)
+    let first = Task { try await engine.withTransaction { _ in isWaiting.wait() } }
+    let others = (0..<80).map { _ in
+      Task { try await engine.withTransaction { try $0.read(key: key(1)) } }
+    }
+    isWaiting.signal()
+    try await first.value
+    var (succeeded, errors) = (0, Set<StorageError.Code>())
+    for other in others {
+      do {
+        #expect(try await other.value == value(1))
+        succeeded += 1
+      } catch let error as StorageError {
+        errors.insert(error.code)
       }
     }
-    #expect(error?.code == .unavailable, "\(String(describing: error))")
+    #expect(succeeded > 0 && errors.isSubset(of: [.unavailable]))
+    try await engine.close()
+  }
+
+  @Test("A scan in a transaction reads no more values than it returns, or twice as many (rule R5)")
+  func shortScan() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name, timeLimit: .seconds(40))
+    try await engine.write((1...64).map { (key($0), value($0)) })
+    try await slowDown(name)
+    // All values would take 12.8 seconds, and an answer may take 10.
+    for limit in [1, 2] {
+      let found = try await engine.withTransaction { try $0.scan(.all, limit: limit) }
+      #expect(found.count == limit)
+    }
+    try await engine.close()
+  }
+
+  @Test("Entries with and without times in one transaction take no time that grows with their square")
+  func manyEntriesWithAndWithoutTimes() async throws {
+    let engine = try await newEngine(newNamespace(), timeLimit: .seconds(60))
+    let entries = (0..<60_000).map { (key: key($0), data: value($0)) }
+    try await engine.write(entries)
+    let one = try #require(try await engine.readEntries(keys: [key(1)]).first)
+    try await engine.withTransaction { transaction in
+      for (key, data) in entries { try transaction.write(data, key: key) }
+      try transaction.writeEntry(one)
+    }
+    #expect(try await engine.keyCount() == entries.count)
     try await engine.close()
   }
 

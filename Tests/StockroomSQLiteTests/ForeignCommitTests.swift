@@ -20,4 +20,45 @@ struct ForeignCommitTests {
     }
     try await engine.close()
   }
+
+  @Test(
+    "One that comes after a commit which left an entry as it was is reported (rule X1)",
+    .timeLimit(.minutes(10)))
+  func afterSameEntry() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("1"), key: key(1))
+    let entries = try await engine.readAllEntries()
+    var changes = try await engine.changes().makeAsyncIterator()
+    let other = try RawConnection(place.database)
+    for _ in 0..<3 {
+      for _ in 0..<2 {
+        try await engine.writeEntries(entries)
+        #expect(await changes.next() == .keys([key(1)]))
+      }
+      try other.run("UPDATE entries SET value = randomblob(8)")
+      #expect(await changes.next() == .everything)
+    }
+    try await engine.close()
+  }
+
+  @Test("A log of changes that somebody has truncated is replaced (rules X1, X5)", .timeLimit(.minutes(10)))
+  func truncatedLog() async throws {
+    let place = try TestPlace()
+    let (reader, writer) = (
+      try SQLiteStorageEngine(directory: place.directory), try SQLiteStorageEngine(directory: place.directory)
+    )
+    var changes = try await reader.changes().makeAsyncIterator()
+    try await writer.write(data("1"), key: key(1))
+    #expect(await changes.next() != nil)
+    try #require(truncate(place.database + "-changes", 0) == 0)
+    for round in 0..<8 {
+      try await writer.write(data("\(round)"), key: key(1))
+      #expect(await changes.next() != nil)
+    }
+    // Another one can subscribe again.
+    let second = try SQLiteStorageEngine(directory: place.directory)
+    _ = try await second.changes()
+    for engine in [reader, writer, second] { try await engine.close() }
+  }
 }

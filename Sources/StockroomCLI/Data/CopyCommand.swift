@@ -44,8 +44,10 @@ struct CopyCommand: AsyncParsableCommand {
     let options = CopyOptions(target: merge ? .merge : .resume)
     let summary = try await ActivityLine.whileShown("Copying \(source.place)") { line in
       try await source.withEngine(for: .reading) { from in
+        // Before the target is made.
+        try await from.refuseUnfinishedCopy(in: "\(source.place)")
         // Closing the engine is waited for, too.
-        try await CleaningUp.awaited {
+        return try await CleaningUp.awaited {
           try await target.withEngine(for: .creating) { to in
             do {
               return try await IncompletePlace.orWhole(target.place, completedBy: "the same command") {

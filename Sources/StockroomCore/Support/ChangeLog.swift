@@ -159,6 +159,17 @@ extension ChangeLog {
   /// Whether the file is still where others find it.
   var isInPlace: Bool { (try? FileIdentity(path: path)) == identity }
 
+  /// Removes the file if somebody has cut it off, so that nothing can be written to it or read from it any more.
+  ///
+  /// - Returns: Whether it was so.
+  func removeIfTruncated() throws -> Bool {
+    guard try file.status().size < Self.headerSize, isInPlace else { return false }
+    guard unlink(path) == 0 || errno == ENOENT else {
+      throw StorageError.posix(errno, "Removing \(path), which has been truncated, failed.")
+    }
+    return true
+  }
+
   /// Ends what ``join(atPath:_:)`` has begun. The last one removes the file.
   func leave() {
     FileLock.release(file.number)

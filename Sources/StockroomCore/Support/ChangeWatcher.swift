@@ -40,6 +40,8 @@ final class ChangeWatcher: Sendable {
   private static let delays: [DispatchTimeInterval] = [
     .milliseconds(1), .milliseconds(4), .milliseconds(16), .milliseconds(64),
   ]
+  /// When to look again after the system has not let a file be watched.
+  private static let delayOfRetry = DispatchTimeInterval.seconds(1)
 
   init(
     _ source: any ChangeSource, log: ChangeLog, _ permissions: FilePermissions, writer: UInt64,
@@ -212,9 +214,12 @@ final class ChangeWatcher: Sendable {
         try isWatched.get()
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
-        // Whatever has happened there: subscribers that look at everything find out.
+        // Whatever has happened there: subscribers that look at everything find out, after each commit that is seen.
         state.mayHaveMissedChanges = true
-        if !wasBlind { change = .everything }
+        let number = (try? latest.get()) ?? state.known
+        if !wasBlind || number > state.known { change = .everything }
+        state.known = max(state.known, number)
+        if case .failure = isWatched, state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
       }
       setTimer(&state)
       return change
@@ -239,8 +244,9 @@ final class ChangeWatcher: Sendable {
       return nil
     }
     // One that has been removed is not made again, as the whole place may be on its way out. Without it, a commit has changed
-    // everything, for all that is known.
-    if !state.log.isInPlace, try FileIdentity(path: state.log.path) != nil {
+    // everything, for all that is known. One that has been cut off would stay of no use.
+    if try state.log.removeIfTruncated() || !state.log.isInPlace && FileIdentity(path: state.log.path) != nil
+    {
       state.mayHaveMissedChanges = true
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
       let logWatch = try watchLog(log)

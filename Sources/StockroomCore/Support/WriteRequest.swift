@@ -76,11 +76,14 @@ extension Collection<WriteRequest> {
   /// - Parameters:
   ///   - reader: What there is. Nobody else changes it meanwhile.
   ///   - valueLimit: That of the engine.
-  package func operations(reading reader: some EntryReader, _ valueLimit: ValueLimit?) -> [[StorageOperation]]
-  {
+  ///   - goesOn: Whether the next request is to be looked at too. At least one is.
+  package func operations(
+    reading reader: some EntryReader, _ valueLimit: ValueLimit?, while goesOn: () -> Bool = { true }
+  ) -> [[StorageOperation]] {
     if let knownOperations { return knownOperations }
     var group = TransactionOverlay(on: reader)
-    return map { request in
+    var all: [[StorageOperation]] = []
+    for request in self where all.isEmpty || goesOn() {
       let operations: [StorageOperation]
       switch request.contents {
       case .operations(let known, _): operations = known
@@ -93,7 +96,8 @@ extension Collection<WriteRequest> {
       }
       // Nobody reads behind the last one.
       if count > 1 { group.apply(operations) }
-      return operations
+      all.append(operations)
     }
+    return all
   }
 }

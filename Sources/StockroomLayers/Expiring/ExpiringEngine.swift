@@ -70,6 +70,11 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   ///   `permissionDenied` if one was encrypted with a key that is not known: such an entry stays, and is reported after all others that the
   ///   engine below can list have been looked at. The same if it cannot list its keys; otherwise as a read and a write.
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
+    guard capabilities.contains(.transactions) else {
+      throw StorageError(
+        .unsupported, "A \(Base.self) has no transactions, without which nothing that has expired is removed."
+      )
+    }
     var pass = ExpirySweeper<Base>.Pass()
     var removed = 0
     while !pass.isOver {

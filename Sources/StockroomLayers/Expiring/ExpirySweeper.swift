@@ -132,7 +132,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
       pass.failure = pass.failure ?? error
       do {
         return try await pass.cursor.nextReadable(of: base)
-      } catch let error as StorageError {
+      } catch let error as StorageError where error.isOfOneEntry {
         pass.isStuck = true
         throw error
       }

@@ -22,8 +22,8 @@ public import StockroomCore
 /// digest has one entry for both.
 ///
 /// Costs beside those of the engine below: ``readAllEntries()``, ``allKeys()`` and ``keyCount()`` go through the whole place, all other namespaces
-/// included, and so does every read of all values unless the engine below has `orderedScans`. ``removeAllData()`` is a transaction. A
-/// page of a scan reads the whole range if a key or a bound in it has more than some 440 bytes.
+/// included, and so does every read of all values unless the engine below has `orderedScans`. ``removeAllData()`` is a transaction that lists
+/// the keys of the whole place. A page of a scan reads the whole range if a key or a bound in it has more than some 440 bytes.
 public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
   /// The most bytes of UTF-8 that a name may have.
   public static var maximumNameLength: Int { NamespacedKeys.maximumNameLength }
@@ -127,6 +127,22 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
   /// The number of entries under the name.
   @concurrent public func keyCount() async throws -> Int {
     try await base.allKeys().count(where: keys.contains)
+  }
+
+  /// As the engine below, and whether each value that has its key in it is stored under that key.
+  @concurrent public func verify() async throws {
+    try await base.verify()
+    let cut = try await base.allKeys().filter { keys.contains(below: $0) && keys.key(below: $0) == nil }
+    var cursor = EntryCursor(keys: cut)
+    while !cursor.isAtEnd {
+      for stored in try await cursor.next(of: base) {
+        guard let entry = try keys.entry(stored), try keys.stored(entry.key) != stored.key else { continue }
+        try naming(keys.place) {
+          throw StorageError(
+            .corrupted, "The value that is stored under \(stored.key) is that of \(entry.key).")
+        }
+      }
+    }
   }
 
   /// The keys under the name.
@@ -237,13 +253,7 @@ private final class NamespacedTransaction: StorageTransaction {
   func remove(key: CacheKey) throws { try base.remove(key: keys.stored(key)) }
 
   func removeAll() throws {
-    var (range, size) = (KeyRange.prefix(keys.prefix), PageSize())
-    while true {
-      let page = try base.scan(range, limit: size.count)
-      for (key, _) in page { try base.remove(key: key) }
-      if page.count < size.count { return }
-      range.after = page.last?.key
-      size.adjust(to: page)
-    }
+    // Without a look at the values, some of which may be corrupted (rule D2).
+    for key in try base.allKeys() where keys.contains(below: key) { try base.remove(key: key) }
   }
 }

@@ -14,7 +14,7 @@ struct NamespacedKeys: Sendable {
   /// The name and the slash.
   let prefix: String
   /// The engine below, for errors.
-  private let place: String?
+  let place: String?
   /// The longest key in bytes that is stored as it is.
   private let longestWhole: Int
   /// How much of a longer one is stored, in bytes.

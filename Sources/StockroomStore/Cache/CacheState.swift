@@ -146,7 +146,7 @@ extension CacheState {
   /// Forgets the stored values of these keys, which others have changed. Those that are still to be written stay.
   mutating func forget(_ keys: [EncodedKey]) {
     for key in keys {
-      reads[key]?.changes += 1
+      noteChange(of: key)
       if isBeingWritten(key) { overtaken.insert(key) }
       if !unwritten.contains(key) { memory.remove(key) }
     }

@@ -13,6 +13,12 @@ extension PersistentCache.Core {
   /// read of storage tries again.
   func followIfNeeded() async { await startFollowing()?.value }
 
+  /// Whether what is in memory leaves it when others change it in storage, as far as the engine tells of changes at all.
+  var isFollowing: Bool {
+    guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return true }
+    return feed.withLock { if case .watched = $0 { true } else { false } }
+  }
+
   /// As ``followIfNeeded()``, without waiting: subscribing may have to wait for writers, for which reads need not wait.
   ///
   /// - Returns: Nil if there is nothing to wait for: what is read from now on may stay in memory.

@@ -58,8 +58,16 @@ extension CacheState {
   }
 
   /// Ends the changes of a batch, which succeeded or failed.
-  mutating func end(_ changes: [CacheChange<Item>]) {
-    for change in changes { end(change) }
+  ///
+  /// - Parameter isFollowing: Whether the cache was told of the changes of others when it began. Otherwise what is written stays in storage
+  ///   only.
+  mutating func end(_ changes: [CacheChange<Item>], isFollowing: Bool) {
+    for change in changes {
+      end(change)
+      if !isFollowing, !unwritten.contains(change.key), assigned[change.key] == nil {
+        memory.remove(change.key)
+      }
+    }
     // What others have written over them is in storage only.
     for key in overtaken where !unwritten.contains(key) { memory.remove(key) }
     overtaken = []

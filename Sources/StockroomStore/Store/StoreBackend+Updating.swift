@@ -34,7 +34,9 @@ extension StoreBackend {
             do {
               return .success(try perform(batch.get(), in: transaction))
             } catch {
-              guard case .success(let batch) = batch, batch.mayBeDoneInPart else { return .failure(error) }
+              guard case .success(let batch) = batch, batch.mayBeDoneInPart(after: error) else {
+                return .failure(error)
+              }
               isAbandoned.withLock { $0 = true }
               throw error
             }

@@ -51,8 +51,13 @@ extension StoreBackend {
 
     var readsFirst: Bool { update != nil || rewriting != nil }
 
-    /// Whether some of it may have been done if it throws within a transaction.
-    var mayBeDoneInPart: Bool { rewriting != nil || operations.mayBeAppliedInPart }
+    /// Whether some of it may have been done if it throws within a transaction. Of one operation that is known only if the transaction
+    /// goes on without it.
+    func mayBeDoneInPart(after error: any Error) -> Bool {
+      if rewriting != nil || operations.mayBeAppliedInPart { return true }
+      if operations.isEmpty { return false }
+      return ![.invalidKey, .valueTooLarge].contains((error as? StorageError)?.code)
+    }
   }
 
   /// Encodes the inserted items, in parallel, and applies all changes to the engine in order, as one batch.
@@ -104,6 +109,8 @@ extension StoreBackend {
       do {
         var batch = try batch.get()
         if let blockingError { throw blockingError }
+        // Until then nothing has been written, whatever goes wrong.
+        var isWriting = batch.readsFirst && hasTransactions
         do {
           if batch.readsFirst, hasTransactions {
             outcomes += try await commitAsTransaction([.success(batch)])
@@ -111,12 +118,15 @@ extension StoreBackend {
           }
           if let update = batch.update { batch = try await self.batch(for: update) }
           if let rewriting = batch.rewriting { batch = try await self.batch(for: rewriting) }
+          isWriting = true
           if !batch.operations.isEmpty { try await apply(batch.operations) }
         } catch let abandoned as AbandonedTransaction {
           if abandoned.cause.affectsEveryCall { blockingError = abandoned.cause }
           throw abandoned.cause
         } catch {
-          isOutcomeKnown = isOutcomeKnown && wasDefinitelyNotApplied(batch.operations, error)
+          if isWriting {
+            isOutcomeKnown = isOutcomeKnown && wasDefinitelyNotApplied(batch.operations, error)
+          }
           if error.affectsEveryCall { blockingError = error }
           throw error
         }

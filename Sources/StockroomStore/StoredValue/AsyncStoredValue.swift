@@ -250,6 +250,10 @@ extension AsyncStoredValue {
   /// If it throws with an unknown outcome, the stored value is read again, so that no operation depends on a value that is
   /// out of date. If that fails too, the next operation reads it.
   private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
+    if await followIfNeeded() {
+      // Others may have changed what was read before.
+      loading.withLock { if case .done = $0 { $0 = .pending } }
+    }
     do {
       try await ChangeOrigin.$current.withValue(origin) {
         if mayHoldNewer {

@@ -91,6 +91,58 @@ import Testing
     #expect(try await one["a"] == 2)
   }
 
+  @Test(
+    "What is written while a cache cannot follow others does not stay in memory", .timeLimit(.minutes(10)))
+  func writtenWithoutFeed() async throws {
+    let engine = MemoryStorageEngine()
+    let failing = FailingStorageEngine(engine)
+    failing.failEveryCall(where: { $0.method == .changes })
+    let one = PersistentCache<String, Int>(storage: failing)
+    let two = PersistentCache<String, Int>(storage: engine)
+    try await one.store(1, forKey: "a")
+    try await two.store(2, forKey: "a")
+    #expect(try await one["a"] == 2)
+    one.assign(3, forKey: "a")
+    try await one.sync()
+    try await two.store(4, forKey: "a")
+    #expect(try await one["a"] == 4)
+  }
+
+  @Test("A value that was loaded before another cache stored one is not kept", .timeLimit(.minutes(10)))
+  func storedWhileLoading() async throws {
+    let engine = MemoryStorageEngine()
+    let one = PersistentCache<String, Int>(storage: engine)
+    let two = PersistentCache<String, Int>(storage: engine)
+    await one.core.followIfNeeded()
+    try await two.store(0, forKey: "other")
+    #expect(try await one["other"] == 0)
+    let other = try EncodedKey("other")
+    let loaded = try await one.fetch("a") {
+      try await two.store(2, forKey: "a")
+      try await two.removeValue(forKey: "other")
+      // The feed reports that after the change of "a".
+      try await wait { one.valueInMemory(other) == nil }
+      return 1
+    }
+    #expect(loaded == 1)
+    try await one.sync()
+    #expect(try await one["a"] == 2)
+    #expect(try await PersistentCache<String, Int>(storage: engine)["a"] == 2)
+  }
+
+  @Test(
+    "A stored value that is only set follows others as soon as that is possible", .timeLimit(.minutes(10)))
+  func onlySet() async throws {
+    let engine = MemoryStorageEngine()
+    let failing = FailingStorageEngine(engine)
+    failing.failCall(with: StorageError(.unavailable, "Away")) { $0.method == .changes }
+    let value = AsyncStoredValue(wrappedValue: 0, storage: failing, key: "number")
+    // Behind the load, which does not follow.
+    for number in 1...2 { try await value.set(number) }
+    try await AsyncStoredValue(wrappedValue: 0, storage: engine, key: "number").set(3)
+    try await wait { value.wrappedValue == 3 }
+  }
+
   @Test("A read does not wait until the cache follows others", .timeLimit(.minutes(10)))
   func readBeforeFollowing() async throws {
     let engine = MemoryStorageEngine()

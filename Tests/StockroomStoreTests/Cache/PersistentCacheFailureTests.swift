@@ -250,6 +250,21 @@ struct PersistentCacheFailureTests {
     #expect(try await cache["none"] == .some(.none))
   }
 
+  @Test("A value that is encoded as something that cannot be decoded is rejected")
+  func cannotBeDecoded() async throws {
+    struct Odd: Codable, Sendable {
+      func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(1)
+      }
+      init() {}
+      init(from decoder: any Decoder) throws { throw Refusal() }
+    }
+    struct Refusal: Error {}
+    let cache = PersistentCache<String, Odd??>(storage: MemoryStorageEngine())
+    #expect(await code { try await cache.store(.some(.some(Odd())), forKey: "key") } == .encodingFailed)
+  }
+
   @Test("An entry that is cut short or changed anywhere is a value or an error, and never a trap")
   func damaged() async throws {
     let storage = MemoryStorageEngine()

@@ -4,7 +4,7 @@ import StockroomCore
 ///
 /// Descriptors stay with what was opened, wherever it goes. What is done through them must neither be acknowledged nor
 /// believed when those who open the path now do not see it (rule C6).
-struct Anchor: Sendable {
+struct OpenedPath: Sendable {
   private let path: String
   private let identity: FileIdentity
 
