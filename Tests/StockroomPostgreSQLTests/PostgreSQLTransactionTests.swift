@@ -265,12 +265,14 @@ struct PostgreSQLTransactionTests {
     let engine = try await newEngine(name, timeLimit: .seconds(12))
     try await engine.write(value(1), key: key(1))
     try await slowDown(name)
-    let isWaiting = DispatchSemaphore(value: 0)
-    let first = Task { try await engine.withTransaction { _ in isWaiting.wait() } }
+    let mayEnd = DispatchSemaphore(value: 0)
+    let first = Task { try await engine.withTransaction { _ in mayEnd.wait() } }
     let others = (0..<80).map { _ in
       Task { try await engine.withTransaction { try $0.read(key: key(1)) } }
     }
-    isWaiting.signal()
+    // So that all of them are likely to wait, and to be one group.
+    for _ in 0..<10_000 { await Task.yield() }
+    mayEnd.signal()
     try await first.value
     var (succeeded, errors) = (0, Set<StorageError.Code>())
     for other in others {
