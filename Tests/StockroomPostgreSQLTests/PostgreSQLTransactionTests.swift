@@ -247,13 +247,13 @@ struct PostgreSQLTransactionTests {
     try await engine.close()
   }
 
-  /// Lets reading a value take 0.2 seconds.
-  private func slowDown(_ name: String) async throws {
+  /// Lets reading a value take so many seconds.
+  private func slowDown(_ name: String, by seconds: Double = 0.2) async throws {
     try await PostgreSQLServer.shared.execute(
       """
       ALTER TABLE "\(name)".entries RENAME TO stored;
       CREATE FUNCTION "\(name)".slow(value bytea) RETURNS bytea STABLE LANGUAGE plpgsql AS
-        'BEGIN PERFORM pg_sleep(0.2); RETURN value; END';
+        'BEGIN PERFORM pg_sleep(\(seconds)); RETURN value; END';
       CREATE VIEW "\(name)".entries AS
         SELECT sequence, created, updated, key, "\(name)".slow(value) AS value FROM "\(name)".stored
       """)
@@ -322,15 +322,11 @@ struct PostgreSQLTransactionTests {
     // Reading all values takes longer than a quarter of that.
     try await PostgreSQLServer.shared.execute(
       """
-      ALTER TABLE "\(name)".entries RENAME TO stored;
-      INSERT INTO "\(name)".stored
+      INSERT INTO "\(name)".entries
         SELECT number, 0, 0, convert_to('key-' || number, 'UTF8'), ''::bytea
-        FROM generate_series(1, 2000) AS number;
-      CREATE FUNCTION "\(name)".slow(value bytea) RETURNS bytea STABLE LANGUAGE plpgsql AS
-        'BEGIN PERFORM pg_sleep(0.006); RETURN value; END';
-      CREATE VIEW "\(name)".entries AS
-        SELECT sequence, created, updated, key, "\(name)".slow(value) AS value FROM "\(name)".stored
+        FROM generate_series(1, 2000) AS number
       """)
+    try await slowDown(name, by: 0.006)
     #expect(try await engine.withTransaction { try $0.scan(.all, limit: nil).count } == 2_000)
     try await engine.close()
   }

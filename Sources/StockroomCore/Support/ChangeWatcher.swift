@@ -216,9 +216,11 @@ final class ChangeWatcher: Sendable {
       } catch {
         // Whatever has happened there: subscribers that look at everything find out, after each commit that is seen.
         state.mayHaveMissedChanges = true
-        let number = (try? latest.get()) ?? state.known
-        if !wasBlind || number > state.known { change = .everything }
-        state.known = max(state.known, number)
+        if !wasBlind { change = .everything }
+        if case .success(let number?) = latest, number > state.known {
+          state.known = number
+          change = .everything
+        }
         if case .failure = isWatched, state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
       }
       setTimer(&state)
