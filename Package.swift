@@ -232,8 +232,8 @@ let package = Package(
     .testTarget(
       name: "ConformanceKitTests",
       dependencies: [
-        "StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit",
-        "FaultyEngineWorker", "TestFixtures",
+        "StockroomCore", "StockroomMemory", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport",
+        "ConformanceKit", "FaultyEngineWorker", "TestFixtures",
       ],
       swiftSettings: settings),
     .testTarget(

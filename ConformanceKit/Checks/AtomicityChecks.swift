@@ -20,7 +20,7 @@ extension CheckDefinition {
       "who has seen one key of a batch sees the whole batch in every later read of a key",
       needs: .atomicBatches
     ) { context in
-      try await checkAtomicity(context, with: .readOneByOne)
+      try await checkAtomicity(context, with: .read)
     }
     Check(
       .w4, "batches.replace-at-once",
@@ -61,12 +61,8 @@ extension CheckDefinition {
   }
 }
 
-private enum ReadMethod: Sendable {
-  case readMany, readOneByOne
-}
-
-/// Every batch gives all keys the same version. Readers look at them while the batches are written.
-private func checkAtomicity(_ context: CheckContext, with way: ReadMethod) async throws {
+/// Every batch gives all keys the same version. Readers look at them while the batches are written, all at once or one by one.
+private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 40, standard: 200, exhaustive: 2_000)
   let keys = keys(16)
@@ -86,13 +82,12 @@ private func checkAtomicity(_ context: CheckContext, with way: ReadMethod) async
       await Task.yield()
     }
   } readers: { reader in
-    switch way {
-    case .readMany:
+    if method == .readMany {
       let versions = try await engine.read(keys: keys).map(version)
       try expect(versions.count, is: keys.count, "the number of values of a read(keys:) during a batch")
       try expect(
         Set(versions).count == 1, "one read(keys:) during a batch gave the versions \(describe(versions))")
-    case .readOneByOne:
+    } else {
       // Forwards and backwards, as an engine may work through a batch in either order.
       var last = 0
       for key in reader.isMultiple(of: 2) ? keys : keys.reversed() {

@@ -31,12 +31,14 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))
-      for (method, findsIt) in readsOfOneEntry {
+      for method in ReadMethod.allCases {
         for delay in [nil, 0, 1, 3] {
-          switch await cancelled(after: delay, { try await findsIt(engine) }) {
+          switch await cancelled(
+            after: delay, { try await method.finds(data("v"), under: key("k"), in: engine) })
+          {
           case .success(let found):
-            try expect(found, "a cancelled \(method) returned, and had not found the entry")
-          case .failure(let error): try expectCancellation(error, method)
+            try expect(found, "a cancelled \(method.call) returned, and had not found the entry")
+          case .failure(let error): try expectCancellation(error, method.call)
           }
         }
       }
@@ -83,7 +85,7 @@ extension CheckDefinition {
 
 /// The calls that change something.
 private enum Change: String, CaseIterable, Sendable {
-  case write, writeMany, remove, removeMany, removeAll, apply
+  case write, writeMany, writeEntries, remove, removeMany, removeAll, apply
 
   var name: String { rawValue }
 
@@ -91,6 +93,7 @@ private enum Change: String, CaseIterable, Sendable {
     switch self {
     case .write: "write(_:key:)"
     case .writeMany: "write(_:) of many"
+    case .writeEntries: wayOfImporting.name
     case .remove: "remove(key:)"
     case .removeMany: "remove(keys:)"
     case .removeAll: "removeAllData()"
@@ -102,6 +105,7 @@ private enum Change: String, CaseIterable, Sendable {
     switch self {
     case .write: try await engine.write(data("new"), key: Self.keys[0])
     case .writeMany: try await engine.write(Self.keys.map { ($0, data("new")) })
+    case .writeEntries: try await wayOfImporting.write(engine, Self.keys.map { ($0, data("new")) })
     case .remove: try await engine.remove(key: Self.keys[0])
     case .removeMany: try await engine.remove(keys: Self.keys)
     case .removeAll: try await engine.removeAllData()
@@ -117,7 +121,7 @@ private enum Change: String, CaseIterable, Sendable {
     let new = Self.keys.map { (key: $0, data: data("new")) }
     return switch self {
     case .write: [new[0]] + old.dropFirst()
-    case .writeMany, .apply: new
+    case .writeMany, .writeEntries, .apply: new
     case .remove: Array(old.dropFirst())
     case .removeMany, .removeAll: []
     }
@@ -133,25 +137,15 @@ private func checkCancellationOfLongReads(_ context: CheckContext) async throws 
   let engine = try await context.open(context.root.appending(path: "many", directoryHint: .isDirectory))
   let keys = keys(count)
   try await engine.write(entries(keys))
-  let reads: [(method: String, count: @Sendable () async throws -> Int)] = [
-    ("read(keys:)", { try await engine.read(keys: keys).count }),
-    ("readDataAndKeys(keys:)", { try await engine.readDataAndKeys(keys: keys).count }),
-    ("readAllData()", { try await engine.readAllData().count }),
-    ("readAllDataAndKeys()", { try await engine.readAllDataAndKeys().count }),
-    ("readAllEntries()", { try await engine.readAllEntries().count }),
-    ("scan(_:limit:)", { try await engine.scan(.all, limit: nil).count }),
-    ("keysExist(_:)", { try await engine.keysExist(keys).count }),
-    ("allKeys()", { try await engine.allKeys().count }),
-    ("keyCount()", { try await engine.keyCount() }),
-  ]
-  for (method, read) in reads {
+  for method in ReadMethod.allCases where !method.isOfOneKey {
     context.noteProgress()
+    let read = { @Sendable in try await method.found(of: keys, in: engine).count }
     let end = try await turns { _ = try await read() }
     for delay in [end / 4, end / 2, end / 4 * 3] {
       switch await cancelled(after: delay, read) {
       case .success(let found):
-        try expect(found, is: count, "what a cancelled \(method) of \(count) returned")
-      case .failure(let error): try expectCancellation(error, method)
+        try expect(found, is: count, "what a cancelled \(method.call) of \(count) returned")
+      case .failure(let error): try expectCancellation(error, method.call)
       }
     }
   }

@@ -56,20 +56,9 @@ private let silentCalls: [(String, SilentCalls)] = [
   (
     "reads",
     SilentCalls { engine in
-      _ = try await engine.read(key: keys(3)[0])
-      _ = try await engine.read(key: key("absent"))
-      _ = try await engine.read(keys: keys(3))
-      _ = try await engine.readDataAndKeys(keys: keys(3))
-      _ = try await engine.readAllData()
-      _ = try await engine.readAllDataAndKeys()
-      _ = try await engine.keyExists(keys(3)[0])
-      _ = try await engine.keysExist(keys(3))
-      _ = try await engine.keyCount()
-      _ = try await engine.allKeys()
-      _ = try await engine.createdAt(key: keys(3)[0])
-      _ = try await engine.updatedAt(key: keys(3)[0])
-      _ = try await engine.readAllEntries()
-      _ = try await engine.scan(.all, limit: 2)
+      for method in ReadMethod.allCases {
+        _ = try await method.found(of: keys(3) + [key("absent")], in: engine)
+      }
       try await engine.verify()
     }
   ),

@@ -176,55 +176,14 @@ private func expectNoOpenFiles(_ context: CheckContext, after what: String) asyn
 /// An engine that keeps nothing beyond its own life may leave close() as it is by default, doing nothing, and goes on
 /// working. Which of the two it is shows at once: some calls refused and others not is neither.
 private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws {
-  let changes: [(String, @Sendable (EngineUnderTest) async throws -> Bool)] = [
-    (
-      "write(_:key:)",
-      {
-        try await $0.write(data("v"), key: key("k")); return true
-      }
-    ),
-    (
-      "write(_:) of many",
-      {
-        try await $0.write([(key("k"), data("v"))]); return true
-      }
-    ),
-    (
-      "apply(_:)",
-      {
-        try await $0.apply([.write(data("v"), key: key("k"))]); return true
-      }
-    ),
-    (
-      "writeEntries(_:)",
-      {
-        try await wayOfImporting.write($0, [(key("k"), data("v"))]); return true
-      }
-    ),
-    (
-      "remove(key:)",
-      {
-        try await $0.remove(key: key("absent")); return true
-      }
-    ),
-    (
-      "remove(keys:)",
-      {
-        try await $0.remove(keys: [key("absent")]); return true
-      }
-    ),
-    (
-      "removeAllData()",
-      {
-        try await $0.removeAllData(); return true
-      }
-    ),
-  ]
+  let reads = ReadMethod.allCases.map { method -> ClosedCall in
+    // Rule R4 is about what they give.
+    (method.call, { _ = try await method.found(of: [key("k")], in: $0) })
+  }
   var (refusing, working): ([String], [String]) = ([], [])
-  for (method, call) in readsOfOneEntry + changes {
+  for (method, call) in reads + otherCalls {
     do {
-      // Rule R4 is about what they give.
-      _ = try await call(engine)
+      try await call(engine)
       working.append(method)
     } catch let failure as CallFailure {
       guard (failure.error as? StorageError)?.code == .closed else {
@@ -239,6 +198,19 @@ private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws 
   try expect(
     working.isEmpty || mayWork, "close() did nothing, although the engine keeps entries beyond its own life")
 }
+
+private typealias ClosedCall = (method: String, call: @Sendable (EngineUnderTest) async throws -> Void)
+
+private let otherCalls: [ClosedCall] = [
+  ("write(_:key:)", { try await $0.write(data("v"), key: key("k")) }),
+  ("write(_:) of many", { try await $0.write([(key("k"), data("v"))]) }),
+  ("apply(_:)", { try await $0.apply([.write(data("v"), key: key("k"))]) }),
+  ("writeEntries(_:)", { try await wayOfImporting.write($0, [(key("k"), data("v"))]) }),
+  ("remove(key:)", { try await $0.remove(key: key("absent")) }),
+  ("remove(keys:)", { try await $0.remove(keys: [key("absent")]) }),
+  ("removeAllData()", { try await $0.removeAllData() }),
+  ("verify()", { try await $0.verify() }),
+]
 
 /// Closes while many tasks write, and compares what was acknowledged with what is there afterwards.
 private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async throws {

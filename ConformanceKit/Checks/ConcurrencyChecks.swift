@@ -239,6 +239,15 @@ private func checkSecondOpening(_ context: CheckContext, at path: URL) async thr
   try await second.write(data("after"), key: key("a"))
   try expect(
     try await second.read(key: key("a")), is: data("after"), "read(key:) after the other engine was closed")
+  if let third = try await context.openUnlessLocked(context.place) {
+    for (number, (writer, reader)) in [(second, third), (third, second)].enumerated() {
+      try await writer.write(data("third \(number)"), key: key("a"))
+      try expect(
+        try await reader.read(key: key("a")), is: data("third \(number)"),
+        "read(key:) of one of two engines, of which the other was opened when a third had been closed,")
+    }
+    try await context.close(third)
+  }
   try await second.removeAllData()
   try await context.close(second)
 }

@@ -68,16 +68,22 @@ extension CheckDefinition {
       "no call waits on the thread of its caller, not even for a millisecond"
     ) { context in
       let engine = try await context.open()
-      for (name, call) in callsOfEachKind { try await checkWaiting(in: engine, during: name, call) }
+      for (name, call) in callsOfEachKind(of: engine) {
+        context.noteProgress()
+        try await checkWaiting(in: engine, during: name, call)
+      }
     }
-    for (name, read) in readsOfEverything {
+    for method in ReadMethod.ofManyValues {
       Check(
-        .c5, "cooperation.\(name)-gives-way",
-        "a write gets its turn within a second while every processor calls \(name)() in a loop"
+        .c5, "cooperation.\(method.rawValue)-gives-way",
+        "a write gets its turn within a second while every processor calls \(method.call) in a loop"
       ) { context in
         let engine = try await context.open()
-        try await engine.write(keys(2_000).map { (key: $0, data: noise(200)) })
-        try await checkGivingWay(in: engine, during: name, within: context.longestTurn, read)
+        let keys = keys(2_000)
+        try await engine.write(keys.map { (key: $0, data: noise(200)) })
+        try await checkGivingWay(in: engine, during: method.call, within: context.longestTurn) {
+          _ = try await method.found(of: keys, in: $0)
+        }
       }
     }
   }
@@ -217,17 +223,33 @@ private final class HeartbeatMonitor: Sendable {
 
 // MARK: - Waiting on the caller's thread
 
-private let callsOfEachKind: [(String, @Sendable (EngineUnderTest, Int) async throws -> Void)] = [
-  ("write(_:key:)", { try await $0.write(data("\($1)"), key: key("k")) }),
-  ("write(_:) of many", { try await $0.write(entries(keys(5), version: $1)) }),
-  ("apply(_:)", { try await $0.apply([.remove(key: keys(1)[0]), .write(data("\($1)"), key: key("k"))]) }),
-  ("remove(key:)", { try await $0.remove(key: keys(100)[$1]) }),
-  ("remove(keys:)", { try await $0.remove(keys: [keys(100)[$1]]) }),
-  ("read(key:)", { engine, _ in _ = try await engine.read(key: key("k")) }),
-  ("read(keys:)", { engine, _ in _ = try await engine.read(keys: keys(5)) }),
-  ("readAllDataAndKeys()", { engine, _ in _ = try await engine.readAllDataAndKeys() }),
-  ("keyCount()", { engine, _ in _ = try await engine.keyCount() }),
-]
+private typealias NumberedCall = (name: String, call: @Sendable (EngineUnderTest, Int) async throws -> Void)
+
+/// Every call that the engine has, with the number of the call.
+private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
+  var calls: [NumberedCall] = [
+    ("write(_:key:)", { try await $0.write(data("\($1)"), key: key("k")) }),
+    ("write(_:) of many", { try await $0.write(entries(keys(5), version: $1)) }),
+    ("apply(_:)", { try await $0.apply([.remove(key: keys(1)[0]), .write(data("\($1)"), key: key("k"))]) }),
+    ("writeEntries(_:)", { try await wayOfImporting.write($0, entries(keys(5), version: $1)) }),
+    ("remove(key:)", { try await $0.remove(key: keys(100)[$1]) }),
+    ("remove(keys:)", { try await $0.remove(keys: [keys(100)[$1]]) }),
+    ("removeAllData()", { engine, _ in try await engine.removeAllData() }),
+    ("verify()", { engine, _ in try await engine.verify() }),
+  ]
+  for method in ReadMethod.allCases {
+    let keys = keys(method.isOfOneKey ? 1 : 5)
+    calls.append((method.call, { engine, _ in _ = try await method.found(of: keys, in: engine) }))
+  }
+  if engine.capabilities.contains(.transactions) {
+    calls.append(
+      ("withTransaction(_:)", { engine, _ in _ = try await engine.withTransaction { try $0.keyCount() } }))
+  }
+  if engine.capabilities.contains(.changeFeed) {
+    calls.append(("changes()", { engine, _ in _ = try await engine.changes() }))
+  }
+  return calls
+}
 
 /// Makes calls one after the other on a thread that is watched. Fails if, three times in a row, the thread
 /// stood still during nearly all of them: during some, a busy machine may have been the cause.
@@ -260,13 +282,6 @@ private func checkWaiting(
 
 // MARK: - Giving way
 
-private let readsOfEverything: [(String, @Sendable (EngineUnderTest) async throws -> Void)] = [
-  ("readAllData", { _ = try await $0.readAllData() }),
-  ("readAllDataAndKeys", { _ = try await $0.readAllDataAndKeys() }),
-  ("readAllEntries", { _ = try await $0.readAllEntries() }),
-  ("scan", { _ = try await $0.scan(.all, limit: nil) }),
-]
-
 /// Has a task for each thread read everything, again and again, without giving way itself, and writes meanwhile. Fails
 /// if the write has not got its turn, three times in a row, before some reader has computed for so long.
 private func checkGivingWay(
@@ -275,7 +290,7 @@ private func checkGivingWay(
 ) async throws {
   for _ in 0..<3 where try await isWriteDone(in: engine, within: turn, whileAllCall: read) { return }
   throw Violation(
-    "a write had not been done when each of \(CheckExecutor.usualCount) tasks had called \(name)() in a loop for \(turn)"
+    "a write had not been done when each of \(CheckExecutor.usualCount) tasks had called \(name) in a loop for \(turn)"
   )
 }
 

@@ -60,9 +60,11 @@ extension CheckDefinition {
       try expect(updated.contains(time), "updatedAt(key:) after an overwrite was \(describe(time))")
       // Another machine's clock may be ahead.
       let future = StorageEntry(key: new, data: data("f"), createdAt: day(3), updatedAt: Date() + 86_400)
-      try await engine.writeEntries([future])
-      try await engine.write(data("3"), key: new)
-      try await expectTimes([future], in: engine)
+      for way in waysOfWriting {
+        try await engine.writeEntries([future])
+        try await way.write(engine, [(new, data(way.name))])
+        try await expectTimes([future], in: engine)
+      }
       if context.capabilities.contains(.persistent) {
         try await expectTimes([future], in: try await context.reopen(engine))
       }

@@ -88,6 +88,11 @@ extension CheckDefinition {
     ) {
       context in
       let engine = try await context.open()
+      for (name, call) in callsThatTakeAKey {
+        try await expectError(.invalidKey, from: "\(name) of an empty engine") {
+          try await call(engine, bad)
+        }
+      }
       try await engine.write(data("kept"), key: key("kept"))
       for (name, call) in callsThatTakeAKey {
         try await expectError(.invalidKey, from: name) { try await call(engine, bad) }
@@ -117,6 +122,14 @@ private let callsThatTakeAKey:
       { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: nil) }
     ),
     ("scan(_:limit:) with such an upTo", { _ = try await $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
+    (
+      "scan(_:limit:) with such a bound before another",
+      { _ = try await $0.scan(KeyRange(after: $1, upTo: key("kept")), limit: nil) }
+    ),
+    (
+      "scan(_:limit:) with such a bound behind another",
+      { _ = try await $0.scan(KeyRange(after: key("z"), upTo: $1), limit: nil) }
+    ),
     ("scan(_:limit:) of no entries", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: 0) }),
     ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
     ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),

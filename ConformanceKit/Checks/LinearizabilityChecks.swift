@@ -32,7 +32,8 @@ extension CheckDefinition {
       "reads of many entries fit between the writes of many tasks, each at one moment if the engine says so"
     ) { context in
       let methods: [(HistoryCall.Method, Int)] = [
-        (.read, 4), (.write, 12), (.remove, 3), (.readMany, 3), (.readManyWithKeys, 2), (.keysExist, 2),
+        (.read, 4), (.write, 12), (.remove, 3), (.readMany, 3), (.readManyWithKeys, 2), (.readEntries, 2),
+        (.keysExist, 2),
         (.readAll, 3), (.readAllData, 1), (.readAllEntries, 1), (.allKeys, 2), (.keyCount, 2), (.scan, 3),
       ]
       try await checkHistories(of: HistoryWorkload(methods: methods, writers: 8), in: context)

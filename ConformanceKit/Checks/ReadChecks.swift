@@ -117,12 +117,26 @@ extension CheckDefinition {
       let values = try await engine.readAllData()
       try expect(values, is: Array(repeating: data("same"), count: 5), "readAllData()")
     }
-    for look in SnapshotLook.allCases {
+    for method in ReadMethod.ofManyValues {
       Check(
-        .r3, "reads.\(look.name)-shows-one-moment", "one call of \(look.call) shows one moment",
-        needs: .snapshotReads
+        .r3, "reads.\(method.rawValue)-shows-one-moment", "one call of \(method.call) shows one moment",
+        needs: method.needsForOneMoment
       ) { context in
-        try await checkSnapshot(context, look)
+        try await checkSnapshot(context, method)
+      }
+    }
+    Check(
+      .r3, "reads.allKeys-shows-one-moment", "one call of allKeys() shows one moment", needs: .snapshotReads
+    ) { context in
+      try await checkSnapshotOfKeys(context)
+    }
+    for method in [ReadMethod.readEntries, .readAllEntries] {
+      Check(
+        .r3, "reads.\(method.rawValue)-shows-values-with-their-times",
+        "\(method.call) gives each value with the times of the write that it is from",
+        needs: [.snapshotReads, .preservesTimestamps]
+      ) { context in
+        try await checkTimesOfValues(context, method)
       }
     }
 
@@ -133,9 +147,11 @@ extension CheckDefinition {
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))
       try await engine.close()
-      for (method, read) in readsOfOneEntry {
+      for method in ReadMethod.allCases {
         do {
-          try expect(try await read(engine), "\(method) after close() found nothing, and did not throw")
+          try expect(
+            try await method.finds(data("v"), under: key("k"), in: engine),
+            "\(method.call) after close() found nothing, and did not throw")
         } catch is CallFailure {
           // To throw is what it should do; rule O3 says what.
         }
@@ -151,58 +167,11 @@ private func affordable(_ most: Int, reading key: CacheKey, in engine: EngineUnd
   return min(most, max(1_000, Int(200 / max(time.inSeconds, 1e-6)) & ~1))
 }
 
-/// Whether each method finds the one entry, `v` under `k`.
-let readsOfOneEntry: [(method: String, findsIt: @Sendable (EngineUnderTest) async throws -> Bool)] = [
-  ("read(key:)", { try await $0.read(key: key("k")) == data("v") }),
-  ("read(keys:)", { try await $0.read(keys: [key("k")]) == [data("v")] }),
-  ("readDataAndKeys(keys:)", { try await $0.readDataAndKeys(keys: [key("k")]).map(\.data) == [data("v")] }),
-  ("readEntries(keys:)", { try await $0.readEntries(keys: [key("k")]).map(\.data) == [data("v")] }),
-  ("readAllData()", { try await $0.readAllData() == [data("v")] }),
-  ("readAllDataAndKeys()", { try await $0.readAllDataAndKeys().map(\.data) == [data("v")] }),
-  ("readAllEntries()", { try await $0.readAllEntries().map(\.data) == [data("v")] }),
-  ("scan(_:limit:)", { try await $0.scan(.all, limit: nil).map(\.data) == [data("v")] }),
-  ("keyExists(_:)", { try await $0.keyExists(key("k")) }),
-  ("keysExist(_:)", { try await $0.keysExist([key("k")]) == [key("k")] }),
-  ("keyCount()", { try await $0.keyCount() == 1 }),
-  ("allKeys()", { try await $0.allKeys().count == 1 }),
-  ("createdAt(key:)", { try await $0.createdAt(key: key("k")) != nil }),
-  ("updatedAt(key:)", { try await $0.updatedAt(key: key("k")) != nil }),
-]
-
-/// The methods that show one moment if the engine claims `snapshotReads`.
-private enum SnapshotLook: String, CaseIterable, Sendable {
-  case readAllData, readAllDataAndKeys, readAllEntries, scan, allKeys
-
-  var name: String { rawValue }
-  var call: String { self == .scan ? "scan(_:limit:)" : "\(rawValue)()" }
-
-  /// The version of each key, in the order of the keys; -1 for a key that is not there.
-  func versions(of keys: [CacheKey], in engine: EngineUnderTest) async throws -> [Int] {
-    let values: [Data]
-    switch self {
-    case .readAllData: values = try await engine.readAllData()
-    case .readAllDataAndKeys: values = try await engine.readAllDataAndKeys().map(\.data)
-    case .readAllEntries: values = try await engine.readAllEntries().map(\.data)
-    case .scan: values = try await engine.scan(.all, limit: nil).map(\.data)
-    case .allKeys:
-      // Here a version is the number in the key.
-      return try await engine.allKeys().compactMap { Int($0.value) }.sorted()
-    }
-    var versions = [Int](repeating: -1, count: keys.count)
-    for value in values {
-      let parts = String(decoding: value, as: UTF8.self).split(separator: " ").compactMap { Int($0) }
-      if parts.count == 2, versions.indices.contains(parts[0]) { versions[parts[0]] = parts[1] }
-    }
-    return versions
-  }
-}
-
 /// A writer goes over the keys in a mixed order, in which no reader goes, and counts each of them up. So the sum of all
 /// versions shows how far it has come, and what the versions must have been at that moment.
-private func checkSnapshot(_ context: CheckContext, _ look: SnapshotLook) async throws {
+private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 6, standard: 30, exhaustive: 300)
-  guard look != .allKeys else { return try await checkSnapshotOfKeys(in: engine, count: rounds * 10) }
   let keys = keys(12)
   let order = keys.indices.map { $0 * 5 % 12 }
   for (index, key) in keys.enumerated() { try await engine.write(data("\(index) 0"), key: key) }
@@ -214,19 +183,26 @@ private func checkSnapshot(_ context: CheckContext, _ look: SnapshotLook) async 
       }
     }
   } readers: { _ in
-    let versions = try await look.versions(of: keys, in: engine)
+    // -1 for a key that is not there.
+    var versions = [Int](repeating: -1, count: keys.count)
+    for value in try await method.found(of: keys, in: engine).compactMap({ $0 }) {
+      let parts = String(decoding: value, as: UTF8.self).split(separator: " ").compactMap { Int($0) }
+      if parts.count == 2, versions.indices.contains(parts[0]) { versions[parts[0]] = parts[1] }
+    }
     let (round, step) = versions.reduce(0, +).quotientAndRemainder(dividingBy: keys.count)
     var expected = [Int](repeating: round, count: keys.count)
     for index in order.prefix(max(0, step)) { expected[index] += 1 }
     try expect(
       versions == expected,
-      "while keys were overwritten one after the other, \(look.call) gave them the versions "
+      "while keys were overwritten one after the other, \(method.call) gave them the versions "
         + "\(versions.map(String.init).joined(separator: " ")), which they never had at one moment")
   }
 }
 
 /// A writer adds the next number and then removes the lowest, so that five or six numbers in a row are there.
-private func checkSnapshotOfKeys(in engine: EngineUnderTest, count: Int) async throws {
+private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let count = context.byLevel(quick: 60, standard: 300, exhaustive: 3_000)
   for number in 0..<5 { try await engine.write(data("v"), key: key("\(number)")) }
   try await whileRunning {
     for number in 5..<count {
@@ -235,12 +211,46 @@ private func checkSnapshotOfKeys(in engine: EngineUnderTest, count: Int) async t
       try await engine.remove(key: key("\(number - 5)"))
     }
   } readers: { _ in
-    let numbers = try await SnapshotLook.allKeys.versions(of: [], in: engine)
+    let numbers = try await engine.allKeys().compactMap { Int($0.value) }.sorted()
     let isOneMoment =
       (5...6).contains(numbers.count) && (numbers.last ?? 0) - (numbers.first ?? 0) == numbers.count - 1
     try expect(
       isOneMoment,
       "while numbers were added at one end and removed at the other, allKeys() gave \(describe(numbers)), which "
         + "were never there at one moment")
+  }
+}
+
+/// A writer imports versions of a few entries, each dated by its number, so that no clock has to be waited for.
+private func checkTimesOfValues(_ context: CheckContext, _ method: ReadMethod) async throws {
+  let engine = try await context.open()
+  let keys = keys(4)
+  @Sendable func time(_ version: Int) -> Date {
+    Date(timeIntervalSince1970: 1_600_000_000 + 60 * Double(version))
+  }
+  @Sendable func entry(_ key: CacheKey, _ version: Int) -> StorageEntry {
+    StorageEntry(
+      key: key, data: data("\(version)"), createdAt: time(version) - 30, updatedAt: time(version))
+  }
+  try await engine.writeEntries(keys.map { entry($0, 0) })
+  let versions = context.rounds(quick: 60, standard: 300, exhaustive: 3_000, of: "imports of four entries")
+  try await whileRunning {
+    for version in versions {
+      try await engine.writeEntries(keys.map { entry($0, version) })
+      await Task.yield()
+    }
+  } readers: { _ in
+    let found =
+      try await method == .readEntries ? engine.readEntries(keys: keys) : engine.readAllEntries()
+    for found in found {
+      let version = Int(String(decoding: found.data, as: UTF8.self)) ?? -1
+      let isRight =
+        abs(found.updatedAt.timeIntervalSince(time(version))) < 1
+        && abs(found.createdAt.timeIntervalSince(time(version) - 30)) < 1
+      try expect(
+        isRight,
+        "while entries were imported again and again, \(method.call) gave the value of version \(version) of \(found.key) "
+          + "with the times of another, \(describe(found.createdAt)) and \(describe(found.updatedAt))")
+    }
   }
 }

@@ -17,13 +17,13 @@ extension CheckDefinition {
         try await checkAtomicity(of: change, context)
       }
     }
-    for look in LargeLook.allCases {
+    for method in ReadMethod.ofManyValues + [.allKeys] {
       Check(
-        .r3, "sizes.\(look.rawValue)-shows-one-moment",
-        "one call of \(look.call) of many pages shows one moment",
-        needs: look == .scan ? [.snapshotReads, .orderedScans] : .snapshotReads
+        .r3, "sizes.\(method.rawValue)-shows-one-moment",
+        "one call of \(method.call) of many pages shows one moment",
+        needs: method == .scan ? [.snapshotReads, .orderedScans] : method.needsForOneMoment
       ) { context in
-        try await checkSnapshot(with: look, context)
+        try await checkSnapshot(with: method, context)
       }
     }
   }
@@ -95,26 +95,9 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
   }
 }
 
-/// The methods that show one moment if the engine claims `snapshotReads`.
-private enum LargeLook: String, CaseIterable, Sendable {
-  case readAllData, readAllDataAndKeys, readAllEntries, scan, allKeys
-
-  var call: String { self == .scan ? "scan(_:limit:)" : "\(rawValue)()" }
-
-  func values(in engine: EngineUnderTest) async throws -> [Data] {
-    switch self {
-    case .readAllData: try await engine.readAllData()
-    case .readAllDataAndKeys: try await engine.readAllDataAndKeys().map(\.data)
-    case .readAllEntries: try await engine.readAllEntries().map(\.data)
-    case .scan: try await engine.scan(.all, limit: nil).map(\.data)
-    case .allKeys: []
-    }
-  }
-}
-
 /// A writer changes the first and the last entry, of the bytes' order and of that of first writes, with everything else between
 /// them: their values in one batch or one after the other or, where only keys are to be seen, which of the two is there.
-private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async throws {
+private func checkSnapshot(with method: ReadMethod, _ context: CheckContext) async throws {
   let engine = try await context.open()
   // More than a page by any measure: 5,121 entries are more than 2 MiB.
   let wanted = context.byLevel(quick: 1_201, standard: 5_121, exhaustive: 5_121)
@@ -126,13 +109,14 @@ private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async 
   let isAtomic = context.capabilities.contains(.atomicBatches)
   try await engine.write(data("end 0"), key: first)
   let filler = data("filler " + String(repeating: "f", count: 505))
-  try await engine.write((0..<count).map { (key: GrowingPlace.key($0), data: filler) })
-  if look != .allKeys { try await engine.write(data("end 0"), key: last) }
+  let between = (0..<count).map(GrowingPlace.key)
+  try await engine.write(between.map { (key: $0, data: filler) })
+  if method != .allKeys { try await engine.write(data("end 0"), key: last) }
   try await whileRunning {
     for version in 1...60 {
       context.noteProgress()
       let value = data("end \(version)")
-      if look == .allKeys {
+      if method == .allKeys {
         let (new, old) = version.isMultiple(of: 2) ? (first, last) : (last, first)
         if isAtomic {
           try await engine.apply([.write(value, key: new), .remove(key: old)])
@@ -151,21 +135,22 @@ private func checkSnapshot(with look: LargeLook, _ context: CheckContext) async 
       await Task.yield()
     }
   } readers: { _ in
-    if look == .allKeys {
+    if method == .allKeys {
       let found = try await engine.allKeys().count { $0 == first || $0 == last }
       return try expect(
         found == 1 || (found == 2 && !isAtomic),
-        "while one entry beside \(count) others moved between the beginning and the end, \(look.call) listed it "
+        "while one entry beside \(count) others moved between the beginning and the end, \(method.call) listed it "
           + "\(found) times")
     }
-    let versions = try await look.values(in: engine).filter { $0.count < 20 }.compactMap { value in
+    let versions = try await method.found(of: [first] + between + [last], in: engine).compactMap { value in
+      guard let value, value.count < 20 else { return nil as Int? }
       let text = String(decoding: value, as: UTF8.self)
       return text.hasPrefix("end ") ? Int(text.dropFirst(4)) : nil
     }.sorted()
     let difference = (versions.last ?? 0) - (versions.first ?? 0)
     try expect(
       versions.count == 2 && (difference == 0 || (difference == 1 && !isAtomic)),
-      "while the first and the last of \(count + 2) entries were overwritten, \(look.call) gave them the versions "
+      "while the first and the last of \(count + 2) entries were overwritten, \(method.call) gave them the versions "
         + "\(describe(versions)), which they never had at one moment")
   }
 }

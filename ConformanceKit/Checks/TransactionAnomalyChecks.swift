@@ -59,7 +59,12 @@ private let looksForAnyEntry: [(String, @Sendable (any StorageTransaction) throw
   ("scan", { try $0.scan(.prefix("seat/"), limit: 1).isEmpty }),
   ("keyCount", { try $0.keyCount() == 0 }),
   ("allKeys", { try $0.allKeys().isEmpty }),
+  ("read", { transaction in try seats.allSatisfy { try transaction.read(key: $0) == nil } }),
+  ("readMany", { try $0.read(keys: seats).isEmpty }),
+  ("keyExists", { transaction in try !seats.contains { try transaction.keyExists($0) } }),
 ]
+
+private let seats = (0..<6).map { key("seat/\($0)") }
 
 private func checkPhantoms(
   _ context: CheckContext, _ name: String,
@@ -68,12 +73,12 @@ private func checkPhantoms(
   let engine = try await context.open()
   for round in context.rounds(quick: 20, standard: 100, exhaustive: 3_000, of: "rounds of one seat") {
     try await engine.removeAllData()
-    let meeting = round < 3 ? Meeting(of: 6) : nil
-    try await gather(0..<6) { task in
+    let meeting = round < 3 ? Meeting(of: seats.count) : nil
+    try await gather(seats.indices) { task in
       try await engine.withTransaction { transaction in
         let isFree = try isEmpty(transaction)
         meeting?.arrive()
-        if isFree { try transaction.write(data("taken"), key: key("seat/\(task)")) }
+        if isFree { try transaction.write(data("taken"), key: seats[task]) }
       }
     }
     let keys = try await engine.allKeys()

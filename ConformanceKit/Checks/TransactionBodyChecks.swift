@@ -189,6 +189,10 @@ private final class Keeper: @unchecked Sendable {
 
 private let callsOfTransactions: [(String, @Sendable (any StorageTransaction, CacheKey) throws -> Void)] = [
   ("write(_:key:)", { try $0.write(data("late"), key: $1) }),
+  (
+    "writeEntry(_:)",
+    { try $0.writeEntry(StorageEntry(key: $1, data: data("late"), createdAt: Date(), updatedAt: Date())) }
+  ),
   ("remove(key:)", { try $0.remove(key: $1) }),
   ("read(key:)", { _ = try $0.read(key: $1) }),
   ("read(keys:)", { _ = try $0.read(keys: [key("k"), $1]) }),

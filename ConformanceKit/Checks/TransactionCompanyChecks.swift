@@ -9,12 +9,12 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var transactionCompanyChecks: [CheckDefinition] {
-    for (name, read) in readsBesideBodies {
+    for method in ReadMethod.allCases {
       Check(
-        .t5, "transactions.hold-up-no-\(name)",
-        "\(name) returns while the body of a transaction takes its time",
+        .t5, "transactions.hold-up-no-\(method.rawValue)",
+        "\(method.call) returns while the body of a transaction takes its time",
         needs: [.transactions, .snapshotReads]
-      ) { try await checkReader($0, name, read) }
+      ) { try await checkReader($0, method) }
     }
     Check(
       .t5, "transactions.hold-up-no-thread",
@@ -54,34 +54,28 @@ private struct LongBody: Sendable {
   }
 }
 
-private let readsBesideBodies: [(String, @Sendable (EngineUnderTest) async throws -> Void)] = [
-  ("read", { try expect(try await $0.read(key: keys(3)[1]), is: value(for: keys(3)[1]), "read(key:)") }),
-  ("readMany", { try expect(try await $0.read(keys: keys(3)).count, is: 3, "the number of values") }),
-  ("keyExists", { try expect(try await $0.keyExists(keys(3)[0]), is: true, "keyExists(_:)") }),
-  ("keyCount", { try expect(try await $0.keyCount(), is: 3, "keyCount()") }),
-  ("allKeys", { try expect(try await $0.allKeys().count, is: 3, "the number of keys") }),
-  ("readAll", { try expect(try await $0.readAllDataAndKeys().count, is: 3, "the number of entries") }),
-  ("readAllEntries", { try expect(try await $0.readAllEntries().count, is: 3, "the number of entries") }),
-  ("scan", { try expect(try await $0.scan(.all, limit: nil).count, is: 3, "the number of entries") }),
-]
-
-private func checkReader(
-  _ context: CheckContext, _ name: String, _ read: @escaping @Sendable (EngineUnderTest) async throws -> Void
-) async throws {
+private func checkReader(_ context: CheckContext, _ method: ReadMethod) async throws {
   let engine = try await context.open()
-  try await engine.write(entries(keys(3)))
+  let keys = keys(3)
+  try await engine.write(entries(keys))
   let body = LongBody(patience: patience(context))
   async let wasReleased = engine.withTransaction { try body.run($0) }
   guard await body.hasBegun.waitElsewhere(for: body.patience) else {
     throw Violation("the body of a transaction had not begun after \(body.patience)")
   }
   // Whatever becomes of the read, the body must not wait for its end.
-  let result: Result<Void, any Error>
-  do { result = .success(try await read(engine)) } catch { result = .failure(error) }
+  let result: Result<Int, any Error>
+  do {
+    result = .success(try await method.found(of: keys, in: engine).count)
+  } catch {
+    result = .failure(error)
+  }
   body.mayEnd.signal()
   let isDone = try await wasReleased
-  try result.get()
-  try expect(isDone, "\(name) had not returned after \(body.patience), until the body of a transaction had")
+  try expect(
+    try result.get(), is: 3, "how many keys \(method.call) found of 3 beside the body of a transaction")
+  try expect(
+    isDone, "\(method.call) had not returned after \(body.patience), until the body of a transaction had")
 }
 
 private func checkThreads(_ context: CheckContext) async throws {

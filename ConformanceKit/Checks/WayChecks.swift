@@ -72,6 +72,10 @@ extension CheckDefinition {
       try expect(try await engine.readAllEntries().map(\.key), is: order, "the keys of readAllEntries()")
     }
     Check(
+      .w1, "ways.of-changing-what-was-asked",
+      "after every kind of change each method that reads has the new answer to a question that it has answered before"
+    ) { try await checkQuestions($0) }
+    Check(
       .k1, "ways.of-refusing",
       "every way of writing, reading and removing refuses the same keys with the same error"
     ) { context in
@@ -94,6 +98,55 @@ extension CheckDefinition {
       .s8, "ways.of-storing",
       "an insertion of one item, of many and in a chain leave the same entries in the engine"
     ) { try await checkWaysOfStoring($0) }
+  }
+}
+
+/// Asks everything, changes something, and asks it again.
+private func checkQuestions(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(6)
+  func writes(_ places: Range<Int>, _ version: Int) -> [StorageOperation] {
+    keys[places].map { .write(value(for: $0, version: version), key: $0) }
+  }
+  var changes: [(name: String, operations: [StorageOperation])] = []
+  for (number, name) in ["write(_:key:)", "write(_:)", "apply(_:)", "writeEntries(_:)"].enumerated() {
+    // What is there is overwritten, and what is absent comes.
+    changes.append((name, writes(0..<(name == "write(_:key:)" ? 1 : number + 2), number + 1)))
+    changes.append((name, writes(number..<number + 1, 10 + number)))
+  }
+  changes += [
+    ("remove(key:)", [.remove(key: keys[0])]),
+    ("remove(keys:)", [.remove(key: keys[1]), .remove(key: keys[2])]),
+    ("apply(_:)", [.remove(key: keys[3])] + writes(1..<3, 20)),
+    ("removeAllData()", [.removeAll]), ("writeEntries(_:)", writes(2..<5, 21)),
+  ]
+  if context.capabilities.contains(.transactions) {
+    let name = "withTransaction(_:)"
+    changes += [
+      (name, writes(2..<6, 22)), (name, [.remove(key: keys[2])] + writes(0..<1, 23)),
+      (name, [.removeAll] + writes(3..<4, 24)), ("writeEntries(_:)", writes(0..<4, 25)), (name, [.removeAll]),
+    ]
+  }
+  var expected = AnswersOfAllKinds()
+  expected.absent = Set(keys.map(\.value))
+  for (number, (name, operations)) in changes.enumerated() {
+    try await expected.verify(engine, first: number, blamesMethods: true)
+    // So that the times of the change are others.
+    try await letClockAdvance()
+    let written = operations.compactMap(\.written)
+    switch name {
+    case "withTransaction(_:)": try await engine.withTransaction { try $0.apply(operations) }
+    case "writeEntries(_:)": try await wayOfImporting.write(engine, written)
+    case "apply(_:)": try await engine.apply(operations)
+    default: try await engine.perform(operations)
+    }
+    expected.apply(operations)
+    do {
+      try await expected.verify(engine, first: number, blamesMethods: true)
+      try await expectAllWaysAgree(in: engine)
+    } catch let violation as Violation {
+      throw Violation("after \(name), and asked as before it, \(violation)", rule: violation.rule)
+    }
   }
 }
 

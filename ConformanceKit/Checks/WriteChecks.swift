@@ -9,6 +9,10 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var writeChecks: [CheckDefinition] {
+    Check(
+      .w1, "write.of-values-like-others",
+      "a value is stored that is there already, under this key or another, or differs from it in the middle only"
+    ) { try await checkAlikeValues($0) }
     Check(.w1, "write.is-read-back", "a read gives what was written, by whichever method") {
       context in
       let engine = try await context.open()
@@ -189,4 +193,39 @@ private func timestamps(of keys: [CacheKey], in engine: EngineUnderTest) async t
     }
   }
   return dates
+}
+
+/// Writes large values that an engine might take for each other, or keep once, in every way.
+private func checkAlikeValues(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let (a, b) = (key("a"), key("b"))
+  let largest = context.byLevel(quick: 70_000, standard: 1_200_000, exhaustive: 20_000_000)
+  for size in [100, 5_000, 40_000, largest] {
+    for way in waysOfWriting.prefix(3) + [wayOfImporting] {
+      let what = "with values of \(size) bytes that \(way.name) wrote, "
+      let first = noise(size, seed: 7)
+      var second = first
+      second[size / 2] ^= 0xFF
+      func expect(_ values: [(CacheKey, Data?)], _ when: String) async throws {
+        for (key, value) in values {
+          let found = try await engine.read(key: key)
+          try ConformanceKit.expect(
+            found == value,
+            "\(what)read(key:) of \(key) returned \(describe(found as Any)) instead of \(describe(value as Any)) \(when)"
+          )
+        }
+      }
+      try await way.write(engine, [(a, first)])
+      try await way.write(engine, [(a, first)])
+      try await expect([(a, first)], "when it had been written again as it was")
+      try await way.write(engine, [(a, second)])
+      try await expect([(a, second)], "when a byte in the middle had changed")
+      try await way.write(engine, [(b, second)])
+      try await engine.remove(key: a)
+      try await expect([(a, nil), (b, second)], "when the same value under another key had been removed")
+      try await way.write(engine, [(a, second), (b, first)])
+      try await expect([(a, second), (b, first)], "when one of two equal values had been overwritten")
+      try await engine.remove(keys: [a, b])
+    }
+  }
 }

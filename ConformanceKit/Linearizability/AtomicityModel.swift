@@ -86,14 +86,14 @@ struct AtomicityModel: Sendable {
     }
   }
 
-  /// Whether the call shows one moment. Two methods have defaults that cannot, however well the others are made:
-  /// `readAllEntries()`, which reads the times after the values, and `keysExist(_:)`, which asks one by one, as only
-  /// an engine with atomic batches must not (rule W4).
+  /// Whether the call shows one moment. Some methods have defaults that cannot, however well the others are made:
+  /// `readAllEntries()` and `readEntries(keys:)`, which read the times after the values, and `keysExist(_:)`, which asks one by
+  /// one, as only an engine with atomic batches must not (rule W4).
   private func isOneMoment(_ method: HistoryCall.Method) -> Bool {
     switch method {
     case .read, .exists: true
     case .transaction: transactionsAreAtomic
-    case .readAllEntries: false
+    case .readAllEntries, .readEntries: false
     case .keysExist: readsAreAtomic && batchesAreAtomic
     default: readsAreAtomic
     }

@@ -7,37 +7,48 @@ import StockroomCore
 
 /// What a transaction of a history does: it reads, changes, and reads back what it has changed.
 struct HistoryBody: Sendable {
+  /// How it reads: one by one, or all keys by one scan.
+  enum Look { case read, readMany, keyExists, scan }
+
   let entries: HistoryEntries
-  /// The keys that are read one by one.
+  /// The keys that are read, unless all are.
   let asked: [Int]
   let operations: [HistoryCall.Change]
-  /// Whether one scan reads all keys.
-  let scans: Bool
+  let look: Look
   /// Whether the body throws when all is done.
   let throwsAtEnd: Bool
 
   /// Every key that is read.
-  var keys: [Int] { scans ? Array(entries.keys.indices) : asked }
+  var keys: [Int] { look == .scan ? Array(entries.keys.indices) : asked }
 
   /// The body. Returns what it has read before it changed anything.
   ///
   /// - Throws: ``RolledBack``, and what the transaction throws.
   func run(_ transaction: any StorageTransaction) throws -> HistoryCall.Answer {
-    var answer: HistoryCall.Answer
-    if scans {
-      answer = entries.answer(try transaction.scan(.all, limit: nil), of: keys)
-    } else {
-      let found = try asked.compactMap { number in
-        let key = entries.keys[number]
-        return try transaction.read(key: key).map { (key: key, data: $0) }
-      }
-      answer = entries.answer(found, of: asked)
-    }
+    var answer = try lookAround(transaction)
     for operation in operations { try perform(operation, transaction) }
     if !(try seesOwnChanges(transaction)) { answer = .nonsense }
     guard throwsAtEnd else { return answer }
-    if case .found(let values) = answer { throw RolledBack(read: .rolledBack(values)) }
-    throw RolledBack(read: answer)
+    switch answer {
+    case .found(let values): throw RolledBack(read: .rolledBack(values))
+    // What exists is told of bodies that end well.
+    case .exist: return answer
+    default: throw RolledBack(read: answer)
+    }
+  }
+
+  private func lookAround(_ transaction: any StorageTransaction) throws -> HistoryCall.Answer {
+    let asked = asked.map { entries.keys[$0] }
+    switch look {
+    case .read:
+      let found = try asked.compactMap { key in
+        try transaction.read(key: key).map { (key: key, data: $0) }
+      }
+      return entries.answer(found, of: keys)
+    case .readMany: return entries.answer(try transaction.read(keys: asked), of: keys)
+    case .keyExists: return entries.answer(keys: try asked.filter(transaction.keyExists), of: keys)
+    case .scan: return entries.answer(try transaction.scan(.all, limit: nil), of: keys)
+    }
   }
 
   private func perform(_ operation: HistoryCall.Change, _ transaction: any StorageTransaction) throws {

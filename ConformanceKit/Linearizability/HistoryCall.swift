@@ -6,7 +6,7 @@ struct HistoryCall: Sendable, Hashable, Codable {
   enum Method: Sendable, Hashable, CaseIterable, Codable {
     case write, writeMany, remove, removeMany, removeAll, apply
     case transaction
-    case read, exists, readMany, readManyWithKeys, keysExist
+    case read, exists, readMany, readManyWithKeys, readEntries, keysExist
     case readAll, readAllData, readAllEntries, allKeys, keyCount, scan
 
     /// Whether it changes nothing.
@@ -106,7 +106,7 @@ extension HistoryCall: CustomStringConvertible {
     var text = "\(name)(\(arguments))"
     switch answer {
     case .done: break
-    case .found where method == .transaction: break
+    case .found where method == .transaction, .exist where method == .transaction: break
     case .found(let values):
       let isOne = method == .read
       let found = values.sorted { $0.key < $1.key }
@@ -141,6 +141,7 @@ extension HistoryCall: CustomStringConvertible {
     case .read, .readMany: "read"
     case .exists: "keyExists"
     case .readManyWithKeys: "readDataAndKeys"
+    case .readEntries: "readEntries"
     case .keysExist: "keysExist"
     case .readAll: "readAllDataAndKeys"
     case .readAllData: "readAllData"
@@ -156,6 +157,8 @@ extension HistoryCall: CustomStringConvertible {
     switch answer {
     case .found(let values), .rolledBack(let values):
       keys.map { "\(Self.name(of: $0)) → \(values[$0].map { "\($0)" } ?? "nil")" }
+    case .exist(let existing):
+      keys.map { "\(Self.name(of: $0)) \(existing.contains($0) ? "exists" : "is absent")" }
     default: []
     }
   }
@@ -177,7 +180,8 @@ extension HistoryCall: CustomStringConvertible {
     case .writeMany, .removeMany, .apply: return "[\(changes.joined(separator: ", "))]"
     case .transaction: return (readsOfBody + changes).joined(separator: ", ")
     case .read, .exists: return keys.map(Self.name).joined()
-    case .readMany, .readManyWithKeys, .keysExist, .scan: return keys.map(Self.name).joined(separator: ", ")
+    case .readMany, .readManyWithKeys, .readEntries, .keysExist, .scan:
+      return keys.map(Self.name).joined(separator: ", ")
     case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount: return ""
     }
   }

@@ -123,7 +123,7 @@ private struct HistoryPlayer {
     switch method {
     case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: await change(method)
     case .transaction: await transact()
-    case .read, .exists, .readMany, .readManyWithKeys, .keysExist: await observeSome(method)
+    case .read, .exists, .readMany, .readManyWithKeys, .readEntries, .keysExist: await observeSome(method)
     case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount, .scan: await observeAll(method)
     }
   }
@@ -181,6 +181,12 @@ private struct HistoryPlayer {
         try await engine.readDataAndKeys(keys: keys)
       } answer: {
         entries.answer($0, of: asked)
+      }
+    case .readEntries:
+      await look(method, at: asked) {
+        try await engine.readEntries(keys: keys)
+      } answer: {
+        entries.answer($0.map { ($0.key, $0.data) }, of: asked)
       }
     case .keysExist:
       await look(method, at: asked) {
@@ -270,7 +276,8 @@ private struct HistoryPlayer {
         : changed.map { key in
           random.next(upTo: 5) == 0 ? .remove(key: key) : .write(key: key, value: newValue())
         },
-      scans: random.next(upTo: 4) == 0, throwsAtEnd: random.next(upTo: 6) == 0)
+      look: random.pick([.scan: 3, .readMany: 2, .keyExists: 2, .read: 5], otherwise: .read),
+      throwsAtEnd: random.next(upTo: 6) == 0)
     let delay = cancellation()
     await recorder.transact(reading: body.keys, body.operations) {
       try await perform({ try await engine.withTransaction { try body.run($0) } }, cancelledAfter: delay)

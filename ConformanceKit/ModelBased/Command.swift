@@ -1,9 +1,16 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 import StockroomCore
 
 /// One call of a sequence, with its arguments.
 enum Command: Sendable, Hashable {
   case write(CommandEntry)
   case writeMany([CommandEntry])
+  /// `writeEntries(_:)`.
+  case writeEntries([DatedEntry])
   case remove(CacheKey)
   case removeMany([CacheKey])
   case removeAll
@@ -23,9 +30,38 @@ struct CommandEntry: Sendable, Hashable {
   var value: CommandValue
 }
 
-/// A step of a batch for `apply(_:)`.
+/// An entry as another engine had it.
+struct DatedEntry: Sendable, Hashable {
+  var entry: CommandEntry
+  /// When it was created and updated, in hours after a time long past.
+  var createdAt: Int
+  var updatedAt: Int
+
+  static func date(_ hours: Int) -> Date { Date(timeIntervalSince1970: TimeInterval(seconds(hours))) }
+
+  private static func seconds(_ hours: Int) -> Int { 1_500_000_000 + 3_600 * hours }
+
+  /// The time as an expression of Swift.
+  static func literal(_ hours: Int) -> String { "Date(timeIntervalSince1970: \(seconds(hours)))" }
+
+  var storageEntry: StorageEntry {
+    StorageEntry(
+      key: entry.key, data: entry.value.data, createdAt: Self.date(createdAt), updatedAt: Self.date(updatedAt)
+    )
+  }
+
+  func renaming(_ rename: (CacheKey) -> CacheKey) -> DatedEntry {
+    var renamed = self
+    renamed.entry = entry.renaming(rename)
+    return renamed
+  }
+}
+
+/// A step of a batch for `apply(_:)`, or of a transaction.
 enum CommandStep: Sendable, Hashable {
   case write(CommandEntry)
+  /// A step of a transaction alone: batches have none.
+  case writeEntry(DatedEntry)
   case remove(CacheKey)
   case removeAll
 }
@@ -35,6 +71,7 @@ enum CommandQuery: Sendable, Hashable {
   case read(CacheKey)
   case readMany([CacheKey])
   case readDataAndKeys([CacheKey])
+  case readEntries([CacheKey])
   case readAllData
   case readAllDataAndKeys
   case readAllEntries
@@ -53,6 +90,7 @@ extension Command {
     switch self {
     case .write(let entry): [.write(entry)]
     case .writeMany(let entries): entries.map { .write($0) }
+    case .writeEntries(let entries): entries.map { .writeEntry($0) }
     case .remove(let key): [.remove(key)]
     case .removeMany(let keys): keys.map { .remove($0) }
     case .removeAll: [.removeAll]
@@ -77,6 +115,7 @@ extension Command {
     switch self {
     case .write(let entry): .write(entry.renaming(rename))
     case .writeMany(let entries): .writeMany(entries.map { $0.renaming(rename) })
+    case .writeEntries(let entries): .writeEntries(entries.map { $0.renaming(rename) })
     case .remove(let key): .remove(rename(key))
     case .removeMany(let keys): .removeMany(keys.map(rename))
     case .apply(let steps): .apply(steps.map { $0.renaming(rename) })
@@ -96,6 +135,7 @@ extension CommandStep {
   func renaming(_ rename: (CacheKey) -> CacheKey) -> CommandStep {
     switch self {
     case .write(let entry): .write(entry.renaming(rename))
+    case .writeEntry(let dated): .writeEntry(dated.renaming(rename))
     case .remove(let key): .remove(rename(key))
     case .removeAll: .removeAll
     }
@@ -104,6 +144,7 @@ extension CommandStep {
   var key: CacheKey? {
     switch self {
     case .write(let entry): entry.key
+    case .writeEntry(let dated): dated.entry.key
     case .remove(let key): key
     case .removeAll: nil
     }
@@ -114,7 +155,7 @@ extension CommandQuery {
   var keys: [CacheKey] {
     switch self {
     case .read(let key), .keyExists(let key), .createdAt(let key), .updatedAt(let key): [key]
-    case .readMany(let keys), .readDataAndKeys(let keys), .keysExist(let keys): keys
+    case .readMany(let keys), .readDataAndKeys(let keys), .readEntries(let keys), .keysExist(let keys): keys
     case .scan(let range, _): [range.after, range.upTo].compactMap { $0 }
     case .readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys: []
     }
@@ -128,6 +169,7 @@ extension CommandQuery {
     case .updatedAt(let key): return .updatedAt(rename(key))
     case .readMany(let keys): return .readMany(keys.map(rename))
     case .readDataAndKeys(let keys): return .readDataAndKeys(keys.map(rename))
+    case .readEntries(let keys): return .readEntries(keys.map(rename))
     case .keysExist(let keys): return .keysExist(keys.map(rename))
     case .scan(let range, let limit):
       var renamed = KeyRange(after: range.after.map(rename), upTo: range.upTo.map(rename))
@@ -137,39 +179,30 @@ extension CommandQuery {
     }
   }
 
-  /// The method, as it is written in sentences.
-  var name: String {
+  var method: ReadMethod {
     switch self {
-    case .read: "read(key:)"
-    case .readMany: "read(keys:)"
-    case .readDataAndKeys: "readDataAndKeys(keys:)"
-    case .readAllData: "readAllData()"
-    case .readAllDataAndKeys: "readAllDataAndKeys()"
-    case .readAllEntries: "readAllEntries()"
-    case .keyExists: "keyExists(_:)"
-    case .keysExist: "keysExist(_:)"
-    case .keyCount: "keyCount()"
-    case .allKeys: "allKeys()"
-    case .createdAt: "createdAt(key:)"
-    case .updatedAt: "updatedAt(key:)"
-    case .scan: "scan(_:limit:)"
+    case .read: .read
+    case .readMany: .readMany
+    case .readDataAndKeys: .readDataAndKeys
+    case .readEntries: .readEntries
+    case .readAllData: .readAllData
+    case .readAllDataAndKeys: .readAllDataAndKeys
+    case .readAllEntries: .readAllEntries
+    case .keyExists: .keyExists
+    case .keysExist: .keysExist
+    case .keyCount: .keyCount
+    case .allKeys: .allKeys
+    case .createdAt: .createdAt
+    case .updatedAt: .updatedAt
+    case .scan: .scan
     }
   }
 
+  /// The method, as it is written in sentences.
+  var name: String { method.call }
+
   /// The rule that the method breaks if its answer is wrong although `read(key:)` returns the right values.
-  var rule: ContractRule {
-    switch self {
-    case .read: .w1
-    case .readMany, .readDataAndKeys: .r2
-    case .readAllData, .readAllDataAndKeys: .r3
-    case .readAllEntries: .r6
-    case .keyExists, .keysExist: .l1
-    case .keyCount: .l2
-    case .allKeys: .k3
-    case .createdAt, .updatedAt: .w2
-    case .scan: .r5
-    }
-  }
+  var rule: ContractRule { method.rule }
 }
 
 extension CacheKey {

@@ -32,10 +32,11 @@ extension Command {
       switch self {
       case .write(let entry): try await engine.write(entry.value.data, key: entry.key)
       case .writeMany(let entries): try await engine.write(entries.map { ($0.key, $0.value.data) })
+      case .writeEntries(let entries): try await engine.writeEntries(entries.map(\.storageEntry))
       case .remove(let key): try await engine.remove(key: key)
       case .removeMany(let keys): try await engine.remove(keys: keys)
       case .removeAll: try await engine.removeAllData()
-      case .apply(let steps): try await engine.apply(steps.map(\.operation))
+      case .apply(let steps): try await engine.apply(steps.compactMap(\.operation))
       case .transaction(let steps, let isThrowing):
         return .body(
           try await engine.withTransaction { transaction in
@@ -61,9 +62,11 @@ extension Command {
 }
 
 extension CommandStep {
-  var operation: StorageOperation {
+  /// Nil for what no batch has.
+  var operation: StorageOperation? {
     switch self {
     case .write(let entry): .write(entry.value.data, key: entry.key)
+    case .writeEntry: nil
     case .remove(let key): .remove(key: key)
     case .removeAll: .removeAll
     }
@@ -76,6 +79,7 @@ extension CommandQuery {
     case .read(let key): .value(try await engine.read(key: key))
     case .readMany(let keys): .values(try await engine.read(keys: keys))
     case .readDataAndKeys(let keys): .pairs(try await engine.readDataAndKeys(keys: keys))
+    case .readEntries(let keys): .entries(try await engine.readEntries(keys: keys))
     case .readAllData: .values(try await engine.readAllData())
     case .readAllDataAndKeys: .pairs(try await engine.readAllDataAndKeys())
     case .readAllEntries: .entries(try await engine.readAllEntries())
@@ -102,6 +106,7 @@ extension ReferenceModel {
     case .readDataAndKeys(let keys): return .pairs(pairs(keys))
     case .readAllData: return .values(entries.values.map(\.data).sorted { $0.lexicographicallyPrecedes($1) })
     case .readAllDataAndKeys: return .pairs(pairs(entries.keys.sorted()))
+    case .readEntries(let keys): return .pairs(pairs(keysInOrder.filter(Set(keys).contains)))
     case .readAllEntries: return .pairs(pairs(keysInOrder))
     case .keyExists(let key): return .exists(self[key] != nil)
     case .keysExist(let keys): return .keys(keys.filter { self[$0] != nil })

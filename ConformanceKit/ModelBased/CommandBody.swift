@@ -41,7 +41,8 @@ extension [BodyStep] {
     var answers: [CommandAnswer] = []
     for step in self {
       switch step {
-      case .change(let change): try transaction.apply([change.operation])
+      case .change(.writeEntry(let dated)): try transaction.writeEntry(dated.storageEntry)
+      case .change(let change): try transaction.apply([change.operation].compactMap { $0 })
       case .ask(let question): answers.append(try question.ask(transaction))
       }
     }
@@ -58,8 +59,8 @@ extension CommandQuery {
     case .keyCount: .count(try transaction.keyCount())
     case .allKeys: .keys(try transaction.allKeys())
     case .scan(let range, let limit): .pairs(try transaction.scan(range, limit: limit))
-    case .readDataAndKeys, .readAllData, .readAllDataAndKeys, .readAllEntries, .keysExist, .createdAt,
-      .updatedAt:
+    case .readDataAndKeys, .readEntries, .readAllData, .readAllDataAndKeys, .readAllEntries, .keysExist,
+      .createdAt, .updatedAt:
       // No generated body asks this.
       .nothing
     }

@@ -6,30 +6,37 @@ struct CommandGenerator {
   private let profile: CommandProfile
   private let theme: CommandTheme
   private let keys: [CacheKey]
+  private let hasTransactions: Bool
   private var random: SeededRandom
   private var numberOfValues = 0
   private var lastValues: [CacheKey: CommandValue] = [:]
+  private var questions: [CommandQuery] = []
 
   /// The sequence that belongs to the seed.
-  static func sequence(of profile: CommandProfile, seed: UInt64) -> [Command] {
-    var generator = CommandGenerator(profile, seed: seed)
+  ///
+  /// - Parameter capabilities: Those of the engine, of which no call is asked that it does not have.
+  static func sequence(
+    of profile: CommandProfile, for capabilities: EngineCapabilities, seed: UInt64
+  ) -> [Command] {
+    var generator = CommandGenerator(profile, capabilities, seed: seed)
     return generator.sequence()
   }
 
-  private init(_ profile: CommandProfile, seed: UInt64) {
+  private init(_ profile: CommandProfile, _ capabilities: EngineCapabilities, seed: UInt64) {
     self.profile = profile
+    hasTransactions = capabilities.contains(.transactions)
     random = SeededRandom(scrambling: seed)
     theme = random.pick(
-      [.fewKeys: 4, .similarKeys: 4, .manyKeys: 1, .largeValues: 1], otherwise: .fewKeys)
+      [.fewKeys: 4, .similarKeys: 4, .fewValues: 2, .manyKeys: 1, .largeValues: 1], otherwise: .fewKeys)
     keys = CommandKeys.some(for: theme, &random)
   }
 
   private mutating func sequence() -> [Command] {
-    let lengths = theme == .largeValues ? [8, 16] : [12, 25, 50, 150]
+    let lengths = theme == .largeValues ? [8, 16] : theme == .fewValues ? [12, 25] : [12, 25, 50, 150]
     let count = random.pick(lengths) ?? 20
-    var operations = (0..<count).map { _ in operation(random.pick(profile.calls, otherwise: .read)) }
+    var operations = (0..<count).map { _ in operation(random.pick(profile.calls, otherwise: .askAnything)) }
     // In the end everything is looked at, from every side that this kind of sequence has.
-    for (call, _) in profile.calls where call.isListing { operations.append(operation(call)) }
+    for method in profile.listingMethods { operations.append(.ask(question(method))) }
     operations += keys.prefix(8).map { .ask(.read($0)) }
     return operations
   }
@@ -41,6 +48,10 @@ struct CommandGenerator {
       let count = batchCount()
       let odds = oddsOfInvalidKey(count)
       return .writeMany((0..<count).map { _ in entry(invalidOnceIn: odds) })
+    case .writeEntries:
+      let count = batchCount()
+      let odds = oddsOfInvalidKey(count)
+      return .writeEntries((0..<count).map { _ in datedEntry(invalidOnceIn: odds) })
     case .remove: return .remove(key(invalidOnceIn: 30))
     case .removeMany: return .removeMany(someKeys())
     case .removeAll: return .removeAll
@@ -49,26 +60,43 @@ struct CommandGenerator {
       let odds = oddsOfInvalidKey(count)
       return .apply((0..<count).map { _ in step(invalidOnceIn: odds) })
     case .transaction:
+      if !hasTransactions { return operation(.apply) }
       let count = batchCount() + 1
       let odds = oddsOfInvalidKey(count)
       let steps = (0..<count).map { _ in bodyStep(invalidOnceIn: odds) }
       return .transaction(steps, throwing: random.once(in: 8))
-    case .read: return .ask(.read(key(invalidOnceIn: 30)))
-    case .readMany: return .ask(.readMany(someKeys()))
-    case .readDataAndKeys: return .ask(.readDataAndKeys(someKeys()))
-    case .readAllData: return .ask(.readAllData)
-    case .readAllDataAndKeys: return .ask(.readAllDataAndKeys)
-    case .readAllEntries: return .ask(.readAllEntries)
-    case .keyExists: return .ask(.keyExists(key(invalidOnceIn: 30)))
-    case .keysExist: return .ask(.keysExist(someKeys()))
-    case .keyCount: return .ask(.keyCount)
-    case .allKeys: return .ask(.allKeys)
-    case .createdAt: return .ask(.createdAt(key(invalidOnceIn: 30)))
-    case .updatedAt: return .ask(.updatedAt(key(invalidOnceIn: 30)))
-    case .scan: return .ask(.scan(range(), limit: limit()))
+    case .ask(let method): return .ask(question(method))
+    case .askAnything: return .ask(anyQuestion())
     case .reopen: return .reopen(closing: true)
     case .drop: return .reopen(closing: false)
     case .wait: return .wait
+    }
+  }
+
+  /// Now and then one that was asked before: an engine may remember its answer.
+  private mutating func anyQuestion() -> CommandQuery {
+    if random.once(in: 3), let asked = random.pick(Array(questions.suffix(4))) { return asked }
+    let question = question(random.pick(ReadMethod.allCases) ?? .read)
+    questions.append(question)
+    return question
+  }
+
+  private mutating func question(_ method: ReadMethod) -> CommandQuery {
+    switch method {
+    case .read: .read(key(invalidOnceIn: 30))
+    case .readMany: .readMany(someKeys())
+    case .readDataAndKeys: .readDataAndKeys(someKeys())
+    case .readEntries: .readEntries(someKeys())
+    case .readAllData: .readAllData
+    case .readAllDataAndKeys: .readAllDataAndKeys
+    case .readAllEntries: .readAllEntries
+    case .keyExists: .keyExists(key(invalidOnceIn: 30))
+    case .keysExist: .keysExist(someKeys())
+    case .keyCount: .keyCount
+    case .allKeys: .allKeys
+    case .createdAt: .createdAt(key(invalidOnceIn: 30))
+    case .updatedAt: .updatedAt(key(invalidOnceIn: 30))
+    case .scan: .scan(range(), limit: limit())
     }
   }
 }
@@ -90,6 +118,13 @@ extension CommandGenerator {
     return CommandEntry(key: key, value: value)
   }
 
+  /// Dated in the past or, now and then, in the future, as by another machine's clock.
+  private mutating func datedEntry(invalidOnceIn odds: Int) -> DatedEntry {
+    let created = random.next(upTo: 1_000)
+    let updated = random.once(in: 6) ? 300_000 : created + random.next(upTo: 100)
+    return DatedEntry(entry: entry(invalidOnceIn: odds), createdAt: created, updatedAt: updated)
+  }
+
   private mutating func step(invalidOnceIn odds: Int) -> CommandStep {
     switch random.next(upTo: 20) {
     case 0: .removeAll
@@ -99,13 +134,14 @@ extension CommandGenerator {
   }
 
   private mutating func bodyStep(invalidOnceIn odds: Int) -> BodyStep {
-    switch random.next(upTo: 14) {
+    switch random.next(upTo: 15) {
     case 0...1: .ask(.read(key(invalidOnceIn: odds)))
     case 2: .ask(.readMany((0..<3).map { _ in key(invalidOnceIn: odds) }))
     case 3: .ask(.keyExists(key(invalidOnceIn: odds)))
     case 4: .ask(.keyCount)
     case 5: .ask(.allKeys)
     case 6: .ask(.scan(range(invalidOnceIn: odds), limit: limit()))
+    case 7: .change(.writeEntry(datedEntry(invalidOnceIn: odds)))
     default: .change(step(invalidOnceIn: odds))
     }
   }
@@ -126,6 +162,7 @@ extension CommandGenerator {
   }
 
   private mutating func value() -> CommandValue {
+    if theme == .fewValues { return random.pick(Self.fewValues) ?? Self.fewValues[0] }
     numberOfValues += 1
     let number = numberOfValues
     if theme == .largeValues, random.once(in: 3) {
@@ -143,6 +180,12 @@ extension CommandGenerator {
     default: return CommandValue(number)
     }
   }
+
+  /// Short ones, ones that fill pages, and two that differ only in the middle.
+  private static let fewValues = [
+    CommandValue(1), CommandValue(2, size: 0), CommandValue(3, size: 6_000), CommandValue(4, size: 40_000),
+    CommandValue(4, size: 40_000, differsInTheMiddle: true),
+  ]
 
   private mutating func range(invalidOnceIn odds: Int = 30) -> KeyRange {
     var range = KeyRange.all
@@ -162,12 +205,10 @@ extension CommandGenerator {
   }
 }
 
-extension CommandProfile.Call {
-  /// Whether the answer lists every entry.
-  fileprivate var isListing: Bool {
-    switch self {
-    case .readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys, .scan: true
-    default: false
-    }
+extension CommandProfile {
+  /// The methods of this kind of sequence whose answer lists every entry, each once.
+  fileprivate var listingMethods: [ReadMethod] {
+    let all: [ReadMethod] = [.readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys, .scan]
+    return all.filter { method in calls.contains { $0.key == .ask(method) || $0.key == .askAnything } }
   }
 }

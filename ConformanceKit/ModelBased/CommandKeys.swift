@@ -10,7 +10,9 @@ enum CommandKeys {
 
   static func some(for theme: CommandTheme, _ random: inout SeededRandom) -> [CacheKey] {
     switch theme {
-    case .fewKeys, .largeValues:
+    case .fewKeys, .fewValues, .largeValues:
+      // Now and then as most applications make them, of which the value is not the text.
+      if random.once(in: 4) { return ["a", "b", "c"].map { CacheKey($0) } }
       return Array(["a", "b", "c"].prefix(2 + random.next(upTo: 2))).map { CacheKey(verbatim: $0) }
     case .manyKeys:
       return (0..<40).map { CacheKey(verbatim: "key \($0)") }

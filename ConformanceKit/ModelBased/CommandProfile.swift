@@ -3,10 +3,13 @@ import StockroomCore
 /// Which calls a kind of sequence consists of, and how often each of them.
 struct CommandProfile: Sendable {
   enum Call: Sendable, Hashable {
-    case write, writeMany, remove, removeMany, removeAll, apply
-    case read, readMany, readDataAndKeys, readAllData, readAllDataAndKeys, readAllEntries
-    case keyExists, keysExist, keyCount, allKeys, createdAt, updatedAt, scan
-    case transaction, reopen, drop, wait
+    case write, writeMany, writeEntries, remove, removeMany, removeAll, apply
+    case ask(ReadMethod)
+    /// A call of any method that reads.
+    case askAnything
+    /// Left out for engines that have none.
+    case transaction
+    case reopen, drop, wait
   }
 
   /// The check that makes sequences of this kind.
@@ -20,46 +23,43 @@ struct CommandProfile: Sendable {
   static let singleCalls = CommandProfile(
     check: "model.single-calls", share: 1,
     calls: [
-      .write: 300, .remove: 100, .removeAll: 10, .wait: 8,
-      .read: 200, .keyExists: 60, .createdAt: 60, .updatedAt: 60, .keyCount: 60, .allKeys: 30,
-      .readAllEntries: 60,
+      .write: 300, .remove: 100, .removeAll: 10, .wait: 8, .ask(.read): 200, .ask(.keyExists): 60,
+      .ask(.createdAt): 60, .ask(.updatedAt): 60, .ask(.keyCount): 60, .ask(.allKeys): 30,
+      .ask(.readAllEntries): 60,
     ])
 
   /// Many entries at a time.
   static let batches = CommandProfile(
     check: "model.batches", share: 1,
     calls: [
-      .writeMany: 120, .removeMany: 60, .apply: 200, .write: 40, .remove: 20, .removeAll: 6, .wait: 8,
-      .read: 60, .createdAt: 30, .updatedAt: 30, .keyCount: 60, .allKeys: 20, .readAllEntries: 100,
-      .readDataAndKeys: 40,
+      .writeMany: 120, .writeEntries: 40, .removeMany: 60, .apply: 200, .write: 40, .remove: 20,
+      .removeAll: 6, .wait: 8, .ask(.read): 60, .ask(.createdAt): 30, .ask(.updatedAt): 30,
+      .ask(.keyCount): 60, .ask(.allKeys): 20, .ask(.readAllEntries): 100, .ask(.readDataAndKeys): 40,
     ])
 
   /// Every call there is.
   static let everything = CommandProfile(
     check: "model.everything", share: 2,
     calls: [
-      .write: 150, .writeMany: 60, .remove: 60, .removeMany: 30, .removeAll: 6, .apply: 100, .wait: 8,
-      .read: 60, .readMany: 50, .readDataAndKeys: 50, .readAllData: 30, .readAllDataAndKeys: 30,
-      .readAllEntries: 50, .keyExists: 30, .keysExist: 50, .keyCount: 30, .allKeys: 30, .createdAt: 30,
-      .updatedAt: 30, .scan: 100,
+      .write: 150, .writeMany: 60, .writeEntries: 60, .remove: 60, .removeMany: 30, .removeAll: 6,
+      .apply: 100, .transaction: 60, .wait: 8, .askAnything: 450, .ask(.scan): 60, .ask(.readAllEntries): 30,
     ])
 
   /// Transactions, and calls between them.
   static let transactions = CommandProfile(
     check: "model.transactions", share: 1,
     calls: [
-      .transaction: 300, .write: 40, .remove: 20, .apply: 40, .wait: 4, .read: 40, .createdAt: 20,
-      .updatedAt: 20,
-      .keyCount: 30, .allKeys: 20, .readAllEntries: 80, .scan: 20,
+      .transaction: 300, .write: 40, .remove: 20, .apply: 40, .wait: 4, .askAnything: 150,
+      .ask(.readAllEntries): 80,
     ])
 
   /// Changes, and reopening between them.
   static let reopened = CommandProfile(
     check: "model.reopened", share: 1,
     calls: [
-      .write: 150, .writeMany: 40, .remove: 60, .removeMany: 20, .removeAll: 6, .apply: 80, .wait: 4,
-      .read: 60, .createdAt: 30, .updatedAt: 30, .keyCount: 40, .allKeys: 20, .readAllEntries: 80,
-      .scan: 40, .reopen: 12, .drop: 12,
+      .write: 120, .writeMany: 40, .writeEntries: 40, .remove: 60, .removeMany: 20, .removeAll: 6,
+      .apply: 80, .transaction: 60, .wait: 4, .askAnything: 200, .ask(.readAllEntries): 80, .reopen: 12,
+      .drop: 12,
     ])
 }
 
@@ -71,6 +71,8 @@ enum CommandTheme: Sendable, Hashable {
   case similarKeys
   /// Forty keys.
   case manyKeys
+  /// Few keys and few values, so that entries share theirs and get back what they had.
+  case fewValues
   /// Values beyond 64 KiB and 1 MiB; few calls, as each costs much.
   case largeValues
 }

@@ -7,14 +7,16 @@ extension Command {
     case .writeMany(let entries):
       let single = entries.count == 1 ? entries.map { Command.write($0) } : []
       return single + entries.shorter.map { .writeMany($0) }
+    case .writeEntries(let entries):
+      return [.writeMany(entries.map(\.entry))] + entries.shorter.map { .writeEntries($0) }
     case .removeMany(let keys):
       let single = keys.count == 1 ? keys.map { Command.remove($0) } : []
       return single + keys.shorter.map { .removeMany($0) }
     case .apply(let steps):
-      let single = steps.count == 1 ? steps.map(Command.init) : []
+      let single = steps.count == 1 ? steps.compactMap(Command.init) : []
       return single + steps.shorter.map { .apply($0) }
     case .transaction(let steps, let isThrowing):
-      let isBatch = !isThrowing && steps.allSatisfy { $0.change != nil }
+      let isBatch = !isThrowing && steps.allSatisfy { $0.change?.operation != nil }
       let batch = isBatch ? [Command.apply(steps.compactMap(\.change))] : []
       return batch + steps.shorter.map { .transaction($0, throwing: isThrowing) }
         + (isThrowing ? [.transaction(steps, throwing: false)] : [])
@@ -24,9 +26,11 @@ extension Command {
     }
   }
 
-  private init(_ step: CommandStep) {
+  /// Nil for what is no call of its own.
+  private init?(_ step: CommandStep) {
     switch step {
     case .write(let entry): self = .write(entry)
+    case .writeEntry: return nil
     case .remove(let key): self = .remove(key)
     case .removeAll: self = .removeAll
     }
@@ -37,7 +41,11 @@ extension Command {
     var steps = steps ?? []
     if case .transaction(let body, _) = self { steps = body.compactMap(\.change) }
     return steps.compactMap { step in
-      if case .write(let entry) = step { entry.value } else { nil }
+      switch step {
+      case .write(let entry): entry.value
+      case .writeEntry(let dated): dated.entry.value
+      case .remove, .removeAll: nil
+      }
     }
   }
 
@@ -48,15 +56,24 @@ extension Command {
     case .writeMany(var entries):
       entries[place].value = value
       return .writeMany(entries)
+    case .writeEntries(var entries):
+      entries[place].entry.value = value
+      return .writeEntries(entries)
     case .apply(var steps):
       let writes = steps.indices.filter { if case .write = steps[$0] { true } else { false } }
       guard case .write(let entry) = steps[writes[place]] else { return self }
       steps[writes[place]] = .write(.init(key: entry.key, value: value))
       return .apply(steps)
     case .transaction(var steps, let isThrowing):
-      let writes = steps.indices.filter { if case .change(.write) = steps[$0] { true } else { false } }
-      guard case .change(.write(let entry)) = steps[writes[place]] else { return self }
-      steps[writes[place]] = .change(.write(.init(key: entry.key, value: value)))
+      let writes = steps.indices.filter { !Command.transaction([steps[$0]], throwing: false).values.isEmpty }
+      switch steps[writes[place]] {
+      case .change(.write(let entry)):
+        steps[writes[place]] = .change(.write(.init(key: entry.key, value: value)))
+      case .change(.writeEntry(var dated)):
+        dated.entry.value = value
+        steps[writes[place]] = .change(.writeEntry(dated))
+      default: return self
+      }
       return .transaction(steps, throwing: isThrowing)
     case .remove, .removeMany, .removeAll, .ask, .reopen, .wait: return self
     }
@@ -69,6 +86,7 @@ extension CommandQuery {
     switch self {
     case .readMany(let keys): return keys.shorter.map { .readMany($0) }
     case .readDataAndKeys(let keys): return keys.shorter.map { .readDataAndKeys($0) }
+    case .readEntries(let keys): return keys.shorter.map { .readEntries($0) }
     case .keysExist(let keys): return keys.shorter.map { .keysExist($0) }
     case .scan(let range, let limit):
       var simpler: [CommandQuery] = []

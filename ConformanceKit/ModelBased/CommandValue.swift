@@ -10,8 +10,12 @@ struct CommandValue: Sendable, Hashable {
   var number: Int
   /// How many bytes of noise the value has; nil if it is the digits of the number.
   var size: Int?
+  /// Whether the byte in the middle is another than that of the value which is equal otherwise.
+  var differsInTheMiddle = false
 
-  init(_ number: Int, size: Int? = nil) { (self.number, self.size) = (number, size) }
+  init(_ number: Int, size: Int? = nil, differsInTheMiddle: Bool = false) {
+    (self.number, self.size, self.differsInTheMiddle) = (number, size, differsInTheMiddle)
+  }
 
   /// The bytes.
   var data: Data {
@@ -22,6 +26,7 @@ struct CommandValue: Sendable, Hashable {
       let from = (start + data.count) & (Self.period - 1)
       data.append(contentsOf: Self.noise[from..<min(Self.period, from + size - data.count)])
     }
+    if differsInTheMiddle, size > 0 { data[size / 2] ^= 0xFF }
     return data
   }
 
@@ -38,8 +43,12 @@ struct CommandValue: Sendable, Hashable {
   /// A function that returns the same noise, for those who have nothing but the source of a sequence.
   static let source = """
     /// Noise: `count` bytes that are others for each number.
-    private func noise(_ number: Int, _ count: Int) -> Data {
-      Data((0..<count).map { UInt8(truncatingIfNeeded: ((number &* 1_000_003 &+ $0) &* 0x9E37_79B9) >> 13) })
+    private func noise(_ number: Int, _ count: Int, differsInTheMiddle: Bool = false) -> Data {
+      var bytes = (0..<count).map {
+        UInt8(truncatingIfNeeded: ((number &* 1_000_003 &+ $0) &* 0x9E37_79B9) >> 13)
+      }
+      if differsInTheMiddle { bytes[count / 2] ^= 0xFF }
+      return Data(bytes)
     }
     """
 }
@@ -52,7 +61,8 @@ extension CommandValue {
   var literal: String {
     guard let size else { return "Data(\"\(number)\".utf8)" }
     if size == 0 { return "Data()" }
+    let middle = differsInTheMiddle ? ", differsInTheMiddle: true" : ""
     return isPrintedAsNoise
-      ? "noise(\(number), \(size))" : "Data([\(data.map(String.init).joined(separator: ", "))])"
+      ? "noise(\(number), \(size)\(middle))" : "Data([\(data.map(String.init).joined(separator: ", "))])"
   }
 }

@@ -21,7 +21,7 @@ struct ModelBasedSearch: Sendable {
     var (seed, left) = (budget.seed, budget.operations / 5 * profile.share)
     repeat {
       context.noteProgress()
-      let operations = CommandGenerator.sequence(of: profile, seed: seed)
+      let operations = CommandGenerator.sequence(of: profile, for: context.capabilities, seed: seed)
       try await make(operations, seed: seed)
       left -= operations.count
       seed = SeededRandom.seed(after: seed)

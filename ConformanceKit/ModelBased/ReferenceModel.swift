@@ -13,6 +13,8 @@ struct ReferenceModel: Sendable {
     let call: Int
     /// The clock readings before and after the call.
     let window: ClosedRange<Date>
+    /// The time that an entry was written with, instead of that of the call, as in ``DatedEntry``.
+    var givenTime: Int?
 
     /// - Parameters before, after: The clock may be set back between them.
     init(call: Int, before: Date, after: Date) {
@@ -20,7 +22,14 @@ struct ReferenceModel: Sendable {
       window = min(before, after)...max(before, after)
     }
 
-    fileprivate init(call: Int, window: ClosedRange<Date>) { (self.call, self.window) = (call, window) }
+    fileprivate init(call: Int, window: ClosedRange<Date>, givenTime: Int? = nil) {
+      (self.call, self.window, self.givenTime) = (call, window, givenTime)
+    }
+
+    fileprivate init(call: Int, givenTime: Int) {
+      let date = DatedEntry.date(givenTime)
+      self.init(call: call, window: date...date, givenTime: givenTime)
+    }
   }
 
   /// A time that the engine gave, and in answer to which call.
@@ -46,6 +55,11 @@ struct ReferenceModel: Sendable {
 
   private(set) var entries: [CacheKey: Entry] = [:]
   private var sequence = 0
+  /// Whether entries that were written as another engine had them keep their times.
+  let keepsTimes: Bool
+
+  /// - Parameter capabilities: Those of the engine.
+  init(_ capabilities: EngineCapabilities) { keepsTimes = capabilities.contains(.preservesTimestamps) }
 
   /// The keys in the order in which they were first written (rule R6).
   var keysInOrder: [CacheKey] {
@@ -59,6 +73,7 @@ struct ReferenceModel: Sendable {
     for step in steps {
       switch step {
       case .write(let written): write(written, at: moment)
+      case .writeEntry(let dated): write(dated, at: moment)
       case .remove(let key): entries[key] = nil
       case .removeAll: entries = [:]
       }
@@ -73,12 +88,26 @@ struct ReferenceModel: Sendable {
       return
     }
     (entry.value, entry.data) = (written.value, written.value.data)
-    // The time of the write, or the time before if the clock was set back.
-    let latest = max(moment.window.upperBound, entry.updated.window.upperBound)
-    entry.updated = Moment(call: moment.call, window: moment.window.lowerBound...latest)
+    // The time of the write, or the time before if the clock was set back, or that was ahead.
+    let before = entry.updated
+    let earliest = max(moment.window.lowerBound, before.window.lowerBound)
+    let latest = max(moment.window.upperBound, before.window.upperBound)
+    entry.updated = Moment(
+      call: moment.call, window: earliest...latest,
+      givenTime: before.window.lowerBound > moment.window.upperBound ? before.givenTime : nil)
     entry.seenUpdatedBefore = entry.seenUpdated ?? entry.seenUpdatedBefore
     entry.seenUpdated = nil
     entries[written.key] = entry
+  }
+
+  private mutating func write(_ dated: DatedEntry, at moment: Moment) {
+    guard keepsTimes else { return write(dated.entry, at: moment) }
+    let (key, value) = (dated.entry.key, dated.entry.value)
+    if entries[key] == nil { sequence += 1 }
+    entries[key] = Entry(
+      value: value, data: value.data, sequence: entries[key]?.sequence ?? sequence,
+      created: Moment(call: moment.call, givenTime: dated.createdAt),
+      updated: Moment(call: moment.call, givenTime: dated.updatedAt))
   }
 
   /// Remembers what the engine gave as the time of an entry.

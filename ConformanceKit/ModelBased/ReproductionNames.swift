@@ -22,7 +22,8 @@ struct ReproductionNames {
         letters.count == 1 && letters.allSatisfy { (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0) }
       let name = isName ? key.value : "key\(names.count + 1)"
       names[key] = name
-      declarations.append("let \(name) = CacheKey(verbatim: \(key.value.literal))")
+      let argument = key.rawValue == key.value ? "verbatim: \(key.value.literal)" : key.rawValue.literal
+      declarations.append("let \(name) = CacheKey(\(argument))")
     }
     (self.names, self.declarations) = (names, declarations)
     let values = operations.flatMap(\.values)
@@ -44,6 +45,8 @@ struct ReproductionNames {
     case .writeMany(let entries):
       let list = entries.map { "(key: \(self[$0.key]), data: \($0.value.literal))" }.joined(separator: ", ")
       return "try await engine.write([\(list)])"
+    case .writeEntries(let entries):
+      return "try await engine.writeEntries([\(entries.map(source).joined(separator: ", "))])"
     case .remove(let key): return "try await engine.remove(key: \(self[key]))"
     case .removeMany(let keys): return "try await engine.remove(keys: \(list(keys)))"
     case .removeAll: return "try await engine.removeAllData()"
@@ -65,7 +68,11 @@ struct ReproductionNames {
 
   /// The change as a statement in the body of a transaction.
   private func call(_ change: CommandStep) -> String {
-    change == .removeAll ? "try transaction.removeAll()" : "try transaction\(source(change))"
+    switch change {
+    case .removeAll: "try transaction.removeAll()"
+    case .writeEntry(let dated): "try transaction.writeEntry(\(source(dated)))"
+    case .write, .remove: "try transaction\(source(change))"
+    }
   }
 
   /// A transaction with these statements, and the expectation that it throws if its body does.
@@ -91,9 +98,15 @@ struct ReproductionNames {
   private func source(_ step: CommandStep) -> String {
     switch step {
     case .write(let entry): ".write(\(entry.value.literal), key: \(self[entry.key]))"
+    case .writeEntry(let dated): source(dated)
     case .remove(let key): ".remove(key: \(self[key]))"
     case .removeAll: ".removeAll"
     }
+  }
+
+  private func source(_ dated: DatedEntry) -> String {
+    "StorageEntry(key: \(self[dated.entry.key]), data: \(dated.entry.value.literal), createdAt: "
+      + "\(DatedEntry.literal(dated.createdAt)), updatedAt: \(DatedEntry.literal(dated.updatedAt)))"
   }
 
   private func method(_ question: CommandQuery) -> String {
@@ -101,6 +114,7 @@ struct ReproductionNames {
     case .read(let key): "read(key: \(self[key]))"
     case .readMany(let keys): "read(keys: \(list(keys)))"
     case .readDataAndKeys(let keys): "readDataAndKeys(keys: \(list(keys)))"
+    case .readEntries(let keys): "readEntries(keys: \(list(keys)))"
     case .keyExists(let key): "keyExists(\(self[key]))"
     case .keysExist(let keys): "keysExist(\(list(keys)))"
     case .createdAt(let key): "createdAt(key: \(self[key]))"
@@ -120,7 +134,10 @@ struct ReproductionNames {
 
   /// The time of an entry, out of the answer to one of the calls that tell it.
   func required(_ time: CommandTimestamp, of key: CacheKey, by operation: Command) -> String {
-    let path = operation == .ask(.readAllEntries) ? ".first { $0.key == \(self[key]) }?.\(time.method)" : ""
+    var path = ""
+    if case .ask(let question) = operation, [.readEntries, .readAllEntries].contains(question.method) {
+      path = ".first { $0.key == \(self[key]) }?.\(time.method)"
+    }
     return "try #require(\(call(operation))\(path))"
   }
 

@@ -62,8 +62,16 @@ struct ReproductionSource {
   /// The names of what a call before the last one returned, with which the answer of the last call is compared.
   private var observations: [String] {
     guard case .time(_, _, let fault) = failure.finding.kind else { return [] }
-    if case .isNot = fault { return ["before", "after"] }
+    if case .isNot = fault { return givenTime == nil ? ["before", "after"] : [] }
     return ["earlier"]
+  }
+
+  /// The time that the entry has which is wrong about one, if that was written with it.
+  private var givenTime: Int? {
+    guard case .time(let key, let time, _) = failure.finding.kind, let entry = failure.model[key] else {
+      return nil
+    }
+    return (time == .created ? entry.created : entry.updated).givenTime
   }
 
   private func statements(of operation: Command, call: Int) -> [String] {
@@ -71,7 +79,7 @@ struct ReproductionSource {
     let isNew = failure.operations.contains { if case .reopen = $0 { true } else { false } } ? "" : "let "
     if case .time(let key, let time, let fault) = failure.finding.kind {
       switch fault {
-      case .isNot(of: call):
+      case .isNot(of: call) where givenTime == nil:
         return ["\(isNew)before = Date()"] + statements(of: operation) + ["\(isNew)after = Date()"]
       case .changed(since: call), .wentBack(since: call):
         return ["\(isNew)earlier = \(names.required(time, of: key, by: operation))"]
@@ -107,6 +115,8 @@ struct ReproductionSource {
       let name = time.method
       let expectation =
         switch fault {
+        case .isNot where givenTime != nil:
+          "abs(\(name).timeIntervalSince(\(DatedEntry.literal(givenTime ?? 0)))) <= 0.002"
         case .isNot: "\(name) >= before - 0.002 && \(name) <= after + 0.002"
         case .changed: "\(name) == earlier"
         case .wentBack: "\(name) >= earlier"

@@ -77,12 +77,20 @@ extension FailedSequence {
     if !change.keys.contains(key) { return .k2 }
     switch change {
     case .remove, .removeMany: return .d1
-    case .writeMany(let entries) where entries.count > Set(entries.map(\.key)).count: return .w3
+    case .writeMany where change.keys.count > Set(change.keys).count,
+      .writeEntries where change.keys.count > Set(change.keys).count:
+      return .w3
     default: return found == nil && model[key]?.data.isEmpty == true ? .v1 : .w1
     }
   }
 }
 
 extension CommandStep {
-  fileprivate var entry: CommandEntry? { if case .write(let entry) = self { entry } else { nil } }
+  fileprivate var entry: CommandEntry? {
+    switch self {
+    case .write(let entry): entry
+    case .writeEntry(let dated): dated.entry
+    case .remove, .removeAll: nil
+    }
+  }
 }

@@ -55,7 +55,7 @@ struct SequenceRunner: Sendable {
     of operations: [Command], on engine: inout EngineUnderTest, at place: URL
   ) async throws -> FailedSequence? {
     let ordersBatches = context.capabilities.contains(.atomicBatches)
-    var model = ReferenceModel()
+    var model = ReferenceModel(context.capabilities)
     var waiting = Duration.zero
     let start = ContinuousClock.now
     for (call, operation) in operations.enumerated() {

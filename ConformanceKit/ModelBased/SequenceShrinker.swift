@@ -104,7 +104,9 @@ struct SequenceShrinker {
       func sized(_ size: Int?) -> [Command] {
         var candidate = shortest.operations
         candidate[index] = candidate[index].replacingValue(
-          at: place, by: CommandValue(values[place].number, size: size))
+          at: place,
+          by: CommandValue(
+            values[place].number, size: size, differsInTheMiddle: values[place].differsInTheMiddle))
         return candidate
       }
       if try await keep(sized(nil)) { continue }
@@ -124,7 +126,8 @@ struct SequenceShrinker {
         let value = operation.values[place]
         let number = numbers[value.number] ?? numbers.count + 1
         numbers[value.number] = number
-        return operation.replacingValue(at: place, by: CommandValue(number, size: value.size))
+        return operation.replacingValue(
+          at: place, by: CommandValue(number, size: value.size, differsInTheMiddle: value.differsInTheMiddle))
       }
     }
     _ = try await keep(renumbered)
@@ -137,7 +140,8 @@ struct SequenceShrinker {
     while let key = shortest.operations.flatMap(\.keys).first(where: { !done.contains($0) }) {
       done.insert(key)
       let others = Set(shortest.operations.flatMap(\.keys))
-      for simpler in key.simpler where !others.contains(simpler) {
+      // Two keys that can be one, first.
+      for simpler in others.subtracting([key]).sorted() + key.simpler.filter({ !others.contains($0) }) {
         if try await keep(shortest.operations.map { $0.renaming { $0 == key ? simpler : $0 } }) {
           done.insert(simpler)
           break

@@ -72,10 +72,13 @@ func expectAllWaysAgree(
   let present = union.filter { listings[0].entries[$0] != nil }
   let requested = try await asking(.r2, noting: progress) { try await engine.readDataAndKeys(keys: union) }
   listings.append(try Listing(.r2, "readDataAndKeys(keys:)", requested.map { ($0.key, $0.data) }))
+  let some = try await asking(.r6, noting: progress) { try await engine.readEntries(keys: union) }
+  listings.append(try Listing(.r6, "readEntries(keys:)", some.map { ($0.key, $0.data) }))
   let existing = try await asking(.l1, noting: progress) { try await engine.keysExist(union) }
   listings.append(try Listing(.l1, "keysExist(_:)", existing.map { ($0, nil) }))
 
   try await expectAgreement(of: listings, on: union, in: engine)
+  try expectSameEntries(some, entries)
   try await expectSameValues(present, requested, in: engine, progress)
   try await expectSameAnswers(about: entries, in: engine)
   try expectCount(try await asking(.l2) { try await engine.keyCount() }, is: present.count)
@@ -101,6 +104,26 @@ private func expectAgreement(
 private func expectCount(_ count: Int, is expected: Int) throws {
   if count == expected { return }
   throw Violation("keyCount() was \(count), and there were \(expected) keys", rule: .l2)
+}
+
+/// Compares the order and the times that the two ways give which have them.
+private func expectSameEntries(_ some: [StorageEntry], _ all: [StorageEntry]) throws {
+  for (one, other) in zip(some, all) {
+    // The default of the one knows no order but that of time.
+    if one.key != other.key, one.createdAt != other.createdAt {
+      throw Violation(
+        "readEntries(keys:) of all keys returned \(one.key) where readAllEntries() had \(other.key)",
+        rule: .r6)
+    }
+  }
+  let times = Dictionary(all.map { ($0.key, $0) }) { first, _ in first }
+  for one in some {
+    guard let other = times[one.key] else { continue }
+    if isSame(one.createdAt, other.createdAt), isSame(one.updatedAt, other.updatedAt) { continue }
+    throw Violation(
+      "readEntries(keys:) gave \(one.key) the times \(describe([one.createdAt, one.updatedAt])), and readAllEntries() "
+        + "\(describe([other.createdAt, other.updatedAt]))", rule: .w2)
+  }
 }
 
 /// Compares the ways that return values without keys.

@@ -10,6 +10,14 @@ struct ChangeCall: Codable, Sendable {
   enum Kind: String, Codable, Sendable, CaseIterable {
     case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
     case applyRemoveAll, transactionRemoveAll, writeEntries
+    /// A batch of the values that are there.
+    case overwriteMany
+    /// One batch removes an entry and writes it again, with the value that it had.
+    case replace
+    /// One batch overwrites an entry and removes it.
+    case writeAndRemove
+    /// A write with an origin, for subscribers that have none.
+    case writeWithOrigin
 
     var name: String {
       switch self {
@@ -24,6 +32,10 @@ struct ChangeCall: Codable, Sendable {
       case .applyRemoveAll: "apply-remove-all"
       case .transactionRemoveAll: "transaction-remove-all"
       case .writeEntries: "write-entries"
+      case .overwriteMany: "overwrite-many"
+      case .replace: "replace"
+      case .writeAndRemove: "write-and-remove"
+      case .writeWithOrigin: "write-with-origin"
       }
     }
 
@@ -49,9 +61,9 @@ struct ChangeCall: Codable, Sendable {
   /// The keys that the call changes. One that is absent before and after is not among them.
   var changed: [CacheKey] {
     switch kind {
-    case .write: [keys[2]]
-    case .overwrite, .remove: [keys[0]]
-    case .removeMany, .removeAll, .applyRemoveAll, .transactionRemoveAll: Array(keys[0...1])
+    case .write, .writeWithOrigin: [keys[2]]
+    case .overwrite, .remove, .replace, .writeAndRemove: [keys[0]]
+    case .overwriteMany, .removeMany, .removeAll, .applyRemoveAll, .transactionRemoveAll: Array(keys[0...1])
     case .writeMany, .writeEntries, .apply, .transaction: keys
     }
   }
@@ -69,6 +81,13 @@ struct ChangeCall: Codable, Sendable {
     case .overwrite: try await engine.write(value(for: keys[0]), key: keys[0])
     case .writeMany: try await engine.write(entries(keys, version: 2))
     case .writeEntries: try await wayOfImporting.write(engine, entries(keys, version: 2))
+    case .overwriteMany: try await engine.write(entries(Array(keys[0...1])))
+    case .replace: try await engine.apply([.remove(key: keys[0]), .write(value(for: keys[0]), key: keys[0])])
+    case .writeAndRemove: try await engine.apply([.write(data("v"), key: keys[0]), .remove(key: keys[0])])
+    case .writeWithOrigin:
+      try await ChangeOrigin.$current.withValue(ChangeOrigin()) {
+        try await engine.write(data("v"), key: keys[2])
+      }
     case .remove: try await engine.remove(key: keys[0])
     case .removeMany: try await engine.remove(keys: keys)
     case .removeAll: try await engine.removeAllData()

@@ -59,7 +59,7 @@ struct CheckDefinition: Sendable {
         transactionChecks, transactionAnomalyChecks, transactionReadChecks, transactionBodyChecks,
         transactionCompanyChecks,
         changeFeedChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
-        cooperationChecks, closingChecks, openingCostChecks,
+        cooperationChecks, verificationChecks, closingChecks, openingCostChecks,
         storeConcurrencyChecks, storeFailureChecks,
         storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
         storeIdentifierChecks, storeFollowingChecks, killChecks, multiProcessChecks,

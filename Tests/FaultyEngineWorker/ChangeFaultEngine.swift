@@ -9,7 +9,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     // Misses one kind of call
     case missesWrites, missesOverwrites, missesBatches, missesRemovals, missesBatchesOfRemovals
     case missesRemovalsOfAll, missesApplies, missesTransactions, missesRemoveAllInBatches
-    case missesRemoveAllInTransactions, missesImports
+    case missesRemoveAllInTransactions, missesImports, missesRewrittenBatches, missesChangesOfOrigins
+    case cancelsOutReplacements, cancelsOutRemovals
     // Misses some
     case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
     case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers
@@ -93,9 +94,16 @@ package final class ChangeFaultEngine: ApplyingEngine {
     let isNew = !operations.contains { operation in
       if case .write(_, let key) = operation { state.entries[key] != nil } else { false }
     }
+    let isRewritten = operations.allSatisfy { operation in
+      if case .write(let data, let key) = operation { state.entries[key] == data } else { false }
+    }
+    let isMissed =
+      fault == .missesRewrittenBatches && call == .writeMany && isRewritten
+      || fault == .missesChangesOfOrigins && ChangeOrigin.current != nil
     try state.log?.append(record)
     state.apply(operations, at: record.date)
-    feed.tell(of: operations, by: isNew || call != .write ? call : .overwrite, to: subscribers)
+    let told = isMissed ? .none : isNew || call != .write ? call : .overwrite
+    feed.tell(of: operations, by: told, to: subscribers)
   }
 
   // MARK: - Changes

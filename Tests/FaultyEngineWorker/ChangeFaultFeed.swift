@@ -146,11 +146,23 @@ final class ChangeFaultFeed: Sendable {
     let missesRemovals =
       fault == .missesRemoveAllInBatches && call == .applyRemoveAll
       || fault == .missesRemoveAllInTransactions && call == .transactionRemoveAll
-    guard let change = StorageChange(of: operations.filter { !missesRemovals || !$0.isRemoveAll }) else {
+    let operations = operations.filter { !missesRemovals || !$0.isRemoveAll }
+    guard let change = StorageChange(of: withoutCancelledOut(operations)) else {
       return
     }
     tell(limited(change), to: chosen)
     if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.tell(change) } }
+  }
+
+  /// What is left of a batch if a removal and a write of one key, in that order or in the other, are taken for nothing.
+  private func withoutCancelledOut(_ operations: [StorageOperation]) -> [StorageOperation] {
+    guard fault == .cancelsOutReplacements || fault == .cancelsOutRemovals else { return operations }
+    let isWrite = { (operation: StorageOperation) in if case .write = operation { true } else { false } }
+    let keys = Dictionary(grouping: operations) { $0.key }.filter { _, operations in
+      operations.count == 2 && operations.first.map(isWrite) == (fault == .cancelsOutRemovals)
+        && operations.last.map(isWrite) == (fault == .cancelsOutReplacements)
+    }.keys
+    return operations.filter { !keys.contains($0.key) }
   }
 
   /// What is left of a change.

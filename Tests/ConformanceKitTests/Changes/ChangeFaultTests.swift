@@ -33,6 +33,16 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(.x1, "misses removeAllData()", .missesRemovalsOfAll, by: "changes.cover-remove-all"),
     .init(.x1, "misses apply(_:)", .missesApplies, by: "changes.cover-apply"),
     .init(.x1, "misses entries of others", .missesImports, by: "changes.cover-write-entries"),
+    .init(
+      .x1, "misses batches of the values that are there", .missesRewrittenBatches,
+      by: "changes.cover-overwrite-many"),
+    .init(
+      .x1, "misses what has an origin", .missesChangesOfOrigins, by: "changes.cover-write-with-origin"),
+    .init(
+      .x1, "takes a removal and a write for nothing", .cancelsOutReplacements, by: "changes.cover-replace"),
+    .init(
+      .x1, "takes a write and a removal for nothing", .cancelsOutRemovals,
+      by: "changes.cover-write-and-remove"),
     .init(.x1, "misses transactions", .missesTransactions, by: "changes.cover-transaction"),
     .init(
       .x1, "names the keys of a batch that removes all", .missesRemoveAllInBatches,

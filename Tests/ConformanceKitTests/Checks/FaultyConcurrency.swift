@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that are right for one task and wrong for many, or wait where nobody may.
+// Engines that are right for one task and wrong for many.
 
 extension FaultyEngineCase {
   static let ofConcurrency: [FaultyEngineCase] = [
@@ -23,29 +23,7 @@ extension FaultyEngineCase {
       persistent: .c3, "does not say that it works in several processes",
       claiming: ReferenceEngine.promises.union(.multiProcess)
     ) { base, _ in KeepsQuiet(base: base, silence: .multiProcess) },
-
-    .init(.c4, "throws after the work") { ThrowsAfterTheWork(base: $0) },
-    .init(.c4, "throws after any work") { ThrowsAfterAnyWork(base: $0) },
-    .init(.c4, "stops half way") { StopsHalfWay(base: $0) },
-    .init(.c4, "gives up reading") { GivesUpReading(base: $0) },
-    .init(.c4, "returns the pages that it had read") { ReturnsFirstPages(base: $0) },
-    // The library underneath calls it an interruption.
-    .init(.c4, "calls a cancellation an input/output error") { CallsCancellationIO(base: $0) },
-    .init(.c4, "does not recover from a cancellation") { DoesNotRecover(base: $0) },
-    .init(.c4, "closes half when it is cancelled") { ClosesHalf(base: $0) },
-  ]
-
-  /// One for each check of rule C5. They hold up everything else in their process.
-  static let ofCooperation: [String: @Sendable (ReferenceEngine) -> any StorageEngine] = [
-    "cooperation.waits-elsewhere": { SleepsInAnActor(base: $0) },
-    "cooperation.readAllData-gives-way": { KeepsItsThread(base: $0, method: .readAllData) },
-    "cooperation.readAllDataAndKeys-gives-way": { KeepsItsThread(base: $0, method: .readAllDataAndKeys) },
-    "cooperation.readAllEntries-gives-way": { KeepsItsThread(base: $0, method: .readAllEntries) },
-    "cooperation.scan-gives-way": { KeepsItsThread(base: $0, method: .scan) },
-    "cooperation.while-writing": { BlocksTheCaller(base: $0) },
-    "cooperation.while-removing": { BlocksRemovals(base: $0) },
-    "cooperation.while-writing-batches": { BlocksBatches(base: $0) },
-    "cooperation.while-reading": { BlocksReaders(base: $0) },
+    .init(.c1, "writes what it verifies") { WritesWhatItVerifies(base: $0) },
   ]
 }
 
@@ -238,195 +216,13 @@ struct ReportsMore: FaultyEngine {
   var capabilities: EngineCapabilities { base.capabilities.union(surplus) }
 }
 
-/// Notices that it was cancelled when the work is done.
-struct ThrowsAfterTheWork: FaultyEngine {
+/// Writes each large value back once it has been verified, for instance with a new checksum.
+struct WritesWhatItVerifies: FaultyEngine {
   let base: ReferenceEngine
-  func write(_ data: Data, key: CacheKey) async throws {
-    try await Task { [base] in try await base.write(data, key: key) }.value
-    try Task.checkCancellation()
-  }
-}
-
-/// Asks whether it was cancelled when it has done the work, whatever that was.
-struct ThrowsAfterAnyWork: InterceptingEngine {
-  let base: ReferenceEngine
-  func call<Result: Sendable>(
-    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
-  ) async throws -> Result {
-    guard isChange else { return try await work() }
-    let result = try await Task { try await work() }.value
-    try Task.checkCancellation()
-    return result
-  }
-}
-
-/// Stops in the middle of a batch when it is cancelled.
-struct StopsHalfWay: FaultyEngine {
-  let base: ReferenceEngine
-  func remove(keys: [CacheKey]) async throws {
-    try keys.validate()
-    if !Task.isCancelled { return try await base.remove(keys: keys) }
-    try await Task { [base] in try await base.remove(keys: Array(keys.prefix(keys.count / 2))) }.value
-    throw CancellationError()
-  }
-}
-
-/// Gives nothing to a reader that was cancelled.
-struct GivesUpReading: FaultyEngine {
-  let base: ReferenceEngine
-  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    Task.isCancelled ? [] : try await base.readAllDataAndKeys()
-  }
-}
-
-struct ReturnsFirstPages: FaultyEngine {
-  let base: ReferenceEngine
-  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    var (range, found): (KeyRange, [(key: CacheKey, data: Data)]) = (.all, [])
-    while true {
-      let page = try await base.scan(range, limit: 20)
-      found += page
-      guard page.count == 20, !Task.isCancelled, let last = page.last else { return found }
-      range.after = last.key
+  func verify() async throws {
+    for entry in try await base.readAllEntries() where entry.data.count > 1_000 {
       await Task.yield()
+      try await base.write(entry.data, key: entry.key)
     }
-  }
-}
-
-struct CallsCancellationIO: InterceptingEngine {
-  let base: ReferenceEngine
-  func call<Result: Sendable>(
-    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
-  ) async throws -> Result {
-    do {
-      return try await work()
-    } catch is CancellationError {
-      throw StorageError(.io, "The operation was interrupted.")
-    }
-  }
-}
-
-/// Leaves its transaction open when it is cancelled.
-final class DoesNotRecover: InterceptingEngine {
-  let base: ReferenceEngine
-  private let cancellations = MutexProtected(0)
-  init(base: ReferenceEngine) { self.base = base }
-  func call<Result: Sendable>(
-    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
-  ) async throws -> Result {
-    if cancellations.withLock({ $0 }) > 3 {
-      throw StorageError(.io, "A transaction cannot be begun within a transaction.")
-    }
-    do {
-      return try await work()
-    } catch let error as CancellationError {
-      cancellations.withLock { $0 += 1 }
-      throw error
-    }
-  }
-}
-
-final class ClosesHalf: FaultyEngine {
-  let base: ReferenceEngine
-  private let isHalfClosed = MutexProtected(false)
-  init(base: ReferenceEngine) { self.base = base }
-  func close() async throws {
-    if isHalfClosed.withLock({ $0 }) { throw StorageError(.io, "The connection has been closed.") }
-    if Task.isCancelled {
-      isHalfClosed.withLock { $0 = true }
-      throw CancellationError()
-    }
-    try await base.close()
-  }
-}
-
-/// Waits on one thread at a time.
-actor SleepsInAnActor: StorageEngine {
-  private let base: ReferenceEngine
-  nonisolated let capabilities: EngineCapabilities = []
-  init(base: ReferenceEngine) { self.base = base }
-  private func wait() { usleep(5_000) }
-  func write(_ data: Data, key: CacheKey) async throws {
-    wait()
-    try await base.write(data, key: key)
-  }
-  func read(key: CacheKey) async throws -> Data? {
-    wait()
-    return try await base.read(key: key)
-  }
-  func remove(key: CacheKey) async throws {
-    wait()
-    try await base.remove(key: key)
-  }
-  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
-  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
-  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
-}
-
-/// Reads everything in one go, however much it is.
-struct KeepsItsThread: FaultyEngine {
-  enum Method: Sendable { case readAllData, readAllDataAndKeys, readAllEntries, scan }
-  let base: ReferenceEngine
-  let method: Method
-  func readAllData() async throws -> [Data] {
-    if method == .readAllData { return try base.everything().map(\.data) }
-    return try await base.readAllData()
-  }
-  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    if method == .readAllDataAndKeys { return try base.everything() }
-    return try await base.readAllDataAndKeys()
-  }
-  func readAllEntries() async throws -> [StorageEntry] {
-    if method == .readAllEntries { return try base.entries() }
-    return try await base.readAllEntries()
-  }
-  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
-    if method == .scan { return try base.everything().sorted { $0.key < $1.key } }
-    return try await base.scan(range, limit: limit)
-  }
-}
-
-/// Longer than a disk would: most of what waits on a busy machine waits for a processor, which is no engine's fault.
-private func waitOnThisThread() { usleep(30_000) }
-
-/// Waits on the thread of the caller.
-struct BlocksTheCaller: FaultyEngine {
-  let base: ReferenceEngine
-  func write(_ data: Data, key: CacheKey) async throws {
-    try await base.write(data, key: key)
-    waitOnThisThread()
-  }
-}
-
-struct BlocksRemovals: FaultyEngine {
-  let base: ReferenceEngine
-  func remove(key: CacheKey) async throws {
-    try await base.remove(key: key)
-    waitOnThisThread()
-  }
-}
-
-struct BlocksBatches: FaultyEngine {
-  let base: ReferenceEngine
-  func apply(_ operations: [StorageOperation]) async throws {
-    try await base.apply(operations)
-    waitOnThisThread()
-  }
-}
-
-struct BlocksReaders: FaultyEngine {
-  let base: ReferenceEngine
-  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    waitOnThisThread()
-    return try await base.readAllDataAndKeys()
-  }
-}
-
-/// Never answers one question.
-struct Hangs: FaultyEngine {
-  let base: ReferenceEngine
-  func keyCount() async throws -> Int {
-    await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
-    return 0
   }
 }

@@ -46,7 +46,6 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
 
   /// Every engine there is.
   static let all: [FaultyEngineCase] =
-    ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofScans + ofRemovals + ofConcurrency
-    + ofFiles
-    + ofClaims + ofTransactions + ofIsolation + ofMoments
+    ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofSnapshots + ofScans + ofRemovals
+    + ofConcurrency + ofCancellation + ofFiles + ofClaims + ofTransactions + ofIsolation + ofMoments
 }

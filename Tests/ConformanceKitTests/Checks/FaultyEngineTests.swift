@@ -93,6 +93,8 @@ extension FaultyEngineCase {
     "batches.appear-in-order", "reads.readAllData-shows-one-moment",
     "reads.readAllDataAndKeys-shows-one-moment",
     "reads.readAllEntries-shows-one-moment", "reads.scan-shows-one-moment", "reads.allKeys-shows-one-moment",
+    "reads.readMany-shows-one-moment", "reads.readDataAndKeys-shows-one-moment",
+    "reads.readEntries-shows-one-moment",
   ]
 }
 

@@ -14,6 +14,7 @@ extension FaultyEngineCase {
     isolation("keeps out other transactions, and no other call", .otherTransactions),
     isolation("notices changes of the keys that a body writes", .keysWritten),
     isolation("notices changes of the keys that a body has read one by one", .keysRead),
+    isolation("notices changes of all that a body has read but of what exists", .allButExistence),
     isolation("notices changes only if the body writes", .readsIfItWrites),
     isolation("writes at once, and takes it back if the body throws", .writesAtOnce, also: [.t3]),
   ]
@@ -60,7 +61,10 @@ final class LooseTransactions: FaultyEngine {
 /// Reads what the engine holds at the moment, and writes when it is committed.
 final class LooseTransaction: StorageTransaction, @unchecked Sendable {
   // Safe to share: one body uses it, on one thread.
-  enum Level: Sendable { case none, otherTransactions, keysWritten, keysRead, readsIfItWrites, writesAtOnce }
+  enum Level: Sendable {
+    case none, otherTransactions, keysWritten, keysRead, allButExistence
+    case readsIfItWrites, writesAtOnce
+  }
 
   private let engine: ReferenceEngine
   private let level: Level
@@ -70,6 +74,9 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
   private var operations: [StorageOperation] = []
   private var reads: [CacheKey: Data?] = [:]
   private var undo: [StorageOperation] = []
+  /// Whether everything has been looked at.
+  private var looksAtAll = false
+  private var before: [CacheKey: Data] = [:]
 
   init(_ engine: ReferenceEngine, _ level: Level) { (self.engine, self.level) = (engine, level) }
 
@@ -99,13 +106,22 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
     return try keys.compactMap { try read(key: $0) }
   }
 
-  func keyExists(_ key: CacheKey) throws -> Bool { try read(key: key) != nil }
-  func keyCount() throws -> Int { try visible().count }
-  func allKeys() throws -> [CacheKey] { Array(try visible().keys) }
+  func keyExists(_ key: CacheKey) throws -> Bool {
+    guard level == .allButExistence else { return try read(key: key) != nil }
+    try key.validate()
+    return try visible()[key] != nil
+  }
+  func keyCount() throws -> Int { try everything().count }
+  func allKeys() throws -> [CacheKey] { Array(try everything().keys) }
+
+  private func everything() throws -> [CacheKey: Data] {
+    if !looksAtAll { (looksAtAll, before) = (true, try stored()) }
+    return try visible()
+  }
 
   func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
-    let found = try visible().filter { range.contains($0.key) }.sorted { $0.key < $1.key }
+    let found = try everything().filter { range.contains($0.key) }.sorted { $0.key < $1.key }
     return found.prefix(max(0, limit ?? .max)).map { (key: $0.key, data: $0.value) }
   }
 
@@ -154,6 +170,7 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
     let now = try stored()
     let seen = level == .keysWritten ? reads.filter { changes[$0.key] != nil } : reads
     guard seen.allSatisfy({ now[$0.key] == $0.value }) else { return false }
+    if level == .allButExistence, looksAtAll, now != before { return false }
     try engine.commit(operations)
     return true
   }

@@ -21,6 +21,8 @@ extension FaultyEngineCase {
     },
     .init(.k1, "looks at the first key of a request") { LooksAtTheFirstKey(base: $0) },
     .init(.k1, "takes any bound for a scan") { ScansWithAnyBound(base: $0) },
+    .init(.k1, "looks at keys when there are entries") { LooksAtKeysIfThereAreEntries(base: $0) },
+    .init(.k1, "takes any bounds for a scan that finds nothing") { ScansBetweenAnyBounds(base: $0) },
     .init(.k1, "takes invalid keys for absent when it reads entries") {
       ReadsEntriesOfAnyKeys(base: $0)
     },
@@ -230,5 +232,22 @@ struct AsksPathsForTimes: FaultyEngine {
     guard key.value.hasPrefix("../") else { return nil }
     let path = directory.appending(path: key.value).path(percentEncoded: false)
     return try? FileManager.default.attributesOfItem(atPath: path)[.modificationDate] as? Date
+  }
+}
+
+/// Sees that there are no entries before it looks at a key.
+struct LooksAtKeysIfThereAreEntries: FaultyEngine {
+  let base: ReferenceEngine
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    try await base.keyCount() == 0 ? [] : try await base.keysExist(keys)
+  }
+}
+
+/// Sees that nothing can be between two bounds before it looks at them.
+struct ScansBetweenAnyBounds: FaultyEngine {
+  let base: ReferenceEngine
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    if let after = range.after, let upTo = range.upTo, upTo <= after { return [] }
+    return try await base.scan(range, limit: limit)
   }
 }

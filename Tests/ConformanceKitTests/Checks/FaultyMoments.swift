@@ -10,6 +10,10 @@ extension FaultyEngineCase {
     .init(.r6, "numbers entries before their turn") { LooksBeforeItsTurn(base: $0, .order) },
     .init(.w2, "looks at the clock before a write has its turn") { LooksBeforeItsTurn(base: $0, .updatedAt) },
     .init(persistent: .o3, "returns from a second close() at once") { ReturnsFromASecondClose(base: $0, $1) },
+    .init(persistent: .o3, "verifies nothing when it is closed") { base, _ in
+      VerifiesNothingWhenClosed(base: base)
+    },
+    .init(persistent: .f2, "takes empty values for torn ones") { base, _ in RefusesEmptyValues(base: base) },
     .init(
       persistent: .o3, "is closed under the body of a transaction",
       claiming: ReferenceEngine.promises.union(.transactions)
@@ -110,5 +114,24 @@ final class ClosesUnderBodies: FaultyEngine {
   func close() async throws {
     isClosed.withLock { $0 = true }
     try await base.close()
+  }
+}
+
+/// Verifies what is open.
+struct VerifiesNothingWhenClosed: FaultyEngine {
+  let base: ReferenceEngine
+  func verify() async throws {
+    do {
+      try await base.verify()
+    } catch let error as StorageError where error.code == .closed {}
+  }
+}
+
+struct RefusesEmptyValues: FaultyEngine {
+  let base: ReferenceEngine
+  func verify() async throws {
+    for entry in try await base.readAllEntries() where entry.data.isEmpty {
+      throw StorageError(.corrupted, "The value of \(entry.key) is torn.")
+    }
   }
 }

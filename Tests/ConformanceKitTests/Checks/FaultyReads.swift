@@ -31,11 +31,6 @@ extension FaultyEngineCase {
     .init(.r3, "gives equal values once") { GivesEqualValuesOnce(base: $0) },
     .init(.r3, "gives removed values") { GivesRemovedValues(base: $0) },
     .init(.r3, "pairs keys with values of others", also: [.r5]) { PairsWithOthers(base: $0) },
-    .init(.r3, "reads everything in parts") { ReadsEverythingInParts(base: $0) },
-    .init(.r3, "reads all values in parts") { ReadsAllValuesInParts(base: $0) },
-    .init(.r3, "reads all entries in parts") { ReadsAllEntriesInParts(base: $0) },
-    .init(.r3, "scans in parts") { ScansInParts(base: $0) },
-    .init(.r3, "lists keys in parts") { ListsKeysInParts(base: $0) },
 
     .init(.r4, "gives nothing when a read fails", also: [.o3]) { SaysNilWhenReadingFails(base: $0) },
     .init(.r4, "says nil when a read fails", also: [.o3]) { SaysNilWhenOneReadFails(base: $0) },
@@ -198,62 +193,6 @@ struct PairsWithOthers: FaultyEngine {
     return zip(entries.map(\.key), entries.dropFirst().map(\.data) + entries.prefix(1).map(\.data)).map {
       ($0, $1)
     }
-  }
-}
-
-/// Claims snapshots and reads key by key.
-struct ReadsEverythingInParts: FaultyEngine {
-  let base: ReferenceEngine
-  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    var entries: [(key: CacheKey, data: Data)] = []
-    for key in try await base.allKeys() {
-      if let data = try await base.read(key: key) { entries.append((key, data)) }
-      await Task.yield()
-    }
-    return entries
-  }
-}
-
-struct ReadsAllValuesInParts: FaultyEngine {
-  let base: ReferenceEngine
-  func readAllData() async throws -> [Data] {
-    try await ReadsEverythingInParts(base: base).readAllDataAndKeys().map(\.data)
-  }
-}
-
-struct ScansInParts: FaultyEngine {
-  let base: ReferenceEngine
-  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
-    var entries: [(key: CacheKey, data: Data)] = []
-    for (key, _) in try await base.scan(range, limit: limit) {
-      if let data = try await base.read(key: key) { entries.append((key, data)) }
-      if entries.count < 100 { await Task.yield() }
-    }
-    return entries
-  }
-}
-
-struct ReadsAllEntriesInParts: FaultyEngine {
-  let base: ReferenceEngine
-  func readAllEntries() async throws -> [StorageEntry] {
-    var entries: [StorageEntry] = []
-    for var entry in try await base.readAllEntries() {
-      guard let data = try await base.read(key: entry.key) else { continue }
-      entry.data = data
-      entries.append(entry)
-      await Task.yield()
-    }
-    return entries
-  }
-}
-
-struct ListsKeysInParts: FaultyEngine {
-  let base: ReferenceEngine
-  func allKeys() async throws -> [CacheKey] {
-    let keys = try await base.allKeys()
-    guard let middle = keys.dropFirst(keys.count / 2).first, keys.count < 100 else { return keys }
-    for _ in 0..<30 { await Task.yield() }
-    return keys.filter { $0 < middle } + (try await base.allKeys().filter { $0 >= middle })
   }
 }
 

@@ -68,6 +68,9 @@ extension FaultyEngineCase {
       inMemory(.t5, "runs bodies on the thread of its caller", stallTimeout: .seconds(3)) {
         RunsBodiesAtOnce(base: $0)
       },
+      inMemory(.t5, "keeps readers of some entries out while a body runs", stallTimeout: .seconds(3)) {
+        KeepsReadersOfEntriesOut(base: $0)
+      },
       inMemory(
         .t5, "writes when no transaction has come for a while", also: [.t1, .c4], stallTimeout: .seconds(3)
       ) {
@@ -287,6 +290,24 @@ final class KeepsReadersOut: InterceptingEngine {
   ) async throws -> Result {
     while !isChange, running.withLock({ $0 > 0 }) { try await Task.sleep(for: .milliseconds(1)) }
     return try await work()
+  }
+}
+
+/// Has those wait for a body that read some entries.
+final class KeepsReadersOfEntriesOut: FaultyEngine {
+  let base: ReferenceEngine
+  private let running = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    running.withLock { $0 += 1 }
+    defer { running.withLock { $0 -= 1 } }
+    return try await base.withTransaction(body)
+  }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    while running.withLock({ $0 > 0 }) { try await Task.sleep(for: .milliseconds(1)) }
+    return try await base.readEntries(keys: keys)
   }
 }
 

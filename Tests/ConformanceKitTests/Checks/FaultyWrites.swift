@@ -7,6 +7,9 @@ import StockroomCore
 
 extension FaultyEngineCase {
   static let ofWrites: [FaultyEngineCase] = [
+    .init(.w1, "shares equal values") { SharesEqualValues(base: $0) },
+    .init(.w1, "releases what it keeps") { ReleasesWhatItKeeps(base: $0) },
+    .init(.w1, "compares samples of values") { ComparesSamples(base: $0) },
     .init(.w1, "reads stale values") { ReadsStaleValues(base: $0) },
     .init(.w1, "leaves the tail of the old value", also: [.v1, .r3, .c1]) { LeavesTheTail(base: $0) },
     .init(.w1, "remembers that a key was absent", also: [.k2, .c1]) { RemembersAbsence(base: $0) },

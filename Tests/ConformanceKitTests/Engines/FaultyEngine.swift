@@ -5,7 +5,8 @@ import StockroomCore
 /// An engine that is broken by what it does differently from a correct one: everything it does not write itself
 /// is done by ``base``.
 protocol FaultyEngine: StorageEngine {
-  var base: ReferenceEngine { get }
+  associatedtype Base: StorageEngine
+  var base: Base { get }
 }
 
 extension FaultyEngine {
@@ -172,6 +173,9 @@ extension InterceptingEngine {
   }
   func readAllEntries() async throws -> [StorageEntry] {
     try await call(isChange: false) { [base] in try await base.readAllEntries() }
+  }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await call(isChange: false) { [base] in try await base.readEntries(keys: keys) }
   }
   func apply(_ operations: [StorageOperation]) async throws {
     try await call(isChange: true) { [base] in try await base.apply(operations) }

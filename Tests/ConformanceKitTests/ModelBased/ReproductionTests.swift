@@ -109,8 +109,9 @@ struct ReproductionTests {
         .replacing(
           "try MyEngine(directory: directory)",
           with: """
-            try await ProcessInfo.processInfo.environment["CORRECT"] == nil
-              ? FaultyEngineCase.ofHistories[\(index)].makeEngine(directory) : ReferenceEngine(directory: directory)
+            let engineCase = FaultyEngineCase.ofHistories[\(index)]
+            return try await ProcessInfo.processInfo.environment["CORRECT"] == nil
+              ? engineCase.makeEngine(directory) : engineCase.makeCorrectEngine(directory)
             """
         )
         .replacing("@Test(\"Calls", with: "@Test(\"\(index): Calls")
@@ -121,8 +122,10 @@ struct ReproductionTests {
     private func compilation(in directory: URL) throws -> [String] {
       let products = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
       let modules = [
-        "StockroomCore", "StockroomStore", "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit",
-        "TestFixtures", "FaultyEngineWorker", "ConformanceKitTests",
+        "InternalCollectionsUtilities", "HashTreeCollections", "StockroomCore", "StockroomMemory",
+        "StockroomStore",
+        "StockroomTestSupport", "StockroomKitSupport", "ConformanceKit", "TestFixtures", "FaultyEngineWorker",
+        "ConformanceKitTests",
       ]
       let objects = try modules.flatMap {
         module in
@@ -131,7 +134,9 @@ struct ReproductionTests {
         return try String(contentsOf: folder.appending(path: "sources"), encoding: .utf8).split(
           separator: "\n"
         )
-        .compactMap { $0.split(separator: "/").last }.filter { $0.hasSuffix(".swift") }
+        .compactMap { $0.split(separator: "/").last?.replacing("'", with: "") }.filter {
+          $0.hasSuffix(".swift")
+        }
         .map { folder.appending(path: "\($0).o").path }
       }
       let checksum = products.appending(path: "StockroomCChecksum.build/crc32c.c.o").path
@@ -152,4 +157,12 @@ struct ReproductionTests {
       return (ended.isSuccess, ended.text + ended.errorText)
     }
   #endif
+}
+
+extension FaultyEngineCase {
+  /// A correct engine that claims the same.
+  func makeCorrectEngine(_ place: URL) throws -> any StorageEngine {
+    capabilities.contains(.preservesTimestamps)
+      ? KeptInMemory(place) : try ReferenceEngine(directory: place, claiming: capabilities)
+  }
 }

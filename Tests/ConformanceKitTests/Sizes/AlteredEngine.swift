@@ -190,3 +190,37 @@ struct PagewiseEngine: FaultyEngine {
     }
   }
 }
+
+/// An engine that reads many keys in parts, each at a moment of its own.
+struct AsksForPartsOfRequests: FaultyEngine {
+  enum Call { case readMany, readDataAndKeys, readEntries }
+
+  let base: ReferenceEngine
+  var size = 500
+  let call: Call
+
+  private func inParts<Element: Sendable>(
+    _ keys: [CacheKey], _ read: ([CacheKey]) async throws -> [Element]
+  ) async throws -> [Element] {
+    try keys.validate()
+    var found: [Element] = []
+    for start in stride(from: 0, to: keys.count, by: size) {
+      found += try await read(Array(keys[start..<min(start + size, keys.count)]))
+      for _ in 0..<3 { await Task.yield() }
+    }
+    return found
+  }
+
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    guard call == .readMany else { return try await base.read(keys: keys) }
+    return try await inParts(keys) { try await base.read(keys: $0) }
+  }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    guard call == .readDataAndKeys else { return try await base.readDataAndKeys(keys: keys) }
+    return try await inParts(keys) { try await base.readDataAndKeys(keys: $0) }
+  }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    guard call == .readEntries else { return try await base.readEntries(keys: keys) }
+    return try await inParts(keys) { try await base.readEntries(keys: $0) }
+  }
+}

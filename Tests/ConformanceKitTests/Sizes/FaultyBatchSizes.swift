@@ -168,6 +168,15 @@ extension SizeFault {
     .init(.w4, "sizes.replacement-appears-at-once", "removes everything before a large batch") {
       PartwiseEngine(base: $0, size: 1_000, calls: [.replacement])
     },
+    .init(.r3, "sizes.readMany-shows-one-moment", "reads 500 keys at a time") {
+      AsksForPartsOfRequests(base: $0, call: .readMany)
+    },
+    .init(.r3, "sizes.readDataAndKeys-shows-one-moment", "reads 500 keys and values at a time") {
+      AsksForPartsOfRequests(base: $0, call: .readDataAndKeys)
+    },
+    .init(
+      .r3, "sizes.readEntries-shows-one-moment", "reads 500 entries at a time", claiming: .preservesTimestamps
+    ) { AsksForPartsOfRequests(base: $0, call: .readEntries) },
     .init(.r3, "sizes.readAllData-shows-one-moment", "reads pages of 500 values") {
       PagewiseEngine(base: $0, call: .allData)
     },

@@ -2,113 +2,136 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
+@testable import ConformanceKit
+
 // Engines of which one way to do something differs from the others.
 
 extension SizeFault {
-  static let ofWays: [SizeFault] = [
-    .init(.w1, "ways.of-writing", "refuses keys over 255 bytes in batches") {
-      AlteredEngine(
-        base: $0,
-        batch: { batch in
-          for (key, _) in batch where key.value.utf8.count > 255 {
-            throw StorageError(.io, "The name is too long.")
-          }
-          return batch
-        })
-    },
-    .init(.w1, "ways.of-writing", "applies values as text") {
-      AlteredEngine(
-        base: $0,
-        operations: { operations in
-          operations.map {
-            if case .write(let data, let key) = $0, data.count < 5_000 {
-              .write(Data(String(decoding: data, as: UTF8.self).utf8), key: key)
-            } else {
-              $0
+  private static let ofAnswers: [SizeFault] = ReadMethod.allCases.flatMap { method in
+    [
+      .init(
+        method.rule, "ways.of-changing-what-was-asked",
+        "remembers across transactions what \(method.call) answered",
+        claiming: .transactions
+      ) { RemembersAnswers(base: $0, method, missing: .transactions) },
+      .init(
+        method.rule, "ways.of-changing-what-was-asked",
+        "remembers across imports what \(method.call) answered"
+      ) { RemembersAnswers(base: $0, method, missing: .imports) },
+    ]
+  }
+
+  static let ofWays: [SizeFault] =
+    ofAnswers + [
+      .init(
+        .w2, "ways.of-changing-what-was-asked", "remembers across transactions when entries were updated",
+        claiming: .transactions
+      ) { RemembersAnswers(base: $0, .updatedAt, missing: .transactions, forgettingAbsence: true) },
+      .init(.w1, "ways.of-writing", "refuses keys over 255 bytes in batches") {
+        AlteredEngine(
+          base: $0,
+          batch: { batch in
+            for (key, _) in batch where key.value.utf8.count > 255 {
+              throw StorageError(.io, "The name is too long.")
             }
-          }
-        })
-    },
-    .init(.w1, "ways.of-writing", "imports values as text") {
-      AlteredEngine(
-        base: $0,
-        imported: { entries in
-          entries.map { entry in
-            guard entry.data.count < 5_000 else { return entry }
-            var entry = entry
-            entry.data = Data(String(decoding: entry.data, as: UTF8.self).utf8)
-            return entry
-          }
-        })
-    },
-    .init(.r3, "ways.of-writing", "composes accents when it reads everything") {
-      AlteredEngine(
-        base: $0,
-        pairs: { pairs in
-          pairs.map { (CacheKey(verbatim: $0.key.value.precomposedStringWithCanonicalMapping), $0.data) }
-        })
-    },
-    .init(.r6, "ways.of-writing", "leaves empty values out of the list of entries") {
-      AlteredEngine(base: $0, entries: { $0.filter { !$0.data.isEmpty } })
-    },
-    .init(.r3, "ways.of-writing", "returns values over 64 KiB cut when it reads all of them") {
-      AlteredEngine(
-        base: $0, values: { $0.map { $0.prefix(65_536).count < $0.count ? Data($0.prefix(65_536)) : $0 } })
-    },
-    .init(.l1, "ways.of-writing", "finds no keys over 255 bytes in questions for many") {
-      AlteredEngine(base: $0, question: { $0.filter { $0.value.utf8.count <= 255 } })
-    },
-    .init(.r2, "ways.of-writing", "leaves empty values out of answers to many keys") {
-      AlteredEngine(base: $0, requested: { $0.filter { !$0.data.isEmpty } })
-    },
-    .init(.w1, "ways.of-overwriting", "appends to a value in apply when the new one is empty") {
-      AlteredEngine(
-        base: $0,
-        operations: {
-          $0.filter {
-            if case .write(let data, _) = $0 { !data.isEmpty } else { true }
-          }
-        })
-    },
-    .init(.w1, "ways.of-overwriting", "inserts with batches of one, and never replaces") {
-      InsertsOnly(base: $0)
-    },
-    .init(.w2, "ways.of-writing-and-times", "lists times in whole seconds") {
-      AlteredEngine(
-        base: $0,
-        entries: {
-          $0.map { entry in
-            var entry = entry
-            entry.createdAt = Date(
-              timeIntervalSince1970: entry.createdAt.timeIntervalSince1970.rounded(.down))
-            entry.updatedAt = Date(
-              timeIntervalSince1970: entry.updatedAt.timeIntervalSince1970.rounded(.down))
-            return entry
-          }
-        })
-    },
-    .init(.w2, "ways.of-writing-and-times", "lists createdAt where updatedAt should be") {
-      AlteredEngine(
-        base: $0,
-        entries: {
-          $0.map { entry in
-            var entry = entry
-            entry.updatedAt = entry.createdAt
-            return entry
-          }
-        })
-    },
-    .init(.w2, "ways.of-writing-and-times", "replaces whole rows in apply of one") { ReplacesRows(base: $0) },
-    .init(.r6, "ways.of-writing-and-order", "puts what a batch overwrites at the end") {
-      MovesToTheEnd(base: $0)
-    },
-    .init(.k1, "ways.of-refusing", "keeps the length of a key in 16 bits when it applies") {
-      AppliesWithShortLengths(base: $0)
-    },
-    .init(.r5, "ways.of-overwriting", "scans an index that overwrites with batches do not reach") {
-      ScansStaleIndex(base: $0)
-    },
-  ]
+            return batch
+          })
+      },
+      .init(.w1, "ways.of-writing", "applies values as text") {
+        AlteredEngine(
+          base: $0,
+          operations: { operations in
+            operations.map {
+              if case .write(let data, let key) = $0, data.count < 5_000 {
+                .write(Data(String(decoding: data, as: UTF8.self).utf8), key: key)
+              } else {
+                $0
+              }
+            }
+          })
+      },
+      .init(.w1, "ways.of-writing", "imports values as text") {
+        AlteredEngine(
+          base: $0,
+          imported: { entries in
+            entries.map { entry in
+              guard entry.data.count < 5_000 else { return entry }
+              var entry = entry
+              entry.data = Data(String(decoding: entry.data, as: UTF8.self).utf8)
+              return entry
+            }
+          })
+      },
+      .init(.r3, "ways.of-writing", "composes accents when it reads everything") {
+        AlteredEngine(
+          base: $0,
+          pairs: { pairs in
+            pairs.map { (CacheKey(verbatim: $0.key.value.precomposedStringWithCanonicalMapping), $0.data) }
+          })
+      },
+      .init(.r6, "ways.of-writing", "leaves empty values out of the list of entries") {
+        AlteredEngine(base: $0, entries: { $0.filter { !$0.data.isEmpty } })
+      },
+      .init(.r3, "ways.of-writing", "returns values over 64 KiB cut when it reads all of them") {
+        AlteredEngine(
+          base: $0, values: { $0.map { $0.prefix(65_536).count < $0.count ? Data($0.prefix(65_536)) : $0 } })
+      },
+      .init(.l1, "ways.of-writing", "finds no keys over 255 bytes in questions for many") {
+        AlteredEngine(base: $0, question: { $0.filter { $0.value.utf8.count <= 255 } })
+      },
+      .init(.r2, "ways.of-writing", "leaves empty values out of answers to many keys") {
+        AlteredEngine(base: $0, requested: { $0.filter { !$0.data.isEmpty } })
+      },
+      .init(.w1, "ways.of-overwriting", "appends to a value in apply when the new one is empty") {
+        AlteredEngine(
+          base: $0,
+          operations: {
+            $0.filter {
+              if case .write(let data, _) = $0 { !data.isEmpty } else { true }
+            }
+          })
+      },
+      .init(.w1, "ways.of-overwriting", "inserts with batches of one, and never replaces") {
+        InsertsOnly(base: $0)
+      },
+      .init(.w2, "ways.of-writing-and-times", "lists times in whole seconds") {
+        AlteredEngine(
+          base: $0,
+          entries: {
+            $0.map { entry in
+              var entry = entry
+              entry.createdAt = Date(
+                timeIntervalSince1970: entry.createdAt.timeIntervalSince1970.rounded(.down))
+              entry.updatedAt = Date(
+                timeIntervalSince1970: entry.updatedAt.timeIntervalSince1970.rounded(.down))
+              return entry
+            }
+          })
+      },
+      .init(.w2, "ways.of-writing-and-times", "lists createdAt where updatedAt should be") {
+        AlteredEngine(
+          base: $0,
+          entries: {
+            $0.map { entry in
+              var entry = entry
+              entry.updatedAt = entry.createdAt
+              return entry
+            }
+          })
+      },
+      .init(.w2, "ways.of-writing-and-times", "replaces whole rows in apply of one") {
+        ReplacesRows(base: $0)
+      },
+      .init(.r6, "ways.of-writing-and-order", "puts what a batch overwrites at the end") {
+        MovesToTheEnd(base: $0)
+      },
+      .init(.k1, "ways.of-refusing", "keeps the length of a key in 16 bits when it applies") {
+        AppliesWithShortLengths(base: $0)
+      },
+      .init(.r5, "ways.of-overwriting", "scans an index that overwrites with batches do not reach") {
+        ScansStaleIndex(base: $0)
+      },
+    ]
 }
 
 struct InsertsOnly: FaultyEngine {

@@ -1,0 +1,102 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// The methods of an engine that read. What is checked of all of them, or of all of a kind, is checked of these, so that none is
+/// forgotten.
+enum ReadMethod: String, CaseIterable, Sendable {
+  case read, readMany, readDataAndKeys, readEntries
+  case readAllData, readAllDataAndKeys, readAllEntries, scan
+  case keyExists, keysExist, keyCount, allKeys, createdAt, updatedAt
+
+  /// The method, as it is written in sentences.
+  var call: String {
+    switch self {
+    case .read: "read(key:)"
+    case .readMany: "read(keys:)"
+    case .readDataAndKeys: "readDataAndKeys(keys:)"
+    case .readEntries: "readEntries(keys:)"
+    case .scan: "scan(_:limit:)"
+    case .keyExists: "keyExists(_:)"
+    case .keysExist: "keysExist(_:)"
+    case .createdAt: "createdAt(key:)"
+    case .updatedAt: "updatedAt(key:)"
+    case .readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys: "\(rawValue)()"
+    }
+  }
+
+  /// The rule that the method breaks if its answer is wrong although `read(key:)` returns the right values.
+  var rule: ContractRule {
+    switch self {
+    case .read: .w1
+    case .readMany, .readDataAndKeys: .r2
+    case .readAllData, .readAllDataAndKeys: .r3
+    case .readEntries, .readAllEntries: .r6
+    case .keyExists, .keysExist: .l1
+    case .keyCount: .l2
+    case .allKeys: .k3
+    case .createdAt, .updatedAt: .w2
+    case .scan: .r5
+    }
+  }
+
+  /// Whether one call is about one key.
+  var isOfOneKey: Bool {
+    switch self {
+    case .read, .keyExists, .createdAt, .updatedAt: true
+    default: false
+    }
+  }
+
+  /// Whether the answer has values in it.
+  var givesValues: Bool {
+    switch self {
+    case .keyExists, .keysExist, .keyCount, .allKeys, .createdAt, .updatedAt: false
+    default: true
+    }
+  }
+
+  /// Those of which one call gives the values of any number of entries.
+  static let ofManyValues = allCases.filter { $0.givesValues && !$0.isOfOneKey }
+
+  /// What an engine claims of which one call shows one moment. The default of `readEntries(keys:)` cannot, however well the others are
+  /// made: an engine that keeps the times of entries has something better.
+  var needsForOneMoment: EngineCapabilities {
+    self == .readEntries ? [.snapshotReads, .preservesTimestamps] : .snapshotReads
+  }
+
+  /// What the method finds of the keys, which are all that there are: their values, in the order that the method has, and nil for each
+  /// key if it gives none. One of a single key is called for each.
+  func found(of keys: [CacheKey], in engine: EngineUnderTest) async throws -> [Data?] {
+    func each(_ find: (CacheKey) async throws -> Data??) async throws -> [Data?] {
+      var found: [Data?] = []
+      for key in keys { if let data = try await find(key) { found.append(data) } }
+      return found
+    }
+    func nothing(times count: Int) -> [Data?] { Array(repeating: nil, count: count) }
+    return switch self {
+    case .read: try await each { try await engine.read(key: $0) }
+    case .readMany: try await engine.read(keys: keys)
+    case .readDataAndKeys: try await engine.readDataAndKeys(keys: keys).map(\.data)
+    case .readEntries: try await engine.readEntries(keys: keys).map(\.data)
+    case .readAllData: try await engine.readAllData()
+    case .readAllDataAndKeys: try await engine.readAllDataAndKeys().map(\.data)
+    case .readAllEntries: try await engine.readAllEntries().map(\.data)
+    case .scan: try await engine.scan(.all, limit: nil).map(\.data)
+    case .keyExists: try await each { try await engine.keyExists($0) ? .some(nil) : nil }
+    case .createdAt: try await each { try await engine.createdAt(key: $0) == nil ? nil : .some(nil) }
+    case .updatedAt: try await each { try await engine.updatedAt(key: $0) == nil ? nil : .some(nil) }
+    case .keysExist: nothing(times: try await engine.keysExist(keys).count)
+    case .keyCount: nothing(times: try await engine.keyCount())
+    case .allKeys: nothing(times: try await engine.allKeys().count)
+    }
+  }
+
+  /// Whether the method finds the one entry that there is.
+  func finds(_ data: Data, under key: CacheKey, in engine: EngineUnderTest) async throws -> Bool {
+    try await found(of: [key], in: engine) == [givesValues ? data : nil]
+  }
+}

@@ -1,0 +1,149 @@
+import FaultyEngineWorker
+import ConformanceKit
+import Foundation
+import StockroomCore
+
+// Engines that are wrong about calls that are cancelled.
+
+extension FaultyEngineCase {
+  static let ofCancellation: [FaultyEngineCase] = [
+    .init(.c4, "throws after the work") { ThrowsAfterTheWork(base: $0) },
+    .init(.c4, "throws after any work") { ThrowsAfterAnyWork(base: $0) },
+    .init(.c4, "throws after entries of others are written") { ThrowsAfterEntries(base: $0) },
+    .init(.c4, "returns the entries that it had read") { ReturnsFirstEntries(base: $0) },
+    .init(.c4, "stops half way") { StopsHalfWay(base: $0) },
+    .init(.c4, "gives up reading") { GivesUpReading(base: $0) },
+    .init(.c4, "returns the pages that it had read") { ReturnsFirstPages(base: $0) },
+    // The library underneath calls it an interruption.
+    .init(.c4, "calls a cancellation an input/output error") { CallsCancellationIO(base: $0) },
+    .init(.c4, "does not recover from a cancellation") { DoesNotRecover(base: $0) },
+    .init(.c4, "closes half when it is cancelled") { ClosesHalf(base: $0) },
+  ]
+}
+
+/// Notices that it was cancelled when the work is done.
+struct ThrowsAfterTheWork: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await Task { [base] in try await base.write(data, key: key) }.value
+    try Task.checkCancellation()
+  }
+}
+
+/// Asks whether it was cancelled when it has done the work, whatever that was.
+struct ThrowsAfterAnyWork: InterceptingEngine {
+  let base: ReferenceEngine
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    guard isChange else { return try await work() }
+    let result = try await Task { try await work() }.value
+    try Task.checkCancellation()
+    return result
+  }
+}
+
+/// Stops in the middle of a batch when it is cancelled.
+struct StopsHalfWay: FaultyEngine {
+  let base: ReferenceEngine
+  func remove(keys: [CacheKey]) async throws {
+    try keys.validate()
+    if !Task.isCancelled { return try await base.remove(keys: keys) }
+    try await Task { [base] in try await base.remove(keys: Array(keys.prefix(keys.count / 2))) }.value
+    throw CancellationError()
+  }
+}
+
+/// Gives nothing to a reader that was cancelled.
+struct GivesUpReading: FaultyEngine {
+  let base: ReferenceEngine
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    Task.isCancelled ? [] : try await base.readAllDataAndKeys()
+  }
+}
+
+struct ReturnsFirstPages: FaultyEngine {
+  let base: ReferenceEngine
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    var (range, found): (KeyRange, [(key: CacheKey, data: Data)]) = (.all, [])
+    while true {
+      let page = try await base.scan(range, limit: 20)
+      found += page
+      guard page.count == 20, !Task.isCancelled, let last = page.last else { return found }
+      range.after = last.key
+      await Task.yield()
+    }
+  }
+}
+
+struct CallsCancellationIO: InterceptingEngine {
+  let base: ReferenceEngine
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    do {
+      return try await work()
+    } catch is CancellationError {
+      throw StorageError(.io, "The operation was interrupted.")
+    }
+  }
+}
+
+/// Leaves its transaction open when it is cancelled.
+final class DoesNotRecover: InterceptingEngine {
+  let base: ReferenceEngine
+  private let cancellations = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    if cancellations.withLock({ $0 }) > 3 {
+      throw StorageError(.io, "A transaction cannot be begun within a transaction.")
+    }
+    do {
+      return try await work()
+    } catch let error as CancellationError {
+      cancellations.withLock { $0 += 1 }
+      throw error
+    }
+  }
+}
+
+final class ClosesHalf: FaultyEngine {
+  let base: ReferenceEngine
+  private let isHalfClosed = MutexProtected(false)
+  init(base: ReferenceEngine) { self.base = base }
+  func close() async throws {
+    if isHalfClosed.withLock({ $0 }) { throw StorageError(.io, "The connection has been closed.") }
+    if Task.isCancelled {
+      isHalfClosed.withLock { $0 = true }
+      throw CancellationError()
+    }
+    try await base.close()
+  }
+}
+
+/// Notices that it was cancelled when entries of others have been written.
+struct ThrowsAfterEntries: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.writeEntries(entries)
+    // Time for a cancellation that comes while the call is under way, however quick the engine is.
+    for _ in 0..<20 where !Task.isCancelled { await Task.yield() }
+    try Task.checkCancellation()
+  }
+}
+
+/// Returns what it had read when it notices that it was cancelled.
+struct ReturnsFirstEntries: FaultyEngine {
+  let base: ReferenceEngine
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    var found: [StorageEntry] = []
+    for start in stride(from: 0, to: keys.count, by: 100) {
+      if start > 0, Task.isCancelled { return found }
+      found += try await base.readEntries(keys: Array(keys[start..<min(start + 100, keys.count)]))
+      await Task.yield()
+    }
+    return found
+  }
+}

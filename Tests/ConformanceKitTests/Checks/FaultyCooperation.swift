@@ -1,0 +1,127 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+@testable import ConformanceKit
+
+// Engines that wait where nobody may, or do not give way.
+
+extension FaultyEngineCase {
+  /// One for each check of rule C5. They hold up everything else in their process.
+  static let ofCooperation: [String: @Sendable (ReferenceEngine) -> any StorageEngine] = [
+    "cooperation.waits-elsewhere": { SleepsInAnActor(base: $0) },
+    "cooperation.readMany-gives-way": { KeepsItsThread(base: $0, method: .readMany) },
+    "cooperation.readDataAndKeys-gives-way": { KeepsItsThread(base: $0, method: .readDataAndKeys) },
+    "cooperation.readEntries-gives-way": { KeepsItsThread(base: $0, method: .readEntries) },
+    "cooperation.readAllData-gives-way": { KeepsItsThread(base: $0, method: .readAllData) },
+    "cooperation.readAllDataAndKeys-gives-way": { KeepsItsThread(base: $0, method: .readAllDataAndKeys) },
+    "cooperation.readAllEntries-gives-way": { KeepsItsThread(base: $0, method: .readAllEntries) },
+    "cooperation.scan-gives-way": { KeepsItsThread(base: $0, method: .scan) },
+    "cooperation.while-writing": { BlocksTheCaller(base: $0) },
+    "cooperation.while-removing": { BlocksRemovals(base: $0) },
+    "cooperation.while-writing-batches": { BlocksBatches(base: $0) },
+    "cooperation.while-reading": { BlocksReaders(base: $0) },
+  ]
+}
+
+/// Waits on one thread at a time.
+actor SleepsInAnActor: StorageEngine {
+  private let base: ReferenceEngine
+  nonisolated let capabilities: EngineCapabilities = []
+  init(base: ReferenceEngine) { self.base = base }
+  private func wait() { usleep(5_000) }
+  func write(_ data: Data, key: CacheKey) async throws {
+    wait()
+    try await base.write(data, key: key)
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    wait()
+    return try await base.read(key: key)
+  }
+  func remove(key: CacheKey) async throws {
+    wait()
+    try await base.remove(key: key)
+  }
+  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
+  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
+}
+
+/// Reads everything in one go, however much it is.
+struct KeepsItsThread: FaultyEngine {
+  let base: ReferenceEngine
+  let method: ReadMethod
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    if method == .readMany { return try base.everything().map(\.data) }
+    return try await base.read(keys: keys)
+  }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    if method == .readDataAndKeys { return try base.everything() }
+    return try await base.readDataAndKeys(keys: keys)
+  }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    if method == .readEntries { return try base.entries() }
+    return try await base.readEntries(keys: keys)
+  }
+  func readAllData() async throws -> [Data] {
+    if method == .readAllData { return try base.everything().map(\.data) }
+    return try await base.readAllData()
+  }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    if method == .readAllDataAndKeys { return try base.everything() }
+    return try await base.readAllDataAndKeys()
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    if method == .readAllEntries { return try base.entries() }
+    return try await base.readAllEntries()
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    if method == .scan { return try base.everything().sorted { $0.key < $1.key } }
+    return try await base.scan(range, limit: limit)
+  }
+}
+
+/// Longer than a disk would: most of what waits on a busy machine waits for a processor, which is no engine's fault.
+private func waitOnThisThread() { usleep(30_000) }
+
+/// Waits on the thread of the caller.
+struct BlocksTheCaller: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    waitOnThisThread()
+  }
+}
+
+struct BlocksRemovals: FaultyEngine {
+  let base: ReferenceEngine
+  func remove(key: CacheKey) async throws {
+    try await base.remove(key: key)
+    waitOnThisThread()
+  }
+}
+
+struct BlocksBatches: FaultyEngine {
+  let base: ReferenceEngine
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await base.apply(operations)
+    waitOnThisThread()
+  }
+}
+
+struct BlocksReaders: FaultyEngine {
+  let base: ReferenceEngine
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    waitOnThisThread()
+    return try await base.readAllDataAndKeys()
+  }
+}
+
+/// Never answers one question.
+struct Hangs: FaultyEngine {
+  let base: ReferenceEngine
+  func keyCount() async throws -> Int {
+    await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+    return 0
+  }
+}

@@ -1,0 +1,56 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Engines that spare themselves the trouble with values that are equal, or seem to be, and with what keys are made from.
+
+/// Keeps a large value once, however many keys have it, and removes it with the first of them.
+struct SharesEqualValues: FaultyEngine {
+  let base: ReferenceEngine
+  func remove(key: CacheKey) async throws {
+    let data = try await base.read(key: key)
+    try await base.remove(key: key)
+    guard let data, data.count > 1_000 else { return }
+    for (other, shared) in try await base.readAllDataAndKeys() where shared == data {
+      try await base.remove(key: other)
+    }
+  }
+}
+
+/// Releases the old value of a key when it has a new one, also if that is the same.
+struct ReleasesWhatItKeeps: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    let old = try await base.read(key: key)
+    try await base.write(data, key: key)
+    if data.count > 4_000, old == data { try await base.remove(key: key) }
+  }
+}
+
+/// Takes a value for the one that is there if both begin and end alike.
+struct ComparesSamples: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    if data.count > 16_000, let old = try await base.read(key: key), old.count == data.count,
+      old.prefix(4_096) == data.prefix(4_096), old.suffix(4_096) == data.suffix(4_096)
+    {
+      return try await base.write(old, key: key)
+    }
+    try await base.write(data, key: key)
+  }
+}
+
+/// Lists what keys were made from.
+final class ListsTextsOfKeys: FaultyEngine {
+  let base: ReferenceEngine
+  private let texts = MutexProtected<[CacheKey: String]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    texts.withLock { $0[key] = key.rawValue }
+  }
+  func allKeys() async throws -> [CacheKey] {
+    let (keys, texts) = (try await base.allKeys(), texts.withLock { $0 })
+    return keys.map { key in CacheKey(verbatim: texts[key] ?? key.value) }
+  }
+}
