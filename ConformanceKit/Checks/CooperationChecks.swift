@@ -69,11 +69,10 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       for (name, call) in callsOfEachKind(of: engine) {
-        context.noteProgress()
-        try await checkWaiting(in: engine, during: name, call)
+        try await checkWaiting(context, in: engine, during: name, call)
       }
     }
-    for method in ReadMethod.ofManyValues {
+    for method in [ReadMethod.readAllData, .readAllDataAndKeys, .readAllEntries, .scan] {
       Check(
         .c5, "cooperation.\(method.rawValue)-gives-way",
         "a write gets its turn within a second while every processor calls \(method.call) in a loop"
@@ -232,9 +231,16 @@ private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
     ("write(_:) of many", { try await $0.write(entries(keys(5), version: $1)) }),
     ("apply(_:)", { try await $0.apply([.remove(key: keys(1)[0]), .write(data("\($1)"), key: key("k"))]) }),
     ("writeEntries(_:)", { try await wayOfImporting.write($0, entries(keys(5), version: $1)) }),
-    ("remove(key:)", { try await $0.remove(key: keys(100)[$1]) }),
-    ("remove(keys:)", { try await $0.remove(keys: [keys(100)[$1]]) }),
-    ("removeAllData()", { engine, _ in try await engine.removeAllData() }),
+    ("remove(key:)", { try await $0.remove(key: keys(20)[$1]) }),
+    ("remove(keys:)", { try await $0.remove(keys: [keys(20)[$1]]) }),
+    (
+      "removeAllData()",
+      { engine, number in
+        // Where there is nothing, nothing may have to be waited for. A write that waits has been found already.
+        try await engine.write(data("\(number)"), key: key("k"))
+        try await engine.removeAllData()
+      }
+    ),
     ("verify()", { engine, _ in try await engine.verify() }),
   ]
   for method in ReadMethod.allCases {
@@ -243,7 +249,12 @@ private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
   }
   if engine.capabilities.contains(.transactions) {
     calls.append(
-      ("withTransaction(_:)", { engine, _ in _ = try await engine.withTransaction { try $0.keyCount() } }))
+      (
+        "withTransaction(_:)",
+        { engine, number in
+          try await engine.withTransaction { try $0.write(data("\(number)"), key: key("k")) }
+        }
+      ))
   }
   if engine.capabilities.contains(.changeFeed) {
     calls.append(("changes()", { engine, _ in _ = try await engine.changes() }))
@@ -254,13 +265,13 @@ private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
 /// Makes calls one after the other on a thread that is watched. Fails if, three times in a row, the thread
 /// stood still during nearly all of them: during some, a busy machine may have been the cause.
 private func checkWaiting(
-  in engine: EngineUnderTest, during name: String,
+  _ context: CheckContext, in engine: EngineUnderTest, during name: String,
   _ call: @escaping @Sendable (EngineUnderTest, Int) async throws -> Void
 ) async throws {
   let calls = 20
   var waits = 0
   for _ in 0..<3 {
-    try await engine.write(entries(keys(100)))
+    try await engine.write(entries(keys(20)))
     let watch = ThreadWaitMonitor()
     let threads = CheckExecutor(watchedBy: watch)
     defer { threads.stop() }
@@ -270,6 +281,7 @@ private func checkWaiting(
         let before = watch.waited
         try await call(engine, number)
         if watch.waited - before > .milliseconds(1) { waits += 1 }
+        context.noteProgress()
       }
       return waits
     }.value

@@ -198,6 +198,8 @@ private func expectReads(of entries: [(key: CacheKey, data: Data)], in engine: E
   try expect(try await engine.scan(.all, limit: nil), are: entries, "scan(.all)")
   try expect(try await engine.readAllData().count, is: entries.count, "the number of values in readAllData()")
   try expect(try await engine.readAllEntries().count, is: entries.count, "the number of readAllEntries()")
+  try expect(
+    try await engine.readEntries(keys: keys).count, is: entries.count, "the number of readEntries(keys:)")
   try expect(try await engine.allKeys().sorted(), is: keys, "allKeys()")
   try expect(try await engine.keyCount(), is: entries.count, "keyCount()")
   try expect(try await engine.keysExist(keys), is: keys, "keysExist(_:)")

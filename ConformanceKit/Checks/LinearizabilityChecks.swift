@@ -68,8 +68,8 @@ extension HistoryWorkload {
   fileprivate static var batches: HistoryWorkload {
     HistoryWorkload(
       methods: [
-        (.read, 12), (.exists, 2), (.write, 6), (.remove, 1), (.writeMany, 6), (.removeMany, 1), (.apply, 4),
-        (.removeAll, 1),
+        (.read, 12), (.exists, 2), (.write, 6), (.remove, 1), (.writeMany, 5), (.writeEntries, 1),
+        (.removeMany, 1), (.apply, 4), (.removeAll, 1),
       ], keyCount: 5, writers: 6)
   }
 }

@@ -214,6 +214,13 @@ private struct EarlierEngine {
       try expectThere(try await $0.readDataAndKeys(keys: asked), "readDataAndKeys(keys:)")
     }
     _ = try await isDone {
+      try expectThere(try await $0.readEntries(keys: asked).map { ($0.key, $0.data) }, "readEntries(keys:)")
+    }
+    _ = try await isDone {
+      let values = try await $0.read(keys: asked)
+      try expect(values.count, is: there.count, "\(when), the number of values of read(keys:)")
+    }
+    _ = try await isDone {
       try expect(
         try await $0.keysExist(asked).sorted(), is: there.keys.sorted(), "\(when), keysExist(_:), sorted,")
     }

@@ -139,15 +139,9 @@ struct ReturnedValues: CheckTask {
 func everyRead(
   of keys: [CacheKey], in engine: EngineUnderTest
 ) async throws -> [(method: String, values: [Data])] {
-  var single: [Data] = []
-  for key in keys { if let value = try await engine.read(key: key) { single.append(value) } }
-  return [
-    ("read(key:)", single),
-    ("read(keys:)", try await engine.read(keys: keys)),
-    ("readDataAndKeys(keys:)", try await engine.readDataAndKeys(keys: keys).map(\.data)),
-    ("readAllData()", try await engine.readAllData()),
-    ("readAllDataAndKeys()", try await engine.readAllDataAndKeys().map(\.data)),
-    ("readAllEntries()", try await engine.readAllEntries().map(\.data)),
-    ("scan(_:limit:)", try await engine.scan(.all, limit: nil).map(\.data)),
-  ]
+  var answers: [(method: String, values: [Data])] = []
+  for method in ReadMethod.allCases where method.givesValues {
+    answers.append((method.call, try await method.found(of: keys, in: engine).compactMap { $0 }))
+  }
+  return answers
 }

@@ -16,8 +16,10 @@ extension CheckDefinition {
       for way in waysOfWriting + [wayOfImporting] {
         let engine = try await openBeside(context, way.name)
         try await way.write(engine, assortment)
+        context.noteProgress()
         try await expectStored(assortment, in: engine)
-        try await expectAllWaysAgree(in: engine, on: assortment)
+        context.noteProgress()
+        try await expectAllWaysAgree(in: engine, on: assortment, noting: context.progress)
       }
     }
     Check(.w1, "ways.of-overwriting", "every way of writing replaces what any other has written") { context in
@@ -138,12 +140,14 @@ private func checkQuestions(_ context: CheckContext) async throws {
     case "withTransaction(_:)": try await engine.withTransaction { try $0.apply(operations) }
     case "writeEntries(_:)": try await wayOfImporting.write(engine, written)
     case "apply(_:)": try await engine.apply(operations)
+    case "write(_:)": try await engine.write(written)
     default: try await engine.perform(operations)
     }
     expected.apply(operations)
     do {
       try await expected.verify(engine, first: number, blamesMethods: true)
-      try await expectAllWaysAgree(in: engine)
+      try await expectAllWaysAgree(in: engine, noting: context.progress)
+      context.noteProgress()
     } catch let violation as Violation {
       throw Violation("after \(name), and asked as before it, \(violation)", rule: violation.rule)
     }

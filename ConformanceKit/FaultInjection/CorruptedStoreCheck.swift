@@ -144,6 +144,9 @@ private final class Look {
   private func readMany(_ keys: [CacheKey]) async throws {
     let engine = engine
     try await expectRight("readDataAndKeys(keys:)") { try await engine.readDataAndKeys(keys: keys) }
+    try await expectRight("readEntries(keys:)") {
+      try await engine.readEntries(keys: keys).map { ($0.key, $0.data) }
+    }
     try await attempt("read(keys:)") { found += try await engine.read(keys: keys).count }
     try await attempt("keysExist(_:)") { _ = try await engine.keysExist(keys) }
     try await attempt("keyExists(_:)") { _ = try await engine.keyExists(keys[0]) }

@@ -4,7 +4,7 @@
 struct HistoryCall: Sendable, Hashable, Codable {
   /// The method that was called.
   enum Method: Sendable, Hashable, CaseIterable, Codable {
-    case write, writeMany, remove, removeMany, removeAll, apply
+    case write, writeMany, writeEntries, remove, removeMany, removeAll, apply
     case transaction
     case read, exists, readMany, readManyWithKeys, readEntries, keysExist
     case readAll, readAllData, readAllEntries, allKeys, keyCount, scan
@@ -12,7 +12,7 @@ struct HistoryCall: Sendable, Hashable, Codable {
     /// Whether it changes nothing.
     var isRead: Bool {
       switch self {
-      case .write, .writeMany, .remove, .removeMany, .removeAll, .apply, .transaction: false
+      case .write, .writeMany, .writeEntries, .remove, .removeMany, .removeAll, .apply, .transaction: false
       default: true
       }
     }
@@ -134,6 +134,7 @@ extension HistoryCall: CustomStringConvertible {
   private var name: String {
     switch method {
     case .write, .writeMany: "write"
+    case .writeEntries: "writeEntries"
     case .remove, .removeMany: "remove"
     case .removeAll: "removeAllData"
     case .apply: "apply"
@@ -177,7 +178,7 @@ extension HistoryCall: CustomStringConvertible {
     }
     switch method {
     case .write, .remove, .removeAll: return changes.joined()
-    case .writeMany, .removeMany, .apply: return "[\(changes.joined(separator: ", "))]"
+    case .writeMany, .writeEntries, .removeMany, .apply: return "[\(changes.joined(separator: ", "))]"
     case .transaction: return (readsOfBody + changes).joined(separator: ", ")
     case .read, .exists: return keys.map(Self.name).joined()
     case .readMany, .readManyWithKeys, .readEntries, .keysExist, .scan:

@@ -121,7 +121,7 @@ private struct HistoryPlayer {
 
   private mutating func make(_ method: HistoryCall.Method) async {
     switch method {
-    case .write, .writeMany, .remove, .removeMany, .removeAll, .apply: await change(method)
+    case .write, .writeMany, .writeEntries, .remove, .removeMany, .removeAll, .apply: await change(method)
     case .transaction: await transact()
     case .read, .exists, .readMany, .readManyWithKeys, .readEntries, .keysExist: await observeSome(method)
     case .readAll, .readAllData, .readAllEntries, .allKeys, .keyCount, .scan: await observeAll(method)
@@ -141,6 +141,7 @@ private struct HistoryPlayer {
       let (key, data) = pairs[0]
       await change(method, writes) { try await engine.write(data, key: key) }
     case .writeMany: await change(method, writes) { try await engine.write(pairs) }
+    case .writeEntries: await change(method, writes) { try await wayOfImporting.write(engine, pairs) }
     case .remove:
       let key = pairs[0].key
       await change(method, removals) { try await engine.remove(key: key) }

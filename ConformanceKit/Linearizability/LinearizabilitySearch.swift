@@ -57,7 +57,10 @@ struct LinearizabilitySearch {
     }
     blindMasks = effects.map { effect in
       let written = effect.writes.reduce(0) { $0 | 1 << UInt64($1.key) } as UInt64
-      return effect.observations.reduce(written) { $0 & ~(1 << UInt64($1.key)) }
+      // Who has seen no more of a key than that it exists has overwritten any value of it.
+      return effect.observations.reduce(written) {
+        $1.value == Cell.present ? $0 : $0 & ~(1 << UInt64($1.key))
+      }
     }
     areUnseen = effects.map(liveness.isUnseen)
     let state = initial.enumerated().map {

@@ -108,6 +108,7 @@ struct LinearizabilityViolation {
     case .exists, .keysExist: return .l1
     case .readMany, .readManyWithKeys: return .r2
     case .readAll, .readAllData, .readAllEntries: return .r3
+    case .readEntries: return .r6
     case .allKeys: return .k3
     case .keyCount: return .l2
     case .scan: return .r5

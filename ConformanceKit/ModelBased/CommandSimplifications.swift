@@ -18,7 +18,9 @@ extension Command {
     case .transaction(let steps, let isThrowing):
       let isBatch = !isThrowing && steps.allSatisfy { $0.change?.operation != nil }
       let batch = isBatch ? [Command.apply(steps.compactMap(\.change))] : []
-      return batch + steps.shorter.map { .transaction($0, throwing: isThrowing) }
+      let changesNothing = !isThrowing && steps.allSatisfy { $0.change == nil }
+      let questions = changesNothing ? steps.compactMap(\.question).map { Command.ask($0) } : []
+      return questions + batch + steps.shorter.map { .transaction($0, throwing: isThrowing) }
         + (isThrowing ? [.transaction(steps, throwing: false)] : [])
     case .ask(let question): return question.simpler.map { .ask($0) }
     case .reopen(let closing): return closing ? [] : [.reopen(closing: true)]

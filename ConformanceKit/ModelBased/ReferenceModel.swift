@@ -26,6 +26,13 @@ struct ReferenceModel: Sendable {
       (self.call, self.window, self.givenTime) = (call, window, givenTime)
     }
 
+    /// Allows these moments and all between them, too.
+    fileprivate mutating func extend(to others: Moment?...) {
+      let windows = others.compactMap { $0?.window } + [window]
+      let (low, high) = (windows.map(\.lowerBound).min(), windows.map(\.upperBound).max())
+      if let low, let high { self = Moment(call: call, window: low...high) }
+    }
+
     fileprivate init(call: Int, givenTime: Int) {
       let date = DatedEntry.date(givenTime)
       self.init(call: call, window: date...date, givenTime: givenTime)
@@ -101,13 +108,20 @@ struct ReferenceModel: Sendable {
   }
 
   private mutating func write(_ dated: DatedEntry, at moment: Moment) {
-    guard keepsTimes else { return write(dated.entry, at: moment) }
     let (key, value) = (dated.entry.key, dated.entry.value)
     if entries[key] == nil { sequence += 1 }
+    var (created, updated) = (
+      Moment(call: moment.call, givenTime: dated.createdAt),
+      Moment(call: moment.call, givenTime: dated.updatedAt)
+    )
+    if !keepsTimes {
+      // The times of the call, or of the write before; or the given ones, as an engine may keep what it does not say that it keeps.
+      created.extend(to: moment, entries[key]?.created)
+      updated.extend(to: moment, entries[key]?.updated)
+    }
     entries[key] = Entry(
-      value: value, data: value.data, sequence: entries[key]?.sequence ?? sequence,
-      created: Moment(call: moment.call, givenTime: dated.createdAt),
-      updated: Moment(call: moment.call, givenTime: dated.updatedAt))
+      value: value, data: value.data, sequence: entries[key]?.sequence ?? sequence, created: created,
+      updated: updated)
   }
 
   /// Remembers what the engine gave as the time of an entry.

@@ -17,7 +17,7 @@ struct SequenceDiagnosis {
     let rule = failure.finding.rule
     switch failure.finding.kind {
     case .time where failure.operations.lastChange?.isReopening == true: return (.w6, failure)
-    case .contents: break
+    case .contents, .body: break
     default: return (rule, failure)
     }
     if let rule = failure.ruleOfState { return (rule, failure) }

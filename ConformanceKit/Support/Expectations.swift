@@ -187,5 +187,6 @@ func expectEmpty(_ engine: EngineUnderTest) async throws {
   try expect(try await engine.readAllData(), is: [], "readAllData() of an empty engine")
   try expect(try await engine.readAllDataAndKeys(), are: [], "readAllDataAndKeys() of an empty engine")
   try expect(try await engine.readAllEntries(), is: [], "readAllEntries() of an empty engine")
+  try expect(try await engine.readEntries(keys: [key("a")]), is: [], "readEntries(keys:) of an empty engine")
   try expect(try await engine.scan(.all, limit: nil), are: [], "scan(.all) of an empty engine")
 }

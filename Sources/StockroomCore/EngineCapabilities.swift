@@ -30,8 +30,9 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let changeFeed = EngineCapabilities(rawValue: 1 << 8)
   /// The engine reaches a server, which may be away, slow or lost in the middle of a call (rules N1 to N6).
   public static let networked = EngineCapabilities(rawValue: 1 << 9)
-  /// ``StorageEngine/writeEntries(_:)`` stores the times that it is given (rules W2, R6). Without it, entries that are moved here
-  /// count as created when they were moved.
+  /// ``StorageEngine/writeEntries(_:)`` stores the times that it is given (rules W2, R6), and so does
+  /// ``StorageTransaction/writeEntry(_:)`` if there are ``transactions``. Without it, entries that are moved here count as created
+  /// when they were moved.
   public static let preservesTimestamps = EngineCapabilities(rawValue: 1 << 10)
 }
 

@@ -239,6 +239,21 @@ struct NamespacedEngineTests {
     #expect(try await engine.read(key: other) == Data([1]))
   }
 
+  @Test("A corrupted value makes only its own namespace unreadable", arguments: [true, false])
+  func damageOfNeighbours(ordersKeys: Bool) async throws {
+    let below = Lacking(base: place.checksummed(), capabilities: ordersKeys ? [] : .orderedScans)
+    let (engine, neighbour) = (try below.namespaced("a"), try below.namespaced("b"))
+    let keys = ["z", "y", "x"].map { CacheKey(verbatim: $0) }
+    for key in keys { try await engine.write(Data(key.value.utf8), key: key) }
+    try await neighbour.write(Data([1]), key: keys[0])
+    let stored = try #require(try await place.allKeys().first { $0.value.hasPrefix("b") })
+    try await place.write(Data([1]), key: stored)
+    await expect(.corrupted) { _ = try await neighbour.readAllEntries() }
+    #expect(try await engine.readAllEntries().map(\.key) == keys)
+    #expect(try await Set(engine.readAllData()) == Set(keys.map { Data($0.value.utf8) }))
+    #expect(try await engine.allKeys().count == 3)
+  }
+
   @Test("Stores of different items share one database, also when it is opened again")
   func stores() async throws {
     struct Note: Codable, Sendable, Identifiable, Equatable { let id: Int }

@@ -100,9 +100,11 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
 
   /// The entries under the name.
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try await entries(
-      capabilities.contains(.orderedScans)
-        ? base.scan(.prefix(keys.prefix), limit: nil) : base.readAllDataAndKeys())
+    if capabilities.contains(.orderedScans) {
+      return try await entries(base.scan(.prefix(keys.prefix), limit: nil))
+    }
+    return try await entries(
+      readingOwn({ try await base.readAllDataAndKeys() }, { try await base.readDataAndKeys(keys: $0) }))
   }
 
   /// Removed under the name.
@@ -164,7 +166,9 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
 
   /// The entries under the name.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    try await mapping(base.readAllEntries()) { try keys.entry($0) }.compactMap(\.self)
+    let found = try await readingOwn(
+      { try await base.readAllEntries() }, { try await base.readEntries(keys: $0) })
+    return try await mapping(found) { try keys.entry($0) }.compactMap(\.self)
   }
 
   /// Read under the name.
@@ -194,6 +198,26 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
 
   @concurrent private func stored(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await mapping(keys) { try self.keys.stored($0) }
+  }
+
+  /// Reads the whole place or, if something in it is corrupted, what is stored under the name: an entry of another namespace must
+  /// not make this one unreadable.
+  @concurrent private func readingOwn<Element: Sendable>(
+    _ readAll: () async throws -> [Element], _ read: ([CacheKey]) async throws -> [Element]
+  ) async throws -> [Element] {
+    do {
+      return try await readAll()
+    } catch let error as StorageError where error.code == .corrupted {
+      var stored = try await base.allKeys().filter(keys.contains)
+      // What was read is all that there was if no key has come meanwhile.
+      for _ in 0..<16 {
+        let found = try await read(stored)
+        let now = try await base.allKeys().filter(keys.contains)
+        if Set(now).isSubset(of: stored) { return found }
+        stored = now
+      }
+      throw error
+    }
   }
 
   @concurrent private func entries(

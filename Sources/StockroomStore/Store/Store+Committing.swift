@@ -18,17 +18,14 @@ extension Store {
   func startCommitting() {
     if isCommitting { return }
     isCommitting = true
-    // Retains the store until the engine has completed all changes.
+    // Retains the store until the engine has completed all of its own changes.
     Task(priority: .userInitiated) { await commitAll() }
   }
 
   private func commitAll() async {
     while true {
       if case .none = pendingChange {} else { await readPendingChange() }
-      if waiting.isEmpty {
-        if case .none = pendingChange { break }
-        continue
-      }
+      if waiting.isEmpty { break }
       await startFollowing()?.value
       do {
         try await ensureLoaded()
@@ -46,6 +43,9 @@ extension Store {
     }
     isCommitting = false
     beginTurn()
+    // Others may change something all the time: a store that nobody has any more is not retained for that.
+    if case .none = pendingChange { return }
+    Task(priority: .userInitiated) { [weak self] in self?.startCommitting() }
   }
 
   /// Waits until the next changes are being made, or none are left.

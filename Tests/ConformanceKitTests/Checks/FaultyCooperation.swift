@@ -10,9 +10,6 @@ extension FaultyEngineCase {
   /// One for each check of rule C5. They hold up everything else in their process.
   static let ofCooperation: [String: @Sendable (ReferenceEngine) -> any StorageEngine] = [
     "cooperation.waits-elsewhere": { SleepsInAnActor(base: $0) },
-    "cooperation.readMany-gives-way": { KeepsItsThread(base: $0, method: .readMany) },
-    "cooperation.readDataAndKeys-gives-way": { KeepsItsThread(base: $0, method: .readDataAndKeys) },
-    "cooperation.readEntries-gives-way": { KeepsItsThread(base: $0, method: .readEntries) },
     "cooperation.readAllData-gives-way": { KeepsItsThread(base: $0, method: .readAllData) },
     "cooperation.readAllDataAndKeys-gives-way": { KeepsItsThread(base: $0, method: .readAllDataAndKeys) },
     "cooperation.readAllEntries-gives-way": { KeepsItsThread(base: $0, method: .readAllEntries) },
@@ -51,18 +48,6 @@ actor SleepsInAnActor: StorageEngine {
 struct KeepsItsThread: FaultyEngine {
   let base: ReferenceEngine
   let method: ReadMethod
-  func read(keys: [CacheKey]) async throws -> [Data] {
-    if method == .readMany { return try base.everything().map(\.data) }
-    return try await base.read(keys: keys)
-  }
-  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-    if method == .readDataAndKeys { return try base.everything() }
-    return try await base.readDataAndKeys(keys: keys)
-  }
-  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-    if method == .readEntries { return try base.entries() }
-    return try await base.readEntries(keys: keys)
-  }
   func readAllData() async throws -> [Data] {
     if method == .readAllData { return try base.everything().map(\.data) }
     return try await base.readAllData()

@@ -37,6 +37,22 @@ struct KnownHistoriesTests {
     )
   }
 
+  @Test("A transaction that has seen only that a key exists may overwrite what nobody has read")
+  func overwrittenUnseen() {
+    let looking = HistoryCall(
+      task: 3, method: .transaction, changes: [.write(key: a, value: 7)], keys: [a], answer: .exist([a]),
+      begin: 5, end: 10)
+    let history: [HistoryCall] = [
+      .write(a, 1, by: 1, 1, 2), .read(a, 1, by: 1, 3, 12), .write(a, 5, by: 2, 4, 14), looking,
+      .read(a, 7, by: 1, 16, 17),
+    ]
+    #expect(LinearizabilityChecker.strict().isLegal(history))
+    let absent = HistoryCall(
+      task: 3, method: .transaction, changes: [.write(key: a, value: 7)], keys: [a], answer: .exist([]),
+      begin: 5, end: 10)
+    #expect(LinearizabilityChecker.strict().isIllegal(history.map { $0.task == 3 ? absent : $0 }))
+  }
+
   @Test("A stale read after an acknowledged write is illegal")
   func staleRead() {
     #expect(

@@ -83,8 +83,12 @@ struct HasAServersClock: FaultyEngine {
   func updatedAt(key: CacheKey) async throws -> Date? {
     try await base.updatedAt(key: key).map { $0 + ahead }
   }
-  func readAllEntries() async throws -> [StorageEntry] {
-    try await base.readAllEntries().map {
+  func readAllEntries() async throws -> [StorageEntry] { timed(try await base.readAllEntries()) }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    timed(try await base.readEntries(keys: keys))
+  }
+  private func timed(_ entries: [StorageEntry]) -> [StorageEntry] {
+    entries.map {
       StorageEntry(
         key: $0.key, data: $0.data, createdAt: $0.createdAt + ahead, updatedAt: $0.updatedAt + ahead)
     }

@@ -156,6 +156,30 @@ import Testing
     #expect(store.items.map(\.id) == ["a", "b"])
   }
 
+  private nonisolated static func writeUntilCancelled(
+    _ data: Data, to engine: MemoryStorageEngine
+  ) -> Task<Void, any Error> {
+    Task { @concurrent in
+      while true { try await engine.write(data, key: CacheKey(verbatim: "a")) }
+    }
+  }
+
+  @Test("A store that nobody has any more is released while others go on changing", .timeLimit(.minutes(10)))
+  func releasedBesideChanges() async throws {
+    let engine = MemoryStorageEngine()
+    weak var gone: Store<Note>?
+    let data = try JSONEncoder().encode(Note(id: "a"))
+    do {
+      let store = try await Store<Note>(storage: engine)
+      gone = store
+      try await engine.write(data, key: CacheKey(verbatim: "a"))
+      try await wait { store.items.map(\.id) == ["a"] }
+    }
+    let writers = (0..<4).map { _ in Self.writeUntilCancelled(data, to: engine) }
+    defer { for writer in writers { writer.cancel() } }
+    try await wait { gone == nil }
+  }
+
   @Test("What others change while the items are being loaded is not lost", .timeLimit(.minutes(10)))
   func changeWhileLoading() async throws {
     let engine = HeldAfterReading(base: MemoryStorageEngine())
