@@ -148,7 +148,7 @@ struct ModelBasedCase: Sendable, CustomTestStringConvertible {
           claiming: [.persistent, .atomicBatches, .preservesTimestamps]
         ) { _, place in SortsByTimeWhenOpened(base: KeptInMemory(place)) }),
       .init(2, .everything, .init(.v3, "gives slices of entries") { GivesSlicesOfEntries(base: $0) }),
-        .init(2, .singleCalls, .init(.k3, "lists what keys were made from") { ListsTextsOfKeys(base: $0) }),
+      .init(2, .singleCalls, .init(.k3, "lists what keys were made from") { ListsTextsOfKeys(base: $0) }),
 
       transactions(3, .t2, "inserts entries in transactions", also: [.t1, .w2]) {
         AltersTransactions(base: $0) { InsertsEntries($0) }
