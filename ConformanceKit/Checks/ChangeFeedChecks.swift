@@ -222,22 +222,20 @@ private func checkSlowSubscriber(_ context: CheckContext) async throws {
 private func checkReadability(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let subscriber = try await ChangeSubscriber(to: engine, context)
+  let ways =
+    [waysOfWriting[0], wayOfApplying, wayOfImporting]
+    + (context.capabilities.contains(.transactions) ? [wayOfTransactions] : [])
   for round in context.rounds(quick: 60, standard: 300, exhaustive: 5_000, of: "changes") {
-    // A key of its own, so that an element that names it can only be for this write.
-    let keys = keys(round % 2 + 1, prefix: "round \(round)/")
-    async let written: Void = {
-      if keys.count == 1 {
-        try await engine.write(value(for: keys[0]), key: keys[0])
-      } else {
-        try await engine.apply(keys.map { .write(value(for: $0), key: $0) })
-      }
-    }()
-    try await subscriber.expectCovered(keys, "a write") { change in
+    let way = ways[round % ways.count]
+    // Keys of their own, so that an element that names them can only be for this write.
+    let keys = keys(round % ways.count == 0 ? 1 : 2, prefix: "round \(round)/")
+    async let written: Void = way.write(engine, entries(keys))
+    try await subscriber.expectCovered(keys, way.name) { change in
       guard case .keys(let found) = change else { return }
       for key in found.intersection(keys) {
         try expect(
           try await engine.read(key: key), is: value(for: key),
-          "read(key:) of \(key) after an element that named it")
+          "read(key:) of \(key) after an element that named it, for \(way.name),")
       }
     }
     try await written

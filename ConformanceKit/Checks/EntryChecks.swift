@@ -60,7 +60,8 @@ extension CheckDefinition {
       try expect(updated.contains(time), "updatedAt(key:) after an overwrite was \(describe(time))")
       // Another machine's clock may be ahead.
       let future = StorageEntry(key: new, data: data("f"), createdAt: day(3), updatedAt: Date() + 86_400)
-      for way in waysOfWriting {
+      let ofTransactions = context.capabilities.contains(.transactions) ? [wayOfTransactions] : []
+      for way in waysOfWriting + ofTransactions {
         try await engine.writeEntries([future])
         try await way.write(engine, [(new, data(way.name))])
         try await expectTimes([future], in: engine)

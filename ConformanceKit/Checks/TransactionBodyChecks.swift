@@ -80,8 +80,15 @@ private func checkThrownBodies(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await engine.write(entries(keys(4)))
   let before = try await engine.readAllEntries()
-  for (when, body) in thrownBodies {
+  var expected = AnswersOfAllKinds()
+  expected.apply(entries(keys(4)).map { .write($0.data, key: $0.key) })
+  for (round, (when, body)) in thrownBodies.enumerated() {
     try await expectThrown(Refusal(), by: engine, when, after: body)
+    do {
+      try await expected.verify(engine, first: round)
+    } catch let violation as Violation {
+      throw Violation("after a body that threw \(when), \(violation)")
+    }
     try expect(
       try await engine.readAllEntries(), is: before, "readAllEntries() after a body that threw \(when)")
     try expect(try await engine.keyCount(), is: 4, "keyCount() after a body that threw \(when)")
@@ -259,6 +266,11 @@ private func checkInvalidKeys(_ context: CheckContext) async throws {
               "\(name) of a transaction threw \(error) for a key of \(key.value.utf8.count) bytes")
           }
         }
+        let (count, found) = (try transaction.keyCount(), try transaction.allKeys().count)
+        try expect(
+          count == 2 && found == 2,
+          "when \(name) of a transaction had refused a key, keyCount() was \(count) and allKeys() had \(found) of 2 keys"
+        )
       }
     }
     try transaction.write(data("after"), key: key("after"))

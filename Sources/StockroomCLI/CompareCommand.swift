@@ -42,15 +42,17 @@ struct CompareCommand: AsyncParsableCommand {
       .results(reproduction: engineOptions.reproduction(budgetOptions))
       try writeToStandardOutput(Self.conformanceText(conformance, format))
 
-      let benchmark: BenchmarkReport
-      do {
-        benchmark = try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory)
-      } catch {
-        // The other formats have printed the results of the checks already.
-        if format == .json {
-          try writeToStandardOutput(Self.benchmarkText(nil, after: conformance, format))
+      // Waited for after a signal, however busy the machine is: the results of the checks are not to be lost.
+      let benchmark = try await CleaningUp.awaited {
+        do {
+          return try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory)
+        } catch {
+          // The other formats have printed the results of the checks already.
+          if format == .json {
+            try writeToStandardOutput(Self.benchmarkText(nil, after: conformance, format))
+          }
+          throw error
         }
-        throw error
       }
       try writeToStandardOutput(Self.benchmarkText(benchmark, after: conformance, format))
       return conformance

@@ -18,7 +18,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites, missesUnusualKeysOfOthers
     case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs
     // Tells too early
-    case tellsBeforeItWrites, tellsOfOthersEarly
+    case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly
     // Tells too much
     case tellsOfReads, tellsOfEmptyBatches, tellsOfRefusedWrites, tellsOfTransactionsThatRead
     case tellsOfTransactionsThatThrow, tellsOfOpenings
@@ -121,7 +121,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
       if fault == .tellsOfEmptyBatches { feed.tell(.everything) }
       return
     }
-    if fault == .tellsBeforeItWrites {
+    let isEarly = fault == .tellsBeforeItWrites || fault == .tellsOfImportsEarly && call == .writeEntries
+    if isEarly {
       feed.tell(of: operations, by: call)
       try? await Task.sleep(for: .milliseconds(2))
     }
@@ -133,7 +134,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       for _ in 0..<20 { await Task.yield() }
     }
     let isLeft = fault == .leavesItToOthers && underWay.withLock { $0 > 1 }
-    let told = fault == .tellsBeforeItWrites || isLeft ? .none : call
+    let told = isEarly || isLeft ? .none : call
     try perform { try commit(operations, by: told, to: subscribers, &$0) }
   }
 
@@ -165,6 +166,15 @@ package final class ChangeFaultEngine: ApplyingEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()
+    if fault == .tellsOfTransactionsEarly {
+      let operations = try perform { state in
+        let transaction = CopyTransaction(state.entries)
+        _ = try? body(transaction)
+        return transaction.end()
+      }
+      feed.tell(of: operations, by: .transaction)
+      try? await Task.sleep(for: .milliseconds(2))
+    }
     return try await transactions.run { [self] in
       try perform { state in
         let transaction = CopyTransaction(state.entries)

@@ -82,6 +82,8 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x2, "tells before it writes", .tellsBeforeItWrites, by: "changes.can-be-read",
       "changes.announce-the-latest"),
+    .init(.x2, "tells of entries of others early", .tellsOfImportsEarly, by: "changes.can-be-read"),
+    .init(.x2, "tells of transactions early", .tellsOfTransactionsEarly, by: "changes.can-be-read"),
     .init(
       .x2, "tells of what it does not read yet", .tellsOfOthersEarly, by: "processes.changes-can-be-read"),
     .init(.x3, "tells of reads", .tellsOfReads, by: "changes.silence-of-reads"),

@@ -2,6 +2,8 @@ import FaultyEngineWorker
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomMemory
+import TestFixtures
 
 // Engines that write the entries of others wrongly.
 
@@ -11,6 +13,10 @@ extension FaultyEngineCase {
       .w2, "loses the times of entries",
       claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
     ) { LosesTimesOfEntries(base: $0) },
+    .init(
+      .w2, "goes back from the future in transactions",
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps, .transactions]
+    ) { _ in GoesBackInTransactions(base: MemoryStorageEngine()) },
     .init(.w2, "stores an entry as created after it was updated") { BelievesTimesOfEntries(base: $0) },
     .init(.w3, "keeps the first of two entries of others") { KeepsFirstOfEntries(base: $0) },
     .init(.w4, "validates keys of entries on the way") { ValidatesEntriesOnTheWay(base: $0) },
@@ -24,6 +30,32 @@ extension FaultyEngineCase {
 
 struct LosesTimesOfEntries: FaultyEngine {
   let base: ReferenceEngine
+}
+
+/// Forgets in transactions that the time of the last write may be ahead of the clock.
+struct GoesBackInTransactions: FaultyEngine {
+  let base: MemoryStorageEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let entries = try await base.readAllEntries()
+    let ahead = Dictionary(
+      uniqueKeysWithValues: entries.filter { $0.updatedAt > Date() }.map { ($0.key, $0) })
+    return try await base.withTransaction { try body(DatesAnew($0, ahead)) }
+  }
+}
+
+private final class DatesAnew: ForwardingTransaction {
+  private let ahead: [CacheKey: StorageEntry]
+  init(_ base: any StorageTransaction, _ ahead: [CacheKey: StorageEntry]) {
+    self.ahead = ahead
+    super.init(base)
+  }
+  override func write(_ data: Data, key: CacheKey) throws {
+    guard let entry = ahead[key] else { return try base.write(data, key: key) }
+    try base.writeEntry(StorageEntry(key: key, data: data, createdAt: entry.createdAt, updatedAt: Date()))
+  }
 }
 
 /// Remembers the times as they are.

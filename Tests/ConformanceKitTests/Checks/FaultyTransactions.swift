@@ -47,6 +47,10 @@ extension FaultyEngineCase {
       inMemory(.t4, "has transactions that find nothing under invalid keys") {
         AltersTransactions(base: $0) { FindsNothingUnderInvalidKeys($0) }
       },
+      inMemory(.t4, "has transactions that count what they refuse") {
+        AltersTransactions(base: $0) { CountsRefusedWrites($0) }
+      },
+      inMemory(.t3, "remembers what a body that threw has removed") { RemembersThrownRemovals(base: $0) },
       inMemory(.t4, "returns the result of the first run", also: [.t1]) { ReturnsTheFirstResult(base: $0) },
       inMemory(.c4, "says that a transaction was cancelled when it is done") {
         ThrowsAfterTransactions(base: $0)
@@ -268,6 +272,52 @@ struct LocksByWriting: FaultyEngine {
       }
       return result
     }
+  }
+}
+
+/// Counts a write before it looks at the key.
+final class CountsRefusedWrites: ForwardingTransaction {
+  private var refused = 0
+  override func write(_ data: Data, key: CacheKey) throws {
+    do {
+      try base.write(data, key: key)
+    } catch {
+      refused += 1
+      throw error
+    }
+  }
+  override func keyCount() throws -> Int { try base.keyCount() + refused }
+}
+
+/// Remembers of keys that a body has removed that they are absent, until they are written.
+final class RemembersThrownRemovals: FaultyEngine {
+  private final class Absent: Sendable {
+    let keys = MutexProtected<Set<CacheKey>>([])
+  }
+
+  private final class NotesRemovals: ForwardingTransaction {
+    private let absent: Absent
+    init(_ base: any StorageTransaction, _ absent: Absent) {
+      self.absent = absent
+      super.init(base)
+    }
+    override func remove(key: CacheKey) throws {
+      try base.remove(key: key)
+      absent.keys.withLock { _ = $0.insert(key) }
+    }
+  }
+
+  let base: ReferenceEngine
+  private let absent = Absent()
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { [absent] in try body(NotesRemovals($0, absent)) }
+  }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    let (found, absent) = (try await base.keysExist(keys), absent.keys.withLock { $0 })
+    return found.filter { !absent.contains($0) }
   }
 }
 
