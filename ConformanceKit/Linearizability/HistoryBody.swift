@@ -31,7 +31,7 @@ struct HistoryBody: Sendable {
     guard throwsAtEnd else { return answer }
     switch answer {
     case .found(let values): throw RolledBack(read: .rolledBack(values))
-    // What exists is told of bodies that end well.
+    // Only values can be noted of a body that threw, so that one which has looked for keys returns.
     case .exist: return answer
     default: throw RolledBack(read: answer)
     }

@@ -73,7 +73,7 @@ extension FaultyEngineCase {
         RunsBodiesAtOnce(base: $0)
       },
       inMemory(.t5, "keeps readers of some entries out while a body runs", stallTimeout: .seconds(3)) {
-        KeepsReadersOfEntriesOut(base: $0)
+        KeepsReadersOut(base: $0, ofEntries: true)
       },
       inMemory(
         .t5, "writes when no transaction has come for a while", also: [.t1, .c4], stallTimeout: .seconds(3)
@@ -323,41 +323,33 @@ final class RemembersThrownRemovals: FaultyEngine {
 
 // MARK: - Long bodies
 
-/// Has readers wait for the bodies that are running.
+/// Has readers wait for the bodies that are running: all of them, or those of some entries.
 final class KeepsReadersOut: InterceptingEngine {
   let base: ReferenceEngine
+  private let areOfEntries: Bool
   private let running = MutexProtected(0)
-  init(base: ReferenceEngine) { self.base = base }
+  init(base: ReferenceEngine, ofEntries areOfEntries: Bool = false) {
+    (self.base, self.areOfEntries) = (base, areOfEntries)
+  }
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     running.withLock { $0 += 1 }
     defer { running.withLock { $0 -= 1 } }
     return try await base.withTransaction(body)
+  }
+  private func waitForBodies() async throws {
+    while running.withLock({ $0 > 0 }) { try await Task.sleep(for: .milliseconds(1)) }
+  }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await waitForBodies()
+    return try await base.readEntries(keys: keys)
   }
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
   ) async throws -> Result {
-    while !isChange, running.withLock({ $0 > 0 }) { try await Task.sleep(for: .milliseconds(1)) }
+    if !isChange, !areOfEntries { try await waitForBodies() }
     return try await work()
-  }
-}
-
-/// Has those wait for a body that read some entries.
-final class KeepsReadersOfEntriesOut: FaultyEngine {
-  let base: ReferenceEngine
-  private let running = MutexProtected(0)
-  init(base: ReferenceEngine) { self.base = base }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    running.withLock { $0 += 1 }
-    defer { running.withLock { $0 -= 1 } }
-    return try await base.withTransaction(body)
-  }
-  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-    while running.withLock({ $0 > 0 }) { try await Task.sleep(for: .milliseconds(1)) }
-    return try await base.readEntries(keys: keys)
   }
 }
 
