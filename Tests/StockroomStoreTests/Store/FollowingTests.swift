@@ -156,27 +156,17 @@ import Testing
     #expect(store.items.map(\.id) == ["a", "b"])
   }
 
-  private nonisolated static func writeUntilCancelled(
-    _ data: Data, to engine: MemoryStorageEngine
-  ) -> Task<Void, any Error> {
-    Task { @concurrent in
-      while true { try await engine.write(data, key: CacheKey(verbatim: "a")) }
-    }
-  }
-
   @Test("A store that nobody has any more is released while others go on changing", .timeLimit(.minutes(10)))
   func releasedBesideChanges() async throws {
-    let engine = MemoryStorageEngine()
+    let key = CacheKey(verbatim: "a")
+    let engine = ChangedWhileRead(base: MemoryStorageEngine())
     weak var gone: Store<Note>?
-    let data = try JSONEncoder().encode(Note(id: "a"))
     do {
       let store = try await Store<Note>(storage: engine)
       gone = store
-      try await engine.write(data, key: CacheKey(verbatim: "a"))
-      try await wait { store.items.map(\.id) == ["a"] }
+      engine.whenRead.withLock { $0 = { [weak store] in await store?.note(.keys([key])) } }
+      store.note(.keys([key]))
     }
-    let writers = (0..<4).map { _ in Self.writeUntilCancelled(data, to: engine) }
-    defer { for writer in writers { writer.cancel() } }
     try await wait { gone == nil }
   }
 
@@ -250,6 +240,18 @@ import Testing
     try await wait { store.items.isEmpty }
     try await store.insert(Note(id: key.value))
     #expect(store.items.map(\.id) == [key.value])
+  }
+}
+
+/// An engine in which others have changed something again whenever some entries have been read.
+private final class ChangedWhileRead: StorageLayer {
+  let base: MemoryStorageEngine
+  let whenRead = MutexProtected<(@Sendable () async -> Void)?>(nil)
+  init(base: MemoryStorageEngine) { self.base = base }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    let entries = try await base.readEntries(keys: keys)
+    await whenRead.withLock { $0 }?()
+    return entries
   }
 }
 
