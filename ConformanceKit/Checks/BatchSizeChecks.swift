@@ -125,6 +125,7 @@ extension CheckDefinition {
             throw Violation("after an overwrite by \(way.name) \(violation)", rule: .r6)
           }
         }
+        try await expectTimesOfImport(place.keys, in: engine)
       }
     }
     Check(
@@ -174,6 +175,28 @@ extension CheckDefinition {
   }
 }
 
+/// Fails, where times are kept, unless all of many entries of another engine have theirs.
+private func expectTimesOfImport(_ keys: [CacheKey], in engine: EngineUnderTest) async throws {
+  guard engine.capabilities.contains(.preservesTimestamps) else { return }
+  let past = Date(timeIntervalSince1970: 1_000_000_000)
+  let given = keys.enumerated().map { number, key in
+    StorageEntry(
+      key: key, data: value(for: key), createdAt: past + Double(number),
+      updatedAt: past + Double(number + keys.count))
+  }
+  try await engine.writeEntries(given)
+  let found = Dictionary(try await engine.readAllEntries().map { ($0.key, $0) }) { first, _ in first }
+  for entry in given {
+    guard let other = found[entry.key], other.createdAt.isAbout(entry.createdAt),
+      other.updatedAt.isAbout(entry.updatedAt)
+    else {
+      throw Violation(
+        "after writeEntries(_:) of \(keys.count) readAllEntries() gave \(entry.key) other times than those of its entry"
+      )
+    }
+  }
+}
+
 /// Fails, by rule T2, unless every read of many finds these entries in the body of a transaction, and no others.
 private func expectReadable(
   _ entries: [(key: CacheKey, data: Data)], in transaction: any StorageTransaction
@@ -204,6 +227,9 @@ private struct CancelledBatches {
     let operations = entries.map { StorageOperation.write($0.data, key: $0.key) }
     let write: Call = ("write(_:)", { try await engine.write(entries) })
     let importing: Call = (wayOfImporting.name, { try await wayOfImporting.write(engine, entries) })
+    let transaction: Call = (
+      wayOfTransactions.name, { try await wayOfTransactions.write(engine, entries) }
+    )
     let apply: Call = ("apply(_:)", { try await engine.apply(operations) })
     let remove: Call = ("remove(keys:)", { try await engine.remove(keys: keys) })
     let removeAll: Call = ("removeAllData()", { try await engine.removeAllData() })
@@ -217,6 +243,9 @@ private struct CancelledBatches {
     try await cancel(importing, after: written / 2, from: 0, to: keys.count)
     try await cancel(apply, after: written / 2, from: 0, to: keys.count)
     try await cancel(apply, after: written / 4 * 3, from: 0, to: keys.count)
+    if engine.capabilities.contains(.transactions) {
+      try await cancel(transaction, after: written / 2, from: 0, to: keys.count)
+    }
     try await cancel(remove, after: written / 4, from: keys.count, to: 0)
     try await cancel(remove, after: written / 2, from: keys.count, to: 0)
     try await cancel(removeAll, after: removed / 2, from: keys.count, to: 0)

@@ -14,9 +14,7 @@ extension CheckDefinition {
       "a value of any size up to 64 MiB is accepted by every way of writing and returned by every way of reading"
     ) { context in
       let engine = try await context.open()
-      var ways = Array(waysOfWriting.prefix(3))
-      ways.append(wayOfImporting)
-      if context.capabilities.contains(.transactions) { ways.append(wayOfTransactions) }
+      let ways = ChangeMethod.writing(context.capabilities).map(\.way) + [wayOfReplacing]
       try await context.climbBytes(in: engine) { engine, size in
         for (number, way) in ways.enumerated() {
           // Large values are read in every way once.
@@ -127,7 +125,7 @@ private func expectValue(
 private func expectSameVerdict(on size: Int, in engine: EngineUnderTest) async throws {
   let value = noise(size)
   var verdicts: [(name: String, isAccepted: Bool)] = []
-  for way in waysOfWriting.prefix(3) {
+  for way in ChangeMethod.writing(engine.capabilities).map(\.way) {
     try await engine.write(data("earlier"), key: key("k"))
     do {
       try await way.write(engine, [(key("k"), value)])

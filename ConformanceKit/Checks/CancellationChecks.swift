@@ -9,22 +9,15 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var cancellationChecks: [CheckDefinition] {
-    for change in Change.allCases {
+    for change in ChangeMethod.allCases {
       Check(
-        .c4, "cancellation.of-\(change.name)",
-        "a cancelled \(change.call) has done all of its work, or none and throws CancellationError"
+        .c4, "cancellation.of-\(change.rawValue)",
+        "a cancelled \(change.call) has done all of its work, or none and throws CancellationError",
+        needs: change.needs
       ) { context in
         let engine = try await context.open()
         for round in 0..<48 { try await checkCancellation(of: change, in: engine, round: round) }
       }
-    }
-    Check(
-      .c4, "cancellation.of-transactions",
-      "a cancelled transaction has done all of its work, or none and throws CancellationError",
-      needs: .transactions
-    ) { context in
-      let engine = try await context.open()
-      for round in 0..<48 { try await checkCancellationOfTransaction(in: engine, round: round) }
     }
     Check(
       .c4, "cancellation.of-reads", "a cancelled read returns the whole answer or throws CancellationError"
@@ -83,51 +76,6 @@ extension CheckDefinition {
   }
 }
 
-/// The calls that change something.
-private enum Change: String, CaseIterable, Sendable {
-  case write, writeMany, writeEntries, remove, removeMany, removeAll, apply
-
-  var name: String { rawValue }
-
-  var call: String {
-    switch self {
-    case .write: "write(_:key:)"
-    case .writeMany: "write(_:) of many"
-    case .writeEntries: wayOfImporting.name
-    case .remove: "remove(key:)"
-    case .removeMany: "remove(keys:)"
-    case .removeAll: "removeAllData()"
-    case .apply: "apply(_:)"
-    }
-  }
-
-  func perform(in engine: EngineUnderTest) async throws {
-    switch self {
-    case .write: try await engine.write(data("new"), key: Self.keys[0])
-    case .writeMany: try await engine.write(Self.keys.map { ($0, data("new")) })
-    case .writeEntries: try await wayOfImporting.write(engine, Self.keys.map { ($0, data("new")) })
-    case .remove: try await engine.remove(key: Self.keys[0])
-    case .removeMany: try await engine.remove(keys: Self.keys)
-    case .removeAll: try await engine.removeAllData()
-    case .apply: try await engine.apply([.removeAll] + Self.keys.map { .write(data("new"), key: $0) })
-    }
-  }
-
-  static let keys = ConformanceKit.keys(12)
-
-  /// What is there if all of the work has been done.
-  var result: [(key: CacheKey, data: Data)] {
-    let old = Self.keys.map { (key: $0, data: data("old")) }
-    let new = Self.keys.map { (key: $0, data: data("new")) }
-    return switch self {
-    case .write: [new[0]] + old.dropFirst()
-    case .writeMany, .writeEntries, .apply: new
-    case .remove: Array(old.dropFirst())
-    case .removeMany, .removeAll: []
-    }
-  }
-}
-
 /// Reads many entries, of which an engine may return the pages that it has read when it sees that the call is cancelled.
 private func checkCancellationOfLongReads(_ context: CheckContext) async throws {
   let wanted = context.byLevel(quick: 500, standard: 2_500, exhaustive: 2_500)
@@ -151,53 +99,42 @@ private func checkCancellationOfLongReads(_ context: CheckContext) async throws 
   }
 }
 
-private func checkCancellation(of change: Change, in engine: EngineUnderTest, round: Int) async throws {
-  let old = Change.keys.map { (key: $0, data: data("old")) }
+private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTest, round: Int) async throws {
+  let all = keys(12)
+  let changed = Array(change.isOfOneKey ? all.prefix(1) : all.prefix(11))
+  let old = all.map { (key: $0, data: data("old")) }
   try await engine.write(old)
   // Cancelled before the call, at once after, and later and later; several times each.
   let outcome = await cancelled(after: round % 8 == 0 ? nil : round % 8 - 1) {
-    try await change.perform(in: engine)
+    switch change {
+    // These do several things in one call.
+    case .apply: try await engine.apply([.removeAll] + changed.map { .write(data("new"), key: $0) })
+    case .transaction:
+      try await engine.withTransaction { transaction in
+        try transaction.remove(key: all[11])
+        for key in all where try transaction.keyExists(key) { try transaction.write(data("new"), key: key) }
+      }
+    default: try await change.perform(changed.map { ($0, data("new")) }, in: engine)
+    }
   }
-  try await expectAllOrNothing(outcome, change.call, from: old, to: change.result, in: engine)
-}
-
-/// Fails unless a cancelled change of ``Change/keys`` has done all of its work, or has thrown and done none.
-private func expectAllOrNothing(
-  _ outcome: Result<Void, any Error>, _ call: String, from old: [(key: CacheKey, data: Data)],
-  to new: [(key: CacheKey, data: Data)], in engine: EngineUnderTest
-) async throws {
+  let rest = [.removeAll, .apply, .transaction].contains(change) ? [] : old.dropFirst(changed.count)
+  let new = change.removes ? [] : changed.map { (key: $0, data: data("new")) }
   let isUnknown = if case .failure(let error) = outcome { engine.leavesOutcomeUnknown(error) } else { false }
   if isUnknown { try await ExpectedContents.settle(engine) }
   var found: [(key: CacheKey, data: Data)] = []
-  for key in Change.keys { if let data = try await engine.read(key: key) { found.append((key, data)) } }
+  for key in all { if let data = try await engine.read(key: key) { found.append((key, data)) } }
   switch outcome {
   case .success:
-    try expect(found, are: new, "the entries after a cancelled \(call) that did not throw")
+    try expect(found, are: new + rest, "the entries after a cancelled \(change.call) that did not throw")
   case .failure where isUnknown:
     let isUnchanged = found.elementsEqual(old) { $0.key == $1.key && $0.data == $1.data }
     try expect(
-      found, are: isUnchanged ? old : new, "the entries after a cancelled \(call) threw outcomeUnknown")
+      found, are: isUnchanged ? old : new + rest,
+      "the entries after a cancelled \(change.call) threw outcomeUnknown")
   case .failure(let error):
-    try expectCancellation(error, call)
-    try expect(found, are: old, "the entries after \(call) threw CancellationError")
+    try expectCancellation(error, change.call)
+    try expect(found, are: old, "the entries after \(change.call) threw CancellationError")
   }
-}
-
-/// The same for a transaction that changes all keys.
-private func checkCancellationOfTransaction(in engine: EngineUnderTest, round: Int) async throws {
-  let keys = Change.keys
-  let old = keys.map { (key: $0, data: data("old")) }
-  try await engine.write(old)
-  let outcome = await cancelled(after: round % 8 == 0 ? nil : round % 8 - 1) {
-    try await engine.withTransaction { transaction in
-      try transaction.remove(key: keys[0])
-      for key in keys.dropFirst() where try transaction.keyExists(key) {
-        try transaction.write(data("new"), key: key)
-      }
-    }
-  }
-  try await expectAllOrNothing(
-    outcome, "transaction", from: old, to: keys.dropFirst().map { ($0, data("new")) }, in: engine)
 }
 
 private func expectCancellation(_ error: any Error, _ call: String) throws {

@@ -16,6 +16,18 @@ extension CheckDefinition {
       ) { try await checkSilence($0, name, calls.body) }
     }
     Check(
+      .x3, "changes.silence-while-nothing-is-called",
+      "as long as nobody calls anything no element comes, for 15 seconds",
+      needs: .changeFeed, from: .standard
+    ) { context in
+      try await checkSilence(context, "15 s without a call", rounds: 1) { _ in
+        for _ in 0..<15 {
+          try await Task.sleep(for: .seconds(1))
+          context.noteProgress()
+        }
+      }
+    }
+    Check(
       .x3, "changes.silence-of-a-second-engine",
       "another engine that is opened on the place, reads and is closed yields no element",
       needs: [.changeFeed, .persistent]
@@ -113,11 +125,12 @@ private let silentCalls: [(String, SilentCalls)] = [
 private struct ChangedItsMind: Error {}
 
 private func checkSilence(
-  _ context: CheckContext, _ what: String, _ calls: @Sendable (EngineUnderTest) async throws -> Void
+  _ context: CheckContext, _ what: String, rounds: Int = 3,
+  _ calls: @Sendable (EngineUnderTest) async throws -> Void
 ) async throws {
   let engine = try await context.open()
   try await engine.write(entries(keys(3)))
-  for round in 0..<3 {
+  for round in 0..<rounds {
     let subscriber = try await ChangeSubscriber(to: engine, context)
     let collector = ChangeCollector(try await engine.changes())
     try await calls(engine)

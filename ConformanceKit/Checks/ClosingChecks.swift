@@ -176,12 +176,17 @@ private func expectNoOpenFiles(_ context: CheckContext, after what: String) asyn
 /// An engine that keeps nothing beyond its own life may leave close() as it is by default, doing nothing, and goes on
 /// working. Which of the two it is shows at once: some calls refused and others not is neither.
 private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws {
-  let reads = ReadMethod.allCases.map { method -> ClosedCall in
+  var calls: [ClosedCall] = []
+  for method in ReadMethod.allCases {
     // Rule R4 is about what they give.
-    (method.call, { _ = try await method.found(of: [key("k")], in: $0) })
+    calls.append((method.call, { _ = try await method.found(of: [key("k")], in: $0) }))
   }
+  for change in ChangeMethod.all(engine.capabilities) {
+    calls.append((change.call, { try await change.perform([(key("k"), data("v"))], in: $0) }))
+  }
+  calls.append(("verify()", { try await $0.verify() }))
   var (refusing, working): ([String], [String]) = ([], [])
-  for (method, call) in reads + otherCalls {
+  for (method, call) in calls {
     do {
       try await call(engine)
       working.append(method)
@@ -200,17 +205,6 @@ private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws 
 }
 
 private typealias ClosedCall = (method: String, call: @Sendable (EngineUnderTest) async throws -> Void)
-
-private let otherCalls: [ClosedCall] = [
-  ("write(_:key:)", { try await $0.write(data("v"), key: key("k")) }),
-  ("write(_:) of many", { try await $0.write([(key("k"), data("v"))]) }),
-  ("apply(_:)", { try await $0.apply([.write(data("v"), key: key("k"))]) }),
-  ("writeEntries(_:)", { try await wayOfImporting.write($0, [(key("k"), data("v"))]) }),
-  ("remove(key:)", { try await $0.remove(key: key("absent")) }),
-  ("remove(keys:)", { try await $0.remove(keys: [key("absent")]) }),
-  ("removeAllData()", { try await $0.removeAllData() }),
-  ("verify()", { try await $0.verify() }),
-]
 
 /// Closes while many tasks write, and compares what was acknowledged with what is there afterwards.
 private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async throws {

@@ -226,35 +226,21 @@ private typealias NumberedCall = (name: String, call: @Sendable (EngineUnderTest
 
 /// Every call that the engine has, with the number of the call.
 private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
-  var calls: [NumberedCall] = [
-    ("write(_:key:)", { try await $0.write(data("\($1)"), key: key("k")) }),
-    ("write(_:) of many", { try await $0.write(entries(keys(5), version: $1)) }),
-    ("apply(_:)", { try await $0.apply([.remove(key: keys(1)[0]), .write(data("\($1)"), key: key("k"))]) }),
-    ("writeEntries(_:)", { try await wayOfImporting.write($0, entries(keys(5), version: $1)) }),
-    ("remove(key:)", { try await $0.remove(key: keys(20)[$1]) }),
-    ("remove(keys:)", { try await $0.remove(keys: [keys(20)[$1]]) }),
+  var calls = ChangeMethod.all(engine.capabilities).map { change -> NumberedCall in
     (
-      "removeAllData()",
+      change.call,
       { engine, number in
         // Where there is nothing, nothing may have to be waited for. A write that waits has been found already.
-        try await engine.write(data("\(number)"), key: key("k"))
-        try await engine.removeAllData()
+        if change == .removeAll { try await engine.write(data("\(number)"), key: key("k")) }
+        let changed = change.removes ? [keys(20)[number]] : keys(change.isOfOneKey ? 1 : 5)
+        try await change.perform(entries(changed, version: number), in: engine)
       }
-    ),
-    ("verify()", { engine, _ in try await engine.verify() }),
-  ]
+    )
+  }
+  calls.append(("verify()", { engine, _ in try await engine.verify() }))
   for method in ReadMethod.allCases {
     let keys = keys(method.isOfOneKey ? 1 : 5)
     calls.append((method.call, { engine, _ in _ = try await method.found(of: keys, in: engine) }))
-  }
-  if engine.capabilities.contains(.transactions) {
-    calls.append(
-      (
-        "withTransaction(_:)",
-        { engine, number in
-          try await engine.withTransaction { try $0.write(data("\(number)"), key: key("k")) }
-        }
-      ))
   }
   if engine.capabilities.contains(.changeFeed) {
     calls.append(("changes()", { engine, _ in _ = try await engine.changes() }))

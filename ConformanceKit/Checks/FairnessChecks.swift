@@ -10,20 +10,16 @@ import Synchronization
 
 extension CheckDefinition {
   @CheckList static var fairnessChecks: [CheckDefinition] {
-    for (name, victim, others) in [
-      ("writers-among-readers", FairnessTrial.Call.write, FairnessTrial.Call.read),
-      ("writers-among-scans", .write, .readAll), ("batches-among-writers", .batch, .write),
-      ("readers-among-writers", .read, .write), ("reads-of-everything-among-writers", .readAll, .write),
-    ] {
+    for (name, victim, others) in fairnessTrials {
       Check(
         .c1, "fairness.\(name)",
         "\(victim.name) comes to its end while eight tasks call \(others.name) without a pause, before they have made "
-          + "hundreds of times as many calls as one task alone makes meanwhile"
+          + "hundreds of times as many calls as one task alone makes meanwhile", needs: victim.needs
       ) { context in
         try await FairnessTrial(engine: try await context.open(), victim: victim, others: others).run(context)
       }
     }
-    for (name, call) in [("among-readers", FairnessTrial.Call.read), ("among-writers", .write)] {
+    for (name, call) in [("among-readers", FairnessCall.read), ("among-writers", .change(.write))] {
       Check(
         .c1, "fairness.\(name)",
         "of eight tasks that call \(call.name) without a pause each has made three calls before all together have made tens of "
@@ -36,27 +32,40 @@ extension CheckDefinition {
   }
 }
 
+/// A call that waits, and those that others make meanwhile.
+private let fairnessTrials: [(name: String, victim: FairnessCall, others: FairnessCall)] = [
+  ("writers-among-readers", .change(.write), .read), ("writers-among-scans", .change(.write), .readAll),
+  ("imports-among-readers", .change(.writeEntries), .read),
+  ("transactions-among-readers", .change(.transaction), .read),
+  ("removals-of-everything-among-readers", .change(.removeAll), .read),
+  ("batches-among-writers", .change(.writeMany), .change(.write)),
+  ("readers-among-writers", .read, .change(.write)),
+  ("reads-of-everything-among-writers", .readAll, .change(.write)),
+]
+
+private enum FairnessCall: Sendable {
+  case read, readAll
+  case change(ChangeMethod)
+
+  var name: String {
+    switch self {
+    case .read: ReadMethod.read.call
+    case .readAll: ReadMethod.readAllDataAndKeys.call
+    case .change(let method): method.call
+    }
+  }
+
+  var needs: EngineCapabilities { if case .change(let method) = self { method.needs } else { [] } }
+}
+
 /// A call among calls of others that never stop.
 ///
 /// For how long it waits is counted in calls of these others: first beside a single task, which leaves room between its calls
 /// even where readers go first, and then beside eight. What makes one kind of calls slow, such as a disk, counts in both.
 private struct FairnessTrial: Sendable {
-  enum Call: Sendable {
-    case read, readAll, write, batch
-
-    var name: String {
-      switch self {
-      case .read: "read(key:)"
-      case .readAll: "readAllDataAndKeys()"
-      case .write: "write(_:key:)"
-      case .batch: "write(_:) of many"
-      }
-    }
-  }
-
   let engine: EngineUnderTest
-  let victim: Call
-  let others: Call
+  let victim: FairnessCall
+  let others: FairnessCall
 
   private static let taskCount = 8
 
@@ -145,12 +154,13 @@ private struct FairnessTrial: Sendable {
     return counts.withLock { $0.atEnd }
   }
 
-  private func call(_ call: Call, task: Int, _ round: Int) async throws {
+  private func call(_ call: FairnessCall, task: Int, _ round: Int) async throws {
     switch call {
     case .read: _ = try await engine.read(key: key("key-00003"))
     case .readAll: _ = try await engine.readAllDataAndKeys()
-    case .write: try await engine.write(data("\(round)"), key: key("of-\(task)"))
-    case .batch: try await engine.write(entries(keys(3, prefix: "of-\(task)-"), version: round))
+    case .change(let method):
+      let changed = keys(method.isOfOneKey ? 1 : 3, prefix: "of-\(task)-")
+      try await method.perform(entries(changed, version: round), in: engine)
     }
   }
 }

@@ -104,38 +104,37 @@ extension CheckDefinition {
 }
 
 /// Every way to hand a key to an engine.
-private let callsThatTakeAKey:
-  [(name: String, call: @Sendable (EngineUnderTest, CacheKey) async throws -> Void)] = [
-    ("write(_:key:)", { try await $0.write(data("v"), key: $1) }),
-    ("write(_:) of many", { try await $0.write([(key: $1, data: data("v"))]) }),
-    ("writeEntries(_:)", { try await wayOfImporting.write($0, [(key: $1, data: data("v"))]) }),
-    ("read(key:)", { _ = try await $0.read(key: $1) }),
-    ("read(keys:)", { _ = try await $0.read(keys: [key("kept"), $1]) }),
-    ("readDataAndKeys(keys:)", { _ = try await $0.readDataAndKeys(keys: [key("kept"), $1]) }),
-    ("readEntries(keys:)", { _ = try await $0.readEntries(keys: [key("kept"), $1]) }),
-    ("keyExists(_:)", { _ = try await $0.keyExists($1) }),
-    ("keysExist(_:)", { _ = try await $0.keysExist([key("kept"), $1]) }),
-    ("createdAt(key:)", { _ = try await $0.createdAt(key: $1) }),
-    ("updatedAt(key:)", { _ = try await $0.updatedAt(key: $1) }),
-    (
-      "scan(_:limit:) with such an after",
-      { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: nil) }
-    ),
-    ("scan(_:limit:) with such an upTo", { _ = try await $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
-    (
-      "scan(_:limit:) with such a bound before another",
-      { _ = try await $0.scan(KeyRange(after: $1, upTo: key("kept")), limit: nil) }
-    ),
-    (
-      "scan(_:limit:) with such a bound behind another",
-      { _ = try await $0.scan(KeyRange(after: key("z"), upTo: $1), limit: nil) }
-    ),
-    ("scan(_:limit:) of no entries", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: 0) }),
-    ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
-    ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),
-    ("remove(keys:)", { try await $0.remove(keys: [$1]) }),
-    ("remove(key:)", { try await $0.remove(key: $1) }),
-  ]
+let callsThatTakeAKey: [(name: String, call: @Sendable (EngineUnderTest, CacheKey) async throws -> Void)] = [
+  ("write(_:key:)", { try await $0.write(data("v"), key: $1) }),
+  ("write(_:) of many", { try await $0.write([(key("kept"), data("v")), ($1, data("v"))]) }),
+  ("writeEntries(_:)", { try await wayOfImporting.write($0, [(key("kept"), data("v")), ($1, data("v"))]) }),
+  ("read(key:)", { _ = try await $0.read(key: $1) }),
+  ("read(keys:)", { _ = try await $0.read(keys: [key("kept"), $1]) }),
+  ("readDataAndKeys(keys:)", { _ = try await $0.readDataAndKeys(keys: [key("kept"), $1]) }),
+  ("readEntries(keys:)", { _ = try await $0.readEntries(keys: [key("kept"), $1]) }),
+  ("keyExists(_:)", { _ = try await $0.keyExists($1) }),
+  ("keysExist(_:)", { _ = try await $0.keysExist([key("kept"), $1]) }),
+  ("createdAt(key:)", { _ = try await $0.createdAt(key: $1) }),
+  ("updatedAt(key:)", { _ = try await $0.updatedAt(key: $1) }),
+  (
+    "scan(_:limit:) with such an after",
+    { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: nil) }
+  ),
+  ("scan(_:limit:) with such an upTo", { _ = try await $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
+  (
+    "scan(_:limit:) with such a bound before another",
+    { _ = try await $0.scan(KeyRange(after: $1, upTo: key("kept")), limit: nil) }
+  ),
+  (
+    "scan(_:limit:) with such a bound behind another",
+    { _ = try await $0.scan(KeyRange(after: key("z"), upTo: $1), limit: nil) }
+  ),
+  ("scan(_:limit:) of no entries", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: 0) }),
+  ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
+  ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),
+  ("remove(keys:)", { try await $0.remove(keys: [key("kept"), $1]) }),
+  ("remove(key:)", { try await $0.remove(key: $1) }),
+]
 
 /// Each key has a value of its own, and removing one leaves the others.
 private func checkDistinct(_ keys: [CacheKey], in engine: EngineUnderTest) async throws {

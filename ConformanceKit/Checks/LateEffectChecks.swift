@@ -15,8 +15,8 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
-        quick: 40, standard: 300, exhaustive: 5_000, of: "rounds of 8 cancelled calls")
-      for round in rounds { try await cancelAndWait(engine, round) }
+        quick: 40, standard: 300, exhaustive: 5_000, of: "rounds of cancelled calls of each method")
+      for round in rounds { try await cancelAndWait(context, engine, round) }
     }
     Check(
       .c1, "late.after-acknowledged-calls",
@@ -26,52 +26,84 @@ extension CheckDefinition {
       let rounds = context.rounds(quick: 60, standard: 600, exhaustive: 20_000, of: "rounds of 20 changes")
       for round in rounds { try await changeAndLookAgain(engine, round) }
     }
+    Check(
+      .c1, "late.behind-long-bodies",
+      "a change that has waited for the body of a transaction has its effect once, before it returns",
+      needs: .transactions
+    ) { context in
+      let engine = try await context.open()
+      for method in ChangeMethod.writing(context.capabilities) {
+        context.noteProgress()
+        try await changeBehindBody(method, engine)
+      }
+    }
   }
 }
 
-/// Cancels changes of keys of their own, writes what those that threw had wanted to change, and looks whether it stays.
-private func cancelAndWait(_ engine: EngineUnderTest, _ round: Int) async throws {
-  let keys = keys(8, prefix: "late-")
+/// Cancels changes of keys of their own, in every way, writes what those that threw had wanted to change, and looks whether it stays.
+private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
+  let changes = ChangeMethod.all(context.capabilities).filter { $0 != .removeAll }
+  let keys = keys(changes.count, prefix: "late-")
   try await engine.write(keys.map { ($0, data("old")) })
-  let tasks = keys.enumerated().map { number, key in
+  // The removal of everything is of no use beside other changes.
+  let cancelled = round % 5 == 4 ? [.removeAll] : changes
+  let tasks = zip(cancelled, keys).enumerated().map { number, call in
     Task { @concurrent in
-      if (number + round) % 8 == 0 { withUnsafeCurrentTask { $0?.cancel() } }
-      switch number % 4 {
-      case 0: try await engine.write(data("cancelled"), key: key)
-      case 1: try await engine.remove(key: key)
-      case 2: try await engine.apply([.write(data("cancelled"), key: key)])
-      default: try await engine.write([(key, data("cancelled"))])
+      if (number + round) % cancelled.count == 0, round.isMultiple(of: 2) {
+        withUnsafeCurrentTask { $0?.cancel() }
       }
+      try await call.0.perform([(call.1, data("cancelled"))], in: engine)
     }
   }
   for _ in 0..<round % 6 { await Task.yield() }
   for task in tasks { task.cancel() }
-  var expected: [(key: CacheKey, data: Data)] = []
+  var expected: [(key: CacheKey, data: Data, change: ChangeMethod)] = []
   var isUnknown = false
-  for (key, task) in zip(keys, tasks) {
+  for (number, task) in tasks.enumerated() {
     guard case .failure(let error) = await task.result else { continue }
     if engine.leavesOutcomeUnknown(error) {
       isUnknown = true
       continue
     }
-    if round.isMultiple(of: 2) {
-      try await engine.write(data("new"), key: key)
-      expected.append((key, data("new")))
-    } else {
-      expected.append((key, data("old")))
+    let (change, concerned) = (cancelled[number], cancelled == changes ? [keys[number]] : keys)
+    for key in concerned {
+      if round.isMultiple(of: 3) { try await engine.write(data("new"), key: key) }
+      expected.append((key, data(round.isMultiple(of: 3) ? "new" : "old"), change))
     }
   }
-  // Calls for a late effect to come in between.
-  for _ in 0..<6 {
+  // Calls for a late effect to come in between, or to travel with.
+  for (number, change) in changes.enumerated() {
     _ = try await engine.keyCount()
+    try await change.perform([(key("beside \(number)"), data("beside"))], in: engine)
     await Task.yield()
   }
-  for (key, wanted) in expected {
-    let found = try await engine.read(key: key)
-    try expect(found, is: wanted, "read(key:) of \(key), a change of which was cancelled and threw before,")
+  for (key, wanted, change) in expected {
+    try expect(
+      try await engine.read(key: key), is: wanted,
+      "read(key:) of \(key), after \(change.call) that was cancelled and threw before,")
   }
   // What may happen yet is not to meet the next round.
   if isUnknown { try await ExpectedContents.settle(engine) }
+}
+
+/// Writes a key twice while a body takes its time, and looks whether the second value stays.
+private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest) async throws {
+  let (own, milliseconds) = (key("behind a body"), 350)
+  let hasBegun = Flag()
+  async let body: Void = engine.withTransaction { _ in
+    hasBegun.set()
+    System.pauseThread(milliseconds: milliseconds)
+  }
+  while !hasBegun.isSet { try await yieldToAllThreads() }
+  for value in ["first", "second"] { try await method.perform([(own, data(value))], in: engine) }
+  try await body
+  // Time enough for what is done again.
+  for _ in 0..<100 {
+    try expect(
+      try await engine.read(key: own), is: data("second"),
+      "read(key:) after two calls of \(method.call) while a body took \(milliseconds) ms")
+    try await yieldToAllThreads()
+  }
 }
 
 /// Changes keys in several tasks, each its own and one time after the other, and looks at all of them some calls later.

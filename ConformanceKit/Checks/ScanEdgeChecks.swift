@@ -32,11 +32,16 @@ extension CheckDefinition {
       let prefixes = [
         "p", "p\u{7F}", "p\u{7FF}", "p\u{D7FF}", "p\u{FFFF}", "p\u{10FFFF}", "\u{10FFFF}",
         "\u{10FFFF}\u{10FFFF}",
+        // Alike, or a part of one another, only for who looks at characters.
+        "e", "\u{E9}", "a\u{308}", "\u{1F469}",
       ]
       let endings = [
         "", "\0", "\u{7F}", "\u{80}", "\u{FFFF}", "\u{10000}", "\u{10FFFF}", "\u{10FFFF}\u{10FFFF}z", "z",
       ]
-      let behind = ["q", "p\u{80}", "p\u{800}", "p\u{E000}", "p\u{10000}", "o\u{10FFFF}"]
+      let behind = [
+        "e\u{301}a", "\u{E9}b", "e\u{301}", "\u{E4}", "a\u{308}\u{304}", "\u{1F469}\u{200D}\u{1F680}", "q",
+        "p\u{80}", "p\u{800}", "p\u{E000}", "p\u{10000}", "o\u{10FFFF}",
+      ]
       let names = Set(prefixes.flatMap { prefix in endings.map { prefix + $0 } } + behind)
       try await expectScans(
         of: names.map(CacheKey.init(verbatim:)), prefixes.map { Bounds(prefix: $0) }, limits: [nil, 3],
@@ -138,13 +143,57 @@ private func expectScans(
   try await engine.write(entries(keys))
   // Whether all of these are there is for rules K2 and K3 to say.
   let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
-  for bounds in ranges {
-    let range = bounds.range
-    let inside = sorted.filter { range.contains($0.key) }
-    for limit in limits {
-      let found = try await engine.scan(range, limit: limit)
-      let expected = Array(inside.prefix(max(0, limit ?? .max)))
-      try expect(found, are: expected, describe(range, limit))
-    }
+  let scans = ranges.flatMap { bounds in limits.map { (range: bounds.range, limit: $0) } }
+  for (range, limit) in scans {
+    try expect(
+      try await engine.scan(range, limit: limit), are: inside(range, limit, of: sorted),
+      describe(range, limit))
+  }
+  if engine.capabilities.contains(.transactions) {
+    try await expectScansInBody(scans, of: sorted, in: engine)
   }
 }
+
+/// The entries of the range up to the limit.
+private func inside(
+  _ range: KeyRange, _ limit: Int?, of sorted: [(key: CacheKey, data: Data)]
+) -> [(key: CacheKey, data: Data)] {
+  Array(sorted.lazy.filter { range.contains($0.key) }.prefix(max(0, limit ?? .max)))
+}
+
+/// Scans in a body, of the entries as they are and then of its own writes and removals among them, which it takes back.
+private func expectScansInBody(
+  _ scans: [(range: KeyRange, limit: Int?)], of stored: [(key: CacheKey, data: Data)],
+  in engine: EngineUnderTest
+) async throws {
+  do {
+    try await engine.withTransaction { transaction in
+      func scanAll(_ sorted: [(key: CacheKey, data: Data)], _ what: String) throws {
+        for (range, limit) in scans {
+          do {
+            try expect(
+              try transaction.scan(range, limit: limit), are: inside(range, limit, of: sorted),
+              "in a transaction \(what) \(describe(range, limit))")
+          } catch let violation as Violation {
+            throw Violation(violation.description, rule: .t2)
+          }
+        }
+      }
+      try scanAll(stored, "that has only read,")
+      var sorted: [(key: CacheKey, data: Data)] = []
+      for (number, entry) in stored.enumerated() {
+        switch number % 3 {
+        case 0: sorted.append(entry)
+        case 1:
+          try transaction.write(data("new"), key: entry.key)
+          sorted.append((entry.key, data("new")))
+        default: try transaction.remove(key: entry.key)
+        }
+      }
+      try scanAll(sorted, "with changes of its own,")
+      throw TakenBack()
+    }
+  } catch let failure as CallFailure where failure.error is TakenBack {}
+}
+
+private struct TakenBack: Error {}

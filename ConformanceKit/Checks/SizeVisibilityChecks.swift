@@ -12,9 +12,19 @@ extension CheckDefinition {
     for change in LargeChange.allCases {
       Check(
         .w4, "sizes.\(change.rawValue)-appears-at-once",
-        "a reader never sees a part of \(change.call) of thousands of entries", needs: .atomicBatches
+        "a reader never sees a part of \(change.call) of thousands of entries",
+        needs: change == .transaction ? [.atomicBatches, .transactions] : .atomicBatches
       ) { context in
         try await checkAtomicity(of: change, context)
+      }
+    }
+    for method in ChangeMethod.allCases where !method.removes && !method.isOfOneKey {
+      Check(
+        .w4, "sizes.\(method.rawValue)-of-many-bytes-appears-at-once",
+        "a reader never sees a part of \(method.call) of several mebibytes",
+        needs: method.needs.union(.atomicBatches)
+      ) { context in
+        try await checkAtomicityOfBytes(of: method, context)
       }
     }
     for method in ReadMethod.ofManyValues + [.allKeys] {
@@ -32,7 +42,7 @@ extension CheckDefinition {
 /// What changes thousands of entries in one call.
 private enum LargeChange: String, CaseIterable, Sendable {
   case write, apply, removal, removalOfEverything = "removal-of-everything", replacement
-  case imports = "import"
+  case imports = "import", transaction
 
   var call: String {
     switch self {
@@ -42,6 +52,7 @@ private enum LargeChange: String, CaseIterable, Sendable {
     case .removalOfEverything: "removeAllData()"
     case .replacement: "an apply(_:) with removeAll"
     case .imports: wayOfImporting.name
+    case .transaction: wayOfTransactions.name
     }
   }
 
@@ -59,6 +70,7 @@ private enum LargeChange: String, CaseIterable, Sendable {
     case .write: try await engine.write(batch)
     case .apply: try await engine.apply(batch.map { .write($0.data, key: $0.key) })
     case .imports: try await wayOfImporting.write(engine, batch)
+    case .transaction: try await wayOfTransactions.write(engine, batch)
     case .replacement: try await engine.apply([.removeAll] + batch.map { .write($0.data, key: $0.key) })
     case .removal where version.isMultiple(of: 2): try await engine.remove(keys: keys)
     case .removalOfEverything where version.isMultiple(of: 2): try await engine.removeAllData()
@@ -92,6 +104,33 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
       (values.isEmpty && change.removes) || (values.count == samples.count && Set(values).count == 1),
       "during \(change.call) of \(keys.count) entries one read(keys:) found \(values.count) of \(samples.count) keys, in "
         + "\(Set(values).count) versions")
+  }
+}
+
+/// Writes large values some times, while readers look at the first, one in the middle and the last.
+private func checkAtomicityOfBytes(of method: ChangeMethod, _ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(32)
+  let size = context.byLevel(quick: 200 << 10, standard: 600 << 10, exhaustive: 3 << 20)
+  @Sendable func batch(_ version: Int) -> [(key: CacheKey, data: Data)] {
+    keys.map { ($0, Data(repeating: UInt8(version), count: size)) }
+  }
+  try await engine.write(batch(0))
+  let samples = [keys[31], keys[15], keys[0]]
+  try await whileRunning(
+    {
+      for version in 1...4 {
+        try await method.perform(batch(version), in: engine)
+        context.noteProgress()
+        await Task.yield()
+      }
+    }, readerCount: 2
+  ) { reader in
+    let values = try await engine.read(keys: reader == 0 ? samples : samples.reversed())
+    try expect(
+      values.count == samples.count && Set(values).count == 1,
+      "during \(method.call) of \(keys.count) values of \(size) bytes one read(keys:) found \(values.count) of "
+        + "\(samples.count) keys, in \(Set(values).count) versions")
   }
 }
 

@@ -30,6 +30,11 @@ extension CheckDefinition {
       "nobody reads what a body has written before the body has returned",
       needs: .transactions
     ) { try await checkDirtyReads($0) }
+    Check(
+      .t1, "transactions.of-long-bodies",
+      "a body that takes a second or more loses nothing that another transaction has changed meanwhile",
+      needs: .transactions
+    ) { try await checkLongBody($0) }
   }
 }
 
@@ -122,6 +127,29 @@ private func checkReadSkew(_ context: CheckContext) async throws {
     }
   }
   try accounts.check(try await engine.read(keys: accounts.keys), "read(keys:) after all transfers")
+}
+
+/// Has another transaction change the same while a body takes longer than one would expect.
+private func checkLongBody(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let counter = key("counter")
+  try await engine.write(data("0"), key: counter)
+  let milliseconds = context.byLevel(quick: 1_100, standard: 3_000, exhaustive: 15_000)
+  let hasBegun = Flag()
+  async let long: Void = engine.withTransaction { transaction in
+    let number = try transaction.number(counter)
+    hasBegun.set()
+    System.pauseThread(milliseconds: milliseconds)
+    try transaction.write(data("\(number + 1)"), key: counter)
+  }
+  while !hasBegun.isSet { try await yieldToAllThreads() }
+  try await engine.withTransaction { transaction in
+    try transaction.write(data("\(try transaction.number(counter) + 1)"), key: counter)
+  }
+  try await long
+  try expect(
+    try await engine.read(key: counter), is: data("2"),
+    "the sum of two additions by transactions, of which one took \(milliseconds) ms,")
 }
 
 private func checkDirtyReads(_ context: CheckContext) async throws {

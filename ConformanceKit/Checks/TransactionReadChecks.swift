@@ -20,6 +20,20 @@ extension CheckDefinition {
       "an overwrite in a transaction keeps createdAt and the entry's place, and a removal before a write renews both",
       needs: .transactions
     ) { try await checkTimes($0) }
+    Check(
+      .t2, "transactions.own-writes-of-any-key",
+      "a body tells its own writes and removals of unusual keys apart, however alike they look",
+      needs: .transactions
+    ) { try await checkUnusualKeys($0) }
+    Check(
+      .t2, "transactions.reads-of-many-bytes",
+      "a body that reads or scans many large values has all of them, its own among them", needs: .transactions
+    ) { try await checkLargeAnswers($0) }
+    Check(
+      .t2, "transactions.scans-after-many-removals",
+      "a scan with a limit goes on behind whatever a body has removed, and stops at the limit",
+      needs: .transactions
+    ) { try await checkScansBehindRemovals($0) }
   }
 }
 
@@ -120,7 +134,133 @@ private func checkOwnWrites(_ context: CheckContext, _ read: ReadInBody) async t
   }
 }
 
+/// Writes unusual keys, one after the other, and removes some, and asks for each of them and for all.
+private func checkUnusualKeys(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  for family in AdversarialKeys.families {
+    let keys = family.keys
+    try await engine.write(entries(Array(keys.prefix(keys.count / 3))))
+    let kept = try await engine.withTransaction { transaction in
+      for key in keys { try transaction.write(value(for: key, version: 2), key: key) }
+      func expectAnswers(_ present: [CacheKey], _ when: String) throws {
+        for key in keys {
+          let expected = present.contains(key) ? value(for: key, version: 2) : nil
+          try expect(try transaction.read(key: key), is: expected, "read(key:) of \(key) \(when)")
+          try expect(try transaction.keyExists(key), is: expected != nil, "keyExists(_:) of \(key) \(when)")
+        }
+        let wanted = present.inByteOrder()
+        try expect(
+          try transaction.read(keys: keys),
+          is: keys.filter(present.contains).map { value(for: $0, version: 2) },
+          "read(keys:) \(when)")
+        try expect(try transaction.allKeys().sorted(), is: wanted, "allKeys() \(when), sorted,")
+        try expect(try transaction.keyCount(), is: wanted.count, "keyCount() \(when)")
+        try expect(
+          try transaction.scan(.all, limit: nil), are: entries(wanted, version: 2), "scan(.all) \(when)")
+      }
+      try expectAnswers(keys, "after writes by a body")
+      for (number, key) in keys.enumerated() where number % 3 == 1 { try transaction.remove(key: key) }
+      let kept = keys.enumerated().filter { $0.offset % 3 != 1 }.map(\.element)
+      try expectAnswers(kept, "after writes and removals by a body")
+      return kept
+    }
+    context.noteProgress()
+    try await expectStored(
+      entries(kept, version: 2), absent: keys.filter { !kept.contains($0) }, in: engine)
+    try expect(try await engine.keyCount(), is: kept.count, "keyCount() after a transaction of unusual keys")
+    try await engine.removeAllData()
+  }
+}
+
+/// Reads more in one call than what a message or a buffer has room for.
+private func checkLargeAnswers(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(context.byLevel(quick: 48, standard: 300, exhaustive: 1_200))
+  @Sendable func large(_ number: Int, _ version: Int) -> Data {
+    noise(48 << 10, seed: UInt64(number * 2 + version))
+  }
+  let stored = keys.enumerated().map { (key: $1, data: large($0, 0)) }
+  // Batches that no engine has trouble with.
+  for part in stride(from: 0, to: stored.count, by: 12) {
+    try await engine.write(Array(stored[part..<min(part + 12, stored.count)]))
+    context.noteProgress()
+  }
+  try await engine.withTransaction { transaction in
+    func expectAll(_ values: [Data], _ when: String) throws {
+      let read = try transaction.read(keys: keys)
+      try expect(
+        read == values,
+        "read(keys:) of \(keys.count) values of \(48 << 10) bytes \(when) returned \(read.count), or not these"
+      )
+      for limit in [nil, keys.count - 1] {
+        let found = try transaction.scan(.all, limit: limit).map(\.data)
+        try expect(
+          found == Array(values.prefix(limit ?? .max)),
+          "a scan of \(limit ?? keys.count) values of \(48 << 10) bytes \(when) returned \(found.count), or not these"
+        )
+      }
+    }
+    try expectAll(stored.map(\.data), "in a body")
+    context.noteProgress()
+    var values = stored.map(\.data)
+    for number in keys.indices where number % 2 == 1 {
+      values[number] = large(number, 1)
+      try transaction.write(values[number], key: keys[number])
+    }
+    try expectAll(values, "half of which the body has written")
+  }
+}
+
+/// Removes more at the beginning than a scan with a small limit would look at, if it looked at a few entries more.
+private func checkScansBehindRemovals(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(try await context.affordableCount(1_500, of: "keys"))
+  try await engine.write(entries(keys))
+  try await engine.withTransaction { transaction in
+    var gone = 0
+    for removals in [1, 10, 64, 100, 128, 256, 1_000, 1_400] where removals < keys.count {
+      for key in keys[gone..<removals] { try transaction.remove(key: key) }
+      gone = removals
+      for limit in [1, 2, 10, 100] {
+        try expect(
+          try transaction.scan(.all, limit: limit), are: entries(Array(keys.dropFirst(gone).prefix(limit))),
+          "after \(gone) removals by a body a scan up to \(limit) entries")
+      }
+    }
+    // And among its own writes.
+    for key in keys.prefix(gone) { try transaction.write(value(for: key), key: key) }
+    for key in keys[10..<max(10, gone - 5)] { try transaction.remove(key: key) }
+    let left = keys.prefix(10) + keys.dropFirst(max(10, gone - 5))
+    try expect(
+      try transaction.scan(.all, limit: 20), are: entries(Array(left.prefix(20))),
+      "after writes and removals by a body a scan up to 20 entries")
+  }
+}
+
 private func checkTimes(_ context: CheckContext) async throws {
+  try await checkTimesOfChanges(context)
+  let engine = try await context.open(context.root.appending(path: "emptied", directoryHint: .isDirectory))
+  try await engine.write(entries(keys(3)))
+  try await letClockAdvance()
+  let window = try await window {
+    try await engine.withTransaction { transaction in
+      try transaction.removeAll()
+      for key in keys(2).reversed() { try transaction.write(data("new"), key: key) }
+    }
+  }
+  let found = try await engine.readAllEntries()
+  try expect(
+    found.map(\.key), is: keys(2).reversed(),
+    "the keys of readAllEntries() after removeAll() and two writes in a body")
+  for entry in found {
+    try expect(
+      window.contains(entry.createdAt) && window.contains(entry.updatedAt),
+      "createdAt and updatedAt of \(entry.key), which a body wrote after removeAll(), were \(describe(entry.createdAt)) and "
+        + "\(describe(entry.updatedAt)), not of the transaction")
+  }
+}
+
+private func checkTimesOfChanges(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let names = ["renewed", "overwritten", "untouched", "removed"]
   try await engine.apply(names.map { .write(data("old"), key: key($0)) })

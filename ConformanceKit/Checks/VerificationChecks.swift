@@ -71,10 +71,3 @@ extension CheckDefinition {
     }
   }
 }
-
-extension Date {
-  /// Whether it may be the same time, read again from what is stored.
-  fileprivate func isAbout(_ other: Date) -> Bool {
-    abs(timeIntervalSince(other)) <= 2 * precisionOfTime
-  }
-}

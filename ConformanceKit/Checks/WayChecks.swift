@@ -13,7 +13,8 @@ extension CheckDefinition {
       .w1, "ways.of-writing",
       "every way of writing accepts the same keys and values, and leaves what every way of reading returns"
     ) { context in
-      for way in waysOfWriting + [wayOfImporting] {
+      let ways = ChangeMethod.writing(context.capabilities).map(\.way) + waysOfWritingOne + [wayOfReplacing]
+      for way in ways {
         let engine = try await openBeside(context, way.name)
         try await way.write(engine, assortment)
         context.noteProgress()

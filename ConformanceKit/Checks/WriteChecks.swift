@@ -201,7 +201,7 @@ private func checkAlikeValues(_ context: CheckContext) async throws {
   let (a, b) = (key("a"), key("b"))
   let largest = context.byLevel(quick: 70_000, standard: 1_200_000, exhaustive: 5_000_000)
   for size in [100, 5_000, 40_000, largest] {
-    for way in waysOfWriting.prefix(3) + [wayOfImporting] {
+    for way in ChangeMethod.writing(context.capabilities).map(\.way) + [wayOfReplacing] {
       let what = "with values of \(size) bytes that \(way.name) wrote, "
       let first = noise(size, seed: 7)
       var second = first

@@ -232,9 +232,9 @@ typealias WayOfWriting = (
 )
 
 /// Every way to write entries, which all have to lead to the same; first those that applications use.
-let waysOfWriting: [WayOfWriting] = [
-  ("write(_:key:)", { for entry in $1 { try await $0.write(entry.data, key: entry.key) } }),
-  wayOfBatches, wayOfApplying,
+let waysOfWriting: [WayOfWriting] = [ChangeMethod.write.way, wayOfBatches, wayOfApplying] + waysOfWritingOne
+
+let waysOfWritingOne: [WayOfWriting] = [
   ("write(_:) of one", { for entry in $1 { try await $0.write([entry]) } }),
   ("apply(_:) of one", { for entry in $1 { try await $0.apply([.write(entry.data, key: entry.key)]) } }),
 ]
@@ -243,6 +243,15 @@ let wayOfBatches: WayOfWriting = ("write(_:) of many", { try await $0.write($1) 
 
 let wayOfApplying: WayOfWriting = (
   "apply(_:)", { try await $0.apply($1.map { .write($0.data, key: $0.key) }) }
+)
+
+/// The way that removes what it writes, in the same call.
+let wayOfReplacing: WayOfWriting = (
+  "apply(_:) of removals and writes",
+  { engine, entries in
+    try await engine.apply(
+      entries.flatMap { [.remove(key: $0.key), .write($0.data, key: $0.key)] as [StorageOperation] })
+  }
 )
 
 /// The way that takes times with the values. It is none of ``waysOfWriting``, since it replaces the times of what is there.

@@ -58,7 +58,7 @@ struct CheckDefinition: Sendable {
         cancellationChecks,
         transactionChecks, transactionAnomalyChecks, transactionReadChecks, transactionBodyChecks,
         transactionCompanyChecks,
-        changeFeedChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
+        changeFeedChecks, changeReadingChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
         cooperationChecks, verificationChecks, closingChecks, openingCostChecks,
         storeConcurrencyChecks, storeFailureChecks,
         storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
@@ -66,7 +66,8 @@ struct CheckDefinition: Sendable {
         sizeChecks, batchSizeChecks, byteSizeChecks, fewValueChecks, sizeVisibilityChecks,
         storeSizeChecks, reservedNameChecks,
         wayChecks,
-        longLifeChecks, crowdChecks, cancelledCrowdChecks, lateEffectChecks, fairnessChecks,
+        longLifeChecks, repetitionChecks, crowdChecks, cancelledCrowdChecks, sharedReadChecks,
+        lateEffectChecks, fairnessChecks,
         sharedPlaceChecks, stoppedProcessChecks, networkChecks,
       ].flatMap { $0 } + checksOfFiles
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }

@@ -78,7 +78,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
     func nothing(times count: Int) -> [Data?] { Array(repeating: nil, count: count) }
     return switch self {
-    case .read: try await each { try await engine.read(key: $0) }
+    case .read: try await each { try await engine.read(key: $0).map { .some($0) } }
     case .readMany: try await engine.read(keys: keys)
     case .readDataAndKeys: try await engine.readDataAndKeys(keys: keys).map(\.data)
     case .readEntries: try await engine.readEntries(keys: keys).map(\.data)

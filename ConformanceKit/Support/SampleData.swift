@@ -68,6 +68,11 @@ extension Sequence<CacheKey> {
 /// number with as many digits, and answer with what it remembers while it is open.
 let precisionOfTime = 0.000_001
 
+extension Date {
+  /// Whether it may be the same time, read again from what is stored.
+  func isAbout(_ other: Date) -> Bool { abs(timeIntervalSince(other)) <= 2 * precisionOfTime }
+}
+
 /// What a timestamp may differ from the clock: the 2 ms of rule W2, and what the suite allows the clock of another machine.
 enum ClockTolerance {
   @TaskLocal static var seconds = 0.002

@@ -115,8 +115,9 @@ extension StorageEngine {
   /// The entry of a key that had a value a moment ago, or nil if it has been removed since.
   private func entry(of key: CacheKey, _ data: Data) async throws -> StorageEntry? {
     var data = data
-    // Each further attempt means that the key was removed and written again in between.
-    for _ in 0..<3 {
+    // Each further attempt means that the key was removed and written again in between: to be met so often it takes a key whose
+    // timestamps are always nil.
+    for _ in 0..<30 {
       if let createdAt = try await createdAt(key: key), let updatedAt = try await updatedAt(key: key) {
         return StorageEntry(key: key, data: data, createdAt: createdAt, updatedAt: updatedAt)
       }

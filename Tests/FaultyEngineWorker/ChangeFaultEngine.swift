@@ -13,15 +13,17 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case cancelsOutReplacements, cancelsOutRemovals
     // Misses some
     case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
-    case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers
+    case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64
+    case missesLargeTransactions, missesTheNextAfterErrors
     // Misses others
     case hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites, missesUnusualKeysOfOthers
     case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs
     // Tells too early
-    case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly
+    case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
+      tellsOfRemovalsEarly
     // Tells too much
     case tellsOfReads, tellsOfEmptyBatches, tellsOfRefusedWrites, tellsOfTransactionsThatRead
-    case tellsOfTransactionsThatThrow, tellsOfOpenings
+    case tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
     // Holds too much
     case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
     // Ends wrongly
@@ -121,7 +123,9 @@ package final class ChangeFaultEngine: ApplyingEngine {
       if fault == .tellsOfEmptyBatches { feed.tell(.everything) }
       return
     }
-    let isEarly = fault == .tellsBeforeItWrites || fault == .tellsOfImportsEarly && call == .writeEntries
+    let isEarly =
+      fault == .tellsBeforeItWrites || fault == .tellsOfImportsEarly && call == .writeEntries
+      || fault == .tellsOfRemovalsEarly && call == .remove
     if isEarly {
       feed.tell(of: operations, by: call)
       try? await Task.sleep(for: .milliseconds(2))

@@ -25,6 +25,8 @@ final class ChangeFaultFeed: Sendable {
     var toldKeys = 0
     var isMute = false
     var hasWritten = false
+    var hasThrown = false
+    var lastLook = ContinuousClock.now
     var looksToSkip = 0
     var lastOfOthers: [StorageOperation] = []
     var bytesOfOthers = 0
@@ -81,10 +83,21 @@ final class ChangeFaultFeed: Sendable {
     Thread.detachNewThread { [weak self] in
       while let self, !self.state.withLock({ $0.isStopped }) {
         if !self.subscribers.isEmpty { look() }
+        if self.fault == .tellsNowAndThen { self.tellNowAndThen() }
         self.sendDelayed()
         usleep(1_000)
       }
     }
+  }
+
+  /// Tells its subscribers to read everything again, every eight seconds.
+  private func tellNowAndThen() {
+    let isDue = state.withLock { state in
+      guard ContinuousClock.now - state.lastLook > .seconds(8) else { return false }
+      state.lastLook = .now
+      return true
+    }
+    if isDue { tell(.everything) }
   }
 
   func close() {
@@ -117,6 +130,10 @@ final class ChangeFaultFeed: Sendable {
       if case .keys(let keys) = change { state.toldKeys += keys.count } else { state.toldKeys += 1_000 }
       if state.isMute || fault == .givesUpOnSlowSubscribers && state.toldKeys > 500 { return [:] }
       var receivers = chosen ?? state.subscribers
+      if fault == .tellsTheFirst64 {
+        let told = Set(receivers.keys.sorted().prefix(64))
+        receivers = receivers.filter { told.contains($0.key) }
+      }
       if fault == .tellsOnlyTheFirst, let first = receivers.keys.min() {
         receivers = receivers.filter { $0.key == first }
       }
@@ -143,6 +160,12 @@ final class ChangeFaultFeed: Sendable {
   func tell(of operations: [StorageOperation], by call: Call, to chosen: Subscribers? = nil) {
     if call == .none || call == fault?.missedCall { return }
     state.withLock { $0.hasWritten = true }
+    if fault == .missesLargeTransactions, call == .transaction, operations.count > 1_000 { return }
+    let isAfterError = state.withLock { state in
+      defer { state.hasThrown = false }
+      return state.hasThrown
+    }
+    if fault == .missesTheNextAfterErrors, call == .transaction, isAfterError { return }
     let missesRemovals =
       fault == .missesRemoveAllInBatches && call == .applyRemoveAll
       || fault == .missesRemoveAllInTransactions && call == .transactionRemoveAll
@@ -206,7 +229,10 @@ final class ChangeFaultFeed: Sendable {
 
   /// Takes note of a call that threw.
   func noteError(_ operations: [StorageOperation]) {
-    if fault == .stopsAfterErrors { state.withLock { $0.isMute = true } }
+    state.withLock { state in
+      state.hasThrown = true
+      if fault == .stopsAfterErrors { state.isMute = true }
+    }
     if fault == .tellsOfRefusedWrites, !operations.isEmpty { tell(.everything) }
   }
 }

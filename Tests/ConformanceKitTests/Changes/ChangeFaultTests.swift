@@ -51,6 +51,13 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       .x1, "names the keys of a transaction that removes all", .missesRemoveAllInTransactions,
       by: "changes.cover-transaction-remove-all"),
     .init(.x1, "tells only the first subscriber", .tellsOnlyTheFirst, by: "changes.cover-write"),
+    .init(.x1, "tells 64 subscribers", .tellsTheFirst64, by: "changes.for-many-subscribers"),
+    .init(
+      .x1, "has no room for the keys of a large transaction", .missesLargeTransactions,
+      by: "changes.of-a-large-batch"),
+    .init(
+      .x1, "misses a transaction after one that threw", .missesTheNextAfterErrors,
+      by: "changes.after-failing-calls"),
     .init(.x1, "has no room for long keys", .missesLongKeys, by: "changes.of-any-key"),
     .init(.x1, "names keys in lower case", .namesKeysWithoutCase, by: "changes.of-any-key"),
     .init(.x1, "leaves it to other calls to tell", .leavesItToOthers, by: "changes.of-many-tasks"),
@@ -83,6 +90,7 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       .x2, "tells before it writes", .tellsBeforeItWrites, by: "changes.can-be-read",
       "changes.announce-the-latest"),
     .init(.x2, "tells of entries of others early", .tellsOfImportsEarly, by: "changes.can-be-read"),
+    .init(.x2, "tells of removals early", .tellsOfRemovalsEarly, by: "changes.can-be-read"),
     .init(.x2, "tells of transactions early", .tellsOfTransactionsEarly, by: "changes.can-be-read"),
     .init(
       .x2, "tells of what it does not read yet", .tellsOfOthersEarly, by: "processes.changes-can-be-read"),
@@ -95,6 +103,9 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x3, "tells of transactions that throw", .tellsOfTransactionsThatThrow,
       by: "changes.silence-of-transactions-that-throw"),
+    .init(
+      .x3, "tells after some seconds without a change", .tellsNowAndThen,
+      by: "changes.silence-while-nothing-is-called"),
     .init(.x3, "tells of openings", .tellsOfOpenings, by: "changes.silence-of-a-second-engine"),
     .init(
       .x4, "keeps all keys for a slow subscriber", .buffersWithoutBound,

@@ -47,5 +47,6 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
   /// Every engine there is.
   static let all: [FaultyEngineCase] =
     ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofSnapshots + ofScans + ofRemovals
-    + ofConcurrency + ofCancellation + ofFiles + ofClaims + ofTransactions + ofIsolation + ofMoments
+    + ofConcurrency + ofCancellation + ofFiles + ofClaims + ofTransactions + ofBodies + ofIsolation
+    + ofMoments
 }

@@ -13,7 +13,8 @@ extension FaultyEngineCase {
     .atomicBatches, .snapshotReads, .orderedScans, .transactions,
   ]
 
-  private static func inMemory(
+  /// An engine of transactions in memory.
+  static func inMemory(
     _ rule: ContractRule, _ name: String, also: Set<ContractRule> = [], stallTimeout: Duration = .seconds(60),
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
   ) -> FaultyEngineCase {

@@ -121,6 +121,26 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.r6], memory: "has another order after 300 removals", by: "life.of-few-keys") {
       OrdersAnewAfterRemovals(base: $0)
     },
+    .init([.w1], memory: "counts the versions of a key in twelve bits", by: "life.of-one-key", at: .quick) {
+      CountsVersions(base: $0)
+    },
+    .init(
+      [.d2], memory: "counts removals of everything in a byte", by: "life.of-removals-of-everything",
+      at: .quick
+    ) { CountsGenerations(base: $0) },
+    .init(
+      [.o4], memory: "has no cursor left after 64 scans that it refused", by: "life.of-errors", at: .quick
+    ) {
+      LeaksPerError(base: $0, .refusedScan)
+    },
+    .init(
+      [.o4], memory: "has no connection left after 32 bodies that threw", by: "life.of-errors", at: .quick,
+      claiming: .transactions
+    ) { LeaksPerError(base: $0, .thrownBody) },
+    .init(
+      [.c1], memory: "has no connection after ten seconds without a call", by: "life.after-a-pause",
+      at: .standard
+    ) { LosesIdleConnections(base: $0) },
   ]
 
   static let ofTime: [LifeFaultCase] = [
@@ -185,6 +205,21 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     ) {
       SharesReads(base: $0, isStale: true)
     },
+    .init(
+      [.c1], memory: "reads of many keys join one that began before a change",
+      by: "crowd.reads-are-not-shared-with-writes"
+    ) { JoinsEarlierReads(base: $0, .readMany) },
+    .init(
+      [.c1], memory: "scans join one that began before a change", by: "crowd.reads-are-not-shared-with-writes"
+    ) { JoinsEarlierReads(base: $0, .scan) },
+    .init(
+      [.c1], memory: "questions for a time join one that was put before a change",
+      by: "crowd.reads-are-not-shared-with-writes"
+    ) { JoinsEarlierReads(base: $0, .updatedAt) },
+    .init(
+      [.c4, .c1], memory: "a cancelled import or transaction keeps its turn",
+      by: "crowd.a-thousand-cancelled-calls", claiming: .transactions, stallTimeout: .seconds(5)
+    ) { LosesTurns(base: $0) },
     .init([.c1], memory: "a group commit fails for all", by: "crowd.one-bad-among-many") {
       CommitsInGroups(base: $0, .failsAll)
     },
@@ -202,6 +237,11 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     },
     .init(
       [.c1], memory: "writers starve", by: "fairness.writers-among-readers", "fairness.writers-among-scans"
+    ) { PrefersSome(base: $0, .readers) },
+    .init(
+      [.c1], memory: "writers of any kind starve", by: "fairness.imports-among-readers",
+      "fairness.transactions-among-readers", "fairness.removals-of-everything-among-readers",
+      claiming: .transactions
     ) { PrefersSome(base: $0, .readers) },
     .init(
       [.c1], memory: "readers starve", by: "fairness.readers-among-writers",
@@ -224,6 +264,14 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     },
     .init([.c1], memory: "sends a write again", by: "late.after-acknowledged-calls") {
       RepeatsWrites(base: $0)
+    },
+    .init(
+      [.c1], memory: "sends a write again that has waited for a body", by: "late.behind-long-bodies",
+      claiming: .transactions
+    ) { RepeatsSlowWrites(base: $0) },
+    .init([.c4], memory: "does an import that was cancelled with the next", by: "late.after-cancelled-calls")
+    {
+      KeepsCancelledImports(base: $0)
     },
     .init([.c4], memory: "works after it has thrown", by: "late.after-cancelled-calls") {
       WorksAfterThrowing(base: $0)

@@ -156,6 +156,23 @@ extension SizeFault {
     .init(.w4, "sizes.import-appears-at-once", "writes entries of others in parts of 500") {
       WritesEntriesInParts(base: $0, size: 500)
     },
+    .init(
+      .w4, "sizes.transaction-appears-at-once", "commits the changes of a body in parts of 500",
+      claiming: .transactions
+    ) { CommitsInParts(base: $0) { _, count in count == 500 } },
+    .init(
+      .w4, "sizes.transaction-of-many-bytes-appears-at-once", "commits a body's changes 2 MiB at a time",
+      claiming: .transactions
+    ) { CommitsInParts(base: $0) { bytes, _ in bytes >= 2 << 20 } },
+    .init(.w4, "sizes.writeMany-of-many-bytes-appears-at-once", "writes 2 MiB at a time") {
+      WritesPartsOfBytes(base: $0, size: 2 << 20)
+    },
+    .init(.w4, "sizes.apply-of-many-bytes-appears-at-once", "applies 24 operations at a time") {
+      PartwiseEngine(base: $0, size: 24, calls: [.apply])
+    },
+    .init(
+      .w4, "sizes.writeEntries-of-many-bytes-appears-at-once", "writes 30 entries of others at a time"
+    ) { WritesEntriesInParts(base: $0, size: 30) },
     .init(.w4, "sizes.apply-appears-at-once", "applies parts of 1,000") {
       PartwiseEngine(base: $0, size: 1_000, calls: [.apply])
     },
@@ -276,4 +293,32 @@ struct RemovesTheFirst: FaultyEngine {
   let base: ReferenceEngine
   let count: Int
   func removeAllData() async throws { try await base.remove(keys: Array(base.allKeys().prefix(count))) }
+}
+
+/// Commits what a body has done in several parts.
+struct CommitsInParts: FaultyEngine {
+  let base: ReferenceEngine
+  /// Whether a part ends with so many bytes or so many changes.
+  let ends: @Sendable (_ bytes: Int, _ count: Int) -> Bool
+  init(base: ReferenceEngine, ends: @escaping @Sendable (_ bytes: Int, _ count: Int) -> Bool) {
+    (self.base, self.ends) = (base, ends)
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let stored = try await base.readAllDataAndKeys().map { ($0.key, $0.data) }
+    let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: stored))
+    let result = try body(copy)
+    var (part, bytes): ([StorageOperation], Int) = ([], 0)
+    for operation in copy.end() {
+      part.append(operation)
+      if case .write(let data, _) = operation { bytes += data.count }
+      guard ends(bytes, part.count) else { continue }
+      try await base.apply(part)
+      (part, bytes) = ([], 0)
+      await Task.yield()
+    }
+    try await base.apply(part)
+    return result
+  }
 }

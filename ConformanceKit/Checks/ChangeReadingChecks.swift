@@ -1,0 +1,93 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Reading what has been announced: rule X2.
+
+extension CheckDefinition {
+  @CheckList static var changeReadingChecks: [CheckDefinition] {
+    Check(
+      .x2, "changes.can-be-read", "who has received the element for a change reads it, or a later state",
+      needs: .changeFeed
+    ) { try await checkReadability($0) }
+    Check(
+      .x2, "changes.announce-the-latest",
+      "who reads a key after each element for it has read the last of many writes in the end",
+      needs: .changeFeed
+    ) { try await checkLatest($0) }
+  }
+}
+
+private func checkReadability(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  let methods = ChangeMethod.all(context.capabilities)
+  for round in context.rounds(quick: 64, standard: 320, exhaustive: 5_000, of: "changes") {
+    let method = methods[round % methods.count]
+    // Keys of their own, so that an element that names them can only be for this change.
+    let keys = keys(method.isOfOneKey ? 1 : 2, prefix: "round \(round)/")
+    if method.removes {
+      try await engine.write(entries(keys))
+      try await subscriber.expectCovered(keys, "a write of what is removed next")
+    }
+    async let changed: Void = method.perform(entries(keys), in: engine)
+    try await subscriber.expectCovered(keys, method.call) { change in
+      guard case .keys(let found) = change else { return }
+      for key in found.intersection(keys) {
+        try expect(
+          try await engine.read(key: key), is: method.removes ? nil : value(for: key),
+          "read(key:) of \(key) after an element that named it, for \(method.call),")
+      }
+    }
+    try await changed
+  }
+}
+
+private func checkLatest(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  let key = key("number")
+  for round in 0..<context.byLevel(quick: 4, standard: 20, exhaustive: 200) {
+    context.noteProgress()
+    let (first, last) = (round * 25 + 1, round * 25 + 25)
+    async let written: Void = {
+      for number in first...last { try await engine.write(data("\(number)"), key: key) }
+    }()
+    let outcome = await subscriber.read(
+      key, of: engine, until: last, patience: context.patience(atMost: .seconds(60)))
+    try await written
+    try outcome.get()
+  }
+}
+
+extension ChangeSubscriber {
+  /// Reads the key after each element, until it is that number. Numbers that have been read never become smaller.
+  fileprivate func read(
+    _ key: CacheKey, of engine: EngineUnderTest, until last: Int, patience: Duration
+  ) async -> Result<Void, any Error> {
+    let outcome = await withStallTimeout(patience) { () -> Result<Void, any Error> in
+      do {
+        var latest = 0
+        while let change = await next() {
+          if case .keys(let found) = change, !found.contains(key) { continue }
+          let number = try number(of: try await engine.read(key: key), key)
+          try expect(number >= latest, "\(key) was \(number) after it had been \(latest)")
+          latest = number
+          if number == last { return .success(()) }
+        }
+        throw Violation("the stream ended before \(key) was \(last)")
+      } catch {
+        return .failure(error)
+      }
+    }
+    switch outcome {
+    case .success(let result): return result
+    case .failure:
+      return .failure(
+        Violation("no element came within \(patience) after which \(key) could be read as \(last)"))
+    }
+  }
+}

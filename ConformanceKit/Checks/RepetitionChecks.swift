@@ -1,0 +1,110 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What shows only when one thing has been done very often, or nothing for long: rules C1, D2, O4 and W1.
+
+extension CheckDefinition {
+  @CheckList static var repetitionChecks: [CheckDefinition] {
+    Check(
+      .w1, "life.of-one-key", "however often one key is overwritten, each write is what is read after it"
+    ) { context in
+      let engine = try await context.open()
+      let key = key("k")
+      for number in context.rounds(quick: 5_000, standard: 70_000, exhaustive: 300_000, of: "overwrites") {
+        try await engine.write(data("\(number)"), key: key)
+        try expect(
+          try await engine.read(key: key), is: data("\(number)"),
+          "read(key:) after write \(number + 1) of one key")
+      }
+    }
+    Check(
+      .d2, "life.of-removals-of-everything",
+      "however often everything is removed, nothing is left after it and nothing comes back"
+    ) { context in
+      let engine = try await context.open()
+      let rounds = context.rounds(
+        quick: 600, standard: 5_000, exhaustive: 70_000, of: "removals of everything")
+      for number in rounds {
+        let round = keys(2, prefix: "\(number % 3)-")
+        if number % 3 > 0 { try await engine.write(entries(round)) }
+        try await engine.removeAllData()
+        let what = "after removeAllData() number \(number + 1)"
+        try expect(try await engine.keyCount(), is: 0, "keyCount() \(what)")
+        try expect(try await engine.read(keys: round), is: [], "read(keys:) \(what)")
+      }
+    }
+    Check(
+      .o4, "life.of-errors",
+      "however many calls have thrown, the next one throws what it should, and what is right is done as before"
+    ) { context in
+      let engine = try await context.open()
+      let kept = keys(3)
+      try await engine.write(entries(kept))
+      let rounds = context.rounds(
+        quick: 150, standard: 1_500, exhaustive: 40_000, of: "rounds of calls that throw")
+      for round in rounds { try await failInEveryWay(engine, round) }
+      try await expectStored(entries(kept), in: engine)
+      for method in ChangeMethod.all(context.capabilities) {
+        try await method.perform([(key("after"), data("errors"))], in: engine)
+        let isThere = try await engine.keyExists(key("after"))
+        try expect(isThere, is: !method.removes, "keyExists(_:) after \(method.call) after many errors")
+      }
+    }
+    Check(
+      .c1, "life.after-a-pause", "after 12 seconds without a call every method works as before",
+      from: .standard
+    ) { context in
+      // One engine for each method: the first call after a pause may put right what all others need.
+      let writing = ChangeMethod.all(context.capabilities)
+      let engines = try await gather(0..<writing.count + ReadMethod.allCases.count) { number in
+        let place = context.root.appending(path: "engine \(number)", directoryHint: .isDirectory)
+        let engine = try await context.open(place)
+        try await engine.write(data("v"), key: key("k"))
+        return engine
+      }
+      for _ in 0..<12 {
+        try await Task.sleep(for: .seconds(1))
+        context.noteProgress()
+      }
+      for (method, engine) in zip(writing, engines) {
+        try await method.perform([(key("k"), data("after"))], in: engine)
+        let expected = method.removes ? nil : data("after")
+        try expect(
+          try await engine.read(key: key("k")), is: expected, "read(key:) after a pause and \(method.call)")
+      }
+      for (method, engine) in zip(ReadMethod.allCases, engines.dropFirst(writing.count)) {
+        try expect(
+          try await method.finds(data("v"), under: key("k"), in: engine),
+          "after a pause \(method.call) did not find the one entry that there was")
+      }
+    }
+  }
+}
+
+private struct ThrownByBody: Error {}
+
+/// Makes every call that takes a key with one that is not allowed, and transactions whose bodies throw.
+private func failInEveryWay(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let bad = key(round.isMultiple(of: 2) ? "" : String(repeating: "k", count: 512))
+  for (name, call) in callsThatTakeAKey {
+    try await expectError(.invalidKey, from: "\(name) in round \(round + 1) of errors") {
+      try await call(engine, bad)
+    }
+  }
+  guard engine.capabilities.contains(.transactions) else { return }
+  do {
+    try await engine.withTransaction { transaction in
+      if round % 3 == 1 { try transaction.removeAll() }
+      if round % 3 == 2 { _ = try transaction.scan(.all, limit: nil) }
+      throw ThrownByBody()
+    }
+    throw Violation("withTransaction(_:) returned although its body had thrown", rule: .t3)
+  } catch let failure as CallFailure {
+    guard !(failure.error is ThrownByBody) else { return }
+    throw Violation("in round \(round + 1) of bodies that throw \(failure), not the error of the body")
+  }
+}

@@ -1,0 +1,61 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+/// The methods of an engine that change entries. What is checked of all of them is checked of these, so that none is forgotten.
+enum ChangeMethod: String, CaseIterable, Sendable {
+  case write, writeMany, writeEntries, apply, transaction
+  case remove, removeMany, removeAll
+
+  /// The method, as it is written in sentences.
+  var call: String {
+    switch self {
+    case .write: "write(_:key:)"
+    case .writeMany: wayOfBatches.name
+    case .writeEntries: wayOfImporting.name
+    case .apply: wayOfApplying.name
+    case .transaction: wayOfTransactions.name
+    case .remove: "remove(key:)"
+    case .removeMany: "remove(keys:)"
+    case .removeAll: "removeAllData()"
+    }
+  }
+
+  var needs: EngineCapabilities { self == .transaction ? .transactions : [] }
+
+  /// Whether it removes what it is given, and does not store it.
+  var removes: Bool { self == .remove || self == .removeMany || self == .removeAll }
+
+  /// Whether one call is about one key.
+  var isOfOneKey: Bool { self == .write || self == .remove }
+
+  /// The methods of an engine with these capabilities.
+  static func all(_ capabilities: EngineCapabilities) -> [ChangeMethod] {
+    allCases.filter { capabilities.isSuperset(of: $0.needs) }
+  }
+
+  /// Those that store something.
+  static func writing(_ capabilities: EngineCapabilities) -> [ChangeMethod] {
+    all(capabilities).filter { !$0.removes }
+  }
+
+  /// The method as a way of writing.
+  var way: WayOfWriting { (call, { try await perform($1, in: $0) }) }
+
+  /// Stores the entries, or removes their keys: in one call, if the method is not one of a single key.
+  func perform(_ entries: [(key: CacheKey, data: Data)], in engine: EngineUnderTest) async throws {
+    switch self {
+    case .write: for (key, data) in entries { try await engine.write(data, key: key) }
+    case .writeMany: try await wayOfBatches.write(engine, entries)
+    case .writeEntries: try await wayOfImporting.write(engine, entries)
+    case .apply: try await wayOfApplying.write(engine, entries)
+    case .transaction: try await wayOfTransactions.write(engine, entries)
+    case .remove: for (key, _) in entries { try await engine.remove(key: key) }
+    case .removeMany: try await engine.remove(keys: entries.map(\.key))
+    case .removeAll: try await engine.removeAllData()
+    }
+  }
+}

@@ -1,0 +1,185 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Engines that break when one thing has been done very often, or nothing for long.
+
+/// Takes the write after 4,095 others of its key for an older one.
+final class CountsVersions: FaultyEngine {
+  let base: ReferenceEngine
+  private let versions = MutexProtected<[CacheKey: Int]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let version = versions.withLock { versions in
+      versions[key, default: 0] += 1
+      return versions[key] ?? 0
+    }
+    if version % 4_096 != 0 { try await base.write(data, key: key) }
+  }
+}
+
+/// Gives entries the generation in which they were written, of which there are 256.
+final class CountsGenerations: FaultyEngine {
+  let base: ReferenceEngine
+  private let state = MutexProtected((generation: 0, first: [(key: CacheKey, data: Data)]()))
+  init(base: ReferenceEngine) { self.base = base }
+  func removeAllData() async throws {
+    let entries = try await base.readAllDataAndKeys()
+    try await base.removeAllData()
+    let revived = state.withLock { state in
+      if state.generation % 256 == 0, state.first.isEmpty { state.first = entries }
+      state.generation += 1
+      return state.generation % 256 == 0 ? state.first : []
+    }
+    try await base.write(revived)
+  }
+}
+
+/// Keeps what a call that threw has taken, of which there is no end, but for one kind of call.
+final class LeaksPerError: FaultyEngine {
+  enum Call { case refusedScan, thrownBody }
+  let base: ReferenceEngine
+  private let call: Call
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine, _ call: Call) { (self.base, self.call) = (base, call) }
+  private func limit<Result>(
+    _ call: Call, to limit: Int, _ work: () async throws -> Result
+  ) async throws -> Result {
+    guard call == self.call else { return try await work() }
+    if count.withLock({ $0 >= limit }) { throw StorageError(.locked, "Nothing has become free in time.") }
+    do {
+      return try await work()
+    } catch {
+      count.withLock { $0 += 1 }
+      throw error
+    }
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await self.limit(.refusedScan, to: 64) { try await base.scan(range, limit: limit) }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await limit(.thrownBody, to: 32) { try await base.withTransaction(body) }
+  }
+}
+
+/// Finds that a server has hung up by the call that fails.
+final class LosesIdleConnections: InterceptingEngine {
+  let base: ReferenceEngine
+  private let last = MutexProtected(ContinuousClock.now)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let now = ContinuousClock.now
+    let pause = last.withLock { last in
+      defer { last = now }
+      return now - last
+    }
+    if pause > .seconds(10) { throw StorageError(.io, "Broken pipe.") }
+    return try await work()
+  }
+}
+
+/// Sends a write again when it had to wait, though it has been done.
+final class RepeatsSlowWrites: FaultyEngine {
+  let base: ReferenceEngine
+  private let bodies = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    bodies.withLock { $0 += 1 }
+    defer { bodies.withLock { $0 -= 1 } }
+    return try await base.withTransaction(body)
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let hasWaited = bodies.withLock { $0 > 0 }
+    try await base.write(data, key: key)
+    guard hasWaited else { return }
+    Task.detached { [base] in
+      for _ in 0..<20 { await Task.yield() }
+      // The other error would be the engine's, which has been closed.
+      try? await base.write(data, key: key)
+    }
+  }
+}
+
+/// Has an import in its queue that was cancelled, and does it with the next one.
+final class KeepsCancelledImports: FaultyEngine {
+  let base: ReferenceEngine
+  private let queue = MutexProtected<[StorageEntry]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    if Task.isCancelled {
+      queue.withLock { $0 += entries }
+      throw CancellationError()
+    }
+    let all = queue.withLock { queue in
+      defer { queue = [] }
+      return queue + entries
+    }
+    try await base.write(all.map { ($0.key, $0.data) })
+  }
+}
+
+/// Has those that ask the same as one who is being answered wait for that answer.
+final class JoinsEarlierReads: FaultyEngine {
+  enum Call { case readMany, scan, updatedAt }
+  let base: ReferenceEngine
+  private let call: Call
+  private let flights = MutexProtected<[String: Task<any Sendable, any Error>]>([:])
+  init(base: ReferenceEngine, _ call: Call) { (self.base, self.call) = (base, call) }
+  private func join<Answer: Sendable>(
+    _ call: Call, _ question: String, _ ask: @escaping @Sendable () async throws -> Answer
+  ) async throws -> Answer {
+    guard call == self.call else { return try await ask() }
+    let (flight, isFirst) = flights.withLock { flights in
+      if let flight = flights[question] { return (flight, false) }
+      let flight = Task<any Sendable, any Error> {
+        let answer = try await ask()
+        // As long as it takes others to come.
+        for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
+        return answer
+      }
+      flights[question] = flight
+      return (flight, true)
+    }
+    defer { if isFirst { flights.withLock { $0[question] = nil } } }
+    if let answer = try await flight.value as? Answer { return answer }
+    return try await ask()
+  }
+  func read(keys: [CacheKey]) async throws -> [Data] {
+    try await join(.readMany, "\(keys.map(\.value))") { [base] in try await base.read(keys: keys) }
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await join(.scan, "\(range), \(limit ?? -1)") { [base] in try await base.scan(range, limit: limit) }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await join(.updatedAt, key.value) { [base] in try await base.updatedAt(key: key) }
+  }
+}
+
+/// Does imports and transactions one after the other, and waits for ever for one that was cancelled before its turn.
+final class LosesTurns: FaultyEngine {
+  let base: ReferenceEngine
+  private let places = Places(1)
+  init(base: ReferenceEngine) { self.base = base }
+  private func takingTurns<Result>(_ work: () async throws -> Result) async throws -> Result {
+    await places.enter()
+    for _ in 0..<3 { await Task.yield() }
+    try Task.checkCancellation()
+    defer { places.leave() }
+    return try await work()
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await takingTurns { try await base.write(entries.map { ($0.key, $0.data) }) }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await takingTurns { try await base.withTransaction(body) }
+  }
+}
