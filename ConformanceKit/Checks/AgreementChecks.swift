@@ -14,7 +14,8 @@ extension CheckDefinition {
       "a key that was removed in any way is absent for every method that is asked about it"
     ) { context in
       let engine = try await context.open()
-      for (name, removal) in waysOfRemoving {
+      let ways = waysOfRemoving + (context.capabilities.contains(.transactions) ? [removalInTransaction] : [])
+      for (name, removal) in ways {
         let keys = keys(4)
         let (gone, kept) = ([keys[1], keys[2]], [keys[0], keys[3]])
         try await engine.write(entries(keys))
@@ -29,6 +30,9 @@ extension CheckDefinition {
         try expect(try await engine.read(keys: gone), is: [], "read(keys:) after \(name)")
         try expect(
           try await engine.readDataAndKeys(keys: gone), are: [], "readDataAndKeys(keys:) after \(name)")
+        try expect(
+          try await engine.readEntries(keys: keys).map(\.key).sorted(), is: left,
+          "the keys of readEntries(keys:), sorted, after \(name)")
         try expect(try await engine.keysExist(keys), is: left, "keysExist(_:) after \(name)")
       }
     }
@@ -122,14 +126,24 @@ extension CheckDefinition {
   }
 }
 
+private typealias WayOfRemoving = (
+  name: String, remove: @Sendable (EngineUnderTest, [CacheKey]) async throws -> Void
+)
+
+private let removalInTransaction: WayOfRemoving = (
+  "withTransaction(_:)",
+  { engine, keys in
+    try await engine.withTransaction { transaction in for key in keys { try transaction.remove(key: key) } }
+  }
+)
+
 /// Every way to make keys absent.
-private let waysOfRemoving:
-  [(name: String, remove: @Sendable (EngineUnderTest, [CacheKey]) async throws -> Void)] = [
-    ("remove(key:)", { for key in $1 { try await $0.remove(key: key) } }),
-    ("remove(keys:)", { try await $0.remove(keys: $1) }),
-    ("apply(_:) of removals", { try await $0.apply($1.map { .remove(key: $0) }) }),
-    ("removeAllData()", { engine, _ in try await engine.removeAllData() }),
-  ]
+private let waysOfRemoving: [WayOfRemoving] = [
+  ("remove(key:)", { for key in $1 { try await $0.remove(key: key) } }),
+  ("remove(keys:)", { try await $0.remove(keys: $1) }),
+  ("apply(_:) of removals", { try await $0.apply($1.map { .remove(key: $0) }) }),
+  ("removeAllData()", { engine, _ in try await engine.removeAllData() }),
+]
 
 /// Fails unless each method that reads everything returns these entries.
 private func expectEverything(_ expected: [CacheKey: Data], in engine: EngineUnderTest) async throws {

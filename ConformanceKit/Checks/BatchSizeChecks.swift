@@ -139,6 +139,18 @@ extension CheckDefinition {
       }
     }
     Check(
+      .c4, "sizes.cancelled-transactions",
+      "a cancelled transaction of any size has done all of its work, or none and throws CancellationError",
+      needs: .transactions
+    ) { context in
+      try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills, by: wayOfTransactions) {
+        place, count in
+        try await CancelledBatches(
+          keys: (0..<count).map(GrowingPlace.key), engine: place.engine, note: context.noteProgress
+        ).checkTransactions()
+      }
+    }
+    Check(
       .d1, "sizes.removals",
       "remove(keys:) of any size removes each of its keys and no other, absent ones among them"
     ) { context in
@@ -227,9 +239,6 @@ private struct CancelledBatches {
     let operations = entries.map { StorageOperation.write($0.data, key: $0.key) }
     let write: Call = ("write(_:)", { try await engine.write(entries) })
     let importing: Call = (wayOfImporting.name, { try await wayOfImporting.write(engine, entries) })
-    let transaction: Call = (
-      wayOfTransactions.name, { try await wayOfTransactions.write(engine, entries) }
-    )
     let apply: Call = ("apply(_:)", { try await engine.apply(operations) })
     let remove: Call = ("remove(keys:)", { try await engine.remove(keys: keys) })
     let removeAll: Call = ("removeAllData()", { try await engine.removeAllData() })
@@ -243,12 +252,21 @@ private struct CancelledBatches {
     try await cancel(importing, after: written / 2, from: 0, to: keys.count)
     try await cancel(apply, after: written / 2, from: 0, to: keys.count)
     try await cancel(apply, after: written / 4 * 3, from: 0, to: keys.count)
-    if engine.capabilities.contains(.transactions) {
-      try await cancel(transaction, after: written / 2, from: 0, to: keys.count)
-    }
     try await cancel(remove, after: written / 4, from: keys.count, to: 0)
     try await cancel(remove, after: written / 2, from: keys.count, to: 0)
     try await cancel(removeAll, after: removed / 2, from: keys.count, to: 0)
+  }
+
+  func checkTransactions() async throws {
+    let (entries, engine) = (ConformanceKit.entries(keys), self.engine)
+    let transaction: Call = (
+      wayOfTransactions.name, { try await wayOfTransactions.write(engine, entries) }
+    )
+    try await engine.removeAllData()
+    let written = try await turns(of: transaction.perform)
+    for part in [0, written / 4, written / 2, written / 4 * 3] {
+      try await cancel(transaction, after: part, from: 0, to: keys.count)
+    }
   }
 
   /// Starts the call, cancels it and looks whether all of its work has been done, or nothing.
@@ -275,7 +293,7 @@ private struct CancelledBatches {
     case .failure where isUnknown:
       try expect(found, is: found == before ? before : after, "\(what) that threw outcomeUnknown")
     case .failure(let error):
-      guard (error as? CallFailure)?.error is CancellationError else { throw error }
+      guard ((error as? CallFailure)?.error ?? error) is CancellationError else { throw error }
       try expect(found, is: before, "\(what) that threw CancellationError")
     }
   }

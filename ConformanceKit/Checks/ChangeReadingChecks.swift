@@ -25,20 +25,27 @@ private func checkReadability(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let subscriber = try await ChangeSubscriber(to: engine, context)
   let methods = ChangeMethod.all(context.capabilities)
+  let patience = context.patience(atMost: .seconds(60))
   for round in context.rounds(quick: 64, standard: 320, exhaustive: 5_000, of: "changes") {
     let method = methods[round % methods.count]
-    // Keys of their own, so that an element that names them can only be for this change.
+    // Keys of their own, so that an element that names them can only be for this change, or for the write before a removal.
     let keys = keys(method.isOfOneKey ? 1 : 2, prefix: "round \(round)/")
-    if method.removes {
-      try await engine.write(entries(keys))
-      try await subscriber.expectCovered(keys, "a write of what is removed next")
-    }
+    if method.removes { try await engine.write(entries(keys)) }
     async let changed: Void = method.perform(entries(keys), in: engine)
+    if method.removes {
+      let outcome = await subscriber.receive(
+        until: "\(keys[0]), which \(method.call) removes, is absent", patience: patience,
+        about: keys[0]
+      ) { try await engine.read(key: keys[0]) == nil }
+      try await changed
+      try outcome.get()
+      continue
+    }
     try await subscriber.expectCovered(keys, method.call) { change in
       guard case .keys(let found) = change else { return }
       for key in found.intersection(keys) {
         try expect(
-          try await engine.read(key: key), is: method.removes ? nil : value(for: key),
+          try await engine.read(key: key), is: value(for: key),
           "read(key:) of \(key) after an element that named it, for \(method.call),")
       }
     }
@@ -68,26 +75,37 @@ extension ChangeSubscriber {
   fileprivate func read(
     _ key: CacheKey, of engine: EngineUnderTest, until last: Int, patience: Duration
   ) async -> Result<Void, any Error> {
+    let latest = MutexProtected(0)
+    return await receive(until: "\(key) is \(last)", patience: patience, about: key) {
+      let number = try number(of: try await engine.read(key: key), key)
+      let before = latest.withLock { latest in
+        defer { latest = number }
+        return latest
+      }
+      try expect(number >= before, "\(key) was \(number) after it had been \(before)")
+      return number == last
+    }
+  }
+
+  /// Looks after each element that may be about the key, until what is to be seen is seen.
+  fileprivate func receive(
+    until what: String, patience: Duration, about key: CacheKey,
+    look isSeen: @escaping @Sendable () async throws -> Bool
+  ) async -> Result<Void, any Error> {
     let outcome = await withStallTimeout(patience) { () -> Result<Void, any Error> in
       do {
-        var latest = 0
         while let change = await next() {
           if case .keys(let found) = change, !found.contains(key) { continue }
-          let number = try number(of: try await engine.read(key: key), key)
-          try expect(number >= latest, "\(key) was \(number) after it had been \(latest)")
-          latest = number
-          if number == last { return .success(()) }
+          if try await isSeen() { return .success(()) }
         }
-        throw Violation("the stream ended before \(key) was \(last)")
+        throw Violation("the stream ended before an element after which \(what)")
       } catch {
         return .failure(error)
       }
     }
     switch outcome {
     case .success(let result): return result
-    case .failure:
-      return .failure(
-        Violation("no element came within \(patience) after which \(key) could be read as \(last)"))
+    case .failure: return .failure(Violation("no element came within \(patience) after which \(what)"))
     }
   }
 }

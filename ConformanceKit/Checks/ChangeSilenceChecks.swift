@@ -136,7 +136,8 @@ private func checkSilence(
     try await calls(engine)
     // Time enough for an engine to send an element.
     for _ in 0..<20 { try await yieldToAllThreads() }
-    let told = collector.elements
+    // A connection may be lost on its own, which is covered by an element (rule X5).
+    let told = collector.elements.filter { $0 != .everything || !context.capabilities.contains(.networked) }
     try expect(told.isEmpty, "\(what) yielded \(describe(told))")
     let last = key("last \(round)")
     try await engine.write(data("v"), key: last)

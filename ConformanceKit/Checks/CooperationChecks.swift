@@ -237,6 +237,8 @@ private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
       }
     )
   }
+  calls.append(
+    (wayOfReplacing.name, { try await wayOfReplacing.write($0, entries(keys(2), version: $1)) }))
   calls.append(("verify()", { engine, _ in try await engine.verify() }))
   for method in ReadMethod.allCases {
     let keys = keys(method.isOfOneKey ? 1 : 5)

@@ -70,7 +70,6 @@ private struct FairnessTrial: Sendable {
   private static let taskCount = 8
 
   func run(_ context: CheckContext) async throws {
-    try await engine.write(entries(keys(20)))
     var alone = 0
     for number in 0..<5 {
       alone = max(alone, try await callsMeanwhile(number, taskCount: 1, limit: .max) ?? 0)
@@ -90,6 +89,8 @@ private struct FairnessTrial: Sendable {
   private func callsMeanwhile(_ number: Int, taskCount: Int, limit: Int) async throws -> Int? {
     let (isDone, hasBegun) = (Flag(), Flag())
     let calls = CallCounter()
+    // There is something to read, and to remove.
+    try await engine.write(entries(keys(20)))
     return try await withThrowingTaskGroup(of: Void.self) { group in
       for task in 0..<taskCount {
         group.addTask { @concurrent in

@@ -133,6 +133,9 @@ let callsThatTakeAKey: [(name: String, call: @Sendable (EngineUnderTest, CacheKe
   ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
   ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),
   ("remove(keys:)", { try await $0.remove(keys: [key("kept"), $1]) }),
+  ("remove(keys:) of one", { try await $0.remove(keys: [$1]) }),
+  ("writeEntries(_:) of one", { try await wayOfImporting.write($0, [($1, data("v"))]) }),
+  ("write(_:) of one", { try await $0.write([($1, data("v"))]) }),
   ("remove(key:)", { try await $0.remove(key: $1) }),
 ]
 

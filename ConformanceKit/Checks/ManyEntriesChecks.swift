@@ -58,22 +58,15 @@ extension CheckDefinition {
 /// Calls each method once, with few and small values.
 private func callEverything(_ engine: EngineUnderTest, _ round: Int) async throws {
   let keys = keys(20)
-  try await engine.write(data("\(round)"), key: keys[round % 20])
-  _ = try await engine.read(key: keys[3])
-  _ = try await engine.read(keys: keys)
-  _ = try await engine.readDataAndKeys(keys: keys)
-  _ = try await engine.readAllData()
-  _ = try await engine.readAllDataAndKeys()
-  _ = try await engine.readAllEntries()
+  for method in ReadMethod.allCases {
+    _ = try await method.found(of: method.isOfOneKey ? [keys[round % 20]] : keys, in: engine)
+  }
   _ = try await engine.scan(.all, limit: 3)
-  _ = try await engine.keyExists(keys[0])
-  _ = try await engine.keysExist(keys)
-  _ = try await engine.keyCount()
-  _ = try await engine.allKeys()
-  _ = try await engine.createdAt(key: keys[1])
-  _ = try await engine.updatedAt(key: keys[2])
-  try await engine.write(entries([keys[4], keys[5]], version: round))
-  try await engine.apply([.remove(key: keys[6]), .write(data("v"), key: keys[6])])
-  try await engine.remove(key: key("absent"))
+  for method in ChangeMethod.all(engine.capabilities) {
+    let changed = method.isOfOneKey ? [keys[round % 20]] : [keys[4], keys[5]]
+    try await method.perform(entries(changed, version: round), in: engine)
+  }
+  try await wayOfReplacing.write(engine, entries(keys))
+  try await engine.verify()
   try await engine.remove(keys: [key("absent"), key("absent too")])
 }

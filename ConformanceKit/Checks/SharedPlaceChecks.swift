@@ -75,13 +75,16 @@ private enum Sharers {
     }
   }
 
-  func verify(_ answers: AnswersOfAllKinds, first: Int, inSecond: Bool) async throws {
+  func verify(
+    _ answers: AnswersOfAllKinds, first: Int, inSecond: Bool, noting progress: CheckProgress
+  ) async throws {
+    progress.note()
     switch self {
     case .engines(let one, let other):
       let engine = inSecond ? other : one
       try await answers.verify(engine, first: first)
       do {
-        try await expectAllWaysAgree(in: engine)
+        try await expectAllWaysAgree(in: engine, noting: progress)
       } catch let violation as Violation {
         throw Violation(violation.description)
       }
@@ -115,13 +118,14 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     // In some rounds changes follow each other at once, in others the times of entries tell them from each other.
     if round % 4 == 3 { try await letClockAdvance() }
     // What can be remembered is remembered now.
-    try await sharers.verify(answers, first: round, inSecond: true)
-    try await sharers.verify(answers, first: round, inSecond: false)
+    try await sharers.verify(answers, first: round, inSecond: true, noting: context.progress)
+    try await sharers.verify(answers, first: round, inSecond: false, noting: context.progress)
     for operations in changes(round) {
       // Each kind of change is made in the one way in some rounds, and in the other in others.
       try await sharers.perform(operations, bySecond: bySecond, isApplied: round % 3 == 1)
       answers.apply(operations)
-      try await verify(answers, in: sharers, first: round, changedBySecond: bySecond, "a change")
+      try await verify(
+        answers, in: sharers, first: round, changedBySecond: bySecond, "a change", noting: context.progress)
     }
   }
   var count = 0
@@ -131,16 +135,18 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     answers.apply([change])
     count += 1
   }
-  try await verify(answers, in: sharers, first: 0, changedBySecond: true, "\(count) changes in a row")
+  try await verify(
+    answers, in: sharers, first: 0, changedBySecond: true, "\(count) changes in a row",
+    noting: context.progress)
 }
 
 private func verify(
   _ answers: AnswersOfAllKinds, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
-  _ what: String
+  _ what: String, noting progress: CheckProgress
 ) async throws {
   do {
-    try await sharers.verify(answers, first: first, inSecond: !bySecond)
-    try await sharers.verify(answers, first: first, inSecond: bySecond)
+    try await sharers.verify(answers, first: first, inSecond: !bySecond, noting: progress)
+    try await sharers.verify(answers, first: first, inSecond: bySecond, noting: progress)
   } catch let violation as Violation {
     throw Violation("after \(what) by the other, \(violation.description)")
   }

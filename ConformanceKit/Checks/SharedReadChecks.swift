@@ -35,7 +35,7 @@ extension CheckDefinition {
   }
 }
 
-/// Changes a key and asks for it, again and again, while others ask the same.
+/// Changes a key and asks for it, again and again, at first alone and then while others ask the same.
 private func askBetweenChanges(
   _ method: ReadMethod, _ context: CheckContext, _ engine: EngineUnderTest, _ round: Int
 ) async throws {
@@ -43,23 +43,30 @@ private func askBetweenChanges(
   let (writing, removing) = (
     ChangeMethod.writing(context.capabilities), ChangeMethod.allCases.filter(\.removes)
   )
+  @Sendable func changeAndAsk(_ number: Int, _ who: String) async throws {
+    let change =
+      number % 4 == 2
+      ? removing[(round + number / 4) % removing.count] : writing[(round + number) % writing.count]
+    let value = data("\(round), \(number)")
+    // Times tell the changes from each other then.
+    if method == .updatedAt { try await letClockAdvance() }
+    let window = try await window { try await change.perform([(hot, value)], in: engine) }
+    let when = "begun after \(change.call) had returned, \(who),"
+    try expect(
+      try await method.found(of: [hot], in: engine),
+      is: change.removes ? [] : [method.givesValues ? value : nil], "\(method.call), \(when)")
+    guard method == .updatedAt, let time = try await engine.updatedAt(key: hot) else { return }
+    try expect(window.contains(time), "\(method.call), \(when) was \(describe(time)), not of that change")
+  }
   try await engine.removeAllData()
+  do {
+    for number in 0..<4 { try await changeAndAsk(number, "with nobody beside") }
+  } catch let violation as Violation {
+    // This has nothing to do with others.
+    throw Violation(violation.description, rule: method.rule)
+  }
   try await whileRunning {
-    for number in 0..<8 {
-      let change =
-        number % 4 == 3
-        ? removing[(round + number / 4) % removing.count] : writing[(round + number) % writing.count]
-      let value = data("\(round), \(number)")
-      // Times tell the changes from each other then.
-      if method == .updatedAt { try await letClockAdvance() }
-      let window = try await window { try await change.perform([(hot, value)], in: engine) }
-      let when = "begun after \(change.call) had returned, while other tasks asked the same,"
-      try expect(
-        try await method.found(of: [hot], in: engine),
-        is: change.removes ? [] : [method.givesValues ? value : nil], "\(method.call), \(when)")
-      guard method == .updatedAt, let time = try await engine.updatedAt(key: hot) else { continue }
-      try expect(window.contains(time), "\(method.call), \(when) was \(describe(time)), not of that change")
-    }
+    for number in 4..<12 { try await changeAndAsk(number, "while other tasks asked the same") }
   } readers: { _ in
     // What it answers is for other checks to say.
     _ = try? await method.found(of: [hot], in: engine)
@@ -78,7 +85,12 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
   try await engine.write([(hot, data("hot"))] + removed)
   let (cancelled, others) = ([0, 3], [1, 2, 4])
   let reads = ReadMethod.allCases.map { method in
-    (0..<calls).map { _ in Task { @concurrent in try await method.found(of: [hot], in: engine) } }
+    (0..<calls).map { _ in
+      Task { @concurrent () async throws -> [Data?] in
+        guard method == .allKeys else { return try await method.found(of: [hot], in: engine) }
+        return try await engine.allKeys().filter { $0 == hot }.map { _ in nil }
+      }
+    }
   }
   let writes = changes.map { change in
     (0..<calls).map { number in
@@ -90,26 +102,34 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
     for tasks in reads { tasks[number].cancel() }
     for tasks in writes { tasks[number].cancel() }
   }
-  for (method, tasks) in zip(ReadMethod.allCases, reads) {
+  // All of them, before one is judged: none is to go on when the engine is closed.
+  var found: [[Result<[Data?], any Error>]] = []
+  for tasks in reads {
+    found.append([])
+    for task in tasks { found[found.count - 1].append(await task.result) }
+  }
+  var changed: [[Result<Void, any Error>]] = []
+  for tasks in writes {
+    changed.append([])
+    for task in tasks { changed[changed.count - 1].append(await task.result) }
+  }
+  for (method, found) in zip(ReadMethod.allCases, found) {
     for number in others {
-      let found = try await tasks[number].value
+      let found = try found[number].get()
+      // What others write and remove meanwhile is found or not.
       try expect(
         found.contains(method.givesValues ? data("hot") : nil),
         "\(method.call) beside one that was cancelled did not find a key that was there")
     }
   }
-  for (change, tasks) in zip(changes, writes) {
+  for (change, changed) in zip(changes, changed) {
     for number in others {
-      try await tasks[number].value
+      try changed[number].get()
       for (key, data) in beside(change, number) {
         try expect(
           try await engine.read(key: key), is: change.removes ? nil : data,
           "read(key:) of a key after \(change.call) beside one that was cancelled")
       }
     }
-  }
-  for number in cancelled {
-    for tasks in reads { _ = await tasks[number].result }
-    for tasks in writes { _ = await tasks[number].result }
   }
 }

@@ -13,7 +13,7 @@ extension CheckDefinition {
       Check(
         .w4, "sizes.\(change.rawValue)-appears-at-once",
         "a reader never sees a part of \(change.call) of thousands of entries",
-        needs: change == .transaction ? [.atomicBatches, .transactions] : .atomicBatches
+        needs: change == .transaction ? [.transactions, .snapshotReads] : .atomicBatches
       ) { context in
         try await checkAtomicity(of: change, context)
       }
@@ -22,7 +22,7 @@ extension CheckDefinition {
       Check(
         .w4, "sizes.\(method.rawValue)-of-many-bytes-appears-at-once",
         "a reader never sees a part of \(method.call) of several mebibytes",
-        needs: method.needs.union(.atomicBatches)
+        needs: method == .transaction ? [.transactions, .snapshotReads] : .atomicBatches
       ) { context in
         try await checkAtomicityOfBytes(of: method, context)
       }
@@ -84,7 +84,8 @@ private enum LargeChange: String, CaseIterable, Sendable {
 private func checkAtomicity(of change: LargeChange, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let count = context.budget.level == .quick ? 1_025 : 4_097
-  let affordable = max(101, try await context.affordableEntries().writes / 8)
+  let way = change == .transaction ? wayOfTransactions : wayOfBatches
+  let affordable = max(101, try await context.affordableEntries(by: way).writes / 8)
   if affordable < count { context.noteShortfall("\(affordable) of \(count) entries") }
   let keys = (0..<min(count, affordable)).map(GrowingPlace.key)
   let samples = Set([0, 24, 25, 26, 99, 100, 101, 499, 500, 501, 999, 1_000, keys.count / 2, keys.count - 1])

@@ -214,11 +214,12 @@ private func checkLargeAnswers(_ context: CheckContext) async throws {
 /// Removes more at the beginning than a scan with a small limit would look at, if it looked at a few entries more.
 private func checkScansBehindRemovals(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let keys = keys(try await context.affordableCount(1_500, of: "keys"))
+  let keys = keys(try await context.affordableCount(1_500, of: "keys", by: wayOfTransactions))
   try await engine.write(entries(keys))
   try await engine.withTransaction { transaction in
     var gone = 0
     for removals in [1, 10, 64, 100, 128, 256, 1_000, 1_400] where removals < keys.count {
+      context.noteProgress()
       for key in keys[gone..<removals] { try transaction.remove(key: key) }
       gone = removals
       for limit in [1, 2, 10, 100] {
@@ -229,7 +230,9 @@ private func checkScansBehindRemovals(_ context: CheckContext) async throws {
     }
     // And among its own writes.
     for key in keys.prefix(gone) { try transaction.write(value(for: key), key: key) }
+    context.noteProgress()
     for key in keys[10..<max(10, gone - 5)] { try transaction.remove(key: key) }
+    context.noteProgress()
     let left = keys.prefix(10) + keys.dropFirst(max(10, gone - 5))
     try expect(
       try transaction.scan(.all, limit: 20), are: entries(Array(left.prefix(20))),

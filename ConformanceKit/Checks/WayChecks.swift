@@ -111,46 +111,38 @@ private func checkQuestions(_ context: CheckContext) async throws {
   func writes(_ places: Range<Int>, _ version: Int) -> [StorageOperation] {
     keys[places].map { .write(value(for: $0, version: version), key: $0) }
   }
-  var changes: [(name: String, operations: [StorageOperation])] = []
-  for (number, name) in ["write(_:key:)", "write(_:)", "apply(_:)", "writeEntries(_:)"].enumerated() {
+  var changes: [(method: ChangeMethod, operations: [StorageOperation])] = []
+  for (number, method) in [ChangeMethod.write, .writeMany, .apply, .writeEntries].enumerated() {
     // What is there is overwritten, and what is absent comes.
-    changes.append((name, writes(0..<(name == "write(_:key:)" ? 1 : number + 2), number + 1)))
-    changes.append((name, writes(number..<number + 1, 10 + number)))
+    changes.append((method, writes(0..<(method.isOfOneKey ? 1 : number + 2), number + 1)))
+    changes.append((method, writes(number..<number + 1, 10 + number)))
   }
   changes += [
-    ("remove(key:)", [.remove(key: keys[0])]),
-    ("remove(keys:)", [.remove(key: keys[1]), .remove(key: keys[2])]),
-    ("apply(_:)", [.remove(key: keys[3])] + writes(1..<3, 20)),
-    ("removeAllData()", [.removeAll]), ("writeEntries(_:)", writes(2..<5, 21)),
+    (.remove, [.remove(key: keys[0])]), (.removeMany, [.remove(key: keys[1]), .remove(key: keys[2])]),
+    (.apply, [.remove(key: keys[3])] + writes(1..<3, 20)),
+    (.removeAll, [.removeAll]), (.writeEntries, writes(2..<5, 21)),
   ]
   if context.capabilities.contains(.transactions) {
-    let name = "withTransaction(_:)"
     changes += [
-      (name, writes(2..<6, 22)), (name, [.remove(key: keys[2])] + writes(0..<1, 23)),
-      (name, [.removeAll] + writes(3..<4, 24)), ("writeEntries(_:)", writes(0..<4, 25)), (name, [.removeAll]),
+      (.transaction, writes(2..<6, 22)), (.transaction, [.remove(key: keys[2])] + writes(0..<1, 23)),
+      (.transaction, [.removeAll] + writes(3..<4, 24)), (.writeEntries, writes(0..<4, 25)),
+      (.transaction, [.removeAll]),
     ]
   }
   var expected = AnswersOfAllKinds()
   expected.absent = Set(keys.map(\.value))
-  for (number, (name, operations)) in changes.enumerated() {
+  for (number, (method, operations)) in changes.enumerated() {
     try await expected.verify(engine, first: number, blamesMethods: true)
     // So that the times of the change are others.
     try await letClockAdvance()
-    let written = operations.compactMap(\.written)
-    switch name {
-    case "withTransaction(_:)": try await engine.withTransaction { try $0.apply(operations) }
-    case "writeEntries(_:)": try await wayOfImporting.write(engine, written)
-    case "apply(_:)": try await engine.apply(operations)
-    case "write(_:)": try await engine.write(written)
-    default: try await engine.perform(operations)
-    }
+    try await method.perform(operations, in: engine)
     expected.apply(operations)
     do {
       try await expected.verify(engine, first: number, blamesMethods: true)
       try await expectAllWaysAgree(in: engine, noting: context.progress)
       context.noteProgress()
     } catch let violation as Violation {
-      throw Violation("after \(name), and asked as before it, \(violation)", rule: violation.rule)
+      throw Violation("after \(method.call), and asked as before it, \(violation)", rule: violation.rule)
     }
   }
 }

@@ -121,7 +121,7 @@ struct RefusedCalls: CheckTask {
 
 /// What is tried, the most destructive last.
 private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
-  case write, overwrite, batch, applied, transaction, removal, removals, removingAll
+  case write, overwrite, batch, imported, applied, transaction, removal, removals, removingAll
 
   /// A clause after "during".
   var description: String {
@@ -129,6 +129,7 @@ private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
     case .write: "write(_:key:)"
     case .overwrite: "an overwrite"
     case .batch: "write(_:) of every key"
+    case .imported: "writeEntries(_:)"
     case .applied: "apply(_:)"
     case .transaction: "withTransaction(_:)"
     case .removal: "remove(key:)"
@@ -146,6 +147,9 @@ private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
       (all + keys(4, prefix: "new-")).enumerated().map {
         .write(noise(100 + $0.offset, seed: 53), key: $0.element)
       }
+    case .imported:
+      all[10..<20].enumerated().map { .write(noise(120 + $0.offset, seed: 58), key: $0.element) }
+        + [.write(noise(50, seed: 59), key: key("imported"))]
     case .applied:
       [.write(noise(90, seed: 54), key: key("applied"))] + all.prefix(20).map { .remove(key: $0) }
         + [.write(noise(80, seed: 55), key: all[30])]
@@ -158,17 +162,18 @@ private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
     }
   }
 
-  func perform(on engine: EngineUnderTest) async throws {
-    let operations = operations
-    switch (self, operations[0]) {
-    case (.write, .write(let data, let key)), (.overwrite, .write(let data, let key)):
-      try await engine.write(data, key: key)
-    case (.batch, _): try await engine.write(operations.compactMap(\.written))
-    case (.transaction, _): try await engine.withTransaction { try $0.apply(operations) }
-    case (.removal, .remove(let key)): try await engine.remove(key: key)
-    case (.removals, _): try await engine.remove(keys: operations.compactMap(\.removed))
-    case (.removingAll, _): try await engine.removeAllData()
-    default: try await engine.apply(operations)
+  private var method: ChangeMethod {
+    switch self {
+    case .write, .overwrite: .write
+    case .batch: .writeMany
+    case .imported: .writeEntries
+    case .applied: .apply
+    case .transaction: .transaction
+    case .removal: .remove
+    case .removals: .removeMany
+    case .removingAll: .removeAll
     }
   }
+
+  func perform(on engine: EngineUnderTest) async throws { try await method.perform(operations, in: engine) }
 }

@@ -107,7 +107,7 @@ private struct SystemFaultTrial: FaultTrial {
       try enter("\(step)")
       let hadFailed = hasFailed
       switch step {
-      case .change(let way, let operations): try await change(way, operations)
+      case .change(let method, let operations): try await change(method, operations)
       case .look(let look): try await self.look(look)
       case .reopen:
         try await close()
@@ -182,15 +182,15 @@ private struct SystemFaultTrial: FaultTrial {
     if task.losesUnsynced { try interceptor.loseUnsynced(in: task.place) }
   }
 
-  private mutating func change(_ way: SystemFaultStep.Way, _ operations: [StorageOperation]) async throws {
+  private mutating func change(_ method: ChangeMethod, _ operations: [StorageOperation]) async throws {
     guard let engine else { return }
     isReopened = false
     do {
-      try await SystemFaultStep.perform(way, operations, on: engine)
+      try await method.perform(operations, in: engine)
       contents.acknowledge(operations)
     } catch {
-      try check(error, of: way.rawValue)
-      contents.refuse(operations, isAtomic: task.isAtomic || way == .transaction)
+      try check(error, of: method.call)
+      contents.refuse(operations, isAtomic: task.isAtomic || method == .transaction)
       // What it was refused is put right by the next write, or is not there when the store is opened next.
       if task.fault?.isFollowedByReopening ?? true {
         try await close()
@@ -208,7 +208,7 @@ private struct SystemFaultTrial: FaultTrial {
     // As it is before anything else is written, which may put right what was left behind.
     try await lookAtAll()
     do {
-      try await SystemFaultStep.perform(.write, [operation], on: engine)
+      try await engine.perform([operation])
       contents.acknowledge([operation])
     } catch {
       try check(error, of: "the next write")
@@ -254,6 +254,9 @@ private struct SystemFaultTrial: FaultTrial {
       case .keys:
         let entries = try await engine.readDataAndKeys(keys: contents.certain.keys.sorted())
         found = Dictionary(entries.map { ($0.key, $0.data) }) { first, _ in first }
+      case .someEntries:
+        let keys = contents.certain.keys.sorted()
+        found = dictionary(try await engine.readEntries(keys: keys).map { ($0.key, $0.data) })
       case .entries: found = dictionary(try await engine.readAllEntries().map { ($0.key, $0.data) })
       case .scan: found = dictionary(try await engine.scan(.all, limit: nil).map { ($0.key, $0.data) })
       }

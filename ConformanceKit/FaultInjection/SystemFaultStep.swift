@@ -7,28 +7,19 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
     case single = "read(key:)"
     case keys = "readDataAndKeys(keys:)"
     case entries = "readAllEntries()"
+    case someEntries = "readEntries(keys:)"
     case scan = "scan(_:limit:)"
     case listing = "allKeys()"
   }
 
-  enum Way: String, Sendable {
-    case write = "write(_:key:)"
-    case batch = "write(_:) of many"
-    case apply = "apply(_:)"
-    case transaction = "withTransaction(_:)"
-    case remove = "remove(key:)"
-    case removeMany = "remove(keys:)"
-    case removeAll = "removeAllData()"
-  }
-
-  case change(Way, [StorageOperation])
+  case change(ChangeMethod, [StorageOperation])
   case look(Look)
   case reopen
 
   /// A clause after "during".
   var description: String {
     switch self {
-    case .change(let way, _): way.rawValue
+    case .change(let method, _): method.call
     case .look(let look): look.rawValue
     case .reopen: "closing and opening it again"
     }
@@ -50,10 +41,10 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
     }
     switch number % 17 {
     case 0: self = .change(.write, [new("first", 300)])
-    case 1: self = .change(.batch, many(5))
+    case 1: self = .change(.writeMany, many(5))
     case 2: self = .look(.single)
     case 3: self = .change(.write, [new("first", 700)])
-    case 4: self = .look(.entries)
+    case 4: self = .look(.someEntries)
     case 5:
       self = .change(
         .apply,
@@ -74,19 +65,7 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
     case 14: self = .look(.listing)
     case 15:
       self = round % 3 == 0 ? .change(.removeAll, [.removeAll]) : .change(.write, [new("instead", 2_000)])
-    default: self = .change(.write, [new("last", 500)])
-    }
-  }
-
-  static func perform(_ way: Way, _ operations: [StorageOperation], on engine: EngineUnderTest) async throws {
-    switch (way, operations.first) {
-    case (.write, .write(let data, let key)): try await engine.write(data, key: key)
-    case (.batch, _): try await engine.write(operations.compactMap(\.written))
-    case (.remove, .remove(let key)): try await engine.remove(key: key)
-    case (.removeMany, _): try await engine.remove(keys: operations.compactMap(\.removed))
-    case (.removeAll, _): try await engine.removeAllData()
-    case (.transaction, _): try await engine.withTransaction { try $0.apply(operations) }
-    default: try await engine.apply(operations)
+    default: self = .change(.writeEntries, [new("last", 500), new("last, too", 120)])
     }
   }
 }

@@ -83,6 +83,14 @@ extension ManyEntries {
       let isExact = context.capabilities.contains(.atomicBatches)
       try expectOrder(of: entries, keys, isExact: isExact)
     }
+    try await blaming(.r6) {
+      let pairs = try await engine.readEntries(keys: keys).map { (key: $0.key, data: $0.data) }
+      try expectEntries(
+        pairs.sorted { $0.key < $1.key }, of: sorted[...], version, "readEntries(keys:), sorted,")
+    }
+    try await blaming(.l1) {
+      try expect(try await engine.keysExist(keys), is: keys, "keysExist(_:) of all keys")
+    }
     for limit in [nil, keys.count - 1] {
       try await blaming(.r5) {
         let found = try await engine.scan(.all, limit: limit)

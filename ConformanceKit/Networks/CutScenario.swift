@@ -12,7 +12,10 @@ struct CutScenario: Sendable {
   /// A call of the engine.
   enum Step: Sendable {
     case write([(key: CacheKey, data: Data)])
+    case writeEntries([(key: CacheKey, data: Data)])
     case remove(CacheKey)
+    case removeMany([CacheKey])
+    case removeAll
     case apply([StorageOperation])
     /// A transaction that adds one to the number under a key.
     case increment(CacheKey)
@@ -22,7 +25,10 @@ struct CutScenario: Sendable {
     var phrase: String {
       switch self {
       case .write(let entries): entries.count == 1 ? "write(_:key:)" : "write(_:) of \(entries.count)"
+      case .writeEntries: wayOfImporting.name
       case .remove: "remove(key:)"
+      case .removeMany: "remove(keys:)"
+      case .removeAll: "removeAllData()"
       case .apply(let operations): "apply(_:) of \(operations.count)"
       case .increment: "withTransaction(_:)"
       case .readAll: "readAllDataAndKeys()"
@@ -30,6 +36,14 @@ struct CutScenario: Sendable {
     }
 
     var isRead: Bool { if case .readAll = self { true } else { false } }
+
+    /// What a step writes that does nothing else.
+    var written: [(key: CacheKey, data: Data)]? {
+      switch self {
+      case .write(let entries), .writeEntries(let entries): entries
+      default: nil
+      }
+    }
 
     /// The key of a step that removes one entry and does nothing else.
     var removedKey: CacheKey? {
@@ -44,8 +58,11 @@ struct CutScenario: Sendable {
     func changed(_ contents: Contents) -> Contents {
       var contents = contents
       switch self {
-      case .write(let entries): for entry in entries { contents[entry.key] = entry.data }
+      case .write(let entries), .writeEntries(let entries):
+        for entry in entries { contents[entry.key] = entry.data }
       case .remove(let key): contents[key] = nil
+      case .removeMany(let keys): for key in keys { contents[key] = nil }
+      case .removeAll: contents = [:]
       case .apply(let operations): for operation in operations { operation.apply(to: &contents) }
       case .increment(let key): contents[key] = Self.next(contents[key])
       case .readAll: break
@@ -62,7 +79,11 @@ struct CutScenario: Sendable {
         } else {
           try await engine.write(entries)
         }
+      case .writeEntries(let entries):
+        try await wayOfImporting.write(EngineUnderTest(engine), entries)
       case .remove(let key): try await engine.remove(key: key)
+      case .removeMany(let keys): try await engine.remove(keys: keys)
+      case .removeAll: try await engine.removeAllData()
       case .apply(let operations): try await engine.apply(operations)
       case .increment(let key):
         try await engine.withTransaction { transaction in
@@ -96,6 +117,11 @@ struct CutScenario: Sendable {
     if capabilities.contains(.transactions) { steps.append(.increment(sum)) }
     steps.append(.write([(b, data("5"))]))
     steps.append(.remove(b))
+    steps.append(.readAll)
+    if isAtomic { steps.append(.writeEntries([(b, data("6")), (c, data("7"))])) }
+    if isAtomic { steps.append(.removeMany([a, c])) }
+    steps.append(.readAll)
+    steps.append(.removeAll)
     steps.append(.readAll)
     self.steps = steps
   }

@@ -217,7 +217,7 @@ private final class Intruder: Sendable {
   private func change() async throws -> (key: CacheKey, data: Data)? {
     let (step, removes) = state.withLock { ($0.step, $0.removes) }
     let result: (key: CacheKey, data: Data?)
-    if case .write(let entries) = step, let last = entries.last {
+    if let last = step?.written?.last {
       result = (last.key, last.data)
     } else if removes, let removed = step?.removedKey {
       result = (removed, nil)

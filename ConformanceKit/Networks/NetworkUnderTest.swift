@@ -7,28 +7,32 @@ import StockroomCore
 
 /// What is called while the network does not work.
 enum NetworkCall: String, CaseIterable, Sendable {
-  case read, readAll = "read-all", write, batch, transaction
+  case read, readAll = "read-all", readEntries = "read-entries", write, batch, imports = "import", transaction
 
   var phrase: String {
     switch self {
     case .read: "read(key:)"
     case .readAll: "readAllDataAndKeys()"
+    case .readEntries: "readEntries(keys:)"
     case .write: "write(_:key:)"
     case .batch: "apply(_:)"
+    case .imports: wayOfImporting.name
     case .transaction: "withTransaction(_:)"
     }
   }
 
   var needs: EngineCapabilities { self == .transaction ? .transactions : [] }
 
-  var isRead: Bool { self == .read || self == .readAll }
+  var isRead: Bool { self == .read || self == .readAll || self == .readEntries }
 
   /// - Parameter name: The key of what it writes.
   func perform(on engine: EngineUnderTest, writing name: String = "new") async throws {
     switch self {
     case .read: _ = try await engine.read(key: key("old"))
     case .readAll: _ = try await engine.readAllDataAndKeys()
+    case .readEntries: _ = try await engine.readEntries(keys: [key("old"), key("absent")])
     case .write: try await engine.write(data("new"), key: key(name))
+    case .imports: try await wayOfImporting.write(engine, [(key(name), data("new"))])
     case .batch: try await engine.apply([.write(data("new"), key: key(name))])
     case .transaction:
       try await engine.withTransaction { try $0.write(data("new"), key: key(name)) }

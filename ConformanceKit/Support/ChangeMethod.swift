@@ -58,4 +58,14 @@ enum ChangeMethod: String, CaseIterable, Sendable {
     case .removeAll: try await engine.removeAllData()
     }
   }
+
+  /// Does the operations, which are of kinds that the method can do: any in a batch or in a transaction.
+  func perform(_ operations: [StorageOperation], in engine: EngineUnderTest) async throws {
+    switch self {
+    case .apply: try await engine.apply(operations)
+    case .transaction: try await engine.withTransaction { try $0.apply(operations) }
+    case _ where removes: try await perform(operations.compactMap(\.removed).map { ($0, Data()) }, in: engine)
+    default: try await perform(operations.compactMap(\.written), in: engine)
+    }
+  }
 }

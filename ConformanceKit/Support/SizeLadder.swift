@@ -108,11 +108,15 @@ extension CheckContext {
 
   /// So many entries, or as many as the engine reads and writes within seconds if these are fewer, which is noted.
   ///
-  /// - Parameter onlyReads: Whether the entries are only asked for.
-  func affordableCount(_ wanted: Int, of what: String, onlyReads: Bool = false) async throws -> Int {
+  /// - Parameters:
+  ///   - onlyReads: Whether the entries are only asked for.
+  ///   - way: In which way they are written.
+  func affordableCount(
+    _ wanted: Int, of what: String, onlyReads: Bool = false, by way: WayOfWriting = wayOfBatches
+  ) async throws -> Int {
     // Longer than what a ladder may take for all of its rungs: to sync a batch takes an engine as long for 50 entries as for
     // thousands.
-    let affordable = try await affordableEntries(within: 5)
+    let affordable = try await affordableEntries(within: 5, by: way)
     let most = onlyReads ? affordable.reads : min(affordable.reads, affordable.writes)
     let count = min(wanted, max(200, most))
     if count < wanted { noteShortfall("\(count) of \(wanted) \(what)") }

@@ -96,6 +96,7 @@ final class RepeatsSlowWrites: FaultyEngine {
   }
   func write(_ data: Data, key: CacheKey) async throws {
     let hasWaited = bodies.withLock { $0 > 0 }
+    while bodies.withLock({ $0 > 0 }) { try await Task.sleep(for: .milliseconds(1)) }
     try await base.write(data, key: key)
     guard hasWaited else { return }
     Task.detached { [base] in

@@ -129,12 +129,12 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       at: .quick
     ) { CountsGenerations(base: $0) },
     .init(
-      [.o4], memory: "has no cursor left after 64 scans that it refused", by: "life.of-errors", at: .quick
+      [.k1], memory: "has no cursor left after 64 scans that it refused", by: "life.of-errors", at: .quick
     ) {
       LeaksPerError(base: $0, .refusedScan)
     },
     .init(
-      [.o4], memory: "has no connection left after 32 bodies that threw", by: "life.of-errors", at: .quick,
+      [.t3], memory: "has no connection left after 32 bodies that threw", by: "life.of-errors", at: .quick,
       claiming: .transactions
     ) { LeaksPerError(base: $0, .thrownBody) },
     .init(

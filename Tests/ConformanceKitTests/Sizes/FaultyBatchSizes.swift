@@ -124,6 +124,10 @@ extension SizeFault {
     .init(.c4, "sizes.cancelled-batches", "stops between two parts of 50 when it removes everything") {
       PartwiseEngine(base: $0, size: 50, calls: [.removalOfEverything], isCancellable: true)
     },
+    .init(
+      .c4, "sizes.cancelled-transactions", "says that a transaction was cancelled when it is done",
+      claiming: .transactions
+    ) { ThrowsAfterTransactions(base: $0) },
     .init(.d1, "sizes.removals", "removes 1,000 keys") {
       AlteredEngine(base: $0, removal: { Array($0.prefix(1_000)) })
     },
