@@ -204,7 +204,7 @@ extension CheckDefinition {
   var comparesAllWays: Bool {
     switch rule {
     case .k1, .k2, .k3, .k4, .v1, .v2, .v3, .w1, .w2, .w3, .w4, .w5, .w6: true
-    case .r1, .r2, .r3, .r5, .r6, .d1, .d2, .l1, .l2: true
+    case .r1, .r2, .r3, .r5, .r6, .d1, .d2, .l1, .l2, .t2, .t3: true
     default: rule.isForStores
     }
   }

@@ -112,7 +112,9 @@ final class CheckContext: Sendable {
   /// Opens an engine that lives no longer than the caller's reference to it.
   func openUnkept(_ directory: URL? = nil) async throws -> EngineUnderTest {
     do {
-      return EngineUnderTest(try await makeEngine(directory ?? place))
+      progress.begin("opening the engine")
+      defer { progress.end("opening the engine") }
+      return EngineUnderTest(try await makeEngine(directory ?? place), noting: progress)
     } catch {
       throw CallFailure(call: "opening the engine", error: error)
     }
@@ -149,7 +151,7 @@ final class CheckContext: Sendable {
   /// Opens an engine that reaches the server through a port of this machine.
   func open(through port: UInt16, to server: ConformanceServer) async throws -> EngineUnderTest {
     do {
-      return EngineUnderTest(try await server.makeEngine(place, port))
+      return EngineUnderTest(try await server.makeEngine(place, port), noting: progress)
     } catch {
       throw CallFailure(call: "opening the engine", error: error)
     }

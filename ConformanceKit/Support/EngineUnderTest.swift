@@ -28,7 +28,13 @@ struct EngineUnderTest: StorageEngine {
 
   private let reference: Reference
 
-  init(_ engine: any StorageEngine) { reference = Reference(engine) }
+  /// Notes which calls are under way.
+  private let progress: CheckProgress?
+
+  init(_ engine: any StorageEngine, noting progress: CheckProgress? = nil) {
+    reference = Reference(engine)
+    self.progress = progress
+  }
 
   /// Drops the reference to the engine. It is the last one unless a call is under way.
   func release() {
@@ -181,6 +187,9 @@ struct EngineUnderTest: StorageEngine {
   private func call<Result>(
     _ name: @autoclosure () -> String, _ body: () async throws -> Result
   ) async throws -> Result {
+    let call = progress.map { _ in name() }
+    if let call { progress?.begin(call) }
+    defer { if let call { progress?.end(call) } }
     do {
       return try await body()
     } catch let failure as CallFailure {

@@ -7,12 +7,31 @@ struct StallTimeoutExceeded: Error {}
 /// When a check last got anywhere, to begin with by starting. While the machine sleeps, no time goes by.
 final class CheckProgress: Sendable {
   private let state = MutexProtected((last: SuspendingClock.now, count: 0))
+  /// How many calls of each kind have begun and not come to their end.
+  private let underWay = MutexProtected<[String: Int]>([:])
 
   var last: SuspendingClock.Instant { state.withLock { $0.last } }
 
   func note() {
     let now = SuspendingClock.now
     state.withLock { $0 = (now, $0.count + 1) }
+  }
+
+  func begin(_ call: String) { underWay.withLock { $0[call, default: 0] += 1 } }
+
+  func end(_ call: String) {
+    underWay.withLock { underWay in
+      let left = (underWay[call] ?? 0) - 1
+      underWay[call] = left > 0 ? left : nil
+    }
+  }
+
+  /// The calls under way, as a clause.
+  private var calls: String {
+    let calls = underWay.withLock { $0 }.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
+    if calls.isEmpty { return "" }
+    let named = calls.prefix(4).map { $0.value == 1 ? $0.key : "\($0.value) times \($0.key)" }
+    return "; under way: " + named.joined(separator: ", ") + (calls.count > 4 ? " and others" : "")
   }
 
   /// What happened if the check got nowhere within the limit, as a clause.
@@ -23,7 +42,7 @@ final class CheckProgress: Sendable {
       case 1: "the check got no further for \(limit) after it had taken 1 step"
       case let count: "the check got no further for \(limit) after it had taken \(count) steps"
       }
-    return standstill
+    return standstill + calls
       + "; an engine that is slow, and does not hang, needs a suite with a longer stallTimeout"
   }
 }

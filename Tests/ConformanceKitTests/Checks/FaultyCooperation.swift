@@ -102,6 +102,52 @@ struct BlocksReaders: FaultyEngine {
   }
 }
 
+/// Waits on the thread of the caller in one of its calls.
+struct BlocksOneCall: FaultyEngine {
+  enum Call: String, CaseIterable, Sendable {
+    case verify = "verify()"
+    case changes = "changes()"
+    case transaction = "withTransaction(_:)"
+    case imports = "writeEntries(_:)"
+    case removeAll = "removeAllData()"
+    case readEntries = "readEntries(keys:)"
+    case keysExist = "keysExist(_:)"
+  }
+  let base: ReferenceEngine
+  let call: Call
+  private func wait(_ call: Call) { if call == self.call { waitOnThisThread() } }
+  func verify() async throws {
+    wait(.verify)
+    try await base.verify()
+  }
+  func changes() async throws -> StorageChanges {
+    wait(.changes)
+    return try await base.changes()
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    wait(.transaction)
+    return try await base.withTransaction(body)
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    wait(.imports)
+    try await base.write(entries.map { ($0.key, $0.data) })
+  }
+  func removeAllData() async throws {
+    wait(.removeAll)
+    try await base.removeAllData()
+  }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    wait(.readEntries)
+    return try await base.readEntries(keys: keys)
+  }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    wait(.keysExist)
+    return try await base.keysExist(keys)
+  }
+}
+
 /// Never answers one question.
 struct Hangs: FaultyEngine {
   let base: ReferenceEngine

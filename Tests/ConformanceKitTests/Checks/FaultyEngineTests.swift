@@ -189,6 +189,26 @@ struct FaultyEngineTests {
     }
   }
 
+  @Test("A call that waits on the thread of its caller is named", arguments: BlocksOneCall.Call.allCases)
+  func blockingCall(_ call: BlocksOneCall.Call) async {
+    // In a process of its own, as above.
+    await #expect(processExitsWith: .success) { [name = call.rawValue as String] in
+      let call = try #require(BlocksOneCall.Call(rawValue: name))
+      var named: [String] = []
+      for _ in 0..<20 {
+        let claims: EngineCapabilities = [.atomicBatches, .transactions, .changeFeed]
+        let suite = ConformanceSuite("Blocking", capabilities: claims) { _ in
+          BlocksOneCall(base: try ReferenceEngine(claiming: claims), call: call)
+        }
+        let check = try #require(suite.checks.first { $0.id == "cooperation.waits-elsewhere" })
+        guard let failure = await check.outcome().failure else { continue }
+        named.append(failure.actual)
+        if failure.actual.contains("calls of \(name), one after") { break }
+      }
+      #expect(named.last?.contains("calls of \(name), one after") == true, "\(named)")
+    }
+  }
+
   @Test("Every rule has an engine or a store that breaks it, and no two cases have the same name")
   func isComplete() {
     let broken = Set(FaultyEngineCase.all.map(\.rule) + FaultyStoreCase.all.map(\.rule))

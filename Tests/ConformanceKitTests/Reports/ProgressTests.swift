@@ -60,6 +60,16 @@ struct ProgressTests {
         == true)
   }
 
+  @Test("A check that hangs names the calls that are under way")
+  func callsUnderWay() async throws {
+    let suite = ConformanceSuite("Hangs", capabilities: [], stallTimeout: .milliseconds(500)) { _ in
+      NeverAnswersWrites(base: try ReferenceEngine())
+    }
+    let check = try #require(suite.checks.first { $0.id == "late.after-acknowledged-calls" })
+    let failure = try #require(await check.outcome().failure)
+    #expect(failure.actual.contains("; under way: 4 times write(_:key:); an engine"), "\(failure.actual)")
+  }
+
   @Test("An engine that blocks every thread of its callers for ever fails, and so does the next one")
   func deadlock() async {
     // In a process of its own, where threads that nobody can stop do no harm.
@@ -124,4 +134,9 @@ private struct NeverReturns: FaultyEngine {
   private func waitForever() { lock.wait() }
 
   func write(_ data: Data, key: CacheKey) async throws { waitForever() }
+}
+
+private struct NeverAnswersWrites: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws { try await Task.sleep(for: .seconds(1_000)) }
 }
