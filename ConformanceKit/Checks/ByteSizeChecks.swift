@@ -45,6 +45,32 @@ extension CheckDefinition {
       }
     }
     Check(
+      .v2, "sizes.bytes-of-an-entry",
+      "a value comes back as written, however well key and value together fit a page, a block or a cell"
+    ) { context in
+      let engine = try await context.open()
+      let affordable = min(50, max(4, try await context.affordableEntries().writes / 20))
+      if affordable < 50 { context.noteShortfall("\(affordable) of 50 sizes below each page") }
+      for page in [256, 512, 1_024, 2_048, 4_096, 8_192, 16_384] {
+        context.noteProgress()
+        for length in [1, 100] {
+          // Some of the bytes of a page are the engine's.
+          let written = (0..<affordable).map { rest in
+            let name = String(repeating: "k", count: max(0, length - 3)) + "\(rest)"
+            return (key: key(name), data: noise(page + 1 - rest - name.utf8.count, seed: UInt64(page + rest)))
+          }
+          try await engine.write(written)
+          let found = try await engine.readDataAndKeys(keys: written.map(\.key))
+          for (found, (key, data)) in zip(found, written) where found.data != data {
+            throw Violation(
+              "readDataAndKeys(keys:) did not return the \(data.count) bytes that had been stored under a key of "
+                + "\(key.value.utf8.count)")
+          }
+          try expect(found.count, is: written.count, "the number of entries of readDataAndKeys(keys:)")
+        }
+      }
+    }
+    Check(
       .v2, "sizes.too-large-by-every-way",
       "a value beyond 64 MiB that one way of writing accepts is accepted by every other, and refused with valueTooLarge by "
         + "all if by one", from: .standard

@@ -38,6 +38,24 @@ extension CheckDefinition {
       try await checkCancellationOfLongReads(context)
     }
     Check(
+      .c4, "cancellation.of-changes",
+      "a cancelled changes() returns a stream that receives what is changed, or throws CancellationError",
+      needs: .changeFeed
+    ) { context in
+      let engine = try await context.open()
+      for round in 0..<16 {
+        let key = key("round \(round)")
+        switch await cancelled(
+          after: round % 4 == 0 ? nil : round % 4 - 1, { try await ChangeSubscriber(to: engine, context) })
+        {
+        case .success(let subscriber):
+          try await engine.write(data("v"), key: key)
+          try await subscriber.expectCovered([key], "a write after a cancelled changes() that returned")
+        case .failure(let error): try expectCancellation(error, "changes()")
+        }
+      }
+    }
+    Check(
       .c4, "cancellation.of-close",
       "a cancelled close() has closed the engine, or throws CancellationError and can be called again"
     ) { context in

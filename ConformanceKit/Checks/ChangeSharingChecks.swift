@@ -20,6 +20,11 @@ extension CheckDefinition {
       needs: [.changeFeed, .persistent]
     ) { try await checkTwoEngines($0) }
     Check(
+      .x1, "changes.of-many-engines",
+      "what one of twelve engines on a place writes is covered in all others",
+      needs: [.changeFeed, .persistent]
+    ) { try await checkManyEngines($0) }
+    Check(
       .x1, "processes.changes", "what another process changes, by a call of any kind, is covered",
       needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
     ) { try await checkOtherProcess($0) }
@@ -64,6 +69,29 @@ private func checkOtherEngine(_ context: CheckContext) async throws {
       try await call.perform(on: writer)
       try await call.expectCovered(by: subscriber, " in another engine on the place")
     }
+  }
+}
+
+private func checkManyEngines(_ context: CheckContext) async throws {
+  var engines = [try await context.open()]
+  while engines.count < 12 {
+    guard let another = try await context.openUnlessLocked(context.place) else { return }
+    engines.append(another)
+    context.noteProgress()
+  }
+  var subscribers: [ChangeSubscriber] = []
+  for engine in engines { subscribers.append(try await ChangeSubscriber(to: engine, context)) }
+  for writer in [0, 11, 5] {
+    let written = key("by \(writer)")
+    try await engines[writer].write(data("v"), key: written)
+    for (number, subscriber) in subscribers.enumerated() {
+      try await subscriber.expectCovered(
+        [written], "a write by engine \(writer + 1), for engine \(number + 1) of \(engines.count)")
+      try expect(
+        try await engines[number].read(key: written), is: data("v"),
+        "read(key:) in engine \(number + 1) of what engine \(writer + 1) of \(engines.count) had written")
+    }
+    context.noteProgress()
   }
 }
 

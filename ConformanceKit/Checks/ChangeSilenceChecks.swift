@@ -45,6 +45,15 @@ extension CheckDefinition {
         + "closed", needs: .changeFeed
     ) { try await checkClosing($0) }
     Check(
+      .x5, "changes.subscribed-at-close",
+      "of the tasks that subscribe while the engine is closed, each gets closed, or a stream that ends",
+      needs: [.changeFeed, .persistent]
+    ) { context in
+      for round in context.rounds(quick: 6, standard: 40, exhaustive: 600, of: "rounds of 40 subscriptions") {
+        try await subscribeAtClose(context, round)
+      }
+    }
+    Check(
       .x5, "changes.outlive-other-engines",
       "the streams of an engine go on when another engine on the place is closed or released",
       needs: [.changeFeed, .persistent]
@@ -182,6 +191,26 @@ private func checkClosing(_ context: CheckContext) async throws {
   try await idle.expectEnd("after close()")
   try await late.expectEnd("after close()")
   try await expectError(.closed, from: "changes() of a closed engine") { _ = try await engine.changes() }
+}
+
+private func subscribeAtClose(_ context: CheckContext, _ round: Int) async throws {
+  let engine = try await context.open(
+    context.root.appending(path: "round \(round)", directoryHint: .isDirectory))
+  let tasks = (0..<40).map { number in
+    Task { @concurrent () async throws -> ChangeSubscriber? in
+      // Some before, some while it is closed, and some after it.
+      for _ in 0..<number % 8 * 2 { await Task.yield() }
+      do {
+        return try await ChangeSubscriber(to: engine, context)
+      } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .closed {
+        return nil
+      }
+    }
+  }
+  for _ in 0..<round % 6 { await Task.yield() }
+  try await engine.close()
+  for task in tasks { try await task.value?.expectEnd("after close()") }
+  engine.release()
 }
 
 private func checkOtherEngines(_ context: CheckContext) async throws {

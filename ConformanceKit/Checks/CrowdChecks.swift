@@ -17,6 +17,41 @@ extension CheckDefinition {
       try await useByMany(context, try await context.open())
     }
     Check(
+      .c1, "crowd.of-one-method", "150 tasks that call the same method at the same time all come to their end"
+    ) { context in
+      let engine = try await context.open()
+      let hot = key("hot")
+      for method in ChangeMethod.all(context.capabilities) {
+        context.noteProgress()
+        try await gather(0..<150) { task in
+          try await method.perform([(key("crowd-\(task)"), data("\(method.call)"))], in: engine)
+        }
+      }
+      try await engine.write(data("hot"), key: hot)
+      for method in ReadMethod.allCases {
+        context.noteProgress()
+        try await gather(0..<150) { _ in
+          let isFound = try await method.finds(data("hot"), under: hot, in: engine)
+          try expect(isFound, "\(method.call) in one of 150 tasks did not find the one entry that there was")
+        }
+      }
+    }
+    Check(
+      .c1, "crowd.of-large-values", "24 tasks that each write a mebibyte at the same time all store it"
+    ) { context in
+      let engine = try await context.open()
+      let keys = keys(24)
+      try await gather(keys.indices) { task in
+        try await engine.write(Data(repeating: UInt8(task), count: 1 << 20), key: keys[task])
+      }
+      for (task, key) in keys.enumerated() {
+        context.noteProgress()
+        try expect(
+          try await engine.read(key: key) == Data(repeating: UInt8(task), count: 1 << 20),
+          "read(key:) did not return the mebibyte that one of 24 tasks had written")
+      }
+    }
+    Check(
       .c1, "crowd.of-one-key",
       "after 120 tasks have written and removed one key, and everything, every method says the same, and createdAt is no "
         + "earlier than the removals"

@@ -50,6 +50,8 @@ extension CheckDefinition {
       let given = [
         StorageEntry(key: new, data: data("n"), createdAt: day(1), updatedAt: day(2.000_000_123)),
         StorageEntry(key: old, data: data("o"), createdAt: day(-9_000.25), updatedAt: day(-8_000.5)),
+        StorageEntry(
+          key: key("of 2130"), data: data("l"), createdAt: day(39_999), updatedAt: day(40_000.125)),
       ]
       try await engine.writeEntries(given)
       try await expectTimes(given, in: engine)
@@ -68,6 +70,23 @@ extension CheckDefinition {
       }
       if context.capabilities.contains(.persistent) {
         try await expectTimes([future], in: try await context.reopen(engine))
+      }
+    }
+    Check(
+      .w1, "entries.of-the-same-again",
+      "writeEntries(_:) of the same entries as before replaces what has been written or removed since"
+    ) { context in
+      let engine = try await context.open()
+      let given = (0..<5).map { entry(key("entry \($0)"), "given", day($0)) }
+      let written = given.map { (key: $0.key, data: $0.data) }
+      for round in 0..<4 {
+        try await engine.writeEntries(given)
+        try await expectStored(written, in: engine)
+        if round.isMultiple(of: 2) {
+          try await engine.write(written.map { ($0.key, data("other")) })
+        } else {
+          try await engine.remove(keys: written.map(\.key))
+        }
       }
     }
     Check(

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What shows only when one thing has been done very often, or nothing for long: rules C1, D2, K1 and W1.
+// What shows only when one thing has been done very often, or nothing for long: rules C1, D2, K1, T1 and W1.
 
 extension CheckDefinition {
   @CheckList static var repetitionChecks: [CheckDefinition] {
@@ -13,12 +13,47 @@ extension CheckDefinition {
       .w1, "life.of-one-key", "however often one key is overwritten, each write is what is read after it"
     ) { context in
       let engine = try await context.open()
-      let key = key("k")
+      let (key, kept) = (key("k"), entries(keys(4)))
+      let past = Date(timeIntervalSince1970: 1_000_000_000)
+      try await engine.write(Array(kept.prefix(2)))
+      // One may be evicted since nobody asks for it, and another since it is old.
+      try await engine.writeEntries(
+        kept.suffix(2).map { StorageEntry(key: $0.key, data: $0.data, createdAt: past, updatedAt: past) })
       for number in context.rounds(quick: 5_000, standard: 70_000, exhaustive: 300_000, of: "overwrites") {
         try await engine.write(data("\(number)"), key: key)
         try expect(
           try await engine.read(key: key), is: data("\(number)"),
           "read(key:) after write \(number + 1) of one key")
+      }
+      try await expectStored(kept, in: engine)
+    }
+    Check(
+      .w1, "life.of-reads",
+      "however often some entries are read, they and those that nobody has asked for are there"
+    ) { context in
+      let engine = try await context.open()
+      let (asked, others) = (entries(keys(2)), entries(keys(3, prefix: "left alone ")))
+      try await engine.write(asked + others)
+      for number in context.rounds(quick: 70_000, standard: 200_000, exhaustive: 3_000_000, of: "reads") {
+        let (key, value) = asked[number % 2]
+        try expect(try await engine.read(key: key), is: value, "read(key:) number \(number + 1)")
+      }
+      try await expectStored(asked + others, in: engine)
+    }
+    Check(
+      .t1, "life.of-transactions", "however many transactions there are, each has its effect",
+      needs: .transactions
+    ) { context in
+      let engine = try await context.open()
+      let counter = key("counter")
+      try await engine.write(data("0"), key: counter)
+      for number in context.rounds(quick: 5_000, standard: 70_000, exhaustive: 300_000, of: "transactions") {
+        let found = try await engine.withTransaction { transaction in
+          let found = try transaction.number(counter)
+          try transaction.write(data("\(found + 1)"), key: counter)
+          return found
+        }
+        try expect(found, is: number, "what transaction number \(number + 1), which all add one, had found")
       }
     }
     Check(

@@ -121,6 +121,14 @@ extension CheckDefinition {
       context.noteProgress()
       let all = try await engine.scan(.all, limit: nil)
       try expect(all, are: entries(keys), "scan(.all) of \(count) entries")
+      let gone = Array(keys.prefix(count * 19 / 20))
+      try await engine.remove(keys: gone)
+      let left = entries(Array(keys.dropFirst(gone.count)))
+      for limit in [nil, 1, 10] {
+        try expect(
+          try await engine.scan(.all, limit: limit), are: Array(left.prefix(limit ?? .max)),
+          "\(describe(.all, limit)) after the removal of the first \(gone.count) of \(count) entries")
+      }
     }
   }
 }

@@ -24,6 +24,20 @@ extension CheckDefinition {
       }
     }
     Check(
+      .c1, "crowd.removals-are-not-shared-with-writes",
+      "of many tasks that remove the same, by whatever method, none that begins after a write leaves what was written"
+    ) { context in
+      let engine = try await context.open()
+      let rounds = context.rounds(
+        quick: 8, standard: 80, exhaustive: 2_000, of: "rounds of all methods that remove")
+      for round in rounds {
+        for method in ChangeMethod.allCases where method.removes {
+          context.noteProgress()
+          try await removeBesideOthers(method, engine, round)
+        }
+      }
+    }
+    Check(
       .c4, "crowd.cancelled-beside-others",
       "a call that is not cancelled does not throw because another was, for the same keys or in the same moment"
     ) { context in
@@ -73,6 +87,23 @@ private func askBetweenChanges(
   }
 }
 
+/// Writes a key and removes it, again and again, while others remove it too.
+private func removeBesideOthers(_ method: ChangeMethod, _ engine: EngineUnderTest, _ round: Int) async throws
+{
+  let hot = key("hot")
+  try await whileRunning {
+    for number in 0..<8 {
+      try await engine.write(data("\(round), \(number)"), key: hot)
+      try await method.perform([(hot, Data())], in: engine)
+      try expect(
+        try await engine.read(key: hot), is: nil,
+        "read(key:) of a key after \(method.call), begun when it had been written, while others removed it")
+    }
+  } readers: { _ in
+    try await method.perform([(hot, Data())], in: engine)
+  }
+}
+
 /// Begins calls of every method in the same moment, and cancels the first and the fourth of each.
 private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
   let hot = key("hot")
@@ -103,28 +134,19 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
     for tasks in writes { tasks[number].cancel() }
   }
   // All of them, before one is judged: none is to go on when the engine is closed.
-  var found: [[Result<[Data?], any Error>]] = []
-  for tasks in reads {
-    found.append([])
-    for task in tasks { found[found.count - 1].append(await task.result) }
-  }
-  var changed: [[Result<Void, any Error>]] = []
-  for tasks in writes {
-    changed.append([])
-    for task in tasks { changed[changed.count - 1].append(await task.result) }
-  }
-  for (method, found) in zip(ReadMethod.allCases, found) {
+  let (answers, outcomes) = (await results(of: reads), await results(of: writes))
+  for (method, answers) in zip(ReadMethod.allCases, answers) {
     for number in others {
-      let found = try found[number].get()
+      let found = try answers[number].get()
       // What others write and remove meanwhile is found or not.
       try expect(
         found.contains(method.givesValues ? data("hot") : nil),
         "\(method.call) beside one that was cancelled did not find a key that was there")
     }
   }
-  for (change, changed) in zip(changes, changed) {
+  for (change, outcomes) in zip(changes, outcomes) {
     for number in others {
-      try changed[number].get()
+      try outcomes[number].get()
       for (key, data) in beside(change, number) {
         try expect(
           try await engine.read(key: key), is: change.removes ? nil : data,
@@ -132,4 +154,17 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
       }
     }
   }
+}
+
+/// What the tasks give, when all of them have ended.
+private func results<Value>(
+  of groups: [[Task<Value, any Error>]]
+) async -> [[Result<Value, any Error>]] {
+  var results: [[Result<Value, any Error>]] = []
+  for tasks in groups {
+    var some: [Result<Value, any Error>] = []
+    for task in tasks { some.append(await task.result) }
+    results.append(some)
+  }
+  return results
 }

@@ -9,6 +9,21 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var timestampChecks: [CheckDefinition] {
+    Check(
+      .w2, "timestamps.of-many-writes", "after hundreds of writes in a row updatedAt is that of the last one"
+    ) { context in
+      let engine = try await context.open()
+      for way in waysOfWriting.prefix(3) {
+        let writes = context.rounds(quick: 300, standard: 300, exhaustive: 3_000, of: "writes in a row")
+        for number in writes { try await way.write(engine, [(key("k"), data("\(number)"))]) }
+        context.noteProgress()
+        let last = try await window { try await way.write(engine, [(key("k"), data("last"))]) }
+        let found = try await engine.updatedAt(key: key("k"))
+        try expect(
+          found.map(last.contains) ?? false,
+          "updatedAt(key:) after 301 calls of \(way.name) was \(describe(found as Any)), not of the last one")
+      }
+    }
     for way in WriteMethod.allCases {
       Check(.w2, "timestamps.of-first-\(way.name)", "\(way.call) of a new key sets both timestamps to now") {
         context in

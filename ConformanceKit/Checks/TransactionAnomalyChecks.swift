@@ -35,6 +35,16 @@ extension CheckDefinition {
       "a body that takes a second or more loses nothing that another transaction has changed meanwhile",
       needs: .transactions
     ) { try await checkLongBody($0) }
+    Check(
+      .w2, "transactions.after-others",
+      "what a transaction writes behind changes of others is later than these, by its times and in the order",
+      needs: .transactions
+    ) { try await checkTimesBehindOthers($0) }
+    Check(
+      .t1, "transactions.beside-openings",
+      "a transaction does all of its work although another engine is opened on the place while its body runs",
+      needs: [.transactions, .persistent]
+    ) { try await checkOpeningBesideBody($0) }
   }
 }
 
@@ -165,6 +175,61 @@ struct PausedBody: Sendable {
   func end() async throws { try await task.value }
 }
 
+/// Changes the same entry, and makes a new one, while a body that does so too takes its time.
+private func checkTimesBehindOthers(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let (both, first, second) = (key("both"), key("new, z"), key("new, a"))
+  try await engine.write(data("0"), key: both)
+  let isPaused = Flag()
+  let body = PausedBody(in: engine, milliseconds: 150) { transaction, pause in
+    pause()
+    isPaused.set()
+    try transaction.write(data("body"), key: both)
+    try transaction.write(data("body"), key: second)
+  }
+  try await body.begin()
+  try await engine.write([(both, data("other")), (first, data("other"))])
+  // Only then the others were first: they may also have waited for the body.
+  let areFirst = !isPaused.isSet
+  let updated = areFirst ? try await engine.updatedAt(key: both) : nil
+  try await body.end()
+  guard areFirst, let updated, let last = try await engine.updatedAt(key: both) else { return }
+  try expect(
+    try await engine.read(key: both), is: data("body"), "read(key:) of what a transaction had written last")
+  try expect(
+    last >= updated,
+    "updatedAt of an entry was \(describe(updated)) and, when a transaction had written it after that, \(describe(last))"
+  )
+  let order = try await engine.readAllEntries().map(\.key)
+  guard order == [both, first, second] else {
+    throw Violation(
+      "the keys of readAllEntries() were \(describe(order)), although \(second) was written first by a transaction that "
+        + "returned when \(first) was there", rule: .r6)
+  }
+}
+
+private func checkOpeningBesideBody(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(4)
+  try await engine.write(entries(Array(keys.prefix(2))))
+  let body = PausedBody(in: engine, milliseconds: 200) { transaction, pause in
+    try transaction.remove(key: keys[0])
+    try transaction.write(value(for: keys[2]), key: keys[2])
+    pause()
+    try transaction.write(value(for: keys[3]), key: keys[3])
+  }
+  try await body.begin()
+  if let second = try await context.openUnlessLocked(context.place) {
+    _ = try await second.read(key: keys[0])
+    try await context.close(second)
+  }
+  try await body.end()
+  let expected = entries(Array(keys.dropFirst()))
+  try await expectStored(expected, absent: [keys[0]], in: engine)
+  let reopened = try await context.reopen(engine)
+  try await expectStored(expected, absent: [keys[0]], in: reopened)
+}
+
 /// Has another transaction change the same while a body takes longer than one would expect.
 private func checkLongBody(_ context: CheckContext) async throws {
   let engine = try await context.open()
@@ -200,9 +265,10 @@ private func checkLongBody(_ context: CheckContext) async throws {
 
 private func checkDirtyReads(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let keys = keys(3)
+  let (keys, passing) = (keys(3), key("passing"))
   try await engine.write(keys.map { ($0, data("clean")) })
   let dirty = data("dirty")
+  let methods = MutexProtected(0)
   let looks = MutexProtected<[Latch]>([])
   let rounds = context.rounds(
     quick: 24, standard: 120, exhaustive: 2_000, of: "bodies that change their minds")
@@ -210,13 +276,14 @@ private func checkDirtyReads(_ context: CheckContext) async throws {
     for round in rounds {
       do {
         try await engine.withTransaction { transaction in
-          for key in keys { try transaction.write(dirty, key: key) }
+          for key in keys + [passing] { try transaction.write(dirty, key: key) }
           let latch = Latch()
           looks.withLock { $0.append(latch) }
           // As long as it takes somebody to look, unless readers have to wait for the body.
           _ = latch.wait(for: .milliseconds(20))
           if !round.isMultiple(of: 2) { throw ChangedItsMind() }
           for key in keys { try transaction.write(data("clean"), key: key) }
+          try transaction.remove(key: passing)
         }
       } catch let failure as CallFailure where failure.error is ChangedItsMind {}
     }
@@ -225,14 +292,15 @@ private func checkDirtyReads(_ context: CheckContext) async throws {
       defer { looks = [] }
       return looks
     }
-    let found: [Data] =
-      switch reader {
-      case 0: try await engine.read(keys: keys)
-      case 1: try await engine.readAllData()
-      default: [try await engine.read(key: keys[reader % 3])].compactMap { $0 }
-      }
+    let method = methods.withLock { next in
+      next = (next + 1) % ReadMethod.allCases.count
+      return ReadMethod.allCases[next]
+    }
+    let found = try await method.found(of: keys + [passing], in: engine)
     for latch in waiting { latch.signal() }
-    try expect(!found.contains(dirty), "a reader found what a body had written and not committed")
+    try expect(
+      !found.contains(dirty) && found.count == keys.count,
+      "\(method.call) found what a body had written and not committed")
   }
 }
 

@@ -200,7 +200,7 @@ private func checkClosing(_ context: CheckContext) async throws {
   }()
   _ = await isClosing.waitElsewhere(for: body.patience)
   // An engine that waits for the body, as it should, does not get further meanwhile.
-  _ = await isClosed.waitElsewhere(for: .milliseconds(50))
+  _ = await isClosed.waitElsewhere(for: .milliseconds(450))
   body.mayEnd.signal()
   let transactions = [
     ("ran", key("long body"), data("second"), try await isRunningDone),

@@ -26,6 +26,11 @@ extension CheckDefinition {
       needs: .transactions
     ) { try await checkUnusualKeys($0) }
     Check(
+      .t2, "transactions.own-entries-of-others",
+      "a body reads the entries of another engine that it writes, which are there afterwards, in the order that it gave them",
+      needs: .transactions
+    ) { try await checkWrittenEntries($0) }
+    Check(
       .t2, "transactions.reads-of-many-bytes",
       "a body that reads or scans many large values has all of them, its own among them", needs: .transactions
     ) { try await checkLargeAnswers($0) }
@@ -169,6 +174,44 @@ private func checkUnusualKeys(_ context: CheckContext) async throws {
       entries(kept, version: 2), absent: keys.filter { !kept.contains($0) }, in: engine)
     try expect(try await engine.keyCount(), is: kept.count, "keyCount() after a transaction of unusual keys")
     try await engine.removeAllData()
+  }
+}
+
+/// Writes entries in a body that are empty, and older than those before them.
+private func checkWrittenEntries(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  try await engine.write(data("old"), key: key("old"))
+  let given = ["d", "b", "old", "c", "a"].enumerated().map { number, name in
+    let past = Date(timeIntervalSince1970: 1_500_000_000 - Double(number) * 1_000)
+    return StorageEntry(
+      key: key(name), data: number.isMultiple(of: 2) ? Data() : data(name), createdAt: past, updatedAt: past)
+  }
+  let expected = given.map { (key: $0.key, data: $0.data) }
+  try await engine.withTransaction { transaction in
+    for entry in given {
+      try transaction.writeEntry(entry)
+      try expect(
+        try transaction.read(key: entry.key), is: entry.data,
+        "read(key:) of \(entry.key) after writeEntry(_:)")
+      try expect(
+        try transaction.keyExists(entry.key), "keyExists(_:) of \(entry.key) was false after writeEntry(_:)")
+    }
+    try expect(try transaction.keyCount(), is: given.count, "keyCount() after writeEntry(_:) of new keys")
+    try expect(
+      try transaction.scan(.all, limit: nil), are: expected.sorted { $0.key < $1.key },
+      "scan(.all) after writeEntry(_:)")
+  }
+  try await expectStored(expected, in: engine)
+  guard engine.capabilities.contains(.preservesTimestamps) else { return }
+  let all = try await engine.readAllEntries()
+  try expect(
+    all.map(\.key.value), is: ["old", "d", "b", "c", "a"],
+    "the keys of readAllEntries() after writeEntry(_:) of entries each older than the one before")
+  for entry in all {
+    let wanted = given.first { $0.key == entry.key }
+    try expect(
+      wanted.map { $0.createdAt.isAbout(entry.createdAt) && $0.updatedAt.isAbout(entry.updatedAt) } ?? false,
+      "readAllEntries() gave \(entry.key) other times than those that writeEntry(_:) was given")
   }
 }
 

@@ -5,13 +5,16 @@ import StockroomCore
 struct ClockRollback: CheckTask {
   enum Question: String, Codable, Sendable { case timestamps, order }
 
-  /// How far the clock is from the right time in each round, in seconds.
-  static let allOffsets = [0, -3_600, -7_200, 600, -86_400]
+  /// How far the clock is ahead of the right time in each round, in seconds. It never is behind it: then no timer of the system would
+  /// ever end with the false clock, and no engine come on that waits with one.
+  static let allOffsets = [90_000, 86_400, 82_800, 90_600, 3_600]
   /// The steps in which the clock has been set back.
-  static let stepsBack = Set(ClockRollback.allOffsets.filter { $0 < 0 }.map { ClockRollback.step($0) })
+  static let stepsBack = Set(
+    zip(ClockRollback.allOffsets, ClockRollback.allOffsets.dropFirst()).filter { $0.1 < $0.0 }
+      .map { ClockRollback.step($0.1) })
 
   private static func step(_ offset: Int) -> String { "writing \(when(offset))" }
-  private static func when(_ offset: Int) -> String { "with the clock set by \(offset) s" }
+  private static func when(_ offset: Int) -> String { "with the clock \(offset) s ahead" }
 
   let place: URL
   let isPersistent: Bool

@@ -24,12 +24,14 @@ struct ManyEntries {
   func run(_ rounds: RoundLimit) async throws {
     let engine = try await context.open()
     var (batches, lastLook) = (0, 0)
+    var first: [StorageEntry] = []
     for _ in rounds {
       try await write(batches * batchSize..<(batches + 1) * batchSize, to: engine)
       batches += 1
+      if batches == 1 { first = try await engine.readEntries(keys: (0..<3).map(key)) }
       let count = batches * batchSize
       if try await isMissing(count, in: engine) {
-        throw try await first(after: count - batchSize, upTo: count)
+        throw try await smallest(after: count - batchSize, upTo: count)
       }
       if batches >= lastLook * 2 {
         try await look(count, in: engine)
@@ -37,6 +39,13 @@ struct ManyEntries {
       }
     }
     try await look(batches * batchSize, in: engine)
+    let last = try await engine.readEntries(keys: (0..<3).map(key))
+    for (before, after) in zip(first, last)
+    where !(before.createdAt.isAbout(after.createdAt) && before.updatedAt.isAbout(after.updatedAt)) {
+      throw Violation(
+        "when there were \(batches * batchSize) entries, readEntries(keys:) gave \(after.key), which had not been written "
+          + "again, other times than at first", rule: .w2)
+    }
     try await lookAtEverything(batches * batchSize, in: engine)
   }
 
@@ -69,7 +78,7 @@ struct ManyEntries {
   }
 
   /// Writes the same again, from a number of entries that were complete on one by one.
-  private func first(after lastGood: Int, upTo end: Int) async throws -> Violation {
+  private func smallest(after lastGood: Int, upTo end: Int) async throws -> Violation {
     let engine = try await context.open(context.root.appending(path: "again", directoryHint: .isDirectory))
     if lastGood > 0 { try await write(0..<lastGood, to: engine) }
     for number in lastGood..<end {

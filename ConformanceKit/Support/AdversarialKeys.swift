@@ -44,6 +44,33 @@ enum AdversarialKeys {
       "numbers", "keys that stand for the same number are different keys",
       ["1", "01", "1.0", "+1", "1e0", "0x1", "-0", "0", "0.0", "1,0", "0b1", "00"]),
     Family(
+      "hashes", "keys that have one hash, by functions that are often used, are different keys",
+      [
+        // FNV-1a, FNV-1, CRC-32, djb2 in both variants, and the one of Java's strings, all of 32 bits
+        "costarring", "liquid", "declinate", "macallums", "creamwove", "quists", "plumless", "buckeroo",
+        "codding",
+        "gnu", "hetairas", "mentioner", "heliotropes", "neurospora", "haggadot", "loathsomenesses", "Aa",
+        "BB",
+        "AaBB", "BBAa",
+        // Sums of their bytes
+        "listen", "silent", "bac",
+      ]),
+    Family(
+      "one-place", "keys that differ in one byte are different keys, wherever it is",
+      differingInOnePlace),
+    Family(
+      "identifiers", "what stands for the same identifier, address or time in two spellings makes two keys",
+      [
+        "123e4567-e89b-12d3-a456-426614174000", "123E4567-E89B-12D3-A456-426614174000",
+        "{123e4567-e89b-12d3-a456-426614174000}", "123e4567e89b12d3a456426614174000",
+        "9007199254740992", "9007199254740993", "18446744073709551615", "18446744073709551616", "1e400",
+        "2e400",
+        "http://example.com/a", "HTTP://example.com/a", "http://EXAMPLE.com/a", "http://example.com:80/a",
+        "http://example.com/a#b", "http://example.com/a?", "http://example.com/./a", "http://example.com/%61",
+        "2026-01-01T00:00:00Z", "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00.000Z", "127.0.0.1", "127.1",
+        "YQ==", "YQ=", "YQ", "[1]", "[ 1 ]", "true", "TRUE", "user@example.com", "User@example.com",
+      ]),
+    Family(
       "devices", "names that some systems reserve are keys like any other",
       ["CON", "con", "NUL", "nul", "PRN", "AUX", "COM1", "LPT1", "CON.txt", "desktop.ini", ".DS_Store"]),
     Family(
@@ -62,6 +89,17 @@ enum AdversarialKeys {
       ]),
   ]
 
+  private static let differingInOnePlace: [String] = {
+    var keys: Set<String> = []
+    for length in [97, 200, 511] {
+      let places = [0, 15, 16, 31, 32, 33, 47, 64, 80, length / 3, length / 2]
+      for place in places + [50, 33, 17, 1].map({ length - $0 }) {
+        keys.insert(long("k", place) + "x" + long("k", length - place - 1))
+      }
+    }
+    return keys.sorted()
+  }()
+
   static let all: [CacheKey] = families.flatMap(\.keys) + [longestEmoji]
 
   /// 511 bytes, most of them emoji.
@@ -74,5 +112,7 @@ enum AdversarialKeys {
     long("é", 255), long("日", 170),
   ].map(CacheKey.init(verbatim:))
 
-  private static func long(_ text: String, _ count: Int) -> String { String(repeating: text, count: count) }
+  private static func long(_ text: String, _ count: Int) -> String {
+    String(repeating: text, count: count)
+  }
 }

@@ -35,14 +35,18 @@ final class ChangeFaultFeed: Sendable {
   private let state = MutexProtected(State())
   private let fault: Fault?
   private let place: String
+  /// How many engines were open at the place before this one.
+  private let number: Int
 
   /// The feeds of this process by place, for the faults that mix them up.
   private struct Weak: Sendable { weak var feed: ChangeFaultFeed? }
   private static let feeds = MutexProtected<[String: [Weak]]>([:])
 
   init(_ fault: Fault?, place: URL) {
-    (self.fault, self.place) = (fault, place.path(percentEncoded: false))
-    Self.feeds.withLock { [place = self.place] in $0[place, default: []].append(Weak(feed: self)) }
+    let path = place.path(percentEncoded: false)
+    (self.fault, self.place) = (fault, path)
+    number = Self.feeds.withLock { feeds in (feeds[path] ?? []).count { $0.feed != nil } }
+    Self.feeds.withLock { $0[path, default: []].append(Weak(feed: self)) }
   }
 
   var subscribers: Subscribers { state.withLock { $0.subscribers } }
@@ -205,6 +209,7 @@ final class ChangeFaultFeed: Sendable {
     let told = state.withLock { state -> [StorageOperation] in
       switch fault {
       case .hearsOnlyItself, .hearsOnlyItsProcess: return []
+      case .hearsFewEngines where number >= 8: return []
       case .hearsNoOtherAfterOwnWrites where state.hasWritten: return []
       case .losesItsPlaceInNewLogs:
         // A log of half a mebibyte is begun again.

@@ -29,8 +29,8 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     // The clock
     case updatesBackwards, remembersTimesUntilClosed, listsByTime, updatesBackwardsInTransactions
     case waitsForTheClock
-    // None: another file beside that of the entries
-    case hasLockFile, hasPreallocatedLog
+    // None: another file beside that of the entries, and calls that wait for a timer
+    case hasLockFile, hasPreallocatedLog, waitsWithTimers
   }
 
   package static let promises: EngineCapabilities = [
@@ -81,6 +81,7 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
   }
 
   package func apply(_ operations: [StorageOperation]) async throws {
+    if fault == .waitsWithTimers { try await Task.sleep(for: .milliseconds(3)) }
     try operations.validate()
     if fault == .writesBatchesInParts {
       for operation in operations { try commit([operation]) }

@@ -51,6 +51,8 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       .x1, "names the keys of a transaction that removes all", .missesRemoveAllInTransactions,
       by: "changes.cover-transaction-remove-all"),
     .init(.x1, "tells only the first subscriber", .tellsOnlyTheFirst, by: "changes.cover-write"),
+    .init(.x1, "misses old entries of others", .missesOldEntries, by: "changes.cover-write-entries"),
+    .init(.x1, "tells eight engines of each other", .hearsFewEngines, by: "changes.of-many-engines"),
     .init(.x1, "tells 64 subscribers", .tellsTheFirst64, by: "changes.for-many-subscribers"),
     .init(
       .x1, "has no room for the keys of a large transaction", .missesLargeTransactions,
@@ -118,7 +120,9 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       "changes.subscribers-that-were-cancelled-cost-nothing",
       stallTimeout: .seconds(240)),
     .init(.x5, "tells on when it is closed", .goesOnWhenClosed, by: "changes.end-with-close"),
-    .init(.x5, "has subscribers when it is closed", .subscribesWhenClosed, by: "changes.end-with-close"),
+    .init(
+      .x5, "has subscribers when it is closed", .subscribesWhenClosed, by: "changes.end-with-close",
+      "changes.subscribed-at-close"),
     .init(
       .x5, "ends all streams with one engine", .endsAllWithOneEngine, by: "changes.outlive-other-engines"),
     .init(

@@ -24,6 +24,19 @@ extension FaultyEngineCase {
       KeepsDatesBeyondRemovals(base: $0)
     },
     inMemory(.t1, "lets others in after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
+    inMemory(.t2, "takes an empty entry of others for a removal") {
+      AltersTransactions(base: $0) { TakesEmptyForRemoved($0) }
+    },
+    inMemory(.t1, "says that there is what a body has written and not committed") {
+      ShowsKeysEarly(base: $0)
+    },
+    inMemory(.w2, "dates what a transaction has written by its beginning", also: [.t2, .t4]) {
+      DatesByTheBeginning(base: $0)
+    },
+    .init(
+      persistent: .t1, "takes back what a body has done when another engine is opened", also: [.t2, .t4],
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, place in RollsBackWhenOpened(base: base, place: place) },
   ]
 }
 
@@ -141,5 +154,103 @@ final class LeasesItsLock: FaultyEngine {
     if ContinuousClock.now - start < .milliseconds(500) { return try await base.withTransaction(body) }
     try await base.apply(operations)
     return result
+  }
+}
+
+/// Stores no value of no bytes.
+final class TakesEmptyForRemoved: ForwardingTransaction {
+  override func writeEntry(_ entry: StorageEntry) throws {
+    if entry.data.isEmpty { try base.remove(key: entry.key) } else { try base.writeEntry(entry) }
+  }
+}
+
+/// Has an index of keys that bodies write to before they commit.
+final class ShowsKeysEarly: FaultyEngine {
+  let base: ReferenceEngine
+  private let index = MutexProtected<Set<CacheKey>>([])
+  init(base: ReferenceEngine) { self.base = base }
+  private final class Indexing: ForwardingTransaction {
+    let note: (CacheKey) -> Void
+    init(_ base: any StorageTransaction, note: @escaping (CacheKey) -> Void) {
+      self.note = note
+      super.init(base)
+    }
+    override func write(_ data: Data, key: CacheKey) throws {
+      try base.write(data, key: key)
+      note(key)
+    }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    defer { index.withLock { $0 = [] } }
+    return try await base.withTransaction { [self] transaction in
+      try body(Indexing(transaction) { [self] key in index.withLock { _ = $0.insert(key) } })
+    }
+  }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    let existing = try await base.keysExist(keys)
+    return keys.filter { key in existing.contains(key) || index.withLock { $0.contains(key) } }
+  }
+}
+
+/// Runs bodies on a copy, beside which others write, and gives what they wrote the time at which they began.
+final class DatesByTheBeginning: FaultyEngine {
+  let base: ReferenceEngine
+  private let dates = MutexProtected<[CacheKey: Date]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let (begin, before) = (Date(), try await base.readAllDataAndKeys())
+    let thread = DedicatedThread()
+    defer { thread.stop() }
+    let (result, operations) = try await thread.run {
+      let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: before.map { ($0.key, $0.data) }))
+      return (try body(copy), copy.end())
+    }
+    try await base.apply(operations)
+    dates.withLock { dates in
+      for case .write(_, let key) in operations { dates[key] = begin }
+    }
+    return result
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys)
+    dates.withLock { dates in for (key, _) in dataAndKeys { dates[key] = nil } }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    guard let date = try await base.updatedAt(key: key) else { return nil }
+    return dates.withLock { $0[key] } ?? date
+  }
+}
+
+/// Rolls back the journal that an opening finds, also that of a body that is running.
+struct RollsBackWhenOpened: FaultyEngine {
+  private struct RolledBack: Error {}
+  private static let openings = MutexProtected<[String: Int]>([:])
+  let base: ReferenceEngine
+  private let place: String
+  init(base: ReferenceEngine, place: URL) {
+    (self.base, self.place) = (base, place.path)
+    Self.openings.withLock { [place = self.place] in $0[place, default: 0] += 1 }
+  }
+  private var openings: Int { Self.openings.withLock { [place] in $0[place] ?? 0 } }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let before = openings
+    let results = MutexProtected<[Result]>([])
+    do {
+      return try await base.withTransaction { transaction in
+        let result = try body(transaction)
+        if openings == before { return result }
+        results.withLock { $0.append(result) }
+        throw RolledBack()
+      }
+    } catch let error as RolledBack {
+      guard let result = results.withLock({ $0.last }) else { throw error }
+      return result
+    }
   }
 }

@@ -18,6 +18,10 @@ extension FaultyEngineCase {
     .init(.c4, "calls a cancellation an input/output error") { CallsCancellationIO(base: $0) },
     .init(.c4, "does not recover from a cancellation") { DoesNotRecover(base: $0) },
     .init(.c4, "closes half when it is cancelled") { ClosesHalf(base: $0) },
+    .init(
+      .c4, "subscribes nowhere when it is cancelled",
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed], stallTimeout: .seconds(5)
+    ) { SubscribesNowhere(base: $0) },
   ]
 }
 
@@ -145,5 +149,18 @@ struct ReturnsFirstEntries: FaultyEngine {
       await Task.yield()
     }
     return found
+  }
+}
+
+/// Gives a task that was cancelled a stream that nothing is sent to.
+final class SubscribesNowhere: FaultyEngine {
+  let base: ReferenceEngine
+  private let kept = MutexProtected<[StorageChanges.Continuation]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func changes() async throws -> StorageChanges {
+    guard Task.isCancelled else { return try await base.changes() }
+    let (changes, continuation) = StorageChanges.makeStream(keyLimit: StorageChanges.defaultKeyLimit)
+    kept.withLock { $0.append(continuation) }
+    return changes
   }
 }

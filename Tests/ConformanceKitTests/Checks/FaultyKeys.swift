@@ -57,6 +57,27 @@ extension FaultyEngineCase {
       RenamingEngine(base: $0) { String(decoding: $0.utf8.prefix($0.utf8.count % 256), as: UTF8.self) }
     },
     // The hash is taken for the key, and is too short.
+    .init(.k2, "finds keys by their FNV-1a hash alone", also: [.k3]) {
+      RenamingEngine(base: $0) { key in
+        // Shorter keys are kept as they are.
+        key.utf8.count < 4
+          ? key
+          : "hash \(key.utf8.reduce(UInt32(0x811C_9DC5)) { ($0 ^ UInt32($1)) &* 0x0100_0193 })"
+      }
+    },
+    .init(.k2, "looks at the beginning, the middle and the end of long keys", also: [.k3]) {
+      RenamingEngine(base: $0) { key in
+        let bytes = Array(key.utf8)
+        if bytes.count <= 96 { return key }
+        let parts = [
+          bytes.prefix(32), bytes[(bytes.count / 2 - 16)..<(bytes.count / 2 + 16)], bytes.suffix(32),
+        ]
+        return "\(bytes.count) " + parts.map { String(decoding: $0, as: UTF8.self) }.joined()
+      }
+    },
+    .init(.k2, "keeps UUIDs in a column of their own", also: [.k3]) {
+      RenamingEngine(base: $0) { UUID(uuidString: $0)?.uuidString ?? $0 }
+    },
     .init(.k2, "takes keys with the same hash for one", also: [.k3]) {
       RenamingEngine(base: $0) { key in
         key.utf8.count < 403

@@ -7,6 +7,9 @@ import StockroomCore
 
 extension FaultyEngineCase {
   static let ofScans: [FaultyEngineCase] = [
+    .init(.r5, "looks at a thousand entries of a range, removed ones among them") {
+      ScansAThousandRows(base: $0)
+    },
     .init(.r5, "scans in the order of characters") { ScansByCharacters(base: $0) },
     .init(.r5, "scans from the bound") { ScansFromTheBound(base: $0) },
     .init(.r5, "leaves the upper bound out", also: [.c1]) { LeavesTheUpperBoundOut(base: $0) },
@@ -179,5 +182,24 @@ final class ScansWhatWasThere: FaultyEngine {
       if last.count != found.count { last = found }
       return last
     }
+  }
+}
+
+/// Ends a scan after a thousand rows, of which those that were removed are some for a while.
+final class ScansAThousandRows: FaultyEngine {
+  let base: ReferenceEngine
+  private let removed = MutexProtected<Set<CacheKey>>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func remove(keys: [CacheKey]) async throws {
+    try await base.remove(keys: keys)
+    removed.withLock { $0.formUnion(keys) }
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    let found = try await base.scan(range, limit: limit)
+    let gone = removed.withLock { $0 }.filter { range.contains($0) }
+    if gone.count < 1_000 { return found }
+    let rows = (gone + found.map(\.key)).sorted()
+    let last = rows[min(1_000, rows.count) - 1]
+    return found.filter { !(last < $0.key) }
   }
 }

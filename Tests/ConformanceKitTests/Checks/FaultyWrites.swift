@@ -7,6 +7,10 @@ import StockroomCore
 
 extension FaultyEngineCase {
   static let ofWrites: [FaultyEngineCase] = [
+    .init(.w1, "takes entries that it was given before for done") { WritesEntriesOnce(base: $0) },
+    .init(.w2, "lets each write be a millisecond later than the one before", also: [.t2]) {
+      CountsMilliseconds(base: $0)
+    },
     .init(.w1, "shares equal values") { SharesEqualValues(base: $0) },
     .init(.w1, "releases what it keeps") { ReleasesWhatItKeeps(base: $0) },
     .init(.w1, "compares samples of values") { ComparesSamples(base: $0) },
@@ -339,5 +343,39 @@ struct DropsRemovalsBeforeWrites: FaultyEngine {
       return !operations.dropFirst(index).contains { if case .write(_, key) = $0 { true } else { false } }
     }
     try await base.apply(zip(operations, isNeeded).filter(\.1).map(\.0))
+  }
+}
+
+/// Remembers which entries of another engine it was given, for an import that is begun again.
+final class WritesEntriesOnce: FaultyEngine {
+  let base: ReferenceEngine
+  private let done = MutexProtected<[[StorageEntry]]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    let isDone = done.withLock { done in
+      if done.contains(entries) { return true }
+      done.append(entries)
+      return false
+    }
+    if !isDone { try await base.write(entries.map { ($0.key, $0.data) }) }
+  }
+}
+
+/// Has a clock of its own, no two times of which are the same millisecond.
+final class CountsMilliseconds: FaultyEngine {
+  let base: ReferenceEngine
+  private let state = MutexProtected((last: Date.distantPast, dates: [CacheKey: Date]()))
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    state.withLock { state in
+      state.last = max(Date(), state.last + 0.001)
+      state.dates[key] = state.last
+    }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    guard let date = try await base.updatedAt(key: key) else { return nil }
+    return max(date, state.withLock { $0.dates[key] } ?? date)
   }
 }

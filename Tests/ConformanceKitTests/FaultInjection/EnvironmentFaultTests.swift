@@ -154,4 +154,18 @@ struct EnvironmentFaultTests {
       try await check.run()
     }
   }
+
+  @Test("A correct engine passes whose calls wait for timers, also with a clock that is set back")
+  func passesWithTimers() async throws {
+    let suite = ConformanceSuite.environmentFault("Timers", .waitsWithTimers)
+    for id in ["clock.set-back", "clock.set-back-and-order"] {
+      let check = try #require(suite.checks.first { $0.id == id })
+      switch await check.outcome() {
+      case .passed: break
+      case .skipped(let reason): #expect(!reason.contains("does not get along"), "\(reason)")
+      case .failed(let failure): Issue.record("\(failure)")
+      case .couldNotRun(let reason): Issue.record("\(reason)")
+      }
+    }
+  }
 }

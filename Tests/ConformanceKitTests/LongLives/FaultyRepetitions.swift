@@ -184,3 +184,129 @@ final class LosesTurns: FaultyEngine {
     try await takingTurns { try await base.withTransaction(body) }
   }
 }
+
+/// Drops entries that were not updated for a month, when there have been so many changes.
+final class TrimsTheOld: FaultyEngine {
+  let base: ReferenceEngine
+  private let state = MutexProtected((changes: 0, old: [CacheKey]()))
+  init(base: ReferenceEngine) { self.base = base }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.write(entries.map { ($0.key, $0.data) })
+    let old = entries.filter { $0.updatedAt.timeIntervalSinceNow < -30 * 86_400 }.map(\.key)
+    state.withLock { $0.old += old }
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    let old = state.withLock { state in
+      state.changes += 1
+      return state.changes % 1_000 == 0 ? state.old : []
+    }
+    if !old.isEmpty { try await base.remove(keys: old) }
+  }
+}
+
+/// Counts how often entries are read, and drops those of the fewest when the counts are halved.
+final class DropsTheUnread: FaultyEngine {
+  let base: ReferenceEngine
+  private let state = MutexProtected((reads: 0, counts: [CacheKey: Int]()))
+  init(base: ReferenceEngine) { self.base = base }
+  func read(key: CacheKey) async throws -> Data? {
+    let isDue = state.withLock { state in
+      state.reads += 1
+      state.counts[key, default: 0] += 1
+      return state.reads % 65_536 == 0
+    }
+    if isDue {
+      let unread = try await base.allKeys().filter { key in state.withLock { $0.counts[key] == nil } }
+      try await base.remove(keys: unread)
+    }
+    return try await base.read(key: key)
+  }
+}
+
+/// Takes the transaction after 4,095 others for one that has been committed.
+final class NumbersTransactions: FaultyEngine {
+  private struct Committed: Error {}
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    if number % 4_096 != 0 { return try await base.withTransaction(body) }
+    let results = MutexProtected<[Result]>([])
+    do {
+      return try await base.withTransaction { transaction in
+        let result = try body(transaction)
+        results.withLock { $0.append(result) }
+        throw Committed()
+      }
+    } catch let error as Committed {
+      guard let result = results.withLock({ $0.last }) else { throw error }
+      return result
+    }
+  }
+}
+
+/// Splits its table when there are so many entries, and takes what it moves for written.
+final class DatesWhatItMoves: FaultyEngine {
+  let base: ReferenceEngine
+  private let moved = MutexProtected<Date?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    let entries = try await base.readEntries(keys: keys)
+    guard try await base.keyCount() > 8_192 else { return entries }
+    let date = moved.withLock { moved in
+      if let moved { return moved }
+      moved = Date()
+      return moved ?? Date()
+    }
+    return entries.map { entry in
+      var entry = entry
+      entry.updatedAt = max(entry.updatedAt, date)
+      return entry
+    }
+  }
+}
+
+/// Sends what is written in one moment as one message, which may be too large.
+final class RefusesMuchAtOnce: FaultyEngine {
+  let base: ReferenceEngine
+  private let bytes = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let sum = bytes.withLock { bytes in
+      bytes += data.count
+      return bytes
+    }
+    defer { bytes.withLock { $0 -= data.count } }
+    if sum > 16 << 20 { throw StorageError(.valueTooLarge, "The message is too large.") }
+    for _ in 0..<10 { await Task.yield() }
+    try await base.write(data, key: key)
+  }
+}
+
+/// Has removals of a key wait for one that is under way, and do nothing themselves.
+final class JoinsEarlierRemovals: FaultyEngine {
+  let base: ReferenceEngine
+  private let flights = MutexProtected<[CacheKey: Task<Void, any Error>]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func remove(key: CacheKey) async throws {
+    let (flight, isFirst) = flights.withLock { flights in
+      if let flight = flights[key] { return (flight, false) }
+      let flight = Task {
+        try await base.remove(key: key)
+        // As long as it takes others to come.
+        for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
+      }
+      flights[key] = flight
+      return (flight, true)
+    }
+    defer { if isFirst { flights.withLock { $0[key] = nil } } }
+    try await flight.value
+  }
+}

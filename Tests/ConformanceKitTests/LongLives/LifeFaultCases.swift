@@ -121,6 +121,21 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.r6], memory: "has another order after 300 removals", by: "life.of-few-keys") {
       OrdersAnewAfterRemovals(base: $0)
     },
+    .init(
+      [.w1], memory: "drops what is old when there have been 1,000 changes", by: "life.of-one-key", at: .quick
+    ) {
+      TrimsTheOld(base: $0)
+    },
+    .init([.w1], memory: "drops what nobody reads after 65,536 reads", by: "life.of-reads") {
+      DropsTheUnread(base: $0)
+    },
+    .init(
+      [.t1], memory: "numbers transactions with twelve bits", by: "life.of-transactions",
+      claiming: .transactions
+    ) { NumbersTransactions(base: $0) },
+    .init([.w2], memory: "dates what it moves beyond 8,192 entries", by: "life.many-entries") {
+      DatesWhatItMoves(base: $0)
+    },
     .init([.w1], memory: "counts the versions of a key in twelve bits", by: "life.of-one-key", at: .quick) {
       CountsVersions(base: $0)
     },
@@ -205,6 +220,16 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     ) {
       SharesReads(base: $0, isStale: true)
     },
+    .init([.c1], memory: "has places for 140 scans", by: "crowd.of-one-method") {
+      HasFewPlaces(base: $0, for: .scans, limit: 140)
+    },
+    .init([.c1], memory: "refuses what is more than 16 MiB at one time", by: "crowd.of-large-values") {
+      RefusesMuchAtOnce(base: $0)
+    },
+    .init(
+      [.c1], memory: "removals join one that began before a write",
+      by: "crowd.removals-are-not-shared-with-writes"
+    ) { JoinsEarlierRemovals(base: $0) },
     .init(
       [.c1], memory: "reads of many keys join one that began before a change",
       by: "crowd.reads-are-not-shared-with-writes"

@@ -54,6 +54,15 @@ extension SizeFault {
           }
         })
     },
+    .init(.v2, "sizes.bytes-of-an-entry", "loses the last byte of what just fits a cell") {
+      AlteredEngine(
+        base: $0,
+        batch: { batch in
+          batch.map {
+            ($0.key, $0.key.value.utf8.count + $0.data.count == 4_080 ? $0.data.dropLast() : $0.data)
+          }
+        })
+    },
     .init(.w1, "sizes.bytes-of-a-batch", "writes the first mebibyte of a batch", shows: "with 1048577 bytes")
     {
       AlteredEngine(base: $0, batch: { $0.within(1 << 20) })
