@@ -50,8 +50,6 @@ extension CheckDefinition {
       let given = [
         StorageEntry(key: new, data: data("n"), createdAt: day(1), updatedAt: day(2.000_000_123)),
         StorageEntry(key: old, data: data("o"), createdAt: day(-9_000.25), updatedAt: day(-8_000.5)),
-        StorageEntry(
-          key: key("of 2109"), data: data("l"), createdAt: day(32_500), updatedAt: day(32_600.125)),
       ]
       try await engine.writeEntries(given)
       try await expectTimes(given, in: engine)
