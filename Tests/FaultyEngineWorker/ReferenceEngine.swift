@@ -168,7 +168,11 @@ package final class ReferenceEngine: ApplyingEngine {
 
   package func changes() async throws -> StorageChanges {
     try Task.checkCancellation()
-    return try open().subscribe(ObjectIdentifier(self))
+    // In one step: a `close()` between finding what is shared and subscribing would leave a stream without an end.
+    return try shared.withLock { shared in
+      guard let shared else { throw StorageError(.closed, "The engine has been closed.") }
+      return try shared.subscribe(ObjectIdentifier(self))
+    }
   }
 
   package func close() async throws {

@@ -62,12 +62,17 @@ struct ProgressTests {
 
   @Test("A check that hangs names the calls that are under way")
   func callsUnderWay() async throws {
-    let suite = ConformanceSuite("Hangs", capabilities: [], stallTimeout: .milliseconds(500)) { _ in
-      NeverAnswersWrites(base: try ReferenceEngine())
+    var actual = ""
+    // On a busy machine the writes may not have begun when a short time is over.
+    for limit in [0.5, 5, 50] {
+      let suite = ConformanceSuite("Hangs", capabilities: [], stallTimeout: .seconds(limit)) { _ in
+        NeverAnswersWrites(base: try ReferenceEngine())
+      }
+      let check = try #require(suite.checks.first { $0.id == "late.after-acknowledged-calls" })
+      actual = try #require(await check.outcome().failure).actual
+      if actual.contains("; under way: 4 times write(_:key:); an engine") { return }
     }
-    let check = try #require(suite.checks.first { $0.id == "late.after-acknowledged-calls" })
-    let failure = try #require(await check.outcome().failure)
-    #expect(failure.actual.contains("; under way: 4 times write(_:key:); an engine"), "\(failure.actual)")
+    Issue.record("\(actual)")
   }
 
   @Test("An engine that blocks every thread of its callers for ever fails, and so does the next one")
