@@ -14,8 +14,7 @@ extension CheckDefinition {
       "a key that was removed in any way is absent for every method that is asked about it"
     ) { context in
       let engine = try await context.open()
-      let ways = waysOfRemoving + (context.capabilities.contains(.transactions) ? [removalInTransaction] : [])
-      for (name, removal) in ways {
+      for (name, removal) in waysOfRemoving(context.capabilities) {
         let keys = keys(4)
         let (gone, kept) = ([keys[1], keys[2]], [keys[0], keys[3]])
         try await engine.write(entries(keys))
@@ -125,25 +124,6 @@ extension CheckDefinition {
     }
   }
 }
-
-private typealias WayOfRemoving = (
-  name: String, remove: @Sendable (EngineUnderTest, [CacheKey]) async throws -> Void
-)
-
-private let removalInTransaction: WayOfRemoving = (
-  "withTransaction(_:)",
-  { engine, keys in
-    try await engine.withTransaction { transaction in for key in keys { try transaction.remove(key: key) } }
-  }
-)
-
-/// Every way to make keys absent.
-private let waysOfRemoving: [WayOfRemoving] = [
-  ("remove(key:)", { for key in $1 { try await $0.remove(key: key) } }),
-  ("remove(keys:)", { try await $0.remove(keys: $1) }),
-  ("apply(_:) of removals", { try await $0.apply($1.map { .remove(key: $0) }) }),
-  ("removeAllData()", { engine, _ in try await engine.removeAllData() }),
-]
 
 /// Fails unless each method that reads everything returns these entries.
 private func expectEverything(_ expected: [CacheKey: Data], in engine: EngineUnderTest) async throws {

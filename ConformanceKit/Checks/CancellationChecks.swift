@@ -44,6 +44,7 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       for round in 0..<16 {
+        context.noteProgress()
         let key = key("round \(round)")
         switch await cancelled(
           after: round % 4 == 0 ? nil : round % 4 - 1, { try await ChangeSubscriber(to: engine, context) })

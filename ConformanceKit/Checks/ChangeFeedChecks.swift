@@ -192,8 +192,6 @@ private func expectCovered(
   }
 }
 
-private struct ThrownByBody: Error {}
-
 private func checkFailingCalls(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let subscriber = try await ChangeSubscriber(to: engine, context)

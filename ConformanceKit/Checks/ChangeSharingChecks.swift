@@ -73,23 +73,34 @@ private func checkOtherEngine(_ context: CheckContext) async throws {
 }
 
 private func checkManyEngines(_ context: CheckContext) async throws {
+  let wanted = 12
   var engines = [try await context.open()]
-  while engines.count < 12 {
-    guard let another = try await context.openUnlessLocked(context.place) else { return }
-    engines.append(another)
+  var subscribers = [try await ChangeSubscriber(to: engines[0], context)]
+  while engines.count < wanted {
+    do {
+      guard let another = try await context.openUnlessLocked(context.place) else { break }
+      subscribers.append(try await ChangeSubscriber(to: another, context))
+      engines.append(another)
+    } catch {
+      // No rule says that so many have room: each may have several connections, and the system may let few places be watched.
+      if engines.count < 3 { throw error }
+      break
+    }
     context.noteProgress()
   }
-  var subscribers: [ChangeSubscriber] = []
-  for engine in engines { subscribers.append(try await ChangeSubscriber(to: engine, context)) }
-  for writer in [0, 11, 5] {
+  if engines.count < wanted { context.noteShortfall("\(engines.count) of \(wanted) engines") }
+  for writer in [0, engines.count - 1, engines.count / 2] {
     let written = key("by \(writer)")
     try await engines[writer].write(data("v"), key: written)
     for (number, subscriber) in subscribers.enumerated() {
       try await subscriber.expectCovered(
         [written], "a write by engine \(writer + 1), for engine \(number + 1) of \(engines.count)")
-      try expect(
-        try await engines[number].read(key: written), is: data("v"),
-        "read(key:) in engine \(number + 1) of what engine \(writer + 1) of \(engines.count) had written")
+      let found = try await engines[number].read(key: written)
+      guard found == data("v") else {
+        throw Violation(
+          "read(key:) in engine \(number + 1) of \(engines.count) of what engine \(writer + 1) had written was "
+            + describe(found as Any), rule: .x2)
+      }
     }
     context.noteProgress()
   }

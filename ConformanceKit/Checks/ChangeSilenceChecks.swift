@@ -124,14 +124,12 @@ private let silentCalls: [(String, SilentCalls)] = [
       do {
         try await engine.withTransaction { transaction in
           try transaction.write(data("v"), key: keys(3)[0])
-          throw ChangedItsMind()
+          throw ThrownByBody()
         }
-      } catch let failure as CallFailure where failure.error is ChangedItsMind {}
+      } catch let failure as CallFailure where failure.error is ThrownByBody {}
     }
   ),
 ]
-
-private struct ChangedItsMind: Error {}
 
 private func checkSilence(
   _ context: CheckContext, _ what: String, isLong: Bool = false,
@@ -139,16 +137,19 @@ private func checkSilence(
 ) async throws {
   let engine = try await context.open()
   try await engine.write(entries(keys(3)))
+  var losses = 0
   for round in 0..<(isLong ? 1 : 3) {
     let subscriber = try await ChangeSubscriber(to: engine, context)
     let collector = ChangeCollector(try await engine.changes())
     try await calls(engine)
     // Time enough for an engine to send an element.
     for _ in 0..<20 { try await yieldToAllThreads() }
-    // A connection may be lost after a while, which is covered by an element (rule X5).
-    let mayBeLost = isLong && context.capabilities.contains(.networked)
-    let told = collector.elements.filter { !mayBeLost || $0 != .everything }
-    try expect(told.isEmpty, "\(what) yielded \(describe(told))")
+    // A connection may be lost, which is covered by an element (rule X5), but not each time.
+    let told = collector.elements
+    let mayBeLost = context.capabilities.contains(.networked) && told.allSatisfy { $0 == .everything }
+    if mayBeLost, !told.isEmpty { losses += 1 }
+    try expect(
+      told.isEmpty || mayBeLost && (isLong || losses < 3), "\(what) yielded \(describe(told))")
     let last = key("last \(round)")
     try await engine.write(data("v"), key: last)
     do {

@@ -131,6 +131,8 @@ private func checkClockOnce(_ context: CheckContext, _ task: some CheckTask) asy
   } catch {
     failure = error
   }
+  // It has come to its end, if only by not being waited for any longer.
+  context.noteProgress()
   // What has started the process has to tidy up, which it cannot if it is killed.
   worker.closeInput()
   await worker.waitUntilEnd()

@@ -125,7 +125,7 @@ private func entry(_ key: CacheKey, _ value: String, _ date: Date) -> StorageEnt
 }
 
 /// Fails unless the entries have the times, wherever they are read.
-private func expectTimes(_ entries: [StorageEntry], in engine: EngineUnderTest) async throws {
+func expectTimes(_ entries: [StorageEntry], in engine: EngineUnderTest) async throws {
   let all = try await engine.readAllEntries()
   for entry in entries {
     let found = all.first { $0.key == entry.key }

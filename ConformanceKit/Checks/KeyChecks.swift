@@ -24,7 +24,7 @@ extension CheckDefinition {
       for key in [key(String(repeating: "k", count: 511)), AdversarialKeys.longestEmoji] {
         try await engine.write(data("one"), key: key)
         try expect(try await engine.read(key: key), is: data("one"), "read(key:) of 511 bytes")
-        for (_, call) in callsThatTakeAKey {
+        for (_, call) in callsThatTakeAKey(context.capabilities) {
           // That an absent key can be removed is rule D1.
           try await engine.write(data("one"), key: key)
           try await call(engine, key)
@@ -42,6 +42,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       try await engine.write(entries(AdversarialKeys.all))
       for key in AdversarialKeys.all {
+        context.noteProgress()
         let found = try await engine.readDataAndKeys(keys: [key])
         try expect(found, are: entries([key]), "readDataAndKeys(keys:) of \(key)")
       }
@@ -88,13 +89,13 @@ extension CheckDefinition {
     ) {
       context in
       let engine = try await context.open()
-      for (name, call) in callsThatTakeAKey {
+      for (name, call) in callsThatTakeAKey(context.capabilities) {
         try await expectError(.invalidKey, from: "\(name) of an empty engine") {
           try await call(engine, bad)
         }
       }
       try await engine.write(data("kept"), key: key("kept"))
-      for (name, call) in callsThatTakeAKey {
+      for (name, call) in callsThatTakeAKey(context.capabilities) {
         try await expectError(.invalidKey, from: name) { try await call(engine, bad) }
       }
       try expect(try await engine.keyCount(), is: 1, "keyCount() after the refusals")
@@ -103,40 +104,39 @@ extension CheckDefinition {
   }
 }
 
-/// Every way to hand a key to an engine.
-let callsThatTakeAKey: [(name: String, call: @Sendable (EngineUnderTest, CacheKey) async throws -> Void)] = [
-  ("write(_:key:)", { try await $0.write(data("v"), key: $1) }),
-  ("write(_:) of many", { try await $0.write([(key("kept"), data("v")), ($1, data("v"))]) }),
-  ("writeEntries(_:)", { try await wayOfImporting.write($0, [(key("kept"), data("v")), ($1, data("v"))]) }),
-  ("read(key:)", { _ = try await $0.read(key: $1) }),
-  ("read(keys:)", { _ = try await $0.read(keys: [key("kept"), $1]) }),
-  ("readDataAndKeys(keys:)", { _ = try await $0.readDataAndKeys(keys: [key("kept"), $1]) }),
-  ("readEntries(keys:)", { _ = try await $0.readEntries(keys: [key("kept"), $1]) }),
-  ("keyExists(_:)", { _ = try await $0.keyExists($1) }),
-  ("keysExist(_:)", { _ = try await $0.keysExist([key("kept"), $1]) }),
-  ("createdAt(key:)", { _ = try await $0.createdAt(key: $1) }),
-  ("updatedAt(key:)", { _ = try await $0.updatedAt(key: $1) }),
-  (
-    "scan(_:limit:) with such an after",
-    { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: nil) }
-  ),
-  ("scan(_:limit:) with such an upTo", { _ = try await $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
-  (
-    "scan(_:limit:) with such a bound before another",
-    { _ = try await $0.scan(KeyRange(after: $1, upTo: key("kept")), limit: nil) }
-  ),
-  (
-    "scan(_:limit:) with such a bound behind another",
-    { _ = try await $0.scan(KeyRange(after: key("z"), upTo: $1), limit: nil) }
-  ),
-  ("scan(_:limit:) of no entries", { _ = try await $0.scan(KeyRange(after: $1, upTo: nil), limit: 0) }),
-  ("apply(_:) of a write", { try await $0.apply([.write(data("v"), key: $1)]) }),
-  ("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }),
-  ("remove(keys:)", { try await $0.remove(keys: [key("kept"), $1]) }),
-  ("remove(keys:) of one", { try await $0.remove(keys: [$1]) }),
-  ("writeEntries(_:) of one", { try await wayOfImporting.write($0, [($1, data("v"))]) }),
-  ("write(_:) of one", { try await $0.write([($1, data("v"))]) }),
-  ("remove(key:)", { try await $0.remove(key: $1) }),
+typealias CallOfKey = (name: String, call: @Sendable (EngineUnderTest, CacheKey) async throws -> Void)
+
+/// Every way to hand a key to an engine with these capabilities: alone, and behind one that is allowed.
+func callsThatTakeAKey(_ capabilities: EngineCapabilities) -> [CallOfKey] {
+  var calls: [CallOfKey] = []
+  for method in ChangeMethod.all(capabilities) where method != .removeAll {
+    calls.append((method.call, { try await method.perform([($1, data("v"))], in: $0) }))
+    if method.isOfOneKey { continue }
+    calls.append(
+      (
+        "\(method.call) behind another",
+        { try await method.perform([(key("kept"), data("v")), ($1, data("v"))], in: $0) }
+      ))
+  }
+  calls.append(("apply(_:) of a removal", { try await $0.apply([.remove(key: $1)]) }))
+  for method in ReadMethod.allCases where method.isOfOneKey || method.isOfManyKeys {
+    calls.append((method.call, { _ = try await method.found(of: [$1], in: $0) }))
+    if method.isOfOneKey { continue }
+    calls.append(
+      ("\(method.call) behind another", { _ = try await method.found(of: [key("kept"), $1], in: $0) }))
+  }
+  for (what, range, limit) in rangesOfKeys {
+    calls.append(("scan(_:limit:) \(what)", { _ = try await $0.scan(range($1), limit: limit) }))
+  }
+  return calls
+}
+
+private let rangesOfKeys: [(what: String, range: @Sendable (CacheKey) -> KeyRange, limit: Int?)] = [
+  ("with such an after", { KeyRange(after: $0, upTo: nil) }, nil),
+  ("with such an upTo", { KeyRange(after: nil, upTo: $0) }, 1),
+  ("with such a bound before another", { KeyRange(after: $0, upTo: key("kept")) }, nil),
+  ("with such a bound behind another", { KeyRange(after: key("z"), upTo: $0) }, nil),
+  ("of no entries", { KeyRange(after: $0, upTo: nil) }, 0),
 ]
 
 /// Each key has a value of its own, and removing one leaves the others.

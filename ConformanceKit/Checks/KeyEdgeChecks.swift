@@ -43,6 +43,7 @@ extension CheckDefinition {
       let present = all.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
       try await engine.write(entries(present))
       for key in all {
+        context.noteProgress()
         let isThere = present.contains(key)
         let what = isThere ? "of \(key), which was written," : "of \(key), which was never written,"
         try expect(try await engine.keyExists(key), is: isThere, "keyExists(_:) \(what)")
@@ -80,14 +81,18 @@ extension CheckDefinition {
       let engine = try await context.open()
       let all = AdversarialKeys.all
       try await engine.write(entries(all))
-      let lists: [(String, [CacheKey])] = [
-        ("readAllDataAndKeys()", try await engine.readAllDataAndKeys().map(\.key)),
-        ("readAllEntries()", try await engine.readAllEntries().map(\.key)),
-        ("readDataAndKeys(keys:)", try await engine.readDataAndKeys(keys: all).map(\.key)),
-        ("keysExist(_:)", try await engine.keysExist(all)),
-        ("scan(_:limit:)", try await engine.scan(.all, limit: nil).map(\.key)),
+      let lists: [(String, () async throws -> [CacheKey])] = [
+        ("readAllDataAndKeys()", { try await engine.readAllDataAndKeys().map(\.key) }),
+        ("readAllEntries()", { try await engine.readAllEntries().map(\.key) }),
+        ("readDataAndKeys(keys:)", { try await engine.readDataAndKeys(keys: all).map(\.key) }),
+        ("readEntries(keys:)", { try await engine.readEntries(keys: all).map(\.key) }),
+        ("keysExist(_:)", { try await engine.keysExist(all) }),
+        ("scan(_:limit:)", { try await engine.scan(.all, limit: nil).map(\.key) }),
       ]
-      for (method, keys) in lists { try expect(keys, areInAnyOrder: all, method) }
+      for (method, list) in lists {
+        context.noteProgress()
+        try expect(try await list(), areInAnyOrder: all, method)
+      }
     }
 
     Check(

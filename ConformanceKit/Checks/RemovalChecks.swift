@@ -50,7 +50,9 @@ extension CheckDefinition {
       try await expectEmpty(engine)
       for round in 1...2 {
         try await engine.write(entries(AdversarialKeys.all + keys(300), version: round))
+        context.noteProgress()
         try await engine.removeAllData()
+        context.noteProgress()
         try await expectEmpty(engine)
         let absent = try await engine.createdAt(key: keys(300)[0])
         try expect(absent, is: nil, "createdAt(key:) after removeAllData()")

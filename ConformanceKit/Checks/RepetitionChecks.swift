@@ -132,12 +132,10 @@ private func useAfterPause(_ context: CheckContext) async throws {
   }
 }
 
-private struct ThrownByBody: Error {}
-
 /// Makes every call that takes a key with one that is not allowed, and transactions whose bodies throw.
 private func failInEveryWay(_ engine: EngineUnderTest, _ round: Int) async throws {
   let bad = key(round.isMultiple(of: 2) ? "" : String(repeating: "k", count: 512))
-  for (name, call) in callsThatTakeAKey {
+  for (name, call) in callsThatTakeAKey(engine.capabilities) {
     try await expectError(.invalidKey, from: "\(name) in round \(round + 1) of errors") {
       try await call(engine, bad)
     }

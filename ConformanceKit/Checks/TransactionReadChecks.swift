@@ -203,15 +203,16 @@ private func checkWrittenEntries(_ context: CheckContext) async throws {
   }
   try await expectStored(expected, in: engine)
   guard engine.capabilities.contains(.preservesTimestamps) else { return }
-  let all = try await engine.readAllEntries()
-  try expect(
-    all.map(\.key.value), is: ["old", "d", "b", "c", "a"],
-    "the keys of readAllEntries() after writeEntry(_:) of entries each older than the one before")
-  for entry in all {
-    let wanted = given.first { $0.key == entry.key }
-    try expect(
-      wanted.map { $0.createdAt.isAbout(entry.createdAt) && $0.updatedAt.isAbout(entry.updatedAt) } ?? false,
-      "readAllEntries() gave \(entry.key) other times than those that writeEntry(_:) was given")
+  do {
+    try await expectTimes(given, in: engine)
+  } catch let violation as Violation {
+    throw Violation("after writeEntry(_:) \(violation)", rule: .w2)
+  }
+  let order = try await engine.readAllEntries().map(\.key.value)
+  guard order == ["old", "d", "b", "c", "a"] else {
+    throw Violation(
+      "the keys of readAllEntries() after writeEntry(_:) of entries each older than the one before were \(describe(order))",
+      rule: .r6)
   }
 }
 

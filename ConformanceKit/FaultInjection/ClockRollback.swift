@@ -26,8 +26,8 @@ struct ClockRollback: CheckTask {
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
     let start = Date()
-    FakeClock.set(secondsFromNow: -3_600)
-    guard Date().timeIntervalSince(start) < -3_000 else {
+    FakeClock.set(secondsFromNow: 3_600)
+    guard Date().timeIntervalSince(start) > 3_000 else {
       throw Skip(reason: "The clock of a process cannot be set here.")
     }
     FakeClock.set(secondsFromNow: 0)

@@ -53,7 +53,7 @@ enum AdversarialKeys {
         "BB",
         "AaBB", "BBAa",
         // Sums of their bytes
-        "listen", "silent", "bac",
+        "listen", "silent", "abc", "bca",
       ]),
     Family(
       "one-place", "keys that differ in one byte are different keys, wherever it is",

@@ -278,3 +278,21 @@ let wayOfTransactions: WayOfWriting = (
     }
   }
 )
+
+/// A way to make keys absent.
+typealias WayOfRemoving = (
+  name: String, remove: @Sendable (EngineUnderTest, [CacheKey]) async throws -> Void
+)
+
+/// Every way of an engine with these capabilities to make keys absent, of which one removes all others too.
+func waysOfRemoving(_ capabilities: EngineCapabilities) -> [WayOfRemoving] {
+  var ways: [WayOfRemoving] = []
+  for method in ChangeMethod.allCases where method.removes {
+    ways.append((method.call, { try await method.perform($1.map { ($0, Data()) }, in: $0) }))
+  }
+  for method in ChangeMethod.all(capabilities) where method == .apply || method == .transaction {
+    ways.append(
+      ("\(method.call) of removals", { try await method.perform($1.map { .remove(key: $0) }, in: $0) }))
+  }
+  return ways
+}

@@ -111,12 +111,17 @@ final class CheckContext: Sendable {
 
   /// Opens an engine that lives no longer than the caller's reference to it.
   func openUnkept(_ directory: URL? = nil) async throws -> EngineUnderTest {
+    try await opening { try await makeEngine(directory ?? place) }
+  }
+
+  private func opening(_ make: () async throws -> any StorageEngine) async throws -> EngineUnderTest {
+    let call = "opening the engine"
+    progress.begin(call)
+    defer { progress.end(call) }
     do {
-      progress.begin("opening the engine")
-      defer { progress.end("opening the engine") }
-      return EngineUnderTest(try await makeEngine(directory ?? place), noting: progress)
+      return EngineUnderTest(try await make(), noting: progress)
     } catch {
-      throw CallFailure(call: "opening the engine", error: error)
+      throw CallFailure(call: call, error: error)
     }
   }
 
@@ -150,11 +155,7 @@ final class CheckContext: Sendable {
 
   /// Opens an engine that reaches the server through a port of this machine.
   func open(through port: UInt16, to server: ConformanceServer) async throws -> EngineUnderTest {
-    do {
-      return EngineUnderTest(try await server.makeEngine(place, port), noting: progress)
-    } catch {
-      throw CallFailure(call: "opening the engine", error: error)
-    }
+    try await opening { try await server.makeEngine(place, port) }
   }
 
   /// Closes the engine and lets go of it.

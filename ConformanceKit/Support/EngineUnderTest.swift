@@ -16,6 +16,9 @@ struct CallFailure: Error, CustomStringConvertible {
 /// What is behind an error that a check has the body of a transaction throw: no reason to begin again, whatever its code.
 struct ErrorOfBody: Error {}
 
+/// What a check has the body of a transaction throw, to take back what it has done.
+struct ThrownByBody: Error {}
+
 /// The engine that is being checked: passes every call on, and notes which call threw.
 ///
 /// Copies share the one reference to the engine, so that a check can release it.

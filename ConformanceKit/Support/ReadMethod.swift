@@ -51,6 +51,14 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
   }
 
+  /// Whether one call is about as many keys as it is given.
+  var isOfManyKeys: Bool {
+    switch self {
+    case .readMany, .readDataAndKeys, .readEntries, .keysExist: true
+    default: false
+    }
+  }
+
   /// Whether the answer has values in it.
   var givesValues: Bool {
     switch self {

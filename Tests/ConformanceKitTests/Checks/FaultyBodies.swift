@@ -2,6 +2,7 @@ import ConformanceKit
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import StockroomMemory
 import TestFixtures
 
 // Engines whose bodies are right about few short keys and small values, and for a short time.
@@ -33,6 +34,18 @@ extension FaultyEngineCase {
     inMemory(.w2, "dates what a transaction has written by its beginning", also: [.t2, .t4]) {
       DatesByTheBeginning(base: $0)
     },
+    inMemory(.w2, "has another clock for transactions", also: [.t2]) { DatesByAnotherClock(base: $0) },
+    inMemory(.r6, "orders what a transaction has written by its beginning", also: [.w2]) {
+      OrdersByTheBeginning(base: $0)
+    },
+    .init(
+      .r6, "orders entries of others by their times in a body", also: [.t2],
+      claiming: claimsOfTransactions.union(.preservesTimestamps)
+    ) { _ in SortsWrittenEntries(base: MemoryStorageEngine()) },
+    .init(
+      persistent: .o3, "waits no longer than 300 ms for a body when it is closed",
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, _ in ClosesInTheEnd(base: base) },
     .init(
       persistent: .t1, "takes back what a body has done when another engine is opened", also: [.t2, .t4],
       claiming: ReferenceEngine.promises.union(.transactions)
@@ -142,14 +155,8 @@ final class LeasesItsLock: FaultyEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    let before = try await base.readAllDataAndKeys()
-    let thread = DedicatedThread()
-    defer { thread.stop() }
     let start = ContinuousClock.now
-    let (result, operations) = try await thread.run {
-      let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: before.map { ($0.key, $0.data) }))
-      return (try body(copy), copy.end())
-    }
+    let (result, operations) = try await runOnCopy(body)
     // As long as the lock is held nobody else has come in: the body can run again.
     if ContinuousClock.now - start < .milliseconds(500) { return try await base.withTransaction(body) }
     try await base.apply(operations)
@@ -194,7 +201,7 @@ final class ShowsKeysEarly: FaultyEngine {
   }
 }
 
-/// Runs bodies on a copy, beside which others write, and gives what they wrote the time at which they began.
+/// Runs bodies on a copy, beside which others write, and again if they have, and gives what they wrote the time at which they began.
 final class DatesByTheBeginning: FaultyEngine {
   let base: ReferenceEngine
   private let dates = MutexProtected<[CacheKey: Date]>([:])
@@ -202,18 +209,17 @@ final class DatesByTheBeginning: FaultyEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    let (begin, before) = (Date(), try await base.readAllDataAndKeys())
-    let thread = DedicatedThread()
-    defer { thread.stop() }
-    let (result, operations) = try await thread.run {
-      let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: before.map { ($0.key, $0.data) }))
-      return (try body(copy), copy.end())
+    let begin = Date()
+    while true {
+      let before = try await base.readAllEntries()
+      let (result, operations) = try await runOnCopy(body)
+      guard try await base.readAllEntries() == before else { continue }
+      try await base.apply(operations)
+      dates.withLock { dates in
+        for case .write(_, let key) in operations { dates[key] = begin }
+      }
+      return result
     }
-    try await base.apply(operations)
-    dates.withLock { dates in
-      for case .write(_, let key) in operations { dates[key] = begin }
-    }
-    return result
   }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await base.write(dataAndKeys)
@@ -227,7 +233,6 @@ final class DatesByTheBeginning: FaultyEngine {
 
 /// Rolls back the journal that an opening finds, also that of a body that is running.
 struct RollsBackWhenOpened: FaultyEngine {
-  private struct RolledBack: Error {}
   private static let openings = MutexProtected<[String: Int]>([:])
   let base: ReferenceEngine
   private let place: String
@@ -240,17 +245,107 @@ struct RollsBackWhenOpened: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     let before = openings
-    let results = MutexProtected<[Result]>([])
-    do {
-      return try await base.withTransaction { transaction in
-        let result = try body(transaction)
-        if openings == before { return result }
-        results.withLock { $0.append(result) }
-        throw RolledBack()
+    return try await withTransaction(lostIf: { openings != before }, body)
+  }
+}
+
+/// Runs bodies on a copy, and again if others have written, and gives new keys the place that was next when it began.
+final class OrdersByTheBeginning: FaultyEngine {
+  let base: ReferenceEngine
+  private let order = MutexProtected<[CacheKey]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let place = try await base.keyCount()
+    while true {
+      let before = try await base.readAllEntries()
+      let (result, operations) = try await runOnCopy(body)
+      guard try await base.readAllEntries() == before else { continue }
+      try await base.apply(operations)
+      let new = try await base.readAllEntries().map(\.key).filter { key in !before.contains { $0.key == key }
       }
-    } catch let error as RolledBack {
-      guard let result = results.withLock({ $0.last }) else { throw error }
+      var keys = before.map(\.key)
+      keys.insert(contentsOf: new, at: min(place, keys.count))
+      order.withLock { $0 = keys }
       return result
     }
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    let (entries, order) = (try await base.readAllEntries(), order.withLock { $0 })
+    let known = order.compactMap { key in entries.first { $0.key == key } }
+    return known + entries.filter { !order.contains($0.key) }
+  }
+}
+
+/// Writes new entries of another engine at the end of a body, by the times of their creation.
+struct SortsWrittenEntries: FaultyEngine {
+  let base: MemoryStorageEngine
+  private final class Collecting: ForwardingTransaction {
+    private var new: [StorageEntry] = []
+    override func writeEntry(_ entry: StorageEntry) throws {
+      if try !base.keyExists(entry.key) { new.append(entry) }
+      try base.writeEntry(entry)
+    }
+    func sort() throws {
+      for entry in new { try base.remove(key: entry.key) }
+      for entry in new.sorted(by: { $0.createdAt < $1.createdAt }) { try base.writeEntry(entry) }
+    }
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { transaction in
+      let collecting = Collecting(transaction)
+      let result = try body(collecting)
+      try collecting.sort()
+      return result
+    }
+  }
+}
+
+/// Gives a body some time when it is closed, and loses what it does after that.
+final class ClosesInTheEnd: FaultyEngine {
+  let base: ReferenceEngine
+  private let state = MutexProtected((bodies: 0, isClosed: false))
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    state.withLock { $0.bodies += 1 }
+    defer { state.withLock { $0.bodies -= 1 } }
+    return try await withTransaction(lostIf: { [self] in state.withLock { $0.isClosed } }, body)
+  }
+  func close() async throws {
+    let end = ContinuousClock.now + .milliseconds(300)
+    while state.withLock({ $0.bodies > 0 }), ContinuousClock.now < end {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    state.withLock { $0.isClosed = true }
+    try await base.close()
+  }
+}
+
+/// Dates what transactions write by a clock that is an hour slow.
+final class DatesByAnotherClock: FaultyEngine {
+  let base: ReferenceEngine
+  private let dates = MutexProtected<[CacheKey: Date]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let (result, operations) = try await runOnCopy(body)
+    try await base.apply(operations)
+    dates.withLock { dates in
+      for case .write(_, let key) in operations { dates[key] = Date() - 3_600 }
+    }
+    return result
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await base.createdAt(key: key).map { date in dates.withLock { $0[key] } ?? date }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await base.updatedAt(key: key).map { date in dates.withLock { $0[key] } ?? date }
   }
 }

@@ -23,7 +23,7 @@ extension FaultyEngineCase {
     },
     // A cache with a limit that nobody set.
     .init(.w1, "evicts beyond 10,000 entries") { Evicts(base: $0) },
-    .init(.w1, "counts versions in a byte") { CountsVersionsInAByte(base: $0) },
+    .init(.w1, "counts versions in a byte") { CountsVersions(base: $0, upTo: 1 << 8) },
     // The number of variables of a statement has a limit.
     .init(.w1, "writes 999 entries of a batch", also: [.w3, .r5]) { WritesPartOfBatches(base: $0) },
     .init(.w1, "drops a batch of one after a write", also: [.v1, .v2]) { DropsABatchOfOne(base: $0) },
@@ -162,17 +162,18 @@ struct Evicts: FaultyEngine {
   }
 }
 
-/// Stores each version under its number and reads the one with the highest.
-final class CountsVersionsInAByte: FaultyEngine {
+/// Numbers the versions of a key with so few bits that it takes one for older than those before it.
+final class CountsVersions: FaultyEngine {
   let base: ReferenceEngine
+  private let limit: Int
   private let versions = MutexProtected<[CacheKey: Int]>([:])
-  init(base: ReferenceEngine) { self.base = base }
+  init(base: ReferenceEngine, upTo limit: Int) { (self.base, self.limit) = (base, limit) }
   func write(_ data: Data, key: CacheKey) async throws {
     let version = versions.withLock { versions in
       versions[key, default: 0] += 1
       return versions[key, default: 0]
     }
-    if version < 256 { try await base.write(data, key: key) }
+    if version % limit != 0 { try await base.write(data, key: key) }
   }
   func remove(key: CacheKey) async throws {
     try await base.remove(key: key)

@@ -45,6 +45,42 @@ extension FaultyEngine {
   func close() async throws { try await base.close() }
 }
 
+extension FaultyEngine {
+  /// Runs a body on a copy of all entries, beside which others write, as long as it takes. Gives what is to be done after it.
+  func runOnCopy<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> (result: Result, operations: [StorageOperation]) {
+    let before = try await base.readAllDataAndKeys().map { ($0.key, $0.data) }
+    let thread = DedicatedThread()
+    defer { thread.stop() }
+    return try await thread.run {
+      let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: before))
+      return (try body(copy), copy.end())
+    }
+  }
+
+  /// Runs a body, and takes back what it has done if `isLost` says so at its end, though its result is returned.
+  func withTransaction<Result: Sendable>(
+    lostIf isLost: @escaping @Sendable () -> Bool,
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let results = MutexProtected<[Result]>([])
+    do {
+      return try await base.withTransaction { transaction in
+        let result = try body(transaction)
+        guard isLost() else { return result }
+        results.withLock { $0.append(result) }
+        throw LostTransaction()
+      }
+    } catch let error as LostTransaction {
+      guard let result = results.withLock({ $0.last }) else { throw error }
+      return result
+    }
+  }
+}
+
+private struct LostTransaction: Error {}
+
 /// An engine that takes one key for another: uses what `rename` makes of each key.
 struct RenamingEngine: FaultyEngine {
   let base: ReferenceEngine

@@ -4,20 +4,6 @@ import StockroomCore
 
 // Engines that break when one thing has been done very often, or nothing for long.
 
-/// Takes the write after 4,095 others of its key for an older one.
-final class CountsVersions: FaultyEngine {
-  let base: ReferenceEngine
-  private let versions = MutexProtected<[CacheKey: Int]>([:])
-  init(base: ReferenceEngine) { self.base = base }
-  func write(_ data: Data, key: CacheKey) async throws {
-    let version = versions.withLock { versions in
-      versions[key, default: 0] += 1
-      return versions[key] ?? 0
-    }
-    if version % 4_096 != 0 { try await base.write(data, key: key) }
-  }
-}
-
 /// Gives entries the generation in which they were written, of which there are 256.
 final class CountsGenerations: FaultyEngine {
   let base: ReferenceEngine
@@ -226,7 +212,6 @@ final class DropsTheUnread: FaultyEngine {
 
 /// Takes the transaction after 4,095 others for one that has been committed.
 final class NumbersTransactions: FaultyEngine {
-  private struct Committed: Error {}
   let base: ReferenceEngine
   private let count = MutexProtected(0)
   init(base: ReferenceEngine) { self.base = base }
@@ -237,18 +222,7 @@ final class NumbersTransactions: FaultyEngine {
       count += 1
       return count
     }
-    if number % 4_096 != 0 { return try await base.withTransaction(body) }
-    let results = MutexProtected<[Result]>([])
-    do {
-      return try await base.withTransaction { transaction in
-        let result = try body(transaction)
-        results.withLock { $0.append(result) }
-        throw Committed()
-      }
-    } catch let error as Committed {
-      guard let result = results.withLock({ $0.last }) else { throw error }
-      return result
-    }
+    return try await withTransaction(lostIf: { number % 4_096 == 0 }, body)
   }
 }
 

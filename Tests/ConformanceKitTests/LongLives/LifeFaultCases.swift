@@ -137,7 +137,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       DatesWhatItMoves(base: $0)
     },
     .init([.w1], memory: "counts the versions of a key in twelve bits", by: "life.of-one-key", at: .quick) {
-      CountsVersions(base: $0)
+      CountsVersions(base: $0, upTo: 1 << 12)
     },
     .init(
       [.d2], memory: "counts removals of everything in a byte", by: "life.of-removals-of-everything",
@@ -222,6 +222,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     },
     .init([.c1], memory: "has places for 140 scans", by: "crowd.of-one-method") {
       HasFewPlaces(base: $0, for: .scans, limit: 140)
+    },
+    .init([.c1], memory: "loses one of a hundred writes", by: "crowd.of-one-method") {
+      LosesSomeWrites(base: $0, oneIn: 100)
     },
     .init([.c1], memory: "refuses what is more than 16 MiB at one time", by: "crowd.of-large-values") {
       RefusesMuchAtOnce(base: $0)

@@ -310,11 +310,9 @@ struct CommitsInParts: FaultyEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    let stored = try await base.readAllDataAndKeys().map { ($0.key, $0.data) }
-    let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: stored))
-    let result = try body(copy)
+    let (result, operations) = try await runOnCopy(body)
     var (part, bytes): ([StorageOperation], Int) = ([], 0)
-    for operation in copy.end() {
+    for operation in operations {
       part.append(operation)
       if case .write(let data, _) = operation { bytes += data.count }
       guard ends(bytes, part.count) else { continue }
