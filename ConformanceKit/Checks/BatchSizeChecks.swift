@@ -170,21 +170,43 @@ extension CheckDefinition {
         }
       }
     }
-    Check(.d2, "sizes.removal-of-everything", "removeAllData() removes however much there is") { context in
+    Check(.d2, "sizes.removal-of-everything", "everything is removed however much there is, by any method") {
+      context in
       try await context.climb({ $0.ends }, .fills) { place, count in
-        for way in 0..<2 {
+        for (name, remove) in waysOfRemovingEverything(context.capabilities) {
           try await place.overwrite(to: count) { try await $0.write($1) }
-          if way == 0 {
-            try await place.engine.removeAllData()
-          } else {
-            try await place.engine.apply([.removeAll])
+          try await remove(place.engine)
+          do {
+            try await expectEmpty(place.engine)
+            try await expectStored([], absent: place.keys, in: place.engine)
+          } catch let violation as Violation {
+            throw Violation("after \(name) \(violation)", rule: violation.rule)
           }
-          try await expectEmpty(place.engine)
-          try await expectStored([], absent: place.keys, in: place.engine)
         }
       }
     }
   }
+}
+
+private func waysOfRemovingEverything(_ capabilities: EngineCapabilities) -> [(
+  name: String, remove: @Sendable (EngineUnderTest) async throws -> Void
+)] {
+  var ways: [(name: String, remove: @Sendable (EngineUnderTest) async throws -> Void)] = []
+  ways.append(("removeAllData()", { try await $0.removeAllData() }))
+  ways.append(("apply(_:)", { try await $0.apply([.removeAll]) }))
+  guard capabilities.contains(.transactions) else { return ways }
+  ways.append(
+    (
+      "a transaction",
+      { engine in
+        try await engine.withTransaction { transaction in
+          try transaction.removeAll()
+          let count = try transaction.keyCount()
+          if count > 0 { throw Violation("keyCount() after removeAll() in a body was \(count)", rule: .t2) }
+        }
+      }
+    ))
+  return ways
 }
 
 /// Fails, where times are kept, unless all of many entries of another engine have theirs.
@@ -220,6 +242,18 @@ private func expectReadable(
     try expect(try transaction.read(keys: keys), is: entries.map(\.data), "read(keys:) of a transaction")
     let sorted = entries.sorted { $0.key < $1.key }
     try expect(try transaction.scan(.all, limit: nil), are: sorted, "scan(.all) of a transaction")
+    guard let middle = sorted.dropFirst(sorted.count / 2).first?.key else { return }
+    // Of what follows each page a part is beyond the bound.
+    let ranges: [(name: String, range: KeyRange)] = [
+      ("up to a key", KeyRange(after: nil, upTo: middle)),
+      ("after a key", KeyRange(after: middle, upTo: nil)),
+      ("of a prefix", .prefix(String(middle.value.prefix(5)))),
+    ]
+    for (name, range) in ranges {
+      try expect(
+        try transaction.scan(range, limit: nil), are: sorted.filter { range.contains($0.key) },
+        "a scan \(name) of a transaction")
+    }
   } catch let violation as Violation {
     throw Violation(violation.description, rule: .t2)
   }

@@ -24,6 +24,11 @@ extension CheckDefinition {
       needs: .changeFeed
     ) { try await checkManyTasks($0) }
     Check(
+      .x1, "changes.behind-a-body",
+      "what is changed while a body runs is covered, and so is what the body has changed",
+      needs: [.changeFeed, .transactions]
+    ) { try await checkBehindBody($0) }
+    Check(
       .x1, "changes.for-many-subscribers",
       "each of 100 subscribers has every change covered, also when those that came first have left",
       needs: .changeFeed
@@ -87,8 +92,13 @@ private func checkManyTasks(_ context: CheckContext) async throws {
     var changed: Set<CacheKey> = []
     for number in rounds.share(of: task, among: 8) {
       let own = key("task \(task)/\(number)")
-      switch number % 3 {
+      switch number % 4 {
       case 0: try await engine.write(data("v"), key: own)
+      case 3 where context.capabilities.contains(.transactions):
+        try await engine.withTransaction { transaction in
+          try transaction.remove(key: key("common"))
+          try transaction.write(data("v"), key: own)
+        }
       case 1: try await engine.write([(own, data("v")), (key("common"), data("\(task)"))])
       default: try await engine.apply([.write(data("v"), key: own), .remove(key: key("common"))])
       }
@@ -98,6 +108,28 @@ private func checkManyTasks(_ context: CheckContext) async throws {
   }
   let all = changed.reduce(into: Set<CacheKey>()) { $0.formUnion($1) }
   for subscriber in subscribers { try await subscriber.expectCovered(all, "the changes of 8 tasks") }
+}
+
+/// Changes something else, in several ways, while the body of a transaction takes its time.
+private func checkBehindBody(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  for method in ChangeMethod.writing(context.capabilities) {
+    let (meanwhile, atTheEnd) = (
+      try await ChangeSubscriber(to: engine, context), try await ChangeSubscriber(to: engine, context)
+    )
+    let (byBody, byOther) = (key("\(method.rawValue), body"), key("\(method.rawValue), other"))
+    let body = PausedBody(in: engine, milliseconds: 60) { transaction, pause in
+      pause()
+      try transaction.write(data("v"), key: byBody)
+    }
+    try await body.begin()
+    // An engine may hold it up until the body has returned.
+    try await method.perform([(byOther, data("v"))], in: engine)
+    try await meanwhile.expectCovered([byOther], "\(method.call) while a body ran")
+    try await body.end()
+    try await atTheEnd.expectCovered(
+      [byBody, byOther], "\(method.call) and a transaction that had begun before it")
+  }
 }
 
 // MARK: - Subscribing

@@ -90,45 +90,88 @@ extension CheckDefinition {
       }
     }
     Check(
-      .c1, "life.after-a-pause", "after 12 seconds without a call every method works as before",
-      from: .standard
+      .c1, "life.after-a-pause",
+      "after some seconds without a call every method works as before, and entries, order, times and subscriptions are kept"
     ) { context in
-      try await useAfterPause(context)
+      try await useAfterPause(context, seconds: context.byLevel(quick: 5, standard: 12, exhaustive: 70))
+    }
+  }
+}
+
+/// An engine that is left alone for a while.
+private struct RestingEngine {
+  let engine: EngineUnderTest
+  let before: [StorageEntry]
+  let subscriber: ChangeSubscriber?
+
+  init(_ context: CheckContext, _ number: Int) async throws {
+    engine = try await context.open(
+      context.root.appending(path: "engine \(number)", directoryHint: .isDirectory))
+    // Times tell the writes from each other.
+    for name in ["k", "b", "c", "a"] {
+      try await engine.write(data("v"), key: key(name))
+      try await letClockAdvance()
+    }
+    try await engine.write(data("v"), key: key("b"))
+    before = try await engine.readAllEntries()
+    subscriber =
+      context.capabilities.contains(.changeFeed) ? try await ChangeSubscriber(to: engine, context) : nil
+  }
+
+  /// Asks for everything, beginning with one of the methods.
+  func ask(first: Int) async throws {
+    let reads = ReadMethod.allCases
+    for step in reads.indices {
+      let method = reads[(step + first) % reads.count]
+      let found = try await method.found(of: before.map(\.key), in: engine)
+      try expect(
+        found, is: before.map { _ in method.givesValues ? data("v") : nil },
+        "after a pause what \(method.call) found of \(before.count) entries")
+    }
+    let after = try await engine.readAllEntries()
+    guard after.map(\.key) == before.map(\.key) else {
+      throw Violation(
+        "the order of readAllEntries() was \(describe(before.map(\.key))) before a pause and "
+          + "\(describe(after.map(\.key))) after it",
+        rule: .r6)
+    }
+    guard after == before else {
+      throw Violation("after a pause readAllEntries() had other times than before it", rule: .w2)
+    }
+  }
+
+  /// Changes an entry by every method, beginning with one of them.
+  func change(_ changes: [ChangeMethod], first: Int) async throws {
+    for step in changes.indices {
+      let method = changes[(step + first) % changes.count]
+      try await method.perform([(key("k"), data("after"))], in: engine)
+      let expected = method.removes ? nil : data("after")
+      try expect(
+        try await engine.read(key: key("k")), is: expected, "read(key:) after a pause and \(method.call)")
+      // Of a key that was absent and is removed nothing need be told.
+      guard step == 0 else { continue }
+      do {
+        try await subscriber?.expectCovered([key("k")], "\(method.call) after a pause")
+      } catch let violation as Violation {
+        throw Violation(violation.description, rule: .x1)
+      }
     }
   }
 }
 
 /// Lets several engines rest, since the first call after a pause may put right what the others need.
-private func useAfterPause(_ context: CheckContext) async throws {
-  let (reads, changes) = (ReadMethod.allCases, ChangeMethod.all(context.capabilities))
-  var engines: [EngineUnderTest] = []
-  for number in 0..<4 {
-    let place = context.root.appending(path: "engine \(number)", directoryHint: .isDirectory)
-    let engine = try await context.open(place)
-    try await engine.write(data("v"), key: key("k"))
-    engines.append(engine)
-  }
-  for _ in 0..<12 {
+private func useAfterPause(_ context: CheckContext, seconds: Int) async throws {
+  let changes = ChangeMethod.all(context.capabilities)
+  var engines: [RestingEngine] = []
+  for number in 0..<4 { engines.append(try await RestingEngine(context, number)) }
+  for _ in 0..<seconds {
     try await Task.sleep(for: .seconds(1))
     context.noteProgress()
   }
   // Each begins with another method.
-  for (number, engine) in engines.enumerated() {
-    for step in 0..<reads.count {
-      let method = reads[(step + number * 5) % reads.count]
-      if number.isMultiple(of: 2) {
-        try expect(
-          try await method.finds(data("v"), under: key("k"), in: engine),
-          "after a pause \(method.call) did not find the one entry that there was")
-      }
-    }
-    for step in 0..<changes.count {
-      let method = changes[(step + number * 3) % changes.count]
-      try await method.perform([(key("k"), data("after"))], in: engine)
-      let expected = method.removes ? nil : data("after")
-      try expect(
-        try await engine.read(key: key("k")), is: expected, "read(key:) after a pause and \(method.call)")
-    }
+  for (number, resting) in engines.enumerated() {
+    if number.isMultiple(of: 2) { try await resting.ask(first: number * 5) }
+    try await resting.change(changes, first: number * 3)
   }
 }
 

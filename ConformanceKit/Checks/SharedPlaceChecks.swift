@@ -12,14 +12,17 @@ extension CheckDefinition {
   @CheckList static var sharedPlaceChecks: [CheckDefinition] {
     Check(
       .c2, "sharing.every-answer",
-      "of two engines on one place, neither answers anything from what it remembers of before a change by the other",
+      "of two or three engines on one place, none answers anything from what it remembers of before a change by another",
       needs: .persistent
     ) { context in
-      let first = try await context.open()
-      guard let second = try await context.openUnlessLocked(context.place) else { return }
-      try await checkAnswers(context, of: .engines(first, second))
-      try await context.close(second)
-      try await context.close(first)
+      var engines = [try await context.open()]
+      while engines.count < 3 {
+        guard let another = try await context.openUnlessLocked(context.place) else { break }
+        engines.append(another)
+      }
+      if engines.count == 1 { return }
+      try await checkAnswers(context, of: .engines(engines))
+      for engine in engines.reversed() { try await context.close(engine) }
     }
     Check(
       .c3, "processes.every-answer",
@@ -59,9 +62,9 @@ extension CheckDefinition {
 
 // MARK: - Answers
 
-/// Two that share a place.
+/// Two or more that share a place. The last of several engines stands for the second where something is changed.
 private enum Sharers {
-  case engines(EngineUnderTest, EngineUnderTest)
+  case engines([EngineUnderTest])
   case processes(EngineUnderTest, WorkerProcess, URL)
 
   /// - Parameter isApplied: Whether the operations are given to `apply(_:)`, and not to the method that fits them best.
@@ -70,7 +73,8 @@ private enum Sharers {
     case .processes(_, let worker, let place) where bySecond:
       let sent = operations.map(SentOperation.init)
       try await worker.perform(CallEngine(isApplied ? .apply(sent) : .perform(sent), at: place))
-    case .engines(let first, let second): try await (bySecond ? second : first).perform(operations, isApplied)
+    case .engines(let engines):
+      try await engines[bySecond ? engines.count - 1 : 0].perform(operations, isApplied)
     case .processes(let engine, _, _): try await engine.perform(operations, isApplied)
     }
   }
@@ -80,13 +84,14 @@ private enum Sharers {
   ) async throws {
     progress.note()
     switch self {
-    case .engines(let one, let other):
-      let engine = inSecond ? other : one
-      try await answers.verify(engine, first: first)
-      do {
-        try await expectAllWaysAgree(in: engine, noting: progress)
-      } catch let violation as Violation {
-        throw Violation(violation.description)
+    case .engines(let engines):
+      for engine in inSecond ? engines.dropFirst() : engines.prefix(1) {
+        try await answers.verify(engine, first: first)
+        do {
+          try await expectAllWaysAgree(in: engine, noting: progress)
+        } catch let violation as Violation {
+          throw Violation(violation.description)
+        }
       }
     case .processes(let engine, let worker, let place):
       if !inSecond { return try await answers.verify(engine, first: first) }

@@ -95,6 +95,22 @@ extension CheckDefinition {
       }
     }
     Check(
+      .r6, "sizes.entries-of-one-moment",
+      "readAllEntries() returns all of very many entries that one batch wrote, also if they have one time"
+    ) { context in
+      let engine = try await context.open()
+      let wanted = context.byLevel(quick: 12_000, standard: 60_000, exhaustive: 300_000)
+      let keys = (0..<(try await context.affordableCount(wanted, of: "entries"))).map(GrowingPlace.key)
+      for (name, write) in [wayOfBatches, wayOfImporting] {
+        try await engine.removeAllData()
+        try await write(engine, entries(keys))
+        context.noteProgress()
+        let found = try await engine.readAllEntries()
+        try expect(found.count, is: keys.count, "the number of entries of readAllEntries() after \(name)")
+        try expectOrder(of: found, keys, isExact: context.capabilities.contains(.atomicBatches))
+      }
+    }
+    Check(
       .r6, "sizes.some-entries",
       "readEntries(keys:) returns those of any number of keys that exist, each once, in the order of the first writes"
     ) { context in

@@ -30,21 +30,6 @@ extension CheckDefinition {
       "nobody reads what a body has written before the body has returned",
       needs: .transactions
     ) { try await checkDirtyReads($0) }
-    Check(
-      .t1, "transactions.of-long-bodies",
-      "a body that takes a second or more loses nothing that another transaction has changed meanwhile",
-      needs: .transactions
-    ) { try await checkLongBody($0) }
-    Check(
-      .w2, "transactions.after-others",
-      "what a transaction writes behind changes of others is later than these, by its times and in the order",
-      needs: .transactions
-    ) { try await checkTimesBehindOthers($0) }
-    Check(
-      .t1, "transactions.beside-openings",
-      "a transaction does all of its work although another engine is opened on the place while its body runs",
-      needs: [.transactions, .persistent]
-    ) { try await checkOpeningBesideBody($0) }
   }
 }
 
@@ -53,12 +38,17 @@ extension CheckDefinition {
 private func checkWriteSkew(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let onCall = [key("on call/one"), key("on call/two")]
+  // More than what one would expect an engine to look at again.
+  let others = keys(context.byLevel(quick: 600, standard: 3_000, exhaustive: 20_000), prefix: "other/")
+  try await engine.write(entries(others))
   for round in context.rounds(quick: 30, standard: 150, exhaustive: 5_000, of: "rounds of two keys") {
+    context.noteProgress()
     try await engine.write(onCall.map { ($0, data("1")) })
     let meeting = round < 3 ? Meeting(of: 4) : nil
     try await gather(0..<4) { task in
       try await engine.withTransaction { transaction in
         let sum = try onCall.reduce(0) { try $0 + transaction.number($1) }
+        if round == 1 { for key in others { _ = try transaction.read(key: key) } }
         meeting?.arrive()
         if sum > 1 { try transaction.write(data("0"), key: onCall[task % 2]) }
       }
@@ -137,152 +127,6 @@ private func checkReadSkew(_ context: CheckContext) async throws {
     }
   }
   try accounts.check(try await engine.read(keys: accounts.keys), "read(keys:) after all transfers")
-}
-
-/// A transaction whose body takes its time.
-struct PausedBody: Sendable {
-  private let hasBegun: Flag
-  private let task: Task<Void, any Error>
-  private let ended: Flag
-
-  /// - Parameter body: Calls what it is given once, and takes so many milliseconds longer then.
-  init(
-    in engine: EngineUnderTest, milliseconds: Int,
-    body: @escaping @Sendable (any StorageTransaction, _ pause: () -> Void) throws -> Void
-  ) {
-    let (hasBegun, ended) = (Flag(), Flag())
-    (self.hasBegun, self.ended) = (hasBegun, ended)
-    task = Task { @concurrent in
-      defer { ended.set() }
-      try await engine.withTransaction { transaction in
-        try body(transaction) {
-          hasBegun.set()
-          System.pauseThread(milliseconds: milliseconds)
-        }
-      }
-    }
-  }
-
-  var hasEnded: Bool { ended.isSet }
-
-  /// Waits until the body has begun to take its time.
-  func begin() async throws {
-    while !hasBegun.isSet, !hasEnded { try await yieldToAllThreads() }
-    if !hasBegun.isSet { try await task.value }
-  }
-
-  /// Waits until the transaction has returned.
-  func end() async throws { try await task.value }
-}
-
-/// Changes the same entry, and makes a new one, while a body that does so too takes its time.
-private func checkTimesBehindOthers(_ context: CheckContext) async throws {
-  let engine = try await context.open()
-  let (both, first, second) = (key("both"), key("new, z"), key("new, a"))
-  try await engine.write(data("0"), key: both)
-  let seen = MutexProtected<Data?>(nil)
-  let body = PausedBody(in: engine, milliseconds: 150) { transaction, pause in
-    pause()
-    // The last run counts. What it has seen says which of the two is first.
-    let found = try transaction.read(key: both)
-    seen.withLock { $0 = found }
-    // Times tell the two from each other then.
-    System.pauseThread(milliseconds: 6)
-    try transaction.write(data("body"), key: both)
-    try transaction.write(data("body"), key: second)
-  }
-  try await body.begin()
-  try await engine.write([(both, data("other")), (first, data("other"))])
-  let updated = try await engine.updatedAt(key: both)
-  try await body.end()
-  let isBehind = seen.withLock { $0 } == data("other")
-  let found = try await engine.read(key: both)
-  guard found == data(isBehind ? "body" : "other") else {
-    throw Violation(
-      "a transaction had read \(isBehind ? "what another call had written" : "nothing of another call"), and when both had "
-        + "returned read(key:) gave \(describe(found as Any)), not what the later of the two had written",
-      rule: .t1)
-  }
-  // An engine that holds up writers for the body has the other call behind it.
-  guard isBehind, let updated, let last = try await engine.updatedAt(key: both) else { return }
-  try expect(
-    last.timeIntervalSince(updated) >= -precisionOfTime,
-    "updatedAt of an entry was \(describe(updated)) and, when a transaction had written it after that, \(describe(last))"
-  )
-  // Without atomic batches readAllEntries() may be the default one, which knows the times only.
-  guard context.capabilities.contains(.atomicBatches) else { return }
-  let order = try await engine.readAllEntries().map(\.key)
-  guard order == [both, first, second] else {
-    throw Violation(
-      "the keys of readAllEntries() were \(describe(order)), although \(second) was written first by a transaction that "
-        + "had read what was written with \(first)", rule: .r6)
-  }
-}
-
-private func checkOpeningBesideBody(_ context: CheckContext) async throws {
-  let engine = try await context.open()
-  let keys = keys(4)
-  try await engine.write(entries(Array(keys.prefix(2))))
-  let isOver = Flag()
-  let body = PausedBody(in: engine, milliseconds: 200) { transaction, pause in
-    try transaction.remove(key: keys[0])
-    try transaction.write(value(for: keys[2]), key: keys[2])
-    pause()
-    isOver.set()
-    try transaction.write(value(for: keys[3]), key: keys[3])
-  }
-  try await body.begin()
-  do {
-    if let second = try await context.openUnlessLocked(context.place) {
-      let found = try await second.read(key: keys[0])
-      if !isOver.isSet {
-        try expect(
-          found, is: value(for: keys[0]),
-          "read(key:) in another engine of what a body had removed and not committed")
-      }
-      try await context.close(second)
-    }
-  } catch let violation as Violation {
-    throw Violation(violation.description, rule: .c2)
-  }
-  try await body.end()
-  let expected = entries(Array(keys.dropFirst()))
-  try await expectStored(expected, absent: [keys[0]], in: engine)
-  let reopened = try await context.reopen(engine)
-  try await expectStored(expected, absent: [keys[0]], in: reopened)
-}
-
-/// Has another transaction change the same while a body takes longer than one would expect.
-private func checkLongBody(_ context: CheckContext) async throws {
-  let engine = try await context.open()
-  let counter = key("counter")
-  try await engine.write(data("0"), key: counter)
-  // Shorter than the time limit of an engine that reaches a server.
-  let milliseconds = context.byLevel(quick: 1_100, standard: 3_000, exhaustive: 5_000)
-  let long = PausedBody(in: engine, milliseconds: milliseconds) { transaction, pause in
-    let number = try transaction.number(counter)
-    pause()
-    try transaction.write(data("\(number + 1)"), key: counter)
-  }
-  try await long.begin()
-  var isDone = false
-  while !isDone {
-    do {
-      try await engine.withTransaction { transaction in
-        try transaction.write(data("\(try transaction.number(counter) + 1)"), key: counter)
-      }
-      isDone = true
-    } catch let failure as CallFailure
-      where (failure.error as? StorageError)?.code == .conflict && !long.hasEnded
-    {
-      // An engine that has one transaction at a time may give up all others meanwhile (rule T4).
-      try await yieldToAllThreads()
-    }
-  }
-  try await long.end()
-  try expect(
-    try await engine.read(key: counter), is: data("2"),
-    "the sum of two additions by transactions, of which one took \(milliseconds) ms,")
 }
 
 private func checkDirtyReads(_ context: CheckContext) async throws {

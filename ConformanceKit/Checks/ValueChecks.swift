@@ -78,14 +78,34 @@ extension CheckDefinition {
         try await engine.read(key: key("large")), is: data("now small"), "read(key:) after an overwrite")
     }
 
-    Check(.v3, "values.start-at-zero", "every method that returns data returns it with indices from 0") {
-      context in
+    Check(
+      .v3, "values.start-at-zero",
+      "every method that returns data returns it with indices from 0, also if it was written as a slice"
+    ) { context in
       let engine = try await context.open()
-      let keys = keys(3)
-      try await engine.write([(keys[0], noise(7)), (keys[1], noise(100_000)), (keys[2], Data())])
-      for (method, values) in try await everyRead(of: keys, in: engine) {
-        for value in values {
-          try expect(value.startIndex, is: 0, "\(method): the first index of a value of \(value.count) bytes")
+      for method in ChangeMethod.writing(context.capabilities) {
+        try await method.perform(slices, in: engine)
+        for (read, values) in try await everyRead(of: slices.map(\.key), in: engine) {
+          try expectStartAtZero(values, "\(read) after \(method.call)")
+        }
+      }
+    }
+    Check(
+      .v3, "values.start-at-zero-in-bodies",
+      "a body reads its own writes with indices from 0, also what it has written as a slice",
+      needs: .transactions
+    ) { context in
+      let engine = try await context.open()
+      let keys = slices.map(\.key)
+      for isImported in [false, true] {
+        try await engine.withTransaction { transaction in
+          for (key, data) in slices {
+            let entry = StorageEntry(key: key, data: data, createdAt: Date(), updatedAt: Date())
+            if isImported { try transaction.writeEntry(entry) } else { try transaction.write(data, key: key) }
+          }
+          try expectStartAtZero(try keys.compactMap { try transaction.read(key: $0) }, "read(key:) of a body")
+          try expectStartAtZero(try transaction.read(keys: keys), "read(keys:) of a body")
+          try expectStartAtZero(try transaction.scan(.all, limit: nil).map(\.data), "a scan of a body")
         }
       }
     }
@@ -93,6 +113,17 @@ extension CheckDefinition {
       .v3, "values.stay-as-they-are",
       "returned data does not change when the entry is overwritten or removed or the engine is closed"
     ) { context in try await context.check(ReturnedValues(place: context.place)) }
+  }
+}
+
+/// Values that are parts of others, of bytes that differ.
+private let slices: [(key: CacheKey, data: Data)] = zip(keys(3), [7, 100_000, 0]).map { key, size in
+  (key, noise(size + 20).dropFirst(10).dropLast(10))
+}
+
+private func expectStartAtZero(_ values: [Data], _ what: String) throws {
+  for value in values {
+    try expect(value.startIndex, is: 0, "\(what): the first index of a value of \(value.count) bytes")
   }
 }
 

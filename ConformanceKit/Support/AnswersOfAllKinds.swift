@@ -54,6 +54,18 @@ struct AnswersOfAllKinds: Codable, Sendable {
       }
     }
 
+    if engine.capabilities.contains(.transactions) { try await askInBody(engine) }
+
+    func askInBody(_ engine: EngineUnderTest) async throws {
+      let (keys, values, count) = try await engine.withTransaction { transaction in
+        let keys = try transaction.scan(.all, limit: nil).map(\.key)
+        return (keys, try transaction.read(keys: all), try transaction.keyCount())
+      }
+      try expect(keys, is: there, "the keys of a scan in a body")
+      try expect(values, is: wanted.compactMap { present[$0.value] }, "read(keys:) in a body")
+      try expect(count, is: there.count, "keyCount() in a body")
+    }
+
     func ask(_ method: ReadMethod, _ engine: EngineUnderTest) async throws {
       func each<Answer: Equatable>(
         _ answer: (CacheKey) async throws -> Answer, is expected: (CacheKey) -> Answer

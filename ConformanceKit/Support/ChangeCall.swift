@@ -10,6 +10,8 @@ struct ChangeCall: Codable, Sendable {
   enum Kind: String, Codable, Sendable, CaseIterable {
     case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
     case applyRemoveAll, transactionRemoveAll, writeEntries
+    /// A transaction that writes the entries of another engine.
+    case transactionWriteEntry
     /// A batch of the values that are there.
     case overwriteMany
     /// One batch removes an entry and writes it again, with the value that it had.
@@ -32,6 +34,7 @@ struct ChangeCall: Codable, Sendable {
       case .applyRemoveAll: "apply-remove-all"
       case .transactionRemoveAll: "transaction-remove-all"
       case .writeEntries: "write-entries"
+      case .transactionWriteEntry: "transaction-write-entry"
       case .overwriteMany: "overwrite-many"
       case .replace: "replace"
       case .writeAndRemove: "write-and-remove"
@@ -41,7 +44,7 @@ struct ChangeCall: Codable, Sendable {
 
     var needs: EngineCapabilities {
       switch self {
-      case .transaction, .transactionRemoveAll: .transactions
+      case .transaction, .transactionRemoveAll, .transactionWriteEntry: .transactions
       default: []
       }
     }
@@ -64,7 +67,7 @@ struct ChangeCall: Codable, Sendable {
     case .write, .writeWithOrigin: [keys[2]]
     case .overwrite, .remove, .replace, .writeAndRemove: [keys[0]]
     case .overwriteMany, .removeMany, .removeAll, .applyRemoveAll, .transactionRemoveAll: Array(keys[0...1])
-    case .writeMany, .writeEntries, .apply, .transaction: keys
+    case .writeMany, .writeEntries, .transactionWriteEntry, .apply, .transaction: keys
     }
   }
 
@@ -80,13 +83,11 @@ struct ChangeCall: Codable, Sendable {
     case .write: try await engine.write(value(for: keys[2]), key: keys[2])
     case .overwrite: try await engine.write(value(for: keys[0]), key: keys[0])
     case .writeMany: try await engine.write(entries(keys, version: 2))
-    case .writeEntries:
-      // Who asks for what has been updated lately does not find them.
-      let past = Date(timeIntervalSince1970: 1_500_000_000)
-      try await engine.writeEntries(
-        entries(keys, version: 2).map {
-          StorageEntry(key: $0.key, data: $0.data, createdAt: past, updatedAt: past)
-        })
+    case .writeEntries: try await engine.writeEntries(past(keys))
+    case .transactionWriteEntry:
+      try await engine.withTransaction { transaction in
+        for entry in past(keys) { try transaction.writeEntry(entry) }
+      }
     case .overwriteMany: try await engine.write(entries(Array(keys[0...1])))
     case .replace: try await engine.apply([.remove(key: keys[0]), .write(value(for: keys[0]), key: keys[0])])
     case .writeAndRemove: try await engine.apply([.write(data("v"), key: keys[0]), .remove(key: keys[0])])
@@ -112,6 +113,14 @@ struct ChangeCall: Codable, Sendable {
         try transaction.removeAll()
         try transaction.write(data("v"), key: keys[0])
       }
+    }
+  }
+
+  /// Entries of another engine. Who asks for what has been updated lately does not find them.
+  private func past(_ keys: [CacheKey]) -> [StorageEntry] {
+    let past = Date(timeIntervalSince1970: 1_500_000_000)
+    return entries(keys, version: 2).map {
+      StorageEntry(key: $0.key, data: $0.data, createdAt: past, updatedAt: past)
     }
   }
 

@@ -15,6 +15,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
     case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64
     case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
+    case missesImportsOfTransactions, numbersTransactionsEarly
     // Misses others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
@@ -43,6 +44,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var entries: [CacheKey: Data] = [:]
     var dates: [CacheKey: (createdAt: Date, updatedAt: Date, sequence: Int)] = [:]
     var sequence = 0
+    /// How many changes this engine has made.
+    var changes = 0
     /// What others have written and cannot be read here yet, with the number of calls since.
     var late: [(record: CrashFaultLog.Record, age: Int)] = []
   }
@@ -105,6 +108,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       || fault == .missesChangesOfOrigins && ChangeOrigin.current != nil
     try state.log?.append(record)
     state.apply(operations, at: record.date)
+    state.changes += 1
     let told = isMissed ? .none : isNew || call != .write ? call : .overwrite
     feed.tell(of: operations, by: told, to: subscribers)
   }
@@ -185,7 +189,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
       try? await Task.sleep(for: .milliseconds(2))
     }
     return try await transactions.run { [self] in
-      try perform { state in
+      if fault == .numbersTransactionsEarly { return try transactBesideOthers(body) }
+      return try perform { state in
         let transaction = CopyTransaction(state.entries)
         do {
           let result = try body(transaction)
@@ -194,7 +199,9 @@ package final class ChangeFaultEngine: ApplyingEngine {
             if fault == .tellsOfTransactionsThatRead { feed.tell(.everything) }
           } else {
             let removesAll = operations.contains { $0.isRemoveAll }
-            try commit(operations, by: removesAll ? .transactionRemoveAll : .transaction, &state)
+            let isMissed = fault == .missesImportsOfTransactions && transaction.hasWrittenEntries
+            try commit(
+              operations, by: isMissed ? .none : removesAll ? .transactionRemoveAll : .transaction, &state)
           }
           return result
         } catch {
@@ -205,6 +212,23 @@ package final class ChangeFaultEngine: ApplyingEngine {
         }
       }
     }
+  }
+
+  /// Runs a body beside others, and numbers what it has changed by its beginning. A feed that asks for what is behind the
+  /// last number that it has seen misses it if others have changed something since.
+  private func transactBesideOthers<Result>(_ body: (any StorageTransaction) throws -> Result) throws
+    -> Result
+  {
+    let (entries, changes) = try perform { ($0.entries, $0.changes) }
+    let transaction = CopyTransaction(entries)
+    defer { transaction.end() }
+    let result = try body(transaction)
+    let operations = transaction.end()
+    if operations.isEmpty { return result }
+    try perform { state in
+      try commit(operations, by: state.changes == changes ? .transaction : .none, &state)
+    }
+    return result
   }
 
   package func changes() async throws -> StorageChanges {

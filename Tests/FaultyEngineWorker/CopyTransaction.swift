@@ -7,6 +7,7 @@ package final class CopyTransaction: StorageTransaction {
     var entries: [CacheKey: Data]
     var operations: [StorageOperation] = []
     var isOver = false
+    var hasWrittenEntries = false
   }
 
   private let state: MutexProtected<State>
@@ -23,6 +24,9 @@ package final class CopyTransaction: StorageTransaction {
 
   /// What it has done.
   package var operations: [StorageOperation] { state.withLock { $0.operations } }
+
+  /// Whether it has written entries of another engine.
+  package var hasWrittenEntries: Bool { state.withLock { $0.hasWrittenEntries } }
 
   /// Ends the transaction. Returns what it has done.
   @discardableResult
@@ -70,6 +74,11 @@ package final class CopyTransaction: StorageTransaction {
       state.entries[key] = Data(data)
       state.operations.append(.write(Data(data), key: key))
     }
+  }
+
+  package func writeEntry(_ entry: StorageEntry) throws {
+    try write(entry.data, key: entry.key)
+    state.withLock { $0.hasWrittenEntries = true }
   }
 
   package func remove(key: CacheKey) throws {

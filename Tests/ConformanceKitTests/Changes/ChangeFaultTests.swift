@@ -52,6 +52,12 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       by: "changes.cover-transaction-remove-all"),
     .init(.x1, "tells only the first subscriber", .tellsOnlyTheFirst, by: "changes.cover-write"),
     .init(.x1, "misses old entries of others", .missesOldEntries, by: "changes.cover-write-entries"),
+    .init(
+      .x1, "misses entries of others in transactions", .missesImportsOfTransactions,
+      by: "changes.cover-transaction-write-entry"),
+    .init(
+      .x1, "numbers what transactions change by their beginning", .numbersTransactionsEarly,
+      by: "changes.behind-a-body"),
     .init(.x1, "tells eight engines of each other", .hearsFewEngines, by: "changes.of-many-engines"),
     .init(.x1, "tells 64 subscribers", .tellsTheFirst64, by: "changes.for-many-subscribers"),
     .init(

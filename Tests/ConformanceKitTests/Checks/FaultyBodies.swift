@@ -5,7 +5,7 @@ import StockroomCore
 import StockroomMemory
 import TestFixtures
 
-// Engines whose bodies are right about few short keys and small values, and for a short time.
+// Engines whose bodies are right about few short keys and small values, and alone.
 
 extension FaultyEngineCase {
   static let ofBodies: [FaultyEngineCase] = [
@@ -24,32 +24,17 @@ extension FaultyEngineCase {
     inMemory(.t2, "what a body writes after removeAll() is as old as before", also: [.t1]) {
       KeepsDatesBeyondRemovals(base: $0)
     },
-    inMemory(.t1, "lets others in after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
+    inMemory(.v3, "a body reads what it has written as it gave it", also: [.t2]) {
+      AltersTransactions(base: $0) { ReadsWhatItGave($0) }
+    },
     inMemory(.t2, "takes an empty entry of others for a removal") {
       AltersTransactions(base: $0) { TakesEmptyForRemoved($0) }
     },
-    inMemory(.t1, "says that there is what a body has written and not committed") {
-      ShowsKeysEarly(base: $0)
-    },
-    inMemory(.w2, "dates what a transaction has written by its beginning", also: [.t2, .t4]) {
-      DatesByTheBeginning(base: $0)
-    },
     inMemory(.w2, "has another clock for transactions", also: [.t2]) { DatesByAnotherClock(base: $0) },
-    inMemory(.r6, "orders what a transaction has written by its beginning", also: [.w2]) {
-      OrdersByTheBeginning(base: $0)
-    },
     .init(
       .r6, "orders entries of others by their times in a body", also: [.t2],
       claiming: claimsOfTransactions.union(.preservesTimestamps)
     ) { _ in SortsWrittenEntries(base: MemoryStorageEngine()) },
-    .init(
-      persistent: .o3, "waits no longer than 300 ms for a body when it is closed",
-      claiming: ReferenceEngine.promises.union(.transactions)
-    ) { base, _ in ClosesInTheEnd(base: base) },
-    .init(
-      persistent: .t1, "takes back what a body has done when another engine is opened", also: [.t2, .t4],
-      claiming: ReferenceEngine.promises.union(.transactions)
-    ) { base, place in RollsBackWhenOpened(base: base, place: place) },
   ]
 }
 
@@ -148,22 +133,6 @@ private final class NotesRemovals: ForwardingTransaction {
   }
 }
 
-/// Has a lock for half a second; what a body has read by then counts, whatever becomes of it.
-final class LeasesItsLock: FaultyEngine {
-  let base: ReferenceEngine
-  init(base: ReferenceEngine) { self.base = base }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    let start = ContinuousClock.now
-    let (result, operations) = try await runOnCopy(body)
-    // As long as the lock is held nobody else has come in: the body can run again.
-    if ContinuousClock.now - start < .milliseconds(500) { return try await base.withTransaction(body) }
-    try await base.apply(operations)
-    return result
-  }
-}
-
 /// Stores no value of no bytes.
 final class TakesEmptyForRemoved: ForwardingTransaction {
   override func writeEntry(_ entry: StorageEntry) throws {
@@ -171,110 +140,16 @@ final class TakesEmptyForRemoved: ForwardingTransaction {
   }
 }
 
-/// Has an index of keys that bodies write to before they commit.
-final class ShowsKeysEarly: FaultyEngine {
-  let base: ReferenceEngine
-  private let index = MutexProtected<Set<CacheKey>>([])
-  init(base: ReferenceEngine) { self.base = base }
-  private final class Indexing: ForwardingTransaction {
-    let note: (CacheKey) -> Void
-    init(_ base: any StorageTransaction, note: @escaping (CacheKey) -> Void) {
-      self.note = note
-      super.init(base)
-    }
-    override func write(_ data: Data, key: CacheKey) throws {
-      try base.write(data, key: key)
-      note(key)
-    }
+/// Reads what a body has written as the very data that it gave.
+final class ReadsWhatItGave: ForwardingTransaction {
+  private var given: [CacheKey: Data] = [:]
+  override func write(_ data: Data, key: CacheKey) throws {
+    try base.write(data, key: key)
+    given[key] = data
   }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    defer { index.withLock { $0 = [] } }
-    return try await base.withTransaction { [self] transaction in
-      try body(Indexing(transaction) { [self] key in index.withLock { _ = $0.insert(key) } })
-    }
-  }
-  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
-    let existing = try await base.keysExist(keys)
-    return keys.filter { key in existing.contains(key) || index.withLock { $0.contains(key) } }
-  }
-}
-
-/// Runs bodies on a copy, beside which others write, and again if they have, and gives what they wrote the time at which they began.
-final class DatesByTheBeginning: FaultyEngine {
-  let base: ReferenceEngine
-  private let dates = MutexProtected<[CacheKey: Date]>([:])
-  init(base: ReferenceEngine) { self.base = base }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    let begin = Date()
-    while true {
-      let before = try await base.readAllEntries()
-      let (result, operations) = try await runOnCopy(body)
-      guard try await base.readAllEntries() == before else { continue }
-      try await base.apply(operations)
-      dates.withLock { dates in
-        for case .write(_, let key) in operations { dates[key] = begin }
-      }
-      return result
-    }
-  }
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await base.write(dataAndKeys)
-    dates.withLock { dates in for (key, _) in dataAndKeys { dates[key] = nil } }
-  }
-  func updatedAt(key: CacheKey) async throws -> Date? {
-    guard let date = try await base.updatedAt(key: key) else { return nil }
-    return dates.withLock { $0[key] } ?? date
-  }
-}
-
-/// Rolls back the journal that an opening finds, also that of a body that is running.
-struct RollsBackWhenOpened: FaultyEngine {
-  private static let openings = MutexProtected<[String: Int]>([:])
-  let base: ReferenceEngine
-  private let place: String
-  init(base: ReferenceEngine, place: URL) {
-    (self.base, self.place) = (base, place.path)
-    Self.openings.withLock { [place = self.place] in $0[place, default: 0] += 1 }
-  }
-  private var openings: Int { Self.openings.withLock { [place] in $0[place] ?? 0 } }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    let before = openings
-    return try await withTransaction(lostIf: { openings != before }, body)
-  }
-}
-
-/// Runs bodies on a copy, and again if others have written, and gives new keys the place that was next when it began.
-final class OrdersByTheBeginning: FaultyEngine {
-  let base: ReferenceEngine
-  private let order = MutexProtected<[CacheKey]>([])
-  init(base: ReferenceEngine) { self.base = base }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    let place = try await base.keyCount()
-    while true {
-      let before = try await base.readAllEntries()
-      let (result, operations) = try await runOnCopy(body)
-      guard try await base.readAllEntries() == before else { continue }
-      try await base.apply(operations)
-      let new = try await base.readAllEntries().map(\.key).filter { key in !before.contains { $0.key == key }
-      }
-      var keys = before.map(\.key)
-      keys.insert(contentsOf: new, at: min(place, keys.count))
-      order.withLock { $0 = keys }
-      return result
-    }
-  }
-  func readAllEntries() async throws -> [StorageEntry] {
-    let (entries, order) = (try await base.readAllEntries(), order.withLock { $0 })
-    let known = order.compactMap { key in entries.first { $0.key == key } }
-    return known + entries.filter { !order.contains($0.key) }
+  override func read(key: CacheKey) throws -> Data? {
+    guard let data = try base.read(key: key) else { return nil }
+    return given[key] == data ? given[key] : data
   }
 }
 
@@ -302,28 +177,6 @@ struct SortsWrittenEntries: FaultyEngine {
       try collecting.sort()
       return result
     }
-  }
-}
-
-/// Gives a body some time when it is closed, and loses what it does after that.
-final class ClosesInTheEnd: FaultyEngine {
-  let base: ReferenceEngine
-  private let state = MutexProtected((bodies: 0, isClosed: false))
-  init(base: ReferenceEngine) { self.base = base }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    state.withLock { $0.bodies += 1 }
-    defer { state.withLock { $0.bodies -= 1 } }
-    return try await withTransaction(lostIf: { [self] in state.withLock { $0.isClosed } }, body)
-  }
-  func close() async throws {
-    let end = ContinuousClock.now + .milliseconds(300)
-    while state.withLock({ $0.bodies > 0 }), ContinuousClock.now < end {
-      try await Task.sleep(for: .milliseconds(5))
-    }
-    state.withLock { $0.isClosed = true }
-    try await base.close()
   }
 }
 

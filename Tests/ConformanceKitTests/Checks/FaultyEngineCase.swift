@@ -47,6 +47,7 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
   /// Every engine there is.
   static let all: [FaultyEngineCase] =
     ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofSnapshots + ofScans + ofRemovals
-    + ofConcurrency + ofCancellation + ofFiles + ofClaims + ofTransactions + ofBodies + ofIsolation
+    + ofConcurrency + ofCancellation + ofFiles + ofClaims + ofTransactions + ofBodies + ofCompany
+    + ofIsolation
     + ofMoments
 }

@@ -142,6 +142,17 @@ struct SharedPlaceFaultTests {
     }
   }
 
+  @Test(
+    "An engine that is right beside one other, or outside of transactions, fails",
+    arguments: FaultyEngineCase.besideOthers)
+  func failsBesideOthers(_ engineCase: FaultyEngineCase) async throws {
+    let suite = ConformanceSuite(
+      engineCase.name, capabilities: engineCase.capabilities, budget: .quick,
+      makeEngine: engineCase.makeEngine)
+    let check = try #require(suite.checks.first { $0.id == "sharing.every-answer" })
+    #expect(await check.outcome().failure?.rule == engineCase.rule)
+  }
+
   @Test("A correct engine passes", arguments: SharedPlaceFaultCase.correct)
   func passes(_ engineCase: SharedPlaceFaultCase) async throws {
     for check in engineCase.suite.checks where SharedPlaceFaultCase.ids.contains(check.id) {

@@ -17,7 +17,8 @@ final class LockedEngine: StorageEngine {
     try key.validate()
     entries.withLock { entries in
       let now = Date()
-      entries[key, default: MinimalEntry(data: data, createdAt: now, updatedAt: now)].data = data
+      // A slice would keep its indices.
+      entries[key, default: MinimalEntry(data: Data(), createdAt: now, updatedAt: now)].data = Data(data)
       entries[key]?.updatedAt = now
     }
   }
@@ -52,7 +53,7 @@ actor ActorEngine: StorageEngine {
   func write(_ data: Data, key: CacheKey) throws {
     try key.validate()
     let now = Date()
-    entries[key] = MinimalEntry(data: data, createdAt: entries[key]?.createdAt ?? now, updatedAt: now)
+    entries[key] = MinimalEntry(data: Data(data), createdAt: entries[key]?.createdAt ?? now, updatedAt: now)
   }
 
   func read(key: CacheKey) throws -> Data? {

@@ -68,6 +68,43 @@ final class LosesIdleConnections: InterceptingEngine {
   }
 }
 
+/// Makes other entries of what has been left alone for a while.
+final class CompactsWhenIdle: FaultyEngine {
+  let base: ReferenceEngine
+  private let compact: @Sendable ([StorageEntry]) -> [StorageEntry]
+  private let last = MutexProtected(ContinuousClock.now)
+  init(base: ReferenceEngine, compact: @escaping @Sendable ([StorageEntry]) -> [StorageEntry]) {
+    (self.base, self.compact) = (base, compact)
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    last.withLock { $0 = .now }
+    try await base.write(data, key: key)
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try await base.readAllEntries()
+    let isIdle = last.withLock { ContinuousClock.now - $0 > .seconds(3) }
+    return isIdle ? compact(entries) : entries
+  }
+}
+
+/// Hears nothing more when nothing has come over a connection for four seconds.
+final class DropsIdleSubscriptions: FaultyEngine {
+  let base: ReferenceEngine
+  private let last = MutexProtected(ContinuousClock.now)
+  init(base: ReferenceEngine) { self.base = base }
+  func changes() async throws -> StorageChanges {
+    last.withLock { $0 = .now }
+    return try await base.changes().mapping { [self] change in
+      let isIdle = last.withLock { last in
+        if ContinuousClock.now - last > .seconds(4) { return true }
+        last = .now
+        return false
+      }
+      return isIdle ? nil : change
+    }
+  }
+}
+
 /// Sends a write again when it had to wait, though it has been done.
 final class RepeatsSlowWrites: FaultyEngine {
   let base: ReferenceEngine

@@ -156,6 +156,27 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.c1], memory: "has no connection after ten seconds without a call", by: "life.after-a-pause",
       at: .standard
     ) { LosesIdleConnections(base: $0) },
+    .init(
+      [.r6], memory: "compacts what is left alone for three seconds, by key", by: "life.after-a-pause",
+      at: .quick
+    ) { CompactsWhenIdle(base: $0) { $0.sorted { $0.key < $1.key } } },
+    .init(
+      [.w2], memory: "compacts what is left alone for three seconds, with one time", by: "life.after-a-pause",
+      at: .quick
+    ) {
+      CompactsWhenIdle(base: $0) { entries in
+        entries.map { entry in
+          var entry = entry
+          entry.createdAt = entry.updatedAt
+          return entry
+        }
+      }
+    },
+    .init(
+      [.x1], memory: "ends a subscription of which nothing has come for four seconds",
+      by: "life.after-a-pause",
+      at: .quick, claiming: .changeFeed
+    ) { DropsIdleSubscriptions(base: $0) },
   ]
 
   static let ofTime: [LifeFaultCase] = [

@@ -1,6 +1,7 @@
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import TestFixtures
 
 // Engines whose batches and removals have a largest size, and engines that do large ones in parts.
 
@@ -144,6 +145,10 @@ extension SizeFault {
     ) {
       RemovesTheFirst(base: $0, count: 1_000)
     },
+    .init(
+      .t2, "sizes.removal-of-everything", "a body removes the first 1,000 entries",
+      shows: "all was well with 1000; with 1001", claiming: .transactions
+    ) { AltersTransactions(base: $0) { RemovesTheFirstInBodies($0, count: 1_000) } },
     .init(
       .d2, "sizes.removal-of-everything", "removes the first 10,000 entries", at: .standard,
       shows: "all was well with 10000; with 10001"
@@ -297,6 +302,47 @@ struct RemovesTheFirst: FaultyEngine {
   let base: ReferenceEngine
   let count: Int
   func removeAllData() async throws { try await base.remove(keys: Array(base.allKeys().prefix(count))) }
+}
+
+/// Removes as many entries as one statement may.
+final class RemovesTheFirstInBodies: ForwardingTransaction {
+  private let count: Int
+  init(_ base: any StorageTransaction, count: Int) {
+    self.count = count
+    super.init(base)
+  }
+  override func removeAll() throws {
+    for key in try base.allKeys().prefix(count) { try base.remove(key: key) }
+  }
+}
+
+/// Scans by pages, of which the second knows no bound.
+final class ScansPagesInBodies: ForwardingTransaction {
+  private let size: Int
+  init(_ base: any StorageTransaction, size: Int) {
+    self.size = size
+    super.init(base)
+  }
+  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    let found = try base.scan(range, limit: limit)
+    guard limit == nil, found.count > size else { return found }
+    let page = found.prefix(size)
+    return page + (try base.scan(KeyRange(after: page.last?.key, upTo: nil), limit: nil))
+  }
+}
+
+/// Reads entries by pages, each of which begins behind the time of the last one before it.
+struct PagesByTime: FaultyEngine {
+  let base: ReferenceEngine
+  let size: Int
+  func readAllEntries() async throws -> [StorageEntry] {
+    var (left, found) = (try await base.readAllEntries()[...], [StorageEntry]())
+    while let last = left.prefix(size).last {
+      found += left.prefix(size)
+      left = left.dropFirst(size).drop { $0.createdAt <= last.createdAt }
+    }
+    return found
+  }
 }
 
 /// Commits what a body has done in several parts.

@@ -59,6 +59,10 @@ extension SizeFault {
       AltersTransactions(base: $0) { HasRoomForWrites($0, count: 100) }
     },
     .init(
+      .t2, "sizes.transactions", "scans pages of 250 in a transaction, of which the second knows no bound",
+      claiming: .transactions
+    ) { AltersTransactions(base: $0) { ScansPagesInBodies($0, size: 250) } },
+    .init(
       .t2, "sizes.transactions", "lists 1,000 keys in a transaction",
       shows: "all was well with 1000; with 1001", claiming: .transactions
     ) {

@@ -6,6 +6,10 @@ import StockroomCore
 
 extension SizeFault {
   static let ofLists: [SizeFault] = [
+    .init(.r6, "sizes.entries-of-one-moment", "begins each page of 5,000 entries behind the time of the last")
+    {
+      PagesByTime(base: $0, size: 5_000)
+    },
     // What a service lists in one answer, and nobody asks for the next.
     .init(.k3, "sizes.all-keys", "lists 1,000 keys", shows: "all was well with 1000; with 1001") {
       AlteredEngine(base: $0, keys: { Array($0.prefix(1_000)) })

@@ -1,0 +1,37 @@
+import StockroomCore
+
+/// A transaction whose body takes its time.
+struct PausedBody: Sendable {
+  private let hasBegun: Flag
+  private let task: Task<Void, any Error>
+  private let ended: Flag
+
+  /// - Parameter body: Calls what it is given once, and takes so many milliseconds longer then.
+  init(
+    in engine: EngineUnderTest, milliseconds: Int,
+    body: @escaping @Sendable (any StorageTransaction, _ pause: () -> Void) throws -> Void
+  ) {
+    let (hasBegun, ended) = (Flag(), Flag())
+    (self.hasBegun, self.ended) = (hasBegun, ended)
+    task = Task { @concurrent in
+      defer { ended.set() }
+      try await engine.withTransaction { transaction in
+        try body(transaction) {
+          hasBegun.set()
+          System.pauseThread(milliseconds: milliseconds)
+        }
+      }
+    }
+  }
+
+  var hasEnded: Bool { ended.isSet }
+
+  /// Waits until the body has begun to take its time.
+  func begin() async throws {
+    while !hasBegun.isSet, !hasEnded { try await yieldToAllThreads() }
+    if !hasBegun.isSet { try await task.value }
+  }
+
+  /// Waits until the transaction has returned.
+  func end() async throws { try await task.value }
+}

@@ -1,0 +1,251 @@
+import ConformanceKit
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import TestFixtures
+
+// Engines whose bodies are right when nobody is beside them, and for a short time.
+
+extension FaultyEngineCase {
+  static let ofCompany: [FaultyEngineCase] = [
+    inMemory(.t1, "looks again at the last 256 keys that a body has read") {
+      LooksAgainAtTheLast(base: $0, count: 256)
+    },
+    inMemory(.t1, "lets others in after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
+    inMemory(.t1, "says that there is what a body has written and not committed") {
+      ShowsKeysEarly(base: $0)
+    },
+    inMemory(.w2, "dates what a transaction has written by its beginning", also: [.t2, .t4]) {
+      DatesByTheBeginning(base: $0)
+    },
+    inMemory(.r6, "orders what a transaction has written by its beginning", also: [.w2]) {
+      OrdersByTheBeginning(base: $0)
+    },
+    .init(
+      persistent: .o3, "waits no longer than 300 ms for a body when it is closed",
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, _ in ClosesInTheEnd(base: base) },
+    .init(
+      persistent: .t1, "takes back what a body has done when another engine is opened", also: [.t2, .t4],
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, place in RollsBack(base: base, place: place, when: .opened) },
+    .init(
+      persistent: .t1, "takes back what a body has done when another engine is closed", also: [.t2, .t4],
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, place in RollsBack(base: base, place: place, when: .closed) },
+  ]
+}
+
+/// Has a lock for half a second; what a body has read by then counts, whatever becomes of it.
+final class LeasesItsLock: FaultyEngine {
+  let base: ReferenceEngine
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let start = ContinuousClock.now
+    let (result, operations) = try await runOnCopy(body)
+    // As long as the lock is held nobody else has come in: the body can run again.
+    if ContinuousClock.now - start < .milliseconds(500) { return try await base.withTransaction(body) }
+    try await base.apply(operations)
+    return result
+  }
+}
+
+/// Has an index of keys that bodies write to before they commit.
+final class ShowsKeysEarly: FaultyEngine {
+  let base: ReferenceEngine
+  private let index = MutexProtected<Set<CacheKey>>([])
+  init(base: ReferenceEngine) { self.base = base }
+  private final class Indexing: ForwardingTransaction {
+    let note: (CacheKey) -> Void
+    init(_ base: any StorageTransaction, note: @escaping (CacheKey) -> Void) {
+      self.note = note
+      super.init(base)
+    }
+    override func write(_ data: Data, key: CacheKey) throws {
+      try base.write(data, key: key)
+      note(key)
+    }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    defer { index.withLock { $0 = [] } }
+    return try await base.withTransaction { [self] transaction in
+      try body(Indexing(transaction) { [self] key in index.withLock { _ = $0.insert(key) } })
+    }
+  }
+  func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
+    let existing = try await base.keysExist(keys)
+    return keys.filter { key in existing.contains(key) || index.withLock { $0.contains(key) } }
+  }
+}
+
+/// Runs bodies on a copy, beside which others write, and again if they have, and gives what they wrote the time at which they began.
+final class DatesByTheBeginning: FaultyEngine {
+  let base: ReferenceEngine
+  private let dates = MutexProtected<[CacheKey: Date]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let begin = Date()
+    while true {
+      let before = try await base.readAllEntries()
+      let (result, operations) = try await runOnCopy(body)
+      guard try await base.readAllEntries() == before else { continue }
+      try await base.apply(operations)
+      dates.withLock { dates in
+        for case .write(_, let key) in operations { dates[key] = begin }
+      }
+      return result
+    }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys)
+    dates.withLock { dates in for (key, _) in dataAndKeys { dates[key] = nil } }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    guard let date = try await base.updatedAt(key: key) else { return nil }
+    return dates.withLock { $0[key] } ?? date
+  }
+}
+
+/// Rolls back the journal that an opening finds, also that of a body that is running, or lets go of its lock when another
+/// engine is closed.
+struct RollsBack: FaultyEngine {
+  enum Moment: String { case opened, closed }
+  private static let events = MutexProtected<[String: Int]>([:])
+  let base: ReferenceEngine
+  private let name: String
+  private let moment: Moment
+  init(base: ReferenceEngine, place: URL, when moment: Moment) {
+    (self.base, self.moment) = (base, moment)
+    name = "\(moment) \(place.path)"
+    if moment == .opened { note() }
+  }
+  private func note() { Self.events.withLock { [name] in $0[name, default: 0] += 1 } }
+  private var count: Int { Self.events.withLock { [name] in $0[name] ?? 0 } }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let before = count
+    return try await withTransaction(lostIf: { count != before }, body)
+  }
+  func close() async throws {
+    if moment == .closed { note() }
+    try await base.close()
+  }
+}
+
+/// Runs bodies on a copy, and again if one of the last so many keys that they have read is another by then.
+final class LooksAgainAtTheLast: FaultyEngine {
+  let base: ReferenceEngine
+  private let count: Int
+  init(base: ReferenceEngine, count: Int) { (self.base, self.count) = (base, count) }
+  private final class Noting: ForwardingTransaction {
+    private(set) var keys: [CacheKey] = []
+    private(set) var hasReadOtherwise = false
+    override func read(key: CacheKey) throws -> Data? {
+      keys.append(key)
+      return try base.read(key: key)
+    }
+    override func read(keys: [CacheKey]) throws -> [Data] {
+      hasReadOtherwise = true
+      return try base.read(keys: keys)
+    }
+    override func keyExists(_ key: CacheKey) throws -> Bool {
+      keys.append(key)
+      return try base.keyExists(key)
+    }
+    override func keyCount() throws -> Int {
+      hasReadOtherwise = true
+      return try base.keyCount()
+    }
+    override func allKeys() throws -> [CacheKey] {
+      hasReadOtherwise = true
+      return try base.allKeys()
+    }
+    override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+      hasReadOtherwise = true
+      return try base.scan(range, limit: limit)
+    }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    while true {
+      let before = Dictionary(
+        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
+      let (outcome, operations) = try await runOnCopy { [count] transaction in
+        let noting = Noting(transaction)
+        let result = try body(noting)
+        return (result, Array(noting.keys.suffix(count)), noting.hasReadOtherwise)
+      }
+      let (result, keys, looksAtAll) = outcome
+      // Nobody comes between the look and the commit.
+      let isDone = try await base.withTransaction { transaction in
+        if looksAtAll {
+          let now = try transaction.scan(.all, limit: nil)
+          guard now.count == before.count, now.allSatisfy({ before[$0.key] == $0.data }) else { return false }
+        }
+        for key in keys where try transaction.read(key: key) != before[key] { return false }
+        try transaction.apply(operations)
+        return true
+      }
+      if isDone { return result }
+    }
+  }
+}
+
+/// Runs bodies on a copy, and again if others have written, and gives new keys the place that was next when it began.
+final class OrdersByTheBeginning: FaultyEngine {
+  let base: ReferenceEngine
+  private let order = MutexProtected<[CacheKey]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let place = try await base.keyCount()
+    while true {
+      let before = try await base.readAllEntries()
+      let (result, operations) = try await runOnCopy(body)
+      guard try await base.readAllEntries() == before else { continue }
+      try await base.apply(operations)
+      let new = try await base.readAllEntries().map(\.key).filter { key in !before.contains { $0.key == key }
+      }
+      var keys = before.map(\.key)
+      keys.insert(contentsOf: new, at: min(place, keys.count))
+      order.withLock { $0 = keys }
+      return result
+    }
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    let (entries, order) = (try await base.readAllEntries(), order.withLock { $0 })
+    let known = order.compactMap { key in entries.first { $0.key == key } }
+    return known + entries.filter { !order.contains($0.key) }
+  }
+}
+
+/// Gives a body some time when it is closed, and loses what it does after that.
+final class ClosesInTheEnd: FaultyEngine {
+  let base: ReferenceEngine
+  private let state = MutexProtected((bodies: 0, isClosed: false))
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    state.withLock { $0.bodies += 1 }
+    defer { state.withLock { $0.bodies -= 1 } }
+    return try await withTransaction(lostIf: { [self] in state.withLock { $0.isClosed } }, body)
+  }
+  func close() async throws {
+    let end = ContinuousClock.now + .milliseconds(300)
+    while state.withLock({ $0.bodies > 0 }), ContinuousClock.now < end {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    state.withLock { $0.isClosed = true }
+    try await base.close()
+  }
+}
