@@ -19,7 +19,7 @@ extension CheckDefinition {
         let (gone, kept) = ([keys[1], keys[2]], [keys[0], keys[3]])
         try await engine.write(entries(keys))
         try await removal(engine, gone)
-        let left = name == "removeAllData()" ? [] : kept
+        let left = name == ChangeMethod.removeAll.call ? [] : kept
         for key in gone {
           try expect(try await engine.read(key: key), is: nil, "read(key:) after \(name)")
           try expect(try await engine.keyExists(key), is: false, "keyExists(_:) after \(name)")

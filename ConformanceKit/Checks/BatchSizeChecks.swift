@@ -182,6 +182,7 @@ extension CheckDefinition {
           } catch let violation as Violation {
             throw Violation("after \(name) \(violation)", rule: violation.rule)
           }
+          context.noteProgress()
         }
       }
     }

@@ -81,16 +81,22 @@ private func checkManyEngines(_ context: CheckContext) async throws {
       guard let another = try await context.openUnlessLocked(context.place) else { break }
       subscribers.append(try await ChangeSubscriber(to: another, context))
       engines.append(another)
-    } catch {
+    } catch let failure as CallFailure {
       // No rule says that so many have room: each may have several connections, and the system may let few places be watched.
-      if engines.count < 3 { throw error }
+      guard engines.count > 3, let code = (failure.error as? StorageError)?.code,
+        [.unavailable, .io, .permissionDenied].contains(code)
+      else { throw failure }
+      // Those that are left may need what the last one has.
+      subscribers.removeLast()
+      try await context.close(engines.removeLast())
       break
     }
     context.noteProgress()
   }
+  if engines.count == 1 { return }
   if engines.count < wanted { context.noteShortfall("\(engines.count) of \(wanted) engines") }
-  for writer in [0, engines.count - 1, engines.count / 2] {
-    let written = key("by \(writer)")
+  for (round, writer) in [0, engines.count - 1, engines.count / 2].enumerated() {
+    let written = key("\(round), by \(writer)")
     try await engines[writer].write(data("v"), key: written)
     for (number, subscriber) in subscribers.enumerated() {
       try await subscriber.expectCovered(

@@ -76,6 +76,14 @@ private func checkTimesBehindOthers(_ context: CheckContext) async throws {
   }
 }
 
+private func openedBesideBody(_ context: CheckContext) async throws -> EngineUnderTest? {
+  do {
+    return try await context.openUnlessLocked(context.place)
+  } catch let violation as Violation {
+    throw Violation(violation.description, rule: .c2)
+  }
+}
+
 /// What happens to another engine on the place while a body runs.
 private enum Neighbour { case opened, closed }
 
@@ -94,22 +102,18 @@ private func checkCompanyOfBody(_ context: CheckContext, _ neighbour: Neighbour)
     try transaction.write(value(for: keys[3]), key: keys[3])
   }
   try await body.begin()
-  do {
-    switch neighbour {
-    case .opened:
-      guard let second = try await context.openUnlessLocked(context.place) else { break }
-      let found = try await second.read(key: keys[0])
-      if !isOver.isSet {
-        try expect(
-          found, is: value(for: keys[0]),
-          "read(key:) in another engine of what a body had removed and not committed")
-      }
-      try await context.close(second)
-    case .closed:
-      if let earlier { try await context.close(earlier) }
+  switch neighbour {
+  case .opened:
+    guard let second = try await openedBesideBody(context) else { break }
+    let found = try await second.read(key: keys[0])
+    if !isOver.isSet {
+      try expect(
+        found, is: value(for: keys[0]),
+        "read(key:) in another engine of what a body had removed and not committed")
     }
-  } catch let violation as Violation {
-    throw Violation(violation.description, rule: .c2)
+    try await context.close(second)
+  case .closed:
+    if let earlier { try await context.close(earlier) }
   }
   try await body.end()
   let expected = entries(Array(keys.dropFirst()))

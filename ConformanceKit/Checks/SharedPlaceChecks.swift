@@ -12,7 +12,7 @@ extension CheckDefinition {
   @CheckList static var sharedPlaceChecks: [CheckDefinition] {
     Check(
       .c2, "sharing.every-answer",
-      "of two or three engines on one place, none answers anything from what it remembers of before a change by another",
+      "of two or three engines on one place, none gives an answer that was right only before a change by another one",
       needs: .persistent
     ) { context in
       var engines = [try await context.open()]
@@ -153,7 +153,7 @@ private func verify(
     try await sharers.verify(answers, first: first, inSecond: !bySecond, noting: progress)
     try await sharers.verify(answers, first: first, inSecond: bySecond, noting: progress)
   } catch let violation as Violation {
-    throw Violation("after \(what) by the other, \(violation.description)")
+    throw Violation("after \(what) by another, \(violation.description)")
   }
 }
 

@@ -88,6 +88,11 @@ extension CheckDefinition {
         for (read, values) in try await everyRead(of: slices.map(\.key), in: engine) {
           try expectStartAtZero(values, "\(read) after \(method.call)")
         }
+        do {
+          try await expectStored(slices, in: engine)
+        } catch let violation as Violation {
+          throw Violation("after \(method.call) of slices \(violation)", rule: .v2)
+        }
       }
     }
     Check(
@@ -103,7 +108,12 @@ extension CheckDefinition {
             let entry = StorageEntry(key: key, data: data, createdAt: Date(), updatedAt: Date())
             if isImported { try transaction.writeEntry(entry) } else { try transaction.write(data, key: key) }
           }
-          try expectStartAtZero(try keys.compactMap { try transaction.read(key: $0) }, "read(key:) of a body")
+          let own = try keys.map { try transaction.read(key: $0) }
+          guard own == slices.map(\.data) else {
+            throw Violation(
+              "read(key:) of a body gave other values than the slices that it had written", rule: .t2)
+          }
+          try expectStartAtZero(own.compactMap { $0 }, "read(key:) of a body")
           try expectStartAtZero(try transaction.read(keys: keys), "read(keys:) of a body")
           try expectStartAtZero(try transaction.scan(.all, limit: nil).map(\.data), "a scan of a body")
         }

@@ -40,8 +40,12 @@ struct ManyEntries {
     }
     try await look(batches * batchSize, in: engine)
     for before in first {
-      let after = try await engine.readEntries(keys: [before.key]).first
-      if let after, before.createdAt.isAbout(after.createdAt), before.updatedAt.isAbout(after.updatedAt) {
+      guard let after = try await engine.readEntries(keys: [before.key]).first else {
+        throw Violation(
+          "when there were \(batches * batchSize) entries, readEntries(keys:) did not return \(before.key)",
+          rule: .r6)
+      }
+      if before.createdAt.isAbout(after.createdAt), before.updatedAt.isAbout(after.updatedAt) {
         continue
       }
       throw Violation(

@@ -24,8 +24,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
       tellsOfRemovalsEarly
     // Tells too much
-    case tellsOfReads, tellsOfEmptyBatches, tellsOfRefusedWrites, tellsOfTransactionsThatRead
-    case tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
+    case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfRefusedWrites
+    case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
     // Holds too much
     case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
     // Ends wrongly
@@ -259,6 +259,11 @@ package final class ChangeFaultEngine: ApplyingEngine {
     try key.validate()
     if fault == .tellsOfReads { feed.tell(.keys([key])) }
     return try perform { $0.entries[key] }
+  }
+
+  package func verify() async throws {
+    try perform { _ in }
+    if fault == .tellsOfVerification { feed.tell(.everything) }
   }
 
   package func allKeys() async throws -> [CacheKey] { try perform { Array($0.entries.keys) } }

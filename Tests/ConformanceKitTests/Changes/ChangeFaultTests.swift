@@ -103,6 +103,7 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x2, "tells of what it does not read yet", .tellsOfOthersEarly, by: "processes.changes-can-be-read"),
     .init(.x3, "tells of reads", .tellsOfReads, by: "changes.silence-of-reads"),
+    .init(.x3, "tells of verification", .tellsOfVerification, by: "changes.silence-of-verification"),
     .init(.x3, "tells of empty batches", .tellsOfEmptyBatches, by: "changes.silence-of-empty-batches"),
     .init(.x3, "tells of what it refuses", .tellsOfRefusedWrites, by: "changes.silence-of-refused-writes"),
     .init(

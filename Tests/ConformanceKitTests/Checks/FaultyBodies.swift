@@ -35,6 +35,10 @@ extension FaultyEngineCase {
       .r6, "orders entries of others by their times in a body", also: [.t2],
       claiming: claimsOfTransactions.union(.preservesTimestamps)
     ) { _ in SortsWrittenEntries(base: MemoryStorageEngine()) },
+    .init(
+      .r6, "orders entries of others by their times until a body reads", also: [.t2],
+      claiming: claimsOfTransactions.union(.preservesTimestamps)
+    ) { _ in SortsWrittenEntries(base: MemoryStorageEngine(), untilRead: true) },
   ]
 }
 
@@ -156,11 +160,22 @@ final class ReadsWhatItGave: ForwardingTransaction {
 /// Writes new entries of another engine at the end of a body, by the times of their creation.
 struct SortsWrittenEntries: FaultyEngine {
   let base: MemoryStorageEngine
+  /// Whether the order of those that were written before a read is kept.
+  var untilRead = false
   private final class Collecting: ForwardingTransaction {
     private var new: [StorageEntry] = []
+    private let untilRead: Bool
+    init(_ base: any StorageTransaction, untilRead: Bool) {
+      self.untilRead = untilRead
+      super.init(base)
+    }
     override func writeEntry(_ entry: StorageEntry) throws {
       if try !base.keyExists(entry.key) { new.append(entry) }
       try base.writeEntry(entry)
+    }
+    override func read(key: CacheKey) throws -> Data? {
+      if untilRead { new = [] }
+      return try base.read(key: key)
     }
     func sort() throws {
       for entry in new { try base.remove(key: entry.key) }
@@ -172,7 +187,7 @@ struct SortsWrittenEntries: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try await base.withTransaction { transaction in
-      let collecting = Collecting(transaction)
+      let collecting = Collecting(transaction, untilRead: untilRead)
       let result = try body(collecting)
       try collecting.sort()
       return result
