@@ -1,0 +1,137 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What a transaction does to times and to the order of entries, its own and those of another engine: rule T2.
+
+extension CheckDefinition {
+  @CheckList static var transactionTimeChecks: [CheckDefinition] {
+    Check(
+      .t2, "transactions.times-and-order",
+      "an overwrite in a transaction keeps createdAt and the entry's place, and a removal before a write renews both",
+      needs: .transactions
+    ) { try await checkTimes($0) }
+    Check(
+      .t2, "transactions.own-entries-of-others",
+      "a body reads the entries of another engine that it writes, which are there afterwards, in the order that it gave them",
+      needs: .transactions
+    ) { try await checkWrittenEntries($0) }
+  }
+}
+
+private func checkTimes(_ context: CheckContext) async throws {
+  try await checkTimesOfChanges(context)
+  let engine = try await context.open(context.root.appending(path: "emptied", directoryHint: .isDirectory))
+  try await engine.write(entries(keys(3)))
+  try await letClockAdvance()
+  let window = try await window {
+    try await engine.withTransaction { transaction in
+      try transaction.removeAll()
+      for key in keys(2).reversed() { try transaction.write(data("new"), key: key) }
+    }
+  }
+  let found = try await engine.readAllEntries()
+  try expect(
+    found.map(\.key), is: keys(2).reversed(),
+    "the keys of readAllEntries() after removeAll() and two writes in a body")
+  for entry in found {
+    try expect(
+      window.contains(entry.createdAt) && window.contains(entry.updatedAt),
+      "createdAt and updatedAt of \(entry.key), which a body wrote after removeAll(), were \(describe(entry.createdAt)) and "
+        + "\(describe(entry.updatedAt)), not of the transaction")
+  }
+}
+
+private func checkTimesOfChanges(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let names = ["renewed", "overwritten", "untouched", "removed"]
+  try await engine.apply(names.map { .write(data("old"), key: key($0)) })
+  let old = Dictionary(try await engine.readAllEntries().map { ($0.key, $0) }) { first, _ in first }
+  try await letClockAdvance()
+  let window = try await window {
+    try await engine.withTransaction { transaction in
+      try transaction.write(data("first"), key: key("new, z"))
+      try transaction.remove(key: key("renewed"))
+      try transaction.write(data("new"), key: key("overwritten"))
+      try transaction.write(data("new"), key: key("renewed"))
+      try transaction.remove(key: key("removed"))
+      try transaction.write(data("second"), key: key("new, a"))
+      // Neither is a removal of what the body has written.
+      try transaction.write(data("passing"), key: key("passing"))
+      try transaction.remove(key: key("passing"))
+    }
+  }
+  let found = try await engine.readAllEntries()
+  try expect(
+    found.map(\.key.value), is: ["overwritten", "untouched", "new, z", "renewed", "new, a"],
+    "the order of readAllEntries() after a transaction")
+  for entry in found {
+    let before = old[entry.key]
+    if entry.key == key("renewed") || before == nil {
+      try expect(
+        window.contains(entry.createdAt),
+        "createdAt of \(entry.key) was \(describe(entry.createdAt)), not of the transaction")
+    } else {
+      try expect(entry.createdAt, is: before?.createdAt ?? .distantPast, "createdAt of \(entry.key)")
+    }
+    if entry.key == key("untouched") {
+      try expect(entry.updatedAt, is: before?.updatedAt ?? .distantPast, "updatedAt of \(entry.key)")
+    } else {
+      try expect(
+        window.contains(entry.updatedAt),
+        "updatedAt of \(entry.key) was \(describe(entry.updatedAt)), not of the transaction")
+    }
+  }
+}
+
+private func checkWrittenEntries(_ context: CheckContext) async throws {
+  for readsBetween in [true, false] {
+    let place = context.root.appending(path: "reads \(readsBetween)", directoryHint: .isDirectory)
+    try await writeEntries(in: try await context.open(place), readsBetween: readsBetween)
+  }
+}
+
+/// Writes entries in a body that are empty, and older than those before them.
+///
+/// - Parameter readsBetween: Whether the body asks for each of them at once. An engine may keep what it is not asked for.
+private func writeEntries(in engine: EngineUnderTest, readsBetween: Bool) async throws {
+  try await engine.write(data("old"), key: key("old"))
+  let given = ["d", "b", "old", "c", "a"].enumerated().map { number, name in
+    let past = Date(timeIntervalSince1970: 1_500_000_000 - Double(number) * 1_000)
+    return StorageEntry(
+      key: key(name), data: number.isMultiple(of: 2) ? Data() : data(name), createdAt: past, updatedAt: past)
+  }
+  let expected = given.map { (key: $0.key, data: $0.data) }
+  try await engine.withTransaction { transaction in
+    for entry in given {
+      try transaction.writeEntry(entry)
+      guard readsBetween else { continue }
+      try expect(
+        try transaction.read(key: entry.key), is: entry.data,
+        "read(key:) of \(entry.key) after writeEntry(_:)")
+      try expect(
+        try transaction.keyExists(entry.key), "keyExists(_:) of \(entry.key) was false after writeEntry(_:)")
+    }
+    guard readsBetween else { return }
+    try expect(try transaction.keyCount(), is: given.count, "keyCount() after writeEntry(_:) of new keys")
+    try expect(
+      try transaction.scan(.all, limit: nil), are: expected.sorted { $0.key < $1.key },
+      "scan(.all) after writeEntry(_:)")
+  }
+  try await expectStored(expected, in: engine)
+  guard engine.capabilities.contains(.preservesTimestamps) else { return }
+  do {
+    try await expectTimes(given, in: engine)
+  } catch let violation as Violation {
+    throw Violation("after writeEntry(_:) \(violation)", rule: .w2)
+  }
+  let order = try await engine.readAllEntries().map(\.key.value)
+  guard order == ["old", "d", "b", "c", "a"] else {
+    throw Violation(
+      "the keys of readAllEntries() after writeEntry(_:) of entries each older than the one before were \(describe(order))",
+      rule: .r6)
+  }
+}
