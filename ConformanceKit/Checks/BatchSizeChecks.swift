@@ -173,41 +173,21 @@ extension CheckDefinition {
     Check(.d2, "sizes.removal-of-everything", "everything is removed however much there is, by any method") {
       context in
       try await context.climb({ $0.ends }, .fills) { place, count in
-        for (name, remove) in waysOfRemovingEverything(context.capabilities) {
+        for method in [ChangeMethod.removeAll, .apply, .transaction]
+        where context.capabilities.isSuperset(of: method.needs) {
           try await place.overwrite(to: count) { try await $0.write($1) }
-          try await remove(place.engine)
+          try await method.perform([.removeAll], in: place.engine)
           do {
             try await expectEmpty(place.engine)
             try await expectStored([], absent: place.keys, in: place.engine)
           } catch let violation as Violation {
-            throw Violation("after \(name) \(violation)", rule: violation.rule)
+            throw Violation("after \(method.call) \(violation)", rule: violation.rule)
           }
           context.noteProgress()
         }
       }
     }
   }
-}
-
-private func waysOfRemovingEverything(_ capabilities: EngineCapabilities) -> [(
-  name: String, remove: @Sendable (EngineUnderTest) async throws -> Void
-)] {
-  var ways: [(name: String, remove: @Sendable (EngineUnderTest) async throws -> Void)] = []
-  ways.append(("removeAllData()", { try await $0.removeAllData() }))
-  ways.append(("apply(_:)", { try await $0.apply([.removeAll]) }))
-  guard capabilities.contains(.transactions) else { return ways }
-  ways.append(
-    (
-      "a transaction",
-      { engine in
-        try await engine.withTransaction { transaction in
-          try transaction.removeAll()
-          let count = try transaction.keyCount()
-          if count > 0 { throw Violation("keyCount() after removeAll() in a body was \(count)", rule: .t2) }
-        }
-      }
-    ))
-  return ways
 }
 
 /// Fails, where times are kept, unless all of many entries of another engine have theirs.

@@ -21,6 +21,13 @@ extension CheckDefinition {
         + "there, and what was acknowledged", needs: [.persistent, .atomicBatches], needsWorker: true
     ) { try await checkSteps($0, .largeBatches, kills: max(2, $0.budget.kills / 2), after: 2) }
     Check(
+      .w6, "killed.while-importing",
+      "after the death of a process that was writing entries of another engine, what was acknowledged is there with its "
+        + "timestamps and in order, all or nothing of what was under way, and nothing else",
+      needs: .persistent,
+      needsWorker: true
+    ) { try await checkSteps($0, .imports, kills: max(2, $0.budget.kills / 2)) }
+    Check(
       .w6, "killed.while-writing-one-by-one",
       "after the death of a process that was writing and removing single entries, what was acknowledged is there with its "
         + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent,

@@ -7,7 +7,7 @@ import StockroomCore
 import StockroomKitSupport
 
 /// What an engine is made to do while its files are watched, step by step: batches that let the store grow, be worked over
-/// and shrink, through each method that takes one and in transactions, single writes and removals, the removal of
+/// and shrink, through each method that takes one, as entries of another engine and in transactions, single writes and removals, the removal of
 /// everything, and closing and opening in between.
 struct PowerCutScenario: Codable, Hashable, Sendable {
   let seed: UInt64
@@ -61,8 +61,12 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     case .removeAll where operations.count == 1: try await engine.removeAllData()
     default:
       let (writes, removals) = (operations.compactMap(\.written), operations.compactMap(\.removed))
+      let now = Date()
       if number % 6 == 0, engine.capabilities.contains(.transactions) {
         try await engine.withTransaction { try $0.apply(operations) }
+      } else if writes.count == operations.count, number % 12 == 9 {
+        try await engine.writeEntries(
+          writes.map { StorageEntry(key: $0.key, data: $0.data, createdAt: now, updatedAt: now) })
       } else if writes.count == operations.count {
         try await engine.write(writes)
       } else if removals.count == operations.count {

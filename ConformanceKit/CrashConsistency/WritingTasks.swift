@@ -56,6 +56,8 @@ struct NumberedSteps: Codable, Sendable {
     case single
     /// Transactions, each of the operations of a batch, that read back what they have written.
     case transactions
+    /// Entries of another engine, few or many at a time, and removals of those of earlier steps.
+    case imports
     /// A long life of few keys, with small values: see ``LongLife``.
     case life
   }
@@ -70,6 +72,7 @@ struct NumberedSteps: Codable, Sendable {
     case (.single, _): [singleOperation(number)]
     case (.largeBatches, _): manyWrites(number)
     case (.transactions, _): batches.operations(of: number)
+    case (.imports, _): importedEntries(number)
     case (.batches, 3): someRemovals(number)
     case (.batches, 1), (.batches, 6): Array(batches.operations(of: number).suffix(1))
     case (.batches, _): batches.operations(of: number)
@@ -80,6 +83,8 @@ struct NumberedSteps: Codable, Sendable {
   func perform(_ number: Int, on engine: EngineUnderTest) async throws {
     let operations = operations(of: number)
     if kind == .transactions { return try await perform(operations, number, on: engine) }
+    let writes = operations.compactMap(\.written)
+    if kind == .imports, !writes.isEmpty { return try await wayOfImporting.write(engine, writes) }
     try await engine.perform(operations)
   }
 
@@ -101,6 +106,18 @@ struct NumberedSteps: Codable, Sendable {
   private func someRemovals(_ number: Int) -> [StorageOperation] {
     var random = SeededRandom(seed: ~batches.seed, number: number)
     return (0..<12).map { _ in .remove(key: NumberedBatches.key(random.next(upTo: NumberedBatches.keyCount)))
+    }
+  }
+
+  /// Two imports, and then the removal of those before them. No key is imported twice: an import renews its times.
+  private func importedEntries(_ number: Int) -> [StorageOperation] {
+    func keys(of step: Int) -> [CacheKey] {
+      ConformanceKit.keys([1, 12, 40, 300][(step + 4) % 4], prefix: "import \(step)/")
+    }
+    if number % 3 == 0 { return [number - 5, number - 4].flatMap(keys).map { .remove(key: $0) } }
+    var random = SeededRandom(seed: ~batches.seed, number: number)
+    return keys(of: number).map {
+      .write(NumberedBatches.value("import \(number), \($0.value)", &random), key: $0)
     }
   }
 

@@ -154,8 +154,8 @@ struct EngineUnderTest: StorageEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     var conflicts = 0
-    // An engine that has one transaction at a time may give up all others as long as a body takes, which may be long.
-    let end = ContinuousClock.now + .seconds(5)
+    // An engine that has one transaction at a time may give up all others as long as a body takes: seconds in some checks.
+    let end = ContinuousClock.now + .seconds(10)
     while true {
       do {
         return try await call("withTransaction(_:)") { try await engine.withTransaction(body) }

@@ -24,11 +24,9 @@ struct PausedBody: Sendable {
     }
   }
 
-  var hasEnded: Bool { ended.isSet }
-
   /// Waits until the body has begun to take its time.
   func begin() async throws {
-    while !hasBegun.isSet, !hasEnded { try await yieldToAllThreads() }
+    while !hasBegun.isSet, !ended.isSet { try await yieldToAllThreads() }
     if !hasBegun.isSet { try await task.value }
   }
 

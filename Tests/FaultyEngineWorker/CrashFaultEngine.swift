@@ -7,7 +7,7 @@ package final class CrashFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // When the process dies
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
-    case logsLargeBatchesInParts
+    case logsLargeBatchesInParts, acknowledgesImportsEarly
     case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines, keepsLongKeysUntilClosed
     // Beside another process
     case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
@@ -87,6 +87,13 @@ package final class CrashFaultEngine: ApplyingEngine {
     }
   }
 
+  package func writeEntries(_ entries: [StorageEntry]) async throws {
+    let operations = entries.map { StorageOperation.write($0.data, key: $0.key) }
+    guard fault == .acknowledgesImportsEarly, !operations.isEmpty else { return try await apply(operations) }
+    try operations.validate()
+    try perform { $0.unwritten.append(CrashFaultLog.Record(operations)) }
+  }
+
   package func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -133,7 +140,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     case .keepsLongKeysUntilClosed where operations.count == 1 && record.hasLongKey:
       state.unwritten.append(record)
       return []
-    case .notesRemovalsLater:
+    case .notesRemovalsLater, .acknowledgesImportsEarly:
       defer { state.unwritten = [] }
       return state.unwritten + [record]
     default: return [record]

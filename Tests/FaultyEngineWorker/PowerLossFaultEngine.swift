@@ -10,7 +10,7 @@ package final class PowerLossFaultEngine: ApplyingEngine {
     case neverSyncs, takesTornTailsUnsynced, refusesHoles, skipsHoles, forgetsTheDirectory, forgetsItsParents,
       acknowledgesBeforeTheSync, takesTornTails
     // With a log, in one of the methods
-    case forgetsManyWrites, forgetsManyRemovals, forgetsTransactions
+    case forgetsManyWrites, forgetsManyRemovals, forgetsTransactions, forgetsImports
     // With a log that is compacted
     case compactsWithoutLooking
     // With a new file for each batch
@@ -55,6 +55,10 @@ package final class PowerLossFaultEngine: ApplyingEngine {
 
   package func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try commit(dataAndKeys.map { .write($0.data, key: $0.key) }, unless: .forgetsManyWrites)
+  }
+
+  package func writeEntries(_ entries: [StorageEntry]) async throws {
+    try commit(entries.map { .write($0.data, key: $0.key) }, unless: .forgetsImports)
   }
 
   package func remove(keys: [CacheKey]) async throws {

@@ -91,16 +91,11 @@ final class DatesByTheBeginning: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     let begin = Date()
-    while true {
-      let before = try await base.readAllEntries()
-      let (result, operations) = try await runOnCopy(body)
-      guard try await base.readAllEntries() == before else { continue }
-      try await base.apply(operations)
-      dates.withLock { dates in
-        for case .write(_, let key) in operations { dates[key] = begin }
-      }
-      return result
+    let (result, operations, _) = try await runOnCopyUntilAlone(body)
+    dates.withLock { dates in
+      for case .write(_, let key) in operations { dates[key] = begin }
     }
+    return result
   }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await base.write(dataAndKeys)
@@ -208,18 +203,12 @@ final class OrdersByTheBeginning: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     let place = try await base.keyCount()
-    while true {
-      let before = try await base.readAllEntries()
-      let (result, operations) = try await runOnCopy(body)
-      guard try await base.readAllEntries() == before else { continue }
-      try await base.apply(operations)
-      let new = try await base.readAllEntries().map(\.key).filter { key in !before.contains { $0.key == key }
-      }
-      var keys = before.map(\.key)
-      keys.insert(contentsOf: new, at: min(place, keys.count))
-      order.withLock { $0 = keys }
-      return result
-    }
+    let (result, _, before) = try await runOnCopyUntilAlone(body)
+    var keys = before.map(\.key)
+    let new = try await base.readAllEntries().map(\.key).filter { !keys.contains($0) }
+    keys.insert(contentsOf: new, at: min(place, keys.count))
+    order.withLock { $0 = keys }
+    return result
   }
   func readAllEntries() async throws -> [StorageEntry] {
     let (entries, order) = (try await base.readAllEntries(), order.withLock { $0 })

@@ -54,7 +54,7 @@ final class TellsOneOther: InterceptingEngine {
   }
 }
 
-/// Has bodies that only read run on a copy, which is made anew when this engine has written, or after a moment.
+/// Has bodies that only read run on a copy, which is made again when this engine has written, or after a moment.
 final class KeepsACopyForReaders: InterceptingEngine {
   let base: ReferenceEngine
   private let copy = MutexProtected<(entries: [CacheKey: Data], until: ContinuousClock.Instant)?>(nil)

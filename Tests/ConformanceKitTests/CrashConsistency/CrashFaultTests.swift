@@ -38,6 +38,9 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
         "killed.while-transactions-run",
       ]),
     .init(
+      [.w6], "writes entries of another engine when the next write comes", .acknowledgesImportsEarly,
+      by: ["killed.while-importing"]),
+    .init(
       [.w6], "has one task write for others that do not wait", .acknowledgesTheGroupEarly,
       by: ["killed.while-several-tasks-write"]),
     .init(

@@ -34,6 +34,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     .init("syncs when the next write comes", .acknowledgesBeforeTheSync, keepsLog: true, breaking: [.w6]),
     .init("does not sync after writes of many", .forgetsManyWrites, keepsLog: true, breaking: [.w6]),
     .init("does not sync after removals of many", .forgetsManyRemovals, keepsLog: true, breaking: [.w6]),
+    .init("does not sync after entries of others", .forgetsImports, keepsLog: true, breaking: [.w6]),
     .init("does not sync after transactions", .forgetsTransactions, keepsLog: true, breaking: [.w6]),
     .init("takes a torn batch for a whole one", .takesTornTails, keepsLog: true, breaking: [.w4, .w6]),
     .init(

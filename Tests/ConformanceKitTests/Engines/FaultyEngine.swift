@@ -59,6 +59,19 @@ extension FaultyEngine {
     }
   }
 
+  /// Runs a body on a copy, beside which others write, and again if they have, until it can be done.
+  func runOnCopyUntilAlone<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> (result: Result, operations: [StorageOperation], before: [StorageEntry]) {
+    while true {
+      let before = try await base.readAllEntries()
+      let (result, operations) = try await runOnCopy(body)
+      guard try await base.readAllEntries() == before else { continue }
+      try await base.apply(operations)
+      return (result, operations, before)
+    }
+  }
+
   /// Runs a body, and takes back what it has done if `isLost` says so at its end, though its result is returned.
   func withTransaction<Result: Sendable>(
     lostIf isLost: @escaping @Sendable () -> Bool,

@@ -146,7 +146,7 @@ extension SizeFault {
       RemovesTheFirst(base: $0, count: 1_000)
     },
     .init(
-      .t2, "sizes.removal-of-everything", "a body removes the first 1,000 entries",
+      .d2, "sizes.removal-of-everything", "a body removes the first 1,000 entries",
       shows: "all was well with 1000; with 1001", claiming: .transactions
     ) { AltersTransactions(base: $0) { RemovesTheFirstInBodies($0, count: 1_000) } },
     .init(
