@@ -78,9 +78,9 @@ public struct ConformanceCheck: Sendable, Identifiable {
   private func make(in context: CheckContext) async -> ConformanceOutcome {
     let result = await withStallTimeout(
       suite.stallTimeout, since: context.progress, on: CheckExecutor(),
-      onUndelivered: { [id, suite] in
+      onUndelivered: { [id, suite] exceeded in
         System.note(
-          "\(suite.name), \(id): \(context.progress.standstill(of: suite.stallTimeout)). Nothing goes on here, since every "
+          "\(suite.name), \(id): \(exceeded.standstill). Nothing goes on here, since every "
             + "thread of Swift's cooperative pool is held.")
       }
     ) {
@@ -93,9 +93,9 @@ public struct ConformanceCheck: Sendable, Identifiable {
     case .success(.success): return .passed
     case .success(.failure(let error)):
       return Task.isCancelled ? .skipped(Self.cancelled) : outcome(of: error)
-    case .failure:
+    case .failure(let exceeded):
       context.removeDirectory()
-      return .failed(failure(Violation(context.progress.standstill(of: suite.stallTimeout))))
+      return .failed(failure(Violation(exceeded.standstill)))
     }
   }
 

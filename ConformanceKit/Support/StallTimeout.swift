@@ -2,7 +2,10 @@ import Foundation
 import StockroomCore
 
 /// The time within which a check has to get anywhere is over.
-struct StallTimeoutExceeded: Error {}
+struct StallTimeoutExceeded: Error {
+  /// What happened, as a clause. It is said before the work is cancelled, which ends the calls that it names.
+  let standstill: String
+}
 
 /// When a check last got anywhere, to begin with by starting. While the machine sleeps, no time goes by.
 final class CheckProgress: Sendable {
@@ -35,7 +38,7 @@ final class CheckProgress: Sendable {
   }
 
   /// What happened if the check got nowhere within the limit, as a clause.
-  func standstill(of limit: Duration) -> String {
+  fileprivate func standstill(of limit: Duration) -> String {
     let standstill =
       switch state.withLock({ $0.count }) {
       case 0: "the check had not come to an end after \(limit)"
@@ -58,7 +61,8 @@ final class CheckProgress: Sendable {
 ///     a thread of the pool.
 func withStallTimeout<Result: Sendable>(
   _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckExecutor? = nil,
-  onUndelivered: @escaping @Sendable () -> Void = {}, _ work: @escaping @Sendable () async -> Result
+  onUndelivered: @escaping @Sendable (StallTimeoutExceeded) -> Void = { _ in },
+  _ work: @escaping @Sendable () async -> Result
 ) async -> Swift.Result<Result, StallTimeoutExceeded> {
   let race = FirstResult<Swift.Result<Result, StallTimeoutExceeded>>()
   let worker = Task(executorPreference: threads) { @concurrent in
@@ -72,8 +76,9 @@ func withStallTimeout<Result: Sendable>(
     {
       if isDelivered.wait(for: remaining) { return }
     }
-    race.finish(with: .failure(StallTimeoutExceeded()))
-    if !isDelivered.wait(for: .seconds(10)) { onUndelivered() }
+    let exceeded = StallTimeoutExceeded(standstill: progress.standstill(of: limit))
+    race.finish(with: .failure(exceeded))
+    if !isDelivered.wait(for: .seconds(10)) { onUndelivered(exceeded) }
   }
   return await withTaskCancellationHandler {
     let result = await race.winner()

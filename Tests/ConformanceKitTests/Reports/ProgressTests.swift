@@ -40,14 +40,19 @@ struct ProgressTests {
 
   @Test("A check that notes progress may take longer than the limit")
   func longSearch() async {
-    let outcome = await outcome(stallTimeout: limit) { context in
-      let end = ContinuousClock.now.advanced(by: .milliseconds(2_400))
-      while ContinuousClock.now < end {
-        context.noteProgress()
-        try await Task.sleep(for: .milliseconds(50))
+    var outcome = ConformanceOutcome.passed
+    // On a busy machine nothing may go on for as long as a short limit.
+    for limit in [limit, limit * 5, limit * 25] {
+      outcome = await self.outcome(stallTimeout: limit) { context in
+        let end = ContinuousClock.now.advanced(by: limit * 1.2)
+        while ContinuousClock.now < end {
+          context.noteProgress()
+          try await Task.sleep(for: .milliseconds(50))
+        }
       }
+      if outcome == .passed { return }
     }
-    #expect(outcome == .passed)
+    Issue.record("\(outcome)")
   }
 
   @Test("A check without progress is stopped at the limit")
@@ -73,6 +78,19 @@ struct ProgressTests {
       if actual.contains("; under way: 4 times write(_:key:); an engine") { return }
     }
     Issue.record("\(actual)")
+  }
+
+  @Test("The calls under way are those before the work was cancelled")
+  func callsBeforeCancellation() async throws {
+    let (progress, hasEnded) = (CheckProgress(), Latch())
+    progress.begin("write(_:key:)")
+    let result = await withStallTimeout(.milliseconds(100), since: progress) {
+      do { try await Task.sleep(for: .seconds(1_000)) } catch { progress.end("write(_:key:)") }
+      hasEnded.signal()
+    }
+    #expect(await hasEnded.waitElsewhere(for: .seconds(100)))
+    let exceeded = #expect(throws: StallTimeoutExceeded.self) { try result.get() }
+    #expect(exceeded?.standstill.contains("; under way: write(_:key:); an engine") == true)
   }
 
   @Test("An engine that blocks every thread of its callers for ever fails, and so does the next one")
