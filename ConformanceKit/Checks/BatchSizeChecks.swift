@@ -303,6 +303,9 @@ private struct CancelledBatches {
     if isUnknown { try await ExpectedContents.settle(engine) }
     let found = try await engine.read(keys: keys).count
     let what = "the entries after a cancelled \(call.name)"
+    try expect(
+      try await engine.keyCount(), is: found,
+      "keyCount() after a cancelled \(call.name), as read(keys:) found,")
     switch result {
     case .success: try expect(found, is: after, "\(what) that returned")
     case .failure where isUnknown:

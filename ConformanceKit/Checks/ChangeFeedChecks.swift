@@ -117,13 +117,18 @@ private func checkBehindBody(_ context: CheckContext) async throws {
   for method in ChangeMethod.writing(context.capabilities) {
     let subscribers = [
       try await ChangeSubscriber(to: engine, context), try await ChangeSubscriber(to: engine, context),
+      try await ChangeSubscriber(to: engine, context),
     ]
     let (byBody, byOther) = (key("\(method.rawValue), body"), key("\(method.rawValue), other"))
-    let isOver = Flag()
+    let (isOver, runs) = (Flag(), AtomicCounter())
     let body = PausedBody(in: engine, milliseconds: 60) { transaction, pause in
+      // It has read what the other changes, so that it may have to run again.
+      _ = try transaction.read(key: byOther)
+      let run = runs.increment()
       pause()
       isOver.set()
       try transaction.write(data("v"), key: byBody)
+      try transaction.write(data("v"), key: key("\(method.rawValue), run \(run)"))
     }
     try await body.begin()
     // An engine may hold it up until the body has returned.
@@ -135,6 +140,9 @@ private func checkBehindBody(_ context: CheckContext) async throws {
     // What has come before the body returned does not cover it.
     if isBefore { try await subscribers[0].expectCovered([byBody], "\(what), and ended after it") }
     try await subscribers[1].expectCovered([byBody, byOther], "\(what), and that call")
+    let ofRuns = (1...max(runs.value, 1)).map { key("\(method.rawValue), run \($0)") }
+    try await subscribers[2].expectCovered(
+      try await engine.keysExist(ofRuns), "the run of a body that counts, of \(runs.value) runs")
   }
 }
 
@@ -285,4 +293,14 @@ private func checkSlowSubscriber(_ context: CheckContext) async throws {
     all += some
   }
   try await slow.expectCovered(all, "what was written while the subscriber read nothing")
+  // One change, and very many of another key.
+  let slower = try await ChangeSubscriber(to: engine, context)
+  let (early, busy) = (key("early"), key("busy"))
+  try await engine.write(data("v"), key: early)
+  var count = 0
+  for number in context.rounds(quick: 1_100, standard: 4_200, exhaustive: 70_000, of: "changes of one key") {
+    try await engine.write(data("\(number)"), key: busy)
+    count += 1
+  }
+  try await slower.expectCovered([early], "a write before \(count) others")
 }

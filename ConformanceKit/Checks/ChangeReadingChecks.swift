@@ -51,6 +51,32 @@ private func checkReadability(_ context: CheckContext) async throws {
     }
     try await changed
   }
+  try await checkReadabilityOfMany(context, engine, subscriber)
+}
+
+/// Reads after each element, also one for everything, which an element of so many keys may become.
+private func checkReadabilityOfMany(
+  _ context: CheckContext, _ engine: EngineUnderTest, _ subscriber: ChangeSubscriber
+) async throws {
+  let wanted = StorageChanges.defaultKeyLimit + 100
+  var methods: [ChangeMethod] = []
+  for method in ChangeMethod.writing(context.capabilities) where !method.isOfOneKey {
+    // Fewer are none of which an element would not name the keys.
+    let count = try await context.affordableCount(wanted, of: "keys by \(method.call)", by: method.way)
+    if count == wanted { methods.append(method) }
+  }
+  for round in 0..<methods.count * context.byLevel(quick: 1, standard: 4, exhaustive: 40) {
+    context.noteProgress()
+    let method = methods[round % methods.count]
+    let keys = keys(wanted, prefix: "many \(round)/")
+    async let changed: Void = method.perform(entries(keys), in: engine)
+    let outcome = await subscriber.receive(
+      until: "\(keys[0]), the first of \(wanted) that \(method.call) writes, is there",
+      patience: context.patience(atMost: .seconds(60)), about: keys[0]
+    ) { try await engine.keyExists(keys[0]) }
+    try await changed
+    try outcome.get()
+  }
 }
 
 private func checkLatest(_ context: CheckContext) async throws {

@@ -41,8 +41,8 @@ extension CheckDefinition {
     }
     Check(
       .x5, "changes.end-with-close",
-      "close() ends the streams of those who wait for an element, and of those who have read nothing; changes() then throws "
-        + "closed", needs: .changeFeed
+      "close() ends the streams of those who wait for an element, and of those who have read nothing, who still receive what "
+        + "others have received; changes() then throws closed", needs: .changeFeed
     ) { try await checkClosing($0) }
     Check(
       .x5, "changes.subscribed-at-close",
@@ -87,8 +87,10 @@ private let silentCalls: [(String, SilentCalls)] = [
     "empty-batches",
     SilentCalls { engine in
       try await engine.write([])
+      try await engine.writeEntries([])
       try await engine.remove(keys: [])
       try await engine.apply([])
+      for method in ReadMethod.allCases { _ = try await method.found(of: [], in: engine) }
     }
   ),
   (
@@ -176,6 +178,9 @@ private func checkClosing(_ context: CheckContext) async throws {
   ]
   try await engine.write(data("v"), key: key("k"))
   let late = try await ChangeSubscriber(to: engine, context)
+  // An element may be under way, which close() may overtake.
+  let isTold = await waiting[0].hasReceived(key("k"), within: patience)
+  try expect(isTold, "for \(patience) no element had covered a write")
   try await engine.close()
   if !context.capabilities.contains(.persistent) {
     // What keeps nothing beyond its own life may go on (rule O3).
@@ -188,6 +193,11 @@ private func checkClosing(_ context: CheckContext) async throws {
     try expect(
       await collector.hasEnded(within: patience),
       "\(patience) after close() the loop of a subscriber had not ended")
+  }
+  do {
+    try await idle.expectCovered([key("k")], "a write before close()")
+  } catch let violation as Violation {
+    throw Violation(violation.description, rule: .x1)
   }
   try await idle.expectEnd("after close()")
   try await late.expectEnd("after close()")

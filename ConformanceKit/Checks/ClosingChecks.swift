@@ -30,35 +30,32 @@ extension CheckDefinition {
       try await checkClosed(engine, mayWork: !context.capabilities.contains(.persistent))
     }
     Check(
-      .o3, "closing.waits",
-      "a write that is acknowledged although close() was called is there after reopening",
-      needs: .persistent
-    ) { context in
-      for round in 0..<5 { try await checkClosingUnderLoad(context, round: round) }
-    }
-
-    Check(
       .o3, "closing.releases-files",
-      "after close() the engine has no file open any more, even while references to it remain",
+      "after close() the engine has no file open any more, even while references to it and streams of its changes remain",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
       try await useMuch(engine)
-      try await engine.close()
-      try await expectNoOpenFiles(context, after: "close()")
+      try await withSubscriber(of: engine) {
+        try await engine.close()
+        try await expectNoOpenFiles(context, after: "close()")
+      }
     }
     Check(
       .o3, "closing.releases-locks",
-      "after close() the place can be opened at once, even while references to the closed engine remain",
+      "after close() the place can be opened at once, even while references to the closed engine and streams of its changes "
+        + "remain",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
       try await useMuch(engine)
-      try await engine.close()
-      for round in 0..<3 {
-        let next = try await context.open()
-        try await next.write(data("v"), key: key("round \(round)"))
-        try await next.close()
+      try await withSubscriber(of: engine) {
+        try await engine.close()
+        for round in 0..<3 {
+          let next = try await context.open()
+          try await next.write(data("v"), key: key("round \(round)"))
+          try await next.close()
+        }
       }
     }
     Check(
@@ -159,6 +156,15 @@ private func useMuch(_ engine: EngineUnderTest) async throws {
   }
 }
 
+/// Does something while somebody has a stream of changes and reads nothing, where there are such.
+private func withSubscriber(of engine: EngineUnderTest, _ body: () async throws -> Void) async throws {
+  guard engine.capabilities.contains(.changeFeed) else { return try await body() }
+  let changes = try await engine.changes()
+  defer { withExtendedLifetime(changes) {} }
+  try await engine.write(data("v"), key: key("k"))
+  try await body()
+}
+
 /// A thread of the engine may need a moment to end. A thousand turns of all threads are more than that.
 private func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws {
   var files = System.openFiles(in: context.root)
@@ -205,30 +211,3 @@ private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws 
 }
 
 private typealias ClosedCall = (method: String, call: @Sendable (EngineUnderTest) async throws -> Void)
-
-/// Closes while many tasks write, and compares what was acknowledged with what is there afterwards.
-private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async throws {
-  let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
-  let engine = try await context.open(place)
-  async let acknowledgements = gather(0..<16) { task in
-    var acknowledged: [CacheKey] = []
-    for key in keys(20, prefix: "task-\(task)-") {
-      do {
-        try await engine.write(value(for: key), key: key)
-        acknowledged.append(key)
-      } catch let failure as CallFailure {
-        if (failure.error as? StorageError)?.code == .closed { break }
-        throw Violation(
-          "while the engine was being closed \(failure), which is not StorageError with code closed")
-      }
-    }
-    return acknowledged
-  }
-  for _ in 0..<(round * 20) { await Task.yield() }
-  try await engine.close()
-  let acknowledged = try await acknowledgements.flatMap { $0 }
-  // The engine may have gone on working, as one with nothing to close does, or have been closed at once.
-  let reopened = try await context.reopen(engine, at: place)
-  try await expectStored(entries(acknowledged), in: reopened)
-  try await context.close(reopened)
-}

@@ -29,8 +29,11 @@ extension CheckDefinition {
       var run = try await CorruptionRun(in: context, history: .short)
       for file in run.files {
         let size = run.size(of: file)
-        for part in 0..<12 where run.violations.isEmpty {
-          try await run.check(Corruption(file: file, kind: .bytesChanged(at: size * part / 12)))
+        let kinds: [Corruption.Kind] =
+          (0..<12).map { .bytesChanged(at: size * $0 / 12) }
+          + run.formerEnds(of: file).map { .zeroed(at: $0, count: size - $0) }
+        for kind in kinds where run.violations.isEmpty {
+          try await run.check(Corruption(file: file, kind: kind))
         }
       }
       try run.finish("")
@@ -44,9 +47,11 @@ extension CheckDefinition {
       try await run.checkVerifyingUncorrupted()
       for file in run.files(atMost: 8) {
         let size = run.size(of: file)
-        for part in 0..<6 where run.violations.isEmpty {
-          try await run.check(
-            Corruption(file: file, kind: .bytesChanged(at: size * part / 6)), isVerified: true)
+        let kinds: [Corruption.Kind] =
+          (0..<6).map { .bytesChanged(at: size * $0 / 6) }
+          + [.removed, .cut(to: 0), .cut(to: size / 2), .zeroed(at: 0, count: 512)]
+        for kind in kinds where run.violations.isEmpty {
+          try await run.check(Corruption(file: file, kind: kind), isVerified: true)
         }
       }
       try run.finish("")

@@ -43,8 +43,8 @@ extension CheckDefinition {
     }
     Check(
       .r4, "faults.no-descriptors-while-open",
-      "when no file descriptors are left, every read gives what is there or throws why it cannot, nothing is lost, and "
-        + "everything works again later", needs: .persistent, needsWorker: true
+      "when no file descriptors are left, every read gives what is there or throws why it cannot, so does changes(), nothing is "
+        + "lost, and everything works again later", needs: .persistent, needsWorker: true
     ) { try await $0.checkWithoutDescriptors(.using) }
     Check(
       .f3, "faults.read-only-store",
@@ -123,6 +123,10 @@ private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
     }
   for _ in 0..<2 {
     try await expectError(.diskFull, from: "write(_:) of more than fits") { try await engine.write(tooMuch) }
+    try await expectStored(kept, absent: tooMuch.map(\.key), in: engine)
+    try await expectError(.diskFull, from: "writeEntries(_:) of more than fits") {
+      try await wayOfImporting.write(engine, tooMuch)
+    }
     try await expectStored(kept, absent: tooMuch.map(\.key), in: engine)
     try await expectError(.diskFull, from: "apply(_:) of more than fits") {
       try await engine.apply([.removeAll] + tooMuch.map { .write($0.data, key: $0.key) })

@@ -113,6 +113,8 @@ private struct StepExperiment {
   private var underWay: Int?
   private var next = 1
   private var killCount = 0
+  /// When the last process had died.
+  private var end: Date?
 
   init(_ context: CheckContext, _ kind: NumberedSteps.Kind) {
     place = context.place
@@ -129,8 +131,9 @@ private struct StepExperiment {
     let operations = underWay.map(steps.operations) ?? []
     underWay = nil
     try await afterKills(killCount) {
-      try expected.check(entries.flatMap { $0 }.map(\.entry), underWay: operations)
+      try expected.check(entries.flatMap { $0 }.map(\.entry), underWay: operations, writtenUntil: end)
     }
+    end = nil
   }
 
   /// Takes the first steps in this process.
@@ -154,6 +157,9 @@ private struct StepExperiment {
     let last = acknowledged.last ?? next - 1
     (underWay, next) = (last + 1, last + 2)
     killCount += 1
+    end = Date()
+    // What is recovered from now on would have another time.
+    try await letClockAdvance()
   }
 
   /// Kills a process that opens what is there, if need be while it reads that or closes it again.

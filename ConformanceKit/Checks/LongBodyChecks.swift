@@ -60,6 +60,10 @@ private func checkTimesBehindOthers(_ context: CheckContext) async throws {
         + "returned read(key:) gave \(describe(found as Any)), not what the later of the two had written",
       rule: .t1)
   }
+  if context.capabilities.contains(.persistent), let other = try await openedBesideBody(context) {
+    try await checkTimesBehindBody(of: engine, in: other)
+    try await context.close(other)
+  }
   // An engine that holds up writers for the body has the other call behind it.
   guard isBehind, let updated, let last = try await engine.updatedAt(key: both) else { return }
   try expect(
@@ -74,6 +78,25 @@ private func checkTimesBehindOthers(_ context: CheckContext) async throws {
       "the keys of readAllEntries() were \(describe(order)), although \(second) was written first by a transaction that "
         + "had read what was written with \(first)", rule: .r6)
   }
+}
+
+/// Makes an entry at the end of a body, and writes it by another engine on the place, which may have to wait for the body.
+private func checkTimesBehindBody(of engine: EngineUnderTest, in other: EngineUnderTest) async throws {
+  let made = key("made by a body")
+  let body = PausedBody(in: engine, milliseconds: 100) { transaction, pause in
+    pause()
+    try transaction.write(data("body"), key: made)
+  }
+  try await body.begin()
+  try await other.write(data("other"), key: made)
+  try await body.end()
+  guard let created = try await engine.createdAt(key: made),
+    let updated = try await engine.updatedAt(key: made)
+  else { throw Violation("an entry had no times that a body and another engine had written") }
+  try expect(
+    created <= updated || isSame(created, updated),
+    "createdAt of an entry that a body had made was \(describe(created)), and updatedAt \(describe(updated)) when another "
+      + "engine had written it")
 }
 
 private func openedBesideBody(_ context: CheckContext) async throws -> EngineUnderTest? {

@@ -123,7 +123,7 @@ private func expectValues(_ values: [String: String], in worker: WorkerProcess, 
 
 extension WorkerProcess {
   /// All entries, as the engine that is open in the worker returns them.
-  fileprivate func entries(at place: URL) async throws -> [StorageEntry] {
+  func entries(at place: URL) async throws -> [StorageEntry] {
     try await perform(CallEngine(.read, at: place)).flatMap { $0 }.map(\.entry)
   }
 }
@@ -154,7 +154,7 @@ private func checkTurns(_ context: CheckContext) async throws {
       if number.isMultiple(of: 2) {
         try await engine.perform(operations)
       } else {
-        try await worker.perform(CallEngine(.perform(operations.map(SentOperation.init)), at: place))
+        try await worker.perform(CallEngine(.perform(operations.map(SentOperation.init), by: nil), at: place))
       }
       ours.apply(operations)
       theirs.apply(operations)

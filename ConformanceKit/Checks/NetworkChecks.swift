@@ -33,6 +33,28 @@ extension CheckDefinition {
         try await context.throughProxy { try await $0.checkCancellation(call) }
       }
     }
+    for call in [NetworkCall.read, .readAll, .write] {
+      Check(
+        .n1, "network.stalled-\(call.rawValue)",
+        "\(call.phrase) throws within its time limit when the server falls silent in the middle of its answer",
+        needs: .networked
+      ) { context in
+        try await context.throughProxy { try await $0.checkFault(.stalling(after: 3), call) }
+      }
+    }
+    Check(
+      .n1, "network.away-any-read",
+      "every method that reads throws unavailable while the server is away", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkReadsOfNobody() }
+    }
+    Check(
+      .n1, "network.silent-opening",
+      "an engine is opened and closed, or throws unavailable, within its time limit while the server is silent",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkSilentOpening() }
+    }
     Check(
       .n2, "network.cut-anywhere",
       "wherever the connection is cut, what returned has happened once, what threw has not, and only outcomeUnknown may be either",
@@ -135,7 +157,28 @@ extension CheckDefinition {
       "what others change while the connection of a feed is cut is covered, and so is what they change later",
       needs: [.networked, .changeFeed]
     ) { context in
-      try await context.throughProxy { try await $0.checkChanges() }
+      try await context.throughProxy { network in
+        try await network.checkChanges { missing in
+          network.proxy.set(.away)
+          try await missing()
+          network.proxy.set(.open)
+        }
+      }
+    }
+    Check(
+      .x5, "network.changes-after-a-restart",
+      "what others change before a feed is heard again that the server's end has broken off is covered, and what they change later",
+      needs: [.networked, .changeFeed], killsServer: true
+    ) { context in
+      try await context.throughProxy { network in
+        try await network.checkChanges { missing in
+          network.proxy.set(.away)
+          try await network.server.kill()
+          try await network.server.start()
+          try await missing()
+          network.proxy.set(.open)
+        }
+      }
     }
   }
 }

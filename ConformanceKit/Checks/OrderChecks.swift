@@ -179,12 +179,14 @@ private func checkGrowingOrder(_ context: CheckContext) async throws {
   let (writerCount, readerCount) = (4, 4)
   let rounds = context.rounds(
     quick: 240, standard: 1_000, exhaustive: 10_000, of: "keys written beside readers")
+  let methods = ChangeMethod.thatDate.filter { context.capabilities.isSuperset(of: $0.needs) }
   let lists = MutexProtected([[StorageEntry]](repeating: [], count: readerCount))
   try await whileRunning(
     {
       try await gather(0..<writerCount) { task in
         for number in rounds.share(of: task, among: writerCount) {
-          try await engine.write(data("v"), key: key("\(number)"))
+          let method = methods[(number / writerCount + task) % methods.count]
+          try await method.performAmongMany([(key("\(number)"), data("v"))], in: engine)
           // An engine that never suspends would be through before a reader has looked twice.
           await Task.yield()
         }

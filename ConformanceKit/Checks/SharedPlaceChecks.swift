@@ -67,15 +67,37 @@ private enum Sharers {
   case engines([EngineUnderTest])
   case processes(EngineUnderTest, WorkerProcess, URL)
 
-  /// - Parameter isApplied: Whether the operations are given to `apply(_:)`, and not to the method that fits them best.
-  func perform(_ operations: [StorageOperation], bySecond: Bool, isApplied: Bool) async throws {
+  /// - Parameter method: The method that does the operations, or nil for the one that fits them best.
+  func perform(_ operations: [StorageOperation], bySecond: Bool, by method: ChangeMethod?) async throws {
     switch self {
     case .processes(_, let worker, let place) where bySecond:
       let sent = operations.map(SentOperation.init)
-      try await worker.perform(CallEngine(isApplied ? .apply(sent) : .perform(sent), at: place))
+      try await worker.perform(CallEngine(.perform(sent, by: method), at: place))
     case .engines(let engines):
-      try await engines[bySecond ? engines.count - 1 : 0].perform(operations, isApplied)
-    case .processes(let engine, _, _): try await engine.perform(operations, isApplied)
+      try await engines[bySecond ? engines.count - 1 : 0].perform(operations, by: method)
+    case .processes(let engine, _, _): try await engine.perform(operations, by: method)
+    }
+  }
+
+  /// Fails unless all give the same entries, with the same times.
+  func expectAgreement() async throws {
+    switch self {
+    case .engines(let engines):
+      let entries = try await engines[0].readAllEntries()
+      for engine in engines.dropFirst() { try expectEqual(try await engine.readAllEntries(), entries) }
+    case .processes(let engine, let worker, let place):
+      try expectEqual(try await worker.entries(at: place), try await engine.readAllEntries())
+    }
+
+    func expectEqual(_ others: [StorageEntry], _ entries: [StorageEntry]) throws {
+      try expect(
+        Set(others.map(\.key)) == Set(entries.map(\.key)), "two had different keys in readAllEntries()")
+      let times = Dictionary(entries.map { ($0.key, $0) }) { first, _ in first }
+      for other in others {
+        guard let entry = times[other.key],
+          isSame(other.createdAt, entry.createdAt) && isSame(other.updatedAt, entry.updatedAt)
+        else { throw Violation("two had different times of \(other.key) in readAllEntries()") }
+      }
     }
   }
 
@@ -100,12 +122,6 @@ private enum Sharers {
   }
 }
 
-extension EngineUnderTest {
-  fileprivate func perform(_ operations: [StorageOperation], _ isApplied: Bool) async throws {
-    if isApplied { try await apply(operations) } else { try await perform(operations) }
-  }
-}
-
 /// Changes one thing after the other, at once one after the other, so that the clock of the file system may show one time
 /// for several; sizes and counts stay the same where they can.
 private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async throws {
@@ -115,8 +131,20 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     case .standard: 36
     case .exhaustive: 600
     }
+  // Each kind of change is made by one method after the other that can make it.
+  let methods: [ChangeMethod?] =
+    [nil, .apply, .writeEntries] + (context.capabilities.contains(.transactions) ? [.transaction] : [])
   var answers = AnswersOfAllKinds()
   answers.absent = ["not yet", "never"]
+  func change(
+    _ operations: [StorageOperation], bySecond: Bool, by method: ChangeMethod?, first: Int
+  ) async throws {
+    try await sharers.perform(operations, bySecond: bySecond, by: method)
+    answers.apply(operations)
+    try await verify(
+      answers, in: sharers, first: first, changedBySecond: bySecond, method?.call ?? "a change",
+      noting: context.progress)
+  }
   for round in 0..<rounds {
     context.noteProgress()
     let bySecond = round / 2 % 2 == 0
@@ -125,18 +153,24 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     // What can be remembered is remembered now.
     try await sharers.verify(answers, first: round, inSecond: true, noting: context.progress)
     try await sharers.verify(answers, first: round, inSecond: false, noting: context.progress)
-    for operations in changes(round) {
-      // Each kind of change is made in the one way in some rounds, and in the other in others.
-      try await sharers.perform(operations, bySecond: bySecond, isApplied: round % 3 == 1)
-      answers.apply(operations)
-      try await verify(
-        answers, in: sharers, first: round, changedBySecond: bySecond, "a change", noting: context.progress)
+    for (index, operations) in changes(round).enumerated() {
+      let possible = methods.filter { $0 != .writeEntries || operations.allSatisfy { $0.written != nil } }
+      let method = possible[(round / 7 + index) % possible.count]
+      try await change(operations, bySecond: bySecond, by: method, first: round)
     }
+  }
+  for (number, method) in methods.enumerated() {
+    let write = StorageOperation.write(data("by way \(number)"), key: key("steady"))
+    try await change([write], bySecond: true, by: method, first: number)
+    guard method != .writeEntries else { continue }
+    try await change([.remove(key: key("steady"))], bySecond: true, by: method, first: number)
+    try await change([write], bySecond: true, by: method, first: number)
+    try await change([.removeAll], bySecond: true, by: method, first: number)
   }
   var count = 0
   for number in context.rounds(quick: 40, standard: 300, exhaustive: 3_000, of: "changes in a row") {
     let change = StorageOperation.write(noise(1_000, seed: UInt64(number + 1)), key: key("row \(number % 5)"))
-    try await sharers.perform([change], bySecond: true, isApplied: false)
+    try await sharers.perform([change], bySecond: true, by: nil)
     answers.apply([change])
     count += 1
   }
@@ -152,6 +186,7 @@ private func verify(
   do {
     try await sharers.verify(answers, first: first, inSecond: !bySecond, noting: progress)
     try await sharers.verify(answers, first: first, inSecond: bySecond, noting: progress)
+    try await sharers.expectAgreement()
   } catch let violation as Violation {
     throw Violation("after \(what) by another, \(violation.description)")
   }

@@ -146,9 +146,12 @@ extension CheckDefinition {
   }
 }
 
-/// A request for so many keys of a place, backwards: some are absent, some are asked for again and again.
+/// A request for so many keys of a place, in an order that is none in either direction: some are absent, some are asked for again
+/// and again.
 private func mixedRequest(_ count: Int, in place: GrowingPlace) -> [CacheKey] {
-  (0..<count).reversed().map { number in
+  let step = [7, 5, 11, 13].first { !count.isMultiple(of: $0) } ?? 1
+  return (0..<count).map { position in
+    let number = (count - 1 - position) * step % count
     if number % 5 == 3 { return GrowingPlace.absentKey(number) }
     return place.keys[(number % 7 == 2 ? number / 2 : number) % place.count]
   }

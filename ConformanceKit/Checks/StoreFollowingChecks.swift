@@ -9,7 +9,17 @@ extension CheckDefinition {
       .s9, "store.follows-another",
       "what one store inserts, replaces and removes appears in another one in front of the same engine, in the same order",
       needs: .changeFeed
-    ) { try await checkFollowing($0) }
+    ) { try await checkFollowing(try await openTwoStores($0)) }
+    Check(
+      .s9, "store.follows-another-engine",
+      "what one store inserts, replaces and removes appears in another one in front of another engine on the place",
+      needs: [.changeFeed, .persistent]
+    ) { context in
+      let engine = try await context.open()
+      guard let other = try await context.openUnlessLocked(context.place) else { return }
+      try await checkFollowing(try await openTwoStores(context, in: engine, other))
+      try await context.close(other)
+    }
     Check(
       .s9, "store.follows-the-engine",
       "what is written to the engine by itself appears in a store",
@@ -41,11 +51,19 @@ private func requireOrigins(_ engine: EngineUnderTest) async throws {
   throw Skip(reason: "The engine reports to subscribers their own changes: see ChangeOrigin.")
 }
 
-/// Two stores in front of one engine, each with an engine in between that passes everything on.
-@MainActor
-private func openTwoStores(_ context: CheckContext) async throws -> (one: StoreFixture, other: StoreFixture) {
+private typealias TwoStores = (one: StoreFixture, other: StoreFixture)
+
+/// Two stores in front of one engine.
+@MainActor private func openTwoStores(_ context: CheckContext) async throws -> TwoStores {
   let engine = try await context.open()
-  let stores = (one: StoreFixture(context, engine), other: StoreFixture(context, engine))
+  return try await openTwoStores(context, in: engine, engine)
+}
+
+/// Two stores, each with an engine in between that passes everything on.
+@MainActor private func openTwoStores(
+  _ context: CheckContext, in engine: EngineUnderTest, _ other: EngineUnderTest
+) async throws -> TwoStores {
+  let stores = (one: StoreFixture(context, engine), other: StoreFixture(context, other))
   try await stores.one.load()
   try await stores.other.load()
   return stores
@@ -64,8 +82,8 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
   fixture.context.noteProgress()
 }
 
-@MainActor private func checkFollowing(_ context: CheckContext) async throws {
-  let (one, other) = try await openTwoStores(context)
+@MainActor private func checkFollowing(_ stores: TwoStores) async throws {
+  let (one, other) = stores
   try await requireOrigins(one.engineUnderTest)
   var expected: [CheckedItem] = []
   let changes: [CheckedChange] = [

@@ -190,7 +190,7 @@ extension CheckDefinition {
 
 extension ChangeMethod {
   /// Those that date what they write themselves.
-  fileprivate static let thatDate = allCases.filter { !$0.removes && $0 != .writeEntries }
+  static let thatDate = allCases.filter { !$0.removes && $0 != .writeEntries }
 }
 
 /// Writes a key very often in a row: a clock that goes on with each write is ahead then.
@@ -241,12 +241,14 @@ private func checkTimesOfConcurrentWrites(_ context: CheckContext) async throws 
   let shared = key("shared")
   let writerCount = 4
   let rounds = context.rounds(quick: 400, standard: 2_000, exhaustive: 40_000, of: "writes of one key")
+  let methods = ChangeMethod.thatDate.filter { context.capabilities.isSuperset(of: $0.needs) }
   let latest = MutexProtected(Date.distantPast)
   try await engine.write(data("v"), key: shared)
   try await whileRunning {
     try await gather(0..<writerCount) { task in
       for number in rounds.share(of: task, among: writerCount) {
-        try await engine.write(data("\(number)"), key: shared)
+        let method = methods[(number / writerCount + task) % methods.count]
+        try await method.performAmongMany([(shared, data("\(number)"))], in: engine)
         // An engine that never suspends would be through before a reader has looked twice.
         await Task.yield()
       }

@@ -25,6 +25,11 @@ extension CheckDefinition {
       "a body that reads or scans many large values has all of them, its own among them", needs: .transactions
     ) { try await checkLargeAnswers($0) }
     Check(
+      .t2, "transactions.scans-among-own-writes",
+      "a scan over thousands of entries has what a body has written between them, and removed, in the order of keys",
+      needs: .transactions
+    ) { try await checkScansAmongOwnWrites($0) }
+    Check(
       .t2, "transactions.scans-after-many-removals",
       "a scan with a limit goes on behind whatever a body has removed, and stops at the limit",
       needs: .transactions
@@ -203,6 +208,35 @@ private func checkLargeAnswers(_ context: CheckContext) async throws {
       try transaction.write(values[number], key: keys[number])
     }
     try expectAll(values, "half of which the body has written")
+  }
+}
+
+/// Writes a new key after every fifth of those that there are, and removes every seventh.
+private func checkScansAmongOwnWrites(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let stored = keys(try await context.affordableCount(2_500, of: "keys", by: wayOfTransactions))
+  try await engine.write(entries(stored))
+  context.noteProgress()
+  let new = stored.indices.filter { $0 % 5 == 0 }.map { CacheKey(verbatim: stored[$0].value + "+") }
+  let gone = Set(stored.indices.filter { $0 % 7 == 3 }.map { stored[$0] })
+  let left = entries((stored.filter { !gone.contains($0) } + new).sorted())
+  try await engine.withTransaction { transaction in
+    for key in new { try transaction.write(value(for: key), key: key) }
+    for key in gone { try transaction.remove(key: key) }
+    context.noteProgress()
+    for limit in [nil, left.count * 2 / 3] {
+      try expect(
+        try transaction.scan(.all, limit: limit), are: Array(left.prefix(limit ?? .max)),
+        "\(describe(.all, limit)) among writes of a body")
+    }
+    var last: CacheKey?
+    for start in stride(from: 0, to: left.count, by: 400) {
+      context.noteProgress()
+      let page = try transaction.scan(KeyRange(after: last, upTo: nil), limit: 400)
+      try expect(
+        page, are: Array(left.dropFirst(start).prefix(400)), "a page of 400 entries among writes of a body")
+      last = page.last?.key
+    }
   }
 }
 

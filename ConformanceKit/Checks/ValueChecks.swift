@@ -176,13 +176,19 @@ struct ReturnedValues: CheckTask {
   }
 }
 
-/// What each method that returns values gives.
+/// What each method that returns values gives, bodies of transactions included.
 func everyRead(
   of keys: [CacheKey], in engine: EngineUnderTest
 ) async throws -> [(method: String, values: [Data])] {
   var answers: [(method: String, values: [Data])] = []
   for method in ReadMethod.allCases where method.givesValues {
     answers.append((method.call, try await method.found(of: keys, in: engine).compactMap { $0 }))
+  }
+  if engine.capabilities.contains(.transactions) {
+    let (one, several) = try await engine.withTransaction { transaction in
+      (try keys.compactMap { try transaction.read(key: $0) }, try transaction.read(keys: keys))
+    }
+    answers += [("read(key:) in a body", one), ("read(keys:) in a body", several)]
   }
   return answers
 }

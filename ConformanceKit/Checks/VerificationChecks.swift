@@ -49,25 +49,34 @@ extension CheckDefinition {
       let engine = try await context.open()
       let keys = keys(6)
       try await engine.write(keys.map { ($0, noise(2_000)) })
+      let methods = ChangeMethod.writing(context.capabilities)
       let rounds = context.rounds(quick: 60, standard: 240, exhaustive: 3_000, of: "writes beside verify()")
       try await whileRunning {
         try await gather(0..<keys.count) { task in
           for round in rounds.share(of: task, among: keys.count) {
             let value = noise(2_000, seed: UInt64(100 + round))
-            try await engine.write(value, key: keys[task])
-            let new = key("new \(round)")
-            try await engine.write(value, key: new)
-            for _ in 0..<3 { await Task.yield() }
-            try expect(
-              try await engine.read(key: keys[task]) == value,
-              "beside verify() a task did not read what it had written")
-            try await engine.remove(key: new)
+            let (method, new) = (methods[round % methods.count], key("new \(round)"))
+            // What has waited for verify() would otherwise go on before the next one.
+            for _ in 0..<round % 7 { await Task.yield() }
+            try await method.perform([(keys[task], value), (new, value)], in: engine)
+            for _ in 0..<8 {
+              await Task.yield()
+              try expect(
+                try await engine.read(key: keys[task]) == value,
+                "beside verify() a task did not read what it had written by \(method.call)")
+            }
+            if round.isMultiple(of: 2) {
+              try await engine.remove(key: new)
+            } else {
+              try await engine.remove(keys: [new])
+            }
           }
         }
       } readers: { _ in
         try await engine.verify()
       }
-      try expect(try await engine.keyCount(), is: keys.count, "keyCount() after writes beside verify()")
+      try expect(
+        try await engine.allKeys(), areInAnyOrder: keys, "allKeys() after writes beside verify()")
     }
   }
 }

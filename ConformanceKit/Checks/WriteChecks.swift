@@ -87,7 +87,9 @@ extension CheckDefinition {
       needs: .persistent
     ) { context in
       let history = try await context.openAndDrop { try await makeHistory(in: $0) }
-      try await expectStored(history.left, absent: history.removed, in: try await context.open())
+      let engine = try await context.open()
+      try await expectStored(history.left, absent: history.removed, in: engine)
+      try await engine.verify()
     }
     Check(
       .w6, "persistence.of-keys-and-values",

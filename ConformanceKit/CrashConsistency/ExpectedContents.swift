@@ -78,7 +78,7 @@ struct ExpectedContents: Sendable {
   /// Fails unless it holds what was acknowledged, and nothing else but what was under way: all of that or
   /// none or, without `atomicBatches`, some of it. What was found is what is expected from now on.
   ///
-  /// Costs reading everything five times.
+  /// Costs reading everything five times, and verifying it.
   ///
   /// - Throws: ``Violation`` of W6 for what was lost or invented, W4 for half a batch, R6 for the order of entries and W2
   ///   for timestamps that have changed although the entry was not written since they were last seen, went back, or
@@ -86,6 +86,7 @@ struct ExpectedContents: Sendable {
   mutating func verify(_ engine: any StorageEngine, underWay: [StorageOperation] = []) async throws {
     if !underWay.isEmpty { try await Self.settle(engine) }
     try check(try await Self.agreedEntries(of: engine), underWay: underWay)
+    try await engine.verify()
   }
 
   /// Waits until a server has done what a client had asked for that is gone. Without a server there is nothing to
@@ -109,6 +110,7 @@ struct ExpectedContents: Sendable {
   /// - Throws: ``Violation``.
   static func agreedEntries(of engine: any StorageEngine) async throws -> [StorageEntry] {
     let found = try await engine.readAllEntries()
+    let sorted = found.sorted { $0.key < $1.key }
     func expect(_ count: Int, _ what: String, _ rule: ContractRule) throws {
       if count == found.count { return }
       throw Violation("\(what) was \(count), but readAllEntries() gave \(found.count) entries", rule: rule)
@@ -128,17 +130,31 @@ struct ExpectedContents: Sendable {
     var scanned = try await engine.scan(.all, limit: nil)
     if !engine.capabilities.contains(.orderedScans) { scanned.sort { $0.key < $1.key } }
     try expect(scanned.count, "the number of entries of scan(.all)", .r5)
-    for (entry, scanned) in zip(found.sorted { $0.key < $1.key }, scanned)
+    for (entry, scanned) in zip(sorted, scanned)
     where entry.key != scanned.key || entry.data != scanned.data {
       throw Violation(
         "scan(.all) had \(scanned.key) where \(entry.key) comes in the order of the keys of readAllEntries(), or "
           + "another value for it", rule: .r5)
     }
+    if let middle = sorted.dropFirst(sorted.count / 2).first?.key {
+      for range in [KeyRange(after: middle, upTo: nil), KeyRange(after: nil, upTo: middle)] {
+        let count = try await engine.scan(range, limit: nil).count
+        if count == sorted.count(where: { range.contains($0.key) }) { continue }
+        throw Violation(
+          "\(describe(range, nil)) gave \(count) of the \(found.count) entries of readAllEntries()", rule: .r5
+        )
+      }
+    }
+    try await expectAllWaysAgree(in: engine as? EngineUnderTest ?? EngineUnderTest(engine), atMost: 600)
     return found
   }
 
   /// The same for entries that were read from the engine.
-  mutating func check(_ found: [StorageEntry], underWay: [StorageOperation] = []) throws {
+  ///
+  /// - Parameter end: When the process had died that wrote last.
+  mutating func check(
+    _ found: [StorageEntry], underWay: [StorageOperation] = [], writtenUntil end: Date? = nil
+  ) throws {
     let now = Date()
     var values: [CacheKey: Data] = [:]
     for entry in found {
@@ -149,6 +165,7 @@ struct ExpectedContents: Sendable {
     versions = try identify(values, underWay)
     try expectOrder(found)
     observations = try expectTimestamps(found, now)
+    if let end { try expectNoRecoveredTimes(found, underWay, end) }
   }
 }
 
@@ -262,6 +279,18 @@ extension ExpectedContents {
       seen[entry.key] = Observation(version: version, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
     }
     return seen
+  }
+
+  /// Fails if what was acknowledged has the time of a recovery.
+  private func expectNoRecoveredTimes(
+    _ found: [StorageEntry], _ underWay: [StorageOperation], _ end: Date
+  ) throws {
+    let latest = max(beginning, end).addingTimeInterval(ClockTolerance.seconds)
+    let mayBeLater = Set(underWay.flatMap { [$0.written?.key, $0.removed].compactMap { $0 } })
+    for entry in found where entry.updatedAt > latest && !mayBeLater.contains(entry.key) {
+      throw changed(
+        entry, "were of a time when the process that had written it was dead, since \(describe(end))")
+    }
   }
 
   /// Whether two readings of one timestamp differ by more than an engine may round it when it stores it.

@@ -10,13 +10,13 @@ import StockroomCore
 struct CorruptedStoreCheck: CheckTask {
   let directory: URL
   let history: StoreHistory
-  let what: String
+  var what: String
   /// The names of the codes that may be thrown.
   let codes: [String]
   /// Whether everything that is given must be right.
-  let mustBeRight: Bool
+  var mustBeRight: Bool
   /// Whether, unless some call throws, everything that was written must be there as it was.
-  let mustBeWhole: Bool
+  var mustBeWhole: Bool
   /// Whether the engine is asked to look at everything first. What that does not find, no later read may report.
   let isVerified: Bool
   /// Whether it may be what it once was.
@@ -41,6 +41,7 @@ struct CorruptedStoreCheck: CheckTask {
       engine = EngineUnderTest(try await makeEngine(directory))
     } catch {
       try classify(error, of: "opening the engine")
+      try await openAgain("was refused", makeEngine: makeEngine, note: note)
       if let remedy { try await heal(remedy, makeEngine: makeEngine, note: note) }
       return
     }
@@ -51,6 +52,29 @@ struct CorruptedStoreCheck: CheckTask {
       try await look.read()
     }
     try await look.write()
+    try await look.close()
+    engine.release()
+    try await openAgain("had been closed", makeEngine: makeEngine, note: note)
+  }
+
+  /// Opens the store another time. To have thrown once is no reason to be empty from then on.
+  private func openAgain(
+    _ when: String, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    var task = self
+    task.what += ", opened again where it \(when)"
+    // It may have been told to write something in between.
+    (task.mustBeRight, task.mustBeWhole) = (false, false)
+    try note("opening \(task.what)")
+    let engine: EngineUnderTest
+    do {
+      engine = EngineUnderTest(try await makeEngine(directory))
+    } catch {
+      return try task.classify(error, of: "opening the engine")
+    }
+    let look = Look(task: task, engine: engine, note: note)
+    try await look.read()
     try await look.close()
     engine.release()
   }
@@ -90,7 +114,7 @@ private final class Look {
   private let expected: [CacheKey: Data]
   /// What the store held at earlier times, if that counts as right.
   private let earlier: [[CacheKey: Data]]
-  /// How many values were given.
+  /// How many values were given of those that were written before the corruption.
   private var found = 0
   private var isReported = false
   /// What was missing or wrong first.
@@ -147,11 +171,23 @@ private final class Look {
     try await expectRight("readEntries(keys:)") {
       try await engine.readEntries(keys: keys).map { ($0.key, $0.data) }
     }
-    try await attempt("read(keys:)") { found += try await engine.read(keys: keys).count }
-    try await attempt("keysExist(_:)") { _ = try await engine.keysExist(keys) }
-    try await attempt("keyExists(_:)") { _ = try await engine.keyExists(keys[0]) }
-    try await attempt("createdAt(key:)") { _ = try await engine.createdAt(key: keys[1]) }
-    try await attempt("updatedAt(key:)") { _ = try await engine.updatedAt(key: keys[1]) }
+    let values = keys.map { expected[$0] ?? Data() }
+    try await expectAnswer(values, "read(keys:)") { try await engine.read(keys: keys) }
+    try await expectAnswer(keys, "keysExist(_:)") { try await engine.keysExist(keys) }
+    try await expectAnswer(true, "keyExists(_:)") { try await engine.keyExists(keys[0]) }
+    try await expectAnswer(true, "that createdAt(key:) is a time") {
+      try await engine.createdAt(key: keys[1]) != nil
+    }
+    try await expectAnswer(true, "that updatedAt(key:) is a time") {
+      try await engine.updatedAt(key: keys[1]) != nil
+    }
+    guard engine.capabilities.contains(.transactions) else { return }
+    try await expectRight("scan(.all) in a body") {
+      try await engine.withTransaction { try $0.scan(.all, limit: nil) }
+    }
+    try await expectAnswer(values, "read(keys:) in a body") {
+      try await engine.withTransaction { try $0.read(keys: keys) }
+    }
   }
 
   private func readAll() async throws {
@@ -159,9 +195,24 @@ private final class Look {
     try await expectRight("readAllDataAndKeys()") { try await engine.readAllDataAndKeys() }
     try await expectRight("scan(.all)") { try await engine.scan(.all, limit: nil) }
     try await expectRight("readAllEntries()") { try await engine.readAllEntries().map { ($0.key, $0.data) } }
-    try await attempt("readAllData()") { found += try await engine.readAllData().count }
-    try await attempt("keyCount()") { _ = try await engine.keyCount() }
-    try await attempt("allKeys()") { _ = try await engine.allKeys() }
+    let values = expected.values.sorted { $0.lexicographicallyPrecedes($1) }
+    try await expectAnswer(values, "readAllData(), sorted,") {
+      try await engine.readAllData().sorted { $0.lexicographicallyPrecedes($1) }
+    }
+    try await expectAnswer(expected.count, "keyCount()") { try await engine.keyCount() }
+    try await expectAnswer(expected.keys.sorted(), "allKeys(), sorted,") {
+      try await engine.allKeys().sorted()
+    }
+  }
+
+  /// Makes a call that may throw because of the corruption, and else gives this answer if all that is given must be right.
+  private func expectAnswer<Answer: Equatable>(
+    _ wanted: Answer, _ what: String, _ answer: () async throws -> Answer
+  ) async throws {
+    var given: Answer?
+    try await attempt(what) { given = try await answer() }
+    guard let given, task.mustBeRight, !task.mayTurnBack, given != wanted else { return }
+    throw Violation("\(task.what), \(what) was \(describe(given)) instead of \(describe(wanted))")
   }
 
   func write() async throws {
@@ -202,7 +253,7 @@ private final class Look {
     var given: [(key: CacheKey, data: Data)]?
     try await attempt(call) { given = try await body() }
     guard let given else { return }
-    found += given.count
+    found += given.count { expected[$0.key] != nil }
     let values = Dictionary(given.map { ($0.key, $0.data) }) { first, _ in first }
     for key in expected.keys.sorted() { noteLoss(of: key, values[key], call) }
     guard task.mustBeRight else { return }

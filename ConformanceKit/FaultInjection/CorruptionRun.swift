@@ -37,6 +37,12 @@ struct CorruptionRun {
     (try? Data(contentsOf: store.directory.appending(path: file)).count) ?? 0
   }
 
+  /// Where the file, which may have grown since, has ended once, a few places at most: of a log, where a record does.
+  func formerEnds(of file: String) -> [Int] {
+    let all = (store.sizesOfFiles[file] ?? []).filter { 0 < $0 && $0 < size(of: file) }.sorted()
+    return (0..<min(8, all.count)).map { all[$0 * all.count / min(8, all.count)] }
+  }
+
   /// Whether there may be more than half of the store in the file, which does without what else is there, such as a log: who has
   /// removed it may have removed the store, and not just a part. Values are noise, which has as many bytes everywhere.
   private func mayHoldMost(_ file: String) -> Bool {

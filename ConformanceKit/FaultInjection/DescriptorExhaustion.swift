@@ -71,6 +71,12 @@ struct DescriptorExhaustion: CheckTask {
     let hold = try DescriptorHold(leaving: left)
     defer { hold.release() }
     try await look(for: expected, in: engine, when)
+    var subscriber: ChangeSubscriber?
+    if engine.capabilities.contains(.changeFeed) {
+      _ = try await refusal(of: engine, when) {
+        subscriber = try await ChangeSubscriber(to: $0, patience: .seconds(30))
+      }
+    }
     let (one, many) = (key("written \(when)"), keys(3, prefix: "\(left) left "))
     let entries = [(key: one, data: data("v"))] + many.map { (key: $0, data: data("w")) }
     var isWritten = try await refusal(of: engine, when) { try await $0.write(data("v"), key: one) } == nil
@@ -81,9 +87,38 @@ struct DescriptorExhaustion: CheckTask {
     // What was refused may be there or not; it can be written now.
     if !isWritten { try await engine.write(entries) }
     for entry in entries { expected[entry.key] = entry.data }
+    if let subscriber, let other = try await openedUnlessLocked(makeEngine) {
+      let byOther = key("by another engine, \(left) left")
+      try await other.write(data("v"), key: byOther)
+      expected[byOther] = data("v")
+      try await expectHeard(byOther, by: subscriber, when)
+      try await other.close()
+      other.release()
+    }
     try await expectAll(expected, in: engine, "\(when) before")
     try await engine.close()
     engine.release()
+  }
+
+  private func openedUnlessLocked(
+    _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  ) async throws -> EngineUnderTest? {
+    do {
+      return EngineUnderTest(try await makeEngine(place))
+    } catch {
+      let cause = (error as? CallFailure)?.error ?? error
+      if (cause as? StorageError)?.code == .locked { return nil }
+      throw error
+    }
+  }
+
+  /// What cannot be watched is for `changes()` to say.
+  private func expectHeard(_ key: CacheKey, by subscriber: ChangeSubscriber, _ when: String) async throws {
+    do {
+      try await subscriber.expectCovered([key], "a write by another engine")
+    } catch let violation as Violation {
+      throw Violation("changes() returned \(when), and later \(violation)", rule: .x1)
+    }
   }
 
   /// Fails if a read gives something else than what is there, instead of throwing.
@@ -93,13 +128,16 @@ struct DescriptorExhaustion: CheckTask {
         try expect(try await $0.read(key: key), is: value, "\(when), read(key:) of \(key)")
       }
     }
-    _ = try await refusal(of: engine, when) {
-      let count = try await $0.readAllDataAndKeys().count
-      try expect(count, is: expected.count, "\(when), the number of entries in readAllDataAndKeys()")
+    for method in ReadMethod.allCases {
+      _ = try await refusal(of: engine, when) {
+        let found = try await method.found(of: expected.keys.sorted(), in: $0)
+        try expect(found.count, is: expected.count, "\(when), how many entries \(method.call) found")
+        if !method.givesValues { return }
+        try expect(
+          Set(found) == Set(expected.values.map(Optional.init)), "\(when), \(method.call) gave other values")
+      }
     }
-    _ = try await refusal(of: engine, when) {
-      try expect(try await $0.keyCount(), is: expected.count, "\(when), keyCount()")
-    }
+    _ = try await refusal(of: engine, when) { try await $0.verify() }
   }
 
   private func refusal(

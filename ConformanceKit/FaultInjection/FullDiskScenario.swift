@@ -39,7 +39,8 @@ struct FullDiskScenario: CheckTask {
 }
 
 enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
-  case opening, write, overwrite, overwrites, batch, applied, transaction, removal, removals, removingAll
+  case opening, write, overwrite, overwrites, batch, imported, applied, transaction, removal, removals,
+    removingAll
   case closing, reopening
 
   /// How many blocks of 4 KiB are left on the disk.
@@ -56,6 +57,7 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
     case .overwrite: "an overwrite"
     case .overwrites: "400 overwrites"
     case .batch: "write(_:) of many"
+    case .imported: "writeEntries(_:) of many"
     case .applied: "apply(_:)"
     case .transaction: "withTransaction(_:)"
     case .removal: "remove(key:)"
@@ -72,7 +74,7 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
     case .write: [.write(noise(9_000, seed: 21), key: longKey("new"))]
     case .overwrite: [.write(noise(12_000, seed: 22), key: keys(1)[0])]
     case .overwrites: (0..<400).map { .write(data("overwrite \($0)"), key: keys(1)[0]) }
-    case .batch: writes(12, of: 5_000)
+    case .batch, .imported: writes(12, of: 5_000)
     case .applied:
       [.remove(key: keys(2)[1])] + writes(6, of: 9_000) + [.write(data("small"), key: keys(1)[0])]
     case .transaction:
@@ -95,11 +97,9 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
     case (.opening, _), (.closing, _), (.reopening, _): return
     case (.write, let operations), (.overwrite, let operations), (.overwrites, let operations):
       for case .write(let data, let key) in operations { try await engine.write(data, key: key) }
-    case (.batch, let operations):
-      try await engine.write(
-        operations.compactMap {
-          if case .write(let data, let key) = $0 { (key: key, data: data) } else { nil }
-        })
+    case (.batch, let operations): try await engine.write(operations.compactMap(\.written))
+    case (.imported, let operations):
+      try await wayOfImporting.write(engine, operations.compactMap(\.written))
     case (.applied, let operations): try await engine.apply(operations)
     case (.transaction, let operations):
       try await engine.withTransaction { try $0.apply(operations) }
@@ -121,6 +121,8 @@ struct FullDiskTrial: Sendable {
   private var engine: EngineUnderTest?
   private var before: [CacheKey: Data] = [:]
   private var after: [CacheKey: Data] = [:]
+  /// The entries before the step, with their times.
+  private var untouched: [StorageEntry] = []
   private var isDone = false
   /// A clause that says how far the trial has come.
   private(set) var stage = ""
@@ -145,6 +147,8 @@ struct FullDiskTrial: Sendable {
       let engine = try await opened()
       self.engine = engine
       try await engine.write(entries)
+      untouched = try await engine.readAllEntries()
+      try await letClockAdvance()
     } catch let failure as CallFailure where failure.isDiskFull {
       throw Skip(reason: "An empty disk of \(SmallFileSystem.usualSize) MiB is too small for the engine.")
     }
@@ -235,6 +239,9 @@ struct FullDiskTrial: Sendable {
         "\(when), \(key) had \(describe(stored[key] as Any)) instead of \(describe(expected[key] as Any))")
     }
     if mayBeMixed { return }
+    if !isDone, step != .overwrites {
+      try expectUntouched(try await engine.readAllEntries(), since: untouched, when)
+    }
     for (key, value) in expected {
       try expect(try await engine.read(key: key), is: value, "\(when), read(key:) of \(key)")
     }

@@ -85,6 +85,7 @@ struct RefusedCalls: CheckTask {
   ) async throws {
     var after = contents
     for operation in step.operations { operation.apply(to: &after) }
+    let before = try await engine.readAllEntries()
     do {
       try await step.perform(on: engine)
       contents = after
@@ -100,6 +101,8 @@ struct RefusedCalls: CheckTask {
         }
         let stored = Set(try await engine.allKeys())
         for key in contents.keys where after[key] == nil && !stored.contains(key) { contents[key] = nil }
+      } else {
+        try expectUntouched(try await engine.readAllEntries(), since: before, "after \(step) \(when)")
       }
     }
     try await expect(contents, in: engine, "after \(step) \(when)")

@@ -15,7 +15,8 @@ struct CutScenario: Sendable {
     case writeEntries([(key: CacheKey, data: Data)])
     case remove(CacheKey)
     case removeMany([CacheKey])
-    case removeAll
+    /// With a key that is there before.
+    case removeAll(CacheKey?)
     case apply([StorageOperation])
     /// A transaction that adds one to the number under a key.
     case increment(CacheKey)
@@ -37,19 +38,22 @@ struct CutScenario: Sendable {
 
     var isRead: Bool { if case .readAll = self { true } else { false } }
 
-    /// What a step writes that does nothing else.
-    var written: [(key: CacheKey, data: Data)]? {
+    /// What a step writes last.
+    var written: (key: CacheKey, data: Data)? {
       switch self {
-      case .write(let entries), .writeEntries(let entries): entries
+      case .write(let entries), .writeEntries(let entries): entries.last
+      case .apply(let operations): operations.compactMap(\.written).last
       default: nil
       }
     }
 
-    /// The key of a step that removes one entry and does nothing else.
+    /// A key that a step removes.
     var removedKey: CacheKey? {
       switch self {
       case .remove(let key): key
-      case .apply(let operations) where operations.count == 1: operations[0].removed
+      case .removeMany(let keys): keys.first
+      case .removeAll(let key): key
+      case .apply(let operations): operations.compactMap(\.removed).first
       default: nil
       }
     }
@@ -121,7 +125,8 @@ struct CutScenario: Sendable {
     if isAtomic { steps.append(.writeEntries([(b, data("6")), (c, data("7"))])) }
     if isAtomic { steps.append(.removeMany([a, c])) }
     steps.append(.readAll)
-    steps.append(.removeAll)
+    // Who removes one entry after the other may go on where it was cut.
+    steps.append(.removeAll(isAtomic ? b : nil))
     steps.append(.readAll)
     self.steps = steps
   }

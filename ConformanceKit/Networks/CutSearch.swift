@@ -168,7 +168,7 @@ private struct CutOutcomes {
 private final class Intruder: Sendable {
   private struct State {
     var step: CutScenario.Step?
-    /// Whether the step removes an entry that is there.
+    /// Whether an entry is there of which the step removes the key.
     var removes = false
     /// What it waits for.
     var cut: AsyncStream<Never>.Continuation?
@@ -183,7 +183,7 @@ private final class Intruder: Sendable {
 
   /// The step that is about to begin.
   ///
-  /// - Parameter removes: Whether it removes one entry, which is there.
+  /// - Parameter removes: Whether an entry is there of which it removes the key.
   func watch(_ step: CutScenario.Step, removes: Bool) {
     state.withLock { ($0.step, $0.removes, $0.hasBeenCut) = (step, removes, false) }
   }
@@ -217,7 +217,7 @@ private final class Intruder: Sendable {
   private func change() async throws -> (key: CacheKey, data: Data)? {
     let (step, removes) = state.withLock { ($0.step, $0.removes) }
     let result: (key: CacheKey, data: Data?)
-    if let last = step?.written?.last {
+    if let last = step?.written {
       result = (last.key, last.data)
     } else if removes, let removed = step?.removedKey {
       result = (removed, nil)

@@ -23,6 +23,8 @@ final class NetworkProxy: Sendable {
     case open
     /// Takes connections, and passes nothing on.
     case silent
+    /// Passes on so many bytes of answers, and then nothing.
+    case stalling(after: Int)
     /// Takes no connections, and ends those that there are.
     case away
     /// Passes bytes on one at a time.
@@ -38,6 +40,8 @@ final class NetworkProxy: Sendable {
   private struct State {
     var server: ConformanceServer.Address
     var mode = Mode.open
+    /// How many bytes of answers are passed on before it stalls.
+    var allowance = Int.max
     /// Counts the changes of mode.
     var modeNumber = 0
     /// The connections to engines that have not passed on yet, in the present mode, what was sent before it was set.
@@ -85,6 +89,7 @@ final class NetworkProxy: Sendable {
   func set(_ mode: Mode) {
     state.withLock { state in
       state.mode = mode
+      state.allowance = if case .stalling(let bytes) = mode { bytes } else { .max }
       state.modeNumber += 1
       state.behind = state.clients
     }
@@ -187,8 +192,9 @@ final class NetworkProxy: Sendable {
     var buffer = [UInt8](repeating: 0, count: 65_536)
     while true {
       var descriptors = [client, target].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
-      let (mode, modeNumber) = state.withLock { ($0.mode, $0.modeNumber) }
-      if case .silent = mode {
+      let (mode, modeNumber, allowance) = state.withLock { ($0.mode, $0.modeNumber, $0.allowance) }
+      let isSilent = if case .silent = mode { true } else { allowance <= 0 }
+      if isSilent {
         // Nothing is taken, so that the senders notice nothing but silence.
         for index in descriptors.indices { descriptors[index].events = 0 }
       }
@@ -197,11 +203,13 @@ final class NetworkProxy: Sendable {
       guard ready >= 0 || errno == EINTR else { return }
       var hasPassedOn = ready >= 0 && descriptors[0].events != 0
       for (index, descriptor) in descriptors.enumerated() where descriptor.revents != 0 {
-        if case .silent = mode { return }
+        if isSilent { return }
         let direction: Direction = index == 0 ? .toServer : .toEngine
         var limit = buffer.count
         if case .dripping = mode { limit = 1 }
+        if direction == .toEngine { limit = min(limit, allowance) }
         let count = NetworkSocket.receive(descriptor.fd, &buffer, limit)
+        if direction == .toEngine, count > 0 { state.withLock { $0.allowance -= count } }
         guard count > 0, pass(buffer[..<count], direction, to: index == 0 ? target : client) else { return }
         // There may be more.
         if index == 0, count == limit { hasPassedOn = false }

@@ -8,8 +8,10 @@ import StockroomCore
 // What else an engine does with its connections: it hears of changes, and gives up calls.
 
 extension NetworkUnderTest {
-  /// Cuts all connections of the engine and has somebody else write before it can have another one; then once more, when it has.
-  func checkChanges() async throws {
+  /// Ends all connections of the engine and has somebody else write before it can have another one; then once more, when it has.
+  ///
+  /// - Parameter fault: Ends the connections, calls what it is given, and lets the engine have others.
+  func checkChanges(_ fault: (_ missing: () async throws -> Void) async throws -> Void) async throws {
     let passage = try NetworkProxy(to: server.address)
     defer { passage.close() }
     let direct = try await context.open(through: passage.port, to: server)
@@ -18,14 +20,18 @@ extension NetworkUnderTest {
     for round in 0..<3 {
       context.noteProgress()
       let (missed, later) = (key("\(round) while it was cut"), key("\(round) afterwards"))
-      proxy.set(.away)
-      try await direct.write(data("v"), key: missed)
-      proxy.set(.open)
+      try await fault { try await write(missed, by: direct) }
       try await subscriber.expectCovered([missed], "a write by another engine while the connection was cut")
-      try await direct.write(data("v"), key: later)
+      try await write(later, by: direct)
       try await subscriber.expectCovered(
         [later], "a write by another engine after an element had come since the connection was cut")
     }
+  }
+
+  /// Writes, once the server is there.
+  private func write(_ key: CacheKey, by other: EngineUnderTest) async throws {
+    let network = NetworkUnderTest(context: context, server: server, proxy: proxy, engine: other)
+    try await network.untilAvailable { try await $0.write(data("v"), key: key) }
   }
 
   /// Cancels calls that wait for a silent server, one after the other, more of them than there may be connections.

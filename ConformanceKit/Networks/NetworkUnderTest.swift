@@ -64,7 +64,7 @@ struct NetworkUnderTest: Sendable {
   /// The contents, once the network works again: by the same engine (rule N3).
   ///
   /// What was held back reaches the server before: it may do then what the call said had not happened.
-  private func contents() async throws -> [CacheKey: Data] {
+  func contents() async throws -> [CacheKey: Data] {
     proxy.set(.open)
     let end = ContinuousClock.now + server.timeLimit
     while !proxy.hasPassedOn, ContinuousClock.now < end { await Task.yield() }
@@ -195,39 +195,58 @@ struct NetworkUnderTest: Sendable {
     while !proxy.isHoldingBack, ContinuousClock.now < end { await Task.yield() }
   }
 
-  /// Many tasks count, each under keys of its own, while something happens to the network again and again.
-  func checkLoad(
-    rounds: Int, _ fault: @escaping @Sendable (NetworkUnderTest) async throws -> Void
-  ) async throws {
-    let counters = MutexProtected<[Int: NetworkCounter]>([:])
-    let acknowledged = AtomicCounter()
-    try await whileRunning(
-      {
-        for _ in 0..<rounds {
-          let before = acknowledged.value
-          // Until the tasks have got on, by the same engine.
-          while acknowledged.value < before + 20 { try await Task.sleep(for: .milliseconds(1)) }
-          context.noteProgress()
-          try await fault(self)
-        }
-      }, readerCount: 64
-    ) { task in
-      var counter = counters.withLock { $0[task] } ?? NetworkCounter(task: task)
+  /// Calls every method that reads while the server is away.
+  func checkReadsOfNobody() async throws {
+    let present = key("old")
+    try await untilAvailable { try await $0.write(data("old"), key: present) }
+    proxy.set(.away)
+    for method in ReadMethod.allCases {
+      context.noteProgress()
       do {
-        try await engine.count(counter.next, under: counter.key)
-        counter.acknowledge()
-        acknowledged.increment()
+        _ = try await method.found(of: [present], in: engine)
+        throw Violation("\(method.call) returned although the server could not be reached")
       } catch let failure as CallFailure {
-        switch (failure.error as? StorageError)?.code {
-        case .outcomeUnknown?: counter.doubt()
-        case .unavailable?, .conflict?: counter.fail()
-        default: throw failure
-        }
+        let error = failure.error as? StorageError
+        try expect(error?.code == .unavailable, "\(method.call) threw \(failure.error)")
       }
-      counters.withLock { [counter] in $0[task] = counter }
     }
-    let contents = try await contents()
-    for counter in counters.withLock(\.values) { try counter.check(contents) }
+    try expect(try await contents() == [present: data("old")], "an earlier entry was lost")
+  }
+
+  /// Opens an engine on a silent server, and closes one that is open. Each that took too long is looked at again: see ``attempts``.
+  func checkSilentOpening() async throws {
+    for isOpen in [false, true] {
+      let what = isOpen ? "close()" : "opening"
+      var durations: [Duration] = []
+      while durations.allSatisfy({ $0 >= server.timeLimit * Self.timesOfTheLimit }) {
+        if durations.count == Self.attempts {
+          throw Violation("\(what), with a time limit of \(server.timeLimit), ended after \(durations)")
+        }
+        context.noteProgress()
+        proxy.set(.open)
+        let other = isOpen ? try await openAnother() : nil
+        proxy.set(.silent)
+        let start = ContinuousClock.now
+        do {
+          if let other {
+            try await other.close()
+          } else {
+            _ = try await openAnother()
+            throw Violation("an engine was opened although the server was silent")
+          }
+        } catch let failure as CallFailure {
+          let error = failure.error as? StorageError
+          try expect(
+            error?.code == .unavailable, "\(what) threw \(failure.error) while the server was silent")
+        }
+        durations.append(start.duration(to: .now))
+      }
+    }
+    proxy.set(.open)
+  }
+
+  private func openAnother() async throws -> EngineUnderTest {
+    try await context.open(through: proxy.port, to: server)
   }
 
   func check(_ refusal: ConformanceServer.Refusal) async throws {
@@ -246,63 +265,6 @@ struct NetworkUnderTest: Sendable {
     } catch {
       if error is Violation { throw error }
       throw Violation("with \(refusal.reason), opening threw \(shortened(String(describing: error)))")
-    }
-  }
-}
-
-/// The numbers that one task has written under its keys, or may have written.
-private struct NetworkCounter: Sendable {
-  let task: Int
-  /// The number to write next.
-  private(set) var next = 1
-  /// For each key, from the last number that was acknowledged to the last that may have been written; 0 stands for none.
-  private(set) var possible: [CacheKey: ClosedRange<Int>] = [:]
-
-  init(task: Int) { self.task = task }
-
-  /// Where to write the next number. Every second one has the same key: what is written late is seen there, over what came after
-  /// it. The others have eight keys in turn: what is lost is seen there, although the task has gone on.
-  var key: CacheKey {
-    StockroomCore.CacheKey(
-      verbatim: next.isMultiple(of: 2) ? "counter-\(task)" : "counter-\(task)-\(next / 2 % 8)")
-  }
-
-  mutating func acknowledge() {
-    possible[key] = next...next
-    next += 1
-  }
-
-  mutating func doubt() {
-    possible[key] = (possible[key]?.lowerBound ?? 0)...next
-    next += 1
-  }
-
-  mutating func fail() {
-    possible[key] = possible[key] ?? 0...0
-    next += 1
-  }
-
-  /// Whether all that was acknowledged is there, and nothing that cannot be.
-  func check(_ contents: [CacheKey: Data]) throws {
-    for (key, possible) in possible {
-      let found = contents[key].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
-      try expect(
-        possible.contains(found),
-        "the number under \(key) was \(found); \(possible.lowerBound) was acknowledged last, and up to "
-          + "\(possible.upperBound) may have been written (0 stands for none)")
-    }
-  }
-}
-
-extension EngineUnderTest {
-  /// Writes the number: in a transaction if there are any, and otherwise alone.
-  fileprivate func count(_ number: Int, under key: CacheKey) async throws {
-    guard capabilities.contains(.transactions) else {
-      return try await write(data("\(number)"), key: key)
-    }
-    try await withTransaction { transaction in
-      _ = try transaction.read(key: key)
-      try transaction.write(data("\(number)"), key: key)
     }
   }
 }

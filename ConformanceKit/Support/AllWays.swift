@@ -176,7 +176,7 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
 }
 
 /// Each may be off by the 2 ms of rule W2.
-private func isSame(_ time: Date, _ other: Date) -> Bool {
+func isSame(_ time: Date, _ other: Date) -> Bool {
   // Times may be infinite, and infinity is no number of seconds from itself.
   time == other || abs(time.timeIntervalSince(other)) <= 0.004_5
 }

@@ -11,7 +11,7 @@ import StockroomCore
 /// tell an engine that hangs from one that has to share two processors with all the others.
 final class AsyncSemaphore: Sendable {
   /// The one that all checks of the process go through. More than there are processors, as engines wait for disks.
-  static let shared = AsyncSemaphore(width: 2 * ProcessInfo.processInfo.activeProcessorCount + 2)
+  static let shared = AsyncSemaphore(width: 4 * ProcessInfo.processInfo.activeProcessorCount + 2)
 
   private struct State {
     var free: Int

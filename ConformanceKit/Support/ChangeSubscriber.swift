@@ -98,6 +98,18 @@ final class ChangeCollector: Sendable {
 
   var elements: [StorageChange] { received.elements.withLock { $0 } }
 
+  /// Waits for an element that covers a change of the key. Returns whether there was one in time.
+  func hasReceived(_ key: CacheKey, within patience: Duration) async -> Bool {
+    let isCovered = { @Sendable in
+      self.elements.contains { if case .keys(let keys) = $0 { keys.contains(key) } else { true } }
+    }
+    let outcome = await withStallTimeout(patience) {
+      while !isCovered(), !Task.isCancelled { await Task.yield() }
+    }
+    if case .success = outcome { return true }
+    return isCovered()
+  }
+
   /// Ends the loop by cancelling its task. Returns whether it has ended in time.
   func cancel(within patience: Duration) async -> Bool {
     task.cancel()

@@ -59,7 +59,7 @@ struct CheckDefinition: Sendable {
         transactionChecks, transactionAnomalyChecks, longBodyChecks, transactionReadChecks,
         transactionTimeChecks, transactionBodyChecks, transactionCompanyChecks,
         changeFeedChecks, changeReadingChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
-        cooperationChecks, verificationChecks, closingChecks, openingCostChecks,
+        cooperationChecks, verificationChecks, closingChecks, callsAtCloseChecks, openingCostChecks,
         storeConcurrencyChecks, storeFailureChecks,
         storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
         storeIdentifierChecks, storeFollowingChecks, killChecks, multiProcessChecks,

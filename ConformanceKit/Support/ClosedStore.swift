@@ -14,6 +14,8 @@ struct ClosedStore {
   let files: [String]
   /// The files as they were some sessions earlier; empty for a store with a single session.
   let olderFiles: [String: Data]
+  /// How long each file was after one step or another of the last session.
+  let sizesOfFiles: [String: Set<Int>]
 
   /// Fills an engine with small and large values, one by one and in a batch, and closes it. Skips the check if it leaves no file.
   ///
@@ -22,16 +24,22 @@ struct ClosedStore {
     self.context = context
     self.directory = directory ?? context.place
     var olderFiles: [String: Data] = [:]
+    var sizesOfFiles: [String: Set<Int>] = [:]
     for (number, session) in history.sessions.enumerated() {
       let engine = try await context.open(self.directory)
-      for step in session { try await step.perform(on: engine) }
+      for step in session {
+        try await step.perform(on: engine)
+        if number < history.sessions.count - 1 { continue }
+        let files = (try? DirectoryContents(of: self.directory))?.files ?? [:]
+        for (file, contents) in files { sizesOfFiles[file, default: []].insert(contents?.count ?? 0) }
+      }
       try await context.close(engine)
       if number == history.olderSession {
         olderFiles = try DirectoryContents(of: self.directory).files.compactMapValues { $0 }
       }
     }
     entries = history.contents().sorted { $0.key < $1.key }.map { (key: $0.key, data: $0.value) }
-    self.olderFiles = olderFiles
+    (self.olderFiles, self.sizesOfFiles) = (olderFiles, sizesOfFiles)
     // An engine that keeps its entries elsewhere may not even make the directory.
     guard FileManager.default.fileExists(atPath: self.directory.systemPath) else { throw Skip.noFiles }
     files = try DirectoryContents(of: self.directory).files.keys.filter { [directory = self.directory] in

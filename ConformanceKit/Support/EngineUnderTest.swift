@@ -212,8 +212,9 @@ struct EngineUnderTest: StorageEngine {
 }
 
 extension EngineUnderTest {
-  /// Does the operations through the method that fits them best.
-  func perform(_ operations: [StorageOperation]) async throws {
+  /// Does the operations by the method, or by the one that fits them best.
+  func perform(_ operations: [StorageOperation], by method: ChangeMethod? = nil) async throws {
+    if let method { return try await method.perform(operations, in: self) }
     let (writes, removals) = (operations.compactMap(\.written), operations.compactMap(\.removed))
     switch operations.first {
     case .write(let data, let key) where operations.count == 1: try await write(data, key: key)

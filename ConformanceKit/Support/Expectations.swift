@@ -180,6 +180,25 @@ private func forEach<Element>(_ elements: [Element], _ body: (Element) async thr
   }
 }
 
+/// Fails unless the entries are as they were, with the times that are stored, and in that order, but for those of equal times.
+func expectUntouched(_ entries: [StorageEntry], since before: [StorageEntry], _ when: String) throws {
+  var places: [CacheKey: Int] = [:]
+  for (place, entry) in before.enumerated() { places[entry.key] = place }
+  for entry in entries {
+    guard let place = places[entry.key] else { throw Violation("\(when), \(entry.key) was there") }
+    let old = before[place]
+    guard entry.createdAt.isAbout(old.createdAt), entry.updatedAt.isAbout(old.updatedAt) else {
+      throw Violation(
+        "\(when), the times of \(entry.key) were \(describe([entry.createdAt, entry.updatedAt])), and before "
+          + "\(describe([old.createdAt, old.updatedAt]))")
+    }
+  }
+  for (one, other) in zip(entries, entries.dropFirst()) where one.createdAt != other.createdAt {
+    if places[one.key, default: 0] < places[other.key, default: 0] { continue }
+    throw Violation("\(when), \(one.key) was in front of \(other.key), and before behind it")
+  }
+}
+
 /// Fails unless every method says that there is nothing.
 func expectEmpty(_ engine: EngineUnderTest) async throws {
   try expect(try await engine.keyCount(), is: 0, "keyCount() of an empty engine")

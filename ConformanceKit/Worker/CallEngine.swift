@@ -12,9 +12,8 @@ struct CallEngine: WorkerTask {
     /// Closes the engine and lets go of it.
     case close
     case write([SharedWork.Entry])
-    case apply([SentOperation])
-    /// Does the operations through the method that fits them best.
-    case perform([SentOperation])
+    /// Does the operations by the method, or by the one that fits them best.
+    case perform([SentOperation], by: ChangeMethod?)
     /// Sends all entries, after a look whether the engine's other answers agree with them.
     case read
     /// Compares what every method answers.
@@ -45,8 +44,8 @@ struct CallEngine: WorkerTask {
       defer { engine.release() }
       try await engine.close()
     case .write(let entries): try await engine.write(entries.map { (CacheKey(verbatim: $0.key), $0.data) })
-    case .apply(let operations): try await engine.apply(operations.map(\.operation))
-    case .perform(let operations): try await engine.perform(operations.map(\.operation))
+    case .perform(let operations, let method):
+      try await engine.perform(operations.map(\.operation), by: method)
     case .read: try send(try await ExpectedContents.agreedEntries(of: engine).map(SentEntry.init))
     case .compare(let answers, let first): try await answers.verify(engine, first: first)
     case .work(let work, let share):

@@ -42,14 +42,14 @@ struct UnusualEngine: Sendable, CustomTestStringConvertible {
 
 @Suite("Unusual but correct engines")
 struct UnusualEngineTests {
-  @Test("Every check passes", arguments: UnusualEngine.all)
-  func passes(_ unusual: UnusualEngine) async {
+  @Test("Every check passes", arguments: UnusualEngine.all.enumerated().map { ($0, $1) })
+  func passes(_ number: Int, _ unusual: UnusualEngine) async {
     let suite = ConformanceSuite(unusual.name, capabilities: unusual.capabilities, budget: .quick) { _ in
       try unusual.makeEngine()
     }
     // To each call of a slow engine the long checks add up to minutes; those of sizes have unusual engines of their own, and those of
     // the Store are about the Store.
-    let checks = suite.checks.filter {
+    let checks = suite.checks.half(of: number).filter {
       TestRun.isExhaustive
         || !SizeFault.isOwn($0.id) && !$0.id.hasPrefix("store.")
           && !(unusual.isSlow && FaultyEngineCase.longChecks.contains($0.id))

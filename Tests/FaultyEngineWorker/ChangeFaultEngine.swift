@@ -15,16 +15,17 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
     case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64
     case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
-    case missesImportsOfTransactions, numbersTransactionsEarly
+    case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
+    case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors
     // Misses others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
     case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs
     // Tells too early
     case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
-      tellsOfRemovalsEarly
+      tellsOfRemovalsEarly, tellsOfLargeBatchesEarly
     // Tells too much
-    case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfRefusedWrites
+    case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfEmptyImports, tellsOfRefusedWrites
     case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
     // Holds too much
     case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
@@ -125,12 +126,14 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
     if operations.isEmpty {
       try perform { _ in }
-      if fault == .tellsOfEmptyBatches { feed.tell(.everything) }
+      if fault == .tellsOfEmptyBatches && call != .writeEntries { feed.tell(.everything) }
+      if fault == .tellsOfEmptyImports && call == .writeEntries { feed.tell(.everything) }
       return
     }
     let isEarly =
       fault == .tellsBeforeItWrites || fault == .tellsOfImportsEarly && call == .writeEntries
       || fault == .tellsOfRemovalsEarly && call == .remove
+      || fault == .tellsOfLargeBatchesEarly && operations.count > StorageChanges.defaultKeyLimit
     if isEarly {
       feed.tell(of: operations, by: call)
       try? await Task.sleep(for: .milliseconds(2))
@@ -189,7 +192,9 @@ package final class ChangeFaultEngine: ApplyingEngine {
       try? await Task.sleep(for: .milliseconds(2))
     }
     return try await transactions.run { [self] in
-      if fault == .numbersTransactionsEarly { return try transactBesideOthers(body) }
+      if fault == .numbersTransactionsEarly || fault == .tellsOfTheFirstRun {
+        return try transactBesideOthers(body)
+      }
       return try perform { state in
         let transaction = CopyTransaction(state.entries)
         do {
@@ -214,21 +219,34 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
   }
 
-  /// Runs a body beside others, and numbers what it has changed by its beginning. A feed that asks for what is behind the
-  /// last number that it has seen misses it if others have changed something since.
+  /// Runs a body beside others.
+  ///
+  /// One fault numbers what it has changed by its beginning: a feed that asks for what is behind the last number that it has
+  /// seen misses it if others have changed something since. The other runs it again then, and tells of what the first run did.
   private func transactBesideOthers<Result>(_ body: (any StorageTransaction) throws -> Result) throws
     -> Result
   {
-    let (entries, changes) = try perform { ($0.entries, $0.changes) }
-    let transaction = CopyTransaction(entries)
-    defer { transaction.end() }
-    let result = try body(transaction)
-    let operations = transaction.end()
-    if operations.isEmpty { return result }
-    try perform { state in
-      try commit(operations, by: state.changes == changes ? .transaction : .none, &state)
+    var first: [StorageOperation]?
+    while true {
+      let (entries, changes) = try perform { ($0.entries, $0.changes) }
+      let transaction = CopyTransaction(entries)
+      defer { transaction.end() }
+      let result = try body(transaction)
+      let operations = transaction.end()
+      if operations.isEmpty { return result }
+      let isDone = try perform { state in
+        if fault == .tellsOfTheFirstRun {
+          first = first ?? operations
+          guard state.changes == changes else { return false }
+          try commit(operations, by: .none, &state)
+          feed.tell(of: first ?? [], by: .transaction)
+        } else {
+          try commit(operations, by: state.changes == changes ? .transaction : .none, &state)
+        }
+        return true
+      }
+      if isDone { return result }
     }
-    return result
   }
 
   package func changes() async throws -> StorageChanges {

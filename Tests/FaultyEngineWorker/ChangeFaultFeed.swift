@@ -26,7 +26,7 @@ final class ChangeFaultFeed: Sendable {
     var isMute = false
     var hasWritten = false
     var hasThrown = false
-    var lastLook = ContinuousClock.now
+    var (lastLook, lastTold) = (ContinuousClock.now, ContinuousClock.now)
     var looksToSkip = 0
     var lastOfOthers: [StorageOperation] = []
     var bytesOfOthers = 0
@@ -62,6 +62,7 @@ final class ChangeFaultFeed: Sendable {
     let (changes, continuation) = StorageChanges.makeStream(
       keyLimit: fault == .buffersWithoutBound ? .max : StorageChanges.defaultKeyLimit)
     if fault == .leaksDescriptorsPerSubscription { _ = open("/dev/null", O_RDONLY) }
+    let isDeaf = fault == .isDeafWithoutDescriptors && FileHandle(forReadingAtPath: "/dev/null") == nil
     let (id, isFirst) = state.withLock { state in
       state.nextID += 1
       state.subscribers[state.nextID] = continuation
@@ -70,7 +71,7 @@ final class ChangeFaultFeed: Sendable {
       return (state.nextID, !state.isPolled)
     }
     continuation.onTermination { [weak self] in self?.leave(id) }
-    if isFirst, let look { poll(look) }
+    if isFirst, let look, !isDeaf { poll(look) }
     return changes
   }
 
@@ -109,7 +110,7 @@ final class ChangeFaultFeed: Sendable {
       state.isStopped = true
       return state.subscribers
     }
-    sendDelayed()
+    if fault != .dropsWhatIsUnreadWhenClosed { sendDelayed() }
     if fault == .goesOnWhenClosed { return }
     for continuation in subscribers.values { continuation.finish() }
     if fault == .endsAllWithOneEngine {
@@ -141,8 +142,21 @@ final class ChangeFaultFeed: Sendable {
       if fault == .tellsOnlyTheFirst, let first = receivers.keys.min() {
         receivers = receivers.filter { $0.key == first }
       }
-      if fault != .mergesForAWhile { return receivers }
-      state.delayed.append((change, receivers))
+      switch fault {
+      case .mergesForAWhile: state.delayed.append((change, receivers))
+      case .forgetsWhatIsOld:
+        state.delayed.append((change, receivers))
+        // The oldest have to go.
+        if state.delayed.count > 100 { state.delayed.removeFirst() }
+        state.lastTold = .now
+      case .dropsWhatIsUnreadWhenClosed:
+        // The first of several does not read.
+        guard receivers.count > 1, let first = receivers.keys.min() else { return receivers }
+        state.delayed.append((change, receivers.filter { $0.key == first }))
+        state.lastTold = .now
+        return receivers.filter { $0.key != first }
+      default: return receivers
+      }
       return [:]
     }
     for continuation in receivers.values { continuation.send(change) }
@@ -151,7 +165,12 @@ final class ChangeFaultFeed: Sendable {
   func tellAllEngines(_ change: StorageChange) { for feed in siblings { feed.tell(change) } }
 
   private func sendDelayed() {
-    let delayed = state.withLock { state in
+    let delayed = state.withLock { state -> [(change: StorageChange, subscribers: Subscribers)] in
+      // As long as it is busy, nobody reads.
+      let quiet: [Fault: Duration] = [
+        .forgetsWhatIsOld: .milliseconds(100), .dropsWhatIsUnreadWhenClosed: .seconds(20),
+      ]
+      if let fault, let quiet = quiet[fault], .now - state.lastTold < quiet { return [] }
       defer { state.delayed = [] }
       return state.delayed
     }

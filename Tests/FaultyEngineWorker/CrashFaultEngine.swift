@@ -7,8 +7,9 @@ package final class CrashFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // When the process dies
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
-    case logsLargeBatchesInParts, acknowledgesImportsEarly
-    case makesUpTimes, rewritesInPlace, refusesTornLines, trapsOnTornLines, keepsLongKeysUntilClosed
+    case logsLargeBatchesInParts, acknowledgesImportsEarly, acknowledgesImportsOfBodiesEarly
+    case makesUpTimes, datesWhatItReplays, rewritesInPlace, refusesTornLines, trapsOnTornLines,
+      keepsLongKeysUntilClosed
     // Beside another process
     case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
     case looksOnlyWhenOpening, runsBodiesUnlocked
@@ -17,6 +18,8 @@ package final class CrashFaultEngine: ApplyingEngine {
   }
 
   package let capabilities: EngineCapabilities
+  /// Has the time of the last closing or recovery, if it is its fault to know it.
+  private let mark: URL
   private let state: MutexProtected<State>
   private let isShared: Bool
   private let fault: Fault?
@@ -46,6 +49,7 @@ package final class CrashFaultEngine: ApplyingEngine {
 
   package init(directory: URL, isShared: Bool = false, fault: Fault? = nil) throws {
     (self.isShared, self.fault) = (isShared, fault)
+    mark = directory.appending(path: "closed")
     capabilities = Self.promises(isShared: isShared)
     if fault == .prints { print("The engine is being opened.") }
     if fault == .trapsWhenOpened {
@@ -55,6 +59,13 @@ package final class CrashFaultEngine: ApplyingEngine {
     var state = State()
     state.log = try CrashFaultLog(in: directory, isShared: isShared, fault: fault)
     self.state = MutexProtected(state)
+    if fault == .datesWhatItReplays {
+      try self.state.withLock { state in
+        try state.log?.lock()
+        defer { state.log?.unlock() }
+        try recover(&state)
+      }
+    }
     try perform { state in
       if fault == .looksOnlyWhenOpening { try state.catchUp(fault) }
       if fault == .losesTheOrder { state.sortByKey() }
@@ -109,7 +120,11 @@ package final class CrashFaultEngine: ApplyingEngine {
         let transaction = CopyTransaction(state.visible.mapValues(\.data))
         defer { transaction.end() }
         let result = try body(transaction)
-        try commit(transaction.end(), &state)
+        if fault == .acknowledgesImportsOfBodiesEarly, transaction.hasWrittenEntries {
+          state.unwritten.append(CrashFaultLog.Record(transaction.end()))
+        } else {
+          try commit(transaction.end(), &state)
+        }
         return result
       }
     }
@@ -140,7 +155,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     case .keepsLongKeysUntilClosed where operations.count == 1 && record.hasLongKey:
       state.unwritten.append(record)
       return []
-    case .notesRemovalsLater, .acknowledgesImportsEarly:
+    case .notesRemovalsLater, .acknowledgesImportsEarly, .acknowledgesImportsOfBodiesEarly:
       defer { state.unwritten = [] }
       return state.unwritten + [record]
     default: return [record]
@@ -166,8 +181,25 @@ package final class CrashFaultEngine: ApplyingEngine {
     try state.withLock { state in
       guard state.log != nil else { return }
       for record in state.unwritten { try state.log?.append(record) }
+      if fault == .datesWhatItReplays { try noteTime() }
       state.log = nil
     }
+  }
+
+  private func noteTime() throws {
+    try Data("\(Date().timeIntervalSinceReferenceDate)".utf8).write(to: mark)
+  }
+
+  /// Replays what was written since the last closing as if it were written now, for good.
+  private func recover(_ state: inout State) throws {
+    let text = try? String(contentsOf: mark, encoding: .utf8)
+    let closed = Date(timeIntervalSinceReferenceDate: text.flatMap(Double.init) ?? 0)
+    let records = (try state.log?.newRecords() ?? []).map { record in
+      CrashFaultLog.Record(date: record.date <= closed ? record.date : Date(), changes: record.changes)
+    }
+    try state.log?.clear()
+    for record in records { try state.log?.append(record) }
+    try noteTime()
   }
 
   package func read(key: CacheKey) async throws -> Data? {

@@ -16,14 +16,16 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // Corruption
     case trapsOnCorruption, hangsOnCorruption, emptiesOnCorruption, ignoresSums, callsCorruptionIO,
-      removesWhatIsCorrupted, emptiesWithoutItsMarker, dropsLongKeysOnCorruption
+      removesWhatIsCorrupted, movesWhatIsCorruptedAside, emptiesWithoutItsMarker, dropsLongKeysOnCorruption
     // A full disk
     case ignoresErrorsOfLongKeys
-    case writesInPlace, writesBatchesInParts, staysFull, forgetsWhenFull, callsFullClosed, cannotOpenWhenFull
+    case writesInPlace, writesBatchesInParts, importsInParts, touchesTimesFirst, staysFull, forgetsWhenFull,
+      callsFullClosed, cannotOpenWhenFull
     // Transactions
     case mergesTransactionsFirst
     // Descriptors and permission
     case leaksDescriptors, emptyWithoutDescriptors, nilWithoutDescriptors, trapsWithoutDescriptors
+    case existsNotWithoutDescriptors
     case callsDescriptorsCorrupted
     case concealsPath, concealsCause, emptyWithoutPermission, forgetsWhenRefused
     // The clock
@@ -90,6 +92,22 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     }
   }
 
+  package func writeEntries(_ entries: [StorageEntry]) async throws {
+    let operations = entries.map { StorageOperation.write($0.data, key: $0.key) }
+    guard fault == .importsInParts else { return try await apply(operations) }
+    try operations.validate()
+    for operation in operations { try commit([operation]) }
+  }
+
+  package func keyExists(_ key: CacheKey) async throws -> Bool {
+    if fault == .existsNotWithoutDescriptors {
+      let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
+      if descriptor < 0 { return false }
+      systemClose(descriptor)
+    }
+    return try await read(key: key) != nil
+  }
+
   package func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -121,6 +139,9 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
       fault == .updatesBackwards || isTransaction && fault == .updatesBackwardsInTransactions
     for operation in operations { entries.apply(operation, followsClock: followsClock) }
     if isTransaction, fault == .mergesTransactionsFirst { state.entries = entries }
+    if fault == .touchesTimesFirst {
+      for key in operations.compactMap(\.key) { state.entries[key.value]?.updatedAt = Date() }
+    }
     do {
       try file.save(entries.values.sorted { $0.sequence < $1.sequence })
     } catch {

@@ -67,6 +67,8 @@ struct EnvironmentFaultFile: Sendable {
     case .emptiesOnCorruption: return []
     case .callsCorruptionIO: throw StorageError(.io, "\(path) is corrupted.", underlying: error)
     case .removesWhatIsCorrupted: try FileManager.default.removeItem(at: directory)
+    case .movesWhatIsCorruptedAside:
+      try FileManager.default.moveItem(atPath: path, toPath: path + ".corrupted")
     default: break
     }
     throw StorageError(.corrupted, "\(path) is corrupted.", underlying: error)

@@ -96,9 +96,13 @@ final class SharedContents: Sendable {
         }
       }
       if fault == .ordersByKeyWhenOpened { state.contents.orderByKey() }
-    } catch  where fault == .startsAnewWhenCorrupted {
+    } catch  where fault == .startsAnewWhenCorrupted || fault == .startsAnewOnceItHasThrown {
       state.contents = Contents()
       try state.log?.clear()
+      if fault == .startsAnewOnceItHasThrown {
+        state.isLoaded = true
+        throw error
+      }
     }
     state.isLoaded = true
   }

@@ -9,7 +9,8 @@ package final class ReferenceEngine: ApplyingEngine {
   /// How the engine is broken on purpose.
   package enum Fault: Sendable {
     case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
-    case remembersFailedWrites, startsAnewWhenCorrupted, ignoresChecksums, reportsReadOnlyAsIO,
+    case remembersFailedWrites, startsAnewWhenCorrupted, startsAnewOnceItHasThrown, ignoresChecksums,
+      reportsReadOnlyAsIO,
       refusesOnlyWrites, forgetsRemovals, forgetsRemoveAll, savesWholeSeconds, savesLittle, rotatesAway,
       keepsLock
     case acknowledgesWhenClosed, closesOnce, leaksWhenCorrupted, knowsPathsByName, ordersByKeyWhenOpened

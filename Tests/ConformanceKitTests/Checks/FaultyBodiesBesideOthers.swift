@@ -1,4 +1,4 @@
-import ConformanceKit
+@testable import ConformanceKit
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
@@ -22,6 +22,10 @@ extension FaultyEngineCase {
       OrdersByTheBeginning(base: $0)
     },
     .init(
+      persistent: .w2, "reads the clock before it waits for its place", also: [.t2, .t4],
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, place in ReadsTheClockEarly(base: base, place: place) },
+    .init(
       persistent: .o3, "waits no longer than 300 ms for a body when it is closed",
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, _ in ClosesInTheEnd(base: base) },
@@ -34,6 +38,55 @@ extension FaultyEngineCase {
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, place in RollsBack(base: base, place: place, when: .closed) },
   ]
+}
+
+/// Lets its own calls in one by one, and reads the clock when they are, though another engine may have the place then.
+final class ReadsTheClockEarly: FaultyEngine {
+  private final class Place: Sendable {
+    let turns = AsyncSemaphore(width: 1)
+    let times = MutexProtected<[CacheKey: Date]>([:])
+  }
+  private static let places = MutexProtected<[String: Place]>([:])
+  let base: ReferenceEngine
+  private let place: Place
+  private let turns = AsyncSemaphore(width: 1)
+  init(base: ReferenceEngine, place: URL) {
+    self.base = base
+    self.place = Self.places.withLock { places in
+      let known = places[place.path] ?? Place()
+      places[place.path] = known
+      return known
+    }
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    await turns.enter()
+    defer { turns.leave() }
+    let now = Date()
+    await place.turns.enter()
+    defer { place.turns.leave() }
+    try await base.write(data, key: key)
+    place.times.withLock { $0[key] = now }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    await turns.enter()
+    defer { turns.leave() }
+    await place.turns.enter()
+    defer { place.turns.leave() }
+    let before = try await base.readAllEntries()
+    let result = try await base.withTransaction(body)
+    for entry in try await base.readAllEntries() where !before.contains(entry) {
+      place.times.withLock { $0[entry.key] = nil }
+    }
+    return result
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    guard let date = try await base.updatedAt(key: key) else { return nil }
+    let early = place.times.withLock { $0[key] }
+    // It was written again since.
+    return early.map { date.timeIntervalSince($0) < 1 ? $0 : date } ?? date
+  }
 }
 
 /// Has a lock for half a second; what a body has read by then counts, whatever becomes of it.

@@ -1,5 +1,5 @@
 import FaultyEngineWorker
-import ConformanceKit
+@testable import ConformanceKit
 import Foundation
 import StockroomCore
 
@@ -24,6 +24,7 @@ extension FaultyEngineCase {
       claiming: ReferenceEngine.promises.union(.multiProcess)
     ) { base, _ in KeepsQuiet(base: base, silence: .multiProcess) },
     .init(.c1, "writes what it verifies") { WritesWhatItVerifies(base: $0) },
+    .init(.c1, "writes what it verifies, beside batches") { WritesWhatItVerifies(base: $0, beside: true) },
   ]
 }
 
@@ -216,13 +217,42 @@ struct ReportsMore: FaultyEngine {
   var capabilities: EngineCapabilities { base.capabilities.union(surplus) }
 }
 
-/// Writes each large value back once it has been verified, for instance with a new checksum.
-struct WritesWhatItVerifies: FaultyEngine {
+/// Writes each large value back once it has been verified, for instance with a new checksum. Some methods may have to wait for that.
+final class WritesWhatItVerifies: FaultyEngine {
   let base: ReferenceEngine
+  private let turns: AsyncSemaphore?
+  init(base: ReferenceEngine, beside isBesideBatchesOnly: Bool = false) {
+    self.base = base
+    turns = isBesideBatchesOnly ? AsyncSemaphore(width: 1) : nil
+  }
+  private func inTurn<Result: Sendable>(
+    _ work: @Sendable () async throws -> Result
+  ) async throws -> Result {
+    await turns?.enter()
+    defer { turns?.leave() }
+    return try await work()
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await inTurn { [base] in try await base.write(data, key: key) }
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await inTurn { [base] in try await base.writeEntries(entries) }
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await inTurn { [base] in try await base.apply(operations) }
+  }
+  func remove(key: CacheKey) async throws {
+    try await inTurn { [base] in try await base.remove(key: key) }
+  }
+  func remove(keys: [CacheKey]) async throws {
+    try await inTurn { [base] in try await base.remove(keys: keys) }
+  }
   func verify() async throws {
-    for entry in try await base.readAllEntries() where entry.data.count > 1_000 {
-      await Task.yield()
-      try await base.write(entry.data, key: entry.key)
+    try await inTurn { [base] in
+      for entry in try await base.readAllEntries() where entry.data.count > 1_000 {
+        await Task.yield()
+        try await base.write(entry.data, key: entry.key)
+      }
     }
   }
 }

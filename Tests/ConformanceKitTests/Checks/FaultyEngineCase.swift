@@ -49,5 +49,5 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
     ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofSnapshots + ofScans + ofRemovals
     + ofConcurrency + ofCancellation + ofFiles + ofClaims + ofTransactions + ofBodies + ofCompany
     + ofIsolation
-    + ofMoments
+    + ofMoments + ofClosings
 }

@@ -53,6 +53,7 @@ extension FaultyEngineCase {
     .init(persistent: .f1, "calls a full disk an input/output error", fault: .reportsFullDiskAsIO),
     .init(persistent: .f1, "remembers writes that failed", fault: .remembersFailedWrites, also: [.f4]),
     .init(persistent: .f2, "starts empty when corrupted", fault: .startsAnewWhenCorrupted, also: [.o2]),
+    .init(persistent: .f2, "starts empty once it has thrown", fault: .startsAnewOnceItHasThrown),
     .init(persistent: .f2, "does not look at checksums", fault: .ignoresChecksums),
     .init(persistent: .f3, "calls read-only media an input/output error", fault: .reportsReadOnlyAsIO),
   ]

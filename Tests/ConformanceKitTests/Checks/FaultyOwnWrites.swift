@@ -51,6 +51,22 @@ final class HidesOwnWrites: ForwardingTransaction {
   }
 }
 
+/// Fetches 500 stored entries at a time, and gives all own writes out with the first of them.
+final class GivesOwnWritesFirst: ForwardingTransaction {
+  private var own: Set<CacheKey> = []
+  override func write(_ data: Data, key: CacheKey) throws {
+    try base.write(data, key: key)
+    own.insert(key)
+  }
+  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    let all = try base.scan(range, limit: nil)
+    let stored = all.filter { !own.contains($0.key) }
+    guard let last = stored.prefix(500).last?.key else { return Array(all.prefix(limit ?? .max)) }
+    let first = all.filter { own.contains($0.key) || $0.key <= last }
+    return Array((first + stored.dropFirst(500)).prefix(limit ?? .max))
+  }
+}
+
 /// Has bodies work with something else than the transaction.
 struct AltersTransactions: FaultyEngine {
   let base: ReferenceEngine

@@ -32,6 +32,9 @@ extension FaultyEngineCase {
       inMemory(.t2, "finds what removeAll() has removed", also: [.t1, .t4]) {
         AltersTransactions(base: $0) { try HidesOwnWrites($0, .scan, afterRemoveAllOnly: true) }
       },
+      inMemory(.t2, "gives own writes out with the first of thousands of entries", also: [.t1, .t4]) {
+        AltersTransactions(base: $0) { GivesOwnWritesFirst($0) }
+      },
       inMemory(.t2, "overwrites what a body has removed and written") { OverwritesTheRemoved(base: $0) },
       inMemory(.t3, "commits what a body did before it threw", also: [.t1]) { CommitsThrownBodies(base: $0) },
       inMemory(.t1, "gives up transactions that it has done", also: [.t2, .t3, .t4, .t5, .c4]) {

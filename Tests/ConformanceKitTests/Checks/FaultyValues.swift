@@ -2,6 +2,7 @@ import FaultyEngineWorker
 import ConformanceKit
 import Foundation
 import StockroomCore
+import TestFixtures
 
 // Engines that change values, or share memory with their callers.
 
@@ -56,6 +57,7 @@ extension FaultyEngineCase {
     .init(.v3, "returns slices") { ReturnsSlices(base: $0) },
     // What a database returns points into its pages.
     .init(.v3, "gives its own memory away") { GivesItsMemoryAway(base: $0) },
+    inMemory(.v3, "gives its own memory to bodies") { GivesItsMemoryAway(base: $0, inBodies: true) },
   ]
 }
 
@@ -137,8 +139,12 @@ final class GivesItsMemoryAway: FaultyEngine {
   /// Never freed, so that those who still have it may look.
   private struct Page: @unchecked Sendable { let bytes: UnsafeMutableRawBufferPointer }
   private let pages = MutexProtected<[CacheKey: Page]>([:])
+  /// Whether it does so in bodies, and in them alone.
+  private let isInBodies: Bool
 
-  init(base: ReferenceEngine) { self.base = base }
+  init(base: ReferenceEngine, inBodies isInBodies: Bool = false) {
+    (self.base, self.isInBodies) = (base, isInBodies)
+  }
   deinit {
     for page in pages.withLock({ $0 }).values { page.bytes.initializeMemory(as: UInt8.self, repeating: 0xDD) }
   }
@@ -155,12 +161,29 @@ final class GivesItsMemoryAway: FaultyEngine {
     }
   }
   func read(key: CacheKey) async throws -> Data? {
-    guard let value = try await base.read(key: key) else { return nil }
-    return pages.withLock { pages in
+    let value = try await base.read(key: key)
+    return isInBodies ? value : value.map { ownMemory(of: key, $0) }
+  }
+  private func ownMemory(of key: CacheKey, _ value: Data) -> Data {
+    pages.withLock { pages in
       guard let bytes = pages[key]?.bytes, bytes.count == value.count, let start = bytes.baseAddress else {
         return value
       }
       return Data(bytesNoCopy: start, count: bytes.count, deallocator: .none)
     }
+  }
+  private final class Lending: ForwardingTransaction {
+    let lend: (CacheKey, Data) -> Data
+    init(_ base: any StorageTransaction, lend: @escaping (CacheKey, Data) -> Data) {
+      self.lend = lend
+      super.init(base)
+    }
+    override func read(key: CacheKey) throws -> Data? { try base.read(key: key).map { lend(key, $0) } }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    if !isInBodies { return try await base.withTransaction(body) }
+    return try await base.withTransaction { [self] in try body(Lending($0, lend: ownMemory)) }
   }
 }

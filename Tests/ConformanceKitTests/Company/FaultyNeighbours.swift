@@ -1,4 +1,4 @@
-import ConformanceKit
+@testable import ConformanceKit
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
@@ -9,6 +9,16 @@ extension FaultyEngineCase {
   static let besideOthers: [FaultyEngineCase] = [
     .init(persistent: .c2, "tells one other engine that values have changed") {
       base, place in TellsOneOther(base: base, place: place)
+    },
+    .init(persistent: .c2, "does not tell others of what it imports") { base, place in
+      TellsOfMostChanges(base: base, place: place, silentMethod: .writeEntries)
+    },
+    .init(
+      persistent: .c2, "does not tell others of its transactions",
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, place in TellsOfMostChanges(base: base, place: place, silentMethod: .transaction) },
+    .init(persistent: .c2, "remembers when others had changed entries") { base, _ in
+      RemembersTimes(base: base)
     },
     .init(
       persistent: .c2, "keeps a copy of everything for bodies that only read",
@@ -51,6 +61,124 @@ final class TellsOneOther: InterceptingEngine {
   func close() async throws {
     Self.engines.withLock { [place] in $0[place]?.removeAll { $0.engine === self } }
     try await base.close()
+  }
+}
+
+/// Remembers values until it or another engine on its place says that it has changed any, which it does not by one method.
+final class TellsOfMostChanges: InterceptingEngine {
+  private static let versions = MutexProtected<[String: Int]>([:])
+  let base: ReferenceEngine
+  private let place: String
+  private let silentMethod: ChangeMethod
+  private let remembered = MutexProtected<(version: Int, values: [CacheKey: Data])>((0, [:]))
+  init(base: ReferenceEngine, place: URL, silentMethod: ChangeMethod) {
+    (self.base, self.place, self.silentMethod) = (base, place.path, silentMethod)
+  }
+  private func changed(by method: ChangeMethod? = nil) {
+    remembered.withLock { $0.values = [:] }
+    if method != silentMethod { Self.versions.withLock { [place] in $0[place, default: 0] += 1 } }
+  }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    defer { if isChange { changed() } }
+    return try await work()
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.writeEntries(entries)
+    changed(by: .writeEntries)
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let (result, operations, _) = try await runOnCopyUntilAlone(body)
+    if !operations.isEmpty { changed(by: .transaction) }
+    return result
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    let version = Self.versions.withLock { [place] in $0[place] ?? 0 }
+    if let value = remembered.withLock({ $0.version == version ? $0.values[key] : nil }) { return value }
+    let value = try await base.read(key: key)
+    remembered.withLock {
+      if $0.version != version { $0 = (version, [:]) }
+      $0.values[key] = value
+    }
+    return value
+  }
+}
+
+/// Remembers the times of entries until it changes any itself.
+final class RemembersTimes: InterceptingEngine {
+  let base: ReferenceEngine
+  private let times = MutexProtected<[CacheKey: (created: Date, updated: Date)]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    defer { if isChange { times.withLock { $0 = [:] } } }
+    return try await work()
+  }
+  private func dated(_ entry: StorageEntry) -> StorageEntry {
+    times.withLock { times in
+      let known = times[entry.key] ?? (entry.createdAt, entry.updatedAt)
+      times[entry.key] = known
+      return StorageEntry(
+        key: entry.key, data: entry.data, createdAt: known.created, updatedAt: known.updated)
+    }
+  }
+  private func entry(of key: CacheKey) async throws -> StorageEntry? {
+    try await base.readEntries(keys: [key]).first.map(dated)
+  }
+  func createdAt(key: CacheKey) async throws -> Date? { try await entry(of: key)?.createdAt }
+  func updatedAt(key: CacheKey) async throws -> Date? { try await entry(of: key)?.updatedAt }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    try await base.readEntries(keys: keys).map(dated)
+  }
+  func readAllEntries() async throws -> [StorageEntry] { try await base.readAllEntries().map(dated) }
+}
+
+/// Knows the origins of changes by numbers, which are those of its own stores and of those of another engine.
+final class NumbersOrigins: FaultyEngine {
+  private static let shared = (0..<100).map { _ in ChangeOrigin() }
+  let base: ReferenceEngine
+  private let known = MutexProtected<[ChangeOrigin]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  private func withNumber<Result: Sendable>(
+    _ work: @Sendable () async throws -> Result
+  ) async throws -> Result {
+    guard let current = ChangeOrigin.current else { return try await work() }
+    let number = known.withLock { known in
+      if let number = known.firstIndex(where: { $0 === current }) { return number }
+      known.append(current)
+      return known.count - 1
+    }
+    return try await ChangeOrigin.$current.withValue(Self.shared[number]) { try await work() }
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await withNumber { [base] in try await base.write(data, key: key) }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await withNumber { [base] in try await base.write(dataAndKeys) }
+  }
+  func remove(key: CacheKey) async throws {
+    try await withNumber { [base] in try await base.remove(key: key) }
+  }
+  func remove(keys: [CacheKey]) async throws {
+    try await withNumber { [base] in try await base.remove(keys: keys) }
+  }
+  func removeAllData() async throws { try await withNumber { [base] in try await base.removeAllData() } }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await withNumber { [base] in try await base.apply(operations) }
+  }
+  func changes() async throws -> StorageChanges {
+    let feed = try await withNumber { [base] in try await base.changes() }
+    let (changes, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
+    let task = Task {
+      for await change in feed { continuation.send(change) }
+      continuation.finish()
+    }
+    continuation.onTermination { task.cancel() }
+    return changes
   }
 }
 

@@ -153,6 +153,19 @@ struct SharedPlaceFaultTests {
     #expect(await check.outcome().failure?.rule == engineCase.rule)
   }
 
+  @Test("An engine that takes stores of two engines for one fails rule S9")
+  func mixesUpStores() async throws {
+    let promises = ReferenceEngine.promises.union(.changeFeed)
+    let suite = ConformanceSuite("Numbers", capabilities: promises, stallTimeout: .seconds(8)) {
+      NumbersOrigins(base: try ReferenceEngine(directory: $0, claiming: promises))
+    }
+    let checks = suite.checks.filter { $0.id.hasPrefix("store.follows-another") }
+    var failures: [ConformanceFailure] = []
+    for check in checks { failures += [await check.outcome().failure].compactMap { $0 } }
+    #expect(failures.map(\.check) == ["store.follows-another-engine"])
+    #expect(failures.allSatisfy { $0.rule == .s9 })
+  }
+
   @Test("A correct engine passes", arguments: SharedPlaceFaultCase.correct)
   func passes(_ engineCase: SharedPlaceFaultCase) async throws {
     for check in engineCase.suite.checks where SharedPlaceFaultCase.ids.contains(check.id) {

@@ -41,6 +41,9 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       [.w6], "writes entries of another engine when the next write comes", .acknowledgesImportsEarly,
       by: ["killed.while-importing"]),
     .init(
+      [.w6], "writes entries of another engine in a transaction when the next write comes",
+      .acknowledgesImportsOfBodiesEarly, by: ["killed.while-transactions-run"]),
+    .init(
       [.w6], "has one task write for others that do not wait", .acknowledgesTheGroupEarly,
       by: ["killed.while-several-tasks-write"]),
     .init(
@@ -58,6 +61,9 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
     .init([.r6, .s4], "recovers in the order of keys", .losesTheOrder, by: ["killed.while-writing-batches"]),
     .init(
       [.w2], "recovers with the time of the recovery", .makesUpTimes, by: ["killed.while-writing-one-by-one"]),
+    .init(
+      [.w2], "dates what it replays after a kill, for good", .datesWhatItReplays,
+      by: ["killed.while-writing-one-by-one"]),
     .init(
       [.w6, .w4, .w2], "rewrites its file in place when it opens it", .rewritesInPlace,
       by: ["killed.while-opening"]),

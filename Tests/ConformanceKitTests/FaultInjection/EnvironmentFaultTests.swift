@@ -35,6 +35,9 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
     ),
     .init(.f2, "removes what is corrupted", .removesWhatIsCorrupted, by: "corruption.at-random"),
     .init(
+      .f2, "moves what is corrupted aside, and is empty then", .movesWhatIsCorruptedAside,
+      by: "corruption.replaced-file"),
+    .init(
       .f2, "drops entries with long keys when their file is corrupted", .dropsLongKeysOnCorruption,
       by: "corruption.emptied-file"),
     .init(
@@ -49,6 +52,13 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
       .f4, "takes long keys for written when it is refused", .ignoresErrorsOfLongKeys,
       by: "refused.read-only-directory"),
     .init(.f1, "writes batches in parts", .writesBatchesInParts, by: "faults.full-disk-at-every-step"),
+    .init(
+      .f1, "writes entries of others one by one", .importsInParts, by: "faults.full-disk-at-every-step"),
+    .init(
+      .f1, "touches updatedAt before the disk is full", .touchesTimesFirst,
+      by: "faults.full-disk-at-every-step"),
+    .init(
+      .f4, "touches updatedAt before it is refused", .touchesTimesFirst, by: "refused.read-only-directory"),
     .init(.f1, "stays full", .staysFull, by: "faults.full-disk-at-every-step", "faults.file-size-limit"),
     .init(.f1, "forgets everything when full", .forgetsWhenFull, by: "faults.full-disk-at-every-step"),
     .init(
@@ -64,6 +74,9 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .r4, "finds nothing without descriptors", .nilWithoutDescriptors, by: "faults.no-descriptors-while-open"
     ),
+    .init(
+      .r4, "says that nothing exists without descriptors", .existsNotWithoutDescriptors,
+      by: "faults.no-descriptors-while-open"),
     .init(.r4, "traps without descriptors", .trapsWithoutDescriptors, by: "faults.no-descriptors-while-open"),
     .init(
       .o2, "takes a lack of descriptors for corruption", .callsDescriptorsCorrupted,
@@ -160,7 +173,13 @@ struct EnvironmentFaultTests {
     let suite = ConformanceSuite.environmentFault("Timers", .waitsWithTimers)
     for id in ["clock.set-back", "clock.set-back-and-order"] {
       let check = try #require(suite.checks.first { $0.id == id })
-      switch await check.outcome() {
+      var outcome = ConformanceOutcome.passed
+      // With the tool for clocks a process may come to a halt on a busy machine.
+      for _ in 0..<4 {
+        outcome = await check.outcome()
+        guard case .skipped(let reason) = outcome, reason.contains("does not get along") else { break }
+      }
+      switch outcome {
       case .passed: break
       case .skipped(let reason): #expect(!reason.contains("does not get along"), "\(reason)")
       case .failed(let failure): Issue.record("\(failure)")

@@ -26,10 +26,15 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n1, fault: .isCancelledAtItsLimit, check: "network.cancelled-read"),
     .init(rule: .n1, fault: .saysNothingIsThere, check: "network.away-read"),
     .init(rule: .n1, fault: .saysNothingIsThere, check: "network.silent-read-all"),
+    .init(rule: .n1, fault: .waitsForTheRest, check: "network.stalled-read"),
+    .init(rule: .n1, fault: .saysNothingExists, check: "network.away-any-read"),
+    .init(rule: .n1, fault: .waitsForEverToBeOpened, check: "network.silent-opening"),
     .init(rule: .n1, fault: .takesSilenceForSuccess, check: "network.away-batch"),
     .init(rule: .n1, fault: .callsCancelledWritesUndone, check: "network.cancelled-write"),
     .init(rule: .n2, fault: .repeatsBlindly, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .repeatsRemovalsBlindly, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .repeatsRemovalsOfAllBlindly, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .takesLostRemovalsForDone, check: "network.cut-under-load"),
     .init(rule: .n2, fault: .callsLostAnswersFailures, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .callsLostAnswersSuccesses, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .givesUpReads, check: "network.cut-anywhere"),
@@ -45,6 +50,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
       rule: .n6, fault: .abandonsCancelledConnections, check: "network.cancelled-calls-leave-no-connections"),
     .init(rule: .x5, fault: .staysDeaf, check: "network.changes-after-cuts"),
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-cuts"),
+    .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-a-restart"),
     .init(rule: .x5, fault: .listensAgainSilently, check: "network.changes-after-cuts"),
   ]
 

@@ -8,9 +8,11 @@ final class WireEngine: StorageEngine {
   enum Fault: String, CaseIterable, Sendable {
     case none
     case waitsForEver, takesLongerThanItsLimit, takesOneReadForAMessage, ignoresCancellation,
-      isCancelledAtItsLimit, saysNothingIsThere, takesSilenceForSuccess
+      isCancelledAtItsLimit, saysNothingIsThere, saysNothingExists, takesSilenceForSuccess,
+      waitsForEverToBeOpened, waitsForTheRest
     case callsCancelledWritesUndone
-    case repeatsBlindly, repeatsRemovalsBlindly, callsLostAnswersFailures, callsLostAnswersSuccesses,
+    case repeatsBlindly, repeatsRemovalsBlindly, repeatsRemovalsOfAllBlindly, takesLostRemovalsForDone,
+      callsLostAnswersFailures, callsLostAnswersSuccesses,
       givesUpReads, neverReadsAgain, neverKnows, neverFindsOut
     case staysDisconnected
     case showsThePassword, callsARefusalAnError
@@ -30,7 +32,7 @@ final class WireEngine: StorageEngine {
     var abandoned: [Int32] = []
     var feeds: [WireFeed] = []
     var hasLost = false
-    var isClosed = false
+    var isOpening = true
   }
 
   private let port: UInt16
@@ -46,6 +48,7 @@ final class WireEngine: StorageEngine {
     self.fault = fault
     place = CacheKey(directory.path).value + "/"
     _ = try await read(key: CacheKey(verbatim: "-"))
+    state.withLock { $0.isOpening = false }
   }
 
   deinit { endAll() }
@@ -71,7 +74,9 @@ final class WireEngine: StorageEngine {
     try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
   }
 
-  func remove(key: CacheKey) async throws { try await apply([.remove(key: key)]) }
+  func remove(key: CacheKey) async throws {
+    try await apply([.remove(key: key)])
+  }
 
   func remove(keys: [CacheKey]) async throws { try await apply(keys.map { .remove(key: $0) }) }
 
@@ -95,6 +100,13 @@ final class WireEngine: StorageEngine {
   }
 
   func read(key: CacheKey) async throws -> Data? { try await entry(key)?.data }
+  func keyExists(_ key: CacheKey) async throws -> Bool {
+    do {
+      return try await entry(key) != nil
+    } catch let error as StorageError where error.code == .unavailable && fault == .saysNothingExists {
+      return false
+    }
+  }
   func createdAt(key: CacheKey) async throws -> Date? { try await entry(key)?.createdAt }
   func updatedAt(key: CacheKey) async throws -> Date? { try await entry(key)?.updatedAt }
 
@@ -201,9 +213,11 @@ final class WireEngine: StorageEngine {
         return try exchange(request, until: deadline, shared)
       } catch Lost.before {
         if fault == .staysDisconnected { state.withLock { $0.hasLost = true } }
+        if takesForDone(request) { return .init() }
         usleep(5_000)
       } catch Lost.during {
         if fault == .staysDisconnected { state.withLock { $0.hasLost = true } }
+        if takesForDone(request) { return .init() }
         guard request.kind == .change else {
           if fault == .givesUpReads { throw StorageError(.io, "The connection has been lost.") }
           if fault == .neverReadsAgain { throw unavailable }
@@ -224,6 +238,12 @@ final class WireEngine: StorageEngine {
   private func repeatsBlindly(_ request: WireServer.Request) -> Bool {
     fault == .repeatsBlindly
       || fault == .repeatsRemovalsBlindly && request.operations.allSatisfy { $0.data == nil }
+      || fault == .repeatsRemovalsOfAllBlindly && request.operations.contains { $0.key == nil }
+  }
+
+  private func takesForDone(_ request: WireServer.Request) -> Bool {
+    fault == .takesLostRemovalsForDone && request.kind == .change
+      && request.operations.allSatisfy { $0.data == nil }
   }
 
   private enum Lost: Error {
@@ -252,7 +272,7 @@ final class WireEngine: StorageEngine {
     let received =
       fault == .abandonsCancelledConnections
       ? nextUnlessCancelled(&reader, until: deadline, shared)
-      : isSent ? reader.next(until: fault == .waitsForEver ? nil : deadline) : nil
+      : isSent ? next(&reader, until: waitsForEver ? nil : deadline) : nil
     shared.use(nil)
     guard let received else {
       if fault == .abandonsCancelledConnections, shared.isCancelled {
@@ -271,6 +291,16 @@ final class WireEngine: StorageEngine {
     }
     return answer
   }
+
+  private func next(_ reader: inout LineReader, until deadline: ContinuousClock.Instant?) -> Data? {
+    guard fault == .waitsForTheRest, let deadline else { return reader.next(until: deadline) }
+    return NetworkSocket.wait(reader.socket, until: deadline) ? reader.next(until: nil) : nil
+  }
+
+  private var waitsForEver: Bool {
+    fault == .waitsForEver || fault == .waitsForEverToBeOpened && state.withLock { $0.isOpening }
+  }
+
   /// The next line, unless the call is cancelled before, which leaves the connection as it is.
   private func nextUnlessCancelled(
     _ reader: inout LineReader, until deadline: ContinuousClock.Instant, _ shared: Shared

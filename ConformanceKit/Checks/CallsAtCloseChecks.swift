@@ -1,0 +1,103 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What becomes of calls that are under way at close(): rule O3.
+
+extension CheckDefinition {
+  @CheckList static var callsAtCloseChecks: [CheckDefinition] {
+    Check(
+      .o3, "closing.waits",
+      "a write that is acknowledged although close() was called is there after reopening, and one that threw closed is not",
+      needs: .persistent
+    ) { context in
+      for round in 0..<5 { try await checkClosingUnderLoad(context, round: round) }
+    }
+    Check(
+      .o3, "closing.cuts-no-batch",
+      "a batch that is under way at close() has done all of its work, or none and throws closed",
+      needs: [.persistent, .atomicBatches]
+    ) { context in
+      let wanted = context.byLevel(quick: 400, standard: 4_000, exhaustive: 10_000)
+      let count = min(wanted, max(20, try await context.affordableEntries().writes / 40))
+      if count < wanted { context.noteShortfall("\(count) of \(wanted) entries in each batch") }
+      for method in ChangeMethod.all(context.capabilities) where !method.isOfOneKey {
+        for part in 1...3 { try await closeDuring(method, of: entries(keys(count)), part, context) }
+      }
+    }
+  }
+}
+
+/// Closes while many tasks write, and compares what was acknowledged with what is there afterwards.
+private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async throws {
+  let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  async let outcomes = gather(0..<16) { task in
+    var (acknowledged, refused): ([CacheKey], [CacheKey]) = ([], [])
+    for key in keys(20, prefix: "task-\(task)-") {
+      do {
+        try await engine.write(value(for: key), key: key)
+        acknowledged.append(key)
+      } catch let failure as CallFailure {
+        guard (failure.error as? StorageError)?.code != .closed else {
+          refused.append(key)
+          break
+        }
+        throw Violation(
+          "while the engine was being closed \(failure), which is not StorageError with code closed")
+      }
+    }
+    return (acknowledged, refused)
+  }
+  for _ in 0..<(round * 20) { await Task.yield() }
+  try await engine.close()
+  let (acknowledged, refused) = (try await outcomes.flatMap(\.0), try await outcomes.flatMap(\.1))
+  // The engine may have gone on working, as one with nothing to close does, or have been closed at once.
+  let reopened = try await context.reopen(engine, at: place)
+  try await expectStored(entries(acknowledged), absent: refused, in: reopened)
+  try await context.close(reopened)
+}
+
+/// Closes an engine when some quarters of a call may be over, and looks whether all of its work has been done, or nothing.
+private func closeDuring(
+  _ method: ChangeMethod, of entries: [(key: CacheKey, data: Data)], _ quarters: Int, _ context: CheckContext
+) async throws {
+  context.noteProgress()
+  let place = context.root.appending(path: "\(method.rawValue) \(quarters)", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  func prepare() async throws {
+    if method.removes { try await engine.write(entries) } else { try await engine.removeAllData() }
+  }
+  let call = { @Sendable in try await method.perform(entries, in: engine) }
+  try await prepare()
+  let end = try await turns(of: call)
+  context.noteProgress()
+  try await prepare()
+  let isStarted = Flag()
+  let task = Task { @concurrent in
+    isStarted.set()
+    try await call()
+  }
+  while !isStarted.isSet { await Task.yield() }
+  for _ in 0..<end * quarters / 4 { await Task.yield() }
+  try await engine.close()
+  let result = await task.result
+  engine.release()
+  let reopened = try await context.open(place)
+  let found = try await reopened.read(keys: entries.map(\.key)).count
+  let what = "how many of \(entries.count) entries were there after \(method.call) at close()"
+  let (before, after) = method.removes ? (entries.count, 0) : (0, entries.count)
+  if found != before, found != after {
+    throw Violation("\(what) was \(found)", rule: method == .removeAll ? nil : .w4)
+  }
+  switch result {
+  case .success: try expect(found, is: after, "\(what) that returned")
+  case .failure(let error):
+    guard (((error as? CallFailure)?.error ?? error) as? StorageError)?.code == .closed else { throw error }
+    try expect(found, is: before, "\(what) that threw closed")
+  }
+  try await context.close(reopened)
+}

@@ -1,0 +1,115 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Many tasks that count while something happens to the network.
+
+extension NetworkUnderTest {
+  /// Many tasks count, each under keys of its own, while something happens to the network again and again.
+  func checkLoad(
+    rounds: Int, _ fault: @escaping @Sendable (NetworkUnderTest) async throws -> Void
+  ) async throws {
+    let counters = MutexProtected<[Int: NetworkCounter]>([:])
+    let acknowledged = AtomicCounter()
+    try await whileRunning(
+      {
+        for _ in 0..<rounds {
+          let before = acknowledged.value
+          // Until the tasks have got on, by the same engine.
+          while acknowledged.value < before + 64 { try await Task.sleep(for: .milliseconds(1)) }
+          context.noteProgress()
+          try await fault(self)
+        }
+      }, readerCount: 64
+    ) { task in
+      var counter = counters.withLock { $0[task] } ?? NetworkCounter(task: task)
+      do {
+        try await engine.count(counter)
+        counter.acknowledge()
+        acknowledged.increment()
+      } catch let failure as CallFailure {
+        switch (failure.error as? StorageError)?.code {
+        case .outcomeUnknown?: counter.doubt()
+        case .unavailable?, .conflict?: counter.fail()
+        default: throw failure
+        }
+      }
+      counters.withLock { [counter] in $0[task] = counter }
+    }
+    let contents = try await contents()
+    for counter in counters.withLock(\.values) { try counter.check(contents) }
+  }
+}
+
+/// The numbers that one task has written under its keys, or may have written, or removed.
+private struct NetworkCounter: Sendable {
+  let task: Int
+  /// The number to write next.
+  private(set) var next = 1
+  /// For each key, from the last number that was acknowledged to the last that may have been written; 0 stands for none.
+  private(set) var possible: [CacheKey: ClosedRange<Int>] = [:]
+
+  init(task: Int) { self.task = task }
+
+  /// Where to write the next number. Every second one has the same key: what is written late is seen there, over what came after
+  /// it. The others have eight keys in turn: what is lost is seen there, although the task has gone on. What is removed is the number
+  /// before.
+  var key: CacheKey {
+    let number = removes ? next - 1 : next
+    return CacheKey(
+      verbatim: number.isMultiple(of: 2) ? "counter-\(task)" : "counter-\(task)-\(number / 2 % 8)")
+  }
+
+  /// Whether the next change removes what is under the key.
+  var removes: Bool { next.isMultiple(of: 3) }
+
+  mutating func acknowledge() {
+    possible[key] = removes ? 0...0 : next...next
+    next += 1
+  }
+
+  mutating func doubt() {
+    possible[key] = removes ? 0...(possible[key]?.upperBound ?? 0) : (possible[key]?.lowerBound ?? 0)...next
+    next += 1
+  }
+
+  mutating func fail() {
+    possible[key] = possible[key] ?? 0...0
+    next += 1
+  }
+
+  /// Whether all that was acknowledged is there, and nothing that cannot be.
+  func check(_ contents: [CacheKey: Data]) throws {
+    for (key, possible) in possible {
+      let found = contents[key].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
+      try expect(
+        possible.contains(found),
+        "the number under \(key) was \(found); from \(possible.lowerBound), which was acknowledged last, up to "
+          + "\(possible.upperBound) it may have been any (0 stands for none)")
+    }
+  }
+}
+
+extension EngineUnderTest {
+  /// Writes the next number, or removes the one before it: in a transaction or by itself, by one method after the other.
+  fileprivate func count(_ counter: NetworkCounter) async throws {
+    let (number, key) = (counter.next, counter.key)
+    if counter.removes {
+      return number.isMultiple(of: 2) ? try await remove(key: key) : try await remove(keys: [key])
+    }
+    let written = [(key: key, data: data("\(number)"))]
+    switch number % 4 {
+    case 0: try await wayOfImporting.write(self, written)
+    case 1: try await apply([.write(written[0].data, key: key)])
+    case _ where capabilities.contains(.transactions):
+      try await withTransaction { transaction in
+        _ = try transaction.read(key: key)
+        try transaction.write(data("\(number)"), key: key)
+      }
+    default: try await write(written[0].data, key: key)
+    }
+  }
+}

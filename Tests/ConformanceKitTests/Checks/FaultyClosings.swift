@@ -1,0 +1,110 @@
+import ConformanceKit
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Engines that break when they are closed in the middle of something, or not at all.
+
+extension FaultyEngineCase {
+  static let ofClosings: [FaultyEngineCase] = [
+    .init(persistent: .o3, "does what it refuses when it is closed") { base, _ in
+      DoesWhatItRefuses(base: base)
+    },
+    .init(persistent: .w4, "does a half of a batch when it is closed", also: [.o3]) { base, _ in
+      CutsBatchesWhenClosed(base: base)
+    },
+    .init(
+      persistent: .o3, "has its file open as long as it has subscribers",
+      claiming: ReferenceEngine.promises.union(.changeFeed)
+    ) { base, place in OpensItsFileForSubscribers(base: base, place: place) },
+    .init(persistent: .w6, "calls corrupted what was not closed", also: [.f2]) { base, place in
+      CallsCorruptedWhatWasNotClosed(base: base, place: place)
+    },
+  ]
+}
+
+/// Writes, and throws if it has been closed in the meantime.
+final class DoesWhatItRefuses: FaultyEngine {
+  let base: ReferenceEngine
+  private let isClosing = MutexProtected(false)
+  private let underWay = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    underWay.withLock { $0 += 1 }
+    defer { underWay.withLock { $0 -= 1 } }
+    try await base.write(data, key: key)
+    for _ in 0..<3 { await Task.yield() }
+    if isClosing.withLock({ $0 }) { throw StorageError(.closed, "The engine has been closed.") }
+  }
+  func close() async throws {
+    isClosing.withLock { $0 = true }
+    while underWay.withLock({ $0 }) > 0 { await Task.yield() }
+    try await base.close()
+  }
+}
+
+/// Does batches in pieces, and throws between two of them if it is closed.
+final class CutsBatchesWhenClosed: FaultyBatchEngine {
+  let base: ReferenceEngine
+  private let isClosing = MutexProtected(false)
+  private let underWay = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func apply(_ operations: [StorageOperation]) async throws {
+    underWay.withLock { $0 += 1 }
+    defer { underWay.withLock { $0 -= 1 } }
+    try operations.validate()
+    guard operations.count > 100 else { return try await base.apply(operations) }
+    // For a while nobody else sees anything of it.
+    for _ in 0..<operations.count {
+      await Task.yield()
+      guard isClosing.withLock({ $0 }) else { continue }
+      try await base.apply(Array(operations.prefix(operations.count / 2)))
+      throw StorageError(.closed, "The engine has been closed.")
+    }
+    try await base.apply(operations)
+  }
+  func close() async throws {
+    isClosing.withLock { $0 = true }
+    while underWay.withLock({ $0 }) > 0 { await Task.yield() }
+    try await base.close()
+  }
+}
+
+/// Looks after its file for each subscriber.
+struct OpensItsFileForSubscribers: FaultyEngine {
+  let base: ReferenceEngine
+  let place: URL
+  func changes() async throws -> StorageChanges {
+    let (file, feed) = (try FileHandle(forReadingFrom: log), try await base.changes())
+    let (changes, continuation) = StorageChanges.makeStream()
+    continuation.onTermination { try? file.close() }
+    Task {
+      for await change in feed { continuation.send(change) }
+      continuation.finish()
+    }
+    return changes
+  }
+  private var log: URL { place.appending(path: "reference.log") }
+}
+
+/// Has a file in its place until it is closed, and verifies nothing if there was one.
+final class CallsCorruptedWhatWasNotClosed: FaultyEngine {
+  let base: ReferenceEngine
+  private let mark: URL
+  private let wasThere: Bool
+  init(base: ReferenceEngine, place: URL) {
+    self.base = base
+    mark = place.appending(path: "open")
+    wasThere = FileManager.default.fileExists(atPath: mark.path(percentEncoded: false))
+    _ = FileManager.default.createFile(
+      atPath: mark.path(percentEncoded: false), contents: nil, attributes: [.posixPermissions: 0o600])
+  }
+  func verify() async throws {
+    if wasThere { throw StorageError(.corrupted, "The place was not closed.") }
+    try await base.verify()
+  }
+  func close() async throws {
+    try await base.close()
+    try? FileManager.default.removeItem(at: mark)
+  }
+}
