@@ -131,7 +131,7 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     case .standard: 36
     case .exhaustive: 600
     }
-  // Each kind of change is made by one method after the other that can make it.
+  // Kinds of changes are made by one method after the other that can make them.
   let methods: [ChangeMethod?] =
     [nil, .apply, .writeEntries] + (context.capabilities.contains(.transactions) ? [.transaction] : [])
   var answers = AnswersOfAllKinds()

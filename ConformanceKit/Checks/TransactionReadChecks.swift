@@ -214,7 +214,8 @@ private func checkLargeAnswers(_ context: CheckContext) async throws {
 /// Writes a new key after every fifth of those that there are, and removes every seventh.
 private func checkScansAmongOwnWrites(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let stored = keys(try await context.affordableCount(2_500, of: "keys", by: wayOfTransactions))
+  let count = try await context.affordableCount(2_500, of: "keys", by: wayOfTransactions)
+  let stored = keys(try await context.affordableCount(count, of: "keys"))
   try await engine.write(entries(stored))
   context.noteProgress()
   let new = stored.indices.filter { $0 % 5 == 0 }.map { CacheKey(verbatim: stored[$0].value + "+") }

@@ -128,10 +128,13 @@ struct DescriptorExhaustion: CheckTask {
         try expect(try await $0.read(key: key), is: value, "\(when), read(key:) of \(key)")
       }
     }
-    for method in ReadMethod.allCases {
+    // A process without descriptors does not live long: see checkWithoutDescriptors(_:).
+    let (all, some) = (expected.keys.sorted(), expected.keys.sorted().prefix(3))
+    for method in ReadMethod.allCases where method != .read {
       _ = try await refusal(of: engine, when) {
-        let found = try await method.found(of: expected.keys.sorted(), in: $0)
-        try expect(found.count, is: expected.count, "\(when), how many entries \(method.call) found")
+        let keys = method.isOfOneKey ? Array(some) : all
+        let found = try await method.found(of: keys, in: $0)
+        try expect(found.count, is: keys.count, "\(when), how many entries \(method.call) found")
         if !method.givesValues { return }
         try expect(
           Set(found) == Set(expected.values.map(Optional.init)), "\(when), \(method.call) gave other values")

@@ -87,8 +87,8 @@ private struct NetworkCounter: Sendable {
       let found = contents[key].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
       try expect(
         possible.contains(found),
-        "the number under \(key) was \(found); from \(possible.lowerBound), which was acknowledged last, up to "
-          + "\(possible.upperBound) it may have been any (0 stands for none)")
+        "the number under \(key) was \(found), and could only be one from \(possible.lowerBound) to "
+          + "\(possible.upperBound) (0 stands for none)")
     }
   }
 }

@@ -196,7 +196,7 @@ private func asking<Result>(
 }
 
 /// The engine has been closed, so that nothing can be compared.
-private struct EngineClosed: Error {}
+struct EngineClosed: Error {}
 
 extension CheckDefinition {
   /// Whether the entries that the check leaves behind are compared over all ways of reading them: not where the check has

@@ -30,8 +30,9 @@ struct ClosedStore {
       for step in session {
         try await step.perform(on: engine)
         if number < history.sessions.count - 1 { continue }
-        let files = (try? DirectoryContents(of: self.directory))?.files ?? [:]
-        for (file, contents) in files { sizesOfFiles[file, default: []].insert(contents?.count ?? 0) }
+        for (file, size) in System.sizesOfFiles(in: self.directory) {
+          sizesOfFiles[file, default: []].insert(size)
+        }
       }
       try await context.close(engine)
       if number == history.olderSession {

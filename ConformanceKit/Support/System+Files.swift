@@ -74,6 +74,17 @@ extension System {
   /// Whether there is a file with bytes at the path, or where its link leads.
   static func leadsToFile(_ url: URL) -> Bool { fileType(of: url.resolvingSymlinksInPath()) == .typeRegular }
 
+  /// How long the files below a directory are, by path.
+  static func sizesOfFiles(in directory: URL) -> [String: Int] {
+    let paths = (try? FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)) ?? []
+    return paths.reduce(into: [:]) { sizes, path in
+      let file = directory.appending(path: path).systemPath
+      guard let attributes = try? FileManager.default.attributesOfItem(atPath: file) else { return }
+      guard attributes[.type] as? FileAttributeType == .typeRegular else { return }
+      sizes[path] = attributes[.size] as? Int
+    }
+  }
+
   static func makeLink(at url: URL, to target: URL) throws {
     guard symlink(target.systemPath, url.systemPath) == 0 else {
       throw StorageError.posix(errno, "Making the link \(url.systemPath) failed")
