@@ -157,13 +157,7 @@ extension CheckDefinition {
       "what others change while the connection of a feed is cut is covered, and so is what they change later",
       needs: [.networked, .changeFeed]
     ) { context in
-      try await context.throughProxy { network in
-        try await network.checkChanges { missing in
-          network.proxy.set(.away)
-          try await missing()
-          network.proxy.set(.open)
-        }
-      }
+      try await context.throughProxy { try await $0.checkChanges() }
     }
     Check(
       .x5, "network.changes-after-a-restart",
@@ -171,12 +165,9 @@ extension CheckDefinition {
       needs: [.networked, .changeFeed], killsServer: true
     ) { context in
       try await context.throughProxy { network in
-        try await network.checkChanges { missing in
-          network.proxy.set(.away)
+        try await network.checkChanges {
           try await network.server.kill()
           try await network.server.start()
-          try await missing()
-          network.proxy.set(.open)
         }
       }
     }

@@ -291,7 +291,7 @@ extension ExpectedContents {
     _ found: [StorageEntry], _ underWay: [StorageOperation], _ end: Date
   ) throws {
     let latest = max(beginning, end).addingTimeInterval(ClockTolerance.seconds)
-    let mayBeLater = Set(underWay.flatMap { [$0.written?.key, $0.removed].compactMap { $0 } })
+    let mayBeLater = Set(underWay.compactMap(\.key))
     for entry in found where entry.updatedAt > latest && !mayBeLater.contains(entry.key) {
       throw changed(
         entry, "were of a time when the process that had written it was dead, since \(describe(end))")

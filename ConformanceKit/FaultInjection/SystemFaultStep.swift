@@ -164,7 +164,8 @@ struct SystemFaultContents: Sendable {
 }
 
 extension StorageOperation {
-  fileprivate var key: CacheKey? {
+  /// What is written or removed; nil if that is everything.
+  var key: CacheKey? {
     switch self {
     case .write(_, let key), .remove(let key): key
     case .removeAll: nil

@@ -10,8 +10,8 @@ import StockroomCore
 extension NetworkUnderTest {
   /// Ends all connections of the engine and has somebody else write before it can have another one; then once more, when it has.
   ///
-  /// - Parameter fault: Ends the connections, calls what it is given, and lets the engine have others.
-  func checkChanges(_ fault: (_ missing: () async throws -> Void) async throws -> Void) async throws {
+  /// - Parameter fault: What else happens while it has none.
+  func checkChanges(while fault: () async throws -> Void = {}) async throws {
     let passage = try NetworkProxy(to: server.address)
     defer { passage.close() }
     let direct = try await context.open(through: passage.port, to: server)
@@ -20,7 +20,10 @@ extension NetworkUnderTest {
     for round in 0..<3 {
       context.noteProgress()
       let (missed, later) = (key("\(round) while it was cut"), key("\(round) afterwards"))
-      try await fault { try await write(missed, by: direct) }
+      proxy.set(.away)
+      try await fault()
+      try await write(missed, by: direct)
+      proxy.set(.open)
       try await subscriber.expectCovered([missed], "a write by another engine while the connection was cut")
       try await write(later, by: direct)
       try await subscriber.expectCovered(

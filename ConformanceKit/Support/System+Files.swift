@@ -74,7 +74,7 @@ extension System {
   /// Whether there is a file with bytes at the path, or where its link leads.
   static func leadsToFile(_ url: URL) -> Bool { fileType(of: url.resolvingSymlinksInPath()) == .typeRegular }
 
-  /// How long the files below a directory are, by path.
+  /// How long the files below a directory are, by path: those that are there, while others may make and remove them.
   static func sizesOfFiles(in directory: URL) -> [String: Int] {
     let paths = (try? FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)) ?? []
     return paths.reduce(into: [:]) { sizes, path in

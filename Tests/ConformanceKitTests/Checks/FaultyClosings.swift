@@ -75,16 +75,9 @@ struct OpensItsFileForSubscribers: FaultyEngine {
   let base: ReferenceEngine
   let place: URL
   func changes() async throws -> StorageChanges {
-    let (file, feed) = (try FileHandle(forReadingFrom: log), try await base.changes())
-    let (changes, continuation) = StorageChanges.makeStream()
-    continuation.onTermination { try? file.close() }
-    Task {
-      for await change in feed { continuation.send(change) }
-      continuation.finish()
-    }
-    return changes
+    let file = try FileHandle(forReadingFrom: place.appending(path: "reference.log"))
+    return try await base.changes().passedOn { try? file.close() }
   }
-  private var log: URL { place.appending(path: "reference.log") }
 }
 
 /// Has a file in its place until it is closed, and verifies nothing if there was one.

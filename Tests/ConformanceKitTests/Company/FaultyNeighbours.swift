@@ -171,14 +171,7 @@ final class NumbersOrigins: FaultyEngine {
     try await withNumber { [base] in try await base.apply(operations) }
   }
   func changes() async throws -> StorageChanges {
-    let feed = try await withNumber { [base] in try await base.changes() }
-    let (changes, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
-    let task = Task {
-      for await change in feed { continuation.send(change) }
-      continuation.finish()
-    }
-    continuation.onTermination { task.cancel() }
-    return changes
+    try await withNumber { [base] in try await base.changes() }.passedOn()
   }
 }
 

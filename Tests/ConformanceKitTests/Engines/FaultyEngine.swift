@@ -94,6 +94,22 @@ extension FaultyEngine {
 
 private struct LostTransaction: Error {}
 
+extension StorageChanges {
+  /// A stream that has what this one has, for a subscriber of the current origin.
+  func passedOn(atEnd end: @escaping @Sendable () -> Void = {}) -> StorageChanges {
+    let (changes, continuation) = Self.makeStream(leavingOut: ChangeOrigin.current)
+    let task = Task {
+      for await change in self { continuation.send(change) }
+      continuation.finish()
+    }
+    continuation.onTermination {
+      task.cancel()
+      end()
+    }
+    return changes
+  }
+}
+
 /// An engine that takes one key for another: uses what `rename` makes of each key.
 struct RenamingEngine: FaultyEngine {
   let base: ReferenceEngine
