@@ -19,6 +19,22 @@ extension CheckDefinition {
       try await search.run()
     }
     Check(
+      .r4, "faults.every-read",
+      "whichever call of the system fails while a method reads, it gives the right answer or throws, and nothing wrong afterwards",
+      needs: .persistent, needsWorker: true
+    ) { context in
+      let limit: Int? =
+        switch context.budget.level {
+        case .quick: 80
+        case .standard: 400
+        case .exhaustive: nil
+        }
+      try await context.check(
+        FailingReads(
+          place: context.place, hasTransactions: context.capabilities.contains(.transactions),
+          seed: context.budget.seed, limit: limit))
+    }
+    Check(
       .f4, "faults.in-company",
       "whichever call of the system fails while several tasks change things, nobody's change is lost, done by half or done twice",
       needs: [.persistent, .atomicBatches, .transactions], needsWorker: true

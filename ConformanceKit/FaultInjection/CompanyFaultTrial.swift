@@ -68,7 +68,7 @@ struct CompanyFaultTrial: FaultTrial {
       try await engine.close()
     } catch let failure as CallFailure {
       // It may say once more that something has failed.
-      if let violation = Self.violation(in: failure, of: "close()") { throw violation }
+      if let violation = mistake(in: failure, of: "close()") { throw violation }
     }
     engine.release()
     try enter("opening what \(Self.taskCount) tasks have changed")
@@ -97,7 +97,7 @@ struct CompanyFaultTrial: FaultTrial {
               results.acknowledged.insert(receipt)
             } catch {
               results.refused.insert(receipt)
-              results.violation = results.violation ?? Self.violation(in: error, of: "a change")
+              results.violation = results.violation ?? mistake(in: error, of: "a change")
             }
           }
           return results
@@ -161,7 +161,7 @@ struct CompanyFaultTrial: FaultTrial {
       try await engine.write(data("afterwards"), key: key("afterwards"))
       return true
     } catch let failure as CallFailure {
-      if let violation = Self.violation(in: failure, of: failure.call) { throw violation }
+      if let violation = mistake(in: failure, of: failure.call) { throw violation }
       return false
     }
   }

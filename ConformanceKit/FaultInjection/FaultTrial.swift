@@ -12,15 +12,13 @@ protocol FaultTrial {
   mutating func run() async throws
 }
 
-extension FaultTrial {
-  /// What is wrong with an error that a call has thrown because one of the system failed. Nil if it may be thrown.
-  static func violation(in error: any Error, of call: String) -> Violation? {
-    if let failure = error as? CallFailure { return violation(in: failure.error, of: call) }
-    if let violation = error as? Violation { return violation }
-    guard let error = error as? StorageError else {
-      return Violation("\(call) threw no StorageError but \(shortened(String(describing: error)))")
-    }
-    return [.closed, .invalidKey, .unsupported].contains(error.code)
-      ? Violation("\(call) threw \(error), which is not what had happened") : nil
+/// What is wrong with an error that a call has thrown because one of the system failed. Nil if it may be thrown.
+func mistake(in error: any Error, of call: String) -> Violation? {
+  if let failure = error as? CallFailure { return mistake(in: failure.error, of: call) }
+  if let violation = error as? Violation { return violation }
+  guard let error = error as? StorageError else {
+    return Violation("\(call) threw no StorageError but \(shortened(String(describing: error)))")
   }
+  return [.closed, .invalidKey, .unsupported].contains(error.code)
+    ? Violation("\(call) threw \(error), which is not what had happened") : nil
 }

@@ -226,7 +226,7 @@ private struct SystemFaultTrial: FaultTrial {
     }
     // It has been said that something is wrong.
     interceptor.endFault()
-    if let violation = Self.violation(in: underlying, of: call) { throw violation }
+    if let violation = mistake(in: underlying, of: call) { throw violation }
   }
 
   // MARK: Looking

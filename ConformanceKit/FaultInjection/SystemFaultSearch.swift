@@ -83,19 +83,14 @@ struct SystemFaultSearch {
   private func choice(
     _ limit: Int, of kinds: [[SystemFault]], _ whenReopened: [SystemCall: Int], _ random: inout SeededRandom
   ) -> [SystemFault] {
-    var decks = kinds.filter { !$0.isEmpty }.map { kind in
+    let decks = kinds.map { kind in
       var deck = kind.shuffled(using: &random)
       if let first = deck.firstIndex(where: { $0.number == whenReopened[$0.call] }) {
-        deck.append(deck.remove(at: first))
+        deck.insert(deck.remove(at: first), at: 0)
       }
       return deck
-    }.shuffled(using: &random)
-    var chosen: [SystemFault] = []
-    while chosen.count < limit, !decks.isEmpty {
-      for index in decks.indices where chosen.count < limit { chosen.append(decks[index].removeLast()) }
-      decks.removeAll { $0.isEmpty }
     }
-    return chosen
+    return inTurn(decks.shuffled(using: &random), limit: limit)
   }
 
   private func violation(of fault: SystemFault, _ worker: FaultWorker) async throws -> Violation? {
@@ -122,6 +117,15 @@ struct SystemFaultSearch {
     }
     return outcome
   }
+}
+
+/// The first of each, the second of each, and so on.
+///
+/// - Parameter limit: How many at most. Nil for all.
+func inTurn<Element>(_ decks: [[Element]], limit: Int?) -> [Element] {
+  let rounds = decks.lazy.map(\.count).max() ?? 0
+  let all = (0..<rounds).lazy.flatMap { round in decks.lazy.filter { $0.count > round }.map { $0[round] } }
+  return Array(all.prefix(limit ?? .max))
 }
 
 /// A worker process, and another when it has died.

@@ -34,6 +34,24 @@ struct AnswersOfAllKinds: Codable, Sendable {
   ///   - first: The number of the method that is asked first: what others remember, its call may put right.
   ///   - blamesMethods: Whether a wrong answer breaks the rule of its method, not that of the check.
   func verify(_ engine: EngineUnderTest, first: Int, blamesMethods: Bool = false) async throws {
+    let methods = Self.methods(withTransactions: engine.capabilities.contains(.transactions))
+    for index in methods.indices {
+      let method = methods[(index + first) % methods.count]
+      do {
+        try await ask(method, engine)
+      } catch let violation as Violation where blamesMethods {
+        throw Violation(violation.description, rule: method?.rule ?? .t2)
+      }
+    }
+  }
+
+  /// All that can be asked, with nil for a transaction that reads.
+  static func methods(withTransactions: Bool) -> [ReadMethod?] {
+    ReadMethod.allCases + (withTransactions ? [nil] : [])
+  }
+
+  /// Fails unless the method gives the right answer, or a transaction if there is none.
+  func ask(_ method: ReadMethod?, _ engine: EngineUnderTest) async throws {
     let there = present.keys.map(CacheKey.init(verbatim:)).sorted()
     let gone = absent.map(CacheKey.init(verbatim:)).sorted()
     // The same request, as long as no key has come that was never there.
@@ -41,60 +59,47 @@ struct AnswersOfAllKinds: Codable, Sendable {
     let wanted = all.filter { present[$0.value] != nil }
     let values: [Data?] = wanted.map { present[$0.value] ?? Data() }
     let sorted = there.map { (key: $0, data: present[$0.value] ?? Data()) }
+    guard let method else {
+      let (keys, single, values, count) = try await engine.withTransaction { transaction in
+        let keys = try transaction.scan(.all, limit: nil).map(\.key)
+        let single = try all.map { try transaction.read(key: $0) }
+        return (keys, single, try transaction.read(keys: all), try transaction.keyCount())
+      }
+      try expect(keys, is: there, "the keys of a scan in a body")
+      try expect(single, is: all.map { present[$0.value] }, "read(key:) of each in a body")
+      try expect(values, is: wanted.compactMap { present[$0.value] }, "read(keys:) in a body")
+      return try expect(count, is: there.count, "keyCount() in a body")
+    }
     func listed(_ entries: [(key: CacheKey, data: Data)], _ method: ReadMethod) throws {
       try expect(entries.sorted { $0.key < $1.key }, are: sorted, "\(method.call), sorted,")
     }
-    // A body asks as well.
-    let methods: [ReadMethod?] =
-      ReadMethod.allCases + (engine.capabilities.contains(.transactions) ? [nil] : [])
-    for index in methods.indices {
-      let method = methods[(index + first) % methods.count]
-      do {
-        if let method { try await ask(method, engine) } else { try await askInBody(engine) }
-      } catch let violation as Violation where blamesMethods {
-        throw Violation(violation.description, rule: method?.rule ?? .t2)
+    func each<Answer: Equatable>(
+      _ answer: (CacheKey) async throws -> Answer, is expected: (CacheKey) -> Answer
+    ) async throws {
+      for key in all {
+        try expect(try await answer(key), is: expected(key), "\(method.call) of \(key)")
       }
     }
-
-    func askInBody(_ engine: EngineUnderTest) async throws {
-      let (keys, values, count) = try await engine.withTransaction { transaction in
-        let keys = try transaction.scan(.all, limit: nil).map(\.key)
-        return (keys, try transaction.read(keys: all), try transaction.keyCount())
-      }
-      try expect(keys, is: there, "the keys of a scan in a body")
-      try expect(values, is: wanted.compactMap { present[$0.value] }, "read(keys:) in a body")
-      try expect(count, is: there.count, "keyCount() in a body")
-    }
-
-    func ask(_ method: ReadMethod, _ engine: EngineUnderTest) async throws {
-      func each<Answer: Equatable>(
-        _ answer: (CacheKey) async throws -> Answer, is expected: (CacheKey) -> Answer
-      ) async throws {
-        for key in all {
-          try expect(try await answer(key), is: expected(key), "\(method.call) of \(key)")
-        }
-      }
-      func isThere(_ key: CacheKey) -> Bool { present[key.value] != nil }
-      switch method {
-      case .read: try await each({ try await engine.read(key: $0) }, is: { present[$0.value] })
-      case .keyExists: try await each({ try await engine.keyExists($0) }, is: isThere)
-      case .createdAt: try await each({ try await engine.createdAt(key: $0) != nil }, is: isThere)
-      case .updatedAt: try await each({ try await engine.updatedAt(key: $0) != nil }, is: isThere)
-      case .keyCount: try expect(try await engine.keyCount(), is: there.count, method.call)
-      case .allKeys: try expect(try await engine.allKeys().sorted(), is: there, "\(method.call), sorted,")
-      case .keysExist: try expect(try await engine.keysExist(all), is: wanted, method.call)
-      case .readMany, .readDataAndKeys:
-        try expect(try await method.found(of: all, in: engine), is: values, method.call)
-      case .scan: try expect(try await engine.scan(.all, limit: nil), are: sorted, "scan(.all)")
-      case .readEntries:
-        try listed(try await engine.readEntries(keys: all).map { ($0.key, $0.data) }, method)
-      case .readAllEntries: try listed(try await engine.readAllEntries().map { ($0.key, $0.data) }, method)
-      case .readAllDataAndKeys: try listed(try await engine.readAllDataAndKeys(), method)
-      case .readAllData:
-        let found = try await engine.readAllData()
-        try expect(found.count, is: there.count, "the number of values of \(method.call)")
-        try expect(Set(found) == Set(values), "\(method.call) gave other values than those that there are")
-      }
+    func isThere(_ key: CacheKey) -> Bool { present[key.value] != nil }
+    switch method {
+    case .read: try await each({ try await engine.read(key: $0) }, is: { present[$0.value] })
+    case .keyExists: try await each({ try await engine.keyExists($0) }, is: isThere)
+    case .createdAt: try await each({ try await engine.createdAt(key: $0) != nil }, is: isThere)
+    case .updatedAt: try await each({ try await engine.updatedAt(key: $0) != nil }, is: isThere)
+    case .keyCount: try expect(try await engine.keyCount(), is: there.count, method.call)
+    case .allKeys: try expect(try await engine.allKeys().sorted(), is: there, "\(method.call), sorted,")
+    case .keysExist: try expect(try await engine.keysExist(all), is: wanted, method.call)
+    case .readMany, .readDataAndKeys:
+      try expect(try await method.found(of: all, in: engine), is: values, method.call)
+    case .scan: try expect(try await engine.scan(.all, limit: nil), are: sorted, "scan(.all)")
+    case .readEntries:
+      try listed(try await engine.readEntries(keys: all).map { ($0.key, $0.data) }, method)
+    case .readAllEntries: try listed(try await engine.readAllEntries().map { ($0.key, $0.data) }, method)
+    case .readAllDataAndKeys: try listed(try await engine.readAllDataAndKeys(), method)
+    case .readAllData:
+      let found = try await engine.readAllData()
+      try expect(found.count, is: there.count, "the number of values of \(method.call)")
+      try expect(Set(found) == Set(values), "\(method.call) gave other values than those that there are")
     }
   }
 }

@@ -48,7 +48,7 @@ struct WorkerRequest {
     FailedOpenings.self, ReturnedValues.self, ReadClock.self,
     PermissionDenial.self, ClockRollback.self,
     ResourceBounds.self, ClockJumps.self,
-    RefusedCalls.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
+    RefusedCalls.self, FailingReads.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
     SystemFaultRun.self, InheritedDescriptors.self, HistoryShare.self,
     MakeChanges.self, ExchangeChanges.self, SubscriberBounds.self,
   ]

@@ -18,6 +18,8 @@ package final class SystemFaultEngine: ApplyingEngine {
     case endsAtShortReads, returnsShortValues, emptyAfterReadErrors, emptyAfterOpenErrors, emptyAfterMapErrors
     case emptyAfterAccessErrors
     case nilAfterReadErrors, dropsUnreadable, setsAsideUnreadable
+    case forgetsUnreadable, skipsUnreadable, skipsUnreadableInBodies
+    case absentAfterAccessErrors, undatedAfterAccessErrors, uncountedAfterAccessErrors
     // Names
     case unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors, ignoresTruncateErrors
     // Errors
@@ -97,7 +99,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try perform { state in
-      let transaction = CopyTransaction(try state.values())
+      let transaction = CopyTransaction(try state.values(skipping: fault == .skipsUnreadableInBodies))
       defer { transaction.end() }
       let result = try body(transaction)
       let operations = transaction.end()
@@ -140,10 +142,18 @@ package final class SystemFaultEngine: ApplyingEngine {
       do {
         return try state.value(of: key.value)
       } catch {
-        if fault == .dropsUnreadable { state.entries[key.value] = nil }
+        if [.dropsUnreadable, .forgetsUnreadable].contains(fault) { state.entries[key.value] = nil }
         if fault == .nilAfterReadErrors || fault == .dropsUnreadable { return nil }
         throw error
       }
+    }
+  }
+
+  package func keyExists(_ key: CacheKey) async throws -> Bool {
+    try key.validate()
+    return try perform { state in
+      if fault == .absentAfterAccessErrors, state.file?.canBeFound == false { return false }
+      return state.entries[key.value] != nil
     }
   }
 
@@ -151,11 +161,19 @@ package final class SystemFaultEngine: ApplyingEngine {
     try perform { $0.entries.keys.map(CacheKey.init(verbatim:)) }
   }
 
-  package func keyCount() async throws -> Int { try perform { $0.entries.count + $0.surplus } }
+  package func keyCount() async throws -> Int {
+    try perform { state in
+      if fault == .uncountedAfterAccessErrors, state.file?.canBeFound == false { return 0 }
+      return state.entries.count + state.surplus
+    }
+  }
 
   package func createdAt(key: CacheKey) async throws -> Date? {
     try key.validate()
-    return try perform { $0.entries[key.value]?.createdAt }
+    return try perform { state in
+      if fault == .undatedAfterAccessErrors, state.file?.canBeFound == false { return nil }
+      return state.entries[key.value]?.createdAt
+    }
   }
 
   package func updatedAt(key: CacheKey) async throws -> Date? {
@@ -165,10 +183,12 @@ package final class SystemFaultEngine: ApplyingEngine {
 
   package func readAllEntries() async throws -> [StorageEntry] {
     try perform { state in
-      try state.entries.sorted { $0.value.sequence < $1.value.sequence }.map { key, entry in
-        StorageEntry(
-          key: CacheKey(verbatim: key), data: try state.value(of: key) ?? Data(), createdAt: entry.createdAt,
-          updatedAt: entry.updatedAt)
+      let values = try state.values(skipping: fault == .skipsUnreadable)
+      return state.entries.sorted { $0.value.sequence < $1.value.sequence }.compactMap { name, entry in
+        let key = CacheKey(verbatim: name)
+        return values[key].map {
+          StorageEntry(key: key, data: $0, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
+        }
       }
     }
   }
@@ -262,9 +282,12 @@ extension SystemFaultEngine.State {
     }
   }
 
-  func values() throws -> [CacheKey: Data] {
+  /// - Parameter skipping: Whether what cannot be read is left out.
+  func values(skipping: Bool = false) throws -> [CacheKey: Data] {
     var values: [CacheKey: Data] = [:]
-    for key in entries.keys { values[CacheKey(verbatim: key)] = try value(of: key) }
+    for key in entries.keys {
+      do { values[CacheKey(verbatim: key)] = try value(of: key) } catch  where skipping {}
+    }
     return values
   }
 

@@ -111,6 +111,9 @@ final class SystemFaultFile {
 
   // MARK: Reading
 
+  /// Whether its name leads to a file, as far as the system says.
+  var canBeFound: Bool { access(path, F_OK) == 0 }
+
   /// All that is in the file.
   func contents() throws -> [UInt8] {
     let count = Int(lseek(file, 0, SEEK_END))

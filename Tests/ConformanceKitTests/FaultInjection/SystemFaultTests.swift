@@ -49,6 +49,21 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([.f4, .r4, .w6], "begins again when it cannot look for its file", .emptyAfterAccessErrors),
     .init([.r4], "returns nil for what it cannot read", .nilAfterReadErrors),
     .init([.r4], "forgets what it could not read", .dropsUnreadable),
+    .init(
+      [.f4], "forgets what it could not read, once it has thrown", .forgetsUnreadable, by: "faults.every-read"
+    ),
+    .init([.r4], "leaves out of all entries what it cannot read", .skipsUnreadable, by: "faults.every-read"),
+    .init(
+      [.r4], "leaves out of transactions what it cannot read", .skipsUnreadableInBodies,
+      by: "faults.every-read"),
+    .init(
+      [.r4], "has no key when it cannot look for its file", .absentAfterAccessErrors, by: "faults.every-read"),
+    .init(
+      [.r4], "has no times when it cannot look for its file", .undatedAfterAccessErrors,
+      by: "faults.every-read"),
+    .init(
+      [.r4], "counts nothing when it cannot look for its file", .uncountedAfterAccessErrors,
+      by: "faults.every-read"),
     .init([.f4, .w6], "puts a file away that it could not read", .setsAsideUnreadable),
     .init(
       [.w6, .f4, .r4], "removes the old file before it renames the new", .unlinksBeforeRenaming,
@@ -116,6 +131,7 @@ struct SystemFaultTests {
   @Test("A correct engine passes", arguments: SystemFaultCase.correct)
   func passes(_ engineCase: SystemFaultCase) async throws {
     try await expectSuccess("faults.system-calls", of: engineCase)
+    try await expectSuccess("faults.every-read", of: engineCase)
   }
 
   @Test(
@@ -140,7 +156,7 @@ extension ConformanceOutcome {
       #expect(rules.contains(failure.rule), "\(failure)")
       // Which call, and what became of it.
       #expect(
-        failure.actual.contains(/after the \d+(st|nd|rd|th) \w+ (failed with E|did half)/),
+        failure.actual.contains(/(after|when) the \d+(st|nd|rd|th) \w+ (failed with E|did half)/),
         "\(failure.actual)")
     case .skipped(let reason): #expect(reason.contains("kernel"), "\(reason)")
     case .couldNotRun(let reason): Issue.record("\(reason)")

@@ -1,0 +1,128 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+
+/// Has one call of the system fail while one method reads, for every method and every call that it makes.
+struct FailingReads: CheckTask {
+  let place: URL
+  let hasTransactions: Bool
+  let seed: UInt64
+  /// How many faults there are at most. Nil for all.
+  let limit: Int?
+
+  /// What fails while which method reads.
+  private struct Trial: Sendable, CustomStringConvertible {
+    /// Nil for a transaction that reads.
+    let method: ReadMethod?
+    let fault: SystemFault
+
+    var call: String { FailingReads.name(of: method) }
+    var description: String { "\(call) while \(fault)" }
+  }
+
+  func check(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    note: @escaping @Sendable (String) throws -> Void
+  ) async throws {
+    let interceptor = try SystemCallInterceptor.shared()
+    defer { interceptor.end() }
+    let answers = try await fill(makeEngine)
+    var trials: [[Trial]] = []
+    for method in AnswersOfAllKinds.methods(withTransactions: hasTransactions) {
+      try note("\(Self.name(of: method)) with nothing failing")
+      for (call, count) in try await calls(of: method, answers, interceptor, makeEngine) {
+        trials.append(
+          call.failures.flatMap { failure in
+            (1...count).map {
+              Trial(method: method, fault: SystemFault(call: call, number: $0, failure: failure))
+            }
+          })
+      }
+    }
+    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to read.") }
+    var random = SeededRandom(seed: seed)
+    for trial in inTurn(trials.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit) {
+      try note("\(trial)")
+      try await perform(trial, answers, interceptor, makeEngine)
+    }
+    try note("reading with nothing failing any more")
+    let engine = EngineUnderTest(try await makeEngine(place))
+    try await answers.verify(engine, first: 0)
+    try await engine.close()
+    engine.release()
+  }
+
+  private static func name(of method: ReadMethod?) -> String { method?.call ?? "a transaction that reads" }
+
+  /// Leaves a few entries in the place, and knows some that are there no more.
+  private func fill(_ makeEngine: (URL) async throws -> any StorageEngine) async throws -> AnswersOfAllKinds {
+    let engine = EngineUnderTest(try await makeEngine(place))
+    var answers = AnswersOfAllKinds()
+    let sizes = [0, 90, 700, 40_000]
+    let writes = sizes.enumerated().map {
+      StorageOperation.write(noise($0.element, seed: UInt64($0.offset)), key: key("read-\($0.offset)"))
+    }
+    for operations in [writes, [.write(data("gone"), key: key("removed"))], [.remove(key: key("removed"))]] {
+      try await engine.perform(operations)
+      answers.apply(operations)
+    }
+    try await engine.close()
+    engine.release()
+    return answers
+  }
+
+  /// How many calls of each kind the method makes, in an engine that has read nothing else.
+  private func calls(
+    of method: ReadMethod?, _ answers: AnswersOfAllKinds, _ interceptor: SystemCallInterceptor,
+    _ makeEngine: (URL) async throws -> any StorageEngine
+  ) async throws -> [(SystemCall, Int)] {
+    let engine = EngineUnderTest(try await makeEngine(place))
+    interceptor.begin(at: place, fault: nil, losesUnsynced: false)
+    try await answers.ask(method, engine)
+    let counts = interceptor.observation.counts
+    interceptor.end()
+    try await engine.close()
+    engine.release()
+    return counts.sorted { $0.key.rawValue < $1.key.rawValue }.map { ($0.key, $0.value) }
+  }
+
+  private func perform(
+    _ trial: Trial, _ answers: AnswersOfAllKinds, _ interceptor: SystemCallInterceptor,
+    _ makeEngine: (URL) async throws -> any StorageEngine
+  ) async throws {
+    let engine = EngineUnderTest(try await makeEngine(place))
+    interceptor.begin(at: place, fault: trial.fault, losesUnsynced: false)
+    try await read(trial.method, answers, engine, "when \(trial.fault)", rule: nil)
+    interceptor.end()
+    // What failed once is neither remembered nor forgotten.
+    for method in [trial.method, .readAllEntries] {
+      try await read(method, answers, engine, "after \(trial.fault) during \(trial.call)", rule: .f4)
+    }
+    do {
+      try await engine.close()
+    } catch let failure as CallFailure {
+      try classify(failure, "after \(trial.fault)")
+    }
+    engine.release()
+  }
+
+  /// Fails if the answer is wrong. It may throw.
+  private func read(
+    _ method: ReadMethod?, _ answers: AnswersOfAllKinds, _ engine: EngineUnderTest, _ when: String,
+    rule: ContractRule?
+  ) async throws {
+    do {
+      try await answers.ask(method, engine)
+    } catch let violation as Violation {
+      throw Violation("\(when), \(violation.description)", rule: rule)
+    } catch let failure as CallFailure {
+      try classify(failure, when)
+    }
+  }
+
+  private func classify(_ failure: CallFailure, _ when: String) throws {
+    if let violation = mistake(in: failure.error, of: failure.call) {
+      throw Violation("\(when), \(violation.description)", rule: .f4)
+    }
+  }
+}
