@@ -176,7 +176,14 @@ extension CheckDefinition {
         for method in [ChangeMethod.removeAll, .apply, .transaction]
         where context.capabilities.isSuperset(of: method.needs) {
           try await place.overwrite(to: count) { try await $0.write($1) }
-          try await method.perform([.removeAll], in: place.engine)
+          if method == .transaction {
+            try await place.engine.withTransaction { [keys = place.keys] transaction in
+              try transaction.removeAll()
+              try expectReadable([], absent: keys, in: transaction)
+            }
+          } else {
+            try await method.perform([.removeAll], in: place.engine)
+          }
           do {
             try await expectEmpty(place.engine)
             try await expectStored([], absent: place.keys, in: place.engine)
@@ -214,13 +221,14 @@ private func expectTimesOfImport(_ keys: [CacheKey], in engine: EngineUnderTest)
 
 /// Fails, by rule T2, unless every read of many finds these entries in the body of a transaction, and no others.
 private func expectReadable(
-  _ entries: [(key: CacheKey, data: Data)], in transaction: any StorageTransaction
+  _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in transaction: any StorageTransaction
 ) throws {
   let keys = entries.map(\.key)
   do {
     try expect(try transaction.keyCount(), is: keys.count, "keyCount() of a transaction")
     try expect(try transaction.allKeys(), areInAnyOrder: keys, "allKeys() of a transaction")
-    try expect(try transaction.read(keys: keys), is: entries.map(\.data), "read(keys:) of a transaction")
+    try expect(
+      try transaction.read(keys: keys + absent), is: entries.map(\.data), "read(keys:) of a transaction")
     let sorted = entries.sorted { $0.key < $1.key }
     try expect(try transaction.scan(.all, limit: nil), are: sorted, "scan(.all) of a transaction")
     guard let middle = sorted.dropFirst(sorted.count / 2).first?.key else { return }

@@ -146,9 +146,13 @@ extension SizeFault {
       RemovesTheFirst(base: $0, count: 1_000)
     },
     .init(
-      .d2, "sizes.removal-of-everything", "a body removes the first 1,000 entries",
+      .t2, "sizes.removal-of-everything", "a body removes the first 1,000 entries",
       shows: "all was well with 1000; with 1001", claiming: .transactions
     ) { AltersTransactions(base: $0) { RemovesTheFirstInBodies($0, count: 1_000) } },
+    .init(
+      .t2, "sizes.removal-of-everything", "a body counts what it has removed, beyond 1,000 entries",
+      shows: "all was well with 1000; with 1001", claiming: .transactions
+    ) { AltersTransactions(base: $0) { CountsRemovedInBodies($0, beyond: 1_000) } },
     .init(
       .d2, "sizes.removal-of-everything", "removes the first 10,000 entries", at: .standard,
       shows: "all was well with 10000; with 10001"
@@ -304,33 +308,6 @@ struct RemovesTheFirst: FaultyEngine {
   func removeAllData() async throws { try await base.remove(keys: Array(base.allKeys().prefix(count))) }
 }
 
-/// Removes as many entries as one statement may.
-final class RemovesTheFirstInBodies: ForwardingTransaction {
-  private let count: Int
-  init(_ base: any StorageTransaction, count: Int) {
-    self.count = count
-    super.init(base)
-  }
-  override func removeAll() throws {
-    for key in try base.allKeys().prefix(count) { try base.remove(key: key) }
-  }
-}
-
-/// Scans by pages, of which the second knows no bound.
-final class ScansPagesInBodies: ForwardingTransaction {
-  private let size: Int
-  init(_ base: any StorageTransaction, size: Int) {
-    self.size = size
-    super.init(base)
-  }
-  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
-    let found = try base.scan(range, limit: limit)
-    guard limit == nil, found.count > size else { return found }
-    let page = found.prefix(size)
-    return page + (try base.scan(KeyRange(after: page.last?.key, upTo: nil), limit: nil))
-  }
-}
-
 /// Reads entries by pages, each of which begins behind the time of the last one before it.
 struct PagesByTime: FaultyEngine {
   let base: ReferenceEngine
@@ -342,31 +319,5 @@ struct PagesByTime: FaultyEngine {
       left = left.dropFirst(size).drop { $0.createdAt <= last.createdAt }
     }
     return found
-  }
-}
-
-/// Commits what a body has done in several parts.
-struct CommitsInParts: FaultyEngine {
-  let base: ReferenceEngine
-  /// Whether a part ends with so many bytes or so many changes.
-  let ends: @Sendable (_ bytes: Int, _ count: Int) -> Bool
-  init(base: ReferenceEngine, ends: @escaping @Sendable (_ bytes: Int, _ count: Int) -> Bool) {
-    (self.base, self.ends) = (base, ends)
-  }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    let (result, operations) = try await runOnCopy(body)
-    var (part, bytes): ([StorageOperation], Int) = ([], 0)
-    for operation in operations {
-      part.append(operation)
-      if case .write(let data, _) = operation { bytes += data.count }
-      guard ends(bytes, part.count) else { continue }
-      try await base.apply(part)
-      (part, bytes) = ([], 0)
-      await Task.yield()
-    }
-    try await base.apply(part)
-    return result
   }
 }
