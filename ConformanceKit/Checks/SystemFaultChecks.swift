@@ -13,7 +13,7 @@ extension CheckDefinition {
       let search =
         switch context.budget.level {
         case .quick: SystemFaultSearch(context, calls, limit: 6)
-        case .standard: SystemFaultSearch(context, calls, limit: 80)
+        case .standard: SystemFaultSearch(context, calls, limit: 48)
         case .exhaustive: SystemFaultSearch(context, calls, .steps(200), limit: nil)
         }
       try await search.run()
@@ -25,14 +25,30 @@ extension CheckDefinition {
     ) { context in
       let limit: Int? =
         switch context.budget.level {
-        case .quick: 80
-        case .standard: 400
+        case .quick: 60
+        case .standard: 300
         case .exhaustive: nil
         }
       try await context.check(
         FailingReads(
           place: context.place, hasTransactions: context.capabilities.contains(.transactions),
           seed: context.budget.seed, limit: limit))
+    }
+    Check(
+      .f4, "faults.every-change",
+      "whichever call of the system fails while a method changes something, that is done or not at all, and the method says which",
+      needs: .persistent, needsWorker: true
+    ) { context in
+      let limit: Int? =
+        switch context.budget.level {
+        case .quick: 24
+        case .standard: 120
+        case .exhaustive: nil
+        }
+      try await context.check(
+        FailingChanges(
+          place: context.place, methods: ChangeMethod.all(context.capabilities),
+          isAtomic: context.capabilities.contains(.atomicBatches), seed: context.budget.seed, limit: limit))
     }
     Check(
       .f4, "faults.in-company",

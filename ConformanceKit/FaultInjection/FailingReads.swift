@@ -31,12 +31,7 @@ struct FailingReads: CheckTask {
     for method in AnswersOfAllKinds.methods(withTransactions: hasTransactions) {
       try note("\(Self.name(of: method)) with nothing failing")
       for (call, count) in try await calls(of: method, answers, interceptor, makeEngine) {
-        trials.append(
-          call.failures.flatMap { failure in
-            (1...count).map {
-              Trial(method: method, fault: SystemFault(call: call, number: $0, failure: failure))
-            }
-          })
+        trials.append(SystemFault.all(of: call, count).map { Trial(method: method, fault: $0) })
       }
     }
     if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to read.") }

@@ -48,7 +48,8 @@ struct WorkerRequest {
     FailedOpenings.self, ReturnedValues.self, ReadClock.self,
     PermissionDenial.self, ClockRollback.self,
     ResourceBounds.self, ClockJumps.self,
-    RefusedCalls.self, FailingReads.self, MeasureOpening.self, TakeStepsTask.self, InspectTask.self,
+    RefusedCalls.self, FailingReads.self, FailingChanges.self, MeasureOpening.self, TakeStepsTask.self,
+    InspectTask.self,
     SystemFaultRun.self, InheritedDescriptors.self, HistoryShare.self,
     MakeChanges.self, ExchangeChanges.self, SubscriberBounds.self,
   ]

@@ -11,7 +11,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     case appliesBeforeWriting, countsRefusedWrites, leavesRefusedRecords, logsEntryByEntry,
       repeatsRefusedWrites
     case evictsWhenFull, truncatesBeforeWriting, logsTransactionsEntryByEntry, appendsBehindTornRecords
-    case ignoresErrorsOfLongKeys
+    case ignoresErrorsOfLongKeys, ignoresErrorsOfRemovals, removesKeyByKey, importsEntryByEntry
     // Syncs
     case ignoresSyncErrors, repeatsSyncs, repeatsInterruptedSyncs
     // Reads
@@ -90,9 +90,17 @@ package final class SystemFaultEngine: ApplyingEngine {
     try operations.validate()
     if operations.isEmpty { return }
     try perform { state in
-      guard fault == .logsEntryByEntry else { return try commit(operations, &state) }
+      let isParted =
+        fault == .logsEntryByEntry || fault == .removesKeyByKey && operations.allSatisfy(\.isRemoval)
+      guard isParted else { return try commit(operations, &state) }
       for operation in operations { try commit([operation], &state) }
     }
+  }
+
+  package func writeEntries(_ entries: [StorageEntry]) async throws {
+    let operations = entries.map { StorageOperation.write($0.data, key: $0.key) }
+    guard fault == .importsEntryByEntry else { return try await apply(operations) }
+    for operation in operations { try await apply([operation]) }
   }
 
   package func withTransaction<Result: Sendable>(
@@ -123,6 +131,9 @@ package final class SystemFaultEngine: ApplyingEngine {
       if keepsLog { try state.append(record) } else { try state.replace(applying: record) }
     } catch {
       if fault == .ignoresErrorsOfLongKeys, record.hasLongKey { return }
+      if fault == .ignoresErrorsOfRemovals, operations.count > 1, operations.allSatisfy(\.isRemoval) {
+        return
+      }
       if fault == .appliesBeforeWriting, record.changes.allSatisfy({ $0.data == nil }) {
         for change in record.changes {
           if let key = change.key { state.entries[key] = nil } else { state.entries = [:] }
@@ -298,4 +309,8 @@ extension SystemFaultEngine.State {
     guard bytes.count == entry.count else { return Data(bytes) }
     return try CrashFaultLog.Record(line: Data(bytes)).changes[entry.change].data
   }
+}
+
+extension StorageOperation {
+  fileprivate var isRemoval: Bool { if case .remove = self { true } else { false } }
 }

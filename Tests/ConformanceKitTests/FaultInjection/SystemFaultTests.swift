@@ -64,6 +64,12 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.r4], "counts nothing when it cannot look for its file", .uncountedAfterAccessErrors,
       by: "faults.every-read"),
+    .init(
+      [.f4, .w6], "takes removals of several keys for done that failed", .ignoresErrorsOfRemovals,
+      by: "faults.every-change"),
+    .init([.w4, .f4], "removes several keys one by one", .removesKeyByKey, by: "faults.every-change"),
+    .init(
+      [.w4, .f4], "writes entries of others one by one", .importsEntryByEntry, by: "faults.every-change"),
     .init([.f4, .w6], "puts a file away that it could not read", .setsAsideUnreadable),
     .init(
       [.w6, .f4, .r4], "removes the old file before it renames the new", .unlinksBeforeRenaming,
@@ -132,6 +138,7 @@ struct SystemFaultTests {
   func passes(_ engineCase: SystemFaultCase) async throws {
     try await expectSuccess("faults.system-calls", of: engineCase)
     try await expectSuccess("faults.every-read", of: engineCase)
+    try await expectSuccess("faults.every-change", of: engineCase)
   }
 
   @Test(

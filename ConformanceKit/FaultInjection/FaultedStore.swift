@@ -1,0 +1,176 @@
+import Foundation
+import StockroomCore
+
+/// A store in which a call of the system fails, and what it must hold.
+struct FaultedStore {
+  private let place: URL
+  private let isAtomic: Bool
+  private let losesUnsynced: Bool
+  private let interceptor: SystemCallInterceptor
+  private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  private var engine: EngineUnderTest?
+  private(set) var contents = SystemFaultContents()
+  private var fault: SystemFault?
+  private var probes = 0
+  /// Whether it has been opened since the last change that was tried.
+  private var isReopened = false
+  /// Whether nothing has failed since it was opened, and nothing will any more.
+  private var mustWork = false
+  /// A clause that says what is done with it.
+  var stage = ""
+
+  /// - Parameters:
+  ///   - isAtomic: Whether batches are.
+  ///   - losesUnsynced: Whether the machine forgets, when the engine is closed, what a failed sync has left behind.
+  init(
+    at place: URL, isAtomic: Bool, losesUnsynced: Bool = false, _ interceptor: SystemCallInterceptor,
+    _ makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine
+  ) {
+    (self.place, self.isAtomic, self.losesUnsynced) = (place, isAtomic, losesUnsynced)
+    (self.interceptor, self.makeEngine) = (interceptor, makeEngine)
+  }
+
+  /// Has a call fail from now on, of those that are made from now on; or none.
+  mutating func arm(_ fault: SystemFault?) {
+    self.fault = fault
+    interceptor.begin(at: place, fault: fault, losesUnsynced: losesUnsynced)
+  }
+
+  /// Has every call do what it should from now on. The engine may still say that one has failed.
+  func disarm() { interceptor.endFault() }
+
+  /// Whether the call has come.
+  var hasFailed: Bool { interceptor.observation.failedFile != nil }
+
+  /// Opens the engine, again if that fails: one call fails, and no other.
+  mutating func open() async throws {
+    // Nobody can be asked to open a store on a disk that takes nothing any more.
+    if hasFailed { interceptor.endFault() }
+    mustWork = false
+    var reasons: [String] = []
+    for _ in 0..<2 {
+      let hadFailed = hasFailed
+      do {
+        engine = EngineUnderTest(try await makeEngine(place))
+        (isReopened, mustWork) = (true, hadFailed)
+        return
+      } catch {
+        try check(error, of: "opening the engine")
+        reasons.append("\(error)")
+      }
+    }
+    throw Violation(
+      "\(stage), the engine could not be opened twice, although one call had failed: \(reasons.joined(separator: "; "))"
+    )
+  }
+
+  mutating func close() async throws {
+    guard let engine else { return }
+    self.engine = nil
+    do {
+      try await engine.close()
+    } catch {
+      try check(error, of: "close()")
+    }
+    engine.release()
+    if losesUnsynced { try interceptor.loseUnsynced(in: place) }
+  }
+
+  mutating func change(_ method: ChangeMethod, _ operations: [StorageOperation]) async throws {
+    guard let engine else { return }
+    isReopened = false
+    do {
+      try await method.perform(operations, in: engine)
+      contents.acknowledge(operations)
+    } catch {
+      try check(error, of: method.call)
+      contents.refuse(operations, isAtomic: isAtomic || method == .transaction)
+      // What it was refused is put right by the next write, or is not there when the store is opened next.
+      if fault?.isFollowedByReopening ?? true {
+        try await close()
+        try await open()
+      } else {
+        try await probe(engine)
+      }
+    }
+  }
+
+  /// Finds out whether the engine goes on after a change that threw.
+  private mutating func probe(_ engine: EngineUnderTest) async throws {
+    probes += 1
+    let operation = StorageOperation.write(data("probe \(probes)"), key: key("probe-\(probes)"))
+    // As it is before anything else is written, which may put right what was left behind.
+    try await lookAtAll()
+    do {
+      try await engine.perform([operation])
+      contents.acknowledge([operation])
+    } catch {
+      try check(error, of: "the next write")
+      contents.refuse([operation], isAtomic: isAtomic)
+    }
+  }
+
+  /// Fails unless a call may have failed like this.
+  private func check(_ error: any Error, of call: String) throws {
+    let cause = (error as? CallFailure)?.error ?? error
+    let underlying = (cause as? CallFailure)?.error ?? cause
+    guard hasFailed else { throw Violation("with nothing failing, \(call) threw \(underlying)") }
+    guard !mustWork else {
+      throw Violation("\(call) threw \(underlying), and nothing had failed since the engine was opened")
+    }
+    // It has been said that something is wrong.
+    interceptor.endFault()
+    if let violation = mistake(in: underlying, of: call) { throw violation }
+  }
+
+  // MARK: Looking
+
+  mutating func lookAtAll() async throws {
+    for look in [SystemFaultStep.Look.entries, .single, .listing] { try await self.look(look) }
+  }
+
+  mutating func look(_ look: SystemFaultStep.Look) async throws {
+    guard let engine else { return }
+    let hadFailed = hasFailed
+    // Only all entries together show which of several states it is.
+    if contents.isOpen(isReopened: isReopened), look != .entries { return }
+    do {
+      let found: [CacheKey: Data]
+      switch look {
+      case .single:
+        found = try await read(contents.certain.keys.sorted(), from: engine)
+      case .listing:
+        let keys = try await engine.allKeys()
+        let count = try await engine.keyCount()
+        try expect(Set(keys) == Set(contents.certain.keys), "allKeys() had other keys than there were")
+        try expect(count == keys.count, "keyCount() was \(count), but allKeys() had \(keys.count)")
+        return
+      case .keys:
+        let entries = try await engine.readDataAndKeys(keys: contents.certain.keys.sorted())
+        found = Dictionary(entries.map { ($0.key, $0.data) }) { first, _ in first }
+      case .someEntries:
+        let keys = contents.certain.keys.sorted()
+        found = dictionary(try await engine.readEntries(keys: keys).map { ($0.key, $0.data) })
+      case .entries: found = dictionary(try await engine.readAllEntries().map { ($0.key, $0.data) })
+      case .scan: found = dictionary(try await engine.scan(.all, limit: nil).map { ($0.key, $0.data) })
+      }
+      if let violation = contents.mismatch(found, isReopened: isReopened) {
+        // What failed in the middle of a read must not be taken for an answer.
+        let isHidden = !hadFailed && hasFailed
+        throw Violation("\(look.rawValue): \(violation.description)", rule: isHidden ? .r4 : violation.rule)
+      }
+    } catch let failure as CallFailure {
+      try check(failure, of: failure.call)
+    }
+  }
+
+  private func read(_ keys: [CacheKey], from engine: EngineUnderTest) async throws -> [CacheKey: Data] {
+    var found: [CacheKey: Data] = [:]
+    for key in keys { found[key] = try await engine.read(key: key) }
+    return found
+  }
+
+  private func dictionary(_ entries: [(CacheKey, Data)]) -> [CacheKey: Data] {
+    Dictionary(entries) { first, _ in first }
+  }
+}
