@@ -36,7 +36,8 @@ extension CheckDefinition {
     }
     Check(
       .f4, "faults.every-change",
-      "whichever call of the system fails while a method changes something, that is done or not at all, and the method says which",
+      "whichever call of the system fails while a method changes something, that is done or not at all, and the method says which; "
+        + "nothing is lost where one fails while the engine is opened or closed",
       needs: .persistent, needsWorker: true
     ) { context in
       let limit: Int? =

@@ -2,7 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Has one call of the system fail while one method changes something, for every method and every call that it makes.
+/// Has one call of the system fail while one method changes something, or while the engine is opened or closed: for every method and
+/// every call that it makes.
 struct FailingChanges: CheckTask {
   let place: URL
   let methods: [ChangeMethod]
@@ -12,9 +13,24 @@ struct FailingChanges: CheckTask {
   /// How many faults there are at most. Nil for all.
   let limit: Int?
 
-  /// What fails while which method changes something.
+  /// What is done while a call fails.
+  private enum Moment: Sendable {
+    case opening, closing
+    case change(ChangeMethod)
+
+    /// A clause after "during".
+    var description: String {
+      switch self {
+      case .opening: "opening"
+      case .closing: "close()"
+      case .change(let method): method.call
+      }
+    }
+  }
+
+  /// What fails, and when.
   private struct Trial: Sendable {
-    let method: ChangeMethod
+    let moment: Moment
     let fault: SystemFault
   }
 
@@ -26,20 +42,19 @@ struct FailingChanges: CheckTask {
     defer { interceptor.end() }
     var store = FaultedStore(at: place, isAtomic: isAtomic, interceptor, makeEngine)
     var trials: [[Trial]] = []
-    for method in methods {
-      try note("\(method.call) with nothing failing")
+    for moment in [.opening, .closing] + methods.map(Moment.change) {
+      try note("\(moment.description) with nothing failing")
       try await prepare(&store)
-      store.arm(nil)
-      try await store.change(method, operations(of: method, 0))
+      try await pass(moment, 0, &store, fault: nil)
       for (call, count) in interceptor.observation.counts.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-        trials.append(SystemFault.all(of: call, count).map { Trial(method: method, fault: $0) })
+        trials.append(SystemFault.all(of: call, count).map { Trial(moment: moment, fault: $0) })
       }
     }
-    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to change anything.") }
+    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system.") }
     var random = SeededRandom(seed: seed)
     let chosen = inTurn(trials.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit)
     for (number, trial) in chosen.enumerated() {
-      let when = "after \(trial.fault) during \(trial.method.call)"
+      let when = "after \(trial.fault) during \(trial.moment.description)"
       try note("what comes \(when)")
       try await prepare(&store, isCold: number.isMultiple(of: 2))
       do {
@@ -66,12 +81,30 @@ struct FailingChanges: CheckTask {
     try await store.open()
   }
 
+  /// Does what is to be done while the call fails.
+  private func pass(
+    _ moment: Moment, _ number: Int, _ store: inout FaultedStore, fault: SystemFault?
+  ) async throws {
+    switch moment {
+    case .opening:
+      try await store.close()
+      store.arm(fault)
+      try await store.open()
+    case .closing:
+      store.arm(fault)
+      try await store.close()
+    case .change(let method):
+      store.arm(fault)
+      try await store.change(method, operations(of: method, number))
+    }
+  }
+
   private func perform(_ trial: Trial, _ number: Int, _ store: inout FaultedStore) async throws {
     store.stage = "with one call failing"
-    store.arm(trial.fault)
-    try await store.change(trial.method, operations(of: trial.method, number))
+    try await pass(trial.moment, number, &store, fault: trial.fault)
     store.disarm()
     store.stage = "with nothing failing any more"
+    if case .closing = trial.moment { try await store.open() }
     try await store.lookAtAll()
     try await store.change(.write, [.write(data("afterwards"), key: key("afterwards"))])
     try await store.close()

@@ -21,7 +21,8 @@ package final class SystemFaultEngine: ApplyingEngine {
     case forgetsUnreadable, skipsUnreadable, skipsUnreadableInBodies
     case absentAfterAccessErrors, undatedAfterAccessErrors, uncountedAfterAccessErrors
     // Names
-    case unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors, ignoresTruncateErrors
+    case rewritesCarelessly, unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors,
+      ignoresTruncateErrors
     // Errors
     case trapsOnErrors, hangsWhenInterrupted, leaksDescriptors, leaksLocks, throwsForeignErrors
     case callsErrorsClosed, staysCorrupted, staysReadOnly
@@ -145,7 +146,12 @@ package final class SystemFaultEngine: ApplyingEngine {
     if fault == .countsRefusedWrites { state.surplus -= 1 }
   }
 
-  package func close() async throws { state.withLock { $0.file = nil } }
+  package func close() async throws {
+    try state.withLock { state in
+      if fault == .rewritesCarelessly { try state.replace(applying: CrashFaultLog.Record([])) }
+      state.file = nil
+    }
+  }
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()

@@ -262,7 +262,7 @@ final class SystemFaultFile {
     let (before, old) = (length, file)
     (file, length) = (other, 0)
     do {
-      try write(bytes)
+      do { try write(bytes) } catch  where fault == .rewritesCarelessly {}
       try sync()
       if fault == .unlinksBeforeRenaming { unlink(path) }
       if new != path, rename(new, path) != 0, fault != .ignoresRenameErrors {

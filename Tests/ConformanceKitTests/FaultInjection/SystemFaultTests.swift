@@ -46,7 +46,9 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([.f4, .r4, .w6], "is empty when it cannot read", .emptyAfterReadErrors),
     .init([.f4, .r4, .w6], "begins again when it cannot open its file", .emptyAfterOpenErrors),
     .init([.f4, .r4, .w6], "is empty when it cannot map its file", .emptyAfterMapErrors),
-    .init([.f4, .r4, .w6], "begins again when it cannot look for its file", .emptyAfterAccessErrors),
+    .init(
+      [.f4, .r4, .w6], "begins again when it cannot look for its file", .emptyAfterAccessErrors,
+      by: "faults.every-change"),
     .init([.r4], "returns nil for what it cannot read", .nilAfterReadErrors),
     .init([.r4], "forgets what it could not read", .dropsUnreadable),
     .init(
@@ -66,6 +68,10 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
       by: "faults.every-read"),
     .init(
       [.f4, .w6], "takes removals of several keys for done that failed", .ignoresErrorsOfRemovals,
+      by: "faults.every-change"),
+    .init(
+      [.w6, .f4, .r4], "rewrites its file when it is closed, and does not see what fails",
+      .rewritesCarelessly,
       by: "faults.every-change"),
     .init([.w4, .f4], "removes several keys one by one", .removesKeyByKey, by: "faults.every-change"),
     .init(
