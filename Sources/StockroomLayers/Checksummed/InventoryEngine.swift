@@ -13,7 +13,8 @@ public import StockroomCore
 /// missing, or came, without this layer, while the place was closed; together with ``ChecksummedEngine`` below, the capability
 /// `detectsCorruption`. Not found: the whole place as it was at an earlier time, and times and the order of entries that are not right.
 ///
-/// Costs: every write is a transaction, which looks for the key and writes two entries. The first call lists all keys. Keys that begin with
+/// Costs: every write is a transaction, which looks for the key and writes two entries. The first call lists all keys, once for all
+/// that are made meanwhile. Keys that begin with
 /// that of the inventory, 52 bytes of which nobody thinks by chance, have a byte more in the engine below: such a key of 511 bytes is too
 /// long, for reads and scans as well (`invalidKey`).
 ///
@@ -22,6 +23,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the entries and the inventory.
   public let base: Base
   private let isVerified = Flag()
+  private let verification = SharedWork<Void>()
 
   private final class Flag: Sendable {
     private let value = MutexProtected(false)
@@ -49,8 +51,12 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   private var verified: Base {
     get async throws {
       if !isVerified.isSet {
-        try await verifyInventory()
-        isVerified.set()
+        try await verification.value {
+          // A call that looked before the end of the last one may come after it.
+          if isVerified.isSet { return }
+          try await verifyInventory()
+          isVerified.set()
+        }
       }
       return base
     }

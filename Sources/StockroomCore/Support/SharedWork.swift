@@ -1,0 +1,96 @@
+/// Work that all share who ask for it while it is under way.
+///
+/// A cancelled caller throws `CancellationError` at once, and the work goes on for the others. Without another one the work is
+/// cancelled, and its caller waits for its end: when the last call has ended, nothing is under way.
+package final class SharedWork<Success: Sendable>: Sendable {
+  private typealias Caller = CheckedContinuation<Success, any Error>
+
+  private struct Run {
+    let task: Task<Void, Never>
+    var priority: TaskPriority
+    var callers: [Int: Caller] = [:]
+  }
+
+  private struct State {
+    var nextID = 0
+    var runs: [Int: Run] = [:]
+    /// The one that new callers share; nil if there is none, or it has been cancelled.
+    var current: Int?
+
+    mutating func newID() -> Int {
+      defer { nextID += 1 }
+      return nextID
+    }
+  }
+
+  private let state = MutexProtected(State())
+
+  package init() {}
+
+  /// Starts the work, after the end of any that has been cancelled, or shares what is under way.
+  ///
+  /// The work has the task-local values of whoever starts it, and the priority of the most urgent caller.
+  ///
+  /// - Throws: what the work throws; `CancellationError`.
+  package func value(of work: @escaping @Sendable () async throws -> Success) async throws -> Success {
+    try Task.checkCancellation()
+    let id = state.withLock { $0.newID() }
+    return try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        join(id, continuation, work)
+        // The handler may have run before.
+        if Task.isCancelled { leave(id) }
+      }
+    } onCancel: {
+      leave(id)
+    }
+  }
+
+  private func join(
+    _ id: Int, _ caller: Caller, _ work: @escaping @Sendable () async throws -> Success
+  ) {
+    let urgent = state.withLock { state -> Task<Void, Never>? in
+      let priority = Task.currentPriority
+      if let current = state.current {
+        state.runs[current]?.callers[id] = caller
+        guard let run = state.runs[current], run.priority < priority else { return nil }
+        state.runs[current]?.priority = priority
+        return run.task
+      }
+      let number = state.newID()
+      let cancelled = state.runs.values.map(\.task)
+      let task = Task {
+        for task in cancelled { await task.value }
+        let result: Result<Success, any Error>
+        do { result = .success(try await work()) } catch { result = .failure(error) }
+        end(number, result)
+      }
+      state.runs[number] = Run(task: task, priority: priority, callers: [id: caller])
+      state.current = number
+      return nil
+    }
+    // The runtime raises the priority of a task that is awaited.
+    if let urgent { Task.detached(priority: Task.currentPriority) { await urgent.value } }
+  }
+
+  private func leave(_ id: Int) {
+    let (caller, task) = state.withLock { state -> (Caller?, Task<Void, Never>?) in
+      guard let number = state.current, let run = state.runs[number], run.callers[id] != nil else {
+        return (nil, nil)
+      }
+      if run.callers.count > 1 { return (state.runs[number]?.callers.removeValue(forKey: id), nil) }
+      state.current = nil
+      return (nil, run.task)
+    }
+    caller?.resume(throwing: CancellationError())
+    task?.cancel()
+  }
+
+  private func end(_ number: Int, _ result: Result<Success, any Error>) {
+    let run = state.withLock { state in
+      if state.current == number { state.current = nil }
+      return state.runs.removeValue(forKey: number)
+    }
+    for caller in (run?.callers ?? [:]).values { caller.resume(with: result) }
+  }
+}
