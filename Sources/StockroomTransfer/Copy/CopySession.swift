@@ -31,8 +31,9 @@ actor CopySession {
   private var hasMergeMarker = false
   /// When this one wrote the marker; nil before.
   private var mergeStart: Timestamp?
-  /// The end of the copy, under way or done.
-  private var ending: Task<CopySummary, any Error>?
+  private let ending = SharedWork<CopySummary>()
+  /// What has been copied, once that is done.
+  private var summary: CopySummary?
 
   init(
     _ source: any StorageEngine, _ target: any StorageEngine, _ options: CopyOptions,
@@ -118,30 +119,23 @@ actor CopySession {
   /// Makes the target like the source, of which nothing changes any more, and verifies it. Once that is done, the target belongs to
   /// those who write to it, and nothing is done any more.
   func end() async throws -> CopySummary {
-    if let ending { return try await ending.value }
-    let ending = Task { try await makeAlike() }
-    self.ending = ending
-    do {
-      return try await withTaskCancellationHandler {
-        try await ending.value
-      } onCancel: {
-        ending.cancel()
-      }
-    } catch {
-      self.ending = nil
-      throw error
-    }
+    if let summary { return summary }
+    return try await ending.value { try await self.makeAlike() }
   }
 
   private func makeAlike() async throws -> CopySummary {
+    // A call that looked before the end of the last one may come after it.
+    if let summary { return summary }
     var last: EntryListing?
     for _ in 0..<Self.maximumRounds {
       let (source, plan) = try await compare()
       if plan.isEmpty {
         if let currentMarker { try await target.remove(key: currentMarker) }
-        return CopySummary(
+        let summary = CopySummary(
           entries: source.entries.count, bytes: source.byteCount, written: written,
           areTimesVerified: comparison.comparesTimes)
+        self.summary = summary
+        return summary
       }
       if let last, last.isSame(as: source) {
         let key = (plan.changed + plan.missing).first?.key ?? plan.removed[0]

@@ -56,7 +56,8 @@ public final class EngineCopy: Sendable {
   /// Then the target is like any other place.
   ///
   /// Nothing may be written to the source any more when this is called. O(N). If it throws, it can be called again. Once it has
-  /// returned, another call returns the same and does nothing.
+  /// returned, another call returns the same and does nothing. Calls that are made meanwhile share the work, which is cancelled only if
+  /// all of them are.
   ///
   /// - Returns: What has been copied.
   /// - Throws: `StorageError` with code `conflict` if the source goes on to change, `corrupted` if the target returns something else than

@@ -71,6 +71,42 @@ struct FollowingTests {
     #expect(try await new.keyCount() == 2)
   }
 
+  @Test(
+    "Finishing is cancelled only when everybody who waits for it is", .timeLimit(.minutes(10)),
+    arguments: [0, 1])
+  func cancellingOneOfTwo(cancelled: Int) async throws {
+    let (old, new) = (FailingStorageEngine(MemoryStorageEngine()), MemoryStorageEngine())
+    try await fill(old, hostileKeys(50))
+    let copy = try await EngineCopy(from: old, to: new)
+    old.hold { $0.method == .allKeys }
+    let first = Task { try await copy.finish() }
+    try await old.waitForHeldCalls()
+    let second = Task { try await copy.finish() }
+    for _ in 0..<1_000 { await Task.detached {}.value }
+    let calls = [first, second]
+    calls[cancelled].cancel()
+    await #expect(throws: CancellationError.self) { try await calls[cancelled].value }
+    old.release()
+    #expect(try await calls[1 - cancelled].value.entries == 50)
+    #expect(try await copy.finish().entries == 50)
+    #expect(try await new.readAllEntries() == old.readAllEntries())
+  }
+
+  @Test("Finishing that is cancelled can be done again, also at once", .timeLimit(.minutes(10)))
+  func cancellingAll() async throws {
+    let (old, new) = (FailingStorageEngine(MemoryStorageEngine()), MemoryStorageEngine())
+    try await fill(old, hostileKeys(50))
+    let copy = try await EngineCopy(from: old, to: new)
+    old.hold { $0.method == .allKeys }
+    let first = Task { try await copy.finish() }
+    try await old.waitForHeldCalls()
+    first.cancel()
+    let second = Task { try await copy.finish() }
+    await #expect(throws: CancellationError.self) { try await first.value }
+    old.release()
+    #expect(try await second.value.entries == 50)
+  }
+
   @Test("A change of the source gets to the target before the copy is finished")
   func following() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
