@@ -262,6 +262,32 @@ struct ExpiringEngineTests {
     #expect(try await engine.expiration(of: key) == clock.now + 60)
   }
 
+  @Test("What a body writes and reads does not end what it has seen alive")
+  func ownWrites() async throws {
+    let (engine, clock, key, value) = (engine(), clock, key, value)
+    let other = CacheKey(verbatim: "other")
+    try await engine.write(value, key: key)
+    try await engine.withTransaction { transaction in
+      #expect(try transaction.read(key: key) == value)
+      clock.advance(60)
+      try transaction.write(value, key: other)
+      #expect(try transaction.read(key: other) == value)
+      #expect(try transaction.read(key: key) == value)
+      #expect(try transaction.allKeys().count == 2)
+    }
+    #expect(try await engine.allKeys() == [other])
+  }
+
+  @Test("A body reads nothing of what it has written for no time")
+  func ownExpiredWrites() async throws {
+    let (engine, clock, key, value) = (engine(after: .zero), clock, key, value)
+    try await engine.withTransaction { transaction in
+      clock.advance(1)
+      try transaction.write(value, key: key)
+      #expect(try transaction.read(key: key) == nil)
+    }
+  }
+
   @Test("A value without its times is corrupted, and decides no time")
   func corrupted() async throws {
     let engine = engine()

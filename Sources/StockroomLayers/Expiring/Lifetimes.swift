@@ -77,6 +77,8 @@ struct Lifetimes: Sendable {
     mutating func isExpired(_ times: ExpiringValue.Times?) -> Bool {
       guard let times else { return false }
       if times.written > now {
+        // Since this look began, perhaps by the transaction that looks: its moment stays the same.
+        if times.written <= lifetimes.time.now() { return times.expires <= times.written }
         guard times.written <= lifetimes.time.measured().advanced(by: Self.farthestAhead) else {
           // It decides about itself alone.
           return times.expires <= times.written
