@@ -8,7 +8,8 @@ public import StockroomCore
 
 /// Stores values for a time: what ``StockroomCore/StorageEngine/expiring(after:clock:)`` returns.
 ///
-/// An entry whose time is over is absent for every call, and writing its key makes a new entry. What it takes in the place is
+/// An entry whose time is over is absent for every call, and writing its key makes a new entry, which the feed reports to the writer
+/// too, so that a `Store` puts it in its new place: the transaction is made twice for that. What an expired entry takes in the place is
 /// freed as writes go by: for each entry that is written two are looked at, in the order of keys, in small transactions, which the write waits
 /// for. Where many write at once, one write looks at up to eight for each entry of its own, or at 128, and the rest is left to later ones. That
 /// is when the feed reports the entry. ``removeExpired()`` looks at all of them. Without the capability `transactions` nothing is removed but
@@ -28,7 +29,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the values and their times.
   public let base: Base
   let lifetimes: Lifetimes
-  private let sweeper: ExpirySweeper<Base>
+  let sweeper: ExpirySweeper<Base>
 
   init(base: Base, lifetime: Duration?, clock: ExpiryClock) {
     self.base = base
@@ -114,8 +115,15 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
       }
     } else {
       let expired = expiredKeys(of: old)
-      if !expired.isEmpty { try await base.remove(keys: expired) }
-      try await base.writeEntries(mapping(entries) { lifetimes.stored($0) })
+      let stored = try await mapping(entries) { lifetimes.stored($0) }
+      if expired.isEmpty {
+        try await base.writeEntries(stored)
+      } else {
+        try await asNobodysChange {
+          try await base.remove(keys: expired)
+          try await base.writeEntries(stored)
+        }
+      }
     }
     await sweeper.entriesWereWritten(entries.count)
   }
@@ -188,27 +196,11 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     let stored = try await removals + mapping(operations) { lifetimes.stored($0, livingFor: lifetime) }
     if stored.count == 1, case .write(let data, let key) = stored[0] {
       try await base.write(data, key: key)
+    } else if !expired.isEmpty {
+      try await asNobodysChange { try await base.apply(stored) }
     } else {
       try await base.apply(stored)
     }
-  }
-
-  private func inTransaction(_ body: @escaping @Sendable (ExpiringTransaction) throws -> Void) async throws {
-    try await base.withTransaction { [lifetimes] in
-      try body(ExpiringTransaction(base: $0, lifetimes: lifetimes))
-    }
-  }
-
-  /// A transaction of the engine below, which sees no expired entry. A write reads the old value.
-  public func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    let (result, writeCount) = try await base.withTransaction { [lifetimes] in
-      let transaction = ExpiringTransaction(base: $0, lifetimes: lifetimes)
-      return (try body(transaction), transaction.writeCount)
-    }
-    await sweeper.entriesWereWritten(writeCount)
-    return result
   }
 
   // MARK: Reading

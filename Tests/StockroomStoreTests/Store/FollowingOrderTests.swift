@@ -68,6 +68,33 @@ import Testing
     #expect(second.items.map(\.id) == ["b", "c", "a"])
     #expect(first.items == second.items)
   }
+
+  @Test(
+    "An item that has expired and is written again is at the end", arguments: [true, false],
+    ["one", "several", "chain", "recorded"])
+  func expired(hasTransactions: Bool, call: String) async throws {
+    let days = Shared(0)
+    let clock = ExpiryClock(
+      now: { Date(timeIntervalSince1970: 1_800_000_000 + 86_400 * Double(days.withLock { $0 })) },
+      uptime: { .seconds(86_400 * days.withLock { $0 }) })
+    let base = MaybeTransactional(base: MemoryStorageEngine(), hasTransactions: hasTransactions)
+    let engine = base.expiring(after: .seconds(60), clock: clock)
+    let store = try await Store<Note>(storage: engine)
+    try await store.insert(["a", "b", "c"].map { Note(id: $0) })
+    days.withLock { $0 += 1 }
+    let note = Note(id: "a", text: "new")
+    switch call {
+    case "several": try await store.insert([note, Note(id: "d")])
+    case "chain": try await store.insert(Note(id: "d")).insert(note).remove(Note(id: "d")).run()
+    default:
+      store.undoLimit = StoreUndoLimit(calls: call == "recorded" ? 10 : 0)
+      try await store.insert(note)
+    }
+    let last = call == "several" ? ["a", "d"] : ["a"]
+    try await wait { Array(store.items.map(\.id).suffix(last.count)) == last }
+    #expect(try await Store<Note>(storage: engine).items.map(\.id) == last)
+    #expect(store["a"] == note)
+  }
 }
 
 /// An engine that does not number its entries, as any outside of this package.
