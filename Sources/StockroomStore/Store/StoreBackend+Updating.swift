@@ -59,11 +59,7 @@ extension StoreBackend {
     return result.steps
   }
 
-  /// The change of an item, as the engine holds it now. For engines without transactions: nobody else may write.
-  func batch(for update: StoreUpdate<Item>) async throws -> Batch {
-    try await batch(for: update, stored: engine?.read(key: update.key))
-  }
-
+  /// The change of an item, as the engine holds it. In front of one without transactions nobody else may write meanwhile.
   func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
     update.result.withLock { $0 = nil }
     guard let stored else { return Batch() }

@@ -116,7 +116,16 @@ extension StoreBackend {
             outcomes += try await commitAsTransaction([.success(batch)])
             continue
           }
-          if let update = batch.update { batch = try await self.batch(for: update) }
+          if let update = batch.update {
+            let stored = try await engine?.read(key: update.key)
+            do {
+              batch = try self.batch(for: update, stored: stored)
+            } catch {
+              // Whatever the closure throws, it says nothing about the other calls.
+              outcomes.append(.failure(error))
+              continue
+            }
+          }
           if let rewriting = batch.rewriting { batch = try await self.batch(for: rewriting) }
           isWriting = true
           if !batch.operations.isEmpty { try await apply(batch.operations) }

@@ -144,7 +144,9 @@ extension StoreBackend {
     _ batch: Batch, recordingIn engine: any StorageEngine, expecting record: UndoRecord?, limit: Int
   ) async throws -> ([KeyedStep<Item>], UndoRecord?) {
     var batch = batch
-    if let update = batch.update { batch = try await self.batch(for: update) }
+    if let update = batch.update {
+      batch = try self.batch(for: update, stored: await engine.read(key: update.key))
+    }
     var recorder = UndoRecorder(of: batch.operations, expecting: record, limit: limit)
     while let request = recorder.next {
       switch request {

@@ -50,6 +50,34 @@ struct PartialCallTests {
     #expect(store.items == [Note(id: "note 0", text: "new")] + Note.numbered(1..<5) + [Note(id: "b")])
     #expect(try await agree(store, engine))
   }
+
+  @Test(
+    "What the closure of an update throws fails no other call, whatever it is",
+    arguments: [true, false], [StorageError.Code.locked, .closed, .unavailable])
+  func refusedUpdate(hasTransactions: Bool, code: StorageError.Code) async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(MaybeTransactional(base: base, hasTransactions: hasTransactions))
+    let store = try await Store<Note>(storage: engine)
+    try await store.insert(Note(id: "a"))
+    engine.hold()
+    let first = Task { try await store.insert(Note(id: "b")) }
+    try await engine.waitForHeldCalls()
+    let update = Task {
+      try await store.update("a") {
+        $0.text = "new"
+        throw StorageError(code, "No.")
+      }
+    }
+    let insertion = Task { try await store.insert(Note(id: "c")) }
+    for _ in 0..<20 { await Task.yield() }
+    engine.release()
+    try await first.value
+    let error = await #expect(throws: StorageError.self) { try await update.value }
+    #expect(error?.code == code && error?.message == "No.")
+    try await insertion.value
+    #expect(store.items == ["a", "b", "c"].map { Note(id: $0) })
+    #expect(try await agree(store, engine))
+  }
 }
 
 /// An engine whose transactions remove all entries one by one, and one of them not at all.
