@@ -55,6 +55,8 @@ extension Store {
   ) async throws -> Item? {
     let update = StoreUpdate(CacheKey(identifier: identifier), change)
     if backend.engine == nil {
+      // Nothing may be under way between the look at the item and the insertion, which is then the next change.
+      while isCommitting { await waitForNextTurn() }
       guard var item = self.item(identifier: identifier) else { return nil }
       try change(&item)
       try await insert(item)

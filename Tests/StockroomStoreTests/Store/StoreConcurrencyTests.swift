@@ -50,6 +50,22 @@ import Testing
     }
   }
 
+  #if DEBUG
+    @Test("No update of a preview is lost")
+    func previewUpdates() async throws {
+      struct Counter: Codable, Sendable, Identifiable {
+        var id = "a"
+        var count = 0
+      }
+      let store = Store.previewStore(items: [Counter()])
+      try await withThrowingTaskGroup { group in
+        for _ in 0..<20 { group.addTask { try await store.update("a") { $0.count += 1 } } }
+        try await group.waitForAll()
+      }
+      #expect(store["a"]?.count == 20)
+    }
+  #endif
+
   @Test("Calls take effect in the order in which they were made")
   func order() async throws {
     let engine = MemoryStorageEngine()
