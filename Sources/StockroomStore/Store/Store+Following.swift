@@ -13,10 +13,11 @@ extension Store {
   /// Subscribes to the changes of others, unless this store has done so or a subscription is in progress. If the engine cannot
   /// be watched at the moment, the next change of this store tries again.
   ///
-  /// - Returns: The subscription in progress, nil if there is none. Wait for its end before reading, so that nothing is missed.
+  /// - Returns: The subscription in progress: wait for its end before reading, so that nothing is missed. Nil if there is none, or if
+  ///   one has failed before: as everything is read again once one succeeds, no change waits for another attempt, which may take long.
   func startFollowing() -> Task<Void, Never>? {
     if isFollowing { return nil }
-    if let subscription { return subscription }
+    if let subscription { return mayHaveMissedChanges ? nil : subscription }
     let started = Task<Void, Never> { @concurrent [weak self, backend] in
       do {
         let changes = try await backend.changes()
@@ -26,7 +27,7 @@ extension Store {
       }
     }
     subscription = started
-    return started
+    return mayHaveMissedChanges ? nil : started
   }
 
   private func subscriptionHasFailed() {
