@@ -7,6 +7,7 @@ struct EngineState<Item: StorableItem>: Sendable {
     let key: CacheKey
     let sequence: Int
     let content: Result<Item, StorageError>
+    let stamp: EntryStamp
   }
 
   /// The entries that others have changed.
@@ -23,6 +24,14 @@ struct EngineState<Item: StorableItem>: Sendable {
 }
 
 extension ItemTable {
+  /// The state without the entries that were loaded as they are.
+  func withoutLoaded(_ state: EngineState<Item>) -> EngineState<Item> {
+    if recent.isEmpty { return state }
+    var state = state
+    state.changed.removeAll { recent[$0.key] == $0.stamp }
+    return state
+  }
+
   /// What has to be known to apply a state.
   enum Need {
     case nothing
@@ -77,6 +86,7 @@ extension ItemTable {
     var items: [(key: CacheKey, sequence: Int, element: Item)] = []
     var unreadable: [(key: CacheKey, sequence: Int, element: UnreadableEntry)] = []
     var isMoved = false
+    if !recent.isEmpty { for key in state.absent + state.changed.map(\.key) { recent[key] = nil } }
     for key in state.absent { if let item = remove(key, &change) { removed.append(item) } }
     for (key, sequence) in state.sequences {
       guard let (previous, item) = table.remove(key) else { continue }

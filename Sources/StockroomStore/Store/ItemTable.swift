@@ -15,6 +15,9 @@ struct ItemTable<Item: StorableItem>: Sendable {
   var hasEngineOrder = true
   /// The identifiers of items whose keys are hashes.
   var hashedIdentifiers: [CacheKey: String] = [:]
+  /// The entries as they were loaded that others may have written while the load began, until they change. What others report of
+  /// them then is here already.
+  var recent: [CacheKey: EntryStamp] = [:]
 
   init() {}
 
@@ -87,6 +90,7 @@ extension ItemTable {
   /// - Parameter forQueries: Whether there are queries that need to know what has changed.
   mutating func apply(_ steps: [KeyedStep<Item>], forQueries: Bool = false) -> Change {
     var change = Change(forQueries: forQueries)
+    if !recent.isEmpty { for step in steps { for key in step.keys { recent[key] = nil } } }
     for step in steps {
       switch step {
       case .insert(let entries):

@@ -90,10 +90,12 @@ extension Store {
   }
 
   private func apply(stateOf keys: Set<CacheKey>) async throws {
-    var state = try await backend.state(of: keys)
+    var state = table.withoutLoaded(try await backend.state(of: keys))
+    if state.count == 0 { return }
     switch table.need(for: state) {
     case .nothing: break
-    case .sequences(let items): state = try await backend.state(of: keys, and: items)
+    case .sequences(let items):
+      state = table.withoutLoaded(try await backend.state(of: keys, and: items))
     case .everything: return try await reload()
     }
     // Others may have inserted more since.

@@ -8,10 +8,11 @@ extension Store {
     let claim = Result { try claimEngine() }
     let started = Task { @concurrent [weak self, backend] in
       do {
+        let start = Timestamp.now()
         try claim.get()
         // Before anything is read, so that nothing is missed.
         await self?.startFollowing()?.value
-        let loaded = try await backend.load { completed, total in
+        let loaded = try await backend.load(since: start) { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
         }
         if let self {

@@ -38,11 +38,12 @@ extension StoreBackend {
   }
 
   private func decoded(_ entry: StorageEntry, _ sequence: Int) -> EngineState<Item>.Entry {
+    let stamp = EntryStamp(entry)
     do throws(StorageError) {
       let (key, item) = try item(in: entry)
-      return EngineState.Entry(key: key, sequence: sequence, content: .success(item))
+      return EngineState.Entry(key: key, sequence: sequence, content: .success(item), stamp: stamp)
     } catch {
-      return EngineState.Entry(key: entry.key, sequence: sequence, content: .failure(error))
+      return EngineState.Entry(key: entry.key, sequence: sequence, content: .failure(error), stamp: stamp)
     }
   }
 

@@ -25,16 +25,18 @@ extension StoreBackend {
   /// The bytes of an entry are released when it has been decoded, so that not all bytes and all items are in memory at the
   /// same time.
   ///
+  /// - Parameter start: When the load began: what others change from then on they may also report.
   /// - Throws: what the engine threw. Does not throw for an entry that cannot be decoded (rule S6).
   @concurrent
   func load(
-    progress: @MainActor @Sendable (_ completed: Int, _ total: Int) -> Void
+    since start: Timestamp, progress: @MainActor @Sendable (_ completed: Int, _ total: Int) -> Void
   ) async throws -> ItemTable<Item> {
     var loaded = ItemTable<Item>()
     guard let engine else { return loaded }
     var entries = try await engine.readAllEntries()
     // Entries of old versions are noted again.
     versions.forgetOld()
+    loaded.recent = EntryStamp.recent(entries, since: start)
     loaded.hasEngineOrder = Self.numberIfNeeded(&entries)
     let total = entries.count
     // With spare capacity, so that the first insertion does not copy all of them.

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import StockroomLayers
 import StockroomMemory
 import StockroomStore
 import StockroomTestSupport
@@ -7,6 +8,44 @@ import Testing
 
 /// How a store begins to follow what others change.
 @MainActor @Suite("The beginning of following", .timeLimit(.minutes(10))) struct FollowingStartTests {
+  @Test(
+    "What others write between the subscription and the load is told once, and once more when it is written again"
+  )
+  func toldOnce() async throws {
+    let base = MemoryStorageEngine()
+    let other = try await Store<Note>(storage: base)
+    let store = Store<Note>(
+      loadingInBackground: ChangedBeforeLoad(base: base) {
+        try await other.insert([Note(id: "a"), Note(id: "b")])
+      })
+    var events = store.events.makeAsyncIterator()
+    #expect(await events.next()?.operation == .initialized)
+    #expect(await events.next()?.items.map(\.id) == ["a", "b"])
+    try await other.insert(Note(id: "c"))
+    #expect(await events.next()?.items.map(\.id) == ["c"])
+    try await other.insert(Note(id: "a"))
+    #expect(await events.next()?.items.map(\.id) == ["a"])
+    #expect(store.items == other.items)
+  }
+
+  @Test("What others restore as it was when it was loaded replaces what this store has written since")
+  func restored() async throws {
+    let base = MemoryStorageEngine()
+    let other = try await Store<Note>(storage: base)
+    let store = Store<Note>(
+      loadingInBackground: ChangedBeforeLoad(base: base) {
+        try await other.insert([Note(id: "a"), Note(id: "b"), Note(id: "c")])
+      })
+    try await store.itemsHaveLoaded()
+    let loaded = try await base.readAllEntries()
+    try await store.insert(Note(id: "a", text: "new"))
+    try await store.remove(Note(id: "b"))
+    try await other.insert(Note(id: "c", text: "new"))
+    try await wait { store["c"]?.text == "new" }
+    try await base.writeEntries(loaded)
+    try await wait { store.items == [Note(id: "a"), Note(id: "c"), Note(id: "b")] }
+  }
+
   @Test(
     "No change waits for a subscription after one that has failed, and nothing is missed once one succeeds")
   func slowSubscription() async throws {
@@ -23,5 +62,21 @@ import Testing
     try await base.write(try JSONEncoder().encode(Note(id: "c")), key: CacheKey(verbatim: "c"))
     engine.release()
     try await wait { store.items.map(\.id) == ["a", "b", "c"] }
+  }
+}
+
+/// An engine in which others change something before all entries are read for the first time.
+private final class ChangedBeforeLoad: StorageLayer {
+  let base: MemoryStorageEngine
+  private let change: MutexProtected<(@Sendable () async throws -> Void)?>
+
+  init(base: MemoryStorageEngine, _ change: @escaping @Sendable () async throws -> Void) {
+    self.base = base
+    self.change = MutexProtected(change)
+  }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    if let change = change.withLock({ $0.take() }) { try await change() }
+    return try await base.readAllEntries()
   }
 }

@@ -1,0 +1,30 @@
+import StockroomCore
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What distinguishes one write of an entry from another.
+struct EntryStamp: Equatable, Sendable {
+  private let sequence: UInt64?
+  private let updatedAt: Date
+  /// Besides the time: two writes may have the same one.
+  private let checksum: UInt32
+
+  init(_ entry: StorageEntry) {
+    (sequence, updatedAt) = (entry.sequence, entry.updatedAt)
+    checksum = entry.data.withUnsafeBytes { CRC32C.checksum($0) }
+  }
+
+  /// Those of the entries that may have been written since this moment, by the clock of whoever wrote them. None if they are so many
+  /// that a feed reports them as everything.
+  static func recent(_ entries: [StorageEntry], since moment: Timestamp) -> [CacheKey: EntryStamp] {
+    // An entry has the time of when its write began, which was acknowledged later.
+    let start = moment.date.addingTimeInterval(-1)
+    let recent = entries.lazy.filter { $0.updatedAt >= start }.prefix(StorageChanges.defaultKeyLimit + 1)
+    if recent.count > StorageChanges.defaultKeyLimit { return [:] }
+    return Dictionary(recent.map { ($0.key, EntryStamp($0)) }) { $1 }
+  }
+}
