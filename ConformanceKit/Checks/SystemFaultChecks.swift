@@ -52,6 +52,19 @@ extension CheckDefinition {
           isAtomic: context.capabilities.contains(.atomicBatches), seed: context.budget.seed, limit: limit))
     }
     Check(
+      .x1, "faults.feeds",
+      "whichever call of the system fails while a subscriber follows what another process writes, all of that is covered, "
+        + "unless changes() throws", needs: [.persistent, .multiProcess, .changeFeed], needsWorker: true
+    ) { context in
+      let limit: Int? =
+        switch context.budget.level {
+        case .quick: 12
+        case .standard: 60
+        case .exhaustive: nil
+        }
+      try await checkFailingFeeds(context, limit: limit)
+    }
+    Check(
       .f4, "faults.in-company",
       "whichever call of the system fails while several tasks change things, nobody's change is lost, done by half or done twice",
       needs: [.persistent, .atomicBatches, .transactions], needsWorker: true
@@ -75,6 +88,22 @@ extension CheckDefinition {
         ? SystemFaultSearch(context, calls, .steps(40), limit: nil, losesUnsynced: true)
         : SystemFaultSearch(context, calls, failures: [.inputOutput], limit: 16, losesUnsynced: true)
       try await search.run()
+    }
+  }
+}
+
+private func checkFailingFeeds(_ context: CheckContext, limit: Int?) async throws {
+  let engine = try await context.open()
+  let feeds = FailingFeeds(
+    place: context.place, seed: context.budget.seed, limit: limit,
+    patience: context.patience(atMost: .seconds(30)))
+  try await context.withWorker { worker in
+    for try await message in try worker.start(feeds) {
+      context.noteProgress()
+      switch message {
+      case .awaits(let key): try await engine.write(data("v"), key: CacheKey(verbatim: key))
+      case .impossible(let reason): throw Skip(reason: reason)
+      }
     }
   }
 }

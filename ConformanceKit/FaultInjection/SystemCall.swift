@@ -15,6 +15,7 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
   // `fstat` is left out: who has a descriptor has found the file.
   case stat, lstat, newfstatat, statx
   case access, faccessat, faccessat2
+  case addWatch = "inotify_add_watch"
 
   /// How the file is found that the call is about, by the positions of arguments.
   enum Subject {
@@ -28,6 +29,7 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
   var subject: Subject {
     switch self {
     case .open, .creat, .truncate, .unlink, .rmdir, .mkdir, .stat, .lstat, .access: .path(0, directory: nil)
+    case .addWatch: .path(1, directory: nil)
     case .openat, .unlinkat, .mkdirat, .newfstatat, .statx, .faccessat, .faccessat2: .path(1, directory: 0)
     // The new name.
     case .rename, .link: .path(1, directory: nil)
@@ -55,6 +57,8 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
     case .flock, .fcntl: [.inputOutput, .interrupted, .again]
     case .mmap: [.again, .noMemory]
     case .unlink, .unlinkat, .rmdir, .getdents64: [.inputOutput]
+    // A user may have only so many.
+    case .addWatch: [.noSpace, .noMemory]
     // Neither says that there is no such file.
     case .stat, .lstat, .newfstatat, .statx, .access, .faccessat, .faccessat2: [.inputOutput, .noMemory]
     }
@@ -81,7 +85,7 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
         .renameat: 264, .renameat2: 316, .truncate: 76, .ftruncate: 77, .fallocate: 285, .flock: 73,
         .fcntl: 72, .mmap: 9, .unlink: 87, .unlinkat: 263, .rmdir: 84, .link: 86, .linkat: 265, .mkdir: 83,
         .mkdirat: 258, .getdents64: 217, .stat: 4, .lstat: 6, .newfstatat: 262, .statx: 332, .access: 21,
-        .faccessat: 269, .faccessat2: 439,
+        .faccessat: 269, .faccessat2: 439, .addWatch: 254,
       ]
     #elseif arch(arm64)
       let numbers: [SystemCall: UInt32] = [
@@ -89,7 +93,7 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
         .writev: 66, .pwritev: 70, .fsync: 82, .fdatasync: 83, .msync: 227, .renameat: 38, .renameat2: 276,
         .truncate: 45, .ftruncate: 46, .fallocate: 47, .flock: 32, .fcntl: 25, .mmap: 222, .unlinkat: 35,
         .linkat: 37, .mkdirat: 34, .getdents64: 61, .newfstatat: 79, .statx: 291, .faccessat: 48,
-        .faccessat2: 439,
+        .faccessat2: 439, .addWatch: 27,
       ]
     #else
       let numbers: [SystemCall: UInt32] = [:]

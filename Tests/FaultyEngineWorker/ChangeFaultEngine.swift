@@ -16,7 +16,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64
     case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
     case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
-    case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors
+    case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
     // Misses others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
@@ -253,12 +253,14 @@ package final class ChangeFaultEngine: ApplyingEngine {
     try Task.checkCancellation()
     if fault == .subscribesWhenClosed, state.withLock({ $0.log == nil }) { return feed.subscribe() }
     return try perform { _ in
-      feed.subscribe { [weak self] in
+      let hasFailed = MutexProtected(false)
+      return feed.subscribe { [weak self] in
         // What others have written is noticed by looking.
-        guard let self else { return }
+        guard let self, !hasFailed.withLock({ $0 }) else { return }
         do {
           try self.perform { _ in }
         } catch {
+          if fault == .stopsLookingAfterErrors { return hasFailed.withLock { $0 = true } }
           self.feed.tell(.everything)
         }
       }

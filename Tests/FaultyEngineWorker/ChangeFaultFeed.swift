@@ -62,7 +62,9 @@ final class ChangeFaultFeed: Sendable {
     let (changes, continuation) = StorageChanges.makeStream(
       keyLimit: fault == .buffersWithoutBound ? .max : StorageChanges.defaultKeyLimit)
     if fault == .leaksDescriptorsPerSubscription { _ = open("/dev/null", O_RDONLY) }
-    let isDeaf = fault == .isDeafWithoutDescriptors && FileHandle(forReadingAtPath: "/dev/null") == nil
+    let isDeaf =
+      fault == .isDeafWithoutDescriptors && FileHandle(forReadingAtPath: "/dev/null") == nil
+      || fault == .isDeafWithoutLog && access(place + "/log", F_OK) != 0
     let (id, isFirst) = state.withLock { state in
       state.nextID += 1
       state.subscribers[state.nextID] = continuation

@@ -68,6 +68,12 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       .x1, "drops what is unread when it is closed", .dropsWhatIsUnreadWhenClosed,
       by: "changes.end-with-close"),
     .init(
+      .x1, "hears nobody if it could not look for its log", .isDeafWithoutLog, by: "faults.feeds",
+      stallTimeout: .seconds(6)),
+    .init(
+      .x1, "looks no more once it could not read", .stopsLookingAfterErrors, by: "faults.feeds",
+      stallTimeout: .seconds(6)),
+    .init(
       .x1, "hears nobody if there were no descriptors left", .isDeafWithoutDescriptors,
       by: "faults.no-descriptors-while-open"),
     .init(.x1, "tells eight engines of each other", .hearsFewEngines, by: "changes.of-many-engines"),
@@ -179,6 +185,7 @@ extension ChangeFaultCase {
     id.hasPrefix("changes.") || id.hasPrefix("processes.changes")
       || [
         "killed.while-others-subscribe", "opening.twice-by-any-spelling", "faults.no-descriptors-while-open",
+        "faults.feeds",
       ].contains(id)
   }
 }

@@ -44,7 +44,9 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w6, .f4, .r4], "takes half of a read for the end of the log", .endsAtShortReads),
     .init([.f4, .r4], "returns the half of a value that it has read", .returnsShortValues),
     .init([.f4, .r4, .w6], "is empty when it cannot read", .emptyAfterReadErrors),
-    .init([.f4, .r4, .w6], "begins again when it cannot open its file", .emptyAfterOpenErrors),
+    .init(
+      [.f4, .r4, .w6], "begins again when it cannot open its file", .emptyAfterOpenErrors,
+      by: "faults.every-change"),
     .init([.f4, .r4, .w6], "is empty when it cannot map its file", .emptyAfterMapErrors),
     .init(
       [.f4, .r4, .w6], "begins again when it cannot look for its file", .emptyAfterAccessErrors,
@@ -86,7 +88,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([.f4], "traps on an error", .trapsOnErrors),
     .init([.f4], "waits for ever after an interruption", .hangsWhenInterrupted),
     .init([.o4], "keeps a descriptor when opening fails", .leaksDescriptors),
-    .init([.f4], "keeps its lock when opening fails", .leaksLocks),
+    .init([.f4], "keeps its lock when opening fails", .leaksLocks, by: "faults.every-change"),
     .init([.f4], "throws errors of another type", .throwsForeignErrors),
     .init([.f4], "says that it has been closed", .callsErrorsClosed),
     .init([.f4, .w6], "refuses its place for ever after an error", .staysCorrupted),

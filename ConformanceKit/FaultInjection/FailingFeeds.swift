@@ -1,0 +1,77 @@
+import Foundation
+import StockroomCore
+import StockroomKitSupport
+
+/// Has one call of the system fail while a subscriber follows what another process writes, for every call that it makes.
+struct FailingFeeds: WorkerTask {
+  enum Message: Codable, Sendable {
+    /// It has subscribed, and waits until another process has written this key.
+    case awaits(String)
+    /// No call can be made to fail here.
+    case impossible(reason: String)
+  }
+
+  let place: URL
+  let seed: UInt64
+  /// How many faults there are at most. Nil for all.
+  let limit: Int?
+  /// How long an element is waited for.
+  let patience: Duration
+
+  func run(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Message) throws -> Void
+  ) async throws {
+    let interceptor: SystemCallInterceptor
+    do {
+      interceptor = try SystemCallInterceptor.shared()
+    } catch let skip as Skip {
+      return try send(.impossible(reason: skip.reason))
+    }
+    defer { interceptor.end() }
+    let counts = try await follow("unharmed", nil, interceptor, makeEngine, send)
+    // A feed that looks again and again makes the same calls every time.
+    let trials = counts.sorted { $0.key.rawValue < $1.key.rawValue }.map {
+      SystemFault.all(of: $0.key, min($0.value, 12))
+    }
+    var random = SeededRandom(seed: seed)
+    let decks = trials.map { $0.shuffled(using: &random) }.shuffled(using: &random)
+    for (number, fault) in inTurn(decks, limit: limit).enumerated() {
+      _ = try await follow("\(number)", fault, interceptor, makeEngine, send)
+    }
+  }
+
+  /// Subscribes, and expects to hear of two writes by another process. An engine may also refuse to be subscribed to.
+  ///
+  /// - Returns: The calls that were made.
+  private func follow(
+    _ name: String, _ fault: SystemFault?, _ interceptor: SystemCallInterceptor,
+    _ makeEngine: (URL) async throws -> any StorageEngine, _ send: (Message) throws -> Void
+  ) async throws -> [SystemCall: Int] {
+    let engine = EngineUnderTest(try await makeEngine(place))
+    let when = fault.map { "after \($0)" } ?? "with nothing failing"
+    interceptor.begin(at: place, fault: fault, losesUnsynced: false)
+    do {
+      let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
+      for round in ["first", "second"] {
+        let key = CacheKey(verbatim: "followed/\(name)/\(round)")
+        try send(.awaits(key.value))
+        try await subscriber.expectCovered([key], "the \(round) write of another process, \(when),")
+      }
+    } catch let failure as CallFailure {
+      if fault == nil { throw failure }
+      if let violation = mistake(in: failure.error, of: failure.call) {
+        throw Violation("\(when), \(violation.description)", rule: .f4)
+      }
+    }
+    let counts = interceptor.observation.counts
+    interceptor.end()
+    do {
+      try await engine.close()
+    } catch let failure as CallFailure {
+      if let violation = mistake(in: failure.error, of: failure.call) { throw violation }
+    }
+    engine.release()
+    return counts
+  }
+}
