@@ -67,6 +67,14 @@ private enum Sharers {
   case engines([EngineUnderTest])
   case processes(EngineUnderTest, WorkerProcess, URL)
 
+  /// One that reads what the second changes.
+  var first: EngineUnderTest {
+    switch self {
+    case .engines(let engines): engines[0]
+    case .processes(let engine, _, _): engine
+    }
+  }
+
   /// - Parameter method: The method that does the operations, or nil for the one that fits them best.
   func perform(_ operations: [StorageOperation], bySecond: Bool, by method: ChangeMethod?) async throws {
     switch self {
@@ -177,6 +185,32 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
   try await verify(
     answers, in: sharers, first: 0, changedBySecond: true, "\(count) changes in a row",
     noting: context.progress)
+  try await checkAnswersAtOnce(answers, of: sharers, context)
+}
+
+/// Asks by the same method right before a change and right after it: some remember for a few milliseconds only.
+private func checkAnswersAtOnce(
+  _ answers: AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+) async throws {
+  var answers = answers
+  let brief = key("brief")
+  answers.absent.insert(brief.value)
+  let changes: [StorageOperation] = [
+    .write(data("first"), key: brief), .write(data("other"), key: brief), .remove(key: brief),
+  ]
+  for method in AnswersOfAllKinds.methods(withTransactions: context.capabilities.contains(.transactions)) {
+    for change in changes {
+      context.noteProgress()
+      try await answers.ask(method, sharers.first)
+      try await sharers.perform([change], bySecond: true, by: nil)
+      answers.apply([change])
+      do {
+        try await answers.ask(method, sharers.first)
+      } catch let violation as Violation {
+        throw Violation("right after a change by another, \(violation.description)")
+      }
+    }
+  }
 }
 
 private func verify(

@@ -7,7 +7,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose, or unusual.
   package enum Fault: String, CaseIterable, Sendable {
     // Memory of what others change
-    case remembersAbsence, remembersValues, remembersCount, remembersKeys, remembersTimes
+    case remembersAbsence, remembersAbsenceForAMoment, remembersValues, remembersCount, remembersKeys,
+      remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
     case trustsItsFirstDirectory
     // Openings
@@ -34,6 +35,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     /// The directory that it was opened on.
     var directory: UInt64 = 0
     var absent: Set<String> = []
+    var lastAbsences: [String: ContinuousClock.Instant] = [:]
     var values: [String: Data] = [:]
     var times: [String: SharedPlaceEntry] = [:]
     var count: Int?
@@ -41,7 +43,10 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     /// How large a file can be of which everything is seen.
     var mapSize = 256 << 10
 
-    mutating func forget() { (absent, values, times, count, keys) = ([], [:], [:], nil, nil) }
+    mutating func forget() {
+      (absent, values, times, count, keys) = ([], [:], [:], nil, nil)
+      lastAbsences = [:]
+    }
   }
 
   package static func promises(isShared: Bool) -> EngineCapabilities {
@@ -113,9 +118,17 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     try key.validate()
     return try perform { state, entries in
       if fault == .remembersAbsence, state.absent.contains(key.value) { return nil }
+      if fault == .remembersAbsenceForAMoment, let last = state.lastAbsences[key.value],
+        ContinuousClock.now < last + .milliseconds(20)
+      {
+        return nil
+      }
       if fault == .remembersValues, let value = state.values[key.value] { return value }
       let value = entries[key.value]?.data
-      if value == nil { state.absent.insert(key.value) }
+      if value == nil {
+        state.absent.insert(key.value)
+        state.lastAbsences[key.value] = .now
+      }
       state.values[key.value] = value
       return value
     }
