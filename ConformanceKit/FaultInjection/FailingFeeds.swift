@@ -30,6 +30,9 @@ struct FailingFeeds: WorkerTask {
     }
     defer { interceptor.end() }
     let counts = try await follow("unharmed", nil, interceptor, makeEngine, send)
+    if counts.isEmpty {
+      return try send(.impossible(reason: "The engine makes no calls of the system to follow others."))
+    }
     // A feed that looks again and again makes the same calls every time.
     let trials = counts.sorted { $0.key.rawValue < $1.key.rawValue }.map {
       SystemFault.all(of: $0.key, min($0.value, 12))
@@ -62,6 +65,14 @@ struct FailingFeeds: WorkerTask {
       if fault == nil { throw failure }
       if let violation = mistake(in: failure.error, of: failure.call) {
         throw Violation("\(when), \(violation.description)", rule: .f4)
+      }
+    } catch let violation as Violation where fault != nil {
+      // One that throws until it is opened again says enough.
+      do {
+        _ = try await engine.readAllEntries()
+        throw violation
+      } catch let failure as CallFailure {
+        if let violation = mistake(in: failure.error, of: failure.call) { throw violation }
       }
     }
     let counts = interceptor.observation.counts

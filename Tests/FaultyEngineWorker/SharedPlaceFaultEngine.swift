@@ -119,7 +119,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     return try perform { state, entries in
       if fault == .remembersAbsence, state.absent.contains(key.value) { return nil }
       if fault == .remembersAbsenceForAMoment, let last = state.lastAbsences[key.value],
-        ContinuousClock.now < last + .milliseconds(20)
+        ContinuousClock.now < last + .milliseconds(200)
       {
         return nil
       }

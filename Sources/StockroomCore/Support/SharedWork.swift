@@ -1,4 +1,4 @@
-/// Work that all share who ask for it while it is under way.
+/// Work that is shared by all who ask for it while it is under way.
 ///
 /// A cancelled caller throws `CancellationError` at once, and the work goes on for the others. Without another one the work is
 /// cancelled, and its caller waits for its end: when the last call has ended, nothing is under way.
@@ -62,7 +62,13 @@ package final class SharedWork<Success: Sendable>: Sendable {
       let task = Task {
         for task in cancelled { await task.value }
         let result: Result<Success, any Error>
-        do { result = .success(try await work()) } catch { result = .failure(error) }
+        do {
+          // Everybody may have left while it waited.
+          try Task.checkCancellation()
+          result = .success(try await work())
+        } catch {
+          result = .failure(error)
+        }
         end(number, result)
       }
       state.runs[number] = Run(task: task, priority: priority, callers: [id: caller])

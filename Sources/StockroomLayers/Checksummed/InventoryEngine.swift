@@ -52,7 +52,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     get async throws {
       if !isVerified.isSet {
         try await verification.value {
-          // A call that looked before the end of the last one may come after it.
+          // The work may have ended between this call's look and its joining.
           if isVerified.isSet { return }
           try await verifyInventory()
           isVerified.set()

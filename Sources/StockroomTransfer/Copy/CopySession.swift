@@ -124,7 +124,7 @@ actor CopySession {
   }
 
   private func makeAlike() async throws -> CopySummary {
-    // A call that looked before the end of the last one may come after it.
+    // The work may have ended between this call's look and its joining.
     if let summary { return summary }
     var last: EntryListing?
     for _ in 0..<Self.maximumRounds {

@@ -30,7 +30,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .c3, "remembers what was not there, beside a process", .remembersAbsence, by: "processes.every-answer"),
     .init(
-      .c2, "remembers for 20 ms what was not there", .remembersAbsenceForAMoment, by: "sharing.every-answer"),
+      .c2, "remembers for 200 ms what was not there", .remembersAbsenceForAMoment, by: "sharing.every-answer"),
     .init(.c2, "remembers values", .remembersValues, by: "sharing.every-answer"),
     .init(.c2, "remembers its count", .remembersCount, by: "sharing.every-answer"),
     .init(.c3, "remembers its count, beside a process", .remembersCount, by: "processes.every-answer"),
