@@ -20,7 +20,7 @@ public final class PostgreSQLServer: Sendable {
     case fast
     /// It ends at once, and recovers when it is started again.
     case immediate
-    /// The system ends it, and all that belongs to it.
+    /// The system ends it. Its sessions end when they see that.
     case killed
 
     fileprivate var signal: Int32 {
@@ -212,7 +212,8 @@ public final class PostgreSQLServer: Sendable {
 
   /// - Parameter makingData: Whether the data are made before.
   private func launch(makingData: Bool) async throws {
-    let steps = try (makingData ? commandsMakingData() : []) + [#"watched QUIT "$@""#]
+    // The server's last process ends the pipe, so that nothing of it is left once the shell has ended.
+    let steps = try (makingData ? commandsMakingData() : []) + [#"watched QUIT "$@" | cat"#]
     // The shell ends what it runs when its own input ends, as it does with this process: again and again, since a signal is ignored by a
     // program that has just been started. Nobody reads what it says then.
     let ended = directory.appending(path: "ended").path
@@ -245,7 +246,7 @@ public final class PostgreSQLServer: Sendable {
       // What a server leaves that is killed is in its own directory, not in the system's shared memory.
       + ([
         "port=\(port)", "listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C",
-        "dynamic_shared_memory_type=mmap",
+        "dynamic_shared_memory_type=mmap", "max_connections=500",
       ] + settings)
       .flatMap { ["-c", $0] }
     let process = try LineProcess(Self.asUser(["/bin/sh", "-c", script, "sh"] + arguments))
@@ -265,15 +266,11 @@ public final class PostgreSQLServer: Sendable {
     throw StorageError(.io, "PostgreSQL has not started: \(lines.suffix(8).joined(separator: " "))")
   }
 
-  /// Stops the server. Returns when it has ended.
+  /// Stops the server. Returns when all its processes have ended.
   public func stop(_ ending: Ending = .fast) async {
     guard let running = running.withLock({ $0.take() }) else { return }
     starting.withLock { $0 = nil }
-    if ending == .killed {
-      running.process.kill()
-    } else {
-      kill(running.identifier, ending.signal)
-    }
+    kill(running.identifier, ending.signal)
     await running.process.waitUntilEnd()
     running.process.kill()
   }
