@@ -23,12 +23,7 @@ extension CheckDefinition {
       "whichever call of the system fails while a method reads, it gives the right answer or throws, and nothing wrong afterwards",
       needs: .persistent, needsWorker: true
     ) { context in
-      let limit: Int? =
-        switch context.budget.level {
-        case .quick: 60
-        case .standard: 300
-        case .exhaustive: nil
-        }
+      let limit = context.byLevel(quick: 60, standard: 300, exhaustive: nil as Int?)
       try await context.check(
         FailingReads(
           place: context.place, hasTransactions: context.capabilities.contains(.transactions),
@@ -40,12 +35,7 @@ extension CheckDefinition {
         + "nothing is lost where one fails while the engine is opened or closed",
       needs: .persistent, needsWorker: true
     ) { context in
-      let limit: Int? =
-        switch context.budget.level {
-        case .quick: 24
-        case .standard: 120
-        case .exhaustive: nil
-        }
+      let limit = context.byLevel(quick: 24, standard: 120, exhaustive: nil as Int?)
       try await context.check(
         FailingChanges(
           place: context.place, methods: ChangeMethod.all(context.capabilities),
@@ -56,12 +46,7 @@ extension CheckDefinition {
       "whichever call of the system fails while a subscriber follows what another process writes, all of that is covered, "
         + "unless changes() throws", needs: [.persistent, .multiProcess, .changeFeed], needsWorker: true
     ) { context in
-      let limit: Int? =
-        switch context.budget.level {
-        case .quick: 12
-        case .standard: 60
-        case .exhaustive: nil
-        }
+      let limit = context.byLevel(quick: 12, standard: 60, exhaustive: nil as Int?)
       try await checkFailingFeeds(context, limit: limit)
     }
     Check(
@@ -69,12 +54,7 @@ extension CheckDefinition {
       "whichever call of the system fails while several tasks change things, nobody's change is lost, done by half or done twice",
       needs: [.persistent, .atomicBatches, .transactions], needsWorker: true
     ) { context in
-      let limit: Int? =
-        switch context.budget.level {
-        case .quick: 6
-        case .standard: 40
-        case .exhaustive: nil
-        }
+      let limit = context.byLevel(quick: 6, standard: 40, exhaustive: nil as Int?)
       try await SystemFaultSearch(context, SystemCall.allCases, .company, limit: limit).run()
     }
     Check(
@@ -98,12 +78,9 @@ private func checkFailingFeeds(_ context: CheckContext, limit: Int?) async throw
     place: context.place, seed: context.budget.seed, limit: limit,
     patience: context.patience(atMost: .seconds(30)))
   try await context.withWorker { worker in
-    for try await message in try worker.start(feeds) {
+    for try await key in try worker.start(feeds) {
       context.noteProgress()
-      switch message {
-      case .awaits(let key): try await engine.write(data("v"), key: CacheKey(verbatim: key))
-      case .impossible(let reason): throw Skip(reason: reason)
-      }
+      try await engine.write(data("v"), key: CacheKey(verbatim: key))
     }
   }
 }

@@ -28,12 +28,6 @@ struct FailingChanges: CheckTask {
     }
   }
 
-  /// What fails, and when.
-  private struct Trial: Sendable {
-    let moment: Moment
-    let fault: SystemFault
-  }
-
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
@@ -41,24 +35,24 @@ struct FailingChanges: CheckTask {
     let interceptor = try SystemCallInterceptor.shared()
     defer { interceptor.end() }
     var store = FaultedStore(at: place, isAtomic: isAtomic, interceptor, makeEngine)
-    var trials: [[Trial]] = []
+    var counts: [(part: Moment, calls: [SystemCall: Int])] = []
     for moment in [.opening, .closing] + methods.map(Moment.change) {
       try note("\(moment.description) with nothing failing")
-      try await prepare(&store)
+      try await prepare(&store, isCold: true)
       try await pass(moment, 0, &store, fault: nil)
-      for (call, count) in interceptor.observation.counts.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-        trials.append(SystemFault.all(of: call, count).map { Trial(moment: moment, fault: $0) })
-      }
+      counts.append((moment, interceptor.observation.counts))
     }
+    let trials = faults(in: counts, seed: seed, limit: limit)
     if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system.") }
     var random = SeededRandom(seed: seed)
-    let chosen = inTurn(trials.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit)
-    for (number, trial) in chosen.enumerated() {
-      let when = "after \(trial.fault) during \(trial.moment.description)"
+    for (number, (moment, fault)) in trials.enumerated() {
+      let when = "after \(fault) during \(moment.description)"
       try note("what comes \(when)")
-      try await prepare(&store, isCold: number.isMultiple(of: 2))
       do {
-        try await perform(trial, number, &store)
+        // One that knows its entries may make fewer calls, so that this one does not come.
+        for isCold in Bool.random(using: &random) ? [true] : [false, true] {
+          if try await perform(moment, fault, number, &store, isCold: isCold) { break }
+        }
       } catch let violation as Violation {
         throw Violation("\(when), \(violation.description)", rule: violation.rule)
       }
@@ -69,7 +63,7 @@ struct FailingChanges: CheckTask {
   /// Opens it with the same few entries every time.
   ///
   /// - Parameter isCold: Whether it knows nothing of them yet.
-  private func prepare(_ store: inout FaultedStore, isCold: Bool = true) async throws {
+  private func prepare(_ store: inout FaultedStore, isCold: Bool) async throws {
     try await store.close()
     store.arm(nil)
     store.stage = "before anything has failed"
@@ -99,17 +93,23 @@ struct FailingChanges: CheckTask {
     }
   }
 
-  private func perform(_ trial: Trial, _ number: Int, _ store: inout FaultedStore) async throws {
+  /// - Returns: Whether the call came that was to fail.
+  private func perform(
+    _ moment: Moment, _ fault: SystemFault, _ number: Int, _ store: inout FaultedStore, isCold: Bool
+  ) async throws -> Bool {
+    try await prepare(&store, isCold: isCold)
     store.stage = "with one call failing"
-    try await pass(trial.moment, number, &store, fault: trial.fault)
+    try await pass(moment, number, &store, fault: fault)
+    let hasFailed = store.hasFailed
     store.disarm()
     store.stage = "with nothing failing any more"
-    if case .closing = trial.moment { try await store.open() }
+    if case .closing = moment { try await store.open() }
     try await store.lookAtAll()
     try await store.change(.write, [.write(data("afterwards"), key: key("afterwards"))])
     try await store.close()
     try await store.open()
     try await store.lookAtAll()
+    return hasFailed
   }
 
   private static let entries: [StorageOperation] = [

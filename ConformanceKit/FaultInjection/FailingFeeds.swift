@@ -4,12 +4,8 @@ import StockroomKitSupport
 
 /// Has one call of the system fail while a subscriber follows what another process writes, for every call that it makes.
 struct FailingFeeds: WorkerTask {
-  enum Message: Codable, Sendable {
-    /// It has subscribed, and waits until another process has written this key.
-    case awaits(String)
-    /// No call can be made to fail here.
-    case impossible(reason: String)
-  }
+  /// It has subscribed, and waits until another process has written this key.
+  typealias Message = String
 
   let place: URL
   let seed: UInt64
@@ -22,25 +18,14 @@ struct FailingFeeds: WorkerTask {
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     send: @escaping @Sendable (Message) throws -> Void
   ) async throws {
-    let interceptor: SystemCallInterceptor
-    do {
-      interceptor = try SystemCallInterceptor.shared()
-    } catch let skip as Skip {
-      return try send(.impossible(reason: skip.reason))
-    }
+    let interceptor = try SystemCallInterceptor.shared()
     defer { interceptor.end() }
-    let counts = try await follow("unharmed", nil, interceptor, makeEngine, send)
-    if counts.isEmpty {
-      return try send(.impossible(reason: "The engine makes no calls of the system to follow others."))
-    }
     // A feed that looks again and again makes the same calls every time.
-    let trials = counts.sorted { $0.key.rawValue < $1.key.rawValue }.map {
-      SystemFault.all(of: $0.key, min($0.value, 12))
-    }
-    var random = SeededRandom(seed: seed)
-    let decks = trials.map { $0.shuffled(using: &random) }.shuffled(using: &random)
-    for (number, fault) in inTurn(decks, limit: limit).enumerated() {
-      _ = try await follow("\(number)", fault, interceptor, makeEngine, send)
+    let counts = try await follow("unharmed", nil, interceptor, makeEngine, send).mapValues { min($0, 12) }
+    let trials = faults(in: [((), counts)], seed: seed, limit: limit)
+    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to follow others.") }
+    for (number, trial) in trials.enumerated() {
+      _ = try await follow("\(number)", trial.fault, interceptor, makeEngine, send)
     }
   }
 
@@ -58,7 +43,7 @@ struct FailingFeeds: WorkerTask {
       let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
       for round in ["first", "second"] {
         let key = CacheKey(verbatim: "followed/\(name)/\(round)")
-        try send(.awaits(key.value))
+        try send(key.value)
         try await subscriber.expectCovered([key], "the \(round) write of another process, \(when),")
       }
     } catch let failure as CallFailure {

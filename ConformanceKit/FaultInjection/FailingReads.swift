@@ -10,16 +10,6 @@ struct FailingReads: CheckTask {
   /// How many faults there are at most. Nil for all.
   let limit: Int?
 
-  /// What fails while which method reads.
-  private struct Trial: Sendable, CustomStringConvertible {
-    /// Nil for a transaction that reads.
-    let method: ReadMethod?
-    let fault: SystemFault
-
-    var call: String { FailingReads.name(of: method) }
-    var description: String { "\(call) while \(fault)" }
-  }
-
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
@@ -27,18 +17,17 @@ struct FailingReads: CheckTask {
     let interceptor = try SystemCallInterceptor.shared()
     defer { interceptor.end() }
     let answers = try await fill(makeEngine)
-    var trials: [[Trial]] = []
+    // With nil for a transaction that reads.
+    var counts: [(part: ReadMethod?, calls: [SystemCall: Int])] = []
     for method in AnswersOfAllKinds.methods(withTransactions: hasTransactions) {
-      try note("\(Self.name(of: method)) with nothing failing")
-      for (call, count) in try await calls(of: method, answers, interceptor, makeEngine) {
-        trials.append(SystemFault.all(of: call, count).map { Trial(method: method, fault: $0) })
-      }
+      try note("\(name(of: method)) with nothing failing")
+      counts.append((method, try await calls(of: method, answers, interceptor, makeEngine)))
     }
+    let trials = faults(in: counts, seed: seed, limit: limit)
     if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to read.") }
-    var random = SeededRandom(seed: seed)
-    for trial in inTurn(trials.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit) {
-      try note("\(trial)")
-      try await perform(trial, answers, interceptor, makeEngine)
+    for (method, fault) in trials {
+      try note("\(name(of: method)) while \(fault)")
+      try await ask(method, fault, answers, interceptor, makeEngine)
     }
     try note("reading with nothing failing any more")
     let engine = EngineUnderTest(try await makeEngine(place))
@@ -47,7 +36,7 @@ struct FailingReads: CheckTask {
     engine.release()
   }
 
-  private static func name(of method: ReadMethod?) -> String { method?.call ?? "a transaction that reads" }
+  private func name(of method: ReadMethod?) -> String { method?.call ?? "a transaction that reads" }
 
   /// Leaves a few entries in the place, and knows some that are there no more.
   private func fill(_ makeEngine: (URL) async throws -> any StorageEngine) async throws -> AnswersOfAllKinds {
@@ -70,7 +59,7 @@ struct FailingReads: CheckTask {
   private func calls(
     of method: ReadMethod?, _ answers: AnswersOfAllKinds, _ interceptor: SystemCallInterceptor,
     _ makeEngine: (URL) async throws -> any StorageEngine
-  ) async throws -> [(SystemCall, Int)] {
+  ) async throws -> [SystemCall: Int] {
     let engine = EngineUnderTest(try await makeEngine(place))
     interceptor.begin(at: place, fault: nil, losesUnsynced: false)
     try await answers.ask(method, engine)
@@ -78,25 +67,26 @@ struct FailingReads: CheckTask {
     interceptor.end()
     try await engine.close()
     engine.release()
-    return counts.sorted { $0.key.rawValue < $1.key.rawValue }.map { ($0.key, $0.value) }
+    return counts
   }
 
-  private func perform(
-    _ trial: Trial, _ answers: AnswersOfAllKinds, _ interceptor: SystemCallInterceptor,
-    _ makeEngine: (URL) async throws -> any StorageEngine
+  /// Asks while the call fails, and again with nothing failing.
+  private func ask(
+    _ method: ReadMethod?, _ fault: SystemFault, _ answers: AnswersOfAllKinds,
+    _ interceptor: SystemCallInterceptor, _ makeEngine: (URL) async throws -> any StorageEngine
   ) async throws {
     let engine = EngineUnderTest(try await makeEngine(place))
-    interceptor.begin(at: place, fault: trial.fault, losesUnsynced: false)
-    try await read(trial.method, answers, engine, "when \(trial.fault)", rule: nil)
+    interceptor.begin(at: place, fault: fault, losesUnsynced: false)
+    try await read(method, answers, engine, "when \(fault)", rule: nil)
     interceptor.end()
     // What failed once is neither remembered nor forgotten.
-    for method in [trial.method, .readAllEntries] {
-      try await read(method, answers, engine, "after \(trial.fault) during \(trial.call)", rule: .f4)
+    for next in [method, .readAllEntries] {
+      try await read(next, answers, engine, "after \(fault) during \(name(of: method))", rule: .f4)
     }
     do {
       try await engine.close()
     } catch let failure as CallFailure {
-      try classify(failure, "after \(trial.fault)")
+      try classify(failure, "after \(fault)")
     }
     engine.release()
   }

@@ -130,13 +130,6 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
     }
   }
 
-  /// All that can become of the first calls of a kind.
-  static func all(of call: SystemCall, _ count: Int) -> [SystemFault] {
-    call.failures.flatMap { failure in
-      (0..<count).map { SystemFault(call: call, number: $0 + 1, failure: failure) }
-    }
-  }
-
   let call: SystemCall
   /// Which of these calls, counted from 1 over all files of the engine.
   let number: Int

@@ -17,7 +17,6 @@ struct SystemFaultRun: WorkerTask {
     /// was about that failed.
     case end(counts: [String: Int], whenReopened: [String: Int], failedFile: String?)
     case broken(Violation)
-    case impossible(reason: String)
   }
 
   /// A directory with a name that no other has.
@@ -34,12 +33,7 @@ struct SystemFaultRun: WorkerTask {
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     send: @escaping @Sendable (Message) throws -> Void
   ) async throws {
-    let interceptor: SystemCallInterceptor
-    do {
-      interceptor = try SystemCallInterceptor.shared()
-    } catch let skip as Skip {
-      return try send(.impossible(reason: skip.reason))
-    }
+    let interceptor = try SystemCallInterceptor.shared()
     defer { interceptor.end() }
     var trial: any FaultTrial =
       switch scenario {

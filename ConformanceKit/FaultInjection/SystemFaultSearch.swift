@@ -119,6 +119,24 @@ struct SystemFaultSearch {
   }
 }
 
+/// The faults of calls that were counted in some parts of a course: first one of each kind of call in each part, then a second, and so on,
+/// in an order that depends on the seed.
+///
+/// - Parameter limit: How many at most. Nil for all.
+func faults<Part>(
+  in counts: [(part: Part, calls: [SystemCall: Int])], seed: UInt64, limit: Int?
+) -> [(part: Part, fault: SystemFault)] {
+  var random = SeededRandom(seed: seed)
+  let decks = counts.flatMap { part, calls in
+    calls.sorted { $0.key.rawValue < $1.key.rawValue }.map { call, count in
+      call.failures.flatMap { failure in
+        (0..<count).map { (part, SystemFault(call: call, number: $0 + 1, failure: failure)) }
+      }
+    }
+  }
+  return inTurn(decks.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit)
+}
+
 /// The first of each, the second of each, and so on.
 ///
 /// - Parameter limit: How many at most. Nil for all.
@@ -162,7 +180,6 @@ private final class FaultWorker {
     for message in messages.withLock({ $0 }) {
       switch message {
       case .step(let next): step = next
-      case .impossible(let reason): throw Skip(reason: reason)
       case .broken(let violation):
         outcome.violation = Violation("during \(step): \(violation.description)", rule: violation.rule)
       case .end(let counts, let whenReopened, let failedFile):
@@ -175,7 +192,7 @@ private final class FaultWorker {
     case .success(.success): break
     case .success(.failure(let error)):
       try Task.checkCancellation()
-      if error is WorkerProcess.ProtocolError { throw error }
+      if error is WorkerProcess.ProtocolError || error is Skip { throw error }
       self.process = nil
       process.kill()
       outcome.violation = Violation("during \(step), \(error)")

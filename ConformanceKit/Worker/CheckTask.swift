@@ -8,8 +8,6 @@ enum CheckMessage: Codable, Sendable {
   case step(String)
   /// The engine breaks a rule: the check's own if none is named.
   case broken(Violation)
-  /// The check cannot be made here.
-  case impossible(reason: String)
   /// The check itself failed.
   case checkFailed(String)
 }
@@ -42,7 +40,7 @@ extension CheckTask {
     } catch let failure as CallFailure {
       try send(.broken(Violation(failure.description)))
     } catch let skip as Skip {
-      try send(.impossible(reason: skip.reason))
+      throw skip
     } catch let lost as ParentDisconnected {
       throw lost
     } catch {
@@ -126,7 +124,6 @@ extension WorkerProcess {
         switch message {
         case .step(let next): step.begin(next)
         case .broken(let violation): result = violation
-        case .impossible(let reason): result = Skip(reason: reason)
         case .checkFailed(let reason): result = CheckFailure(description: "in a worker process, \(reason)")
         }
       }

@@ -70,6 +70,8 @@ public struct ConformanceWorker: Sendable, Hashable {
         try answers.send(WorkerReply<String>.done.line)
       } catch let lost as ParentDisconnected {
         throw lost.error
+      } catch let skip as Skip {
+        try answers.send(WorkerReply<String>.skipped(reason: skip.reason).line)
       } catch {
         try answers.send(WorkerReply<String>.failed(WorkerError(error)).line)
       }
@@ -77,5 +79,5 @@ public struct ConformanceWorker: Sendable, Hashable {
   }
 
   /// The first line that a worker writes. The number is that of what requests and answers look like.
-  static let greeting = "conformance worker 1"
+  static let greeting = "conformance worker 2"
 }

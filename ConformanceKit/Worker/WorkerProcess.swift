@@ -79,6 +79,7 @@ final class WorkerProcess: Sendable {
       switch reply {
       case .message(let message): return message
       case .failed(let error): throw error
+      case .skipped(let reason): throw Skip(reason: reason)
       case .done: return nil
       }
     }

@@ -12,7 +12,7 @@ import StockroomKitSupport
 protocol WorkerTask: Codable, Sendable {
   associatedtype Message: Codable & Sendable
 
-  /// Does the work, in the worker. What it throws reaches the parent as ``WorkerError``.
+  /// Does the work, in the worker. What it throws reaches the parent as ``WorkerError``, but for ``Skip``.
   ///
   /// - Parameter send: Sends a message to the parent at once, whatever becomes of this process afterwards. Any number of
   ///   tasks may call it at the same time.
@@ -76,6 +76,8 @@ struct WorkerRequest {
 enum WorkerReply<Message: Codable & Sendable>: Codable {
   case message(Message)
   case failed(WorkerError)
+  /// The task cannot be done here.
+  case skipped(reason: String)
   case done
 
   var line: String {
