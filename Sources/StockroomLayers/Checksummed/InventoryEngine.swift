@@ -23,7 +23,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the entries and the inventory.
   public let base: Base
   private let isVerified = Flag()
-  private let verification = SharedWork<Void>()
+  private let verification = SingleFlight<Void>()
 
   private final class Flag: Sendable {
     private let value = MutexProtected(false)

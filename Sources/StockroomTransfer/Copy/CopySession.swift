@@ -31,7 +31,7 @@ actor CopySession {
   private var hasMergeMarker = false
   /// When this one wrote the marker; nil before.
   private var mergeStart: Timestamp?
-  private let ending = SharedWork<CopySummary>()
+  private let ending = SingleFlight<CopySummary>()
   /// What has been copied, once that is done.
   private var summary: CopySummary?
 

@@ -2,7 +2,7 @@
 ///
 /// A cancelled caller throws `CancellationError` at once, and the work goes on for the others. Without another one the work is
 /// cancelled, and its caller waits for its end: when the last call has ended, nothing is under way.
-package final class SharedWork<Success: Sendable>: Sendable {
+package final class SingleFlight<Success: Sendable>: Sendable {
   private typealias Caller = CheckedContinuation<Success, any Error>
 
   private struct Run {
@@ -29,7 +29,7 @@ package final class SharedWork<Success: Sendable>: Sendable {
 
   /// Starts the work, after the end of any that has been cancelled, or shares what is under way.
   ///
-  /// The work has the task-local values of whoever starts it, and the priority of the most urgent caller.
+  /// The work runs with the task-local values of the call that starts it, and with the highest priority of its callers.
   ///
   /// - Throws: what the work throws; `CancellationError`.
   package func value(of work: @escaping @Sendable () async throws -> Success) async throws -> Success {
