@@ -10,7 +10,8 @@ extension ExpiringEngine {
     return result
   }
 
-  /// Runs the body again if an entry of which the caller may not know that it has expired is replaced: so that the caller hears of it.
+  /// Removes expired entries that are replaced as nobody's change first, so that the feed reports them to a caller who may not know that
+  /// they have expired. The body runs again then.
   func inTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (ExpiringTransaction) throws -> Result
   ) async throws -> Result {
@@ -19,10 +20,16 @@ extension ExpiringEngine {
       return try await base.withTransaction { [lifetimes] in
         let transaction = ExpiringTransaction(base: $0, lifetimes: lifetimes)
         let result = try body(transaction)
-        if hasOrigin, transaction.hasReplacedExpired { throw ReplacedExpired() }
+        if hasOrigin, !transaction.replacedExpired.isEmpty {
+          throw ReplacedExpired(keys: transaction.replacedExpired)
+        }
         return result
       }
-    } catch is ReplacedExpired where hasOrigin {
+    } catch let replaced as ReplacedExpired where hasOrigin {
+      if try await sweeper.remove(replaced.keys) == replaced.keys.count {
+        return try await inTransaction(body)
+      }
+      // What has not expired by the clock alone is not removed unless it is replaced: the whole change is reported then.
       return try await asNobodysChange { try await inTransaction(body) }
     }
   }
@@ -34,5 +41,7 @@ extension ExpiringEngine {
   }
 }
 
-/// A transaction has been given up, to be made again as nobody's change.
-private struct ReplacedExpired: Error {}
+/// A transaction has been given up, to be made again once these entries have been removed.
+private struct ReplacedExpired: Error {
+  let keys: [CacheKey]
+}

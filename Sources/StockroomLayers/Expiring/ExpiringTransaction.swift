@@ -13,8 +13,8 @@ final class ExpiringTransaction: StorageTransaction {
   /// One moment for everything that the body reads. What it writes lives from the moment of the write.
   private var look: Lifetimes.Look
   private(set) var writeCount = 0
-  /// Whether an entry has been written as a new one in place of an expired one.
-  private(set) var hasReplacedExpired = false
+  /// The expired entries in whose place new ones have been written.
+  private(set) var replacedExpired: [CacheKey] = []
 
   init(base: any StorageTransaction, lifetimes: Lifetimes) {
     (self.base, self.lifetimes, look) = (base, lifetimes, lifetimes.look())
@@ -79,7 +79,7 @@ final class ExpiringTransaction: StorageTransaction {
   private func removeIfExpired(_ key: CacheKey) throws {
     if let old = try base.read(key: key), try lifetimes.isExpired(old, key: key) {
       try base.remove(key: key)
-      hasReplacedExpired = true
+      replacedExpired.append(key)
     }
   }
 

@@ -93,11 +93,16 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
   /// - Returns: How many were removed.
   @concurrent func step(_ pass: inout Pass) async throws -> Int {
     let expired = try await expiredKeys(&pass)
-    if expired.isEmpty { return 0 }
-    // Some of them may have been written again. That their time is over is no change of the caller's own, who has to hear of it.
-    return try await ChangeOrigin.$current.withValue(nil) {
+    return expired.isEmpty ? 0 : try await remove(expired)
+  }
+
+  /// Removes those of the entries that have expired, as a change of nobody's own, so that the feed reports it to the caller too.
+  ///
+  /// - Returns: How many were removed. Others may have been written again.
+  func remove(_ keys: [CacheKey]) async throws -> Int {
+    try await ChangeOrigin.$current.withValue(nil) {
       try await base.withTransaction { [lifetimes] transaction in
-        try expired.count { key in
+        try keys.count { key in
           do {
             guard let stored = try transaction.read(key: key), try lifetimes.isOver(stored, key: key) else {
               return false

@@ -83,6 +83,7 @@ import Testing
     try await store.insert(["a", "b", "c"].map { Note(id: $0) })
     days.withLock { $0 += 1 }
     let note = Note(id: "a", text: "new")
+    let events = store.events
     switch call {
     case "several": try await store.insert([note, Note(id: "d")])
     case "chain": try await store.insert(Note(id: "d")).insert(note).remove(Note(id: "d")).run()
@@ -94,6 +95,15 @@ import Testing
     try await wait { Array(store.items.map(\.id).suffix(last.count)) == last }
     #expect(try await Store<Note>(storage: engine).items.map(\.id) == last)
     #expect(store["a"] == note)
+    // Without transactions the whole batch is reported.
+    guard call == "several", hasTransactions else { return }
+    try await store.insert(Note(id: "z"))
+    var insertions: [String] = []
+    for await event in events where event.operation == .insert {
+      insertions += event.items.map(\.id)
+      if insertions.last == "z" { break }
+    }
+    #expect(insertions.count { $0 == "d" } == 1)
   }
 }
 
