@@ -18,8 +18,8 @@ struct EntryStamp: Equatable, Sendable {
     checksum = entry.data.withUnsafeBytes { CRC32C.checksum($0) }
   }
 
-  /// Those of the entries that may have been written since this moment, by the clock of whoever wrote them. None if they are so many
-  /// that a feed reports them as everything.
+  /// The stamps of the entries that may have been written since this moment, by the clock of their writer. Empty if they are so many that
+  /// a feed reports them as everything.
   static func recent(_ entries: [StorageEntry], since moment: Timestamp) -> [CacheKey: EntryStamp] {
     // An entry has the time of when its write began, which was acknowledged later.
     let start = moment.date.addingTimeInterval(-1)

@@ -9,9 +9,9 @@ import Testing
 /// How a store begins to follow what others change.
 @MainActor @Suite("The beginning of following", .timeLimit(.minutes(10))) struct FollowingStartTests {
   @Test(
-    "What others write between the subscription and the load is told once, and once more when it is written again"
+    "What others write between the subscription and the load is one event, and another one when it is written again"
   )
-  func toldOnce() async throws {
+  func isOneEvent() async throws {
     let base = MemoryStorageEngine()
     let other = try await Store<Note>(storage: base)
     let store = Store<Note>(
