@@ -78,6 +78,16 @@ struct SlowEngineTests {
     ) { _ in SerialEngine(each: .microseconds(microseconds)) }
     try await #require(suite.checks.first { $0.id == id }).run()
   }
+
+  @Test("An engine whose scans take a moment to begin is not said to load everything")
+  func slowlyBegunScans() async throws {
+    let suite = ConformanceSuite("Slow scans", capabilities: .orderedScans, budget: .quick) { _ in
+      BeginsScansSlowly(base: try ReferenceEngine(claiming: .orderedScans))
+    }
+    let check = try #require(suite.checks.first { $0.id == "scan.costs-what-it-returns" })
+    let outcome = await check.outcome()
+    #expect(outcome.failure == nil, "\(String(describing: outcome.failure?.actual))")
+  }
 }
 
 @Suite("A busy process")

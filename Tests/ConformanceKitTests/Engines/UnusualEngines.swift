@@ -15,6 +15,15 @@ struct SlowEngine: InterceptingEngine {
   }
 }
 
+/// Waits for a snapshot before each scan.
+struct BeginsScansSlowly: FaultyEngine {
+  let base: ReferenceEngine
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await Task.sleep(for: .milliseconds(1))
+    return try await base.scan(range, limit: limit)
+  }
+}
+
 /// Has its entries in a remote place: calls arrive there in another order than they were made in, and so do the answers
 /// here.
 struct RemoteEngine: InterceptingEngine {
